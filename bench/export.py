@@ -26,18 +26,18 @@ from typing import Any
 import msgspec
 from tokenizers import Tokenizer
 
-from houston_daemon.engines import model
-from houston_daemon.training.export.building import Building
-from houston_daemon.training.export.files import DataFile
-from houston_daemon.training.export.format import Format, Line
-from houston_daemon.training.export.formats import FORMATS
-from houston_daemon.training.rows.row import ChatMessage, ChatRow, Row, Span
-from houston_shared.records import Call, Message
+from houston_daemon.engines import local_model
+from houston_daemon.training.export.export_files import DataFile
+from houston_daemon.training.export.export_format import ExportFormat, ExportLine
+from houston_daemon.training.export.export_line_builder import LineBuilder
+from houston_daemon.training.export.export_run import FORMATS
+from houston_daemon.training.rows.training_row import ChatMessage, ChatRow, SampledSpan, TokenRow
+from houston_shared.records import Message, ToolCall
 
 TOOL = {"type": "function", "function": {"name": "run_command", "parameters": {"type": "object"}}}
 
 
-def ids_row(number: int, tokenizer: Tokenizer, path: str, tokens: int, steps: int) -> Row:
+def ids_row(number: int, tokenizer: Tokenizer, path: str, tokens: int, steps: int) -> TokenRow:
     """Words as ids: of each step a quarter is sampled, every fifth step is masked."""
     chance = random.Random(number)
     words = ["the", "loss", "of", "run", "falls", "to", "0.31", "文", "train.py", "\n", "error:"]
@@ -45,7 +45,7 @@ def ids_row(number: int, tokenizer: Tokenizer, path: str, tokens: int, steps: in
     ids = array("i", tokenizer.encode(text).ids[:tokens])
     size = len(ids) // (steps + 1)
     spans = tuple(
-        Span(
+        SampledSpan(
             start=size * n, end=size * n + size // 4, step=n, attempt=1, role="policy",
             sample_seq=n, policy="policy@1", policy_hash="", weight=float(n % 5 > 0),
             why="" if n % 5 else "mask: rule error_observation@1: it failed",
@@ -57,14 +57,14 @@ def ids_row(number: int, tokenizer: Tokenizer, path: str, tokens: int, steps: in
         n: array("f", [-chance.random() for _ in range(one.end - one.start)])
         for n, one in enumerate(spans)
     }
-    return Row(
+    return TokenRow(
         id=f"r-{number}/0.0", kind="react", rollout=f"r-{number}", task="bench", group="",
         domain="", context=0, source="ledger", provenance="sandbox", token_ids=ids, spans=spans,
         logprobs=logprobs, dialect="chatml-json", tokenizer=path,
     )  # fmt: skip
 
 
-def chat_row(row: Row, tokenizer: Tokenizer) -> ChatRow:
+def chat_row(row: TokenRow, tokenizer: Tokenizer) -> ChatRow:
     """The same texts as messages."""
     messages = [
         ChatMessage(Message(role=role, content="You are an agent."), None, 0.0, "")
@@ -74,7 +74,7 @@ def chat_row(row: Row, tokenizer: Tokenizer) -> ChatRow:
         said = tokenizer.decode(row.token_ids[span.start : span.end].tolist())
         end = row.spans[span.step].start if span.step < len(row.spans) else len(row.token_ids)
         back = tokenizer.decode(row.token_ids[span.end : end].tolist())
-        call = Call(id=f"{span.step}.0", name="run_command", arguments={"command": said[-80:]})
+        call = ToolCall(id=f"{span.step}.0", name="run_command", arguments={"command": said[-80:]})
         answer = Message(role="assistant", content=said, calls=(call,))
         messages.append(ChatMessage(answer, span.step, span.weight, span.why))
         result = Message(role="tool", content=back, call_id=call.id)
@@ -96,9 +96,11 @@ def seconds(act: Callable[[], object], repeat: int) -> float:
     return statistics.median(times)
 
 
-def exported(format: Format, rows: Sequence[Row | ChatRow], folder: Path, parquet: bool) -> int:
+def exported(
+    format: ExportFormat, rows: Sequence[TokenRow | ChatRow], folder: Path, parquet: bool
+) -> int:
     """Write the rows as an export does; bytes."""
-    building = Building(format)
+    building = LineBuilder(format)
     file = DataFile(folder, "data", format, parquet)
     for row in rows:
         for built in building.lines(row):
@@ -107,7 +109,7 @@ def exported(format: Format, rows: Sequence[Row | ChatRow], folder: Path, parque
     return file.close().bytes
 
 
-def raw_lines(lines: Sequence[Line], file: Path) -> None:
+def raw_lines(lines: Sequence[ExportLine], file: Path) -> None:
     """The same lines as JSON, written and synced."""
     with file.open("wb") as out:
         for line in lines:
@@ -117,7 +119,7 @@ def raw_lines(lines: Sequence[Line], file: Path) -> None:
         os.fsync(out.fileno())
 
 
-def raw_table(lines: Sequence[Line], file: Path) -> None:
+def raw_table(lines: Sequence[ExportLine], file: Path) -> None:
     """The same lines by pyarrow: lists of ids as it finds them, messages as JSON texts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -139,7 +141,7 @@ def raw_table(lines: Sequence[Line], file: Path) -> None:
 
 
 def measured(
-    name: str, rows: Sequence[Row | ChatRow], tokens: int, parquet: bool, repeat: int
+    name: str, rows: Sequence[TokenRow | ChatRow], tokens: int, parquet: bool, repeat: int
 ) -> dict[str, Any]:
     """One format, against its limit."""
     format = FORMATS[name]
@@ -173,7 +175,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--repeat", type=int, default=3)
     asked = parser.parse_args()
-    folder = model.model_path()
+    folder = local_model.model_path()
     assert folder, "houston doctor --fetch-model"
     path = str(folder / "tokenizer.json")
     tokenizer = Tokenizer.from_file(path)

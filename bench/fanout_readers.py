@@ -64,7 +64,7 @@ class DatabaseReader(Reader):
 
     def hear(self, body: bytes) -> None:
         """A notice: when it came is compared with its event's time once that is read."""
-        self._heard[wire.notice.decode(body).seq] = time.time_ns() // 1000
+        self._heard[wire.notice_decoder.decode(body).seq] = time.time_ns() // 1000
 
     def catch_up(self) -> None:
         """Read what is new, if something is and the last read is long enough ago."""

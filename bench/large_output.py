@@ -25,14 +25,14 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from houston_console.app.app import HoustonConsole
-from houston_console.app.command import calm
-from houston_console.app.terminals.view import TerminalText
+from houston_console.app.console_app import HoustonConsole
+from houston_console.console_command import tune_garbage_collector
+from houston_console.panes.terminals_pane import TerminalView
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Standing, Stop
-from houston_shared.config import Configuration, Loaded
-from houston_shared.records import Call, Result, RolloutSpec, TaskRecord, TerminalSpan
-from houston_shared.task import Budget, Task, Workspace
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.records import RolloutSpec, TaskRecord, TerminalSpan, ToolCall, ToolResult
+from houston_shared.task import BudgetSettings, Task, WorkspaceSettings
 from tests.console.homes import HomeBuilder
 
 AIM_MS = 50
@@ -103,8 +103,8 @@ async def worker(folder: Path, kind: str, size: int) -> Worker:
     workspace.mkdir(parents=True, exist_ok=True)
     (workspace / "flood.py").write_text(FLOOD)
     (folder / "home").mkdir(exist_ok=True)
-    budget = Budget(command_seconds=240)
-    task = Task(name="flood", workspace=Workspace(source="workspace"), budget=budget)
+    budget = BudgetSettings(command_seconds=240)
+    task = Task(name="flood", workspace=WorkspaceSettings(source="workspace"), budget=budget)
     record = TaskRecord(name="flood", folder=str(folder / "task"), definition="", instructions="")
     spec = RolloutSpec(
         rollout=ROLLOUT, task=record, engine="script:x", engine_settings={},
@@ -113,10 +113,10 @@ async def worker(folder: Path, kind: str, size: int) -> Worker:
     environment = make_environment(spec, task)
     await environment.open()
     standing = Standing(1, 10, 0.0, 10_000.0, 0, None, None)
-    results: list[Result] = []
+    results: list[ToolResult] = []
 
     async def act(name: str, **arguments: Any) -> None:
-        call = environment.check(Call(id=f"1.{len(results)}", name=name, arguments=arguments))
+        call = environment.check(ToolCall(id=f"1.{len(results)}", name=name, arguments=arguments))
         results.append(await environment.act(call, standing, Stop()))
 
     found: dict[str, Any] = {}
@@ -175,9 +175,9 @@ async def console(folder: Path, spans: list[TerminalSpan], seen: list[str]) -> d
             text = seen[step % len(seen)]
             builder.whole(ROLLOUT, step, "I look.", texts=(text,), spans=tuple(spans))
         builder.whole(ROLLOUT, 15, "m" * 1_000_000, texts=("ok",))
-        loaded = Loaded(Configuration(), builder.home, "bench")
+        loaded = LoadedConfiguration(Configuration(), builder.home, "bench")
         app = HoustonConsole(loaded, ROLLOUT, folder / "state")
-        calm()
+        tune_garbage_collector()
         async with app.run_test(size=(160, 50)) as pilot:
             await app.catch_up()
             await pilot.pause()
@@ -194,7 +194,7 @@ async def console(folder: Path, spans: list[TerminalSpan], seen: list[str]) -> d
 
             found["idle"] = await figures(lambda: asyncio.sleep(1))
             found["terminal"] = await figures(look)
-            found["terminal_lines"] = app.query_one(TerminalText).line_count()
+            found["terminal_lines"] = app.query_one(TerminalView).line_count()
             found["eye"] = await figures(lambda: press("v", "2", "escape"))
             found["a line of 1 MB"] = await figures(lambda: press("enter"))
             found["unfold all"] = await figures(lambda: press("z", "g"))

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Literal
 
 from houston_daemon.environments.python.python_tool import PythonTool
-from houston_daemon.hosts.local import LocalHost
-from houston_shared.task_worlds import Python
+from houston_daemon.hosts.local_host import LocalHost
+from houston_shared.task_tables import PythonToolSettings
 
 CODE = {"nothing": "1", "numpy": "import numpy", "sympy": "import sympy"}
 
@@ -30,7 +30,7 @@ async def tool_ms(root: Path, kind: Literal["bubblewrap", "none"], repeat: int) 
     """Median duration of a call for each piece of code."""
     host = LocalHost(root, f"bench-{kind}", sandbox=kind, network=False, hidden=(root,))
     await host.prepare(None)
-    tool, found = PythonTool(host, Python()), {}
+    tool, found = PythonTool(host, PythonToolSettings()), {}
     for name, code in CODE.items():
         times = []
         for _ in range(repeat):

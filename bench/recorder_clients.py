@@ -31,14 +31,14 @@ class Script:
         self.halves: list[tuple[bytes, bytes]] = []
         for step in range(1, steps + 1):
             at: dict[str, Any] = {"rollout": "", "lease": 1, "step": step, "attempt": 1}
-            run = records.Call(id=f"{step}.0", name="run_command", arguments={"command": short})
+            run = records.ToolCall(id=f"{step}.0", name="run_command", arguments={"command": short})
             for message in (
                 wire.StoreSample(**at, sample=sample(step, thought=said)),
-                wire.StoreIntent(**at, index=0, intent=records.Intent(call=run)),
+                wire.StoreIntent(**at, index=0, intent=records.CallIntent(call=run)),
                 wire.StoreResult(**at, index=0, result=result(step, text=said)),
                 wire.StoreObservation(**at, observation=records.ObservationBody(tail=short)),
             ):
-                before, found, after = wire.encode(message).partition(_EMPTY)
+                before, found, after = wire.encode_message(message).partition(_EMPTY)
                 assert found
                 self.halves.append((before + _EMPTY[:-1], after))
 
@@ -54,7 +54,7 @@ def shapes() -> dict[str, Script]:
 
 
 def _name(rollout: str) -> bytes:
-    return wire.encode(rollout)
+    return wire.encode_message(rollout)
 
 
 class Clients:
@@ -123,8 +123,8 @@ class Clients:
 
     def _hear(self, socket: Any) -> None:
         reply = socket.recv_multipart()
-        if reply[0] == wire.PUSH:
+        if reply[0] == wire.PUSH_REQUEST_ID:
             raise SystemExit("nobody steers here, yet a push came")
         if b"\xa3Ack" not in reply[1][:12]:
-            raise SystemExit(f"refused: {wire.ingest_reply.decode(reply[1])}")
+            raise SystemExit(f"refused: {wire.ingest_reply_decoder.decode(reply[1])}")
         self.waits.append(time.perf_counter() - self._sent.pop(socket))

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from houston_shared.redaction import Redactor
+from houston_shared.secret_redaction import Redactor
 
 BYTES = 1_000_000
 KNOWN = (0, 10, 50, 200)

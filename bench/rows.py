@@ -25,23 +25,22 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from houston_daemon.dialects.choose import choose_dialect
-from houston_daemon.engines.model import model_path
-from houston_daemon.recorder.steps.journal import body
-from houston_daemon.rollout import fork as cutting
-from houston_daemon.rollout import summary
-from houston_daemon.rollout.context import Context
-from houston_daemon.rollout.ledger import Anchor, link
-from houston_daemon.rollout.rendering import Renderer, head_messages
-from houston_daemon.rollout.tokens import Tokens
-from houston_daemon.training.rows.making import chat_rows, token_rows
-from houston_daemon.training.rows.row import RowOptions
-from houston_daemon.training.rows.tokens import Body
+from houston_daemon.agent import context_fork as cutting
+from houston_daemon.agent import context_summary
+from houston_daemon.engines.local_model import model_path
+from houston_daemon.prompts.context_ledger import Context, PromptAnchor, link_prompt
+from houston_daemon.prompts.model_dialects import choose_dialect
+from houston_daemon.prompts.prompt_renderer import PromptRenderer, head_messages
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.recorder.journal_writer import prepare_inline_body
+from houston_daemon.training.rows.recorded_rows import SampleFacts
+from houston_daemon.training.rows.row_builder import build_chat_rows, build_token_rows
+from houston_daemon.training.rows.training_row import RowOptions
 from houston_shared.home import Home
-from houston_shared.records import Call, ForkBody, ObservationBody, Result, SampleBody
-from houston_shared.store import journal
-from houston_shared.store.plan import Ask, Plan
-from houston_shared.store.reader import Reader
+from houston_shared.records import ForkBody, ObservationBody, SampleBody, ToolCall, ToolResult
+from houston_shared.store import journal_events
+from houston_shared.store.journal_events import ReadPlan, RunSql
+from houston_shared.store.store_reader import Reader
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.written_home import WrittenHome, sample
 
@@ -56,7 +55,7 @@ class Long:
     """A rollout that is written as the loop would have stored it, with the loop's own parts."""
 
     home: WrittenHome
-    renderer: Renderer
+    renderer: PromptRenderer
     context: Context
     dice: random.Random
     words: list[str]
@@ -68,11 +67,11 @@ class Long:
 
     def step(self, step: int) -> None:
         """One step: answer, result, observation."""
-        call = Call(id=f"{step}.0", name="run_command", arguments={"command": self.text(30)})
+        call = ToolCall(id=f"{step}.0", name="run_command", arguments={"command": self.text(30)})
         thought = self.text(ANSWER)
         ids = tuple(self._encoded(thought, (call,)))
         stored = self._sample(ids, thought, (call,))
-        result = Result(call=call, kind="command", success=True, text=self.text(OBSERVATION))
+        result = ToolResult(call=call, kind="command", success=True, text=self.text(OBSERVATION))
         seq = self.home.step(NAME, step, stored, (result.text,))
         prompt = self.context.prompt_ids
         self.context.sampled(seq, prompt, ids)
@@ -83,35 +82,37 @@ class Long:
         """A fork before a step, with a summary that the model wrote."""
         context, t = self.context, len(self.context.entries)
         k = cutting.least_k(t, context.forked)
-        asked, _ = self.renderer.asking(context.entries[k - 1], summary.REQUEST)
+        asked, _ = self.renderer.asking(context.entries[k - 1], context_summary.SUMMARY_REQUEST)
         before = [number for entry in context.entries[: k - 1] for number in entry.ids]
         prompt = (*(context.head_ids or ()), *before, *asked)
-        text = json.dumps({key: self.text(60) for key in summary.SECTIONS})
+        text = json.dumps({key: self.text(60) for key in context_summary.SUMMARY_SECTIONS})
         ids = tuple(self._encoded(text, ()))
-        how = link(context.anchor, prompt, fresh=True)
+        how = link_prompt(context.anchor, prompt, fresh=True)
         body = sample(
             text, role="summary", parent_seq=how.parent_seq, kept=how.kept,
             new_prompt_ids=how.new, token_ids=ids, logprobs=(-0.5,) * len(ids),
             logprob_kind="policy", drift=how.drift, prompt_tokens=len(prompt),
         )  # fmt: skip
         seq = self.home.sampled(NAME, step, body, part="summary.1")
-        shown = summary.read(text, 1, step)
+        shown = context_summary.parse_summary(text, 1, step)
         kept = context.entries[k - 1]
         made = ForkBody(
             k=k, first_kept_step=kept.step + 1, summary=shown, sample_seq=seq, before=step
         )
         self.home.fork(NAME, step, made)
-        self.context = cutting.forked(context, k, self.renderer.pair(kept, shown, ()), seq)
+        self.context = cutting.forked_context(context, k, self.renderer.pair(kept, shown, ()), seq)
         self.forks += 1
 
-    def _encoded(self, thought: str, calls: tuple[Call, ...]) -> list[int]:
+    def _encoded(self, thought: str, calls: tuple[ToolCall, ...]) -> list[int]:
         assert self.renderer.tokens is not None
         return self.renderer.tokens.encode(self.renderer.dialect.assistant(thought, calls))
 
-    def _sample(self, ids: tuple[int, ...], thought: str, calls: tuple[Call, ...]) -> SampleBody:
+    def _sample(
+        self, ids: tuple[int, ...], thought: str, calls: tuple[ToolCall, ...]
+    ) -> SampleBody:
         prompt = self.context.prompt_ids
         assert prompt is not None
-        how = link(self.context.anchor, prompt, fresh=self.context.fresh)
+        how = link_prompt(self.context.anchor, prompt, fresh=self.context.fresh)
         return sample(
             thought, calls=calls, parent_seq=how.parent_seq, kept=how.kept,
             new_prompt_ids=how.new, token_ids=ids, logprobs=(-0.5,) * len(ids),
@@ -124,18 +125,18 @@ def written(folder: Path, steps: int) -> tuple[Path, dict[str, int]]:
     model = model_path()
     file = str(model / "tokenizer.json") if model else small_tokenizer(folder)
     dice = random.Random(1)
-    renderer = Renderer(choose_dialect("chatml-json"), Tokens(file), "keep")
+    renderer = PromptRenderer(choose_dialect("chatml-json"), PromptTokenizer(file), "keep")
     home = WrittenHome(folder / "home")
     home.rollout(NAME)
     head = renderer.head("You work alone on a long task. " * 60, (), "Do it.", False)
     home.head(NAME, head)
-    context = Context(head_messages(head), head.token_ids, renderer.head_size(head), Anchor())
+    context = Context(head_messages(head), head.token_ids, renderer.head_size(head), PromptAnchor())
     words = (ROOT / "docs" / "decisions.md").read_text().split()
     longest = 0
     long = Long(home, renderer, context, dice, words)
     home.connection.execute("BEGIN")
     home.event = lambda key, kind, record, blob=False: home.journal.append(  # type: ignore[method-assign]
-        key, kind, body(record)
+        key, kind, prepare_inline_body(record)
     )
     every = max(2, steps // (FORKS + 1))
     for step in range(1, steps + 1):
@@ -162,19 +163,19 @@ def raw(reader: Reader) -> dict[str, int]:
     return {"tokens": count}
 
 
-def _pages() -> Plan[list[list[int]]]:
-    rows = yield Ask("SELECT seq FROM samples WHERE rollout = ? ORDER BY seq", (NAME,))
+def _pages() -> ReadPlan[list[list[int]]]:
+    rows = yield RunSql("SELECT seq FROM samples WHERE rollout = ? ORDER BY seq", (NAME,))
     return [[seq for (seq,) in rows[start : start + 64]] for start in range(0, len(rows), 64)]
 
 
-def _decoded(seqs: list[int]) -> Plan[list[Body]]:
+def _decoded(seqs: list[int]) -> ReadPlan[list[SampleFacts]]:
     import msgspec
 
-    found = yield from journal.by_seq(seqs)
+    found = yield from journal_events.events_by_seq(seqs)
     bodies = []
     for event in found.values():
-        data = yield from journal.body(event)
-        bodies.append(msgspec.msgpack.decode(data or b"", type=Body))
+        data = yield from journal_events.read_event_body(event)
+        bodies.append(msgspec.msgpack.decode(data or b"", type=SampleFacts))
     return bodies
 
 
@@ -190,7 +191,7 @@ def rendered(reader: Reader) -> dict[str, int]:
 
 def _counted(reader: Reader, options: RowOptions) -> dict[str, int]:
     rows = tokens = trained = 0
-    for row in token_rows(reader, NAME, options):
+    for row in build_token_rows(reader, NAME, options):
         row.weights()
         row.labels()
         rows, tokens, trained = rows + 1, tokens + len(row.token_ids), trained + row.trained
@@ -200,7 +201,7 @@ def _counted(reader: Reader, options: RowOptions) -> dict[str, int]:
 def chat(reader: Reader) -> dict[str, int]:
     """The same rows as messages."""
     rows = messages = 0
-    for row in chat_rows(reader, NAME):
+    for row in build_chat_rows(reader, NAME):
         rows, messages = rows + 1, messages + len(row.messages)
     return {"rows": rows, "messages": messages}
 

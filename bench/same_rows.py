@@ -13,8 +13,8 @@ from typing import Any
 from bench.group_commit import CHECKPOINT_ROWS
 from bench.recorder_clients import Script
 
-from houston_daemon.recorder.steps import ingest
-from houston_daemon.recorder.steps.journal import Journal
+from houston_daemon.recorder.handlers import ingest_handlers
+from houston_daemon.recorder.journal_writer import JournalWriter
 from houston_shared import wire
 from houston_shared.store import schema
 
@@ -45,12 +45,14 @@ class Played:
         self._names = [f"probe-{number:04d}" for number in range(rollouts)]
         scratch = _new(":memory:", self._names)
         tape = _Tape(scratch)
-        journal = Journal(tape)  # type: ignore[arg-type]
+        journal = JournalWriter(tape)  # type: ignore[arg-type]
         self._statements: list[list[Statement]] = []
         bodies = [script.bodies(messages, name) for name in self._names]
         for number in range(messages):
             for body in bodies:
-                place = ingest.slot(wire.ingest_request.decode(body[number]))
+                place = ingest_handlers.find_event_slot(
+                    wire.ingest_request_decoder.decode(body[number])
+                )
                 assert place
                 tape.statements = []
                 journal.append(place.key, place.kind, place.record)
@@ -90,6 +92,6 @@ def _new(path: str, names: list[str], page_size: int = 8192) -> sqlite3.Connecti
         "cache_size = -32768",
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
-    schema.migrate(connection)
+    schema.migrate_schema(connection)
     connection.executemany(ROLLOUT, [(name,) for name in names])
     return connection

@@ -100,10 +100,10 @@ def _clock(given: argparse.Namespace) -> float:
 
 
 def _recipe(base: str, given: argparse.Namespace, found: list[dict[str, Any]]) -> Any:
-    from houston_daemon.training.sft.recipe import Recipe
+    from houston_daemon.training.sft.sft_recipe import SftRecipe
 
     longest = max(len(row["input_ids"]) for row in found)
-    return Recipe(
+    return SftRecipe(
         base=base,
         full=given.full,
         epochs=1,
@@ -119,15 +119,15 @@ def _recipe(base: str, given: argparse.Namespace, found: list[dict[str, Any]]) -
 def _houston(
     place: Path, base: str, found: list[dict[str, Any]], given: argparse.Namespace, _: int
 ) -> tuple[list[float], int, dict[str, Any]]:
-    from houston_daemon.training.sft import plan, running
-    from houston_daemon.training.sft.progress import Writer
-    from houston_daemon.training.sft.run_folder import Asked, RunFolder
+    from houston_daemon.training.sft import batch_plan, training_run
+    from houston_daemon.training.sft.sft_progress import ProgressWriter
+    from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 
     times: list[float] = []
     losses: list[float] = []
     most = 0
 
-    class Timed(Writer):
+    class Timed(ProgressWriter):
         def stepped(self, **said: Any) -> None:
             nonlocal most
             times.append(_clock(given))
@@ -137,12 +137,12 @@ def _houston(
 
     folder = RunFolder(place / "run")
     recipe = _recipe(base, given, found)
-    folder.ask(Asked(run="run", recipe=recipe))
+    folder.ask(RunSpec(run="run", recipe=recipe))
     folder.data.mkdir()
     lines = "".join(json.dumps(row) + "\n" for row in found)
     (folder.data / "data.jsonl").write_text(lines)
-    running.train(folder, Timed(folder.path))
-    first = plan.order([1] * len(found), 0, recipe.seed)[:BATCH]
+    training_run.train_run(folder, Timed(folder.path))
+    first = batch_plan.epoch_order([1] * len(found), 0, recipe.seed)[:BATCH]
     tokens = sum(len(found[row]["input_ids"]) for row in first)
     return times, most, {"first_tokens": tokens, "loss": losses[-1]}
 
@@ -157,10 +157,10 @@ def _plain(
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback, set_seed
     from trl import SFTConfig, SFTTrainer
 
-    from houston_daemon.training.sft import model, plan, watching
+    from houston_daemon.training.sft import batch_plan, sft_callbacks, sft_model
 
     recipe = _recipe(base, given, found)
-    bf16 = model.fast_bf16(torch.device(given.device))
+    bf16 = sft_model.has_fast_bf16(torch.device(given.device))
     times: list[float] = []
     losses: list[float] = []
 
@@ -174,7 +174,7 @@ def _plain(
         def _get_train_sampler(self, train_dataset: Any = None) -> Any:
             return torch.utils.data.SequentialSampler(self.train_dataset)
 
-    order = plan.order([1] * len(found), 0, recipe.seed)
+    order = batch_plan.epoch_order([1] * len(found), 0, recipe.seed)
     set_seed(recipe.seed)
     trainer = InOrder(
         model=AutoModelForCausalLM.from_pretrained(
@@ -213,7 +213,7 @@ def _plain(
     )
     trainer.train()
     first = sum(len(found[row]["input_ids"]) for row in order[:BATCH])
-    return times, watching.memory(), {"first_tokens": first, "loss": losses[-1]}
+    return times, sft_callbacks.memory(), {"first_tokens": first, "loss": losses[-1]}
 
 
 def _random_model(folder: Path, shape: str) -> str:
@@ -375,7 +375,7 @@ def _arguments() -> argparse.Namespace:
     given = parser.parse_args()
     given.rows = given.rows or ["even", "uneven"]
     if given.model == "smollm2" and not given.model_folder:
-        from houston_daemon.engines.model import fetch_model
+        from houston_daemon.engines.local_model import fetch_model
 
         given.model_folder = str(fetch_model(lambda line: print(line, file=sys.stderr)))
     return given

@@ -60,21 +60,21 @@ def row(number: int, length: int) -> dict[str, Any]:
 
 def read(case: str, base: str) -> dict[str, Any]:
     """Train in this process."""
-    from houston_daemon.training.sft import memory, running
-    from houston_daemon.training.sft.progress import Writer
-    from houston_daemon.training.sft.recipe import Recipe
-    from houston_daemon.training.sft.run_folder import Asked, RunFolder
+    from houston_daemon.training.sft import training_memory, training_run
+    from houston_daemon.training.sft.sft_progress import ProgressWriter
+    from houston_daemon.training.sft.sft_recipe import SftRecipe
+    from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 
     lengths, settings = CASES[case]
-    estimated, check = 0, memory.check
+    estimated, check = 0, training_memory.refuse_too_large
 
     def checked(peak: Any, folder: RunFolder, *more: Any) -> None:
         nonlocal estimated
         estimated = peak.bytes(sum(lengths), folder.asked.recipe.gradient_checkpointing)
         check(peak, folder, *more)
 
-    memory.check = checked
-    recipe = Recipe(
+    training_memory.refuse_too_large = checked
+    recipe = SftRecipe(
         base=base,
         device="cpu",
         epochs=1 + bool(settings.get("full")),  # the second step has the optimizer's state, too
@@ -84,12 +84,12 @@ def read(case: str, base: str) -> dict[str, Any]:
     )
     with tempfile.TemporaryDirectory() as place:
         folder = RunFolder(Path(place) / "run")
-        folder.ask(Asked(run="run", recipe=recipe))
+        folder.ask(RunSpec(run="run", recipe=recipe))
         folder.data.mkdir()
         found = [row(number, length) for number, length in enumerate(lengths)]
         lines = "".join(json.dumps(one) + "\n" for one in found)
         (folder.data / "data.jsonl").write_text(lines)
-        running.train(folder, Writer(folder.path))
+        training_run.train_run(folder, ProgressWriter(folder.path))
         result = folder.result
         assert result is not None
         return {
@@ -120,7 +120,7 @@ def main() -> int:
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--base", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    from houston_daemon.engines.model import fetch_model
+    from houston_daemon.engines.local_model import fetch_model
 
     base = given.base or str(fetch_model(lambda line: print(line, file=sys.stderr)))
     if given.one:

@@ -26,13 +26,13 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from houston_daemon.recorder.disk import head_file
-from houston_daemon.recorder.steps.journal import body
-from houston_daemon.recorder.upkeep import backup
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance import home_backup
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.recorder.disk import home_files
+from houston_daemon.recorder.journal_writer import prepare_inline_body
 from houston_shared import wire
 from houston_shared.home import Home
-from houston_shared.records import Call
+from houston_shared.records import ToolCall
 from tests.support import flips
 from tests.support.recorder_client import Station
 from tests.support.written_home import WrittenHome, sample
@@ -52,14 +52,14 @@ def written(path: Path, megabytes: int) -> Home:
     home.connection.execute("UPDATE rollouts SET state = 'queued'")  # as the events say
     home.connection.execute("BEGIN")
     home.event = lambda key, kind, record, blob=False: home.journal.append(  # type: ignore[method-assign]
-        key, kind, body(record)
+        key, kind, prepare_inline_body(record)
     )
     step = 0
     while home.journal.bytes < megabytes * 1e6:
         step += 1
         for name in names:
             said = (" ".join(dice.choices(words, k=TEXT // 9)) for _ in range(2))
-            call = Call(id=f"{step}.0", name="run_command", arguments={"command": "make test"})
+            call = ToolCall(id=f"{step}.0", name="run_command", arguments={"command": "make test"})
             thought = sample(
                 next(said),
                 calls=(call,),
@@ -71,7 +71,7 @@ def written(path: Path, megabytes: int) -> Home:
             home.step(name, step, thought, (next(said),))
     home.connection.execute("COMMIT")
     home.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    head_file.write(home.home, home.journal.seq, home.journal.chain)
+    home_files.write_chain_head(home.home, home.journal.seq, home.journal.chain)
     home.close()
     return home.home
 
@@ -99,7 +99,7 @@ def rates(home: Home) -> dict[str, Any]:
     for _ in range(RUNS):
         least.append(raw(home))
         began, before = time.perf_counter(), processor()
-        report = verify(home)
+        report = verify_home(home)
         assert report.sound, report.findings
         checked.append(report.bytes / 1e6 / (time.perf_counter() - began))
         work.append(processor() - before)
@@ -163,7 +163,7 @@ def backed_up(home: Home) -> dict[str, Any]:
     before = sorted(waits)
     waits.clear()
     began = time.perf_counter()
-    made = backup.make(home)
+    made = home_backup.make_backup(home)
     seconds = time.perf_counter() - began
     beside = sorted(waits)
     over.set()

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 SHARED = ROOT / "shared" / "houston_shared"
 PAGES = {
     "configuration.md": (
-        "config.py config_engine.py config_hosts.py config_judge.py config_tools.py",
+        "config.py config_sections.py",
         "Configuration: houston.toml",
         "Looked for in this order, the first found is used: `--config FILE`, `HOUSTON_CONFIG`, "
         "`houston.toml` in the home, `houston.toml` in the current folder. "
@@ -39,54 +39,54 @@ PAGES = {
         "--recipe recipes/mine.toml`. Variables of a running daemon cannot be edited.",
         [
             ("Configuration", "(top)"),
-            ("Daemon", "[daemon]"),
-            ("Metrics", "[metrics]"),
-            ("Hosts", "[hosts]"),
-            ("Host", "[hosts.NAME]"),
-            ("Console", "[console]"),
-            ("Backup", "[backup]"),
-            ("Roles", "[roles]"),
-            ("Secrets", "[secrets]"),
-            ("SearchTool", "[tools.search]"),
-            ("BrowseTool", "[tools.browse]"),
-            ("MultimodalTool", "[tools.multimodal]"),
-            ("Judge", "[judge]"),
-            ("Engine", "[engines.NAME]"),
+            ("DaemonSettings", "[daemon]"),
+            ("MetricsSettings", "[metrics]"),
+            ("HostsSettings", "[hosts]"),
+            ("HostSettings", "[hosts.NAME]"),
+            ("ConsoleSettings", "[console]"),
+            ("BackupSettings", "[backup]"),
+            ("RoleSettings", "[roles]"),
+            ("SecretSettings", "[secrets]"),
+            ("WebSearchSettings", "[tools.search]"),
+            ("WebBrowseSettings", "[tools.browse]"),
+            ("MultimodalSettings", "[tools.multimodal]"),
+            ("JudgeSettings", "[judge]"),
+            ("EngineSettings", "[engines.NAME]"),
         ],
     ),
     "task-file.md": (
-        "task.py task_tables.py task_servers.py task_worlds.py task_rules.py",
+        "task.py task_tables.py",
         "The task file: task.toml",
         "A task is a folder with this file; [tasks](tasks.md) shows a whole one. `houston task new "
         "NAME` writes one that works, `houston task validate FILE` checks one. `name` and one of "
         "`instructions` and `instructions_file` are required; everything else has a default.",
         [
             ("Task", "(top)"),
-            ("Workspace", "[workspace]"),
-            ("Budget", "[budget]"),
-            ("Evaluate", "[evaluate]"),
-            ("Data", "[data]"),
-            ("Hints", "[hints]"),
-            ("Sandbox", "[sandbox]"),
-            ("Sampling", "[sampling]"),
-            ("Search", "[search]"),
-            ("Browse", "[browse]"),
-            ("Questions", "[questions]"),
-            ("Python", "[python]"),
-            ("Http", "[http]"),
-            ("Mcp", "[mcp]"),
-            ("McpServer", "[mcp.servers.NAME]"),
-            ("ScienceWorld", "[scienceworld]"),
-            ("TextWorld", "[textworld]"),
-            ("Attention", "[attention]"),
-            ("Rules", "[rules]"),
-            ("Contradiction", "[[rules.guidance]]"),
+            ("WorkspaceSettings", "[workspace]"),
+            ("BudgetSettings", "[budget]"),
+            ("EvaluationSettings", "[evaluate]"),
+            ("DataSettings", "[data]"),
+            ("HintSettings", "[hints]"),
+            ("SandboxSettings", "[sandbox]"),
+            ("SamplingSettings", "[sampling]"),
+            ("TaskSearchSettings", "[search]"),
+            ("TaskBrowseSettings", "[browse]"),
+            ("QuestionSettings", "[questions]"),
+            ("PythonToolSettings", "[python]"),
+            ("HttpSimulatorSettings", "[http]"),
+            ("McpSettings", "[mcp]"),
+            ("McpServerSettings", "[mcp.servers.NAME]"),
+            ("ScienceWorldSettings", "[scienceworld]"),
+            ("TextWorldSettings", "[textworld]"),
+            ("AttentionSettings", "[attention]"),
+            ("RuleSettings", "[rules]"),
+            ("GuidanceContradiction", "[[rules.guidance]]"),
         ],
     ),
 }
 
 
-SIGNALS = ROOT / "daemon" / "houston_daemon" / "supervision" / "attention"
+REVIEW = ROOT / "daemon" / "houston_daemon" / "review"
 SIGNALS_INTRO = """\
 Every step is looked at as it closes, cheaply and without a model. What is found is stored with the
 step and shown by `houston steps`, `houston rollout list` (of the last {last} steps of rollouts that
@@ -94,7 +94,7 @@ have not ended), both with `--json` too (`attention`: names; `attention_reasons`
 counted in `houston_attention_total`. Thresholds are the task's, in [`[attention]`](task-file.md);
 0 turns a signal off. The set has version {version}; a step keeps the version that it was looked at
 with. Packages bring further ones ([extending](extending.md)); they weigh {unknown}."""
-RULES = SIGNALS.parent / "rules"
+RULES = REVIEW / "rules"
 RULES_INTRO = """\
 Rules mask steps that a policy should not learn, without a model. While the daemon runs they are
 run on every rollout as it goes on, seconds after a step has closed, and their verdicts are stored
@@ -147,7 +147,7 @@ chains of thought that was designed by hand or not sampled and rejected, finishi
 nothing is wrong with the end itself, guidance whose words are not plain or that asks for something,
 and a success that the agent claims against what it saw. Rules find plain prohibitions only; what
 has a condition (`until`, `unless`, `if`) is left to the judge, too."""
-NEED = SHARED / "need.py"
+RANKING = SHARED / "store" / "attention_ranking.py"
 NEED_INTRO = """\
 
 ## Who needs a person
@@ -191,40 +191,39 @@ def constants(file: Path) -> dict[str, Any]:
 
 def need_section(known: dict[str, Any]) -> str:
     """What weighs how much besides signals."""
-    paused = known["PAUSED"]
+    paused = known["PAUSED_WEIGHTS"]
     return NEED_INTRO.format(
         repair=paused["repair"],
         restore=paused["restore"],
         engine=paused["engine"],
-        failed=known["FAILED"],
-        ended_low=known["ENDED_LOW"],
-        low=f"{known['LOW_SCORE']:g}",
-        low_finish=known["SIGNALS"]["low_finish"],
-        other=known["PAUSED_ELSE"],
-        person=known["PAUSED_BY_PERSON"],
-        unanswered=known["UNANSWERED"],
-        unheard=known["UNHEARD"],
+        failed=known["FAILED_WEIGHT"],
+        ended_low=known["ENDED_LOW_WEIGHT"],
+        low=f"{known['LOW_SCORE_LIMIT']:g}",
+        low_finish=known["SIGNAL_WEIGHTS"]["low_finish"],
+        other=known["PAUSED_ELSE_WEIGHT"],
+        person=known["PAUSED_BY_PERSON_WEIGHT"],
+        unanswered=known["UNANSWERED_WEIGHT"],
+        unheard=known["UNHEARD_WEIGHT"],
         minutes=known["UNHEARD_SECONDS"] // 60,
-        waits=known["WAITS"],
-        gpu=known["GPU"],
+        waits=known["WAITING_WEIGHT"],
+        gpu=known["GPU_WAIT_WEIGHT"],
     )
 
 
 def signals_page() -> str:
     """The page of signals: names from the catalog, sentences from their functions."""
-    catalog = (SIGNALS / "catalog.py").read_text(encoding="utf-8")
-    table = re.findall(r'"(\w+)": (\w+)\.(\w+),', catalog)
-    version = re.search(r"^VERSION = (\d+)", catalog, re.M)
-    query = SHARED / "store" / "queries" / "attention.py"
-    last = re.search(r"^LAST = (\d+)", query.read_text(encoding="utf-8"), re.M)
-    assert version and last
-    known = constants(NEED)
-    weights, unknown = known["SIGNALS"], known["UNKNOWN_SIGNAL"]
-    told = SIGNALS_INTRO.format(version=version[1], last=last[1], unknown=unknown)
+    catalog_file = REVIEW / "attention_catalog.py"
+    catalog = catalog_file.read_text(encoding="utf-8")
+    table = re.findall(r'^    "(\w+)": (?:(\w+)\.)?(\w+),', catalog, re.M)
+    known = constants(RANKING)
+    version, last = constants(catalog_file)["SIGNALS_VERSION"], known["LAST_STEPS"]
+    weights, unknown = known["SIGNAL_WEIGHTS"], known["UNKNOWN_SIGNAL_WEIGHT"]
+    told = SIGNALS_INTRO.format(version=version, last=last, unknown=unknown)
     parts = ["# Attention", "", "<!-- written by docs/generate.py -->", "", told, ""]
     parts += ["| signal | when | weight |", "|---|---|---|"]
     for name, module, function in table:
-        tree = ast.parse((SIGNALS / f"{module}.py").read_text(encoding="utf-8"))
+        file = REVIEW / f"{module}.py" if module else catalog_file
+        tree = ast.parse(file.read_text(encoding="utf-8"))
         said = docstring(tree, function)
         parts.append(f"| `{name}` | {said} | {weights.get(name, unknown)} |")
     lost = "The step has no snapshot: what it did is not known."
@@ -235,11 +234,13 @@ def signals_page() -> str:
 
 def rules_page() -> str:
     """The page of rules: names, versions and functions from the catalog."""
-    catalog = (RULES / "catalog.py").read_text(encoding="utf-8")
+    catalog = (RULES / "rule_catalog.py").read_text(encoding="utf-8")
     table = re.findall(r'"(\w+)": Rule\((\d+), (\w+)\.(\w+)\),', catalog)
-    settings = ast.parse((SHARED / "task_rules.py").read_text(encoding="utf-8"))
+    settings = ast.parse((SHARED / "task_tables.py").read_text(encoding="utf-8"))
     (struct,) = (
-        node for node in settings.body if isinstance(node, ast.ClassDef) and node.name == "Rules"
+        node
+        for node in settings.body
+        if isinstance(node, ast.ClassDef) and node.name == "RuleSettings"
     )
     keys = rows(struct)
     parts = ["# Rules", "", "<!-- written by docs/generate.py -->", "", RULES_INTRO, ""]

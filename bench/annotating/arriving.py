@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bench.annotating.stored import output, thought
 
 from houston_shared import wire
-from houston_shared.lock import HomeLock, Owner
+from houston_shared.home_lock import HomeLock, HomeOwner
 from tests.support.recorder_client import Station, Worker
 
 LINES = 20
@@ -52,7 +52,7 @@ def main() -> None:
     path, rollout, newest = sys.argv[1:]
     station = Station(Path(path)).start()
     lock = HomeLock(station.home)
-    assert lock.take(Owner(pid=0, since="")) is None
+    assert lock.take(HomeOwner(pid=0, since="")) is None
     person, steps = station.person(), Steps(station.worker(rollout), int(newest))
     while person.ask(wire.AskStatus()).search_lag:
         time.sleep(0.1)

@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.world.building import differences, many_files
 
-from houston_daemon.hosts.snapshots.shadow import ShadowRepository
+from houston_daemon.hosts.snapshots.shadow_repository import ShadowRepository
 from tests.support.station import Station
 
 TIMES = 3

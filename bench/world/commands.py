@@ -15,8 +15,8 @@ from bench.durable.machine import spread
 
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
-from houston_shared.records import Call, RolloutSpec, TaskRecord
-from houston_shared.task import Task, Workspace
+from houston_shared.records import RolloutSpec, TaskRecord, ToolCall
+from houston_shared.task import Task, WorkspaceSettings
 
 COUNT = 200
 COMMANDS = {
@@ -46,7 +46,7 @@ async def _measure(folder: Path) -> dict[str, Any]:
 def _workstation(folder: Path) -> Environment:
     (folder / "task" / "workspace").mkdir(parents=True)
     (folder / "home").mkdir()
-    task = Task(name="bench", workspace=Workspace(source="workspace"))
+    task = Task(name="bench", workspace=WorkspaceSettings(source="workspace"))
     record = TaskRecord(name="bench", folder=str(folder / "task"), definition="", instructions="")
     spec = RolloutSpec(
         rollout="r1", task=record, engine="script:x", engine_settings={},
@@ -85,7 +85,7 @@ async def _ours(environment: Environment, command: str) -> float:
     """Milliseconds of one command through the workstation."""
     arguments = {"command": command, "session_id": "main"}
     began = time.perf_counter()
-    call = environment.check(Call(id="1.1", name="run_command", arguments=arguments))
+    call = environment.check(ToolCall(id="1.1", name="run_command", arguments=arguments))
     result = await environment.act(call, STANDING, Stop())
     took = 1e3 * (time.perf_counter() - began)
     if not result.success:

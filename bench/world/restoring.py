@@ -15,7 +15,7 @@ from typing import Any
 from bench.world.building import big, differences, paths
 from bench.world.snapshots import taken
 
-from houston_daemon.hosts.snapshots.shadow import ShadowRepository
+from houston_daemon.hosts.snapshots.shadow_repository import ShadowRepository
 
 LOG_BYTES = 100_000_000
 BURST = 40_000

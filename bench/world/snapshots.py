@@ -18,8 +18,8 @@ from bench.durable.machine import spread
 from bench.world.building import PER_FOLDER, many_files
 from bench.world.line import fit
 
-from houston_daemon.hosts.snapshots.scanning import scan
-from houston_daemon.hosts.snapshots.shadow import ShadowRepository
+from houston_daemon.hosts.snapshots.shadow_repository import ShadowRepository
+from houston_daemon.hosts.snapshots.workspace_scan import scan_workspace
 
 AIM_MS = 50
 CHANGED = 3
@@ -49,7 +49,7 @@ async def _measure(workspace: Path, folder: Path, files: int, steps: int) -> dic
         with _clock(wall["bare"], spent["bare"]):
             _look(str(workspace))
         with _clock(wall["scan"], spent["scan"]):
-            scan(workspace)
+            scan_workspace(workspace)
         with _clock(wall["take"], spent["take"]):
             snapshot = await shadow.take(f"step {step}")
         if len(snapshot.files) != CHANGED:

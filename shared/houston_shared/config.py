@@ -13,16 +13,20 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from houston_shared.config_engine import REQUEST_KEYS as REQUEST_KEYS
-from houston_shared.config_engine import Engine as Engine
-from houston_shared.config_engine import ReasoningField as ReasoningField
-from houston_shared.config_hosts import LOCAL, Host, Hosts, as_written, named_hosts
-from houston_shared.config_judge import Judge
-from houston_shared.config_tools import Tools
-from houston_shared.engine_kinds import check_kinds
+from houston_shared.config_sections import (
+    LOCAL_HOST,
+    EngineSettings,
+    HostSettings,
+    HostsSettings,
+    JudgeSettings,
+    ToolSettings,
+    check_engine_kinds,
+    nest_named_hosts,
+    restore_host_key,
+)
 from houston_shared.errors import ConfigurationError
-from houston_shared.home import Home, unreadable
-from houston_shared.toml_file import Settings, convert, read
+from houston_shared.home import Home, unreadable_home
+from houston_shared.toml_file import Settings, convert_toml, read_toml
 
 DEFAULT_HOME = "trajectories"
 FILE_ENGINES: tuple[Literal["script", "recorded"], ...] = ("script", "recorded")
@@ -30,7 +34,7 @@ FILE_ENGINES: tuple[Literal["script", "recorded"], ...] = ("script", "recorded")
 _PREFIX = "HOUSTON__"
 
 
-class Daemon(Settings, frozen=True):
+class DaemonSettings(Settings, frozen=True):
     """The service."""
 
     max_rollouts: Annotated[int, msgspec.Meta(ge=1)] = 64
@@ -56,7 +60,7 @@ class Daemon(Settings, frozen=True):
     """Rotated logs that are kept."""
 
 
-class Metrics(Settings, frozen=True):
+class MetricsSettings(Settings, frozen=True):
     """Figures for Prometheus, in its text format; off unless one of the two is named."""
 
     file: str = ""
@@ -69,7 +73,7 @@ class Metrics(Settings, frozen=True):
     """How old the figures may be."""
 
 
-Theme = Literal[
+ThemeName = Literal[
     "houston-dark", "houston-light", "houston-colour-blind", "houston-ansi",
     "ansi-dark", "ansi-light", "atom-one-dark", "atom-one-light",
     "catppuccin-frappe", "catppuccin-latte", "catppuccin-macchiato", "catppuccin-mocha", "dracula",
@@ -79,26 +83,26 @@ Theme = Literal[
 """Our own themes, then Textual's; a test of the console holds the list to what the app knows."""
 
 
-Depth = Literal["truecolor", "256", "16", "none"]
+ColorDepth = Literal["truecolor", "256", "16", "none"]
 """How many colours a terminal shows: 16 million, or as many as it says."""
-Colors = Literal["auto", "truecolor", "256", "16", "none", 256, 16]
+ColorChoice = Literal["auto", "truecolor", "256", "16", "none", 256, 16]
 
 
-class Console(Settings, frozen=True):
+class ConsoleSettings(Settings, frozen=True):
     """The console's defaults."""
 
-    theme: Theme = "houston-dark"
+    theme: ThemeName = "houston-dark"
     """Colours: `houston-dark`, `houston-light`, `houston-colour-blind`, `houston-ansi` (the
     terminal's own sixteen), or a theme of Textual such as `nord`; a wrong name is answered with
     all of them."""
-    colors: Colors = "auto"
+    colors: ColorChoice = "auto"
     """How many colours the terminal has: `truecolor`, `256`, `16` or `none`. `auto` reads
     `NO_COLOR`, `COLORTERM` and `TERM`; ssh does not take `COLORTERM` along."""
     name: str = ""
     """Name to speak under where annotators share a login; kept, and marked unverified."""
 
 
-class Roles(Settings, frozen=True):
+class RoleSettings(Settings, frozen=True):
     """Who may do what, besides the user who runs the daemon (and root), who is an operator: Unix
     users, or `@group` for the members of a Unix group; of several roles the highest counts. All of
     them must reach the sockets, so they are in `daemon.group`."""
@@ -114,7 +118,7 @@ class Roles(Settings, frozen=True):
     """Read only. Who is in `daemon.group` without any other role is a viewer."""
 
 
-class Secrets(Settings, frozen=True):
+class SecretSettings(Settings, frozen=True):
     """What is taken out of observations, guidance, tasks, errors and logs before they are stored:
     values of the daemon's environment, and keys of well-known shape, become `[secret:NAME]`. Values
     of less than 8 characters are not redacted."""
@@ -130,7 +134,7 @@ class Secrets(Settings, frozen=True):
     `sk-…`, JSON web tokens, private key blocks."""
 
 
-class Backup(Settings, frozen=True):
+class BackupSettings(Settings, frozen=True):
     """Backups that the daemon makes by itself, into `backups/` of the home."""
 
     every_hours: Annotated[float, msgspec.Meta(ge=0)] = 24.0
@@ -146,20 +150,20 @@ class Configuration(Settings, frozen=True):
     """Data folder, from the folder of this file; empty for `trajectories`."""
     default_engine: str = "embedded"
     """Engine of `rollout start` without `--engine`."""
-    daemon: Daemon = Daemon()
-    metrics: Metrics = Metrics()
-    hosts: Hosts = Hosts()
-    console: Console = Console()
-    backup: Backup = Backup()
-    roles: Roles = Roles()
-    secrets: Secrets = Secrets()
-    tools: Tools = Tools()
-    judge: Judge = Judge()
-    engines: dict[str, Engine] = {}
+    daemon: DaemonSettings = DaemonSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    hosts: HostsSettings = HostsSettings()
+    console: ConsoleSettings = ConsoleSettings()
+    backup: BackupSettings = BackupSettings()
+    roles: RoleSettings = RoleSettings()
+    secrets: SecretSettings = SecretSettings()
+    tools: ToolSettings = ToolSettings()
+    judge: JudgeSettings = JudgeSettings()
+    engines: dict[str, EngineSettings] = {}
     """Engines by name; `embedded` is there without being named."""
 
 
-class Loaded(msgspec.Struct):
+class LoadedConfiguration(msgspec.Struct):
     """The configuration in force and the home it is for. A program that runs for long shares one
     of them, and edits of the file (`edits`) give it another `config`: read keys where they count.
     """
@@ -169,12 +173,14 @@ class Loaded(msgspec.Struct):
     source: str
     """The file it was read from, or `defaults`."""
 
-    def engine(self, name: str) -> Engine:
+    def engine(self, name: str) -> EngineSettings:
         """The engine called `name`; raises ConfigurationError naming those there are."""
-        engines = {"embedded": Engine(kind="embedded"), **self.config.engines}
+        engines = {"embedded": EngineSettings(kind="embedded"), **self.config.engines}
         for kind in FILE_ENGINES:
             if name.startswith(f"{kind}:"):
-                return Engine(kind=kind, path=str(Path(name.removeprefix(f"{kind}:")).absolute()))
+                return EngineSettings(
+                    kind=kind, path=str(Path(name.removeprefix(f"{kind}:")).absolute())
+                )
         if name not in engines:
             raise ConfigurationError(
                 f"There is no engine {name!r} in {self.source}; "
@@ -186,7 +192,7 @@ class Loaded(msgspec.Struct):
         return found
 
     @property
-    def tools(self) -> Tools:
+    def tools(self) -> ToolSettings:
         """The tools, with paths that hold wherever a worker runs."""
         tools = self.config.tools
         if not tools.search.corpus:
@@ -204,11 +210,11 @@ class Loaded(msgspec.Struct):
         """Where relative paths of the configuration begin."""
         return Path.cwd() if self.source == "defaults" else Path(self.source).absolute().parent
 
-    def host(self, name: str) -> Host:
+    def host(self, name: str) -> HostSettings:
         """The machine called `name`; raises ConfigurationError naming those there are."""
         if found := self.config.hosts.named.get(name):
             return found
-        known = ", ".join([LOCAL, *sorted(self.config.hosts.named)])
+        known = ", ".join([LOCAL_HOST, *sorted(self.config.hosts.named)])
         raise ConfigurationError(
             f"There is no host {name!r} in {self.source}; known: {known}.",
             next=f"Add a table [hosts.{name}] with `ssh` to it.",
@@ -217,7 +223,7 @@ class Loaded(msgspec.Struct):
     def gpus(self, name: str) -> int:
         """How many GPUs a host has for rollouts, engines and trainers."""
         hosts = self.config.hosts
-        return hosts.gpus if name == LOCAL else self.host(name).gpus
+        return hosts.gpus if name == LOCAL_HOST else self.host(name).gpus
 
     @property
     def host_root(self) -> Path:
@@ -236,31 +242,31 @@ def fingerprint(config: Configuration) -> str:
     return hashlib.sha256(msgspec.json.encode(config, order="sorted")).hexdigest()[:16]
 
 
-def load(
+def load_configuration(
     home: str | None = None,
     file: str | None = None,
     environment: Mapping[str, str] = os.environ,
-) -> Loaded:
+) -> LoadedConfiguration:
     """Read configuration. `home` and `file` are the flags; raises ConfigurationError."""
     named = home or environment.get("HOUSTON_HOME")
-    path = _find(file or environment.get("HOUSTON_CONFIG"), named)
-    tables = named_hosts(read(path) if path else {})
+    path = _find_configuration_file(file or environment.get("HOUSTON_CONFIG"), named)
+    tables = nest_named_hosts(read_toml(path) if path else {})
     source = str(path) if path else "defaults"
-    _checked(tables, source)  # so that the file is blamed for its own mistakes
-    merged = named_hosts(_merge(tables, environment))
-    config = _checked(merged, f"{source} with {_PREFIX}… variables")
-    check_kinds(config.engines, source)
-    return Loaded(config, Home(_place(named, path, config)), source)
+    _check_tables(tables, source)  # so that the file is blamed for its own mistakes
+    merged = nest_named_hosts(_merge_environment(tables, environment))
+    config = _check_tables(merged, f"{source} with {_PREFIX}… variables")
+    check_engine_kinds(config.engines, source)
+    return LoadedConfiguration(config, Home(_home_folder(named, path, config)), source)
 
 
-def _checked(tables: dict[str, Any], where: str) -> Configuration:
+def _check_tables(tables: dict[str, Any], where: str) -> Configuration:
     try:
-        return convert(tables, Configuration, where)
+        return convert_toml(tables, Configuration, where)
     except ConfigurationError as problem:
-        raise ConfigurationError(as_written(problem.cause)) from None
+        raise ConfigurationError(restore_host_key(problem.cause)) from None
 
 
-def _place(named: str | None, file: Path | None, config: Configuration) -> Path:
+def _home_folder(named: str | None, file: Path | None, config: Configuration) -> Path:
     """The home's folder, absolute."""
     place = Path(named or config.home or DEFAULT_HOME)
     try:
@@ -278,30 +284,30 @@ def _place(named: str | None, file: Path | None, config: Configuration) -> Path:
     return place
 
 
-def _find(file: str | None, home: str | None) -> Path | None:
+def _find_configuration_file(file: str | None, home: str | None) -> Path | None:
     if file:
         return Path(file).absolute()
-    if home and _there(own := Path(home) / "houston.toml", must=True):
+    if home and _file_exists(own := Path(home) / "houston.toml", must=True):
         return own.absolute()
     here = Path("houston.toml")
-    if _there(here):
+    if _file_exists(here):
         return here.absolute()
-    if not home and _there(own := Path(DEFAULT_HOME) / "houston.toml", must=True):
+    if not home and _file_exists(own := Path(DEFAULT_HOME) / "houston.toml", must=True):
         return own.absolute()
     return None
 
 
-def _there(file: Path, must: bool = False) -> bool:
+def _file_exists(file: Path, must: bool = False) -> bool:
     """Whether there is such a file; with `must`, raises HoustonError where one may not look."""
     try:
         return file.is_file()
     except OSError as problem:
         if not must:
             return False
-        raise unreadable(file.parent, problem) from None
+        raise unreadable_home(file.parent, problem) from None
 
 
-def _merge(tables: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+def _merge_environment(tables: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     """`tables` with every `HOUSTON__SECTION__KEY` variable laid over them."""
     merged = dict(tables)
     for variable, text in environment.items():
@@ -315,11 +321,11 @@ def _merge(tables: dict[str, Any], environment: Mapping[str, str]) -> dict[str, 
                 raise ConfigurationError(f"{variable}: `{section}` is a key, not a section.")
             level[section] = dict(below)
             level = level[section]
-        level[key] = _value(text)
+        level[key] = _parse_variable(text)
     return merged
 
 
-def _value(text: str) -> Any:
+def _parse_variable(text: str) -> Any:
     """A variable's value as TOML would read it; plain text where it is not TOML."""
     if text.startswith("/"):
         return text  # a path, which no TOML value is: tomllib takes 6 ms to say the same

@@ -1,36 +1,260 @@
 """Ask the daemon one thing after the other over `control`; for commands.
 
-It imports no asyncio (a third of what `houston guide` took); `control_async` is for event loops.
-Without a daemon the answer is `DaemonNotRunning` at once. What a message means is for who sends it;
-sending one again is safe where it carries an id of its own.
+Before a word is said, the socket's folder and file are looked at and the kernel is asked who bound
+it (SO_PEERCRED): another user's is refused; another process of the same user is not told apart.
+Whether a daemon runs is read from the lock of the home, never guessed from a long silence; without
+one the answer is `DaemonNotRunning` at once. `send_with_retry` sends again what must be heard once:
+that is safe for messages that carry an id, a key or a revision of their own. It imports no asyncio
+(a third of what `houston guide` took); `async_control_client` is for event loops. What a message
+means is for who sends it.
 """
 
+import errno
 import itertools
+import os
+import socket
+import stat
+import struct
 import time
 import weakref
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 import zmq
 
-from houston_shared.control_socket import (
-    LOOK_SECONDS,
-    SLICE_SECONDS,
-    TIMEOUT_SECONDS,
-    close,
-    decoded,
-    encoded,
-    may_answer,
-    must_run,
-    no_answer,
-    prepare,
-    reach,
-    wait_for_daemon,
+from houston_shared import wire
+from houston_shared.control_messages import Status
+from houston_shared.errors import (
+    AnswerLost,
+    DaemonFrozen,
+    DaemonNotRunning,
+    ExitCode,
+    HoustonError,
+    NoAnswer,
 )
 from houston_shared.home import Home
-from houston_shared.trust import Trust
-from houston_shared.wire import ControlRequest, Done
-from houston_shared.wire_status import Status
+from houston_shared.home_lock import HomeOwner, find_running_daemon
+from houston_shared.wire import ControlRequest, Denied, RequestStored
+
+if TYPE_CHECKING:
+    import zmq.asyncio
+
+
+BLOCKED_STATES = {"T": "a signal has stopped it (SIGSTOP)", "D": "it waits for a disk or a device"}
+"""States of a process that cannot answer, by the letter in /proc/PID/stat (proc(5))."""
+
+
+def is_suspended(pid: int) -> bool:
+    """Whether a signal has stopped it: it says nothing more until another lets it go on."""
+    return _process_state(pid) == "T"
+
+
+def describe_blocked_process(pid: int) -> str:
+    """Why it cannot answer; empty where the kernel knows of nothing."""
+    return BLOCKED_STATES.get(_process_state(pid), "")
+
+
+def _process_state(pid: int) -> str:
+    """Empty for 0, for a process that has ended, and where /proc does not show it."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace") if pid else ""
+    except OSError:
+        return ""
+    return text.rpartition(")")[2].strip()[:1]
+
+
+_CREDENTIALS = struct.Struct("3i")
+"""struct ucred: pid, uid, gid; unix(7)."""
+_NOBODY_LISTENS = (errno.ECONNREFUSED, errno.ENOENT, errno.EAGAIN)
+"""A socket that nobody listens on any more, or one with a full queue."""
+
+
+class SocketTrust:
+    """What one client knows of one socket; the kernel is asked again when the file is another."""
+
+    def __init__(self, home: Home, name: str) -> None:
+        self._home = home
+        self._name = name
+        self._seen: tuple[Path, int, int] | None = None
+
+    def ready(self) -> bool:
+        """Whether the daemon of this home listens; False while there is nobody yet.
+
+        Raises HoustonError when it is somebody else, or when this user is not let in.
+        """
+        place = self._home.run / f"{self._name}.sock"
+        try:
+            owner = self._home.path.stat().st_uid
+            _check_socket_folder(place.parent, owner)
+            found = place.lstat()
+            if not stat.S_ISSOCK(found.st_mode) or found.st_uid != owner:
+                raise _untrusted_socket(
+                    place, "it was put there by another user", found.st_uid, owner
+                )
+            seen = (place, found.st_ino, found.st_ctime_ns)
+            if seen != self._seen and not self._listens(place, owner):
+                return False
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except PermissionError:
+            raise _closed_socket(place) from None
+        self._seen = seen
+        return True
+
+    def _listens(self, place: Path, owner: int) -> bool:
+        """Whether the owner's process answers there; raises for anybody else's."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(os.fspath(place))
+            except OSError as problem:
+                if problem.errno in _NOBODY_LISTENS:
+                    return False
+                raise
+            raw = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        _, uid, _ = _CREDENTIALS.unpack(raw)
+        if uid != owner:
+            raise _untrusted_socket(place, "a process of another user listens there", uid, owner)
+        return True
+
+
+def _check_socket_folder(folder: Path, owner: int) -> None:
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner:
+        raise _untrusted_socket(folder, "it was put there by another user", found.st_uid, owner)
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise _untrusted_socket(folder, "other users may write to it", found.st_uid, owner)
+
+
+def _untrusted_socket(place: Path, why: str, uid: int, owner: int) -> HoustonError:
+    whose = f" (uid {uid}, the home is of uid {owner})" if uid != owner else ""
+    return HoustonError(
+        f"{place} cannot be trusted: {why}{whose}.",
+        "Nothing was sent.",
+        "Tell the owner of the home; `houston daemon restart` makes it anew.",
+    )
+
+
+def _closed_socket(place: Path) -> HoustonError:
+    return HoustonError(
+        f"The daemon's socket {place} is not open to this user.",
+        "Nothing was sent.",
+        "Ask the owner of the home to set `daemon.group` to a group of yours.",
+    )
+
+
+TIMEOUT_SECONDS = 10.0
+"""How long an answer may take before the client says that none came."""
+SLICE_SECONDS = 0.2
+"""Between two looks at whether the daemon that was asked is still there."""
+LOOK_SECONDS = 0.02
+"""Between two looks for a socket that is not there yet."""
+_FROZEN_SECONDS = 1.0
+"""How long a daemon that a signal has stopped may take to be let go on."""
+
+
+def close_socket(socket: "zmq.Socket[Any]", context: "zmq.Context[Any]") -> None:
+    """Close both, asked or when nobody holds their owner any more.
+
+    A forgotten socket would otherwise hang the collector, which ends a context by waiting for it.
+    """
+    socket.close(linger=0)
+    context.term()
+
+
+def connect_control(
+    socket: "zmq.Socket[bytes] | zmq.asyncio.Socket", home: Home, before: str
+) -> str:
+    """Connect to where `control` is now, if that is not where it was; returns where it is."""
+    now = home.socket("control")
+    if now != before:
+        if before:
+            socket.disconnect(before)
+        socket.connect(now)
+    return now
+
+
+def set_socket_limits(socket: "zmq.Socket[bytes] | zmq.asyncio.Socket") -> None:
+    """Set the limits of a socket before it connects."""
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.MAXMSGSIZE, wire.FRAME_LIMIT)
+    socket.setsockopt(zmq.RECONNECT_IVL, 50)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+
+
+def wait_for_daemon(home: Home, end: float, seconds: float) -> None:
+    """Raise when nobody is there to wait for, or when it took too long; nothing was sent yet."""
+    require_daemon(home)
+    if time.monotonic() > end:
+        raise no_answer_error(home, seconds)
+
+
+def require_daemon(home: Home, asked: bool = False) -> HomeOwner:
+    """The daemon that holds the home; raises DaemonNotRunning without one.
+
+    asked: whether it was told something already; then AnswerLost is raised.
+    """
+    owner = find_running_daemon(home)
+    if owner is not None:
+        return owner
+    cause = f"No daemon runs on {home.path}."
+    if asked:
+        raise AnswerLost(cause, "It ended before it answered.")
+    raise DaemonNotRunning(cause)
+
+
+def check_daemon_may_answer(home: Home, waited: float) -> None:
+    """Raise where the answer to a question `waited` seconds old will not come."""
+    owner = require_daemon(home, asked=True)
+    if waited > _FROZEN_SECONDS and is_suspended(owner.pid):
+        raise no_answer_error(home, waited)
+
+
+def no_answer_error(home: Home, seconds: float) -> NoAnswer:
+    """What is said after a silence of so many seconds, with its reason where that can be seen."""
+    owner = find_running_daemon(home)
+    pid = owner.pid if owner else 0
+    who = f"The daemon (pid {pid})" if pid else "The daemon"
+    said = f"{who} did not answer in {round(seconds, 1):g} s"
+    asked = "Whether it did what was asked is not known."
+    if is_suspended(pid):
+        return DaemonFrozen(
+            f"{said}: {describe_blocked_process(pid)}.", asked, f"kill -CONT {pid}", ExitCode.BUSY
+        )
+    socket = home.run / "control.sock"
+    if not socket.exists():
+        return NoAnswer(
+            f"{said}: there is no socket {socket}; it may still be starting.",
+            "Nothing was sent.",
+            "houston daemon logs",
+            ExitCode.BUSY,
+        )
+    why = describe_blocked_process(pid)
+    return NoAnswer(f"{said}{why and ': '}{why}.", asked, "houston daemon logs", ExitCode.BUSY)
+
+
+def encode_request(message: ControlRequest) -> bytes:
+    """The message as bytes; a longer one would only cut the connection."""
+    body = wire.encode_message(message)
+    if len(body) > wire.FRAME_LIMIT:
+        raise HoustonError(
+            f"The message has {len(body) / 1e6:,.0f} MB; the daemon takes at most "
+            f"{wire.FRAME_LIMIT / 1e6:,.0f}.",
+            "Nothing was sent.",
+            "Ask for fewer at once, or for something shorter.",
+            ExitCode.USAGE,
+        )
+    return body
+
+
+def decode_reply(body: bytes) -> RequestStored | Status:
+    """What the daemon answered. Raises HoustonError with its own words when it denies."""
+    reply: wire.ControlReply = wire.control_reply_decoder.decode(body)
+    if isinstance(reply, Denied):
+        code = ExitCode(reply.code) if reply.code in set(ExitCode) else ExitCode.FAILED
+        raise HoustonError(reply.cause, reply.effect, reply.next, code)
+    return reply
 
 
 class ControlClient:
@@ -41,13 +265,13 @@ class ControlClient:
         self._timeout = timeout
         context = zmq.Context(1)
         self._socket = context.socket(zmq.DEALER)
-        self._end = weakref.finalize(self, close, self._socket, context)
-        prepare(self._socket)
+        self._end = weakref.finalize(self, close_socket, self._socket, context)
+        set_socket_limits(self._socket)
         self._endpoint = ""
-        self._trust = Trust(home, "control")
+        self._trust = SocketTrust(home, "control")
         self._ids = itertools.count(1)
 
-    def ask(self, message: ControlRequest, timeout: float | None = None) -> Done | Status:
+    def ask(self, message: ControlRequest, timeout: float | None = None) -> RequestStored | Status:
         """Send `message` and return its answer.
 
         timeout: seconds, the client's own when None.
@@ -55,24 +279,24 @@ class ControlClient:
         answers, and HoustonError with the daemon's own words when it denies, when it says nothing,
         or when somebody else listens in its place.
         """
-        must_run(self._home)
+        require_daemon(self._home)
         wait = self._timeout if timeout is None else timeout
         request = next(self._ids).to_bytes(8, "big")
-        words = [request, encoded(message)]
+        words = [request, encode_request(message)]
         end = time.monotonic() + wait
         while not self._trust.ready():
             wait_for_daemon(self._home, end, wait)
             time.sleep(LOOK_SECONDS)
-        self._endpoint = reach(self._socket, self._home, self._endpoint)
+        self._endpoint = connect_control(self._socket, self._home, self._endpoint)
         self._socket.send_multipart(words)
         while (left := end - time.monotonic()) > 0:
             if not self._socket.poll(int(1000 * min(left, SLICE_SECONDS)) or 1):
-                may_answer(self._home, wait - left)
+                check_daemon_may_answer(self._home, wait - left)
                 continue
             frames = self._socket.recv_multipart()
             if len(frames) == 2 and frames[0] == request:
-                return decoded(frames[1])
-        raise no_answer(self._home, wait)
+                return decode_reply(frames[1])
+        raise no_answer_error(self._home, wait)
 
     def close(self) -> None:
         """Let the connection go; what was not sent by now is dropped."""
@@ -90,3 +314,55 @@ class ControlClient:
     ) -> None:
         """Close."""
         self.close()
+
+
+RETURN_SECONDS = 1.5
+"""How long a daemon that ended may take to be back (a restart) before the sender gives up."""
+_RETURN_LOOK_SECONDS = 0.05
+
+
+def send_with_retry(home: Home, message: ControlRequest, maybe: str, look: str) -> RequestStored:
+    """Send `message`, and once more where no answer came.
+
+    maybe: one sentence on what may have been done; look: the command that shows whether it was.
+    Raises DaemonNotRunning when none runs, HoustonError with the daemon's words when it denies,
+    and AnswerLost with `maybe` and `look` when it ended and nobody knows.
+    """
+    with ControlClient(home, TIMEOUT_SECONDS / 2) as client:  # twice, where it is silent
+        try:
+            answer = client.ask(message)
+        except AnswerLost:
+            if not _daemon_returns(home):
+                raise _outcome_unknown(home, maybe, look) from None
+        except DaemonFrozen:
+            raise
+        except HoustonError as problem:
+            if problem.code is not ExitCode.BUSY:
+                raise
+        else:
+            assert isinstance(answer, RequestStored)
+            return answer
+        try:
+            answer = client.ask(message)
+        except DaemonNotRunning:
+            raise _outcome_unknown(home, maybe, look) from None
+        except DaemonFrozen:
+            raise
+        except NoAnswer:
+            raise no_answer_error(home, TIMEOUT_SECONDS) from None
+        assert isinstance(answer, RequestStored)
+        return answer
+
+
+def _daemon_returns(home: Home) -> bool:
+    """Whether a daemon holds the home again soon."""
+    end = time.monotonic() + RETURN_SECONDS
+    while find_running_daemon(home) is None:
+        if time.monotonic() > end:
+            return False
+        time.sleep(_RETURN_LOOK_SECONDS)
+    return True
+
+
+def _outcome_unknown(home: Home, maybe: str, look: str) -> AnswerLost:
+    return AnswerLost(f"The daemon on {home.path} ended before it answered.", maybe, look)

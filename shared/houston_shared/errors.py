@@ -1,7 +1,7 @@
 """The one family of errors that reaches a person, and the exit codes of the command line.
 
-An error says its cause, its effect and the next command in one sentence each.
-It does not know how it is shown: the command line prints it, the console shows it.
+An error says its cause, its effect and the next command in one sentence each. It does not know how
+it is shown: the command line prints it, the console shows it.
 """
 
 from enum import IntEnum
@@ -63,5 +63,5 @@ class NoAnswer(HoustonError):
     """The daemon runs and was silent for as long as its asker waited."""
 
 
-class Frozen(NoAnswer):
+class DaemonFrozen(NoAnswer):
     """The daemon cannot answer: a signal has stopped it. Asking again is of no use."""

@@ -27,13 +27,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-VARIABLE = "HOUSTON_FAULTS"
-FIRED = "fired"
-CLOCK = "clock"
-ACTIONS = frozenset({"kill", "stop", "exit", "raise", "enospc", "delay", "clock"})
+FAULTS_VARIABLE = "HOUSTON_FAULTS"
+FIRED_FILE = "fired"
+CLOCK_FILE = "clock"
+FAULT_ACTIONS = frozenset({"kill", "stop", "exit", "raise", "enospc", "delay", "clock"})
 
 
-class Injected(RuntimeError):
+class InjectedFault(RuntimeError):
     """What `raise` raises: an error that nobody expects."""
 
 
@@ -47,25 +47,25 @@ class Fault(NamedTuple):
     """The how-manieth time."""
 
 
-def parse(text: str) -> Fault:
+def parse_fault(text: str) -> Fault:
     """Read `action[=value][@n]`; raises ValueError."""
     what, _, at = text.strip().partition("@")
     action, _, value = what.partition("=")
-    if action not in ACTIONS:
-        raise ValueError(f"{text!r}: the action is one of {', '.join(sorted(ACTIONS))}")
+    if action not in FAULT_ACTIONS:
+        raise ValueError(f"{text!r}: the action is one of {', '.join(sorted(FAULT_ACTIONS))}")
     return Fault(action, float(value or 0), int(at or 1))
 
 
-def orders(text: str) -> dict[str, Fault]:
+def parse_fault_orders(text: str) -> dict[str, Fault]:
     """Read `point=action[=value][@n]`, several with commas between; raises ValueError."""
     found = {}
     for order in filter(None, text.split(",")):
         name, _, fault = order.partition("=")
-        found[name.strip()] = parse(fault)
+        found[name.strip()] = parse_fault(fault)
     return found
 
 
-class Ordered:
+class ProcessFaults:
     """Faults of this process alone."""
 
     def __init__(self, faults: dict[str, Fault]) -> None:
@@ -77,26 +77,26 @@ class Ordered:
         times = self._times[name] = self._times.get(name, 0) + 1
         fault = self._faults.get(name)
         if fault is not None and times == fault.at:
-            act(fault, name)
+            carry_out_fault(fault, name)
 
 
-class Folder:
+class FaultFolder:
     """Faults that lie as files in a folder, for every process that sees it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._times: dict[tuple[str, int], int] = {}
         """How often a point was reached since the file that orders its fault was made."""
-        clock = path / CLOCK
+        clock = path / CLOCK_FILE
         if clock.exists():
-            _fix_clock(int(clock.read_text(encoding="utf-8")))
+            _fix_wall_clock(int(clock.read_text(encoding="utf-8")))
 
     def __call__(self, name: str) -> None:
         """Come by the point `name`."""
         order = self._path / name
         try:
             made = order.stat().st_mtime_ns
-            fault = parse(order.read_text(encoding="utf-8"))
+            fault = parse_fault(order.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return
         times = self._times[name, made] = self._times.get((name, made), 0) + 1
@@ -106,12 +106,12 @@ class Folder:
             order.unlink()
         except FileNotFoundError:  # another process was first
             return
-        with (self._path / FIRED).open("ab", buffering=0) as fired:
+        with (self._path / FIRED_FILE).open("ab", buffering=0) as fired:
             fired.write(f"{name} {fault.action} {os.getpid()}\n".encode())
-        act(fault, name)
+        carry_out_fault(fault, name)
 
 
-def act(fault: Fault, name: str) -> None:
+def carry_out_fault(fault: Fault, name: str) -> None:
     """Carry a fault out. Raises what it says."""
     match fault.action:
         case "kill" | "stop":
@@ -120,23 +120,23 @@ def act(fault: Fault, name: str) -> None:
         case "exit":
             os._exit(int(fault.value))
         case "raise":
-            raise Injected(f"ordered at {name}")
+            raise InjectedFault(f"ordered at {name}")
         case "enospc":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         case "delay":
             time.sleep(fault.value)
         case "clock":
-            _shift_clock(fault.value)
+            _shift_wall_clock(fault.value)
 
 
-def _shift_clock(seconds: float) -> None:
+def _shift_wall_clock(seconds: float) -> None:
     """Set this process's wall clock; its monotonic clock runs on."""
     now, now_ns = time.time, time.time_ns
     time.time = lambda: now() + seconds
     time.time_ns = lambda: now_ns() + int(seconds * 1_000_000_000)
 
 
-def _fix_clock(seconds: int) -> None:
+def _fix_wall_clock(seconds: int) -> None:
     """Let this process read `seconds` for good, and let no measured time pass."""
     stands = time.monotonic_ns()
     time.time = lambda: float(seconds)
@@ -144,14 +144,18 @@ def _fix_clock(seconds: int) -> None:
     time.monotonic_ns = lambda: stands
 
 
-def _off(name: str) -> None:
+def _do_nothing(name: str) -> None:
     """Nothing was ordered."""
 
 
-def _chosen(wanted: str) -> Callable[[str], None]:
+def _choose_point(wanted: str) -> Callable[[str], None]:
     if not wanted:
-        return _off
-    return Folder(Path(wanted)) if wanted.startswith("/") else Ordered(orders(wanted))
+        return _do_nothing
+    return (
+        FaultFolder(Path(wanted))
+        if wanted.startswith("/")
+        else ProcessFaults(parse_fault_orders(wanted))
+    )
 
 
-point: Callable[[str], None] = _chosen(os.environ.get(VARIABLE, ""))
+point: Callable[[str], None] = _choose_point(os.environ.get(FAULTS_VARIABLE, ""))

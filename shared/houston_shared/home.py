@@ -92,7 +92,7 @@ class Home(msgspec.Struct, frozen=True):
     def run(self) -> Path:
         """Folder of the sockets."""
         own = self.path / "run"
-        if _fits(own):
+        if _socket_fits(own):
             return own
         return self.noted_run or next(self.run_places(), Path(TEMPORARY) / self._run_name)
 
@@ -103,7 +103,7 @@ class Home(msgspec.Struct, frozen=True):
             noted = Path(self.run_note.read_text(encoding="utf-8").strip())
         except (OSError, UnicodeDecodeError):
             return None
-        good = noted.is_absolute() and noted.name == self._run_name and _fits(noted)
+        good = noted.is_absolute() and noted.name == self._run_name and _socket_fits(noted)
         return noted if good else None
 
     def run_places(self) -> Iterator[Path]:
@@ -111,7 +111,7 @@ class Home(msgspec.Struct, frozen=True):
         named = (os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("TMPDIR", ""))
         for root in (*named, TEMPORARY):
             place = Path(root) / self._run_name
-            if root and place.is_absolute() and _fits(place) and os.access(root, os.X_OK):
+            if root and place.is_absolute() and _socket_fits(place) and os.access(root, os.X_OK):
                 yield place
 
     @property
@@ -123,12 +123,12 @@ class Home(msgspec.Struct, frozen=True):
         return f"ipc://{self.run / name}.sock"
 
 
-def _fits(folder: Path) -> bool:
+def _socket_fits(folder: Path) -> bool:
     """Whether the longest socket of this folder is within the kernel's limit."""
     return len(os.fsencode(folder / "control.sock")) <= IPC_PATH_LIMIT
 
 
-def unreadable(home: Path, problem: OSError) -> HoustonError:
+def unreadable_home(home: Path, problem: OSError) -> HoustonError:
     """The sentence for a home into which this user may not look."""
     closed = isinstance(problem, PermissionError)
     return HoustonError(

@@ -10,27 +10,29 @@ from typing import Any
 
 from houston_shared.errors import ConfigurationError
 
-ENVIRONMENTS = "houston.environments"
-ENGINES = "houston.engines"
-SIGNALS = "houston.signals"
-RULES = "houston.rules"
-_OWN = "houston-agents"
+ENVIRONMENT_GROUP = "houston.environments"
+ENGINE_GROUP = "houston.engines"
+SIGNAL_GROUP = "houston.signals"
+RULE_GROUP = "houston.rules"
+_OWN_PACKAGE = "houston-agents"
 
 
-def names(group: str) -> list[str]:
+def plugin_names(group: str) -> list[str]:
     """All names that are registered in `group`, Houston's own first; nothing is imported."""
-    return list(dict.fromkeys(one.name for one in (*_own(group), *entry_points(group=group))))
+    return list(
+        dict.fromkeys(one.name for one in (*_own_entry_points(group), *entry_points(group=group)))
+    )
 
 
-def load(group: str, name: str, what: str) -> Any:
+def load_plugin(group: str, name: str, what: str) -> Any:
     """The object that is registered as `name`.
 
     what: what it is, in words. Raises ConfigurationError that lists what there is, or that says
     which package cannot be imported and why.
     """
-    found = _find(group, name)
+    found = _find_entry_point(group, name)
     if found is None:
-        known = ", ".join(names(group)) or "none"
+        known = ", ".join(plugin_names(group)) or "none"
         raise ConfigurationError(
             f"There is no {what} {name!r}; there are: {known}.",
             next="Install the package that brings it beside Houston, or correct the name.",
@@ -47,16 +49,16 @@ def load(group: str, name: str, what: str) -> Any:
         ) from problem
 
 
-def _find(group: str, name: str) -> EntryPoint | None:
+def _find_entry_point(group: str, name: str) -> EntryPoint | None:
     """Houston's own first: all packages are looked at (12 ms) only for what others bring."""
-    for one in _own(group):
+    for one in _own_entry_points(group):
         if one.name == name:
             return one
     return next(iter(entry_points(group=group, name=name)), None)
 
 
-def _own(group: str) -> Iterator[EntryPoint]:
+def _own_entry_points(group: str) -> Iterator[EntryPoint]:
     try:
-        yield from distribution(_OWN).entry_points.select(group=group)
+        yield from distribution(_OWN_PACKAGE).entry_points.select(group=group)
     except PackageNotFoundError:  # run from its sources
         return

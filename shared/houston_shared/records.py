@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 RolloutState = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
-TRANSITIONS: dict[RolloutState, frozenset[RolloutState]] = {
+STATE_TRANSITIONS: dict[RolloutState, frozenset[RolloutState]] = {
     "queued": frozenset({"running", "paused", "failed", "cancelled"}),
     "running": frozenset({"paused", "finished", "failed", "cancelled"}),
     "paused": frozenset({"queued", "running", "finished", "failed", "cancelled"}),
@@ -18,13 +18,13 @@ TRANSITIONS: dict[RolloutState, frozenset[RolloutState]] = {
     "failed": frozenset({"queued"}),  # a person resumes what failed and is sound
     "cancelled": frozenset(),
 }
-ENDED: frozenset[RolloutState] = frozenset({"finished", "failed", "cancelled"})
+ENDED_STATES: frozenset[RolloutState] = frozenset({"finished", "failed", "cancelled"})
 """States in which nothing happens any more, unless a person resumes a failed rollout."""
-AWAY = "waiting for the engine"
+AWAY_ACTIVITY = "waiting for the engine"
 """How the activity of a worker begins whose engine is away or answers with errors."""
-LOW_DISK = 8_000_000
+LOW_DISK_BYTES = 8_000_000
 """Free bytes of the home's disk below which rollouts wait."""
-STANDS = "paused"
+AT_REST_ACTIVITY = "paused"
 """Activity of a paused rollout whose worker has come to a safe point, or that has no worker."""
 
 GuidanceMode = Literal["next", "wake", "interrupt"]
@@ -41,14 +41,14 @@ of the distribution (top_p, top_k, …): these are not the probabilities with wh
 `after_grammar`: after the grammar's mask, at temperature 1. `after_temperature`: after all of it.
 Homes from before `before_temperature` have `policy` for both; `logprob_kind.true_kind` tells them
 apart."""
-Thoughts = Literal["keep", "strip"]
+ThoughtHandling = Literal["keep", "strip"]
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Base of every stored record."""
 
 
-class Call(Record, frozen=True):
+class ToolCall(Record, frozen=True):
     """One tool call of an action."""
 
     id: str
@@ -65,13 +65,13 @@ class Message(Record, frozen=True):
     role: Literal["system", "user", "assistant", "tool"]
     content: str
     """Text; for an assistant its thought."""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     """Calls of an assistant message."""
     call_id: str = ""
     """The call that a tool message answers."""
 
 
-class Head(Record, frozen=True):
+class ContextHead(Record, frozen=True):
     """The unchanging start of every context of a rollout, stored as rendered."""
 
     system: str
@@ -110,7 +110,7 @@ class SampleBody(Record, frozen=True):
     drift: Drift
     thought: str
     """Parsed thought; the whole sampled text when `malformed` is set or the role has no calls."""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     malformed: str = ""
     """Why the text could not be parsed into an action; empty when it could."""
     prompt_tokens: int | None = None
@@ -126,18 +126,18 @@ class SampleBody(Record, frozen=True):
     seconds: float = 0.0
 
 
-class Intent(Record, frozen=True):
+class CallIntent(Record, frozen=True):
     """A call that is about to run."""
 
-    call: Call
+    call: ToolCall
     deadline: float = 0.0
     """Unix time at which a sleep or wait would end by itself; 0 when there is none."""
 
 
-class Result(Record, frozen=True):
+class ToolResult(Record, frozen=True):
     """What one call returned: a typed observation and the text it was rendered to."""
 
-    call: Call
+    call: ToolCall
     kind: str
     """Type of the observation, e.g. `command`, `file`, `eval`, `error`, `interrupted`."""
     success: bool
@@ -234,7 +234,7 @@ class Guidance(Record, frozen=True):
     """Whether the author is the kernel's word; False where a shared login claimed a name."""
 
 
-class Delivered(Record, frozen=True):
+class DeliveredGuidance(Record, frozen=True):
     """Guidance as it was joined to an observation."""
 
     id: str
@@ -262,7 +262,7 @@ class TaskRecord(Record, frozen=True):
     instructions: str
 
 
-class Origin(Record, frozen=True):
+class BranchPoint(Record, frozen=True):
     """How the parent of a branch stood after the step that both share last (`parent_step`).
 
     Nothing of the shared past is stored again: its events are the parent's. What the derived rows
@@ -306,7 +306,7 @@ class RolloutSpec(Record, frozen=True):
     group: str = ""
     parent: str = ""
     parent_step: int | None = None
-    origin: Origin | None = None
+    origin: BranchPoint | None = None
     """Of a branch: where it begins."""
     seed: int = 0
     host_root: str = ""
@@ -324,13 +324,13 @@ class RolloutSpec(Record, frozen=True):
     """`[hosts] memory_mb` as it was then: of all rollouts of this machine together."""
     hidden: tuple[str, ...] = ()
     """Folders that no sandbox may map: home, sockets, keys."""
-    thoughts: Thoughts = "keep"
+    thoughts: ThoughtHandling = "keep"
     tool_settings: dict[str, dict[str, Any]] = {}
     """`[tools]` of the configuration as it was when the rollout started, a table per section;
     keys are named by `api_key_env` and not in it."""
 
 
-class SetAside(Record, frozen=True):
+class QuarantinedEvents(Record, frozen=True):
     """Events of one step that a repair set aside."""
 
     events: int
@@ -347,16 +347,16 @@ class StepRecord(Record, frozen=True):
     attempt: int
     sample_seq: int
     sample: SampleBody
-    intents: tuple[Intent, ...]
-    results: tuple[Result, ...]
+    intents: tuple[CallIntent, ...]
+    results: tuple[ToolResult, ...]
     observation: ObservationBody | None
     """None while the step is open."""
-    guidance: tuple[Delivered, ...]
+    guidance: tuple[DeliveredGuidance, ...]
     at: str
     active_seconds: float
     seq: int = 0
     """Sequence of the step's last event."""
     inherited: str = ""
     """The rollout whose step it is, where a branch shares it; empty for a step of its own."""
-    aside: tuple[SetAside, ...] = ()
+    aside: tuple[QuarantinedEvents, ...] = ()
     """What repairs set aside of it; filled where people read (`queries.aside`)."""

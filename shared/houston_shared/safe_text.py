@@ -8,8 +8,7 @@ interpreted: a SafeText is plain text, and who styles it does so with spans besi
 What does not show and passes all the same, because people need it to write: the joiners U+200C and
 U+200D (Indic and Arabic scripts, emoji), the two selectors of emoji presentation U+FE0E and U+FE0F,
 and combining marks, as many in a row as writing needs. None of them can move a cursor, reorder a
-line or begin a sequence.
-It does not know how wide a text is, nor where it is shown.
+line or begin a sequence. It does not know how wide a text is, nor where it is shown.
 """
 
 import re
@@ -22,16 +21,16 @@ _INVISIBLE: Final = (
 )
 """Soft hyphen, fillers, bidi, separators, zero-width, music and shorthand controls, tags, and the
 variation selectors that hide text in emoji."""
-_HOSTILE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE}]")
-_HOSTILE_ASCII = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
-_HOSTILE_ONE = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE}]")
+_UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE}]")
+_UNSAFE_ASCII = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_UNSAFE_CELL = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE}]")
 
 _MARKS = "[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
-_FLOOD = re.compile(f"({_MARKS}{{8}})({_MARKS}+)")
+_TOO_MANY_MARKS = re.compile(f"({_MARKS}{{8}})({_MARKS}+)")
 """More marks on one letter than any script has; terminals were crashed by them."""
 
 
-def _picture(match: re.Match[str]) -> str:
+def _glyph(match: re.Match[str]) -> str:
     """What a character is shown as: C0 by its own picture, the others by their number."""
     code = ord(match.group())
     if code < 0x20:
@@ -43,13 +42,13 @@ def _picture(match: re.Match[str]) -> str:
     return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"<U+{code:04X}>"
 
 
-def _filtered(text: str) -> str:
+def _filter(text: str) -> str:
     if text.isascii():
-        return _HOSTILE_ASCII.sub(_picture, text)
-    return _FLOOD.sub(_counted, _HOSTILE.sub(_picture, text))
+        return _UNSAFE_ASCII.sub(_glyph, text)
+    return _TOO_MANY_MARKS.sub(_count_marks, _UNSAFE.sub(_glyph, text))
 
 
-def _counted(match: re.Match[str]) -> str:
+def _count_marks(match: re.Match[str]) -> str:
     return f"{match.group(1)}<{len(match.group(2))} more marks>"
 
 
@@ -62,7 +61,7 @@ class SafeText(str):
         """Filter; clean text stays as it is, and what is a SafeText already is not looked at."""
         if type(text) is SafeText:
             return text
-        return str.__new__(cls, _filtered(text))
+        return str.__new__(cls, _filter(text))
 
     def __add__(self, other: str) -> "SafeText":
         """Join; what is added is filtered if it was not."""
@@ -90,10 +89,10 @@ def safe_cells(text: str) -> SafeText:
 
     C0 and DEL become their pictures, every other character of the kind U+FFFD; tabs stay.
     """
-    return str.__new__(SafeText, _HOSTILE_ONE.sub(_one, text))
+    return str.__new__(SafeText, _UNSAFE_CELL.sub(_single_glyph, text))
 
 
-def _one(match: re.Match[str]) -> str:
+def _single_glyph(match: re.Match[str]) -> str:
     found = match.group()
-    shown = found if found == "\t" else _picture(match)
+    shown = found if found == "\t" else _glyph(match)
     return shown if len(shown) == 1 else "\ufffd"

@@ -1,65 +1,80 @@
 """The task file: what an agent is asked to do, in what, with which budgets (DESIGN §6).
 
-This module reads and checks `task.toml`. It starts nothing and copies nothing.
+This module reads and checks `task.toml`, and says where the packaged tasks lie; the daemon's
+package is found for that and not imported. It starts nothing and copies nothing. What it may say in
+detail is in `task_tables`.
 """
 
 import stat
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import TaskRecord, Thoughts
-from houston_shared.task_rules import Rules
-from houston_shared.task_servers import Http, Mcp
-from houston_shared.task_tables import Data, Domain, Hints, Positive, Seconds, trouble
-from houston_shared.task_tables import Evaluate as Evaluate
-from houston_shared.task_worlds import Python, Questions, ScienceWorld, TextWorld
-from houston_shared.toml_file import Settings, convert, parse, read_text, with_nul
+from houston_shared.records import TaskRecord, ThoughtHandling
+from houston_shared.task_tables import (
+    DataSettings,
+    EvaluationSettings,
+    HintSettings,
+    HttpSimulatorSettings,
+    McpSettings,
+    PositiveInt,
+    PositiveSeconds,
+    PythonToolSettings,
+    QuestionSettings,
+    RuleSettings,
+    ScienceWorldSettings,
+    TaskDomain,
+    TextWorldSettings,
+    evaluation_trouble,
+)
+from houston_shared.toml_file import Settings, convert_toml, find_nul, parse_toml, read_text_file
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
-Limit = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+TaskName = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+BudgetLimit = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 GpuCount = Annotated[int, msgspec.Meta(ge=0, le=64)]
-Variable = Annotated[str, msgspec.Meta(pattern=r"^[^=]+\Z")]
+VariableName = Annotated[str, msgspec.Meta(pattern=r"^[^=]+\Z")]
 
 
-class Workspace(Settings, frozen=True):
+class WorkspaceSettings(Settings, frozen=True):
     """Where the agent works."""
 
     source: str = ""
     """Folder beside the task file, copied for every rollout; empty starts with nothing."""
 
 
-class Budget(Settings, frozen=True):
+class BudgetSettings(Settings, frozen=True):
     """What a rollout may use. Every limit is here; there is no hidden one."""
 
-    steps: Positive = 200
+    steps: PositiveInt = 200
     """Steps before the rollout ends."""
-    active_seconds: Seconds = 36_000.0
+    active_seconds: PositiveSeconds = 36_000.0
     """Active time: without pauses, downtime and waiting for engine, recorder or evaluation slot."""
     evaluations: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 3
     """Submissions to the evaluator."""
     evaluation_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
     """Time that all evaluations of a rollout may take together, the last one too; 0 is no limit."""
-    context_tokens: Positive = 100_000
+    context_tokens: PositiveInt = 100_000
     """A context longer than this is forked; less where the engine's window is smaller."""
     answer_tokens: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
     """Most tokens of one sample; 0: 1,024, and a `chat` endpoint is sent no limit."""
-    observation_tokens: Positive = 10_000
+    observation_tokens: PositiveInt = 10_000
     """An observation is cut here, and says so; less where the engine's window is smaller."""
-    command_seconds: Seconds = 10.0
+    command_seconds: PositiveSeconds = 10.0
     """How long run_command waits before it leaves a command running and says so."""
-    input_silence_seconds: Seconds = 2.0
+    input_silence_seconds: PositiveSeconds = 2.0
     """How long a running command must have been silent before input_in_session may answer it."""
-    sleep_seconds: Seconds = 3_600.0
+    sleep_seconds: PositiveSeconds = 3_600.0
     """Longest single sleep."""
-    minimum_steps: Positive = 1
+    minimum_steps: PositiveInt = 1
     """`finish` is refused before this step."""
 
 
-class Sandbox(Settings, frozen=True):
+class SandboxSettings(Settings, frozen=True):
     """The sandbox and what else it maps. `sandbox = "none"` is short for the kind alone."""
 
     kind: Literal["bubblewrap", "none"] = "bubblewrap"
@@ -72,20 +87,20 @@ class Sandbox(Settings, frozen=True):
     """Device files that are mapped."""
     gpus: bool = False
     """Map `/dev/nvidia*`."""
-    processes: Limit = 4_096
+    processes: BudgetLimit = 4_096
     """Most processes and threads of the rollout at once, over all its sessions; 0 is no limit."""
-    memory_mb: Limit = 0
+    memory_mb: BudgetLimit = 0
     """Most memory of the rollout, in MB of 1,048,576 bytes; 0 is what all rollouts of the machine
     may use together (`memory_mb` of `[hosts]`)."""
-    shm_mb: Limit = 0
+    shm_mb: BudgetLimit = 0
     """Most that `/dev/shm` of one session holds, in MB; 0 is half of the rollout's memory."""
-    file_mb: Limit = 0
+    file_mb: BudgetLimit = 0
     """Largest single file; 0 is as large as `workspace_mb`."""
-    workspace_mb: Limit = 50_000
+    workspace_mb: BudgetLimit = 50_000
     """Most that workspace, home and `/tmp` may hold; what writes beyond is ended. 0 is no limit."""
 
 
-class Search(Settings, frozen=True):
+class TaskSearchSettings(Settings, frozen=True):
     """Where the agent's searches look."""
 
     corpus: str = ""
@@ -93,7 +108,7 @@ class Search(Settings, frozen=True):
     and perhaps `id` and `url` in each line, beside the task file; empty for the node's provider."""
 
 
-class Browse(Settings, frozen=True):
+class TaskBrowseSettings(Settings, frozen=True):
     """What the agent may browse."""
 
     private_addresses: bool = False
@@ -105,43 +120,43 @@ class Browse(Settings, frozen=True):
     and what an agent puts into an address leaves the machine."""
 
 
-Window = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
-Score = Annotated[float, msgspec.Meta(ge=0, le=100)]
+StepWindow = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
+ScoreThreshold = Annotated[float, msgspec.Meta(ge=0, le=100)]
 
 
-class Attention(Settings, frozen=True):
+class AttentionSettings(Settings, frozen=True):
     """When a step is marked for people to look at (docs/attention.md); 0 turns a signal off."""
 
-    error_streak: Window = 3
+    error_streak: StepWindow = 3
     """`error_streak`: steps in a row in which something went wrong."""
-    repeated_actions: Window = 3
+    repeated_actions: StepWindow = 3
     """`repeated_action`: the same action this often, in a row or in turn with one other."""
-    blind_edit_steps: Window = 5
+    blind_edit_steps: StepWindow = 5
     """`blind_edit`: steps before an edit in which the file must have been looked at; 1 is APOLLO's
     rule. 0 asks only that it was seen since it last changed."""
-    unchanged_steps: Window = 40
+    unchanged_steps: StepWindow = 40
     """`no_change`: steps in a row that changed no file."""
     long_sleep_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 1_800.0
     """`long_sleep`: a single sleep."""
     idle_sleep_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 60.0
     """`idle_sleep`: a single sleep while no session runs anything."""
-    score_drop: Score = 5.0
+    score_drop: ScoreThreshold = 5.0
     """`score_fell`: points below the best score so far."""
-    no_gain_evaluations: Window = 5
+    no_gain_evaluations: StepWindow = 5
     """`no_gain`: submissions in a row that scored no better than the best before them."""
     no_gain_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 14_400.0
     """`no_gain`: active time without a better score."""
-    low_score: Score = 50.0
+    low_score: ScoreThreshold = 50.0
     """`low_finish`: best score below which an end is worth a look."""
     budget_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.1
     """`near_budget`: share of the steps or of the active time that is left."""
-    evaluations_left: Window = 1
+    evaluations_left: StepWindow = 1
     """`near_budget`: submissions left when one is used."""
     signals: tuple[Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9_]{0,39}$")], ...] = ()
     """Signals that installed packages bring, which are looked at, too (docs/extending.md)."""
 
 
-class Sampling(Settings, frozen=True):
+class SamplingSettings(Settings, frozen=True):
     """How the policy samples."""
 
     temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
@@ -154,16 +169,16 @@ class Sampling(Settings, frozen=True):
     """Decode calls under their schema where the engine can."""
     reasoning: bool = False
     """Let the model write reasoning tokens before its answer."""
-    thoughts: Thoughts = "keep"
+    thoughts: ThoughtHandling = "keep"
     """`strip` leaves thoughts out of the context, as APOLLO does."""
 
 
 class Task(Settings, frozen=True):
     """A task file. `name`, and one of `instructions` and `instructions_file`, are required."""
 
-    name: Name
+    name: TaskName
     """Lower-case letters, digits and hyphens, at most 40."""
-    domain: Domain = ""
+    domain: TaskDomain = ""
     """Kind of research, as in APOLLO's table 3; empty for none of them."""
     instructions: str = ""
     """What the agent is asked to do: motivation, goal, rules, what it may use."""
@@ -176,7 +191,7 @@ class Task(Settings, frozen=True):
     simulator that you run; `mcp` is servers of tools; `null` does nothing, for benchmarks."""
     agent: Literal["react"] = "react"
     """How the loop thinks: `react` is thought, action, observation."""
-    sandbox: Literal["bubblewrap", "none"] | Sandbox = "bubblewrap"
+    sandbox: Literal["bubblewrap", "none"] | SandboxSettings = "bubblewrap"
     """A kind, or a table `[sandbox]` with `kind` and what else is mapped."""
     hosts: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=16)] = ("local",)
     """Machines that the agent works on: `local`, and names of `[hosts.NAME]` in the node's
@@ -189,53 +204,53 @@ class Task(Settings, frozen=True):
     """Whether a GPU may be one that other rollouts use, which say the same."""
     tools: tuple[str, ...] = ()
     """Names of the actions that the agent may use; empty for all of the environment."""
-    workspace: Workspace = Workspace()
+    workspace: WorkspaceSettings = WorkspaceSettings()
     """Where the agent works."""
-    budget: Budget = Budget()
+    budget: BudgetSettings = BudgetSettings()
     """What a rollout may use."""
-    evaluate: Evaluate = Evaluate()
+    evaluate: EvaluationSettings = EvaluationSettings()
     """How the workspace is scored; without a command there is no score."""
-    data: Data = Data()
+    data: DataSettings = DataSettings()
     """What is mapped read-only beside the workspace."""
-    hints: Hints = Hints()
+    hints: HintSettings = HintSettings()
     """Help that agents go without unless somebody asks for it."""
     activate: str = ""
     """Folder of a virtual or conda environment, absolute or beside the task file: mapped read-only,
     and its programs are found first in every session and by the evaluator. Its `activate` scripts
     are not run, those in `etc/conda/activate.d` neither: what they would set (such as `CUDA_HOME`)
     belongs into `environment_variables`."""
-    sampling: Sampling = Sampling()
+    sampling: SamplingSettings = SamplingSettings()
     """How the policy samples."""
-    search: Search = Search()
+    search: TaskSearchSettings = TaskSearchSettings()
     """Where the agent's searches look."""
-    browse: Browse = Browse()
+    browse: TaskBrowseSettings = TaskBrowseSettings()
     """What the agent may browse."""
-    questions: Questions = Questions()
+    questions: QuestionSettings = QuestionSettings()
     """What `search_qa` asks; `python` asks it too where a file is named."""
-    python: Python = Python()
+    python: PythonToolSettings = PythonToolSettings()
     """The code tool of `python`."""
-    http: Http = Http()
+    http: HttpSimulatorSettings = HttpSimulatorSettings()
     """The simulator of `http`."""
-    mcp: Mcp = Mcp()
+    mcp: McpSettings = McpSettings()
     """The servers of `mcp`."""
-    scienceworld: ScienceWorld = ScienceWorld()
+    scienceworld: ScienceWorldSettings = ScienceWorldSettings()
     """Which worlds `scienceworld` gives to rollouts."""
-    textworld: TextWorld = TextWorld()
+    textworld: TextWorldSettings = TextWorldSettings()
     """Which games `textworld` makes for rollouts."""
-    attention: Attention = Attention()
+    attention: AttentionSettings = AttentionSettings()
     """When a step is marked for people to look at."""
-    rules: Rules = Rules()
+    rules: RuleSettings = RuleSettings()
     """Which steps rules mask, and how."""
     settings: dict[str, Any] = {}
     """Settings of an environment that another package brings, and of the simulator of `http`."""
-    environment_variables: dict[Variable, str] = {}
+    environment_variables: dict[VariableName, str] = {}
     """Set for every command of the agent and for the evaluator; `[secret:NAME]` stands for a secret
     of the daemon's environment, which the model never sees."""
 
     @property
-    def mapped(self) -> Sandbox:
+    def mapped(self) -> SandboxSettings:
         """The sandbox as a table, whichever way it was written."""
-        return Sandbox(kind=self.sandbox) if isinstance(self.sandbox, str) else self.sandbox
+        return SandboxSettings(kind=self.sandbox) if isinstance(self.sandbox, str) else self.sandbox
 
     @property
     def page_hosts(self) -> tuple[str, ...]:
@@ -283,34 +298,34 @@ def load_task(path: Path) -> LoadedTask:
     Raises ConfigurationError naming the file, the key and what is allowed.
     """
     file = (path / "task.toml" if _is_folder(path) else path).absolute()
-    text = read_text(file)
-    tables = parse(text, str(file))
-    if key := with_nul(tables):
+    text = read_text_file(file)
+    tables = parse_toml(text, str(file))
+    if key := find_nul(tables):
         raise ConfigurationError(f"{file}: `{key}` holds a NUL character, as no text may.")
-    task = convert(tables, Task, str(file))
-    instructions = _instructions(task, file)
+    task = convert_toml(tables, Task, str(file))
+    instructions = _read_instructions(task, file)
     _check_source(task.workspace.source, file)
     _check_corpus(task.search.corpus, file)
-    why = trouble(task.evaluate, task.hosts) or task.data.trouble(task.mapped.kind)
+    why = evaluation_trouble(task.evaluate, task.hosts) or task.data.trouble(task.mapped.kind)
     if why := why or task.rules.trouble():
         raise ConfigurationError(f"{file}: {why}")
     return LoadedTask(task, file, text, instructions)
 
 
 def _check_corpus(corpus: str, file: Path) -> None:
-    if corpus and not (_inside(corpus) and _is_there(file.parent / corpus)):
+    if corpus and not (_is_inside_folder(corpus) and _corpus_exists(file.parent / corpus)):
         raise ConfigurationError(
             f"{file}: `search.corpus` names {corpus!r}, which is no folder and no `.jsonl` file"
             " beside the task file."
         )
 
 
-def _inside(path: str) -> bool:
+def _is_inside_folder(path: str) -> bool:
     """Whether a path stays below the folder that it starts in."""
     return not Path(path).is_absolute() and ".." not in Path(path).parts
 
 
-def _is_there(corpus: Path) -> bool:
+def _corpus_exists(corpus: Path) -> bool:
     try:
         return corpus.is_dir() or (corpus.suffix == ".jsonl" and corpus.is_file())
     except OSError:
@@ -319,7 +334,7 @@ def _is_there(corpus: Path) -> bool:
 
 def _check_source(source: str, file: Path) -> None:
     """A workspace lies inside the task's folder, so that a task is whole wherever it is copied."""
-    if source and not (_inside(source) and _is_folder(file.parent / source)):
+    if source and not (_is_inside_folder(source) and _is_folder(file.parent / source)):
         raise ConfigurationError(
             f"{file}: `workspace.source` names {source!r}, which is no folder beside the task file."
         )
@@ -332,7 +347,7 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _is_special(path: Path) -> bool:
+def _is_special_file(path: Path) -> bool:
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):  # reading it will say why
@@ -340,7 +355,7 @@ def _is_special(path: Path) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def edited_since(record: TaskRecord) -> tuple[bool, str]:
+def compare_with_record(record: TaskRecord) -> tuple[bool, str]:
     """Whether the task file says something else than what was started, and why it cannot be read.
 
     Of a task whose file has another name than `task.toml` nothing is known: neither then.
@@ -357,13 +372,13 @@ def edited_since(record: TaskRecord) -> tuple[bool, str]:
     return record not in (found.record(), found.record(hints=True)), ""
 
 
-def parse_task(record: TaskRecord) -> Task:
+def parse_task_record(record: TaskRecord) -> Task:
     """The task as it was stored; raises ConfigurationError when this version cannot read it."""
     where = f"stored task {record.name}"
-    return convert(parse(record.definition, where), Task, where)
+    return convert_toml(parse_toml(record.definition, where), Task, where)
 
 
-def _instructions(task: Task, file: Path) -> str:
+def _read_instructions(task: Task, file: Path) -> str:
     if bool(task.instructions) == bool(task.instructions_file):
         raise ConfigurationError(
             f"{file} needs exactly one of the keys `instructions` and `instructions_file`."
@@ -371,11 +386,25 @@ def _instructions(task: Task, file: Path) -> str:
     if task.instructions:
         return task.instructions
     place = file.parent / task.instructions_file
-    if _is_special(place):  # a pipe would be waited for
+    if _is_special_file(place):  # a pipe would be waited for
         raise ConfigurationError(
             f"{file}: `instructions_file` names {task.instructions_file!r}, which is no plain file."
         )
     try:
-        return read_text(place)
+        return read_text_file(place)
     except ConfigurationError as problem:
         raise ConfigurationError(f"{file}: `instructions_file`: {problem.cause}") from None
+
+
+@cache
+def packaged_tasks_folder() -> Path:
+    """The folder with a folder for each packaged task."""
+    found = find_spec("houston_daemon")
+    assert found is not None and found.submodule_search_locations, "one distribution holds both"
+    return Path(found.submodule_search_locations[0]) / "demo" / "tasks"
+
+
+def load_packaged_tasks() -> list[LoadedTask]:
+    """Every packaged task, those of research first, by name. Raises ConfigurationError."""
+    found = [load_task(file) for file in sorted(packaged_tasks_folder().glob("*/task.toml"))]
+    return sorted(found, key=lambda one: (not one.task.domain, one.task.domain, one.task.name))

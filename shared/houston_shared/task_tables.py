@@ -1,10 +1,12 @@
-"""Tables of the task file that say how work is scored, and what an agent is given beside its
-workspace.
+"""Tables of the task file: scoring, mounts and hints, questions and worlds, servers, and rules.
 
-They are read with the rest of the file (`task`), which checks what they name.
+Structs with a sentence under each key. They are read with the rest of the file (`task`), which
+checks what they name. Nothing here knows a question, makes a world, speaks to a server or knows a
+rule: names of rules are checked where rules are.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
@@ -12,13 +14,13 @@ import msgspec
 
 from houston_shared.toml_file import Settings
 
-Positive = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
-Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+PositiveInt = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+PositiveSeconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+FiniteFloat = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 MountName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$")]
-DATA = "/data"
+DATA_FOLDER = "/data"
 """Where `[data.mounts]` lie for the agent and its evaluator."""
-Domain = Literal[
+TaskDomain = Literal[
     "",
     "data-construction",
     "data-filtering",
@@ -29,7 +31,7 @@ Domain = Literal[
 ]
 
 
-class Evaluate(Settings, frozen=True):
+class EvaluationSettings(Settings, frozen=True):
     """How the workspace is scored, 0 to 100: the command runs in the task folder, which it sees
     read-only like the workspace (`$WORKSPACE`), and prints one JSON object.
 
@@ -46,7 +48,7 @@ class Evaluate(Settings, frozen=True):
 
     command: str = ""
     """Shell command in the task folder; prints the object and exits with 0."""
-    seconds: Seconds = 60.0
+    seconds: PositiveSeconds = 60.0
     """Time limit of one evaluation; as much active time is reserved for a last one."""
     slots: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 1
     """Evaluations of this task that may run at once on a host."""
@@ -60,13 +62,13 @@ class Evaluate(Settings, frozen=True):
     """Shell command in the task folder that runs before `command`, shut in like it and within
     `seconds`, too. When it exits with another code than 0 nothing is scored and no submission is
     used; what it prints is shown to the agent, so it must say nothing of solutions."""
-    baseline: Finite | None = None
+    baseline: FiniteFloat | None = None
     """`raw_score` of the baseline: 0 points."""
-    reference: Finite | None = None
+    reference: FiniteFloat | None = None
     """`raw_score` of the reference solution: 100 points."""
 
 
-def trouble(evaluate: Evaluate, hosts: Sequence[str]) -> str:
+def evaluation_trouble(evaluate: EvaluationSettings, hosts: Sequence[str]) -> str:
     """What no value of one key alone can say, as a sentence; empty where nothing is wrong."""
     if evaluate.host and evaluate.host not in hosts:
         return f"`evaluate.host` is {evaluate.host!r}, none of `hosts` ({', '.join(hosts)})."
@@ -84,7 +86,7 @@ def trouble(evaluate: Evaluate, hosts: Sequence[str]) -> str:
     return ""
 
 
-class Data(Settings, frozen=True):
+class DataSettings(Settings, frozen=True):
     """What is mapped read-only beside the workspace."""
 
     mounts: dict[MountName, str] = {}
@@ -97,7 +99,7 @@ class Data(Settings, frozen=True):
         return "`data.mounts` needs the sandbox, which is `none`." if none else ""
 
 
-class Hints(Settings, frozen=True):
+class HintSettings(Settings, frozen=True):
     """Help with the task that agents go without unless somebody asks for it. No action asks for it:
     an agent has it from the first step, as a part of its instructions, or not at all."""
 
@@ -105,3 +107,212 @@ class Hints(Settings, frozen=True):
     """Follows the instructions where hints are shown."""
     shown: bool = False
     """Show them to every rollout; `houston rollout start --hints` shows them to some."""
+
+
+QuestionSplit = Literal["train", "test"]
+
+
+class QuestionSettings(Settings, frozen=True):
+    """What `search_qa` asks, and `python` where `file` is named."""
+
+    file: str = ""
+    """JSON Lines file beside the task file: `question`, `answers`, and perhaps `id` and `split`
+    in each line; a line without a split gets one by the hash of its question, a fifth for `test`.
+    """
+    split: Literal["train", "test", "all"] = "train"
+    """Which questions are asked."""
+    repeat: PositiveInt = 1
+    """How many consecutive seeds get the same question: the size of a group that is compared."""
+    id: str = ""
+    """Ask this one always; empty to choose by the rollout's seed."""
+
+
+WorldSplit = Literal["train", "dev", "test"]
+
+
+class ScienceWorldSettings(Settings, frozen=True):
+    """Which worlds `scienceworld` gives to rollouts."""
+
+    tasks: tuple[str, ...] = ()
+    """Names of ScienceWorld's tasks, such as `boil`; empty for all 30. They take turns."""
+    split: Literal["train", "dev", "test"] = "train"
+    """Which variations: ScienceWorld's own split, in which each belongs to one."""
+    simplifications: tuple[str, ...] = ()
+    """`easy` for all of `teleportAction`, `selfWateringFlowerPots`, `openContainers`, `openDoors`,
+    `noElectricalAction` that fit, or some of these."""
+    variation: Annotated[int, msgspec.Meta(ge=-1, le=10_000)] = -1
+    """Give this one always; -1 to choose by the rollout's seed."""
+    repeat: PositiveInt = 1
+    """How many consecutive seeds get the same world: the size of a group that is compared."""
+
+
+class TextWorldSettings(Settings, frozen=True):
+    """Which games TextWorld's generator makes for rollouts."""
+
+    game: Literal["house", "treasure_hunter", "coin_collector", "cooking"] = "house"
+    """Kind of game: `house` is TextWorld's own maker of quests, the others are its challenges."""
+    split: Literal["train", "dev", "test"] = "train"
+    """Which games: each belongs to one split by its structure, half of them to `train`, a quarter
+    each to `dev` and `test`."""
+    rooms: Annotated[int, msgspec.Meta(ge=1, le=50)] = 6
+    """Rooms of `house` and `cooking` (there 1, 6, 9 or 12)."""
+    objects: Annotated[int, msgspec.Meta(ge=1, le=100)] = 12
+    """Objects of `house`."""
+    quest_length: Annotated[int, msgspec.Meta(ge=1, le=20)] = 4
+    """Commands that the quest of `house` needs."""
+    goal: Literal["detailed", "brief"] = "brief"
+    """How `house` tells its quest: every command, or the last one only."""
+    level: Annotated[int, msgspec.Meta(ge=1, le=300)] = 5
+    """Difficulty of `treasure_hunter` (1 to 30) and `coin_collector` (1 to 300)."""
+    ingredients: Annotated[int, msgspec.Meta(ge=1, le=3)] = 2
+    """Ingredients that `cooking` asks for, to be found, cut and cooked."""
+    seed: Annotated[int, msgspec.Meta(ge=-1, lt=2**31)] = -1
+    """Seed of the generator, for one game always, of whatever split; -1 to choose by the rollout's
+    seed."""
+    repeat: PositiveInt = 1
+    """How many consecutive seeds get the same game: the size of a group that is compared."""
+
+
+class PythonToolSettings(Settings, frozen=True):
+    """The code tool of `python`."""
+
+    seconds: PositiveSeconds = 10.0
+    """Longest run of one call."""
+    memory_mb: Annotated[int, msgspec.Meta(ge=64, le=10**6)] = 1_024
+    """Most address space of a process of the code, in MB of 1,048,576 bytes."""
+    packages: tuple[Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_]\w*$")], ...] = (
+        "numpy",
+        "sympy",
+        "mpmath",
+    )
+    """What code may import beside the standard library."""
+
+
+_ServerSeconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+
+
+class HttpSimulatorSettings(Settings, frozen=True):
+    """The simulator of `http` (docs/http-environment.md)."""
+
+    url: str = ""
+    """Its address, `http://…` or `https://…`; `/reset`, `/step` and `/score` follow it."""
+    seconds: _ServerSeconds = 60.0
+    """Longest time of one request."""
+    patience_seconds: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
+    """How long a request is tried again, where that is safe, before the agent is told."""
+    api_key_env: str = ""
+    """Variable of the daemon's environment whose value is sent as a bearer token: a secret
+    (`[secrets]` of houston.toml) of at least 8 characters, taken out of whatever is stored."""
+    score: bool = True
+    """Whether `/score` says how well the agent did."""
+
+
+class McpServerSettings(Settings, frozen=True):
+    """One server of tools (Model Context Protocol): `command` or `url`."""
+
+    command: str = ""
+    """Program that is started in the rollout's sandbox and spoken to over its input and output."""
+    args: tuple[str, ...] = ()
+    """Arguments of the program."""
+    env: dict[str, str] = {}
+    """Variables of the program; `[secret:NAME]` stands for a secret of the daemon's environment."""
+    url: str = ""
+    """Address of a server that runs already (streamable HTTP)."""
+    headers: dict[str, str] = {}
+    """Headers of every request to `url`; `[secret:NAME]` as in `env`."""
+    start_seconds: _ServerSeconds = 60.0
+    """Longest time until it has listed its tools."""
+    seconds: _ServerSeconds = 120.0
+    """Longest time of one call."""
+
+
+class McpSettings(Settings, frozen=True):
+    """The servers of `mcp`."""
+
+    servers: dict[Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")],
+                  McpServerSettings] = {}  # fmt: skip
+    """Servers by name; the name stands before tools that two of them have."""
+
+
+RuleName = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9_]{0,39}$")]
+RegexPattern = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
+RuleCount = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+ScorePoints = Annotated[float, msgspec.Meta(ge=0, le=100)]
+
+
+class GuidanceContradiction(Settings, frozen=True):
+    """`[[rules.guidance]]`: which actions contradict which guidance, as regular expressions without
+    regard to case."""
+
+    said: RegexPattern
+    """Guidance that holds this forbids…"""
+    action: RegexPattern
+    """…actions that hold this: a name of a call, a command, a path, or text that is written."""
+
+
+class RuleSettings(Settings, frozen=True):
+    """Which steps rules mask, so that nothing is learned from them (docs/rules.md)."""
+
+    only: tuple[RuleName, ...] = ()
+    """Rules that are looked at; empty for all."""
+    off: tuple[RuleName, ...] = ()
+    """Rules that are not."""
+    packages: tuple[RuleName, ...] = ()
+    """Rules that installed packages bring, which are looked at, too (docs/extending.md)."""
+    error_patterns: tuple[RegexPattern, ...] = ()
+    """`error_observation`: regular expressions; an observation with a line that one of them fits is
+    an error, too."""
+    blind_edit_steps: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 1
+    """`blind_edit`: steps before an edit in which the file must have been looked at."""
+    blind_replacements: bool = True
+    """`blind_edit`: whether writing a whole file anew over one that is there is an edit."""
+    provided: tuple[RegexPattern, ...] = ()
+    """`ignored_script`: scripts that the task gives, as paths in the workspace, besides those that
+    its instructions name and those that the agent found there."""
+    vllm: bool = False
+    """`transformers_inference`: vLLM is there. Left out, it is where the rollout has GPUs or the
+    instructions name it."""
+    gpus: RuleCount = 0
+    """`idle_compute`: GPUs of a host where the task leases none; 0: as many as `nvidia-smi` showed
+    to the agent."""
+    training: tuple[RegexPattern, ...] = ()
+    """`idle_compute`: regular expressions of further commands that train."""
+    lora_gpus: RuleCount = 0
+    """`idle_compute`: a host with at least so many GPUs is not for LoRA; 0: LoRA is never idle."""
+    guidance: tuple[GuidanceContradiction, ...] = ()
+    """`contradicted_guidance`: patterns besides those that guidance itself says, such as
+    `{ said = "full fine-tuning", action = "lora" }`."""
+    guidance_found: bool = True
+    """`contradicted_guidance`: whether to find what guidance forbids in its words (`do not use
+    X`)."""
+    guidance_steps: RuleCount = 10_000
+    """`contradicted_guidance`: steps before the guidance that it may condemn; 0: it speaks only of
+    what comes."""
+    guidance_call_steps: RuleCount = 3
+    """`contradicted_guidance`: steps right before and right after guidance that forbids something
+    for the moment (`stop sleeping`, `do not finish`) which it may condemn."""
+    max_score: ScorePoints = 100.0
+    """`after_best`: the highest score that this task can give; 100 is what surpasses the reference
+    (APOLLO, appendices B.4 and E)."""
+    high_score: ScorePoints = 50.0
+    """`lowered_score`: only a best score above this is one to lose; from a lower one a drop is
+    exploration."""
+    score_drop: ScorePoints = 1.0
+    """`lowered_score`: points below the best."""
+
+    def trouble(self) -> str:
+        """What no value of one key alone can say, as a sentence; empty where nothing is wrong."""
+        if self.only and self.off:
+            return "`rules.only` and `rules.off` are not given together."
+        for key, pattern in self._patterns():
+            try:
+                re.compile(pattern)
+            except re.error as problem:
+                return f"`rules.{key}` has {pattern!r}, which is no regular expression: {problem}."
+        return ""
+
+    def _patterns(self) -> Iterator[tuple[str, str]]:
+        yield from (("error_patterns", one) for one in self.error_patterns)
+        yield from (("training", one) for one in self.training)
+        for one in self.guidance:
+            yield from (("guidance", one.said), ("guidance", one.action))

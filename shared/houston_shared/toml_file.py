@@ -1,4 +1,8 @@
-"""Read a TOML file into a typed struct; an error names file, key and what is allowed."""
+"""Read a TOML file into a typed struct; an error names file, key and what is allowed.
+
+The base of every struct that is read from TOML refuses unknown keys. It knows neither
+configurations nor tasks.
+"""
 
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -8,9 +12,9 @@ import msgspec
 from houston_shared.errors import ConfigurationError
 
 T = TypeVar("T", bound=msgspec.Struct)
-_ANY = "…"
+_ANY_ENTRY = "…"
 """In a path of msgspec: some entry of a table."""
-_QUOTED = 200
+_QUOTED_CHARACTERS = 200
 """Characters of a wrong value that an error repeats."""
 
 
@@ -18,12 +22,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Base of everything that is read from TOML: unknown keys are errors."""
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
     """The file as plain tables. Raises ConfigurationError when it is missing or not TOML."""
-    return parse(read_text(path), str(path))
+    return parse_toml(read_text_file(path), str(path))
 
 
-def read_text(path: Path) -> str:
+def read_text_file(path: Path) -> str:
     """What a person wrote into a file. Raises ConfigurationError when it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
@@ -42,7 +46,7 @@ def read_text(path: Path) -> str:
         raise ConfigurationError(f"{str(path)!r} can be the path of no file.") from None
 
 
-def parse(text: str, where: str) -> dict[str, Any]:
+def parse_toml(text: str, where: str) -> dict[str, Any]:
     """TOML text as plain tables; `where` names its origin in the ConfigurationError it raises."""
     import tomllib  # 2 ms that a home without a configuration does not pay
 
@@ -54,7 +58,7 @@ def parse(text: str, where: str) -> dict[str, Any]:
         raise ConfigurationError(f"{where} is not valid TOML: {said}.") from None
 
 
-def with_nul(value: Any, key: str = "") -> str:
+def find_nul(value: Any, key: str = "") -> str:
     """The first key, dotted, at which a text with a NUL stands; empty where there is none.
 
     No path, argument or variable of a process can hold one.
@@ -67,61 +71,68 @@ def with_nul(value: Any, key: str = "") -> str:
             return bad.replace("\0", "\\0")
     else:
         entries = [(key, each) for each in value] if isinstance(value, list) else []
-    return next((found for name, each in entries if (found := with_nul(each, name))), "")
+    return next((found for name, each in entries if (found := find_nul(each, name))), "")
 
 
-def convert(tables: dict[str, Any], kind: type[T], where: str) -> T:
+def convert_toml(tables: dict[str, Any], kind: type[T], where: str) -> T:
     """Check `tables` against `kind`; `where` names their origin in errors."""
     try:
         return msgspec.convert(tables, kind)
     except msgspec.ValidationError as problem:
-        raise ConfigurationError(_explain(str(problem), kind, where, tables)) from None
+        raise ConfigurationError(_explain_error(str(problem), kind, where, tables)) from None
 
 
-def _explain(problem: str, kind: type[msgspec.Struct], where: str, tables: dict[str, Any]) -> str:
+def _explain_error(
+    problem: str, kind: type[msgspec.Struct], where: str, tables: dict[str, Any]
+) -> str:
     """msgspec's sentence, turned into file, key and what is allowed."""
     what, _, place = problem.partition(" - at `")
     of_key, _, place = place.rpartition("$")
-    path = place.rstrip("`").replace("[...]", f".{_ANY}")
-    keys, found, at = _follow([key for key in path.split(".") if key], kind, tables)
+    path = place.rstrip("`").replace("[...]", f".{_ANY_ENTRY}")
+    keys, found, at = _follow_path([key for key in path.split(".") if key], kind, tables)
     dotted = ".".join(keys)
     if of_key and get_origin(at) is dict and isinstance(found, dict):
         allowed = get_args(at)[0]
-        bad = next((key for key in found if not _fits(key, allowed)), "")
-        return f"{where}: `{dotted}` cannot have a key {_quoted(bad)}: {what[0].lower()}{what[1:]}."
+        bad = next((key for key in found if not _matches_type(key, allowed)), "")
+        return (
+            f"{where}: `{dotted}` cannot have a key {_quote_value(bad)}:"
+            f" {what[0].lower()}{what[1:]}."
+        )
     if "unknown field" in what or "missing required field" in what:
         name = what.rsplit("`", 2)[-2]
         struct = next((one for one in (at, *get_args(at)) if _is_struct(one)), None)
         allowed = ", ".join(struct.__struct_fields__) if struct else "none"
         verb = "has an unknown key" if "unknown" in what else "lacks the key"
         return f"{where} {verb} `{'.'.join([*keys, name])}`; allowed here: {allowed}."
-    if words := _words(at):
-        return f"{where}: `{dotted}` is {_quoted(found)}; allowed: {', '.join(words)}."
-    got = "" if found is msgspec.UNSET else f"; got {_quoted(found)}"
+    if words := _allowed_words(at):
+        return f"{where}: `{dotted}` is {_quote_value(found)}; allowed: {', '.join(words)}."
+    got = "" if found is msgspec.UNSET else f"; got {_quote_value(found)}"
     return f"{where}: `{dotted}`: {what[0].lower()}{what[1:]}{got}."
 
 
-def _quoted(value: Any) -> str:
+def _quote_value(value: Any) -> str:
     if isinstance(value, dict):  # what stands in it may be nobody's to read
         return "a table"
     text = repr(value)
-    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
+    return text if len(text) <= _QUOTED_CHARACTERS else f"{text[:_QUOTED_CHARACTERS]}…"
 
 
-def _follow(path: list[str], kind: Any, value: Any) -> tuple[list[str], Any, Any]:
+def _follow_path(path: list[str], kind: Any, value: Any) -> tuple[list[str], Any, Any]:
     """Where msgspec's path leads: the keys as written, the value there (or UNSET), its type."""
     keys: list[str] = []
     for step in path:
-        key, below = step, _below(kind, step)
-        if step == _ANY and isinstance(value, dict):  # msgspec does not say which of the entries
-            key = next((one for one, each in value.items() if not _fits(each, below)), step)
-        keys.append("…" if key == _ANY else key)
+        key, below = step, _type_below(kind, step)
+        if step == _ANY_ENTRY and isinstance(
+            value, dict
+        ):  # msgspec does not say which of the entries
+            key = next((one for one, each in value.items() if not _matches_type(each, below)), step)
+        keys.append("…" if key == _ANY_ENTRY else key)
         value = value.get(key, msgspec.UNSET) if isinstance(value, dict) else msgspec.UNSET
         kind = below
     return keys, value, kind
 
 
-def _below(kind: Any, key: str) -> Any:
+def _type_below(kind: Any, key: str) -> Any:
     """The type under a key of a struct, also one in a union, or of the entries of a table."""
     for one in (kind, *get_args(kind)):
         if _is_struct(one) and key in one.__struct_fields__:
@@ -129,7 +140,7 @@ def _below(kind: Any, key: str) -> Any:
     return get_args(kind)[1] if get_origin(kind) is dict else None
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def _matches_type(value: Any, kind: Any) -> bool:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -137,7 +148,7 @@ def _fits(value: Any, kind: Any) -> bool:
     return True
 
 
-def _words(kind: Any) -> tuple[str, ...]:
+def _allowed_words(kind: Any) -> tuple[str, ...]:
     """What a key may say where its type names every word; empty elsewhere."""
     found = get_args(kind) if get_origin(kind) is Literal else ()
     for one in get_args(kind) if not found else ():

@@ -1,64 +1,64 @@
 """Messages between processes: msgspec structs in msgpack, one tagged union a direction.
 
 Frames on `ingest` and `control` are `[request id (8 bytes), body]` from a DEALER; the answer
-carries the same request id. A push (not an answer) has request id zero. Nothing is pickled,
-nothing is evaluated, a frame is at most `FRAME_LIMIT` bytes. `Hello` states the protocol.
+carries the same request id. A push (not an answer) has request id zero. Nothing is pickled, nothing
+is evaluated, a frame is at most `FRAME_LIMIT` bytes. `Hello` states the protocol.
 """
 
 from typing import Literal
 
 import msgspec
 
+from houston_shared.control_messages import ActivatePolicy as ActivatePolicy
+from houston_shared.control_messages import BranchRollout as BranchRollout
+from houston_shared.control_messages import CancelTraining as CancelTraining
+from houston_shared.control_messages import ClaimRollout as ClaimRollout
+from houston_shared.control_messages import CleanRollouts as CleanRollouts
+from houston_shared.control_messages import EraseBodies as EraseBodies
+from houston_shared.control_messages import FromPerson as FromPerson
+from houston_shared.control_messages import GiveVerdicts as GiveVerdicts
+from houston_shared.control_messages import JudgedSteps as JudgedSteps
+from houston_shared.control_messages import RegisterPolicy as RegisterPolicy
+from houston_shared.control_messages import ReorderGuidance as ReorderGuidance
+from houston_shared.control_messages import ReportTrainingState as ReportTrainingState
+from houston_shared.control_messages import StartRollouts as StartRollouts
+from houston_shared.control_messages import StartTraining as StartTraining
+from houston_shared.control_messages import Status as Status
+from houston_shared.control_messages import StoreVerdicts as StoreVerdicts
+from houston_shared.control_messages import WireMessage as WireMessage
 from houston_shared.records import (
-    Delivered,
+    CallIntent,
+    ContextHead,
+    DeliveredGuidance,
     ForkBody,
     Guidance,
     GuidanceMode,
-    Head,
-    Intent,
     ObservationBody,
-    Result,
     RolloutSpec,
     RolloutState,
     SampleBody,
     StepRecord,
+    ToolResult,
 )
-from houston_shared.wire_operators import Branch as Branch
-from houston_shared.wire_operators import CleanRollouts as CleanRollouts
-from houston_shared.wire_operators import EraseBodies as EraseBodies
-from houston_shared.wire_operators import FromPerson as FromPerson
-from houston_shared.wire_operators import StartRollouts as StartRollouts
-from houston_shared.wire_people import Claim as Claim
-from houston_shared.wire_people import GiveVerdicts as GiveVerdicts
-from houston_shared.wire_people import JudgedSteps as JudgedSteps
-from houston_shared.wire_people import Reorder as Reorder
-from houston_shared.wire_status import Status as Status
-from houston_shared.wire_status import Wire as Wire
-from houston_shared.wire_training import ActivatePolicy as ActivatePolicy
-from houston_shared.wire_training import CancelTraining as CancelTraining
-from houston_shared.wire_training import RegisterPolicy as RegisterPolicy
-from houston_shared.wire_training import StartTraining as StartTraining
-from houston_shared.wire_training import StoreVerdicts as StoreVerdicts
-from houston_shared.wire_training import TrainingMoved as TrainingMoved
 
 PROTOCOL = 1
 FRAME_LIMIT = 64 * 1024 * 1024
 """Largest frame in bytes; longer bodies do not exist (terminal output stays on its host)."""
-PUSH = b"\0" * 8
+PUSH_REQUEST_ID = b"\0" * 8
 """Request id of a message that answers nothing."""
 
 
-class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
+class QueuedGuidance(msgspec.Struct, frozen=True, omit_defaults=True):
     """Guidance queued for a rollout: how much, and how urgent the most urgent is."""
 
     count: int = 0
     urgency: GuidanceMode | None = None
 
 
-class Control(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class WorkerControl(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What is wanted of a worker, as state: repeated in every ack and heartbeat."""
 
-    waiting: Waiting = Waiting()
+    waiting: QueuedGuidance = QueuedGuidance()
     pause: bool = False
     cancel: bool = False
     drain: bool = False
@@ -68,7 +68,7 @@ class Control(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 # --- ingest: worker → recorder -----------------------------------------------------------------
 
 
-class FromWorker(Wire, frozen=True, kw_only=True):
+class FromWorker(WireMessage, frozen=True, kw_only=True):
     """Base of what a worker says. Older leases are refused."""
 
     rollout: str
@@ -94,7 +94,7 @@ class ReadSteps(FromWorker, frozen=True, kw_only=True):
 class StoreHead(FromWorker, frozen=True, kw_only=True):
     """The head as rendered, once in a rollout's life."""
 
-    head: Head
+    head: ContextHead
 
 
 class StoreSample(FromWorker, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ class StoreIntent(FromWorker, frozen=True, kw_only=True):
     step: int
     attempt: int
     index: int
-    intent: Intent
+    intent: CallIntent
 
 
 class StoreResult(FromWorker, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ class StoreResult(FromWorker, frozen=True, kw_only=True):
     step: int
     attempt: int
     index: int
-    result: Result
+    result: ToolResult
 
 
 class StoreObservation(FromWorker, frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ class StoreFork(FromWorker, frozen=True, kw_only=True):
     fork: ForkBody
 
 
-class Moved(FromWorker, frozen=True, kw_only=True):
+class StoreState(FromWorker, frozen=True, kw_only=True):
     """The rollout ends, or waits for its engine, its hosts or a person's word, and goes on."""
 
     state: RolloutState
@@ -165,7 +165,7 @@ IngestRequest = (
     | StoreResult
     | StoreObservation
     | StoreFork
-    | Moved
+    | StoreState
     | Heartbeat
 )
 
@@ -182,15 +182,15 @@ class SummaryTry(msgspec.Struct, frozen=True, kw_only=True):
     sample: SampleBody
 
 
-class Welcome(Wire, frozen=True, kw_only=True):
+class Welcome(WireMessage, frozen=True, kw_only=True):
     """Everything a worker starts from."""
 
     spec: RolloutSpec
-    head: Head | None
+    head: ContextHead | None
     """None before the first prompt."""
     fork: ForkBody | None
     """The fork that the current context starts with; None before the first."""
-    fork_guidance: tuple[Delivered, ...] = ()
+    fork_guidance: tuple[DeliveredGuidance, ...] = ()
     """Guidance of everything the fork compressed, in order, to be kept verbatim."""
     forks: int = 0
     """Forks so far."""
@@ -212,38 +212,38 @@ class Welcome(Wire, frozen=True, kw_only=True):
     gained_us: int = 0
     """Active time at the best score; 0 without one."""
     epoch: int
-    control: Control
+    control: WorkerControl
     home: str = ""
     """The daemon's home: no other may drive the rollout's folder on a host."""
 
 
-class Steps(Wire, frozen=True, kw_only=True):
+class Steps(WireMessage, frozen=True, kw_only=True):
     """A page of steps, oldest first; `more` says to ask again from the last number + 1."""
 
     steps: tuple[StepRecord, ...]
     more: bool
 
 
-class Ack(Wire, frozen=True, kw_only=True):
+class Ack(WireMessage, frozen=True, kw_only=True):
     """It is on disk."""
 
     seq: int
-    control: Control
+    control: WorkerControl
     act: bool = True
     """For an intent: whether to run the call. False when a wake or interrupt came first."""
-    guidance: tuple[Delivered, ...] = ()
+    guidance: tuple[DeliveredGuidance, ...] = ()
     """For an observation: what was joined to it, in order."""
     duplicate: bool = False
     """Whether the same bytes were stored before; the answer is what was stored then."""
 
 
-class ControlPush(Wire, frozen=True, kw_only=True):
+class ControlPush(WireMessage, frozen=True, kw_only=True):
     """The same control state as in acks, sooner."""
 
-    control: Control
+    control: WorkerControl
 
 
-class Refused(Wire, frozen=True, kw_only=True):
+class Refused(WireMessage, frozen=True, kw_only=True):
     """Not stored. `STALE_LEASE` and `ENDED`: the worker ends. `SEQ_CONFLICT`: a bug, it fails."""
 
     code: Literal[
@@ -276,7 +276,7 @@ class EditGuidance(FromPerson, frozen=True, kw_only=True):
     text: str
 
 
-class Withdraw(FromPerson, frozen=True, kw_only=True):
+class WithdrawGuidance(FromPerson, frozen=True, kw_only=True):
     """Take queued guidance back; refused when it was delivered."""
 
     id: str
@@ -292,7 +292,7 @@ class Steer(FromPerson, frozen=True, kw_only=True):
     """The event of one's own that this takes back; refused unless it is what stands. 0 for none."""
 
 
-class Bookmark(FromPerson, frozen=True, kw_only=True):
+class BookmarkStep(FromPerson, frozen=True, kw_only=True):
     """Mark a step for everybody, with a note; an empty rollout step clears nothing."""
 
     rollout: str
@@ -301,7 +301,7 @@ class Bookmark(FromPerson, frozen=True, kw_only=True):
     remove: bool = False
 
 
-class Present(FromPerson, frozen=True, kw_only=True):
+class ReportPresence(FromPerson, frozen=True, kw_only=True):
     """A console looks at a rollout (or at none); said again at least every 15 seconds."""
 
     rollout: str = ""
@@ -323,22 +323,22 @@ class StopDaemon(FromPerson, frozen=True, kw_only=True):
 
 ControlRequest = (
     StartRollouts
-    | Branch
+    | BranchRollout
     | Guide
     | EditGuidance
-    | Withdraw
+    | WithdrawGuidance
     | Steer
     | GiveVerdicts
     | StoreVerdicts
-    | Reorder
-    | Claim
-    | Bookmark
-    | Present
+    | ReorderGuidance
+    | ClaimRollout
+    | BookmarkStep
+    | ReportPresence
     | AskStatus
     | EraseBodies
     | CleanRollouts
     | StartTraining
-    | TrainingMoved
+    | ReportTrainingState
     | CancelTraining
     | RegisterPolicy
     | ActivatePolicy
@@ -349,7 +349,7 @@ ControlRequest = (
 # --- control: recorder → people ----------------------------------------------------------------
 
 
-class Done(Wire, frozen=True, kw_only=True):
+class RequestStored(WireMessage, frozen=True, kw_only=True):
     """It is on disk."""
 
     seq: int = 0
@@ -357,7 +357,7 @@ class Done(Wire, frozen=True, kw_only=True):
     guidance: Guidance | None = None
 
 
-class Denied(Wire, frozen=True, kw_only=True):
+class Denied(WireMessage, frozen=True, kw_only=True):
     """Not done: cause, effect and next command as for any error; `code` is the exit code."""
 
     cause: str
@@ -366,7 +366,7 @@ class Denied(Wire, frozen=True, kw_only=True):
     code: int = 1
 
 
-ControlReply = Done | Denied | Status
+ControlReply = RequestStored | Denied | Status
 
 
 # --- live: recorder → everybody ----------------------------------------------------------------
@@ -381,9 +381,9 @@ class Notice(msgspec.Struct, frozen=True, array_like=True):
     kind: str
 
 
-ingest_request = msgspec.msgpack.Decoder(IngestRequest)
-ingest_reply = msgspec.msgpack.Decoder(IngestReply)
-control_request = msgspec.msgpack.Decoder(ControlRequest)
-control_reply = msgspec.msgpack.Decoder(ControlReply)
-notice = msgspec.msgpack.Decoder(Notice)
-encode = msgspec.msgpack.Encoder().encode
+ingest_request_decoder = msgspec.msgpack.Decoder(IngestRequest)
+ingest_reply_decoder = msgspec.msgpack.Decoder(IngestReply)
+control_request_decoder = msgspec.msgpack.Decoder(ControlRequest)
+control_reply_decoder = msgspec.msgpack.Decoder(ControlReply)
+notice_decoder = msgspec.msgpack.Decoder(Notice)
+encode_message = msgspec.msgpack.Encoder().encode

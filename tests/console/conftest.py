@@ -9,21 +9,25 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from houston_console.app.app import HoustonConsole
-from houston_console.app.drawing.line_view import LineView
-from houston_console.app.drawing.lines import AWAY, EDGE, HERE
-from houston_console.app.transcript.transcript import Transcript
-from houston_shared.config import Configuration, Loaded
+from houston_console.app.console_app import HoustonConsole
+from houston_console.transcript.transcript_view import Transcript
+from houston_console.widgets.line_view import LineView
+from houston_console.widgets.styled_text import (
+    CURSOR_EDGE_CHARACTERS,
+    CURSOR_GLYPH,
+    UNFOCUSED_CURSOR_GLYPH,
+)
+from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.home import Home
-from houston_shared.lock import HomeLock, Owner
-from houston_shared.records import ENDED
-from houston_shared.store.queries import rollouts
-from houston_shared.store.reader import Reader
+from houston_shared.home_lock import HomeLock, HomeOwner
+from houston_shared.records import ENDED_STATES
+from houston_shared.store import rollout_queries
+from houston_shared.store.store_reader import Reader
 from tests.console.homes import HomeBuilder
 from tests.support.recorder_client import Station
 
 SECONDS = 60.0
-_NO_CURSOR = re.compile(f"[{HERE}{AWAY}]")
+_NO_CURSOR = re.compile(f"[{CURSOR_GLYPH}{UNFOCUSED_CURSOR_GLYPH}]")
 WIDE, SMALL = (160, 50), (80, 24)
 
 
@@ -44,7 +48,7 @@ class LiveStation(Station):
 
     def _take(self) -> None:
         self._lock = HomeLock(self.home)
-        assert self._lock.take(Owner(pid=0, since="")) is None
+        assert self._lock.take(HomeOwner(pid=0, since="")) is None
 
     def stop(self) -> None:
         super().stop()
@@ -100,7 +104,10 @@ class Seat:
         """What a list shows, without the glyph before the line with the cursor."""
         view = self.app.screen.query_one(kind, LineView)
         shown = [view.render_line(y).text.rstrip() for y in range(view.size.height)]
-        return [_NO_CURSOR.sub(" ", one[:EDGE]) + one[EDGE:] for one in shown]
+        return [
+            _NO_CURSOR.sub(" ", one[:CURSOR_EDGE_CHARACTERS]) + one[CURSOR_EDGE_CHARACTERS:]
+            for one in shown
+        ]
 
     def text(self, kind: type[LineView] | str = Transcript) -> str:
         return "\n".join(self.lines(kind))
@@ -130,8 +137,8 @@ def _newest(home: Home) -> str:
     if not home.database.exists():
         return ""
     with Reader(home) as reader:
-        found = reader.run(rollouts.all_rollouts())
-    found.sort(key=lambda one: (one.state in ENDED, -one.created_at))
+        found = reader.run(rollout_queries.list_rollouts())
+    found.sort(key=lambda one: (one.state in ENDED_STATES, -one.created_at))
     return found[0].id if found else ""
 
 
@@ -155,7 +162,7 @@ def sit(tmp_path: Path) -> Sit:
         name: str = "",
     ) -> AsyncIterator[Seat]:
         named = rollout or ("" if at_home else _newest(home))
-        loaded = Loaded(Configuration(), home, "defaults")
+        loaded = LoadedConfiguration(Configuration(), home, "defaults")
         app = HoustonConsole(loaded, named, tmp_path / "state", name=name)
         async with app.run_test(size=size) as pilot:
             seat = Seat(app, pilot)

@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from houston_daemon.recorder.steps.journal import Key
-from houston_shared.clock import now_us
-from houston_shared.person import myself
+from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.records import FileChange
-from houston_shared.store.bodies import Claimed
-from houston_shared.store.queries.looking import Look
+from houston_shared.store.event_bodies import RolloutClaimed
+from houston_shared.store.presence_queries import PresenceRow, current_person
+from houston_shared.times_and_counts import now_us
 from tests.console.homes import HomeBuilder
 
 MINUTE = 60_000_000
@@ -116,8 +115,8 @@ def look(builder: HomeBuilder, rollout: str, name: str, **fields: Any) -> None:
     """A row of presence, as the recorder keeps it."""
     now = now_us()
     given: dict[str, Any] = {
-        **dict.fromkeys(Look.__struct_fields__, 0), "rollout": rollout, "name": name,
-        "uid": myself().uid, "verified": 1, "first": now, "last": now, "visits": 1,
+        **dict.fromkeys(PresenceRow.__struct_fields__, 0), "rollout": rollout, "name": name,
+        "uid": current_person().uid, "verified": 1, "first": now, "last": now, "visits": 1,
         "visit_at": now,
     }  # fmt: skip
     builder.insert("looks", **{**given, **fields})
@@ -127,13 +126,20 @@ def seen(builder: HomeBuilder, rollout: str, after: int, ago: int) -> None:
     """This person was at a rollout `ago` microseconds back, when the event `after` was newest."""
     at = now_us() - ago
     fields = {"seq": after, "seen_at": at, "before_seq": after, "before_at": at, "last": at}
-    look(builder, rollout, myself().name, **fields, active_us=42 * MINUTE, looked_us=60 * MINUTE)
+    look(
+        builder,
+        rollout,
+        current_person().name,
+        **fields,
+        active_us=42 * MINUTE,
+        looked_us=60 * MINUTE,
+    )
 
 
 def claim(builder: HomeBuilder, rollout: str, by: str, note: str = "", **fields: Any) -> None:
     """Somebody looks after it, or leaves a note as they go."""
-    body = Claimed(by=by, note=note, request=f"{rollout}{note}", uid=1, **fields)
-    builder.event(Key(rollout), "claim", body)
+    body = RolloutClaimed(by=by, note=note, request=f"{rollout}{note}", uid=1, **fields)
+    builder.event(EventKey(rollout), "claim", body)
 
 
 def _people(builder: HomeBuilder) -> None:
@@ -147,4 +153,4 @@ def _people(builder: HomeBuilder) -> None:
     claim(builder, CROWD[0].id, "ben")
     note = "It keeps a cache under /tmp that goes stale; I told it twice. Watch its next score."
     claim(builder, CROWD[0].id, "ben", note, release=True)
-    claim(builder, CROWD[10].id, myself().name)
+    claim(builder, CROWD[10].id, current_person().name)

@@ -9,22 +9,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.recorder.steps.journal import Key
+from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.records import (
-    Call,
+    ContextHead,
     ForkBody,
-    Head,
     ObservationBody,
     Record,
-    Result,
     SampleBody,
     TaskRecord,
+    ToolCall,
+    ToolResult,
 )
-from houston_shared.store.bodies import (
-    Bookmarked,
-    Delivery,
+from houston_shared.store.event_bodies import (
+    GuidanceDelivered,
     GuidanceQueued,
     GuidanceWithdrawn,
+    StepBookmarked,
     StoredObservation,
     StoredSample,
     StoredSpec,
@@ -61,7 +61,7 @@ class HomeBuilder(WrittenHome):
         self.connection.execute("COMMIT")
         self._bulk = False
 
-    def event(self, key: Key, kind: str, record: Record, blob: bool = False) -> int:
+    def event(self, key: EventKey, kind: str, record: Record, blob: bool = False) -> int:
         if not self._bulk:
             return super().event(key, kind, record, blob)
         self.journal.appended.clear()
@@ -84,7 +84,7 @@ class HomeBuilder(WrittenHome):
             definition=definition or f'name = "{task}"\ninstructions = "Count."\n',
             instructions=instructions,
         )
-        self.event(Key(), "task", record)
+        self.event(EventKey(), "task", record)
         spec = StoredSpec(
             rollout=rollout,
             task=record,
@@ -96,11 +96,11 @@ class HomeBuilder(WrittenHome):
             hosts=hosts or {},
             by="person:ada",
         )
-        self.event(Key(rollout), "spec", spec)
+        self.event(EventKey(rollout), "spec", spec)
         self.state(rollout, "running", "supervisor")
         self.head(
             rollout,
-            Head(
+            ContextHead(
                 system="You work in a terminal. A person may speak inside <real_user>.",
                 task=instructions,
                 tools=(),
@@ -112,7 +112,7 @@ class HomeBuilder(WrittenHome):
         )
 
     def state(self, rollout: str, state: Any, by: str, reason: str = "") -> None:
-        self.event(Key(rollout), "state", StoredState(state=state, by=by, reason=reason))
+        self.event(EventKey(rollout), "state", StoredState(state=state, by=by, reason=reason))
 
     def activity(self, rollout: str, activity: str) -> None:
         """What a heartbeat says."""
@@ -122,10 +122,10 @@ class HomeBuilder(WrittenHome):
 
     def begin(
         self, rollout: str, step: int, thought: str = "", calls: Calls = LIST, **fields: Any
-    ) -> tuple[Call, ...]:
+    ) -> tuple[ToolCall, ...]:
         """The policy sampled a step; it is open until `close_step`."""
         made = tuple(
-            Call(id=f"{step}.{i}", name=name, arguments=given)
+            ToolCall(id=f"{step}.{i}", name=name, arguments=given)
             for i, (name, given) in enumerate(calls)
         )
         parent = self._samples.get((rollout, step - 1))
@@ -153,18 +153,24 @@ class HomeBuilder(WrittenHome):
             },
         )
         kept = stored(StoredSample, body, active_us=step * 30_000_000)
-        seq = self.event(Key(rollout, step, part="sample"), "sample", kept)
+        seq = self.event(EventKey(rollout, step, part="sample"), "sample", kept)
         self._samples[rollout, step] = seq
         return made
 
     def answer(
-        self, rollout: str, step: int, call: Call, text: str, success: bool = True, **fields: Any
+        self,
+        rollout: str,
+        step: int,
+        call: ToolCall,
+        text: str,
+        success: bool = True,
+        **fields: Any,
     ) -> None:
         """A call returned."""
         values = {"kind": "command", "seconds": 0.4, **fields}
-        body = Result(call=call, success=success, text=text, **values)
+        body = ToolResult(call=call, success=success, text=text, **values)
         part = f"call.{call.id.partition('.')[2]}"
-        self.event(Key(rollout, step, part=part), "result", body)
+        self.event(EventKey(rollout, step, part=part), "result", body)
 
     def close_step(self, rollout: str, step: int, **fields: Any) -> None:
         """The observation; guidance that waits joins it."""
@@ -174,9 +180,9 @@ class HomeBuilder(WrittenHome):
             **fields,
         )
         kept = stored(StoredObservation, body, active_us=step * 30_000_000)
-        self.event(Key(rollout, step, part="observation"), "observation", kept)
+        self.event(EventKey(rollout, step, part="observation"), "observation", kept)
         if waiting := self._waiting.pop(rollout, []):
-            self.event(Key(rollout, step), "delivery", Delivery(ids=tuple(waiting)))
+            self.event(EventKey(rollout, step), "delivery", GuidanceDelivered(ids=tuple(waiting)))
 
     def whole(
         self,
@@ -207,12 +213,12 @@ class HomeBuilder(WrittenHome):
     ) -> None:
         """Guidance is queued."""
         body = GuidanceQueued(id=id, author=author, text=text, mode=mode, uid=1000)
-        self.event(Key(rollout), "guidance", body)
+        self.event(EventKey(rollout), "guidance", body)
         self._waiting.setdefault(rollout, []).append(id)
 
     def take_back(self, rollout: str, id: str) -> None:
         """It is withdrawn."""
-        self.event(Key(rollout), "withdraw", GuidanceWithdrawn(id=id, by="alice"))
+        self.event(EventKey(rollout), "withdraw", GuidanceWithdrawn(id=id, by="alice"))
         self._waiting[rollout].remove(id)
 
     def judged(
@@ -220,13 +226,13 @@ class HomeBuilder(WrittenHome):
     ) -> None:
         """Steps are kept or masked; by a person unless `source` is another."""
         body = VerdictGiven(last=last, verdict=verdict, reason=reason, **{"by": "alice", **by})
-        self.event(Key(rollout, first), "verdict", body)
+        self.event(EventKey(rollout, first), "verdict", body)
 
     def marked(self, rollout: str, step: int, author: str, note: str = "") -> None:
         """Somebody's bookmark, with a note where there is one."""
-        self.event(Key(rollout, step), "bookmark", Bookmarked(author=author, note=note))
+        self.event(EventKey(rollout, step), "bookmark", StepBookmarked(author=author, note=note))
 
     def fork_before(self, rollout: str, step: int, k: int, summary: str) -> None:
         """A new context begins."""
         body = ForkBody(k=k, first_kept_step=k + 1, summary=summary)
-        self.event(Key(rollout, step, part="fork"), "fork", body)
+        self.event(EventKey(rollout, step, part="fork"), "fork", body)

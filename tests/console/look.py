@@ -10,9 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from houston_console.app.app import HoustonConsole
-from houston_console.app.transcript.transcript import Transcript
-from houston_shared.config import Configuration, Console, Loaded
+from houston_console.app.console_app import HoustonConsole
+from houston_console.transcript.transcript_view import Transcript
+from houston_shared.config import Configuration, ConsoleSettings, LoadedConfiguration
 from houston_shared.records import FileChange, TerminalSpan
 from tests.console import crowd
 from tests.console.homes import HomeBuilder
@@ -130,8 +130,10 @@ async def picture(path: Path, out: Path, size: tuple[int, int], keys: list[str])
     many = keys[:1] == ["crowd"]
     keys = keys[many:]
     with crowd.build(path) if many else build(path) as builder:
-        theme = os.environ.get("THEME", Console().theme)
-        loaded = Loaded(Configuration(console=Console(theme=theme)), builder.home, "defaults")
+        theme = os.environ.get("THEME", ConsoleSettings().theme)
+        loaded = LoadedConfiguration(
+            Configuration(console=ConsoleSettings(theme=theme)), builder.home, "defaults"
+        )
         depth = os.environ.get("DEPTH", "truecolor")
         app = HoustonConsole(loaded, "" if many else "r-7f3a", path / "state", depth=depth)
         async with app.run_test(size=size) as pilot:

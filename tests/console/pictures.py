@@ -11,11 +11,10 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from houston_console.app.app import HoustonConsole
-from houston_console.app.picture import without_remote_fonts
+from houston_console.app.console_app import HoustonConsole, without_remote_fonts
 from houston_shared import wire
-from houston_shared.config import Configuration, Console, Loaded
-from houston_shared.lock import HomeLock, Owner
+from houston_shared.config import Configuration, ConsoleSettings, LoadedConfiguration
+from houston_shared.home_lock import HomeLock, HomeOwner
 from tests.console import look
 from tests.support.recorder_client import Station, Worker
 
@@ -30,9 +29,11 @@ async def shoot(folder: Path) -> None:
     with look.build(folder) as builder:
         home = builder.home
     station, lock = Station(home.path).start(), HomeLock(home)
-    assert lock.take(Owner(pid=0, since="")) is None
+    assert lock.take(HomeOwner(pid=0, since="")) is None
     worker = station.worker(ROLLOUT)
-    loaded = Loaded(Configuration(console=Console(name="ada")), home, "defaults")
+    loaded = LoadedConfiguration(
+        Configuration(console=ConsoleSettings(name="ada")), home, "defaults"
+    )
     app = HoustonConsole(loaded, "", folder / "state")
     async with app.run_test(size=SIZE) as pilot:
         await _rest(pilot)

@@ -9,8 +9,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.terminals.tmux import Tmux, socket_for
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.terminals.tmux_server import TmuxServer, find_tmux_socket
 
 RECORDED = Path(__file__).parent / "recorded"
 SESSIONS = {
@@ -53,7 +53,7 @@ async def record(name: str, commands: list[str], root: Path) -> None:
         for command in commands:
             starts.append(await terminal.run(command))
             await terminal.wait(30, asyncio.Event())
-        tmux = Tmux(socket_for(host.folder / "terminals"))
+        tmux = TmuxServer(find_tmux_socket(host.folder / "terminals"))
         _, shown = await tmux.call("capture-pane", "-p", "-J", "-S", "-", "-E", "-", "-t", "=main:")
         log = terminal.log.read(0, terminal.log.size())
     finally:

@@ -4,15 +4,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from houston_console.app.dialogs import Help
-from houston_console.app.drawing.line_view import LineView
-from houston_console.app.drawing.lines import plain, width_of
-from houston_console.app.eye.eye import Eye
-from houston_console.app.terminals.view import TerminalText
-from houston_daemon.recorder.steps.journal import Key
+from houston_console.panes.terminals_pane import TerminalView
+from houston_console.screens.prompt_inspector import PromptInspector
+from houston_console.widgets.dialogs import HelpDialog
+from houston_console.widgets.line_view import LineView
+from houston_console.widgets.styled_text import line_text, line_width
+from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.command import main
 from houston_shared.records import TerminalSpan
-from houston_shared.store.bodies import Erased
+from houston_shared.store.event_bodies import BodiesErased
 from tests.console.conftest import SMALL, Sit
 from tests.console.homes import HomeBuilder
 
@@ -26,7 +26,7 @@ async def test_the_eye_shows_messages_text_and_ids(builder: HomeBuilder, sit: Si
         builder.begin("r", 3, "third thought")
     async with sit(builder.home) as seat:
         await seat.press("v")
-        await seat.until(lambda: isinstance(seat.app.screen, Eye))
+        await seat.until(lambda: isinstance(seat.app.screen, PromptInspector))
         await seat.until(lambda: "second output" in seat.text("#eye-text"), "messages")
         shown = seat.text("#eye-text")
         assert "third thought" not in shown  # what step 3 was given, not what it said
@@ -42,7 +42,7 @@ async def test_the_eye_shows_messages_text_and_ids(builder: HomeBuilder, sit: Si
         await seat.until(lambda: " 37" in seat.text("#eye-text"), "token ids")
         assert seat.app.screen.view.token_ids[-8:] == list(range(30, 38))
         await seat.press("escape")
-        assert not isinstance(seat.app.screen, Eye)
+        assert not isinstance(seat.app.screen, PromptInspector)
 
 
 async def test_nothing_of_the_eye_is_clipped_without_a_sign(builder: HomeBuilder, sit: Sit) -> None:
@@ -61,7 +61,7 @@ async def test_nothing_of_the_eye_is_clipped_without_a_sign(builder: HomeBuilder
         for name in ("#eye-facts", "#eye-text"):
             view = seat.app.screen.query_one(name, LineView)
             for number in range(view.line_count()):
-                assert width_of(view.line_at(number)) <= view.room, name
+                assert line_width(view.line_at(number)) <= view.room, name
 
 
 async def test_the_eye_says_that_an_engine_gives_no_ids(builder: HomeBuilder, sit: Sit) -> None:
@@ -98,18 +98,18 @@ async def test_a_terminal_is_shown_as_it_grows(
 ) -> None:
     folder = _terminal(builder, tmp_path)
     async with sit(builder.home) as seat:
-        await seat.until(lambda: "hello from main" in seat.text(TerminalText), "its log")
+        await seat.until(lambda: "hello from main" in seat.text(TerminalView), "its log")
         with (folder / "main" / "log.0000000000000000").open("ab") as log:
             log.write(b"50 %\r100 %\r\n" + b"more\r\n" * 100)
-        await seat.until(lambda: seat.lines(TerminalText)[-1] == "more", "its end")
+        await seat.until(lambda: seat.lines(TerminalView)[-1] == "more", "its end")
         with (folder / "main" / "log.0000000000000000").open("ab") as log:
             log.write(b"x" * 500 + b"\r\n")
-        await seat.until(lambda: seat.lines(TerminalText)[-1].endswith("x…"), "cut, with a sign")
+        await seat.until(lambda: seat.lines(TerminalView)[-1].endswith("x…"), "cut, with a sign")
         start = (folder / "main" / "log.0000000000000000").stat().st_size
         (folder / "main" / f"log.{start:016d}").write_bytes(b"next segment\r\n")
-        await seat.until(lambda: "next segment" in seat.text(TerminalText), "the next segment")
+        await seat.until(lambda: "next segment" in seat.text(TerminalView), "the next segment")
         await seat.press("3", "right")
-        await seat.until(lambda: "hello from train" in seat.text(TerminalText), "the other one")
+        await seat.until(lambda: "hello from train" in seat.text(TerminalView), "the other one")
         assert "‹train›" in seat.frame("#terminals")
 
 
@@ -120,7 +120,7 @@ async def test_a_terminal_that_cannot_be_read_says_why(
     for path in (folder / "main" / "log.0000000000000000", folder / "train"):
         path.unlink() if path.is_file() else os.rename(path, tmp_path / "gone")
     async with sit(builder.home) as seat:
-        await seat.until(lambda: "cannot be read" in seat.text(TerminalText), "why")
+        await seat.until(lambda: "cannot be read" in seat.text(TerminalView), "why")
 
 
 async def test_where_the_texts_of_an_archived_rollout_are_is_said(
@@ -130,26 +130,28 @@ async def test_where_the_texts_of_an_archived_rollout_are_is_said(
         builder.start("r")
         builder.whole("r", 1, "gone")
         builder.state("r", "finished", "worker", "finish")
-        told = Erased(by="person:ada", seqs=(), remainders=(), archive="archives/r.houston.zst")
-        builder.event(Key("r"), "erased", told)
+        told = BodiesErased(
+            by="person:ada", seqs=(), remainders=(), archive="archives/r.houston.zst"
+        )
+        builder.event(EventKey("r"), "erased", told)
     async with sit(builder.home) as seat:
         await seat.until(lambda: "archives/r.houston.zst" in seat.bar("#hints"), "where")
 
 
 async def test_help_lists_every_key_of_the_table(builder: HomeBuilder, sit: Sit) -> None:
-    from houston_console.app.dialogs import TextLines
-    from houston_console.app.keys import KEYS
+    from houston_console.app.key_bindings import KEYS
+    from houston_console.widgets.dialogs import FixedLines
 
     builder.start("r")
     async with sit(builder.home) as seat:
         await seat.press("question_mark")
-        assert isinstance(seat.app.screen, Help)
-        lines = seat.app.screen.query_one(TextLines)
-        text = "\n".join(plain(lines.line_at(number)) for number in range(lines.line_count()))
+        assert isinstance(seat.app.screen, HelpDialog)
+        lines = seat.app.screen.query_one(FixedLines)
+        text = "\n".join(line_text(lines.line_at(number)) for number in range(lines.line_count()))
         assert [one.does for one in KEYS if one.does not in text] == []
         assert text.startswith(" Trajectory"), "where one is comes first"
         await seat.press("escape")
-        assert not isinstance(seat.app.screen, Help)
+        assert not isinstance(seat.app.screen, HelpDialog)
 
 
 def test_the_picture_shows_the_home(builder: HomeBuilder, tmp_path: Path) -> None:

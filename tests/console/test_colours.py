@@ -26,12 +26,14 @@ from textual.color import Color as TextualColor
 from textual.strip import Strip
 from textual.theme import Theme
 
-from houston_console.app.drawing.depth import cube, depth, quantised
-from houston_console.app.drawing.lines import Tone
-from houston_console.app.drawing.palette import Palette, palette
-from houston_console.app.drawing.themes import themes
-from houston_shared.config import Depth
-from houston_shared.config import Theme as ThemeName
+from houston_console.widgets.color_themes import (
+    detect_color_depth,
+    quantize_style,
+    themes_for_depth,
+    xterm_color,
+)
+from houston_console.widgets.styled_text import Palette, Tone, palette_for_theme
+from houston_shared.config import ColorDepth, ThemeName
 from tests.console.look import build
 
 TERMINALS = {
@@ -56,7 +58,7 @@ ON_GROUNDS: set[Tone] = {"text", "added", "removed"} | CODE
 TOLD_APART: tuple[Tone, ...] = ("text", "error", "warning", "success", "guidance_text", "dim")
 OURS = ("houston-dark", "houston-light", "houston-colour-blind")
 SECONDS = 60.0
-ENVIRONMENTS: dict[str, tuple[dict[str, str], Depth]] = {
+ENVIRONMENTS: dict[str, tuple[dict[str, str], ColorDepth]] = {
     "ssh from most terminals": ({"TERM": "xterm-256color"}, "256"),
     "in tmux": ({"TERM": "screen-256color"}, "256"),
     "tmux as it comes": ({"TERM": "screen"}, "16"),
@@ -76,29 +78,29 @@ ENVIRONMENTS: dict[str, tuple[dict[str, str], Depth]] = {
 
 
 @pytest.mark.parametrize("environment, expected", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
-def test_how_many_colours_a_terminal_has(environment: dict[str, str], expected: Depth) -> None:
-    assert depth(environment) == expected
+def test_how_many_colours_a_terminal_has(environment: dict[str, str], expected: ColorDepth) -> None:
+    assert detect_color_depth(environment) == expected
 
 
 @pytest.mark.parametrize("number", range(16, 256))
 def test_the_256_are_what_xterm_shows(number: int) -> None:
-    assert cube(number) == EIGHT_BIT_PALETTE[number].hex
-    mapped = quantised(Style(color=cube(number)), "256").color
-    assert mapped is not None and EIGHT_BIT_PALETTE[mapped.number or 0].hex == cube(number)
+    assert xterm_color(number) == EIGHT_BIT_PALETTE[number].hex
+    mapped = quantize_style(Style(color=xterm_color(number)), "256").color
+    assert mapped is not None and EIGHT_BIT_PALETTE[mapped.number or 0].hex == xterm_color(number)
 
 
-def _theme(name: str, colours: Depth) -> Theme:
-    (found,) = (one for one in themes(colours) if one.name == name)
+def _theme(name: str, colours: ColorDepth) -> Theme:
+    (found,) = (one for one in themes_for_depth(colours) if one.name == name)
     return found
 
 
 def _palette(theme: Theme) -> Palette:
-    return palette(theme, {**theme.to_color_system().generate(), **theme.variables})
+    return palette_for_theme(theme, {**theme.to_color_system().generate(), **theme.variables})
 
 
-def _sgr(style: Style, colours: Depth) -> str:
+def _sgr(style: Style, colours: ColorDepth) -> str:
     """What is written to the terminal for a style."""
-    return Strip.render_ansi(quantised(style, colours), ColorSystem.TRUECOLOR)
+    return Strip.render_ansi(quantize_style(style, colours), ColorSystem.TRUECOLOR)
 
 
 def _contrast(text: Color | None, ground: Color | None) -> float:
@@ -113,7 +115,7 @@ def _hex(colour: Color, terminal: str) -> str:
     if colour.type == ColorType.STANDARD:
         return f"#{TERMINALS[terminal].split()[colour.number or 0]}"
     if colour.type == ColorType.EIGHT_BIT:
-        return cube(colour.number or 0)
+        return xterm_color(colour.number or 0)
     return colour.get_truecolor().hex
 
 
@@ -147,7 +149,7 @@ def _grounds(theme: Theme, made: Palette, tone: Tone) -> dict[str, Style]:
 
 @pytest.mark.parametrize("colours", ["256", "16"])
 @pytest.mark.parametrize("name", OURS)
-def test_every_tone_can_be_read_wherever_it_lies(name: str, colours: Depth) -> None:
+def test_every_tone_can_be_read_wherever_it_lies(name: str, colours: ColorDepth) -> None:
     theme = _theme(name, colours)
     made, low = _palette(theme), {}
     base = Style(bgcolor=_parsed(theme, "surface"))
@@ -166,7 +168,7 @@ def test_every_tone_can_be_read_wherever_it_lies(name: str, colours: Depth) -> N
 
 @pytest.mark.parametrize("colours", ["256", "16"])
 @pytest.mark.parametrize("name", OURS)
-def test_frames_and_marks_are_seen_on_their_ground(name: str, colours: Depth) -> None:
+def test_frames_and_marks_are_seen_on_their_ground(name: str, colours: ColorDepth) -> None:
     theme = _theme(name, colours)
     made = _palette(theme)
     for role in ("border", "primary"):
@@ -176,13 +178,15 @@ def test_frames_and_marks_are_seen_on_their_ground(name: str, colours: Depth) ->
     for what in ("input-cursor", "input-selection", "screen-selection"):
         text, ground = (_parsed(theme, f"{what}-{side}") for side in ("foreground", "background"))
         assert _contrast(text, ground) >= TEXT, what
-        assert quantised(Style(bgcolor=ground), colours).bgcolor != _parsed(theme, "surface"), what
+        assert quantize_style(Style(bgcolor=ground), colours).bgcolor != _parsed(
+            theme, "surface"
+        ), what
 
 
 @pytest.mark.parametrize("colours", ["256", "16"])
 @pytest.mark.parametrize("name", get_args(ThemeName))
-def test_what_differs_in_meaning_is_written_differently(name: str, colours: Depth) -> None:
-    found = [one for one in themes(colours) if one.name == name]
+def test_what_differs_in_meaning_is_written_differently(name: str, colours: ColorDepth) -> None:
+    found = [one for one in themes_for_depth(colours) if one.name == name]
     theme = found[0] if found else App().available_themes[name]  # the terminal's own colours
     made = _palette(theme)
     plain = Style(bgcolor=_parsed(theme, "surface"))

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from houston_console.app.comfort import commands
-from houston_console.app.comfort.commands import CommandLine
-from houston_console.app.comfort.keymap import as_toml, clashes, own_keys
-from houston_console.app.keys import KEYS
+from houston_console.app.key_bindings import KEYS, find_key_conflicts, keymap_toml, load_keymap
+from houston_console.widgets import dialogs
+from houston_console.widgets.dialogs import CommandInput
 from houston_shared.errors import ExitCode, HoustonError
 from tests.console.conftest import SMALL, Sit
 from tests.console.homes import HomeBuilder
@@ -16,7 +15,7 @@ from tests.support.station import Station
 
 
 def test_no_key_means_two_things_in_one_place() -> None:
-    assert [(key, one.does, other.does) for key, one, other in clashes(KEYS)] == []
+    assert [(key, one.does, other.does) for key, one, other in find_key_conflicts(KEYS)] == []
 
 
 def test_every_action_has_a_name_of_its_own() -> None:
@@ -31,7 +30,7 @@ def _file(folder: Path, text: str) -> Path:
 
 
 def test_what_is_printed_is_a_file_that_changes_nothing(tmp_path: Path) -> None:
-    keys = own_keys(_file(tmp_path, as_toml(KEYS)))
+    keys = load_keymap(_file(tmp_path, keymap_toml(KEYS)))
     assert {(one.area, one.name): one.keys for one in keys} == {
         (one.area, one.name): one.keys for one in KEYS
     }
@@ -39,14 +38,14 @@ def test_what_is_printed_is_a_file_that_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_person_gives_an_action_other_keys(tmp_path: Path) -> None:
     text = '[find]\neye = "ctrl+e, ctrl+y"\n[watch]\narea-files = "9"\n'
-    keys = {(one.area, one.name): one for one in own_keys(_file(tmp_path, text))}
+    keys = {(one.area, one.name): one for one in load_keymap(_file(tmp_path, text))}
     assert (keys["find", "eye"].keys, keys["find", "eye"].shown) == (
         "ctrl+e,ctrl+y",
         "ctrl+e ctrl+y",
     )
     assert keys["watch", "area-files"].keys == "9"
     assert len(keys) == len(KEYS)
-    assert own_keys(tmp_path / "none.toml") == KEYS
+    assert load_keymap(tmp_path / "none.toml") == KEYS
 
 
 WRONG = {
@@ -64,7 +63,7 @@ WRONG = {
 def test_a_wrong_file_is_told_in_a_sentence(tmp_path: Path, name: str) -> None:
     text, words = WRONG[name]
     with pytest.raises(HoustonError) as raised:
-        own_keys(_file(tmp_path, text))
+        load_keymap(_file(tmp_path, text))
     assert words in str(raised.value)
     assert raised.value.code == ExitCode.CONFIGURATION
 
@@ -91,7 +90,7 @@ FOUND = {
 
 @pytest.mark.parametrize("typed", FOUND)
 def test_a_few_letters_find_a_command(typed: str) -> None:
-    found = commands.fitting(commands.here("trajectory", []), typed)
+    found = dialogs.match_commands(dialogs.available_commands("trajectory", []), typed)
     assert found[0].words == FOUND[typed]
 
 
@@ -133,7 +132,7 @@ async def test_keys_of_a_line_do_not_overtake_letters(builder: HomeBuilder, sit:
     builder.start("r")
     async with sit(builder.home, size=SMALL) as seat:
         await seat.press("ctrl+p")
-        line = seat.app.screen.query_one(CommandLine)
+        line = seat.app.screen.query_one(CommandInput)
         for key in ("o", "n", "e", "ctrl+u", "t", "w", "o", "home", "x"):
             seat.app.post_message(events.Key(key, key if len(key) == 1 else None))
         await seat.until(lambda: line.value == "xtwo", "in the order they came")

@@ -1,32 +1,31 @@
 """Two rollouts of a task side by side: where the plot puts a score, and the screen from home."""
 
-from houston_console.app.compare.plot import Series, plot
-from houston_console.app.compare.screen import Beside
-from houston_console.app.drawing.lines import plain, width_of
+from houston_console.screens.compare_screen import ComparisonView, ScoreSeries, plot_scores
+from houston_console.widgets.styled_text import line_text, line_width
 from tests.console.conftest import SMALL, WIDE, Seat, Sit
 from tests.console.homes import HomeBuilder
 
 
-def drawn(*series: Series, hours: float = 2.0, height: int = 5) -> list[str]:
-    lines = plot(series, hours, 25, height)
-    assert max(map(width_of, lines)) <= 25
-    return [plain(line) for line in lines]
+def drawn(*series: ScoreSeries, hours: float = 2.0, height: int = 5) -> list[str]:
+    lines = plot_scores(series, hours, 25, height)
+    assert max(map(line_width, lines)) <= 25
+    return [line_text(line) for line in lines]
 
 
 def test_a_score_stands_at_its_time_and_holds_until_the_next() -> None:
-    found = drawn(Series([(0.0, 0.0), (1.0, 100.0)], "●", "─", "tool"))
+    found = drawn(ScoreSeries([(0.0, 0.0), (1.0, 100.0)], "●", "─", "tool"))
     assert found[0] == " 100│          ●─────────"
     assert found[4] == "   0│●─────────          "
     assert found[5] == "    └────────────────────"
     assert found[6].split() == ["0", "2", "h", "00", "active"]
-    wide = plain(plot([], 2.0, 65, 5)[6])
+    wide = line_text(plot_scores([], 2.0, 65, 5)[6])
     assert wide.split() == ["0", "60", "min", "2", "h", "00", "active"]
     assert wide.index("60 min") == 5 + 30 - 3
 
 
 def test_two_are_told_apart_without_colours_and_one_cell_of_both_as_well() -> None:
-    one = Series([(0.0, 50.0), (1.5, 90.0)], "●", "─", "tool", (0.5,))
-    other = Series([(0.0, 50.0), (1.0, 10.0)], "◆", "┄", "guidance_text")
+    one = ScoreSeries([(0.0, 50.0), (1.5, 90.0)], "●", "─", "tool", (0.5,))
+    other = ScoreSeries([(0.0, 50.0), (1.0, 10.0)], "◆", "┄", "guidance_text")
     found = drawn(one, other)
     assert found[2].startswith("  50│◈──────────────")
     assert "●" in found[0]
@@ -36,12 +35,12 @@ def test_two_are_told_apart_without_colours_and_one_cell_of_both_as_well() -> No
 
 
 def test_one_without_a_score_leaves_the_other_as_it_is() -> None:
-    one = Series([(0.0, 50.0)], "●", "─", "tool")
-    assert drawn(Series([], "◆", "┄", "guidance_text"), one) == drawn(one)
+    one = ScoreSeries([(0.0, 50.0)], "●", "─", "tool")
+    assert drawn(ScoreSeries([], "◆", "┄", "guidance_text"), one) == drawn(one)
 
 
 def test_scores_above_the_scale_stretch_it() -> None:
-    found = drawn(Series([(0.0, 400.0), (1.0, 100.0)], "●", "─", "tool"))
+    found = drawn(ScoreSeries([(0.0, 400.0), (1.0, 100.0)], "●", "─", "tool"))
     assert found[0].startswith(" 400│●")
     assert "●" in found[3]
 
@@ -66,7 +65,7 @@ async def test_two_of_a_task_are_marked_at_home_and_shown_side_by_side(
             await seat.press(numbers["b-1"], "x", "v")
             assert "two rollouts of one task" in seat.said()
             await seat.press(numbers["a-2"], "x", numbers["a-1"], "v")
-            await seat.until(lambda: "a-1" in seat.text(Beside), "read")
+            await seat.until(lambda: "a-1" in seat.text(ComparisonView), "read")
             for part in ("● a-2", "◆ a-1", "80 best, 80 last", f"{last} last", "1 heard", "0 heard",
                          "ben 27 words", "score 60 → 80", "Mind the commas."):  # fmt: skip
                 assert part in _all(seat), part
@@ -77,5 +76,5 @@ async def test_two_of_a_task_are_marked_at_home_and_shown_side_by_side(
 
 
 def _all(seat: Seat) -> str:
-    view = seat.app.screen.query_one(Beside)
-    return "\n".join(plain(view.line_at(at)) for at in range(view.line_count()))
+    view = seat.app.screen.query_one(ComparisonView)
+    return "\n".join(line_text(view.line_at(at)) for at in range(view.line_count()))

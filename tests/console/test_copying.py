@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_console.app.comfort import clipboard
-from houston_console.app.driver import _CLIPBOARD, clipboard_sequence
+from houston_console.app import terminal_driver
+from houston_console.app.terminal_driver import _CLIPBOARD_SEQUENCE, clipboard_sequence
 from tests.console.conftest import SMALL, Sit
 from tests.console.homes import HomeBuilder
 
@@ -24,21 +24,21 @@ WAYS = {
 @pytest.mark.parametrize("name", WAYS)
 def test_the_way_is_told_by_the_environment(name: str) -> None:
     environment, wanted = WAYS[name]
-    assert clipboard.way(environment) == wanted
+    assert terminal_driver.clipboard_method(environment) == wanted
 
 
 @pytest.mark.parametrize("passed", [False, True])
 def test_what_is_sent_is_all_that_the_driver_lets_through(passed: bool) -> None:
     made = clipboard_sequence("words 中文\n", passed)
-    assert _CLIPBOARD.fullmatch(made)
+    assert _CLIPBOARD_SEQUENCE.fullmatch(made)
     assert base64.b64encode("words 中文\n".encode()).decode() in made
-    assert not _CLIPBOARD.fullmatch(made + "\x1b[2J")
+    assert not _CLIPBOARD_SEQUENCE.fullmatch(made + "\x1b[2J")
 
 
 async def test_what_is_too_long_for_a_terminal_is_in_a_file(tmp_path: Path) -> None:
     sent: list[str] = []
     text = "long " * 20_000
-    done = await clipboard.copy(text, "step 3", {}, sent.append, tmp_path / "state")
+    done = await terminal_driver.copy_text(text, "step 3", {}, sent.append, tmp_path / "state")
     (file,) = (tmp_path / "state").iterdir()
     assert str(file) in done.words
     assert file.read_text() == text
@@ -49,7 +49,7 @@ async def test_what_is_too_long_for_a_terminal_is_in_a_file(tmp_path: Path) -> N
 async def test_a_tmux_that_is_gone_leaves_the_terminal(tmp_path: Path) -> None:
     sent: list[str] = []
     gone = {"TMUX": f"{tmp_path}/gone,1,0", "PATH": "/usr/bin:/bin"}
-    done = await clipboard.copy("words", "a line", gone, sent.append, tmp_path)
+    done = await terminal_driver.copy_text("words", "a line", gone, sent.append, tmp_path)
     assert done.good
     assert sent == [clipboard_sequence("words", False)]
 
@@ -60,7 +60,9 @@ async def test_a_real_tmux_has_it_in_its_buffer(tmp_path: Path) -> None:
     await asyncio.to_thread(subprocess.run, [*tmux, "new-session", "-d", "cat"], check=True)
     try:
         inside = {"TMUX": f"{socket},1,0", "PATH": "/usr/bin:/bin"}
-        done = await clipboard.copy("héllo\n中文", "step 3", inside, lambda _: None, tmp_path)
+        done = await terminal_driver.copy_text(
+            "héllo\n中文", "step 3", inside, lambda _: None, tmp_path
+        )
         shown = await asyncio.to_thread(
             subprocess.run, [*tmux, "show-buffer"], capture_output=True, check=True
         )

@@ -6,18 +6,20 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from houston_console.app.app import HoustonConsole
-from houston_shared.config import Loaded, load
+from houston_console.app.console_app import HoustonConsole
+from houston_shared.config import LoadedConfiguration, load_configuration
 from tests.console.conftest import WIDE
 from tests.console.homes import HomeBuilder
 
 
 @pytest.fixture
-def loaded(builder: HomeBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loaded:
+def loaded(
+    builder: HomeBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> LoadedConfiguration:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
     (tmp_path / "own/houston").mkdir(parents=True)
     (builder.home.path / "houston.toml").write_text('[console]\ntheme = "nord"\n')
-    return load(str(builder.home.path))
+    return load_configuration(str(builder.home.path))
 
 
 async def says(app: HoustonConsole, pilot: Pilot[None], words: str) -> str:
@@ -38,7 +40,7 @@ def edit(file: Path, text: str) -> None:
     os.replace(beside, file)
 
 
-async def test_a_theme_is_put_on_and_half_a_file_is_refused(loaded: Loaded) -> None:
+async def test_a_theme_is_put_on_and_half_a_file_is_refused(loaded: LoadedConfiguration) -> None:
     file = Path(loaded.source)
     app = HoustonConsole(loaded)
     async with app.run_test(size=WIDE) as pilot:
@@ -58,7 +60,9 @@ async def test_a_theme_is_put_on_and_half_a_file_is_refused(loaded: Loaded) -> N
         assert app.theme == "dracula"
 
 
-async def test_keys_are_checked_as_they_are_edited(loaded: Loaded, tmp_path: Path) -> None:
+async def test_keys_are_checked_as_they_are_edited(
+    loaded: LoadedConfiguration, tmp_path: Path
+) -> None:
     keys = tmp_path / "own/houston/keys.toml"
     app = HoustonConsole(loaded)
     async with app.run_test(size=WIDE) as pilot:

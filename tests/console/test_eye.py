@@ -6,19 +6,21 @@ from typing import Any
 
 import pytest
 
-from houston_console.app.drawing.lines import Line, plain
-from houston_console.app.eye import cached
-from houston_console.app.eye import lines as eye_lines
-from houston_console.app.eye.cached import Place, Reach
-from houston_console.app.eye.eye import Eye
-from houston_console.app.eye.facts import facts
-from houston_console.app.eye.reading import Seen
-from houston_console.app.eye.text import found_in
+from houston_console.screens import prompt_rendering
+from houston_console.screens import prompt_rendering as eye_lines
+from houston_console.screens.prompt_inspector import PromptInspector, lines_with_needle
+from houston_console.screens.prompt_rendering import (
+    CachedPrefix,
+    InspectedRequest,
+    MessageOffset,
+    request_facts,
+)
+from houston_console.widgets.styled_text import TextLine, line_text
 from houston_shared.command import main
-from houston_shared.records import Head, Message
-from houston_shared.store import context, context_change
-from houston_shared.store.context import ContextView
-from houston_shared.store.reader import Reader
+from houston_shared.records import ContextHead, Message
+from houston_shared.store import step_context
+from houston_shared.store.step_context import ContextView
+from houston_shared.store.store_reader import Reader
 from tests.console.conftest import SMALL, Sit
 from tests.console.homes import HomeBuilder
 
@@ -42,7 +44,7 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_two_requests_have_in_common(name: str) -> None:
     before, after, kept, gone, new = CHANGES[name]
-    made = context_change.change(
+    made = step_context.compare_contexts(
         [Message(role="user", content=one) for one in before.split()],
         [Message(role="user", content=one) for one in after.split()],
     )
@@ -55,31 +57,38 @@ def test_what_two_requests_have_in_common(name: str) -> None:
 def test_texts_that_say_what_was_left_out_are_counted() -> None:
     cut = "start\n[… 4100 characters cut: the observation was too long …]\nend"
     said = _said(cut, cut, "[… is written by hand", "nothing")
-    assert [(one.number, one.words[:8]) for one in context_change.cuts(said)] == [(1, "[… 4100 ")]
+    assert [(one.number, one.words[:8]) for one in step_context.find_omissions(said)] == [
+        (1, "[… 4100 ")
+    ]
 
 
 PLACES = {
-    "in the head": (3, Place(0, 3)),
-    "at its end": (5, Place(1, 0)),
-    "between": (8, Place(1, 0)),
-    "in the second": (14, Place(1, 3)),
-    "behind all": (99, Place(2, 0)),
+    "in the head": (3, MessageOffset(0, 3)),
+    "at its end": (5, MessageOffset(1, 0)),
+    "between": (8, MessageOffset(1, 0)),
+    "in the second": (14, MessageOffset(1, 3)),
+    "behind all": (99, MessageOffset(2, 0)),
 }
 
 
 @pytest.mark.parametrize("name", PLACES)
 def test_the_end_of_the_cache_is_found_in_the_messages(name: str) -> None:
     characters, expected = PLACES[name]
-    assert cached.place("first<tags>second", _said("first", "second"), characters) == expected
+    assert (
+        prompt_rendering.locate_in_messages(
+            "first<tags>second", _said("first", "second"), characters
+        )
+        == expected
+    )
 
 
-def _texts(lines: list[Line]) -> list[str]:
-    return [plain(one) for one in lines]
+def _texts(lines: list[TextLine]) -> list[str]:
+    return [line_text(one) for one in lines]
 
 
-def _seen(view: ContextView, step: int, **fields: Any) -> Seen:
+def _seen(view: ContextView, step: int, **fields: Any) -> InspectedRequest:
     values: dict[str, Any] = {"change": None, "summarised": [], "cuts": [], "reach": None}
-    return Seen(step, step, view, **{**values, **fields})
+    return InspectedRequest(step, step, view, **{**values, **fields})
 
 
 def test_a_rule_stands_where_the_cache_ended(builder: HomeBuilder) -> None:
@@ -88,15 +97,17 @@ def test_a_rule_stands_where_the_cache_ended(builder: HomeBuilder) -> None:
         builder.whole("r", 1, "one\ntwo\nthree")
         builder.begin("r", 2)
     with Reader(builder.home) as reader:
-        view = context.context_at(reader, "r", 2)
+        view = step_context.read_context(reader, "r", 2)
     upto = view.rendered.index("three") + 2
-    seen = _seen(view, 2, reach=Reach(7, 9, upto))
-    for make in (eye_lines.messages, eye_lines.rendered):
+    seen = _seen(view, 2, reach=CachedPrefix(7, 9, upto))
+    for make in (eye_lines.message_lines, eye_lines.rendered_prompt_lines):
         texts = _texts(make(seen, WIDTH)[0])
         rule = next(at for at, one in enumerate(texts) if "7 of 9 tokens" in one)
         assert texts[rule - 1].endswith("two"), make
         assert texts[rule + 1].endswith("three"), make
-    ids = _texts(list(eye_lines.TokenIds(seen._replace(reach=Reach(12, 24, None)), WIDTH)))
+    ids = _texts(
+        list(eye_lines.TokenIdLines(seen._replace(reach=CachedPrefix(12, 24, None)), WIDTH))
+    )
     assert [at for at, one in enumerate(ids) if "12 of 24" in one] == [2]  # six ids in a line
 
 
@@ -133,20 +144,20 @@ def test_cached_tokens_are_counted_in_characters(
     ids = tuple(Tokenizer.from_file(file).encode(text).ids)
     cached_tokens, expected = CACHED[name]
     builder.rollout("r")
-    builder.head("r", Head(system="", task="", tools=(), rendered="", token_ids=ids,
+    builder.head("r", ContextHead(system="", task="", tools=(), rendered="", token_ids=ids,
                            dialect="x", tokenizer=file))  # fmt: skip
     builder.begin("r", 1, new_prompt_ids=ids, cached_tokens=cached_tokens)
     with Reader(builder.home) as reader:
-        request = reader.run(context.at("r", 1))
-    assert context.complete(request).rendered == text
-    assert context.cached_characters(request, text) == expected
+        request = reader.run(step_context.read_request("r", 1))
+    assert step_context.decode_context(request).rendered == text
+    assert step_context.count_cached_characters(request, text) == expected
 
 
 def test_a_search_finds_words_that_go_on_in_the_next_line() -> None:
-    lines = eye_lines.prose("alpha beta\ngamma " + "x" * 70, 40)
-    assert found_in(lines, "BETA gamma") == [0]
-    assert found_in(lines, "gamma") == [1]
-    assert found_in(lines, "nobody") == []
+    lines = eye_lines.prose_lines("alpha beta\ngamma " + "x" * 70, 40)
+    assert lines_with_needle(lines, "BETA gamma") == [0]
+    assert lines_with_needle(lines, "gamma") == [1]
+    assert lines_with_needle(lines, "nobody") == []
 
 
 def _forked(builder: HomeBuilder) -> None:
@@ -168,8 +179,8 @@ async def test_from_step_to_step_without_leaving(builder: HomeBuilder, sit: Sit)
         await seat.press("left_square_bracket", "d")
         await seat.until(lambda: "new: 4" in seat.text("#eye-text"), "the fork")
         eye = seat.app.screen
-        assert isinstance(eye, Eye)
-        shown = [plain(one) for one in eye.text.lines]
+        assert isinstance(eye, PromptInspector)
+        shown = [line_text(one) for one in eye.text.lines]
         assert any("no longer there: 4" in one for one in shown)
         assert any("thought 1" in one for one in shown)
         assert any("SUMMARY" in one for one in shown)
@@ -187,7 +198,7 @@ async def test_the_whole_request_is_copied(builder: HomeBuilder, sit: Sit) -> No
     async with sit(builder.home) as seat:
         await seat.press("v", "2")
         eye = seat.app.screen
-        assert isinstance(eye, Eye)
+        assert isinstance(eye, PromptInspector)
         await seat.until(lambda: eye.text.whole[1], "read")
         _, text = await eye.text.copied()
         assert eye.view
@@ -197,12 +208,13 @@ async def test_the_whole_request_is_copied(builder: HomeBuilder, sit: Sit) -> No
 def test_facts_say_what_was_left_out(builder: HomeBuilder) -> None:
     _forked(builder)
     with Reader(builder.home) as reader:
-        view = context.context_at(reader, "r", 6)
-        around = reader.run(context_change.around("r", 6))
-    cuts = context_change.cuts(_said("[… 12 characters cut: x …]"))
+        view = step_context.read_context(reader, "r", 6)
+        around = reader.run(step_context.read_context_surroundings("r", 6))
+    cuts = step_context.find_omissions(_said("[… 12 characters cut: x …]"))
     seen = _seen(view, 6, summarised=around.summarised, cuts=cuts,
-                 change=context_change.change(around.before or [], view.messages))  # fmt: skip
-    said = " ".join(_texts(facts(seen, 100)))
+                 change=step_context.compare_contexts(
+                     around.before or [], view.messages))  # fmt: skip
+    said = " ".join(_texts(request_facts(seen, 100)))
     for part in (
         "since step 5 +2 messages",
         "steps 1 to 2",

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from textual.widget import Widget
 
-from houston_console.app import app as app_module
-from houston_console.app.app import HoustonConsole
-from houston_console.app.asking import Question
+from houston_console.app import console_app as app_module
+from houston_console.app.console_app import HoustonConsole
 from houston_console.app.error_boundary import ErrorBoundary
-from houston_console.app.files.view import DiffText
-from houston_console.app.transcript.transcript import Transcript
+from houston_console.panes.files_pane import DiffView
+from houston_console.transcript.transcript_view import Transcript
+from houston_console.widgets.dialogs import QuestionDialog
 from houston_shared.records import FileChange
 from tests.console import crowd
 from tests.console.conftest import WIDE, Sit
@@ -57,7 +57,7 @@ async def test_enter_pressed_twice_answers_a_question_once(builder: HomeBuilder,
     answers: list[tuple[str, ...] | None] = []
     async with sit(builder.home, size=MIDDLE) as seat:
         below = list(seat.app.screen_stack)
-        question = Question("Name", "What is it called?", {"name": "x"})
+        question = QuestionDialog("Name", "What is it called?", {"name": "x"})
         await seat.app.push_screen(question, answers.append)
         question.on_input_submitted()
         question.on_input_submitted()
@@ -126,7 +126,7 @@ async def test_a_key_that_fails_costs_only_itself(
 async def test_background_work_that_fails_is_begun_again(
     builder: HomeBuilder, sit: Sit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app_module, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(app_module, "BACKGROUND_RETRY_SECONDS", 0.0)
     times: list[int] = []
     armed: list[bool] = []
     real = HoustonConsole.catch_up
@@ -162,12 +162,12 @@ async def test_a_fault_while_it_starts_ends_the_program(
 
 
 def test_every_part_has_a_boundary() -> None:
-    assert DiffText  # all modules are imported with the app
+    assert DiffView  # all modules are imported with the app
 
     def below(kind: type[Widget]) -> set[type[Widget]]:
         direct = set(kind.__subclasses__())
         return direct.union(*(below(part) for part in direct)) if direct else direct
 
-    ours = {kind for kind in below(Widget) if kind.__module__.startswith("houston_console.app")}
+    ours = {kind for kind in below(Widget) if kind.__module__.startswith("houston_console.")}
     assert len(ours) > 25
     assert [kind.__name__ for kind in ours if not issubclass(kind, ErrorBoundary)] == []

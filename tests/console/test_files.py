@@ -5,19 +5,23 @@ from typing import Any
 
 import pytest
 
-from houston_console.app.drawing.lines import Line, plain, width_of
-from houston_console.app.files import diffs
-from houston_console.app.files.area import FileList
-from houston_console.app.files.diffs import folded, rows, split, unified
-from houston_console.app.files.syntax import coloured
-from houston_console.app.files.view import DiffText
-from houston_console.app.rollouts.order import HELD_SECONDS
+from houston_console.panes import diff_rendering
+from houston_console.panes.diff_rendering import (
+    hard_wrap_spans,
+    highlight_code,
+    parse_diff,
+    side_by_side_diff_lines,
+    unified_diff_lines,
+)
+from houston_console.panes.files_pane import DiffView, FileList
+from houston_console.screens.rollout_lists import ORDER_HOLD_SECONDS
+from houston_console.widgets.styled_text import TextLine, line_text, line_width
 from houston_shared.command import main
 from houston_shared.records import FileChange
 from houston_shared.safe_text import SafeText, safe_line
-from houston_shared.store.queries import file_history
-from houston_shared.store.queries.file_history import FileRow
-from houston_shared.store.reader import Reader
+from houston_shared.store import workspace_queries
+from houston_shared.store.store_reader import Reader
+from houston_shared.store.workspace_queries import FileHistoryRow
 from tests.console.conftest import Sit
 from tests.console.homes import HomeBuilder
 
@@ -35,12 +39,12 @@ LONG = """--- a/x.py
 """
 
 
-def _texts(drawn: list[diffs.Drawn]) -> list[str]:
-    return [plain(one.line).rstrip() for one in drawn]
+def _texts(drawn: list[diff_rendering.DrawnLine]) -> list[str]:
+    return [line_text(one.line).rstrip() for one in drawn]
 
 
 def test_every_line_of_a_diff_has_its_number_and_its_sign() -> None:
-    assert _texts(unified(rows("x.py", LONG), 60)) == [
+    assert _texts(unified_diff_lines(parse_diff("x.py", LONG), 60)) == [
         "@@ -10,4 +10,5 @@ def f():",
         "  10  one",
         "  11 −two",
@@ -53,7 +57,7 @@ def test_every_line_of_a_diff_has_its_number_and_its_sign() -> None:
 
 
 def test_old_and_new_stand_side_by_side() -> None:
-    drawn = split(rows("x.py", LONG), 41)
+    drawn = side_by_side_diff_lines(parse_diff("x.py", LONG), 41)
     assert _texts(drawn)[1:] == [
         "  10  one           │  10  one",
         "  11 −two           │  11 +2",
@@ -82,36 +86,36 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("width", [24, 60, 130])
 def test_any_diff_fits_and_is_harmless(name: str, width: int) -> None:
-    found = rows("x.py", HOSTILE[name])
-    for drawn in (*unified(found, width), *split(found, width)):
-        assert width_of(drawn.line) <= width
-        assert "\x1b" not in plain(drawn.line)
+    found = parse_diff("x.py", HOSTILE[name])
+    for drawn in (*unified_diff_lines(found, width), *side_by_side_diff_lines(found, width)):
+        assert line_width(drawn.line) <= width
+        assert "\x1b" not in line_text(drawn.line)
     if name == "a line that looks like a head":
         assert [one.kind for one in found] == ["@", "-", "+", " "]
     if name == "an open quote":
         assert found[-1].code[0].tone != "code_string"
 
 
-def _tones(line: Line) -> list[tuple[str, str]]:
+def _tones(line: TextLine) -> list[tuple[str, str]]:
     return [(part.text.strip(), part.tone) for part in line if part.text.strip()]
 
 
 def test_code_is_coloured_by_its_kind() -> None:
     code = [safe_line(one) for one in ("def f(x):  # why", "    return 'a', 1", "")]
-    first, second, _ = coloured("pkg/x.py", code)
+    first, second, _ = highlight_code("pkg/x.py", code)
     assert {("def", "code_keyword"), ("f", "code_name"), ("# why", "code_comment")} <= {
         *_tones(first)
     }
     assert {("'a'", "code_string"), ("1", "code_number")} <= {*_tones(second)}
-    assert _tones(coloured("data.unknown", code)[0]) == [("def f(x):  # why", "text")]
-    assert _tones(coloured("x.py", [SafeText("x = 1" * 20_000)])[0])[0][1] == "text"
+    assert _tones(highlight_code("data.unknown", code)[0]) == [("def f(x):  # why", "text")]
+    assert _tones(highlight_code("x.py", [SafeText("x = 1" * 20_000)])[0])[0][1] == "text"
 
 
 def test_spans_are_folded_by_cells() -> None:
-    line = coloured("x.py", [safe_line("字 = '字字字字字字'")])[0]
-    parts = folded(line, 7)
-    assert [width_of(one) for one in parts] == [6, 6, 7]
-    assert "".join(plain(one) for one in parts) == plain(line)
+    line = highlight_code("x.py", [safe_line("字 = '字字字字字字'")])[0]
+    parts = hard_wrap_spans(line, 7)
+    assert [line_width(one) for one in parts] == [6, 6, 7]
+    assert "".join(line_text(one) for one in parts) == line_text(line)
 
 
 def _home(builder: HomeBuilder) -> None:
@@ -132,9 +136,9 @@ def test_a_branch_has_the_past_that_it_shares(builder: HomeBuilder) -> None:
     builder.rollout("limb", parent="r", parent_step=2)
     builder.whole("limb", 3, "goes its own way", files=(change,))
     with Reader(builder.home) as reader:
-        files = reader.run(file_history.files("limb"))
-        made = reader.run(file_history.history("limb", "x.py"))
-        shared = reader.run(file_history.of_step("limb", 2))
+        files = reader.run(workspace_queries.list_changed_files("limb"))
+        made = reader.run(workspace_queries.list_file_edits("limb", "x.py"))
+        shared = reader.run(workspace_queries.list_file_edits_of_step("limb", 2))
     assert [(one.path, one.changes, one.removed) for one in files] == [
         ("x.py", 2, 10),
         ("pic.png", 1, 0),
@@ -151,17 +155,17 @@ async def test_a_diff_follows_the_step_and_every_file_has_its_history(
         files = seat.lines(FileList)
         assert files[0].split() == ["±", "x.py", "2×", "+2", "−2", "3"]
         assert files[1].split()[:2] == ["+", "pic.png"]
-        assert seat.lines(DiffText)[0].startswith("step 3 x.py")
-        assert "−old line" in seat.text(DiffText)
-        assert "+new line" in seat.text(DiffText)
+        assert seat.lines(DiffView)[0].startswith("step 3 x.py")
+        assert "−old line" in seat.text(DiffView)
+        assert "+new line" in seat.text(DiffView)
         await seat.press("k", "k")
-        await seat.until(lambda: "binary" in seat.text(DiffText), "the diff of step 2")
+        await seat.until(lambda: "binary" in seat.text(DiffView), "the diff of step 2")
         await seat.press("4", "enter")
         made = seat.lines(FileList)
         assert made[0].split()[:5] == ["±", "step", "3", "agent", "edit_file"]
         assert made[1].split()[:3] == ["±", "step", "1"]
         await seat.press("j")
-        await seat.until(lambda: "step 1 x.py" in seat.text(DiffText), "the diff below follows")
+        await seat.until(lambda: "step 1 x.py" in seat.text(DiffView), "the diff below follows")
         await seat.press("enter")
         await seat.until(lambda: seat.transcript.cursor == 1, "at the step of the change")
         await seat.press("4")
@@ -183,7 +187,7 @@ async def test_files_keep_their_places_between_two_keys(builder: HomeBuilder, si
         listed, now = seat.app.watching.files.listed, 0.0
 
         def paths() -> list[str]:
-            return [row.path for row in listed.rows if isinstance(row, FileRow)]
+            return [row.path for row in listed.rows if isinstance(row, FileHistoryRow)]
 
         listed.reading.clock = lambda: now
         await seat.press("4", "j")
@@ -192,7 +196,7 @@ async def test_files_keep_their_places_between_two_keys(builder: HomeBuilder, si
         await seat.until(lambda: listed.held, "another order waits")
         assert paths() == ["c.py", "b.py", "a.py", "d.py"]
         assert listed.cursor == 1
-        now += HELD_SECONDS
+        now += ORDER_HOLD_SECONDS
         await seat.until(lambda: not listed.held, "the newest first, where nobody presses a key")
         assert (paths(), listed.cursor) == (["a.py", "d.py", "c.py", "b.py"], 3)
         await seat.press("enter")
@@ -208,12 +212,12 @@ async def test_a_wide_diff_stands_side_by_side_until_somebody_says_otherwise(
     _home(builder)
     async with sit(builder.home) as seat:
         await seat.press("4")
-        assert "│" not in seat.text(DiffText)
+        assert "│" not in seat.text(DiffView)
         await seat.press("z")
-        await seat.until(lambda: "−old line" in seat.text(DiffText) and "│" in seat.text(DiffText))
-        assert any("−old line" in one and "+new line" in one for one in seat.lines(DiffText))
+        await seat.until(lambda: "−old line" in seat.text(DiffView) and "│" in seat.text(DiffView))
+        assert any("−old line" in one and "+new line" in one for one in seat.lines(DiffView))
         await seat.press("s")
-        assert "│" not in seat.text(DiffText)
+        assert "│" not in seat.text(DiffView)
 
 
 async def test_searches_are_listed_with_what_they_found(builder: HomeBuilder, sit: Sit) -> None:
@@ -226,7 +230,7 @@ async def test_searches_are_listed_with_what_they_found(builder: HomeBuilder, si
     async with sit(builder.home) as seat:
         await seat.press("4", "right")
         assert seat.lines(FileList)[0].split() == ["⌕", "search_dir", "tokenize", "7", "found", "1"]
-        assert "7 hits" in seat.text(DiffText)
+        assert "7 hits" in seat.text(DiffView)
         await seat.press("enter")
         await seat.until(lambda: seat.transcript.cursor == 1, "at the step of the search")
 

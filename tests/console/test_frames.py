@@ -1,8 +1,8 @@
 """What a frame shows fits into it, and what its edges say is so at any width and at any moment."""
 
-from houston_console.app.drawing.lines import plain
-from houston_console.app.files.view import DiffText
-from houston_console.app.rollouts.selector import Facts
+from houston_console.panes.files_pane import DiffView
+from houston_console.screens.rollout_selector import RolloutFacts
+from houston_console.widgets.styled_text import line_text
 from houston_shared.records import FileChange
 from tests.console.conftest import SMALL, WIDE, Seat, Sit
 from tests.console.homes import HomeBuilder
@@ -39,10 +39,10 @@ async def test_no_character_is_lost_when_the_scrollbar_appears(
             assert max(map(len, text_of)) <= view.room
             assert _shown(text_of)[: len(wanted)] == wanted, size
             if size == WIDE:
-                diffs = seat.app.query_one(DiffText)
+                diffs = seat.app.query_one(DiffView)
                 assert diffs.show_vertical_scrollbar
                 assert diffs.scrollable_content_region.width == diffs.room
-                assert max(map(len, map(plain, map(diffs.line_at, range(20))))) <= diffs.room
+                assert max(map(len, map(line_text, map(diffs.line_at, range(20))))) <= diffs.room
 
 
 async def test_a_card_that_was_hidden_is_made_when_it_is_shown(
@@ -58,7 +58,7 @@ async def test_a_card_that_was_hidden_is_made_when_it_is_shown(
         assert "…" not in seat.text("#facts")
         await seat.pilot.resize_terminal(*WIDE)
         await seat.press()
-        assert "policy@1" in seat.text(Facts)
+        assert "policy@1" in seat.text(RolloutFacts)
 
 
 def _at_end(seat: Seat) -> bool:

@@ -16,10 +16,10 @@ import pytest
 from textual import events
 from textual.keys import _character_to_key
 
-from houston_console.app.app import HoustonConsole
-from houston_console.app.keys import KEYS
-from houston_console.app.terminals.area import Terminals
-from houston_shared import terminal_folder
+from houston_console.app.console_app import HoustonConsole
+from houston_console.app.key_bindings import KEYS
+from houston_console.panes.terminals_pane import TerminalsPane
+from houston_shared import terminal_log_files
 from houston_shared.records import FileChange, TerminalSpan
 from tests.console import crowd
 from tests.console.conftest import Seat, Sit
@@ -82,9 +82,9 @@ class GoingOn:
     def _printed(self, rollout: str) -> tuple[TerminalSpan, ...]:
         if not rollout.startswith("fuzzed"):
             return ()
-        folder = terminal_folder.terminals_folder(self._root, rollout) / "main"
+        folder = terminal_log_files.terminals_folder(self._root, rollout) / "main"
         folder.mkdir(parents=True, exist_ok=True)
-        log = terminal_folder.segment(folder, 0)
+        log = terminal_log_files.segment_file(folder, 0)
         start = log.stat().st_size if log.exists() else 0
         with log.open("ab") as file:
             file.write(self._chance.choice(self._logs).read_bytes())
@@ -140,7 +140,7 @@ async def test_no_key_ends_the_console(
     seed: int, sit: Sit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HoustonConsole, "action_quit", _alone)
-    monkeypatch.setattr(Terminals, "action_attach", _alone)
+    monkeypatch.setattr(TerminalsPane, "action_attach", _alone)
     monkeypatch.delenv("TMUX", raising=False)
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))

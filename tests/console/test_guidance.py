@@ -5,12 +5,12 @@ from typing import Any
 
 from textual import events
 
-from houston_console.app.bars import HintBar
-from houston_console.app.dialogs import Confirm
-from houston_console.app.rollouts.selector import Facts
-from houston_console.app.speaking.composer import Composer
-from houston_console.app.speaking.queue import Queue
-from houston_console.app.transcript.transcript import Transcript
+from houston_console.panes.guidance_composer import Composer
+from houston_console.panes.guidance_pane import GuidanceQueue
+from houston_console.screens.base_screen import HintBar
+from houston_console.screens.rollout_selector import RolloutFacts
+from houston_console.transcript.transcript_view import Transcript
+from houston_console.widgets.dialogs import ConfirmDialog
 from houston_shared.home import Home
 from houston_shared.wire import EditGuidance
 from tests.console.conftest import SMALL, WIDE, LiveStation, Seat, Sit
@@ -25,7 +25,7 @@ def _work(live: LiveStation) -> Worker:
 
 
 def _queue(seat: Seat) -> str:
-    return seat.text(Queue)
+    return seat.text(GuidanceQueue)
 
 
 async def _is_live(seat: Seat) -> None:
@@ -64,7 +64,7 @@ async def test_modes_are_keys_and_interrupting_asks_first(live: LiveStation, sit
         await seat.until(lambda: len(_texts(live)) == 1, "wake")
         await seat.write("two")
         await seat.press("ctrl+x")
-        assert isinstance(seat.app.screen, Confirm)
+        assert isinstance(seat.app.screen, ConfirmDialog)
         await seat.press("n")
         assert seat.app.query_one(Composer).text == "two"
         await seat.press("ctrl+x", "y")
@@ -91,7 +91,9 @@ async def test_queued_guidance_is_withdrawn_and_edited(live: LiveStation, sit: S
     live.person().guide(worker.rollout, "second")
     async with sit(live.home, worker.rollout) as seat:
         await _is_live(seat)
-        await seat.until(lambda: "second" in seat.lines(Queue)[1], "both, as they will be heard")
+        await seat.until(
+            lambda: "second" in seat.lines(GuidanceQueue)[1], "both, as they will be heard"
+        )
         await seat.press("6", "j", "d")
         await seat.until(lambda: "withdrawn" in _queue(seat), "withdrawn")
         await seat.press("k", "E")
@@ -121,7 +123,9 @@ async def test_what_was_heard_while_it_was_edited_stays_as_it_was_heard(
         await seat.until(lambda: "delivered" in seat.bar("#hints"), "refused with a reason")
         assert seat.app.query_one(Composer).text == "first too late"
         await seat.press("enter")
-        await seat.until(lambda: "first too late" in seat.lines(Queue)[0], "as a new message")
+        await seat.until(
+            lambda: "first too late" in seat.lines(GuidanceQueue)[0], "as a new message"
+        )
 
 
 async def test_two_people_change_the_same_guidance_and_the_second_decides(
@@ -314,7 +318,7 @@ async def test_an_open_question_shows_its_keys_and_no_others_work(
         assert keys.render_line(0).text.split() == ["y", "yes", "n", "no"]
         assert keys.region.y == seat.app.size.height - 1
         await seat.press("i", "p", "tab")
-        assert isinstance(seat.app.screen, Confirm)
+        assert isinstance(seat.app.screen, ConfirmDialog)
         assert seat.app.state.current.state == "running"
         await seat.press("n")
         assert isinstance(seat.app.focused, Transcript)
@@ -327,9 +331,9 @@ def _cancel(rollout: str) -> Any:
 
 
 def _moved() -> Any:
-    from houston_shared.wire import Moved
+    from houston_shared.wire import StoreState
 
-    return Moved
+    return StoreState
 
 
 async def test_pause_resume_and_cancel_are_keys(live: LiveStation, sit: Sit) -> None:
@@ -342,7 +346,7 @@ async def test_pause_resume_and_cancel_are_keys(live: LiveStation, sit: Sit) -> 
         await seat.press("r")
         await seat.until(lambda: "paused" not in seat.frame("#trajectory"), "resumed")
         await seat.press("ctrl+k")
-        assert isinstance(seat.app.screen, Confirm)
+        assert isinstance(seat.app.screen, ConfirmDialog)
         await seat.press("escape")
         assert live.query("SELECT cancelling FROM rollouts") == [("",)]
         await seat.press("ctrl+k", "y")
@@ -356,7 +360,7 @@ async def test_a_console_before_any_daemon_waits_and_then_shows(tmp_path: Any, s
     home.path.mkdir()
     async with sit(home) as seat:
         await seat.until(lambda: "no database" in seat.bar("#hints"), "said")
-        assert seat.text(Facts) is not None
+        assert seat.text(RolloutFacts) is not None
         live = LiveStation(home.path).start()
         try:
             worker = _work(live)
@@ -384,8 +388,8 @@ async def test_keys_that_arrive_at_once_keep_their_order(live: LiveStation, sit:
 
 
 def _said(live: LiveStation, worker: Worker) -> list[str]:
-    from houston_shared.store.queries import guidance
-    from houston_shared.store.reader import Reader
+    from houston_shared.store import annotation_queries
+    from houston_shared.store.store_reader import Reader
 
     with Reader(live.home) as reader:
-        return [one.text for one in reader.run(guidance.of_rollout(worker.rollout))]
+        return [one.text for one in reader.run(annotation_queries.list_guidance(worker.rollout))]

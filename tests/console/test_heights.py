@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_console.app.transcript.fenwick import Fenwick
-from houston_console.app.transcript.fold import Folds
+from houston_console.transcript.transcript_layout import FenwickTree, FoldState
 
 changes = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 50)), max_size=60)
 
@@ -13,7 +12,7 @@ changes = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 50)), max_size=6
 def test_a_line_belongs_to_the_row_that_plain_sums_say(
     count: int, sets: list[tuple[int, int]], appended: int
 ) -> None:
-    tree, plain = Fenwick(count), [1] * count
+    tree, plain = FenwickTree(count), [1] * count
     for row, height in sets[: len(sets) // 2]:
         if row < len(plain):
             assert tree.set(row, height) == height - plain[row]
@@ -34,14 +33,14 @@ def test_a_line_belongs_to_the_row_that_plain_sums_say(
 
 
 def test_a_line_past_the_end_is_the_last_line() -> None:
-    tree = Fenwick(3)
+    tree = FenwickTree(3)
     tree.set(2, 5)
     assert tree.find(99) == (2, 4)
-    assert Fenwick(0).find(0) == (0, 0)
+    assert FenwickTree(0).find(0) == (0, 0)
 
 
 def test_unfolding_folding_and_growing_keep_the_count_of_lines() -> None:
-    folds = Folds(10)
+    folds = FoldState(10)
     folds.set_open(4, True)
     assert folds.total == 10  # not laid out yet
     assert folds.measured(4, 7) == 6

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from houston_console.app.home.listing import HomeList
-from houston_console.app.home.screen import HomeScreen
-from houston_console.app.rollouts.needs import Board, Needs
-from houston_console.app.rollouts.order import HELD_SECONDS
-from houston_console.app.transcript.transcript import Transcript
+from houston_console.app.console_state import NeedsBoard, NeedsReader
+from houston_console.screens.home_list import HomeList
+from houston_console.screens.home_screen import HomeScreen
+from houston_console.screens.rollout_lists import ORDER_HOLD_SECONDS
+from houston_console.transcript.transcript_view import Transcript
 from houston_shared.command import main
 from houston_shared.home import Home
-from houston_shared.records import AWAY
+from houston_shared.records import AWAY_ACTIVITY
 from tests.console import crowd
 from tests.console.conftest import SMALL, WIDE, Seat, Sit
 from tests.console.homes import HomeBuilder
@@ -110,7 +110,7 @@ async def test_what_an_engine_refuses_is_said_at_home_and_in_the_rollout(
     _three(builder)
     why = "Engine e refused the request with 402: Insufficient Balance."
     builder.state("t-one", "paused", "engine", why)
-    builder.activity("t-one", f"{AWAY}: 402")
+    builder.activity("t-one", f"{AWAY_ACTIVITY}: 402")
     async with sit(builder.home, at_home=True) as seat:
         assert ids(seat)[0] == "t-one"
         assert "engine refuses: Engine e refused the request with 402" in seat.text(HomeList)
@@ -129,13 +129,13 @@ async def test_what_is_not_known_yet_is_loading(
     builder: HomeBuilder, sit: Sit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _three(builder)
-    go_on, read = asyncio.Event(), Needs.read
+    go_on, read = asyncio.Event(), NeedsReader.read
 
-    async def later(needs: Needs) -> Board:
+    async def later(needs: NeedsReader) -> NeedsBoard:
         await go_on.wait()
         return await read(needs)
 
-    monkeypatch.setattr(Needs, "read", later)
+    monkeypatch.setattr(NeedsReader, "read", later)
     async with sit(builder.home, "t-one") as seat:
         await seat.press("0")
         assert seat.text(HomeList).strip() == "loading …"
@@ -174,7 +174,7 @@ async def test_no_place_changes_between_two_keys(builder: HomeBuilder, sit: Sit)
         _needy(builder, "t-two", 2)
         _needy(builder, "u-three", 2)
         await seat.until(lambda: order.held, "and again")
-        now += HELD_SECONDS
+        now += ORDER_HOLD_SECONDS
         await seat.until(lambda: not order.held, "by need again, where nobody presses a key")
         assert seat.app.at_home.listed.chosen == "t-two"
         assert "order held" not in seat.frame("#home")
@@ -212,7 +212,9 @@ async def test_what_is_read_keeps_its_place_while_the_order_changes(
         await _board(seat, ["u-three", "t-two", "t-one"], "the newest first")
         await seat.press("j")
         reading = seat.app.at_home.listed.order.reading
-        reading.clock = lambda: time.monotonic() + HELD_SECONDS  # nobody moves, somebody reads
+        reading.clock = lambda: (
+            time.monotonic() + ORDER_HOLD_SECONDS
+        )  # nobody moves, somebody reads
         before = line_of(seat, "t-two")
         _needy(builder, "t-one", 2)
         await _board(seat, ["t-one", "t-two", "u-three"], "the needy one is first")

@@ -7,14 +7,13 @@ import pytest
 from rich.style import Style
 from textual.geometry import Region
 
-from houston_console.app.drawing import frame
-from houston_console.app.drawing.line_view import LineView
-from houston_console.app.drawing.lines import block, line, span
-from houston_console.app.eye.eye import Eye
-from houston_console.app.files.area import FileList
-from houston_console.app.files.view import DiffText
-from houston_console.app.speaking.composer import Composer
-from houston_console.app.speaking.queue import Queue
+from houston_console.panes.files_pane import DiffView, FileList
+from houston_console.panes.guidance_composer import Composer
+from houston_console.panes.guidance_pane import GuidanceQueue
+from houston_console.screens.prompt_inspector import PromptInspector
+from houston_console.widgets import line_view
+from houston_console.widgets.line_view import LineView
+from houston_console.widgets.styled_text import line, span, text_block
 from houston_shared.records import FileChange, TerminalSpan
 from houston_shared.safe_text import safe, safe_line
 from tests.console.conftest import SMALL, Seat, Sit
@@ -95,7 +94,7 @@ async def test_hostile_text_is_shown_harmless_everywhere(builder: HomeBuilder, s
             await seat.press("2", "z", "g")
             _check(seat, f"unfolded {index}")
             await seat.press("f", "v")
-            await seat.until(lambda: isinstance(seat.app.screen, Eye), "the eye")
+            await seat.until(lambda: isinstance(seat.app.screen, PromptInspector), "the eye")
             for tab in ("1", "2", "3"):
                 await seat.press(tab)
                 await seat.pilot.pause(0.05)
@@ -137,11 +136,11 @@ async def test_a_message_is_sent_byte_for_byte_and_its_tags_are_dead(
         await seat.press()
         assert "<real_user>a &lt;/real_user> [/b] b</real_user>" in seat.text("#heard")
         await seat.press("enter")
-        await seat.until(lambda: "a </real_user> [/b] b" in seat.text(Queue), "queue")
+        await seat.until(lambda: "a </real_user> [/b] b" in seat.text(GuidanceQueue), "queue")
         (kept,) = seat.app.outbox.unsent("r")
         assert kept.text == "a </real_user> [/b] b"
         assert seat.lines(FileList)[0].strip() == "no files yet"
-        assert seat.text(DiffText).strip() == ""
+        assert seat.text(DiffView).strip() == ""
 
 
 async def test_a_terminal_of_megabytes_shows_its_end(
@@ -182,8 +181,8 @@ async def test_no_markup_is_read_and_nothing_falls_over(builder: HomeBuilder, si
         composer, prompt = seat.app.query_one(Composer), area.prompt
         for number in range(FUZZ):
             text = "".join(luck.choices(PIECES, k=luck.randrange(1, 12)))
-            frame.title(area, text)
-            frame.subtitle(area, line(span(text)))
+            line_view.set_frame_title(area, text)
+            line_view.set_frame_subtitle(area, line(span(text)))
             strips = list(area.render_lines(Region(0, 0, 60, 1)))
             assert safe_line(text).strip()[:8].strip() in strips[0].text, "shown as it is"
             if number % 4 == 0:
@@ -196,7 +195,7 @@ async def test_no_markup_is_read_and_nothing_falls_over(builder: HomeBuilder, si
                 prompt.value = text
                 strips.append(prompt.render_line(0))
             else:
-                lines = block(text, 40)
+                lines = text_block(text, 40)
                 strips += [seat.transcript.palette.strip(one, 40, Style()) for one in lines]
             for segment in (one for strip in strips for one in strip):
                 assert safe(segment.text) == segment.text, text

@@ -1,15 +1,21 @@
 """Judging steps: one key, ranges, reasons, undo; and what stands beside a step."""
 
-from houston_console.app.drawing.lines import plain
-from houston_console.app.judging.bench import RANGES, Bench, Range, messages, reasoned, within
-from houston_console.app.transcript import margin
-from houston_console.app.transcript.records import Beside
+from houston_console.transcript import step_rendering
+from houston_console.transcript.trajectory_reader import StepAnnotations
+from houston_console.transcript.verdict_actions import (
+    MAX_RANGES_PER_REQUEST,
+    StepRange,
+    VerdictSession,
+    verdict_messages,
+    verdicts_within,
+    with_reason,
+)
+from houston_console.widgets.styled_text import line_text
 from houston_shared import wire
-from houston_shared.store.queries import verdicts
-from houston_shared.store.queries.people import Bookmark, Note
-from houston_shared.store.queries.verdicts import Given
-from houston_shared.store.reader import Reader
-from houston_shared.wire_people import JudgedSteps
+from houston_shared.control_messages import JudgedSteps
+from houston_shared.store import annotation_queries
+from houston_shared.store.annotation_queries import BookmarkRow, NoteRow, SourceVerdict
+from houston_shared.store.store_reader import Reader
 from tests.console.conftest import LiveStation, Seat, Sit
 from tests.console.homes import HomeBuilder
 
@@ -20,16 +26,16 @@ KEEP, MASK = (
 
 
 def test_a_range_is_chosen_from_either_end_and_never_holds_the_task() -> None:
-    bench = Bench()
-    assert bench.chosen("r", 7) == Range("r", 7, 7)
+    bench = VerdictSession()
+    assert bench.chosen("r", 7) == StepRange("r", 7, 7)
     assert bench.chosen("r", 0) is None
     bench.anchor = 9
-    assert bench.chosen("r", 4) == Range("r", 4, 9)
-    assert bench.chosen("r", 12) == Range("r", 9, 12)
+    assert bench.chosen("r", 4) == StepRange("r", 4, 9)
+    assert bench.chosen("r", 12) == StepRange("r", 9, 12)
 
 
 def test_steps_that_are_not_shown_are_not_judged_with_those_that_are() -> None:
-    bench = Bench()
+    bench = VerdictSession()
     bench.anchor = 10
     steps = bench.chosen("r", 3, {1, 3, 4, 5, 9, 40})
     assert steps is not None
@@ -37,20 +43,29 @@ def test_steps_that_are_not_shown_are_not_judged_with_those_that_are() -> None:
     deed = bench.verdict(steps, "mask", 1)
     assert [(one.first, one.last) for one in deed.given] == [(3, 5), (9, 9)]
     stood = (JudgedSteps(first=3, last=10, verdict="mask"),)
-    assert [(one.first, one.last) for one in within(stood, steps)] == [(3, 5), (9, 9)]
+    assert [(one.first, one.last) for one in verdicts_within(stood, steps)] == [(3, 5), (9, 9)]
 
 
 def test_more_ranges_than_the_daemon_takes_at_once_are_several_messages() -> None:
-    many = tuple(JudgedSteps(first=n, last=n, verdict="keep") for n in range(1, 2 * RANGES + 2))
-    parts = messages(Bench().deed(Range("r", 1, 2 * RANGES + 1), many, 7))
-    assert [len(part.given) for part in parts] == [RANGES, RANGES, 1]
+    many = tuple(
+        JudgedSteps(first=n, last=n, verdict="keep")
+        for n in range(1, 2 * MAX_RANGES_PER_REQUEST + 2)
+    )
+    parts = verdict_messages(
+        VerdictSession().deed(StepRange("r", 1, 2 * MAX_RANGES_PER_REQUEST + 1), many, 7)
+    )
+    assert [len(part.given) for part in parts] == [
+        MAX_RANGES_PER_REQUEST,
+        MAX_RANGES_PER_REQUEST,
+        1,
+    ]
     assert len({part.request for part in parts}) == 3
     assert tuple(one for part in parts for one in part.given) == many
 
 
 def test_what_was_not_answered_is_sent_again_under_its_own_key() -> None:
-    bench = Bench()
-    steps = Range("r", 3, 9)
+    bench = VerdictSession()
+    steps = StepRange("r", 3, 9)
     first = bench.verdict(steps, "mask", 40)
     bench.doubtful = first
     assert bench.verdict(steps, "mask", 55) == first
@@ -60,9 +75,9 @@ def test_what_was_not_answered_is_sent_again_under_its_own_key() -> None:
 
 
 def test_undo_gives_back_what_stood_in_the_rollout_that_is_open_newest_first() -> None:
-    bench = Bench()
+    bench = VerdictSession()
     for rollout, before in (("r", KEEP), ("other", KEEP), ("r", MASK)):
-        bench.taken(bench.verdict(Range(rollout, 3, 9), "mask", 1), (before,), 70)
+        bench.taken(bench.verdict(StepRange(rollout, 3, 9), "mask", 1), (before,), 70)
     done, deed = bench.undo("r") or (None, None)
     assert deed and (deed.given, deed.seen) == ((MASK,), 70)
     assert done
@@ -72,13 +87,13 @@ def test_undo_gives_back_what_stood_in_the_rollout_that_is_open_newest_first() -
 
 
 def test_a_reason_is_for_what_was_just_judged_and_changes_no_verdict() -> None:
-    bench = Bench()
-    bench.taken(bench.verdict(Range("r", 3, 9), "mask", 1), (), 70)
-    assert bench.meant("r", 5) == Range("r", 3, 9)
-    assert bench.meant("r", 12) == Range("r", 12, 12)
-    assert bench.meant("other", 5) == Range("other", 5, 5)
+    bench = VerdictSession()
+    bench.taken(bench.verdict(StepRange("r", 3, 9), "mask", 1), (), 70)
+    assert bench.meant("r", 5) == StepRange("r", 3, 9)
+    assert bench.meant("r", 12) == StepRange("r", 12, 12)
+    assert bench.meant("other", 5) == StepRange("other", 5, 5)
     undecided = JudgedSteps(first=10, last=12, verdict="undecided")
-    given = reasoned((KEEP, undecided, MASK), "copied the answer")
+    given = with_reason((KEEP, undecided, MASK), "copied the answer")
     assert [(one.verdict, one.reason) for one in given] == [
         ("keep", "copied the answer"), ("mask", "copied the answer"),
     ]  # fmt: skip
@@ -86,13 +101,16 @@ def test_a_reason_is_for_what_was_just_judged_and_changes_no_verdict() -> None:
 
 def test_a_step_says_who_judged_it_and_why_and_what_was_outranked() -> None:
     given = (
-        Given(7, 1, "human", "keep", "ada", "it learns from the log", 0, 9),
-        Given(7, 1, "judge", "mask", "judge", "repeats step 5", 0, 8),
-        Given(7, 1, "rule", "mask", "blind_edit", "", 0, 7),
+        SourceVerdict(7, 1, "human", "keep", "ada", "it learns from the log", 0, 9),
+        SourceVerdict(7, 1, "judge", "mask", "judge", "repeats step 5", 0, 8),
+        SourceVerdict(7, 1, "rule", "mask", "blind_edit", "", 0, 7),
     )
-    marks = (Bookmark("r", 7, "ben", 5, 0, "a turn"), Bookmark("r", 7, "ada", 6, 0))
-    notes = (Note(5, "r", 7, "ben", 0, "a turn"),)
-    said = "\n".join(plain(one) for one in margin.beside(Beside(given, marks, notes), 70))
+    marks = (BookmarkRow("r", 7, "ben", 5, 0, "a turn"), BookmarkRow("r", 7, "ada", 6, 0))
+    notes = (NoteRow(5, "r", 7, "ben", 0, "a turn"),)
+    said = "\n".join(
+        line_text(one)
+        for one in step_rendering.annotation_lines(StepAnnotations(given, marks, notes), 70)
+    )
     assert "✓ keep by ada (person): it learns from the log" in said
     assert "∅ mask by judge: repeats step 5  (outranked)" in said
     assert "∅ mask by rule blind_edit, no reason given  (outranked)" in said
@@ -102,7 +120,7 @@ def test_a_step_says_who_judged_it_and_why_and_what_was_outranked() -> None:
 
 def _stands(live: LiveStation, rollout: str) -> dict[int, str]:
     with Reader(live.home) as reader:
-        by = reader.run(verdicts.standing(rollout))
+        by = reader.run(annotation_queries.read_verdicts_with_reasons(rollout))
     return {step: f"{found[0].verdict} {found[0].reason}".strip() for step, found in by.items()}
 
 
@@ -138,14 +156,14 @@ async def test_steps_are_kept_masked_explained_and_given_back(live: LiveStation,
         await _until(seat, live, rollout, {6: "keep"})
         await seat.press("H")
         await seat.until(lambda: seat.app.screen.query("#said"), "the history")
-        await seat.until(lambda: "undecided" in seat.text("#said TextLines"), "all four words")
+        await seat.until(lambda: "undecided" in seat.text("#said FixedLines"), "all four words")
         await seat.press("escape")
         person = live.person()
         other = wire.GiveVerdicts(
             request="o", rollout=rollout, steps=(JudgedSteps(first=6, last=6, verdict="mask"),),
             claimed="ben",
         )  # fmt: skip
-        assert isinstance(person.ask(other), wire.Done)
+        assert isinstance(person.ask(other), wire.RequestStored)
         await seat.until(lambda: any("∅h" in row for row in seat.lines()), "another's verdict")
 
 

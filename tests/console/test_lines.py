@@ -8,18 +8,18 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from houston_console.app.drawing.lines import (
-    fit,
+from houston_console.panes.terminal_log_reader import parse_tail_lines
+from houston_console.widgets.line_view import highlight_needles, highlight_ranges
+from houston_console.widgets.styled_text import (
+    fit_text,
+    justify_line,
     line,
-    plain,
-    pointed,
+    line_text,
+    line_width,
     span,
-    spread,
-    width_of,
-    wrap,
+    with_cursor,
+    wrap_text,
 )
-from houston_console.app.drawing.marking import mark, mark_places
-from houston_console.app.terminals.text import tail_lines
 from houston_shared.safe_text import safe
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
@@ -27,7 +27,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 
 @given(texts, st.integers(4, 60))
 def test_wrapped_lines_fit_and_keep_every_letter(text: str, width: int) -> None:
-    lines = wrap(text, width)
+    lines = wrap_text(text, width)
     assert all(cell_len(one) <= width for one in lines)
     kept = "".join("".join(lines).split())
     assert kept == "".join(safe(text).split())
@@ -35,29 +35,29 @@ def test_wrapped_lines_fit_and_keep_every_letter(text: str, width: int) -> None:
 
 @given(texts, st.integers(0, 40))
 def test_fitted_text_takes_exactly_its_room(text: str, width: int) -> None:
-    assert cell_len(fit(text, width)) == width
+    assert cell_len(fit_text(text, width)) == width
 
 
 @given(texts, texts, st.integers(1, 80))
 def test_the_left_gives_way_to_the_right(left: str, right: str, width: int) -> None:
     end = line(span(right[: width // 3]))
-    if width_of(end) <= width:
-        made = spread(line(span(left)), end, width)
-        assert width_of(made) == width
-        assert plain(made).endswith(plain(end))
+    if line_width(end) <= width:
+        made = justify_line(line(span(left)), end, width)
+        assert line_width(made) == width
+        assert line_text(made).endswith(line_text(end))
 
 
 def test_words_stay_whole_where_they_can() -> None:
-    assert wrap("the quick brown fox", 10) == ["the quick", "brown fox"]
-    assert wrap("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
-    assert wrap("a\tb\n\nc", 20) == ["a   b", "", "c"]
+    assert wrap_text("the quick brown fox", 10) == ["the quick", "brown fox"]
+    assert wrap_text("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
+    assert wrap_text("a\tb\n\nc", 20) == ["a   b", "", "c"]
 
 
 @given(st.binary(max_size=400))
 def test_no_byte_of_a_terminal_is_a_control_character_on_the_screen(data: bytes) -> None:
-    for one in tail_lines(data):
-        assert safe(plain(one)) == plain(one)
-        assert "\n" not in plain(one)
+    for one in parse_tail_lines(data):
+        assert safe(line_text(one)) == line_text(one)
+        assert "\n" not in line_text(one)
 
 
 TERMINALS = {
@@ -74,7 +74,7 @@ TERMINALS = {
 
 def test_a_terminal_reads_as_a_person_would_see_it() -> None:
     for what, (data, expected) in TERMINALS.items():
-        assert [plain(one).rstrip("x") for one in tail_lines(data)] == [
+        assert [line_text(one).rstrip("x") for one in parse_tail_lines(data)] == [
             one.rstrip("x") for one in expected
         ], what
 
@@ -92,8 +92,8 @@ POINTED = {
 def test_the_cursor_is_told_without_a_colour(name: str) -> None:
     text, wanted = POINTED[name]
     parts = (span(text[:2], "tool"), span(text[2:]))
-    assert plain(pointed(parts, True)) == wanted
-    assert plain(pointed(parts, False)) == wanted.replace("»", "›")
+    assert line_text(with_cursor(parts, True)) == wanted
+    assert line_text(with_cursor(parts, False)) == wanted.replace("»", "›")
 
 
 HIT = Style(reverse=True)
@@ -112,6 +112,9 @@ def test_a_hit_in_a_line_that_is_cut_off_is_marked_as_far_as_it_shows(what: str)
     text, width, marked = CUT[what]
     strip = Strip([Segment(text, Style())]).adjust_cell_length(width, Style())
     start = text.index("hit")
-    for shown in (mark_places(strip, [(start, start + 3)], HIT), mark(strip, text, ["hit"], HIT)):
+    for shown in (
+        highlight_ranges(strip, [(start, start + 3)], HIT),
+        highlight_needles(strip, text, ["hit"], HIT),
+    ):
         assert shown.text == strip.text
         assert "".join(part.text for part in shown if part.style == HIT) == marked

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from houston_console.app.source import RolloutSource
-from houston_console.app.transcript.records import StepRow
+from houston_console.transcript.trajectory_reader import FoldedStepRow, RolloutSource
 from houston_shared.records import StepRecord
 from tests.console.conftest import Sit
 from tests.console.homes import HomeBuilder
@@ -32,7 +31,7 @@ class Counted(RolloutSource):
 
     asked: list[tuple[str, int]] = []
 
-    async def rows(self, first: int, last: int) -> list[StepRow]:
+    async def rows(self, first: int, last: int) -> list[FoldedStepRow]:
         found = await super().rows(first, last)
         self.asked.append(("rows", len(found)))
         return found
@@ -44,7 +43,7 @@ class Counted(RolloutSource):
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    monkeypatch.setattr("houston_console.app.watching.RolloutSource", Counted)
+    monkeypatch.setattr("houston_console.screens.watch_screen.RolloutSource", Counted)
     Counted.asked = []
     return Counted.asked
 

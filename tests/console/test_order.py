@@ -2,34 +2,38 @@
 
 from collections.abc import Sequence
 
-from houston_console.app.drawing.lines import fit_name
-from houston_console.app.drawing.sparkline import sparkline
-from houston_console.app.rollouts.order import (
-    HELD_SECONDS,
-    READING_SECONDS,
-    Order,
-    Row,
-    arranged,
-    matching,
+from houston_console.screens.home_list import render_sparkline
+from houston_console.screens.rollout_lists import (
+    CURSOR_HOLD_SECONDS,
+    ORDER_HOLD_SECONDS,
+    ListOrder,
+    ListRow,
+    arrange_rows,
+    filter_needs,
 )
-from houston_shared.need import Need, Reason, Standing
-from houston_shared.store.queries.actions import Acted
+from houston_console.widgets.styled_text import fit_name
+from houston_shared.store.attention_ranking import (
+    LastAction,
+    NeedReason,
+    RolloutNeed,
+    RolloutOverview,
+)
 from tests.console.test_state import rollout
 
 
-def need(name: str, weight: float = 0.0, **fields: object) -> Need:
+def need(name: str, weight: float = 0.0, **fields: object) -> RolloutNeed:
     """`x.a` is the rollout `x.a` of the task `x`."""
-    standing = Standing(rollout(name, task=name.partition(".")[0], **fields))
-    reasons = (Reason("error_streak", "error streak: 4 steps", 60),) if weight else ()
-    return Need(standing, weight, reasons)
+    standing = RolloutOverview(rollout(name, task=name.partition(".")[0], **fields))
+    reasons = (NeedReason("error_streak", "error streak: 4 steps", 60),) if weight else ()
+    return RolloutNeed(standing, weight, reasons)
 
 
-def rows(*names: str) -> list[Row]:
+def rows(*names: str) -> list[ListRow]:
     """As they were listed: `x` is a task, `x.a` a rollout."""
-    return [Row(n.partition(".")[0], need(n) if "." in n else None) for n in names]
+    return [ListRow(n.partition(".")[0], need(n) if "." in n else None) for n in names]
 
 
-def shown(found: Sequence[Row]) -> list[str]:
+def shown(found: Sequence[ListRow]) -> list[str]:
     return [row.id or row.task for row in found]
 
 
@@ -60,10 +64,10 @@ ORDERS = {
 def test_the_order_is_that_of_need_and_steady_under_who_reads() -> None:
     for what, (found, by_task, before, keep, wanted) in ORDERS.items():
         needs = [need(name, 10.0 - at) for at, name in enumerate(found)]
-        assert shown(arranged(needs, by_task, rows(*before), keep)) == wanted, what
+        assert shown(arrange_rows(needs, by_task, rows(*before), keep)) == wanted, what
 
 
-MOVES, RESTS, GONE = HELD_SECONDS - 1, HELD_SECONDS + 1, READING_SECONDS + 1
+MOVES, RESTS, GONE = ORDER_HOLD_SECONDS - 1, ORDER_HOLD_SECONDS + 1, CURSOR_HOLD_SECONDS + 1
 HELD = {
     "who moves through it keeps every place": (
         MOVES, ["z.e", "y.b", "x.c", "x.a"], ["x.a", "y.b", "x.c", "z.e"],
@@ -85,7 +89,7 @@ HELD = {
 def test_no_place_changes_between_two_keys() -> None:
     for what, (seconds, found, wanted, words) in HELD.items():
         now = 0.0
-        order = Order()
+        order = ListOrder()
         order.reading.clock = lambda: now  # noqa: B023  # read before it is bound again
         order.take([need(name) for name in ("x.a", "y.b", "x.c")], False, "")
         order.reading.touched()
@@ -99,7 +103,7 @@ def test_no_place_changes_between_two_keys() -> None:
 
 
 def test_no_task_changes_its_place_between_two_keys() -> None:
-    order = Order()
+    order = ListOrder()
     order.reading.clock = lambda: 0.0
     order.take([need(name) for name in ("x.a", "y.b", "x.c")], True, "")
     order.reading.touched()
@@ -110,14 +114,14 @@ def test_no_task_changes_its_place_between_two_keys() -> None:
 
 
 def test_a_filter_keeps_what_holds_every_word() -> None:
-    acted = Acted(step=3, at=0, open=False, text="run_command command=训练 --seed 1")
+    acted = LastAction(step=3, at=0, open=False, text="run_command command=训练 --seed 1")
     one, other = need("words.a1", 60.0), need("words.b2", state="paused")
     other = other._replace(standing=other.standing._replace(acted=acted))
     for words, wanted in {
         "": ["words.a1", "words.b2"], "WORDS": ["words.a1", "words.b2"], "words a1": ["words.a1"],
         "streak": ["words.a1"], "paused": ["words.b2"], "训练": ["words.b2"], "paused a1": [],
     }.items():  # fmt: skip
-        found = [each.standing.rollout.id for each in matching([one, other], words)]
+        found = [each.standing.rollout.id for each in filter_needs([one, other], words)]
         assert found == wanted, words
 
 
@@ -126,7 +130,7 @@ def test_scores_are_drawn_on_one_scale() -> None:
         ([], 8, ""), ([0.0], 8, "▁"), ([100.0], 8, "█"), ([0, 12.5, 50, 99.9], 8, "▁▂▅█"),
         ([1, 100, 100], 2, "██"), ([50, 200], 8, "▃█"), ([-5.0], 8, "▁"), ([5.0], 0, ""),
     ):  # fmt: skip
-        assert sparkline(values, most) == wanted, values
+        assert render_sparkline(values, most) == wanted, values
 
 
 def test_a_long_name_keeps_the_end_that_tells_it_from_others() -> None:

@@ -3,11 +3,10 @@
 import os
 from typing import Any
 
-from houston_console.app.asking import Question
-from houston_console.app.dialogs import Confirm
+from houston_console.widgets.dialogs import ConfirmDialog, QuestionDialog
 from houston_shared import wire
-from houston_shared.person import myself
-from houston_shared.records import Head
+from houston_shared.records import ContextHead
+from houston_shared.store.presence_queries import current_person
 from tests.console.conftest import SMALL, LiveStation, Seat, Sit
 
 
@@ -16,8 +15,10 @@ async def _is_live(seat: Seat) -> None:
 
 
 def _claim(live: LiveStation, rollout: str, name: str, **fields: Any) -> None:
-    message = wire.Claim(request=os.urandom(8).hex(), rollout=rollout, claimed=name, **fields)
-    assert isinstance(live.person().ask(message), wire.Done)
+    message = wire.ClaimRollout(
+        request=os.urandom(8).hex(), rollout=rollout, claimed=name, **fields
+    )
+    assert isinstance(live.person().ask(message), wire.RequestStored)
 
 
 def _holds(live: LiveStation) -> list[tuple[Any, ...]]:
@@ -26,7 +27,7 @@ def _holds(live: LiveStation) -> list[tuple[Any, ...]]:
 
 def _work(live: LiveStation) -> str:
     worker = live.working()
-    worker.say(wire.StoreHead, head=Head(
+    worker.say(wire.StoreHead, head=ContextHead(
         system="You work.", task="Look around.", tools=(), rendered="", token_ids=None,
         dialect="chatml-json", tokenizer="",
     ))  # fmt: skip
@@ -42,7 +43,7 @@ async def test_where_a_console_looks_is_known_to_others_and_ends_when_it_leaves(
     async with sit(live.home, at_home=True) as seat:
         await _is_live(seat)
         seen = "SELECT name, rollout FROM annotators"
-        await seat.until(lambda: live.query(seen) == [(myself().name, "")], "at home")
+        await seat.until(lambda: live.query(seen) == [(current_person().name, "")], "at home")
         await seat.press("1", "enter")
         opened = seat.app.state.selected
         assert opened in (first, second)
@@ -60,13 +61,14 @@ async def test_others_are_seen_at_home_and_beside_the_rollout(live: LiveStation,
     first, _ = _work(live), _work(live)
     ben = live.person()
     assert isinstance(
-        ben.ask(wire.Present(rollout=first, step=1, active=True, claimed="ben")), wire.Done
+        ben.ask(wire.ReportPresence(rollout=first, step=1, active=True, claimed="ben")),
+        wire.RequestStored,
     )
     async with sit(live.home, size=SMALL, at_home=True) as seat:
         await seat.until(lambda: "◉ben?" in seat.text("#home-list"), "who is there")
     async with sit(live.home, first, SMALL) as seat:
         await seat.until(lambda: "ben? at step 1" in seat.text("#people"), "beside it too")
-        ben.ask(wire.Present(rollout="", claimed="ben"))
+        ben.ask(wire.ReportPresence(rollout="", claimed="ben"))
         await seat.until(lambda: not seat.app.watching.since.people.display, "gone: no line")
 
 
@@ -74,7 +76,7 @@ async def test_a_rollout_is_looked_after_handed_on_and_taken_over(
     live: LiveStation, sit: Sit
 ) -> None:
     one, _ = _work(live), _work(live)
-    me = myself().name
+    me = current_person().name
     async with sit(live.home, one) as seat:
         await _is_live(seat)
         await seat.until(lambda: seat.app.state.need(one), "judged")
@@ -93,7 +95,7 @@ async def test_a_rollout_is_looked_after_handed_on_and_taken_over(
         assert "you look after 1" in seat.frame("#home")
         assert seat.app.at_home.listed.chosen == one
         await seat.press("c")
-        assert isinstance(seat.app.screen, Question)
+        assert isinstance(seat.app.screen, QuestionDialog)
         await seat.press("escape")
         assert _holds(live) == [(one, me)]  # leaving the question leaves the claim
         await seat.press("c", *"stale", "enter")
@@ -102,7 +104,7 @@ async def test_a_rollout_is_looked_after_handed_on_and_taken_over(
         _claim(live, one, "ben")
         await seat.until(lambda: "☞ben?" in seat.text("#home-list"), "another holds it")
         await seat.press("c")
-        assert isinstance(seat.app.screen, Confirm)
+        assert isinstance(seat.app.screen, ConfirmDialog)
         await seat.press("n")
         assert _holds(live) == [(one, "ben")]
         await seat.press("c", "y")
@@ -184,7 +186,7 @@ async def test_what_the_daemon_refuses_is_said(live: LiveStation, sit: Sit) -> N
         await seat.press("g", "plus")
         assert "Go to the step after which" in seat.said()
         await seat.press("f", "plus")
-        assert isinstance(seat.app.screen, Question)
+        assert isinstance(seat.app.screen, QuestionDialog)
         await seat.press("shift+tab", "backspace", *"99", "enter")
         assert "no number from 1 to 16" in seat.said()
         await seat.press("plus", *"try it", "enter")

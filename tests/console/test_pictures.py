@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 from textual.pilot import Pilot
 
-from houston_console.app.app import HoustonConsole
-from houston_shared.config import Configuration, Loaded
+from houston_console.app.console_app import HoustonConsole
+from houston_shared.config import Configuration, LoadedConfiguration
 from tests.console import crowd, look
 from tests.console.conftest import SECONDS, SMALL, WIDE
 
@@ -84,7 +84,7 @@ async def test_a_screen_looks_as_it_did(name: str, tmp_path: Path, still: None) 
     made = crowd.build(tmp_path) if shot.many else look.build(tmp_path)
     wanted = file.read_text() if file.exists() and not UPDATE else ""
     with made as builder:
-        loaded = Loaded(Configuration(), builder.home, "defaults")
+        loaded = LoadedConfiguration(Configuration(), builder.home, "defaults")
         app = HoustonConsole(loaded, "" if shot.many else "r-7f3a", tmp_path / "state")
         async with app.run_test(size=shot.size) as pilot:
             await app.catch_up()

@@ -2,26 +2,31 @@
 
 import pytest
 
-from houston_console.app.transcript import plans, ways
-from houston_console.app.transcript.fold import Folds
-from houston_console.app.transcript.places import Place, command, link, parse
+from houston_console.transcript import trajectory_reader
+from houston_console.transcript.trajectory_reader import (
+    StepTarget,
+    format_permalink,
+    parse_step_target,
+    steps_command,
+)
+from houston_console.transcript.transcript_layout import FoldState
 from houston_shared.records import FileChange
-from houston_shared.store.reader import Reader
+from houston_shared.store.store_reader import Reader
 from tests.console.homes import HomeBuilder
 
 NOW = 10_000 * 1_000_000
 MINUTE = 60_000_000
 PLACES = {
-    "1234": Place("step", 1234),
-    "+5": Place("step", 45),
-    "-5": Place("step", 35),
-    "-99": Place("step", 0),
-    "03:15": Place("active", 195 * MINUTE),
-    "100:00:30": Place("active", 6000 * MINUTE + MINUTE // 2),
-    "-2h": Place("ended", NOW - 120 * MINUTE),
-    "-90s": Place("ended", NOW - 3 * MINUTE // 2),
-    "r-7f3a@12": Place("link", 12, "r-7f3a"),
-    "7f3a@1": Place("link", 1, "7f3a"),
+    "1234": StepTarget("step", 1234),
+    "+5": StepTarget("step", 45),
+    "-5": StepTarget("step", 35),
+    "-99": StepTarget("step", 0),
+    "03:15": StepTarget("active", 195 * MINUTE),
+    "100:00:30": StepTarget("active", 6000 * MINUTE + MINUTE // 2),
+    "-2h": StepTarget("ended", NOW - 120 * MINUTE),
+    "-90s": StepTarget("ended", NOW - 3 * MINUTE // 2),
+    "r-7f3a@12": StepTarget("link", 12, "r-7f3a"),
+    "7f3a@1": StepTarget("link", 1, "7f3a"),
     "3:75": None,
     "2h": None,
     "@7": None,
@@ -31,12 +36,14 @@ PLACES = {
 
 @pytest.mark.parametrize("text", PLACES)
 def test_a_place_is_what_was_typed(text: str) -> None:
-    assert parse(f" {text} ", 40, NOW) == PLACES[text]
+    assert parse_step_target(f" {text} ", 40, NOW) == PLACES[text]
 
 
 def test_a_permalink_leads_to_its_own_step() -> None:
-    assert parse(link("r-7f3a", 12), 1, NOW) == Place("link", 12, "r-7f3a")
-    assert command("r-7f3a", 12).startswith("houston steps r-7f3a@12")
+    assert parse_step_target(format_permalink("r-7f3a", 12), 1, NOW) == StepTarget(
+        "link", 12, "r-7f3a"
+    )
+    assert steps_command("r-7f3a", 12).startswith("houston steps r-7f3a@12")
 
 
 def _walked(builder: HomeBuilder) -> None:
@@ -76,15 +83,21 @@ FROM_HERE = {
 
 def test_jumps_of_every_kind_go_to_the_nearest_step(builder: HomeBuilder) -> None:
     _walked(builder)
-    assert {kind for kind, _ in FROM_HERE} == set(ways.WAYS)
+    assert {kind for kind, _ in FROM_HERE} == set(trajectory_reader.STEP_KINDS)
     with Reader(builder.home) as reader:
         for (kind, start), wanted in FROM_HERE.items():
-            tools = reader.run(ways.tools_of("r", abs(start)))
-            found = reader.run(ways.nearest("r", abs(start), kind, start > 0, tools))
+            tools = reader.run(trajectory_reader.read_step_tools("r", abs(start)))
+            found = reader.run(
+                trajectory_reader.find_nearest_step("r", abs(start), kind, start > 0, tools)
+            )
             assert found == wanted, (kind, start)
-        assert reader.run(ways.at_time("r", "active", 10 * MINUTE)) == 20  # half a minute each
-        assert reader.run(ways.at_time("r", "active", 10_000 * MINUTE)) is None
-        assert reader.run(ways.at_time("r", "ended", 1)) == 1
+        assert (
+            reader.run(trajectory_reader.find_step_at_time("r", "active", 10 * MINUTE)) == 20
+        )  # half a minute each
+        assert (
+            reader.run(trajectory_reader.find_step_at_time("r", "active", 10_000 * MINUTE)) is None
+        )
+        assert reader.run(trajectory_reader.find_step_at_time("r", "ended", 1)) == 1
 
 
 def test_a_branch_is_walked_through_the_past_that_it_shares(builder: HomeBuilder) -> None:
@@ -97,13 +110,15 @@ def test_a_branch_is_walked_through_the_past_that_it_shares(builder: HomeBuilder
     builder.whole("twig", 26, "another way", success=False)
     builder.marked("twig", 3, "ada")
     with Reader(builder.home) as reader:
-        assert reader.run(ways.nearest("twig", 13, "error", True)) == 26
-        assert reader.run(ways.nearest("twig", 26, "error", False)) == 12
-        assert reader.run(ways.nearest("twig", 1, "bookmark", True)) == 3
+        assert reader.run(trajectory_reader.find_nearest_step("twig", 13, "error", True)) == 26
+        assert reader.run(trajectory_reader.find_nearest_step("twig", 26, "error", False)) == 12
+        assert reader.run(trajectory_reader.find_nearest_step("twig", 1, "bookmark", True)) == 3
         assert (
-            reader.run(ways.nearest("twig", 5, "evaluation", True)) is None
+            reader.run(trajectory_reader.find_nearest_step("twig", 5, "evaluation", True)) is None
         )  # not the parent's 30
-        rows = {row.step: row for row in reader.run(plans.step_rows("twig", 1, 26))}
+        rows = {
+            row.step: row for row in reader.run(trajectory_reader.read_step_rows("twig", 1, 26))
+        }
     assert (rows[3].marked, rows[7].marked, rows[9].verdict) == (1, 1, "human0")
 
 
@@ -112,11 +127,11 @@ def test_a_verdict_on_a_range_touches_every_step_of_it(builder: HomeBuilder) -> 
     before = builder.seq
     builder.judged("r", 3, 6, "keep")
     with Reader(builder.home) as reader:
-        assert reader.run(plans.changes("r", before)).touched == [3, 4, 5, 6]
+        assert reader.run(trajectory_reader.read_changes("r", before)).touched == [3, 4, 5, 6]
 
 
 def test_rows_that_are_not_shown_have_no_line_and_are_passed_over() -> None:
-    folds = Folds(101)
+    folds = FoldState(101)
     folds.only({10, 50, 90})
     assert folds.total == 3
     assert [folds.at(line)[0] for line in range(3)] == [10, 50, 90]

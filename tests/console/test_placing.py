@@ -6,8 +6,11 @@ from collections.abc import Callable
 import pytest
 from rich.cells import cell_len
 
-from houston_console.app.drawing.placing import placed
-from houston_console.app.driver import SCREEN, only
+from houston_console.app.terminal_driver import (
+    SCREEN_SEQUENCES,
+    allow_only,
+    reposition_after_disputed_width,
+)
 
 TEXTS = (
     "⚠\ufe0f warning",
@@ -59,9 +62,9 @@ WIDTHS: dict[str, Callable[[str], int]] = {
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_frame_stands_where_it_belongs(text: str, terminal: str) -> None:
     line = f"\x1b[1;3H\x1b[1m{text}\x1b[0m  \x1b[1;30H│\n"
-    shown = _screen(placed(line), WIDTHS[terminal])
+    shown = _screen(reposition_after_disputed_width(line), WIDTHS[terminal])
     assert shown[30] == "│"
-    behind = placed(f"\x1b[1;3H{text}\x1b[1m|end")
+    behind = reposition_after_disputed_width(f"\x1b[1;3H{text}\x1b[1m|end")
     where = _screen(behind, WIDTHS[terminal])
     ours = [column for column, character in where.items() if character == "|"]
     assert ours == [3 + cell_len(text)]
@@ -69,7 +72,10 @@ def test_the_frame_stands_where_it_belongs(text: str, terminal: str) -> None:
 
 def test_nothing_stays_of_what_stood_there_before() -> None:
     """A terminal that takes a warning sign for one cell still has its second one emptied."""
-    shown = _screen("\x1b[1;1Habcdef" + placed("\x1b[1;1H⚠\ufe0fX"), WIDTHS["emoji one"])
+    shown = _screen(
+        "\x1b[1;1Habcdef" + reposition_after_disputed_width("\x1b[1;1H⚠\ufe0fX"),
+        WIDTHS["emoji one"],
+    )
     assert (shown[2], shown[3], shown[4]) == (" ", "X", "d")
 
 
@@ -78,15 +84,15 @@ def test_nothing_stays_of_what_stood_there_before() -> None:
     ["plain", "\x1b[1;1Hé 中 ✗ │", "no place known ⚠\ufe0f", "\x1b[?2026h", "\x1b[2;4H\x1b[0m"],
 )
 def test_all_else_is_written_as_it_is(data: str) -> None:
-    assert placed(data) == data
+    assert reposition_after_disputed_width(data) == data
 
 
 def test_only_positions_are_added() -> None:
     for text in TEXTS:
-        made = placed(f"\x1b[7;9H{text}")
-        assert only(SCREEN, made) == made
+        made = reposition_after_disputed_width(f"\x1b[7;9H{text}")
+        assert allow_only(SCREEN_SEQUENCES, made) == made
         assert re.sub(r"\x1b\[7;[0-9]+H *", "", made).replace(" ", "") == text.replace(" ", "")
 
 
 def test_words_of_scripts_with_vowels_beside_a_letter_stay_whole() -> None:
-    assert placed("\x1b[1;1Hहिन्दी") == "\x1b[1;1Hहिन्दी\x1b[1;4H"
+    assert reposition_after_disputed_width("\x1b[1;1Hहिन्दी") == "\x1b[1;1Hहिन्दी\x1b[1;4H"

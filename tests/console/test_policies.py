@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from houston_console.app.asking import Question
-from houston_console.app.dialogs import Confirm
-from houston_console.app.policies.screen import PoliciesScreen, PolicyLines
+from houston_console.screens.policies_screen import PoliciesScreen, PolicyList
+from houston_console.widgets.dialogs import ConfirmDialog, QuestionDialog
 from houston_shared import wire
 from houston_shared.home import Home
-from houston_shared.store.bodies_training import PolicyRegistered
+from houston_shared.store.training_event_bodies import PolicyRegistered
 from tests.console.conftest import SMALL, WIDE, LiveStation, Sit
 
 PROGRESS = '{"state":"running","step":12,"steps":48,"loss":1.25,"tokens_per_second":640.0}'
@@ -49,8 +48,8 @@ async def test_policies_and_runs_are_shown_and_kept_up_to_date(live: LiveStation
         async with sit(live.home, size=size) as seat:
             await seat.press("T")
             assert isinstance(seat.app.screen, PoliciesScreen)
-            await seat.until(lambda: "policy@3" in seat.text(PolicyLines), "read")
-            lines = seat.lines(PolicyLines)
+            await seat.until(lambda: "policy@3" in seat.text(PolicyList), "read")
+            lines = seat.lines(PolicyList)
             (active,) = [one for one in lines if "policy@2 " in one and "active on" in one]
             assert "active on embedded" in active
             (running,) = [one for one in lines if one.strip().startswith("▶")]
@@ -58,7 +57,7 @@ async def test_policies_and_runs_are_shown_and_kept_up_to_date(live: LiveStation
             (failed,) = [one for one in lines if "sft-3" in one]
             assert "memory ran out" in failed
             progress(live.home, PROGRESS.replace("12", "24"))
-            await seat.until(lambda: "step 24 of 48" in seat.text(PolicyLines), "a trainer's word")
+            await seat.until(lambda: "step 24 of 48" in seat.text(PolicyList), "a trainer's word")
             await seat.press("escape")
             assert seat.app.screen is seat.app.watching
 
@@ -69,32 +68,32 @@ async def test_activating_asks_for_the_engine_and_cancelling_asks_first(
     trained(live)
     async with sit(live.home) as seat:
         await seat.press("T")
-        await seat.until(lambda: "policy@3" in seat.text(PolicyLines), "read")
+        await seat.until(lambda: "policy@3" in seat.text(PolicyList), "read")
         await seat.press("enter")
-        assert isinstance(seat.app.screen, Question)
+        assert isinstance(seat.app.screen, QuestionDialog)
         assert [field.value for field in seat.app.screen.fields] == ["embedded"]
         await seat.press("escape")
         assert _activations(live) == [("policy@2", "active")]
         await seat.press("enter", "enter")
         await seat.until(lambda: len(_activations(live)) == 2, "asked for")
         assert _activations(live)[-1] == ("policy@3", "asked")
-        await seat.until(lambda: "is being given policy@3" in seat.text(PolicyLines), "shown")
+        await seat.until(lambda: "is being given policy@3" in seat.text(PolicyList), "shown")
         (seq,) = live.query("SELECT max(seq) FROM activations")[0]
         live.recorder.activation_ended(seq, False, "it has no room")
         await seat.app.catch_up()
-        await seat.until(lambda: "it has no room" in seat.text(PolicyLines), "why it failed")
+        await seat.until(lambda: "it has no room" in seat.text(PolicyList), "why it failed")
         await seat.press("Z", "enter")
         await seat.until(lambda: _activations(live)[-1] == ("", "asked"), "taken back")
-        while seat.app.screen.query_one(PolicyLines).here.run != "sft-2":
+        while seat.app.screen.query_one(PolicyList).here.run != "sft-2":
             await seat.press("j")
         await seat.press("enter")
         assert "Go to a policy first" in seat.said()
         await seat.press("ctrl+k")
-        assert isinstance(seat.app.screen, Confirm)
+        assert isinstance(seat.app.screen, ConfirmDialog)
         await seat.press("n")
         assert live.query("SELECT cancelling FROM training_runs WHERE id = 'sft-2'") == [("",)]
         await seat.press("ctrl+k", "y")
-        await seat.until(lambda: "is being cancelled" in seat.text(PolicyLines), "cancelled")
+        await seat.until(lambda: "is being cancelled" in seat.text(PolicyList), "cancelled")
 
 
 def _activations(live: LiveStation) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """When a console says where it looks: a table of moments, without a daemon and without waiting."""
 
-from houston_console.app.people.presence import Presence
+from houston_console.app.daemon_link import PresenceReport
 
 # What happens, and whether something is due then: `at R STEP`, `key`, `wait SECONDS`, `forget`.
 STORIES: dict[str, list[tuple[str, tuple[str, int, bool] | None]]] = {
@@ -30,7 +30,7 @@ STORIES: dict[str, list[tuple[str, tuple[str, int, bool] | None]]] = {
 def test_where_a_console_looks_is_said_in_time_and_not_more_often() -> None:
     for what, story in STORIES.items():
         now = [100.0]
-        presence = Presence("", lambda now=now: now[0])  # type: ignore[misc]
+        presence = PresenceReport("", lambda now=now: now[0])  # type: ignore[misc]
         for at, (event, wanted) in enumerate(story):
             kind, *words = event.split()
             if kind == "at":

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.hosts.ssh.settings import command_line
+from houston_daemon.hosts.ssh.ssh_command import ssh_command_line
 from tests.support.sshd import Sshd
 from tests.support.station import Station
 
@@ -44,7 +44,7 @@ class Desk:
         home = [f"HOME={station.folder}", f"XDG_STATE_HOME={station.folder}/state"]
         self._login = folder / "login"
         self._login.write_text(f"exec {shlex.join([*far, 'env', *home, *variables, *console])}\n")
-        self._ssh = [*command_line(sshd.host)[:-3], "-tt", "there", f"sh {self._login}"]
+        self._ssh = [*ssh_command_line(sshd.host)[:-3], "-tt", "there", f"sh {self._login}"]
         settings = folder / "desk.conf"
         # A terminal as most are: it has colours, and takes what is copied by OSC 52.
         lines = ("default-terminal xterm-256color", "set-clipboard on", "status off")

@@ -11,15 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_console.app.drawing.lines import plain
-from houston_console.app.terminals import log as logs
-from houston_console.app.terminals.log import Index, grown
-from houston_console.app.terminals.text import all_lines, count_lines, line_of, tail_lines
-from houston_console.app.terminals.view import TerminalText
-from houston_shared import terminal_folder
+from houston_console.panes import terminal_log_reader as logs
+from houston_console.panes.terminal_log_reader import (
+    LogIndex,
+    count_lines,
+    line_at_byte,
+    parse_all_lines,
+    parse_tail_lines,
+    update_log_index,
+)
+from houston_console.panes.terminals_pane import TerminalView
+from houston_console.widgets.styled_text import line_text
+from houston_shared import terminal_log_files
 from houston_shared.records import TerminalSpan
-from houston_shared.store.finding.query import Matcher, Query
-from houston_shared.store.finding.terminals import _of_segment
+from houston_shared.store.journal_search import _lines_of_segment
+from houston_shared.store.search_matching import SearchMatcher, SearchQuery
 from tests.console.conftest import SMALL, Sit
 from tests.console.homes import HomeBuilder
 from tests.console.record_terminals import ON_ONE_LINE, RECORDED
@@ -48,9 +54,9 @@ WITHOUT_FEED = ("no line feed", "again")
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_real_terminal_is_drawn_as_tmux_shows_it(name: str) -> None:
     data, told = SESSIONS[name]
-    drawn = [plain(line).rstrip() for line in tail_lines(data)]
+    drawn = [line_text(line).rstrip() for line in parse_tail_lines(data)]
     assert _as_tmux_joins(drawn, name) == told["tmux"]
-    assert count_lines(data) == len(all_lines(data))
+    assert count_lines(data) == len(parse_all_lines(data))
 
 
 @pytest.mark.parametrize("name", SESSIONS)
@@ -58,37 +64,41 @@ def test_a_real_terminal_is_drawn_as_tmux_shows_it(name: str) -> None:
 def test_pages_of_a_real_terminal_have_its_lines_as_it_grows(
     name: str, page: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "PAGE", page)
+    monkeypatch.setattr(logs, "PAGE_BYTES", page)
     data, told = SESSIONS[name]
-    whole = [plain(line) for line in all_lines(data)]
-    index = Index(tmp_path)
+    whole = [line_text(line) for line in parse_all_lines(data)]
+    index = LogIndex(tmp_path)
     for end in (*told["starts"], len(data)):
-        terminal_folder.segment(tmp_path, 0).write_bytes(data[:end])
-        index = grown(index)
-        drawn = [plain(index.line(number)) for number in range(index.lines)]
-        assert drawn == [plain(line) for line in all_lines(data[:end])]
+        terminal_log_files.segment_file(tmp_path, 0).write_bytes(data[:end])
+        index = update_log_index(index)
+        drawn = [line_text(index.line(number)) for number in range(index.lines)]
+        assert drawn == [line_text(line) for line in parse_all_lines(data[:end])]
     assert drawn == whole
 
 
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_step_is_marked_where_its_output_begins(name: str, tmp_path: Path) -> None:
     data, told = SESSIONS[name]
-    terminal_folder.segment(tmp_path, 0).write_bytes(data)
-    index = grown(Index(tmp_path))
+    terminal_log_files.segment_file(tmp_path, 0).write_bytes(data)
+    index = update_log_index(LogIndex(tmp_path))
     for command, start in zip(told["commands"], told["starts"], strict=True):
-        before = plain(index.line(index.line_of(start) - 1))
+        before = line_text(index.line(index.line_of(start) - 1))
         assert f"$ {command.splitlines()[0]}"[:60] in before
 
 
 def test_a_hit_is_on_the_line_that_is_drawn(tmp_path: Path) -> None:
     data, _ = SESSIONS[ON_ONE_LINE]
-    segment = terminal_folder.segment(tmp_path, 0)
+    segment = terminal_log_files.segment_file(tmp_path, 0)
     segment.write_bytes(data)
-    index = grown(Index(tmp_path))
+    index = update_log_index(LogIndex(tmp_path))
     for words in ("no line feed", "echo next", "again", "$ true"):
-        hits = [hit for hit in _of_segment(Matcher(Query(words)), segment) if hit[1] is not None]
+        hits = [
+            hit
+            for hit in _lines_of_segment(SearchMatcher(SearchQuery(words)), segment)
+            if hit[1] is not None
+        ]
         for offset, _ in hits:
-            assert words in plain(index.line(index.line_of(offset)))
+            assert words in line_text(index.line(index.line_of(offset)))
         assert hits
 
 
@@ -125,22 +135,22 @@ printed = st.lists(st.sampled_from(PIECES) | st.binary(max_size=3), max_size=30)
 
 @given(printed)
 def test_lines_are_counted_as_they_are_drawn(data: bytes) -> None:
-    assert count_lines(data) == len(all_lines(data))
+    assert count_lines(data) == len(parse_all_lines(data))
 
 
 @given(printed, printed)
 def test_a_byte_is_in_a_line_that_is_drawn(before: bytes, after: bytes) -> None:
-    lines = len(all_lines(before + after))
-    assert 0 <= line_of(before + after, len(before)) <= lines
+    lines = len(parse_all_lines(before + after))
+    assert 0 <= line_at_byte(before + after, len(before)) <= lines
 
 
 async def test_a_terminal_that_is_followed_shows_its_last_command(
     builder: HomeBuilder, sit: Sit, tmp_path: Path
 ) -> None:
     data, told = SESSIONS["many commands"]
-    folder = terminal_folder.terminals_folder(tmp_path / "host", "r") / "main"
+    folder = terminal_log_files.terminals_folder(tmp_path / "host", "r") / "main"
     folder.mkdir(parents=True)
-    segment = terminal_folder.segment(folder, 0)
+    segment = terminal_log_files.segment_file(folder, 0)
     segment.write_bytes(data[: told["starts"][0]])
     with builder.bulk():
         builder.start("r", host_root=str(tmp_path / "host"))
@@ -148,10 +158,10 @@ async def test_a_terminal_that_is_followed_shows_its_last_command(
         builder.whole("r", 1, "runs", spans=(span,))
     async with sit(builder.home, size=SMALL) as seat:
         await seat.press("3")
-        await seat.until(lambda: "output of command 1" in seat.text(TerminalText), "opened")
+        await seat.until(lambda: "output of command 1" in seat.text(TerminalView), "opened")
         for command, end in enumerate((*told["starts"][1:], len(data)), start=1):
             segment.write_bytes(data[:end])
             await seat.until(
                 lambda end=end: seat.app.watching.terminals.text._index.end == end, "grown"
             )
-            assert f"output of command {command}" in seat.text(TerminalText)
+            assert f"output of command {command}" in seat.text(TerminalView)

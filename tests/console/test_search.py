@@ -4,15 +4,20 @@ import asyncio
 
 import pytest
 
-from houston_console.app.drawing.lines import plain, width_of
-from houston_console.app.search.asked import Asked, Earlier
-from houston_console.app.search.finder import Finder
-from houston_console.app.search.found import LISTED, Found, hit_line
-from houston_console.app.search.results import Places, Results
+from houston_console.transcript.search_client import (
+    MAX_LISTED_HITS,
+    SearchClient,
+    SearchHistory,
+    SearchHits,
+    SearchInput,
+    hit_line,
+)
+from houston_console.transcript.transcript_search import HitList, HitsDialog
+from houston_console.widgets.styled_text import line_text, line_width
 from houston_shared.records import FileChange
-from houston_shared.store.finding import process
-from houston_shared.store.finding.looking import Hit, Progress
-from houston_shared.store.finding.query import Query
+from houston_shared.store import search_process
+from houston_shared.store.journal_search import SearchHit, SearchProgress
+from houston_shared.store.search_matching import SearchQuery
 from tests.console.conftest import SECONDS, SMALL, Seat, Sit
 from tests.console.homes import HomeBuilder
 
@@ -20,48 +25,48 @@ from tests.console.homes import HomeBuilder
 
 
 def test_every_choice_of_a_search_is_reached_and_comes_round() -> None:
-    asked = Asked("x")
+    asked = SearchInput("x")
     for toggle, count in (("mode", 3), ("where", 3), ("what", 4)):
         seen = [asked]
         for _ in range(count):
             seen.append(seen[-1].turned(toggle))
         assert len(set(seen)) == count
         assert seen[-1] == asked
-    assert "‹pattern›" in plain(asked.turned("mode").toggles(160))
-    assert width_of(asked.toggles(78)) <= 60  # the count stands beside it
+    assert "‹pattern›" in line_text(asked.turned("mode").toggles(160))
+    assert line_width(asked.toggles(78)) <= 60  # the count stands beside it
 
 
 def test_searches_of_before_are_walked_each_once() -> None:
-    earlier = Earlier()
+    earlier = SearchHistory()
     for text in ("a", "b", "a"):
-        earlier.add(Asked(text))
+        earlier.add(SearchInput(text))
     assert [earlier.walk(-1), earlier.walk(-1), earlier.walk(-1), earlier.walk(1)] == [
-        Asked("a"), Asked("b"), None, Asked("a"),
+        SearchInput("a"), SearchInput("b"), None, SearchInput("a"),
     ]  # fmt: skip
 
 
-def _hit(step: int, rollout: str = "r") -> Hit:
-    return Hit(rollout, step, "result", "before the match after", 11, 16)
+def _hit(step: int, rollout: str = "r") -> SearchHit:
+    return SearchHit(rollout, step, "result", "before the match after", 11, 16)
 
 
 def test_steps_are_counted_once_in_order_and_walked_round_the_ends() -> None:
-    found = Found(Query("x", where="rollout", rollout="r"))
+    found = SearchHits(SearchQuery("x", where="rollout", rollout="r"))
     assert (found.near(5), found.step(5, 1)) == (None, None)
     for steps in ((40, 39), (7, 7), (40, 12)):
-        found.take(Progress(tuple(_hit(step) for step in steps)))
+        found.take(SearchProgress(tuple(_hit(step) for step in steps)))
     assert (found.steps, found.count, found.total) == ([7, 12, 39, 40], 6, "4… steps")
     assert found.tally(13) == "2/4…"
     assert [found.near(at) for at in (1, 12, 13, 50)] == [7, 12, 39, 40]
     assert [found.step(40, 1), found.step(12, 1), found.step(7, -1)] == [7, 39, 40]
-    found.take(Progress(done=True))
+    found.take(SearchProgress(done=True))
     assert found.tally(50) == "4/4"
 
 
 def test_places_are_listed_up_to_a_number_and_all_counted() -> None:
-    found = Found(Query("x", where="all"))
+    found = SearchHits(SearchQuery("x", where="all"))
     for _ in range(3):
-        found.take(Progress(tuple(_hit(step) for step in range(LISTED // 2))))
-    assert (len(found.hits), found.count) == (LISTED, LISTED // 2 * 3)
+        found.take(SearchProgress(tuple(_hit(step) for step in range(MAX_LISTED_HITS // 2))))
+    assert (len(found.hits), found.count) == (MAX_LISTED_HITS, MAX_LISTED_HITS // 2 * 3)
     assert found.place(-1) == found.hits[-1]
     assert found.place(1) == found.hits[0]
     assert found.tally(0) == f"1/{found.count}… in all rollouts, steps"
@@ -70,12 +75,12 @@ def test_places_are_listed_up_to_a_number_and_all_counted() -> None:
 @pytest.mark.parametrize("width", [40, 76, 150])
 def test_a_place_shows_its_match_at_any_width(width: int) -> None:
     long = "误差 " * 60
-    hit = Hit(
+    hit = SearchHit(
         "a-very-long-rollout-name-4f2a", 12_345, "web_search", long + "命中 " + long, 180, 182
     )
     shown = hit_line(hit, width, 40)
-    assert "命中" in plain(shown)
-    assert width_of(shown) <= width + 60  # the list cuts it; before the match there is room
+    assert "命中" in line_text(shown)
+    assert line_width(shown) <= width + 60  # the list cuts it; before the match there is room
 
 
 # --- the process ---------------------------------------------------------------------------------
@@ -99,8 +104,8 @@ def _home(builder: HomeBuilder) -> None:
 
 async def test_a_search_that_hangs_in_a_pattern_gives_way_to_the_next(builder: HomeBuilder) -> None:
     _home(builder)
-    heard: list[process.Found] = []
-    finder = Finder(builder.home, heard.append, heard.clear)
+    heard: list[search_process.SearchReport] = []
+    finder = SearchClient(builder.home, heard.append, heard.clear)
 
     async def until_done(number: int) -> list[int]:
         for _ in range(int(SECONDS / 0.05)):
@@ -111,12 +116,12 @@ async def test_a_search_that_hangs_in_a_pattern_gives_way_to_the_next(builder: H
         raise AssertionError(heard)
 
     in_r = {"where": "rollout", "rollout": "r"}
-    await finder.ask(Query("needle", **in_r))
+    await finder.ask(SearchQuery("needle", **in_r))
     assert await until_done(1) == [40, 41, 120, 200, 280]
     child = finder._process
     assert child is not None
     child.send_signal(19)  # as in a pattern without end: it neither answers nor ends
-    await finder.ask(Query("误差", **in_r))
+    await finder.ask(SearchQuery("误差", **in_r))
     assert await until_done(3) == [200]  # begun once more, in another process
     assert child.returncode is not None
     await finder.close()
@@ -125,7 +130,7 @@ async def test_a_search_that_hangs_in_a_pattern_gives_way_to_the_next(builder: H
 # --- at the console ------------------------------------------------------------------------------
 
 
-async def _find(seat: Seat, words: str, *turns: str) -> Found:
+async def _find(seat: Seat, words: str, *turns: str) -> SearchHits:
     await seat.press("2", "slash", *turns)
     line = seat.app.watching.trajectory.searching.prompt.line
     line.value = words  # also what no key of a test can type
@@ -221,9 +226,9 @@ async def test_places_of_all_rollouts_are_listed_and_opened(builder: HomeBuilder
     _home(builder)
     async with sit(builder.home, "r") as seat:
         found = await _find(seat, "needle", "ctrl+o", "ctrl+o")
-        assert isinstance(seat.app.screen, Results)
+        assert isinstance(seat.app.screen, HitsDialog)
         assert found.count == 6
-        assert "other@1" in seat.text(Places)
+        assert "other@1" in seat.text(HitList)
         await seat.press("G", "enter")
         await seat.until(lambda: seat.app.state.selected == "other", "the other rollout")
         await seat.until(lambda: "needle of another" in seat.text(), "its step")
@@ -232,6 +237,6 @@ async def test_places_of_all_rollouts_are_listed_and_opened(builder: HomeBuilder
         await seat.press("2", "slash", "ctrl+o", "ctrl+t")  # this rollout, diffs
         await seat.write("newline")
         await seat.press("enter")
-        await seat.until(lambda: "r@77" in seat.text(Places), "a diff")
+        await seat.until(lambda: "r@77" in seat.text(HitList), "a diff")
         await seat.press("enter")
         await seat.until(lambda: seat.transcript.cursor == 77, "its step")

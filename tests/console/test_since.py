@@ -2,12 +2,22 @@
 
 from typing import Any
 
-from houston_console.app.drawing.lines import plain, width_of
-from houston_console.app.since.area import SinceList
-from houston_console.app.since.lines import Visit, entries, strip
-from houston_console.app.since.walking import Walk
-from houston_shared.store.queries.actions import Acted
-from houston_shared.store.queries.since import Happening, Heard, Scored, Since, Touched
+from houston_console.panes.since_visit_pane import (
+    ChangesSinceVisit,
+    EventWalk,
+    SinceList,
+    since_entries,
+    summary_strip,
+)
+from houston_console.widgets.styled_text import line_text, line_width
+from houston_shared.store.attention_ranking import LastAction
+from houston_shared.store.changes_since_visit import (
+    ChangesSinceEvent,
+    HeardGuidance,
+    NotableEvent,
+    ScoredEvaluation,
+    TouchedFile,
+)
 from tests.console import crowd
 from tests.console.conftest import SMALL, WIDE, Sit
 from tests.console.homes import HomeBuilder
@@ -16,9 +26,11 @@ NOW = 1_800_000_000_000_000
 HOUR = 3_600_000_000
 
 EVENTS = [
-    Happening(10, 4, 1, "error", "run_command failed"), Happening(20, 0, 2, "state", "paused"),
-    Happening(30, 9, 3, "evaluation", "score 5"), Happening(31, 9, 3, "guidance", "ben: look"),
-    Happening(40, 12, 4, "fork", "new context"),
+    NotableEvent(10, 4, 1, "error", "run_command failed"),
+    NotableEvent(20, 0, 2, "state", "paused"),
+    NotableEvent(30, 9, 3, "evaluation", "score 5"),
+    NotableEvent(31, 9, 3, "guidance", "ben: look"),
+    NotableEvent(40, 12, 4, "fork", "new context"),
 ]  # fmt: skip
 # Each walk: (key, where the cursor is) → the step it leads to; None at an end.
 WALKS: dict[str, list[tuple[int, int, int | None]]] = {
@@ -33,48 +45,55 @@ WALKS: dict[str, list[tuple[int, int, int | None]]] = {
 
 def test_a_key_walks_from_step_to_step() -> None:
     for what, walk in WALKS.items():
-        walker = Walk(EVENTS)
+        walker = EventWalk(EVENTS)
         for by, cursor, wanted in walk:
             stop = walker.go(by, cursor)
             assert (stop.step if stop else None) == wanted, (what, by, cursor)
-    assert Walk(EVENTS).stops[1].text == "score 5; ben: look"
-    assert Walk(()).go(1, 3) is None
+    assert EventWalk(EVENTS).stops[1].text == "score 5; ben: look"
+    assert EventWalk(()).go(1, 3) is None
 
 
-def since(**fields: Any) -> Since:
+def since(**fields: Any) -> ChangesSinceEvent:
     given = {
         "rollout": "r", "after": 5, "seq": 90, "first": 4, "last": 44, "steps": 41, "errors": 3,
         "active_us": HOUR, "best_before": 20.0, "more_files": 2, "events": tuple(EVENTS),
-        "evaluations": (Scored(9, 60.0, "scored", NOW, 30), Scored(12, None, "failed", NOW, 33)),
-        "guidance": (Heard("g", "ben", "Look\nthere.", 9, NOW, Acted(10, NOW, False, "ls")),),
-        "files": (Touched("src/a.py", 7, 30, 4, 40),),
+        "evaluations": (
+            ScoredEvaluation(9, 60.0, "scored", NOW, 30),
+            ScoredEvaluation(12, None, "failed", NOW, 33),
+        ),
+        "guidance": (
+            HeardGuidance("g", "ben", "Look\nthere.", 9, NOW, LastAction(10, NOW, False, "ls")),
+        ),
+        "files": (TouchedFile("src/a.py", 7, 30, 4, 40),),
     }  # fmt: skip
-    return Since(**{**given, **fields})
+    return ChangesSinceEvent(**{**given, **fields})
 
 
 def test_the_strip_says_first_what_matters_most_and_fits() -> None:
-    visit = Visit(since(), NOW - 6 * HOUR)
+    visit = ChangesSinceVisit(since(), NOW - 6 * HOUR)
     for width, parts in (
         (130, ("since you were here, 6 h ago:", "41 steps", "★ 2, best 60 (was 20)", "✗ 3 errors",
                "✎ 1 heard", "± 3 files", "I show ] next")),
         (72, ("since 6 h ago:", "41 steps", "★ 2, best 60 (was 20)", "I show ] next")),
         (44, ("since 6 h ago:", "41 steps")),
     ):  # fmt: skip
-        said = strip(visit, NOW, width, False, ("I", "]"))
-        assert width_of(said) == width
-        assert [part for part in parts if part not in plain(said)] == [], width
-    assert "new to you: " in plain(strip(Visit(since(), 0), NOW, 130, False))
+        said = summary_strip(visit, NOW, width, False, ("I", "]"))
+        assert line_width(said) == width
+        assert [part for part in parts if part not in line_text(said)] == [], width
+    assert "new to you: " in line_text(
+        summary_strip(ChangesSinceVisit(since(), 0), NOW, 130, False)
+    )
 
 
 def test_unfolded_it_lists_scores_guidance_files_and_every_event() -> None:
-    found = entries(Visit(since(), NOW - HOUR), NOW, 90)
+    found = since_entries(ChangesSinceVisit(since(), NOW - HOUR), NOW, 90)
     assert [one.step for one in found if not one.head] == [9, 12, 9, 10, 40, 4, 0, 9, 9, 12]
-    texts = "\n".join(plain(one.line) for one in found)
+    texts = "\n".join(line_text(one.line) for one in found)
     for part in ("no score: failed", "ben: Look there.", "→ ls", "src/a.py  7 changes +30 −4",
                  "2 more not shown", "✗ run_command failed", "↳ new context", "● paused",
                  ):  # fmt: skip
         assert part in texts
-    assert all(width_of(one.line) <= 90 for one in found)
+    assert all(line_width(one.line) <= 90 for one in found)
 
 
 async def test_who_comes_back_sees_what_happened_and_walks_it(

@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 from textual import events
 
-from houston_console.app.speaking import snippets
-from houston_console.app.speaking.completion import offer
-from houston_console.app.speaking.composer import Composer
-from houston_console.app.speaking.entries import Entry, moved
-from houston_console.app.speaking.history import History
-from houston_console.app.speaking.manner import is_command
-from houston_console.app.speaking.queue import Queue
+from houston_console.panes import guidance_pane
+from houston_console.panes.guidance_composer import (
+    Composer,
+    MessageHistory,
+    complete_word,
+    is_mostly_commands,
+)
+from houston_console.panes.guidance_messages import GuidanceEntry, move_in_order
+from houston_console.panes.guidance_pane import GuidanceQueue
 from houston_shared.records import FileChange
 from houston_shared.wire import Guide
 from tests.console.conftest import SMALL, LiveStation, Seat, Sit
@@ -21,7 +23,7 @@ from tests.support.recorder_client import Worker
 
 
 def test_history_walks_back_and_forth_and_keeps_what_was_being_typed() -> None:
-    walk = History(["one", "two", "one", "three"])
+    walk = MessageHistory(["one", "two", "one", "three"])
     shown = [walk.older("dra"), walk.older("three"), walk.older("one"), walk.older("two")]
     assert shown == ["three", "one", "two", None]
     assert [walk.newer(), walk.newer(), walk.newer(), walk.newer()] == ["one", "three", "dra", None]
@@ -47,12 +49,12 @@ COMPLETED = {
 @pytest.mark.parametrize("name", COMPLETED)
 def test_a_word_is_finished(name: str) -> None:
     before, words = COMPLETED[name]
-    found = offer(before, FILES)
+    found = complete_word(before, FILES)
     assert (found.words if found else ()) == words
 
 
 def test_the_next_word_comes_round() -> None:
-    found = offer("src", FILES)
+    found = complete_word("src", FILES)
     assert found is not None
     assert found.next().taken == "src/model/layers.py"
     assert found.next().next().taken == "src/train.py"
@@ -61,13 +63,16 @@ def test_the_next_word_comes_round() -> None:
 
 def test_snippets_are_a_file_that_an_editor_can_change(tmp_path: Path) -> None:
     path = tmp_path / "new" / "snippets.txt"
-    assert snippets.kept(path) == []
-    assert snippets.keep(path, "Stop tuning;\nlook at the data.\n")
-    assert snippets.keep(path, "Back it up first.")
-    assert not snippets.keep(path, " Back it up first. ")
-    assert snippets.kept(path) == ["Stop tuning;\nlook at the data.", "Back it up first."]
+    assert guidance_pane.read_snippets(path) == []
+    assert guidance_pane.add_snippet(path, "Stop tuning;\nlook at the data.\n")
+    assert guidance_pane.add_snippet(path, "Back it up first.")
+    assert not guidance_pane.add_snippet(path, " Back it up first. ")
+    assert guidance_pane.read_snippets(path) == [
+        "Stop tuning;\nlook at the data.",
+        "Back it up first.",
+    ]
     path.write_text(path.read_text() + "---\n\n---\nWritten by hand\n")
-    assert snippets.kept(path)[-1] == "Written by hand"
+    assert guidance_pane.read_snippets(path)[-1] == "Written by hand"
 
 
 MANNERS = {
@@ -83,11 +88,11 @@ MANNERS = {
 @pytest.mark.parametrize("name", MANNERS)
 def test_what_reads_like_a_command_is_told_from_a_strategy(name: str) -> None:
     text, wanted = MANNERS[name]
-    assert is_command(text) == wanted
+    assert is_mostly_commands(text) == wanted
 
 
-def _entry(id: str, state: Any = "queued") -> Entry:
-    return Entry(id, state, "next", "ada", "text")
+def _entry(id: str, state: Any = "queued") -> GuidanceEntry:
+    return GuidanceEntry(id, state, "next", "ada", "text")
 
 
 ORDERS = {
@@ -103,7 +108,7 @@ ORDERS = {
 def test_what_waits_can_change_places(name: str) -> None:
     id, by, wanted = ORDERS[name]
     entries = [*map(_entry, "abc"), _entry("d", "delivered")]
-    assert moved(entries, id, by) == (("a", "b", "c"), wanted)
+    assert move_in_order(entries, id, by) == (("a", "b", "c"), wanted)
 
 
 def _work(live: LiveStation) -> Worker:
@@ -124,9 +129,9 @@ async def test_the_queue_is_put_in_order_and_heard_so(live: LiveStation, sit: Si
         for words in ("first", "second", "third"):
             await seat.write(words)
             await seat.press("enter")
-            await seat.until(lambda w=words: w in seat.text(Queue), words)
+            await seat.until(lambda w=words: w in seat.text(GuidanceQueue), words)
         await seat.press("escape", "6", "j", "j", "K", "K")
-        await seat.until(lambda: "third" in seat.lines(Queue)[0], "third is first")
+        await seat.until(lambda: "third" in seat.lines(GuidanceQueue)[0], "third is first")
         ack = worker.step(2)
         assert [one.text for one in ack.guidance] == ["third", "first", "second"]
 
@@ -139,11 +144,11 @@ async def test_the_words_of_others_are_taken_back_only_when_that_is_meant(
     live.person().ask(said)
     async with sit(live.home, worker.rollout) as seat:
         await _live(seat)
-        await seat.until(lambda: "queued" in seat.text(Queue), "queued")
+        await seat.until(lambda: "queued" in seat.text(GuidanceQueue), "queued")
         await seat.press("6", "d", "n")
         assert live.query("SELECT state FROM guidance") == [("queued",)]
         await seat.press("d", "y")
-        await seat.until(lambda: "withdrawn" in seat.text(Queue), "withdrawn")
+        await seat.until(lambda: "withdrawn" in seat.text(GuidanceQueue), "withdrawn")
 
 
 async def test_what_the_agent_did_after_it_heard_is_shown(live: LiveStation, sit: Sit) -> None:
@@ -153,10 +158,10 @@ async def test_what_the_agent_did_after_it_heard_is_shown(live: LiveStation, sit
         await seat.press("i")
         await seat.write("look at the data")
         await seat.press("enter")
-        await seat.until(lambda: "queued" in seat.text(Queue), "queued")
+        await seat.until(lambda: "queued" in seat.text(GuidanceQueue), "queued")
         worker.step(2)
         worker.step(3)
-        await seat.until(lambda: "step 2" in seat.text(Queue), "heard")
+        await seat.until(lambda: "step 2" in seat.text(GuidanceQueue), "heard")
         await seat.press("escape", "6")
         await seat.until(lambda: "then     3 " in seat.text("#heard"), "what followed")
         assert "heard at step 2" in seat.text("#heard")
@@ -194,7 +199,7 @@ async def test_a_file_is_named_without_typing_it(builder: HomeBuilder, sit: Sit)
 async def test_a_snippet_is_kept_and_said_again(
     builder: HomeBuilder, sit: Sit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snippets, "own_file", lambda: tmp_path / "snippets.txt")
+    monkeypatch.setattr(guidance_pane, "snippets_path", lambda: tmp_path / "snippets.txt")
     builder.start("r")
     async with sit(builder.home, size=SMALL) as seat:
         composer = seat.app.query_one(Composer)

@@ -4,16 +4,17 @@ import re
 from pathlib import Path
 from typing import Any
 
-from houston_console.app.keys import KEYS
-from houston_console.app.rollouts.needs import Board
-from houston_console.app.rollouts.plans import Overview
-from houston_console.app.speaking.entries import queue
-from houston_console.app.speaking.outbox import Draft, Outbox
-from houston_console.app.state import ConsoleState
+from houston_console.app.console_state import ConsoleState, NeedsBoard, RolloutChanges
+from houston_console.app.key_bindings import KEYS
+from houston_console.panes.guidance_messages import (
+    GuidanceDraft,
+    GuidanceOutbox,
+    merge_guidance_entries,
+)
 from houston_shared.home import Home
-from houston_shared.need import Standing, weigh
 from houston_shared.records import Guidance
-from houston_shared.store.queries.rollouts import Rollout
+from houston_shared.store.attention_ranking import RolloutOverview, weigh_rollout
+from houston_shared.store.rollout_queries import RolloutRow
 
 _ROLLOUT: dict[str, Any] = {
     **dict.fromkeys(("paused_by", "reason", "engine", "policy", "group_id", "parent"), ""),
@@ -30,8 +31,8 @@ _ROLLOUT: dict[str, Any] = {
 }
 
 
-def rollout(id: str, **fields: Any) -> Rollout:
-    return Rollout(**{**_ROLLOUT, "id": id, **fields})
+def rollout(id: str, **fields: Any) -> RolloutRow:
+    return RolloutRow(**{**_ROLLOUT, "id": id, **fields})
 
 
 def guidance(id: str, **fields: Any) -> Guidance:
@@ -44,15 +45,15 @@ def guidance(id: str, **fields: Any) -> Guidance:
 def test_who_needs_somebody_is_first_and_the_rest_is_as_new_as_the_rows() -> None:
     state = ConsoleState()
     ones = [rollout("b", task="y", created_at=2), rollout("a", task="y", created_at=3)]
-    assert state.take(Overview([*ones, rollout("c", task="x")], {"a": 1}, 9))
+    assert state.take(RolloutChanges([*ones, rollout("c", task="x")], {"a": 1}, 9))
     assert [one.standing.rollout.id for one in state.needs()] == ["a", "b", "c"]
-    failed = weigh(Standing(rollout("c", task="x", state="failed")), 0)
-    state.board = Board([failed, *(weigh(Standing(one), 0) for one in ones)])
-    state.take(Overview([rollout("b", task="y", steps=7)], {"a": 1}, 10))
+    failed = weigh_rollout(RolloutOverview(rollout("c", task="x", state="failed")), 0)
+    state.board = NeedsBoard([failed, *(weigh_rollout(RolloutOverview(one), 0) for one in ones)])
+    state.take(RolloutChanges([rollout("b", task="y", steps=7)], {"a": 1}, 10))
     found = {one.standing.rollout.id: one.standing for one in state.needs()}
     assert list(found) == ["c", "b", "a"]
     assert (found["b"].rollout.steps, found["a"].queued) == (7, 1)
-    assert not state.take(Overview([], {"a": 1}, 10))
+    assert not state.take(RolloutChanges([], {"a": 1}, 10))
     state.announced = 12
     assert state.lag == 2
 
@@ -60,16 +61,18 @@ def test_who_needs_somebody_is_first_and_the_rest_is_as_new_as_the_rows() -> Non
 def test_only_a_single_rollout_is_opened_by_itself() -> None:
     state = ConsoleState()
     assert state.only_one() == ""
-    state.take(Overview([rollout("one")], {}, 1))
+    state.take(RolloutChanges([rollout("one")], {}, 1))
     assert state.only_one() == "one"
-    state.take(Overview([rollout("two")], {}, 2))
+    state.take(RolloutChanges([rollout("two")], {}, 2))
     assert state.only_one() == ""
 
 
 def test_a_message_that_arrived_is_never_shown_as_unsent(tmp_path: Path) -> None:
-    outbox = Outbox(Home(tmp_path), tmp_path)
+    outbox = GuidanceOutbox(Home(tmp_path), tmp_path)
     first, second = outbox.post("r", "first", "next"), outbox.post("r", "second", "wake")
-    shown = queue([guidance("older"), guidance(first.id)], outbox.entries("r", "me"))
+    shown = merge_guidance_entries(
+        [guidance("older"), guidance(first.id)], outbox.entries("r", "me")
+    )
     assert [(one.id, one.state) for one in shown] == [
         (second.id, "unsent"),
         ("older", "queued"),
@@ -78,18 +81,18 @@ def test_a_message_that_arrived_is_never_shown_as_unsent(tmp_path: Path) -> None
 
 
 def test_the_outbox_finds_everything_again(tmp_path: Path) -> None:
-    outbox = Outbox(Home(tmp_path), tmp_path)
+    outbox = GuidanceOutbox(Home(tmp_path), tmp_path)
     strange = "r/../[x] ü"
-    outbox.keep_draft(Draft(strange, "half a sen", edits="g", revision=3))
+    outbox.keep_draft(GuidanceDraft(strange, "half a sen", edits="g", revision=3))
     sent, refused = outbox.post(strange, "one", "next"), outbox.post("other", "two", "next")
     outbox.refuse(refused, "it has ended")
-    again = Outbox(Home(tmp_path), tmp_path)
-    assert again.draft(strange) == Draft(strange, "half a sen", edits="g", revision=3)
+    again = GuidanceOutbox(Home(tmp_path), tmp_path)
+    assert again.draft(strange) == GuidanceDraft(strange, "half a sen", edits="g", revision=3)
     assert [one.text for one in again.unsent()] == ["one", "two"]
     assert all(re.fullmatch("g-[0-9a-f]{12}", one.id) for one in again.unsent())
     assert [one.refused for one in again.unsent("other")] == ["it has ended"]
     again.done(sent.id)
-    again.keep_draft(Draft(strange, ""))
+    again.keep_draft(GuidanceDraft(strange, ""))
     assert again.unsent(strange) == []
     assert again.draft(strange).text == ""
 
@@ -97,9 +100,9 @@ def test_the_outbox_finds_everything_again(tmp_path: Path) -> None:
 def test_who_shares_a_login_has_words_of_their_own(tmp_path: Path) -> None:
     """Else whoever's console is first sends what another wrote, under its own name."""
     names = ("", "李雷", "Li " + "👍" * 80, "li/../lei")
-    boxes = [Outbox(Home(tmp_path), tmp_path, name) for name in names]
+    boxes = [GuidanceOutbox(Home(tmp_path), tmp_path, name) for name in names]
     for name, box in zip(names, boxes, strict=True):
-        box.keep_draft(Draft("r", f"draft of {name}"))
+        box.keep_draft(GuidanceDraft("r", f"draft of {name}"))
         box.post("r", f"said by {name}", "next")
     for name, box in zip(names, boxes, strict=True):
         assert box.draft("r").text == f"draft of {name}"
@@ -108,8 +111,8 @@ def test_who_shares_a_login_has_words_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_draft_file_cut_by_a_full_disk_is_no_error(tmp_path: Path) -> None:
-    outbox = Outbox(Home(tmp_path), tmp_path)
-    outbox.keep_draft(Draft("r", "words"))
+    outbox = GuidanceOutbox(Home(tmp_path), tmp_path)
+    outbox.keep_draft(GuidanceDraft("r", "words"))
     (path,) = (tmp_path / "drafts").iterdir()
     path.write_bytes(b"")
     assert outbox.draft("r").text == ""

@@ -11,19 +11,23 @@ from typing import Any
 
 import pytest
 
-from houston_console.app.drawing.lines import plain
-from houston_console.app.search.results import Results
-from houston_console.app.terminals import log as logs
-from houston_console.app.terminals import plans
-from houston_console.app.terminals.attach import LEAVE, way
-from houston_console.app.terminals.fetching import Fetched
-from houston_console.app.terminals.log import Index, grown
-from houston_console.app.terminals.text import all_lines, count_lines, tail_lines
-from houston_console.app.terminals.view import TerminalText
-from houston_shared import terminal_folder
+from houston_console.panes import terminal_log_reader as logs
+from houston_console.panes import terminals_pane
+from houston_console.panes.terminal_log_reader import (
+    FetchedLogs,
+    LogIndex,
+    count_lines,
+    parse_all_lines,
+    parse_tail_lines,
+    update_log_index,
+)
+from houston_console.panes.terminals_pane import LEAVE_HINT, TerminalView, attach_command
+from houston_console.transcript.transcript_search import HitsDialog
+from houston_console.widgets.styled_text import line_text
+from houston_shared import terminal_log_files
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec, TaskRecord, TerminalSpan
-from houston_shared.store.reader import Reader
+from houston_shared.store.store_reader import Reader
 from tests.console.conftest import SMALL, Sit
 from tests.console.homes import HomeBuilder
 from tests.support.sshd import Sshd
@@ -35,7 +39,7 @@ def _write(folder: Path, data: bytes, segment: int) -> None:
     """A log cut into segments, as a host does."""
     folder.mkdir(parents=True, exist_ok=True)
     for at in range(0, len(data), segment):
-        terminal_folder.segment(folder, at).write_bytes(data[at : at + segment])
+        terminal_log_files.segment_file(folder, at).write_bytes(data[at : at + segment])
 
 
 def _log(lines: int) -> bytes:
@@ -63,9 +67,9 @@ LOGS = {
 def test_a_log_in_pages_has_the_lines_of_the_whole(name: str, tmp_path: Path) -> None:
     data, segment = LOGS[name]
     _write(tmp_path / "main", data, segment)
-    index = grown(Index(tmp_path / "main"))
-    whole = [plain(one) for one in all_lines(data)]
-    found = [plain(index.line(number)) for number in range(index.lines)]
+    index = update_log_index(LogIndex(tmp_path / "main"))
+    whole = [line_text(one) for one in parse_all_lines(data)]
+    found = [line_text(index.line(number)) for number in range(index.lines)]
     if name == "a line longer than a page":  # cut where a page ends
         assert len(found) == len(index.pages)
         assert found[-1] == "end"
@@ -77,39 +81,39 @@ def test_a_log_in_pages_has_the_lines_of_the_whole(name: str, tmp_path: Path) ->
 def test_a_log_is_read_on_where_it_has_grown(tmp_path: Path) -> None:
     data = _log(4_000)
     _write(tmp_path / "main", data[:50_000], 20_000)
-    before = grown(Index(tmp_path / "main"))
-    assert grown(before) is before
+    before = update_log_index(LogIndex(tmp_path / "main"))
+    assert update_log_index(before) is before
     _write(tmp_path / "main", data, 20_000)
-    after = grown(before)
+    after = update_log_index(before)
     assert after.pages[0] == before.pages[0]
-    assert after == grown(Index(tmp_path / "main"))
+    assert after == update_log_index(LogIndex(tmp_path / "main"))
     shutil.rmtree(tmp_path / "main")
     _write(tmp_path / "main", b"another\r\n", 99)
-    assert [plain(one) for one in (grown(after).line(0),)] == ["another"]
+    assert [line_text(one) for one in (update_log_index(after).line(0),)] == ["another"]
 
 
 def test_what_is_before_a_gap_is_left_out(tmp_path: Path) -> None:
     _write(tmp_path / "main", b"12345678\nabcdefgh\nlast\n", 9)
     (tmp_path / "main" / "log.0000000000000009").unlink()
-    index = grown(Index(tmp_path / "main"))
-    assert (index.start, index.lines, plain(index.line(0))) == (18, 1, "last")
+    index = update_log_index(LogIndex(tmp_path / "main"))
+    assert (index.start, index.lines, line_text(index.line(0))) == (18, 1, "last")
 
 
 def test_only_pages_that_are_looked_at_are_read(tmp_path: Path) -> None:
     _write(tmp_path / "main", _log(20_000), 10**9)
-    index = grown(Index(tmp_path / "main"))
-    logs._lines.cache_clear()
-    assert plain(index.line(index.lines // 2)).strip()
-    assert logs._lines.cache_info().misses == 1
+    index = update_log_index(LogIndex(tmp_path / "main"))
+    logs._read_page_lines.cache_clear()
+    assert line_text(index.line(index.lines // 2)).strip()
+    assert logs._read_page_lines.cache_info().misses == 1
 
 
 def test_the_log_as_it_was_when_a_step_ended(tmp_path: Path) -> None:
     parts = [b"$ one\r\na\r\n", b"$ two\r\n10 %\r20 %\r", b"99 %\r\n$ three\r\n"]
     _write(tmp_path / "main", b"".join(parts), 12)
-    index = grown(Index(tmp_path / "main"))
+    index = update_log_index(LogIndex(tmp_path / "main"))
     start, end = len(parts[0]), len(parts[0]) + len(parts[1])
     then = index.until(end)
-    assert [plain(then.line(n)) for n in range(then.lines)] == ["$ one", "a", "$ two", "20 %"]
+    assert [line_text(then.line(n)) for n in range(then.lines)] == ["$ one", "a", "$ two", "20 %"]
     assert [index.line_of(at) for at in (0, start, start + 1, index.end)] == [0, 2, 2, 5]
     assert index.until(index.end + 99) == index
 
@@ -132,7 +136,7 @@ COLOURS = {
 
 @pytest.mark.parametrize("data", COLOURS)
 def test_colours_become_tones(data: bytes) -> None:
-    assert [(part.text, part.tone) for part in tail_lines(data)[0]] == [("x", COLOURS[data])]
+    assert [(part.text, part.tone) for part in parse_tail_lines(data)[0]] == [("x", COLOURS[data])]
 
 
 def _home(builder: HomeBuilder, root: Path) -> Path:
@@ -158,13 +162,13 @@ async def test_a_terminal_shows_what_each_step_left(
     async with sit(builder.home, size=SMALL) as seat:
         await seat.press("2", "k", "3", "s")
         await seat.until(lambda: "as step 2 left it" in seat.frame("#terminals"), "the step before")
-        assert "output of step 4" not in seat.text(TerminalText)
-        assert "▎output of step 2" in seat.text(TerminalText)
+        assert "output of step 4" not in seat.text(TerminalView)
+        assert "▎output of step 2" in seat.text(TerminalView)
         with (folder / "log.0000000000000050").open("ab") as file:
             file.write(b"news\r\n")
         await seat.press("full_stop")
         await seat.until(lambda: "as step 4 left it" in seat.frame("#terminals"), "the next")
-        assert "news" not in seat.text(TerminalText)
+        assert "news" not in seat.text(TerminalView)
         await seat.press("comma", "comma", "comma")
         assert "as step 1 left it" in seat.frame("#terminals")
         assert "No step before step 1" in seat.bar("#hints")
@@ -173,7 +177,7 @@ async def test_a_terminal_shows_what_each_step_left(
             "output of step 1",
         )
         await seat.press("s")
-        await seat.until(lambda: "news" in seat.text(TerminalText), "live again")
+        await seat.until(lambda: "news" in seat.text(TerminalView), "live again")
         await seat.press("comma", "enter")
         await seat.until(lambda: seat.transcript.cursor == 2, "at the step")
 
@@ -190,15 +194,15 @@ async def test_a_search_in_a_log_opens_its_line(
         await seat.press("enter")
         found = seat.app.watching.trajectory.searching
         await seat.until(lambda: found.found and found.found.hits, "found")
-        await seat.until(lambda: isinstance(seat.app.screen, Results), "listed")
+        await seat.until(lambda: isinstance(seat.app.screen, HitsDialog), "listed")
         await seat.press("enter")
         text = seat.app.watching.terminals.text
-        await seat.until(lambda: "▎line 150 of many" in seat.text(TerminalText), "at its line")
+        await seat.until(lambda: "▎line 150 of many" in seat.text(TerminalView), "at its line")
         assert text.has_focus
         with (folder / "log.0000000000000050").open("ab") as file:
             file.write(b"news\r\n")
         await seat.until(lambda: text.line_count() == 304, "more was printed")
-        assert "▎line 150 of many" in seat.text(TerminalText)  # it stays in view
+        assert "▎line 150 of many" in seat.text(TerminalView)  # it stays in view
 
 
 def test_a_branch_shows_terminals_of_the_past_that_it_shares(
@@ -211,11 +215,11 @@ def test_a_branch_shows_terminals_of_the_past_that_it_shares(
     expected = {(3, 0): ("limb", 3), (2, 0): ("r", 2), (3, -1): ("r", 2), (2, 1): ("limb", 3)}
     with Reader(builder.home) as reader:
         for (step, by), found in expected.items():
-            printed = reader.run(plans.printed("limb", "local", "main", step, by))
+            printed = reader.run(terminals_pane.read_step_output("limb", "local", "main", step, by))
             assert printed
             assert (printed.rollout, printed.step) == found
-        assert reader.run(plans.printed("limb", "local", "main", 1, -1)) is None
-        assert reader.run(plans.printed("limb", "local", "main", 3, 1)) is None
+        assert reader.run(terminals_pane.read_step_output("limb", "local", "main", 1, -1)) is None
+        assert reader.run(terminals_pane.read_step_output("limb", "local", "main", 3, 1)) is None
 
 
 async def test_a_terminal_over_the_whole_screen(
@@ -240,13 +244,13 @@ def _spec(root: Path, **fields: Any) -> RolloutSpec:
 def test_the_way_to_a_session_is_named_or_why_there_is_none(tmp_path: Path) -> None:
     far = {"ssh": "me@far", "port": 2222, "host_root": "/data/h"}
     spec = _spec(tmp_path, hosts={"gpu": far, "own": {"ssh": "own"}}, host_key="k")
-    assert "no tmux session" in way(spec, "local", "main").reason
-    assert "does not say where" in way(spec, "moon", "main").reason
-    command = way(spec, "gpu", "main").command
+    assert "no tmux session" in attach_command(spec, "local", "main").reason
+    assert "does not say where" in attach_command(spec, "moon", "main").reason
+    command = attach_command(spec, "gpu", "main").command
     assert command[:6] == ("ssh", "-t", "-p", "2222", "--", "me@far")
     assert '-S "$(cat /data/h/rollouts/r/terminals/socket)"' in command[6]
     assert "attach-session -r -t =main" in command[6]
-    assert "~/.local/state/houston/k/rollouts" in way(spec, "own", "main").command[-1]
+    assert "~/.local/state/houston/k/rollouts" in attach_command(spec, "own", "main").command[-1]
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
@@ -254,7 +258,7 @@ async def test_a_person_attaches_read_only_and_leaves_with_one_key(tmp_path: Pat
     terminals = tmp_path / "rollouts" / "r" / "terminals"
     terminals.mkdir(parents=True)
     socket, outer = tmp_path / "a", tmp_path / "o"
-    terminal_folder.socket_note(terminals).write_text(f"{socket}\n")
+    terminal_log_files.socket_note(terminals).write_text(f"{socket}\n")
 
     def tmux(at: Path, *words: str) -> str:
         command = ("tmux", "-f", "/dev/null", "-S", str(at), *words)
@@ -281,10 +285,10 @@ async def test_a_person_attaches_read_only_and_leaves_with_one_key(tmp_path: Pat
             "prefix",
             "None",
         )
-        command = way(_spec(tmp_path), "local", "main").command
+        command = attach_command(_spec(tmp_path), "local", "main").command
         shell = f"env -u TMUX {shlex.join(command)}; cat"
         tmux(outer, "new-session", "-d", "-s", "person", "-x", "90", "-y", "20", shell)
-        await until(LEAVE)
+        await until(LEAVE_HINT)
         tmux(outer, "send-keys", "-t", "=person:", "typed", "C-c")
         tmux(socket, "send-keys", "-t", "=main:", "from the agent", "Enter")
         await until("from the agent")
@@ -309,7 +313,7 @@ def there(tmp_path: Path) -> Iterator[Sshd]:
 async def test_a_log_elsewhere_is_fetched_and_then_what_is_new_of_it(
     builder: HomeBuilder, sit: Sit, there: Sshd
 ) -> None:
-    far = terminal_folder.terminals_folder(Path(there.host.host_root), "r") / "train"
+    far = terminal_log_files.terminals_folder(Path(there.host.host_root), "r") / "train"
     _write(far, b"epoch 1\r\n", 99)
     keys = ("ssh", "ssh_config", "host_root", "command")
     hosts = {"gpu": {key: getattr(there.host, key) for key in keys}}
@@ -319,15 +323,15 @@ async def test_a_log_elsewhere_is_fetched_and_then_what_is_new_of_it(
         builder.whole("r", 1, "trains", spans=(span,))
     async with sit(builder.home) as seat:
         await seat.press("3", "F")
-        await seat.until(lambda: "epoch 1" in seat.text(TerminalText), "fetched")
+        await seat.until(lambda: "epoch 1" in seat.text(TerminalView), "fetched")
         with (far / "log.0000000000000000").open("ab") as file:
             file.write(b"epoch 2\r\n")
         await seat.press("F")
-        await seat.until(lambda: "epoch 2" in seat.text(TerminalText), "what is new")
-        assert seat.lines(TerminalText)[:2] == ["epoch 1", "epoch 2"]
+        await seat.until(lambda: "epoch 2" in seat.text(TerminalView), "what is new")
+        assert seat.lines(TerminalView)[:2] == ["epoch 1", "epoch 2"]
         await seat.press("s")
         await seat.until(lambda: "as step 1 left it" in seat.frame("#terminals"), "at its step")
-        assert "epoch 2" not in seat.text(TerminalText)
+        assert "epoch 2" not in seat.text(TerminalView)
 
 
 async def test_a_log_elsewhere_says_so_and_why_it_cannot_be_fetched(
@@ -339,10 +343,10 @@ async def test_a_log_elsewhere_says_so_and_why_it_cannot_be_fetched(
         builder.whole("r", 1, "runs", spans=(span,))
     async with sit(builder.home) as seat:
         await seat.press("3")
-        await seat.until(lambda: "is on the host gpu, not here" in seat.text(TerminalText), "said")
+        await seat.until(lambda: "is on the host gpu, not here" in seat.text(TerminalView), "said")
         await seat.press("t")
         assert "does not say where the host gpu is" in seat.bar("#hints")
-    fetched = Fetched()
+    fetched = FetchedLogs()
     with pytest.raises(HoustonError, match="has no terminals on 'gpu'"):
         await fetched.fetch(builder.home.path, "r", "gpu", "train")
     place = fetched.place("r", "gpu", "train")

@@ -4,24 +4,24 @@ from typing import get_args
 
 import pytest
 
-from houston_console.app.app import HoustonConsole
-from houston_shared.config import Configuration, Loaded, Theme, load
+from houston_console.app.console_app import HoustonConsole
+from houston_shared.config import Configuration, LoadedConfiguration, ThemeName, load_configuration
 from tests.console.conftest import WIDE
 from tests.console.homes import HomeBuilder
 
 
-@pytest.mark.parametrize("theme", get_args(Theme))
+@pytest.mark.parametrize("theme", get_args(ThemeName))
 async def test_a_theme_that_is_allowed_is_the_one_that_is_on(
-    theme: Theme, builder: HomeBuilder
+    theme: ThemeName, builder: HomeBuilder
 ) -> None:
     builder.home.configuration.write_text(f'[console]\ntheme = "{theme}"\n')
-    app = HoustonConsole(load(str(builder.home.path), environment={}))
+    app = HoustonConsole(load_configuration(str(builder.home.path), environment={}))
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
         assert app.theme == theme
 
 
 async def test_every_theme_of_the_app_is_allowed(builder: HomeBuilder) -> None:
-    app = HoustonConsole(Loaded(Configuration(), builder.home, "defaults"))
+    app = HoustonConsole(LoadedConfiguration(Configuration(), builder.home, "defaults"))
     async with app.run_test(size=WIDE):
-        assert set(get_args(Theme)) == set(app.available_themes)
+        assert set(get_args(ThemeName)) == set(app.available_themes)

@@ -6,30 +6,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_console.app.drawing.thrift import PLAIN, Style, style, thrifty
+from houston_console.app.terminal_driver import (
+    PLAIN_STYLE,
+    SgrStyle,
+    compress_sgr,
+    style_after_reset,
+)
 
 _PIECE = re.compile(r"\x1b\[([0-9;]*)m|\x1b\[([0-9]+);([0-9]+)H|(.)", re.S)
 SEEN_ON_BLANKS = {"4", "7", "9"}
 
 
-def drawn(data: str) -> tuple[dict[tuple[int, int], tuple[str, Style]], Style]:
+def drawn(data: str) -> tuple[dict[tuple[int, int], tuple[str, SgrStyle]], SgrStyle]:
     """The cells that `data` leaves, and the style it ends with. A terminal, as simple as can be."""
-    cells: dict[tuple[int, int], tuple[str, Style]] = {}
+    cells: dict[tuple[int, int], tuple[str, SgrStyle]] = {}
     row, column, codes = 1, 1, ""
     for colours, line, place, character in _PIECE.findall(data):
         if character in ("\r", "\n"):
             row, column = row + (character == "\n"), 1
         elif character:
-            now = style(codes)
+            now = style_after_reset(codes)
             if character == " " and not now.attributes & SEEN_ON_BLANKS:
-                now = Style(behind=now.behind)
+                now = SgrStyle(behind=now.behind)
             cells[row, column] = character, now
             column += 1
         elif line:
             row, column = int(line), int(place)
         else:
             codes = f"{codes};{colours}" if colours not in ("", "0") else ""
-    return cells, style(codes)
+    return cells, style_after_reset(codes)
 
 
 CASES = {
@@ -49,15 +54,15 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_cells_are_the_same(name: str) -> None:
     data = CASES[name]
-    made = thrifty(data)
+    made = compress_sgr(data)
     assert drawn(made) == drawn(data)
-    assert drawn(made)[1] == PLAIN
+    assert drawn(made)[1] == PLAIN_STYLE
     assert len(made) <= len(data)
 
 
 def test_colours_are_said_once() -> None:
     row = "\x1b[38;2;1;2;3;48;2;9;9;9mword\x1b[0m\x1b[38;2;7;7;7;48;2;9;9;9m  \x1b[0m" * 3
-    assert thrifty(row) == "\x1b[38;2;1;2;3;48;2;9;9;9m" + "word  " * 3 + "\x1b[0m"
+    assert compress_sgr(row) == "\x1b[38;2;1;2;3;48;2;9;9;9m" + "word  " * 3 + "\x1b[0m"
 
 
 CODES = st.sampled_from(
@@ -74,4 +79,4 @@ PIECE = st.one_of(
 @given(st.lists(PIECE, max_size=12))
 def test_whatever_textual_writes_looks_the_same(pieces: list[str]) -> None:
     data = "".join(pieces)
-    assert drawn(thrifty(data)) == drawn(data)
+    assert drawn(compress_sgr(data)) == drawn(data)

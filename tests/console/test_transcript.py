@@ -2,8 +2,8 @@
 
 from textual import events
 
-from houston_console.app.rollouts.selector import RolloutList
-from houston_console.app.transcript.transcript import Transcript
+from houston_console.screens.rollout_selector import RolloutList
+from houston_console.transcript.transcript_view import Transcript
 from tests.console.conftest import SMALL, WIDE, Sit
 from tests.console.homes import HomeBuilder
 

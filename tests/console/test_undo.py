@@ -5,24 +5,24 @@ from typing import Any
 
 import pytest
 
-from houston_console.app.app import HoustonConsole
-from houston_console.app.dialogs import Confirm
-from houston_console.app.undoing import SECONDS
+from houston_console.app.console_app import HoustonConsole
+from houston_console.app.undo_offers import UNDO_OFFER_SECONDS
+from houston_console.widgets.dialogs import ConfirmDialog
 from houston_shared import wire
-from houston_shared.config import Configuration, Loaded
-from houston_shared.person import myself
-from houston_shared.records import Head
-from houston_shared.wire_people import JudgedSteps
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.control_messages import JudgedSteps
+from houston_shared.records import ContextHead
+from houston_shared.store.presence_queries import current_person
 from tests.console.conftest import SMALL, WIDE, LiveStation, Seat, Sit
 
-ME = f"person:{myself().name}"
+ME = f"person:{current_person().name}"
 
 
 @pytest.fixture
 def rollout(live: LiveStation) -> str:
     """One that runs, with three steps."""
     worker = live.working()
-    worker.say(wire.StoreHead, head=Head(
+    worker.say(wire.StoreHead, head=ContextHead(
         system="You work.", task="Look around.", tools=(), rendered="", token_ids=None,
         dialect="chatml-json", tokenizer="",
     ))  # fmt: skip
@@ -48,7 +48,7 @@ def holder(live: LiveStation) -> list[tuple[Any, ...]]:
 
 def ask(live: LiveStation, message: Any) -> Any:
     done = live.person().ask(message)
-    assert isinstance(done, wire.Done), done
+    assert isinstance(done, wire.RequestStored), done
     return done
 
 
@@ -57,7 +57,10 @@ def steer(live: LiveStation, rollout: str, action: Any, name: str = "ben") -> No
 
 
 def claim(live: LiveStation, rollout: str, name: str, **fields: Any) -> None:
-    ask(live, wire.Claim(request=os.urandom(8).hex(), rollout=rollout, claimed=name, **fields))
+    ask(
+        live,
+        wire.ClaimRollout(request=os.urandom(8).hex(), rollout=rollout, claimed=name, **fields),
+    )
 
 
 async def test_a_pause_is_undone_and_its_row_is_not_written_over(
@@ -89,9 +92,9 @@ async def test_the_offer_ends_after_its_seconds(live: LiveStation, sit: Sit, rol
         seat.app.undoing.clock = lambda: now
         await seat.press("p")
         await seat.until(lambda: " 5 s" in seat.offered(), "offered")
-        now = SECONDS - 1.5
+        now = UNDO_OFFER_SECONDS - 1.5
         await seat.until(lambda: " 2 s" in seat.offered(), "how long still")
-        now = SECONDS
+        now = UNDO_OFFER_SECONDS
         await seat.until(lambda: not seat.offered(), "gone")
         await seat.press("Z")
         assert state(live, rollout) == ("paused", ME)
@@ -112,7 +115,7 @@ async def test_only_ones_own_pause_is_undone(live: LiveStation, sit: Sit, rollou
         await seat.until(lambda: "is already paused by person:ben" in seat.said(), "nothing done")
         assert not seat.offered()
         await seat.press("r")
-        assert isinstance(seat.app.screen, Confirm), "the end of another's pause asks"
+        assert isinstance(seat.app.screen, ConfirmDialog), "the end of another's pause asks"
         await seat.press("y")
         await seat.until(lambda: state(live, rollout)[0] == "running", "resumed")
         assert not seat.offered(), "what asked is not offered"
@@ -136,7 +139,7 @@ async def test_a_pause_before_the_console_knew_of_anothers_is_not_offered_to_end
 async def test_the_end_of_ones_own_pause_is_undone(
     live: LiveStation, sit: Sit, rollout: str
 ) -> None:
-    steer(live, rollout, "pause", myself().name)
+    steer(live, rollout, "pause", current_person().name)
     async with sit(live.home, rollout) as seat:
         await ready(seat, rollout)
         await seat.press("r")
@@ -156,7 +159,7 @@ async def test_to_go_on_with_a_failed_rollout_is_asked_and_said(
     async with sit(live.home, worker.rollout) as seat:
         await ready(seat, worker.rollout)
         await seat.press("r")
-        assert isinstance(seat.app.screen, Confirm)
+        assert isinstance(seat.app.screen, ConfirmDialog)
         await seat.press("n")
         assert state(live, worker.rollout)[0] == "failed"
         await seat.press("r", "y")
@@ -173,7 +176,7 @@ async def test_a_claim_is_undone_with_what_stood_before(
         await ready(seat, rollout)
         await seat.until(lambda: "ben left a note" in seat.text("#people"), "handed on")
         await seat.press("c")
-        await seat.until(lambda: holder(live) == [(myself().name,)], "at once")
+        await seat.until(lambda: holder(live) == [(current_person().name,)], "at once")
         await seat.until(lambda: "takes it back" in seat.offered(), "offered")
         await seat.press("Z")
         await seat.until(lambda: holder(live) == [("",)], "released")
@@ -185,7 +188,7 @@ async def test_a_claim_is_undone_with_what_stood_before(
         await seat.until(lambda: holder(live) == [("",)], "let go")
         await seat.until(lambda: "no longer" in seat.offered(), "offered as well")
         await seat.press("Z")
-        await seat.until(lambda: holder(live) == [(myself().name,)], "it is mine again")
+        await seat.until(lambda: holder(live) == [(current_person().name,)], "it is mine again")
 
 
 async def test_a_claim_that_another_took_over_is_not_released(
@@ -216,10 +219,10 @@ async def test_a_verdict_is_undone_to_the_one_before(
         await seat.until(lambda: "takes it back" in seat.offered(), "offered")
         await seat.press("g", "G", "e", "Z")
         await seat.until(lambda: "as it was before" in seat.said(), "said")
-        assert live.query(stands) == [(myself().name, 0)]
+        assert live.query(stands) == [(current_person().name, 0)]
         await seat.press("H")
         await seat.until(lambda: seat.app.screen.query("#said"), "the history")
-        assert seat.text("#said TextLines").count("no gain") >= 2, "with its reason"
+        assert seat.text("#said FixedLines").count("no gain") >= 2, "with its reason"
 
 
 async def test_one_verdict_after_the_other_takes_one_line_and_all_are_undone(
@@ -311,7 +314,7 @@ async def test_who_leaves_at_once_has_done_it(
     live: LiveStation, rollout: str, tmp_path: Any
 ) -> None:
     app = HoustonConsole(
-        Loaded(Configuration(), live.home, "defaults"), rollout, tmp_path / "state"
+        LoadedConfiguration(Configuration(), live.home, "defaults"), rollout, tmp_path / "state"
     )
     async with app.run_test(size=WIDE) as pilot:
         seat = Seat(app, pilot)

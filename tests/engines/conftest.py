@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from houston_daemon.engines.install import install_engine, vllm_command
-from houston_daemon.engines.model import fetch_model
-from houston_daemon.engines.process import EngineProcess
-from houston_daemon.engines.token import TokenEngine
+from houston_daemon.engines.engine_process import EngineProcess
+from houston_daemon.engines.local_model import fetch_model
+from houston_daemon.engines.token_engine import TokenEngine
+from houston_daemon.engines.vllm_install import install_vllm, vllm_command
 
 START_SECONDS = 240
 
@@ -80,7 +80,7 @@ def vllm(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     flags = Path("/proc/cpuinfo").read_text().split()
     if platform.machine() == "x86_64" and "avx2" not in flags:
         pytest.skip("vLLM needs a processor with AVX2")
-    install_engine(print)
+    install_vllm(print)
     port = free_port()
     command = vllm_command(model_folder, port, eager=True)
     yield from serve("vllm", command, port, tmp_path_factory.mktemp("vllm"), model_folder)

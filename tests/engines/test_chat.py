@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.engines.chat import ChatEngine
-from houston_daemon.engines.http import Retry
-from houston_daemon.engines.protocol import EngineRefused, EngineUnavailable, Sampled, SampleRequest
-from houston_shared.records import Call, Message
+from houston_daemon.engines.chat_engine import ChatEngine
+from houston_daemon.engines.engine_http import RetryPolicy
+from houston_daemon.engines.engine_protocol import (
+    EngineRefused,
+    EngineSample,
+    EngineUnavailable,
+    SampleRequest,
+)
+from houston_shared.records import Message, ToolCall
 from tests.engines.chat_server import ChatServer, delta, tool
 from tests.engines.conftest import free_port
 
@@ -21,12 +26,12 @@ MESSAGES = (
     Message(
         role="assistant",
         content="I look.",
-        calls=(Call(id="1.0", name="run_command", arguments={"command": "ls"}),),
+        calls=(ToolCall(id="1.0", name="run_command", arguments={"command": "ls"}),),
     ),
     Message(role="tool", content="README.md", call_id="1.0"),
 )
 FINE = [delta(content="Done."), delta("stop")]
-QUICK = Retry(attempts=4, first=0.01, longest=0.02, longest_asked=0.05)
+QUICK = RetryPolicy(attempts=4, first=0.01, longest=0.02, longest_asked=0.05)
 
 
 @pytest.fixture
@@ -45,7 +50,7 @@ def ask(**changes: Any) -> SampleRequest:
     return SampleRequest(None, MESSAGES, (TOOL,), 50, step=2, **changes)
 
 
-async def sampled(made: ChatEngine, request: SampleRequest | None = None) -> Sampled:
+async def sampled(made: ChatEngine, request: SampleRequest | None = None) -> EngineSample:
     got = await made.sample(request or ask(), asyncio.Event())
     await made.close()
     return got
@@ -209,7 +214,7 @@ async def test_an_interrupt_keeps_the_text_and_frees_the_server(server: ChatServ
 
 async def test_an_interrupt_ends_the_waiting_between_tries(server: ChatServer) -> None:
     server.answers = [(503, {})] * 2
-    patient = Retry(attempts=2, first=600, longest=600)
+    patient = RetryPolicy(attempts=2, first=600, longest=600)
     made = ChatEngine("chat:test", server.url, "m", retry=patient)
     stop = asyncio.Event()
     asyncio.get_running_loop().call_later(0.3, stop.set)

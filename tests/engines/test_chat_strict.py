@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.engines.chat import ChatEngine
-from houston_daemon.engines.choose import choose_engine
-from houston_daemon.engines.http import Retry
-from houston_daemon.engines.protocol import EngineRefused, Sampled, SampleRequest, Usage
+from houston_daemon.engines.chat_engine import ChatEngine
+from houston_daemon.engines.engine_http import RetryPolicy
+from houston_daemon.engines.engine_protocol import (
+    EngineRefused,
+    EngineSample,
+    EngineUsage,
+    SampleRequest,
+)
+from houston_daemon.engines.engine_registry import choose_engine
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import Message
 from tests.engines.chat_server import ChatServer, delta
@@ -44,11 +49,11 @@ def engine(server: ChatServer, **settings: Any) -> ChatEngine:
     settings = {"kind": "chat", "url": server.url, "model": "some-model", **settings}
     made = choose_engine(settings, None, "strict")
     assert isinstance(made, ChatEngine)
-    made._retry = Retry(attempts=2, first=0.01, longest=0.02)
+    made._retry = RetryPolicy(attempts=2, first=0.01, longest=0.02)
     return made
 
 
-async def sampled(made: ChatEngine, **changes: Any) -> Sampled:
+async def sampled(made: ChatEngine, **changes: Any) -> EngineSample:
     request = SampleRequest(None, MESSAGES, (TOOL,), 50, **changes)
     got = await made.sample(request, asyncio.Event())
     await made.close()
@@ -125,19 +130,19 @@ async def test_a_parameter_that_is_refused_is_not_dropped(server: ChatServer) ->
     assert len(server.asked) == 1
 
 
-USAGE: dict[str, tuple[Any, Usage]] = {
-    "all of it": (COUNTS, Usage(900, 768, 70, 40)),
-    "the least": ({"prompt_tokens": 5, "completion_tokens": 2}, Usage(5, None, 2, None)),
+USAGE: dict[str, tuple[Any, EngineUsage]] = {
+    "all of it": (COUNTS, EngineUsage(900, 768, 70, 40)),
+    "the least": ({"prompt_tokens": 5, "completion_tokens": 2}, EngineUsage(5, None, 2, None)),
     "details that are null": (
         {"prompt_tokens": 5, "prompt_tokens_details": None, "completion_tokens": 2},
-        Usage(5, None, 2, None),
+        EngineUsage(5, None, 2, None),
     ),
     "a cache counted beside": (
         {"prompt_tokens": 5, "prompt_cache_hit_tokens": 4, "completion_tokens": 2},
-        Usage(5, 4, 2, None),
+        EngineUsage(5, 4, 2, None),
     ),
-    "counts that are none": ({"prompt_tokens": "5", "completion_tokens": -1}, Usage()),
-    "null": (None, Usage()),
+    "counts that are none": ({"prompt_tokens": "5", "completion_tokens": -1}, EngineUsage()),
+    "null": (None, EngineUsage()),
 }
 
 

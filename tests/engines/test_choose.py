@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.engines.chat import ChatEngine
-from houston_daemon.engines.choose import choose_engine
-from houston_daemon.engines.protocol import EngineUnavailable
-from houston_daemon.engines.script import ScriptEngine
-from houston_daemon.engines.token import TokenEngine
+from houston_daemon.engines.chat_engine import ChatEngine
+from houston_daemon.engines.engine_protocol import EngineUnavailable
+from houston_daemon.engines.engine_registry import choose_engine
+from houston_daemon.engines.script_engine import ScriptEngine
+from houston_daemon.engines.token_engine import TokenEngine
 from houston_shared.errors import ConfigurationError
 
 URL = "http://127.0.0.1:1/v1"

@@ -11,12 +11,11 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from houston_daemon.engines.embedded import attention
-from houston_daemon.engines.embedded.prefix import Entry, Prefixes
-from houston_daemon.engines.embedded.sampling import draw
-from houston_daemon.engines.embedded.scheduler import MAX_RUNNING
-from houston_daemon.engines.process import start_time
-from houston_daemon.engines.token import TokenEngine
+from houston_daemon.engines.embedded import embedded_model
+from houston_daemon.engines.embedded.prefix_cache import PrefixCache, PrefixCacheEntry
+from houston_daemon.engines.embedded.sampling_jobs import MAX_RUNNING_JOBS, draw_token
+from houston_daemon.engines.engine_process import process_start_time
+from houston_daemon.engines.token_engine import TokenEngine
 from tests.engines.conftest import Served, free_port
 from tests.engines.test_token_contract import ask, endless
 
@@ -37,7 +36,7 @@ def tiny() -> LlamaForCausalLM:
     return LlamaForCausalLM(config).eval()
 
 
-def run(model: LlamaForCausalLM, entry: Entry, ids: list[int]) -> torch.Tensor:
+def run(model: LlamaForCausalLM, entry: PrefixCacheEntry, ids: list[int]) -> torch.Tensor:
     """Feed what the entry lacks of `ids`; returns the last logits."""
     with torch.inference_mode():
         out = model(torch.tensor([ids[len(entry.ids) :]]), past_key_values=entry.kv)
@@ -46,12 +45,12 @@ def run(model: LlamaForCausalLM, entry: Entry, ids: list[int]) -> torch.Tensor:
 
 
 def test_one_new_token_sees_what_the_library_sees(tiny: LlamaForCausalLM) -> None:
-    attention.register()
+    embedded_model.register_grouped_attention()
     ids = list(range(1, 40))
     logits = []
-    for name in ("eager", attention.NAME):
+    for name in ("eager", embedded_model.GROUPED_ATTENTION):
         tiny.set_attn_implementation(name)
-        entry = Prefixes(tiny.config, 1000).take(SCOPE, ids)
+        entry = PrefixCache(tiny.config, 1000).take(SCOPE, ids)
         run(tiny, entry, ids[:-1])
         logits.append(run(tiny, entry, ids))
     torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
@@ -70,32 +69,32 @@ REUSED = {
 @pytest.mark.parametrize("case", REUSED)
 def test_the_common_prefix_is_reused_exactly(tiny: LlamaForCausalLM, case: str) -> None:
     known, prompt, common = REUSED[case]
-    pool = Prefixes(tiny.config, 1000)
+    pool = PrefixCache(tiny.config, 1000)
     if known:
         first = pool.take(SCOPE, known)
         run(tiny, first, known)
         pool.give_back(first)
     entry = pool.take(SCOPE, prompt)
     assert entry.ids == prompt[:common]
-    fresh = Prefixes(tiny.config, 1000).take(SCOPE, prompt)
+    fresh = PrefixCache(tiny.config, 1000).take(SCOPE, prompt)
     torch.testing.assert_close(run(tiny, entry, prompt), run(tiny, fresh, prompt))
 
 
 def test_two_at_once_share_a_prefix_without_disturbing_each_other(tiny: LlamaForCausalLM) -> None:
-    pool = Prefixes(tiny.config, 1000)
+    pool = PrefixCache(tiny.config, 1000)
     head = [1, 2, 3, 4, 5, 6]
     one = pool.take(SCOPE, [*head, 7])
     run(tiny, one, head)
     two = pool.take(SCOPE, [*head, 8])
     assert two is not one
     assert two.ids == head
-    expected = run(tiny, Prefixes(tiny.config, 1000).take(SCOPE, head), [*head, 7])
+    expected = run(tiny, PrefixCache(tiny.config, 1000).take(SCOPE, head), [*head, 7])
     run(tiny, two, [*head, 8])
     torch.testing.assert_close(run(tiny, one, [*head, 7]), expected)
 
 
 def test_adapters_and_salts_never_share(tiny: LlamaForCausalLM) -> None:
-    pool = Prefixes(tiny.config, 1000)
+    pool = PrefixCache(tiny.config, 1000)
     first = pool.take(("policy@1", "a"), [1, 2, 3])
     run(tiny, first, [1, 2, 3])
     pool.give_back(first)
@@ -106,7 +105,7 @@ def test_adapters_and_salts_never_share(tiny: LlamaForCausalLM) -> None:
 
 def test_a_reloaded_adapter_starts_without_caches(tiny: LlamaForCausalLM) -> None:
     """Those at rest and those in use: both hold what the earlier weights computed."""
-    pool = Prefixes(tiny.config, 1000)
+    pool = PrefixCache(tiny.config, 1000)
     idle, busy = (pool.take(("policy@1", salt), [1, 2, 3]) for salt in "ab")
     for entry in (idle, busy):
         run(tiny, entry, [1, 2, 3])
@@ -118,7 +117,7 @@ def test_a_reloaded_adapter_starts_without_caches(tiny: LlamaForCausalLM) -> Non
 
 
 def test_the_oldest_prefix_is_forgotten_first(tiny: LlamaForCausalLM) -> None:
-    pool = Prefixes(tiny.config, max_tokens=10)
+    pool = PrefixCache(tiny.config, max_tokens=10)
     for start in (10, 20, 30):
         ids = list(range(start, start + 5))
         entry = pool.take(SCOPE, ids)
@@ -141,7 +140,7 @@ def test_draws(case: str) -> None:
     logits, mask, temperature, top_p, possible = DRAWS[case]
     row = torch.tensor(logits)
     allowed = None if mask is None else torch.tensor(mask)
-    seen = {draw(row, allowed, temperature, top_p) for _ in range(100)}
+    seen = {draw_token(row, allowed, temperature, top_p) for _ in range(100)}
     assert {token for token, _ in seen} == possible
     kept = row if allowed is None else row.masked_fill(~allowed, float("-inf"))
     for token, logprob in seen:
@@ -153,7 +152,7 @@ async def test_clients_that_leave_free_their_places(embedded: Served) -> None:
     """As many endless samples as run at once are abandoned; the next request is still served."""
     engine = TokenEngine("embedded", embedded.process.url)
     stop = asyncio.Event()
-    running = [engine.sample(endless(embedded), stop) for _ in range(MAX_RUNNING)]
+    running = [engine.sample(endless(embedded), stop) for _ in range(MAX_RUNNING_JOBS)]
     asyncio.get_running_loop().call_later(2.0, stop.set)
     assert {got.finish_reason for got in await asyncio.gather(*running)} == {"interrupted"}
     got = await engine.sample(ask(embedded, max_tokens=3), asyncio.Event())
@@ -225,7 +224,7 @@ def test_it_ends_with_its_parent_when_asked(model_folder: Path, tmp_path: Path) 
     wait_for(lambda: reachable(port))
     parent.kill()
     parent.wait()
-    wait_for(lambda: start_time(child) is None)
+    wait_for(lambda: process_start_time(child) is None)
 
 
 def reachable(port: int) -> bool:

@@ -10,7 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from houston_daemon.engines.process import EngineProcess, State, failing_line, start_time
+from houston_daemon.engines.engine_process import (
+    EngineProcess,
+    ServerState,
+    find_error_line,
+    process_start_time,
+)
 from houston_shared.errors import HoustonError
 from tests.engines.conftest import free_port
 
@@ -55,7 +60,7 @@ def test_another_daemon_finds_it_at_its_address_and_ends_it(tmp_path: Path) -> N
     assert second.healthy()
     second.stop()
     assert not first.alive()
-    assert start_time(child) is None
+    assert process_start_time(child) is None
     assert not second.adopt()
 
 
@@ -70,11 +75,11 @@ def test_what_a_killed_server_leaves_is_ended_before_the_next(tmp_path: Path) ->
     made, child = started(tmp_path)
     os.kill(made.pid or 0, signal.SIGKILL)
     until(lambda: not made.alive())
-    assert start_time(child) is not None
+    assert process_start_time(child) is not None
     assert not engine(tmp_path, free_port()).adopt()
     made.start()
     until(made.healthy)
-    assert start_time(child) is None
+    assert process_start_time(child) is None
     made.stop()
 
 
@@ -88,9 +93,9 @@ def test_a_child_that_shows_no_environment_is_ended_with_the_rest(tmp_path: Path
     assert made.pid
     os.kill(made.pid, signal.SIGKILL)
     until(lambda: not made.alive())
-    assert start_time(child) is not None
+    assert process_start_time(child) is not None
     engine(tmp_path, free_port(), bare).stop()
-    assert start_time(child) is None
+    assert process_start_time(child) is None
 
 
 def test_a_server_that_ignores_the_polite_signal_is_ended(tmp_path: Path) -> None:
@@ -109,7 +114,7 @@ def test_a_server_that_ignores_the_polite_signal_is_ended(tmp_path: Path) -> Non
     pid = made.pid or 0
     until(lambda: "up" in (tmp_path / "log").read_text())
     made.stop(seconds=0.3)
-    assert start_time(pid) is None
+    assert process_start_time(pid) is None
 
 
 @pytest.mark.parametrize("change", ["started", "boot"])
@@ -118,10 +123,10 @@ def test_a_pid_that_was_given_to_another_program_is_not_taken_for_it(
 ) -> None:
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     made, _ = started(tmp_path)
-    state = msgspec.json.decode((tmp_path / "state.json").read_bytes(), type=State)
-    wrong = {"started": (start_time(other.pid) or 0) - 1, "boot": state.boot}
+    state = msgspec.json.decode((tmp_path / "state.json").read_bytes(), type=ServerState)
+    wrong = {"started": (process_start_time(other.pid) or 0) - 1, "boot": state.boot}
     if change == "boot":
-        wrong = {"started": start_time(other.pid), "boot": "an earlier boot"}
+        wrong = {"started": process_start_time(other.pid), "boot": "an earlier boot"}
     forged = msgspec.structs.replace(state, pid=other.pid, **wrong)
     (tmp_path / "state.json").write_bytes(msgspec.json.encode(forged))
     later = engine(tmp_path, free_port())
@@ -152,11 +157,11 @@ LOGS = {
 def test_the_failing_line_is_named(tmp_path: Path, case: str) -> None:
     text, expected = LOGS[case]
     (tmp_path / "log").write_text(text)
-    assert failing_line(tmp_path / "log") == expected
+    assert find_error_line(tmp_path / "log") == expected
 
 
 def test_no_log_has_no_failing_line(tmp_path: Path) -> None:
-    assert failing_line(tmp_path / "none") == ""
+    assert find_error_line(tmp_path / "none") == ""
 
 
 NAMED = """
@@ -174,10 +179,10 @@ def test_a_process_may_have_any_name(tmp_path: Path) -> None:
     try:
         assert other.stdout is not None
         assert other.stdout.readline() == b"named\n"
-        assert start_time(other.pid) is not None
+        assert process_start_time(other.pid) is not None
         made, child = started(tmp_path)
         made.stop()
-        assert start_time(child) is None
+        assert process_start_time(child) is None
     finally:
         other.kill()
         other.communicate()

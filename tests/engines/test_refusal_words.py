@@ -2,8 +2,8 @@
 
 import pytest
 
-from houston_daemon.engines.http import Transient, failure
-from houston_daemon.engines.protocol import ContextOverflow, EngineRefused
+from houston_daemon.engines.engine_http import TransientFailure, failure_of_status
+from houston_daemon.engines.engine_protocol import ContextOverflow, EngineRefused
 
 TOO_LONG: dict[str, tuple[int, str, str]] = {
     "OpenAI": (
@@ -72,7 +72,7 @@ TOO_LONG: dict[str, tuple[int, str, str]] = {
 
 @pytest.mark.parametrize("case", TOO_LONG)
 def test_a_prompt_that_is_too_long(case: str) -> None:
-    assert isinstance(failure(*TOO_LONG[case]), ContextOverflow)
+    assert isinstance(failure_of_status(*TOO_LONG[case]), ContextOverflow)
 
 
 FOR_PEOPLE: dict[str, tuple[int, str, str]] = {
@@ -96,7 +96,7 @@ FOR_PEOPLE: dict[str, tuple[int, str, str]] = {
 
 @pytest.mark.parametrize("case", FOR_PEOPLE)
 def test_what_a_person_mends(case: str) -> None:
-    problem = failure(*FOR_PEOPLE[case])
+    problem = failure_of_status(*FOR_PEOPLE[case])
     assert isinstance(problem, EngineRefused) and not isinstance(problem, ContextOverflow)
     assert problem.status == FOR_PEOPLE[case][0]
 
@@ -112,4 +112,4 @@ PASSING: dict[str, tuple[int, str, str]] = {
 
 @pytest.mark.parametrize("case", PASSING)
 def test_what_passes_by_itself(case: str) -> None:
-    assert isinstance(failure(*PASSING[case]), Transient)
+    assert isinstance(failure_of_status(*PASSING[case]), TransientFailure)

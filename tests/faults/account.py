@@ -1,6 +1,6 @@
 """The account of a ground that a test drives by itself."""
 
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance.home_verification import verify_home
 from tests.faults.ground import Ground, Speaker, history
 from tests.faults.history import check
 from tests.faults.stored import stored
@@ -20,4 +20,4 @@ def until_over(ground: Ground, seconds: float = 120) -> None:
 def wrong(ground: Ground, *speakers: Speaker) -> list[str]:
     """Everything that contradicts what workers and people saw; the daemon may run."""
     found = check(history(ground, list(speakers)), stored(ground.home))
-    return [str(one) for one in (*found, *verify(ground.home).findings)]
+    return [str(one) for one in (*found, *verify_home(ground.home).findings)]

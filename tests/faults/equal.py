@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from houston_shared.store import blobs
+from houston_shared.store import store_reader
 from tests.faults.ground import Ground
 
 OWN = ("events", "rollouts", "guidance", "notes", "bookmarks", "tasks", "annotators")
@@ -28,7 +28,7 @@ def journal(ground: Ground, rollout: str) -> list[tuple[Any, ...]]:
     )
     found = []
     for *header, body, blob in rows:
-        data = body if body is not None else blobs.read(ground.home, blob)
+        data = body if body is not None else store_reader.read_blob(ground.home, blob)
         value = msgspec.msgpack.decode(data)
         for name in ("parent_seq", "sample_seq"):
             if isinstance(value, dict) and value.get(name) is not None:

@@ -19,10 +19,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.service import ready, rollouts
-from houston_daemon.service.engine_child import end_left_over
+from houston_daemon.service import daemon_control, rollout_start_checks
+from houston_daemon.service.engine_child import end_orphaned_engines
 from houston_shared import faults, wire
-from houston_shared.config import load
+from houston_shared.config import load_configuration
 from houston_shared.control_client import ControlClient
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
@@ -68,10 +68,10 @@ class Ground:
             f"command = ['{sys.executable}', '{program}', '{{port}}', '{tokenizer}']\n"
             + configuration
         )
-        self.loaded = load(str(self.home.path), environment={})
+        self.loaded = load_configuration(str(self.home.path), environment={})
         self.environment = {
             **os.environ,
-            faults.VARIABLE: str(self.orders),
+            faults.FAULTS_VARIABLE: str(self.orders),
             "HOUSTON_WITNESS": str(self.witness),
             "PYTHONPATH": f"{ROOT / 'tests/faults/seen'}:{ROOT}:{os.environ.get('PYTHONPATH', '')}",
         }
@@ -90,7 +90,7 @@ class Ground:
         reading, writing = os.pipe()
         for place in (self.home.path, self.home.logs):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "houston_daemon.supervisor"]
+        command = [sys.executable, "-m", "houston_daemon.service.supervisor"]
         command += ["--home", str(self.home.path), "--ready-fd", str(writing)]
         if self.home.configuration.exists():
             command += ["--config", str(self.home.configuration)]
@@ -106,7 +106,7 @@ class Ground:
             )
         os.close(writing)
         try:
-            report = ready.hear(reading, READY_SECONDS)
+            report = daemon_control.wait_for_readiness(reading, READY_SECONDS)
         finally:
             os.close(reading)
         if report is None:
@@ -175,7 +175,7 @@ class Ground:
             self.signal(signal.SIGKILL)
             self.ended()
         end_terminals(self.folder / "host")
-        end_left_over(self.home)
+        end_orphaned_engines(self.home)
 
     def log(self, lines: int = 30) -> str:
         """Ends of all logs, for a failure."""
@@ -195,7 +195,7 @@ class Ground:
 
     def fired(self) -> list[tuple[str, str, int]]:
         """(point, action, pid) of every fault that was carried out."""
-        file = self.orders / faults.FIRED
+        file = self.orders / faults.FIRED_FILE
         lines = file.read_text().splitlines() if file.exists() else []
         return [(name, action, int(pid)) for name, action, pid in map(str.split, lines)]
 
@@ -213,10 +213,12 @@ class Ground:
 
     def rollouts(self, task: tuple[Path, str], n: int = 1) -> list[str]:
         """Queue rollouts, as `houston rollout start` does; asks again until it is answered."""
-        specs = rollouts.specs(self.loaded, load_task(task[0]), task[1], n, None)
+        specs = rollout_start_checks.build_rollout_specs(
+            self.loaded, load_task(task[0]), task[1], n, None
+        )
         request = os.urandom(8).hex()
         done = self.ask(wire.StartRollouts(request=request, specs=specs))
-        assert isinstance(done, wire.Done)
+        assert isinstance(done, wire.RequestStored)
         return list(done.rollouts)
 
     def ask(self, message: Any, seconds: float = 60) -> Any:
@@ -286,7 +288,7 @@ class Speaker(threading.Thread):
             try:
                 with ControlClient(self._ground.home, 1.0) as client:
                     done = client.ask(message)
-                assert isinstance(done, wire.Done)
+                assert isinstance(done, wire.RequestStored)
                 self.spoken.append(one)
                 return
             except HoustonError as problem:

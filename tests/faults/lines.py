@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from houston_daemon.recorder.steps.ingest import slot
+from houston_daemon.recorder.handlers.ingest_handlers import find_event_slot
 from houston_shared import records, wire
 from houston_shared.home import Home
 from tests.faults.history import Acked, Heard, History, Key, Spoken
@@ -23,7 +23,7 @@ def steps(rollout: str) -> Iterator[tuple[Any, dict[str, Any]]]:
     for step in range(1, 1_000_000):
         at = {"step": step, "attempt": 1}
         yield wire.StoreSample, {**at, "sample": sample(step)}
-        yield wire.StoreIntent, {**at, "index": 0, "intent": records.Intent(call=call(step))}
+        yield wire.StoreIntent, {**at, "index": 0, "intent": records.CallIntent(call=call(step))}
         text = f"{rollout} {step} ".ljust(LARGE if step % 7 == 0 else 300, "z")
         yield wire.StoreResult, {**at, "index": 0, "result": result(step, text=text)}
         yield wire.StoreObservation, {**at, "observation": records.ObservationBody(tail="t")}
@@ -46,7 +46,7 @@ class Line:
             welcome = worker.insist(over, wire.Hello, pid=1)
             while welcome is not None and not over.is_set():
                 kind, fields = self._pending
-                place = slot(worker.message(kind, **fields))
+                place = find_event_slot(worker.message(kind, **fields))
                 assert place is not None
                 key, said = Key(*place.key), words(place.words)  # type: ignore[arg-type]
                 self._history.sent.add((key, said))
@@ -81,7 +81,7 @@ class Voice:
                     done = person.guide(rollout, text, id=id)
                 except TimeoutError:
                     continue
-                assert isinstance(done, wire.Done), done
+                assert isinstance(done, wire.RequestStored), done
                 self._history.spoken.append(Spoken(id, rollout, text))
                 self._number += 1
                 time.sleep(0.003)

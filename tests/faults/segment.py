@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.recorder.upkeep.verify import verify
-from houston_daemon.service.workers import DEATHS_LIMIT
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.service.worker_pool import WORKER_DEATHS_LIMIT
 from houston_shared import wire
 from tests.faults import loads, spared
 from tests.faults.ground import Ground, Speaker, history
@@ -85,7 +85,7 @@ class Segment:
         self.ground = Ground(folder)
         self.ground.environment |= spared.made(folder / "deaths")
         self._deaths = spared.Deaths(folder / "deaths")
-        assert spared.SHARE + 2 <= DEATHS_LIMIT
+        assert spared.SHARE + 2 <= WORKER_DEATHS_LIMIT
         self.result = Result()
         self._dice = dice
         self._wanted = {"null": cheap, "station": stations}
@@ -271,7 +271,7 @@ class Segment:
         self.ground.until(lambda: self.ground.query(closed), 60, "a closed step")
         ((rollout, step),) = self.ground.query(closed)
         request = secrets.token_hex(8)
-        self.ground.ask(wire.Branch(request=request, rollout=rollout, step=step))
+        self.ground.ask(wire.BranchRollout(request=request, rollout=rollout, step=step))
 
     def _cancel_paused(self) -> None:
         """A workstation whose worker is gone: its terminals are the supervisor's to end."""
@@ -333,7 +333,7 @@ class Segment:
         ground, result = self.ground, self.result
         seen, there = history(ground, self._speakers), stored(ground.home)
         result.findings += [f"{one.kind}: {one.what}" for one in check(seen, there)]
-        result.findings += [f"verify: {one}" for one in verify(ground.home).findings]
+        result.findings += [f"verify: {one}" for one in verify_home(ground.home).findings]
         result.findings += self._terminals()
         result.findings += [f"still there: {line}" for line in self._left()]
         result.counts["acked"] += len(seen.acked)

@@ -22,7 +22,7 @@ from typing import Any
 
 import zmq
 
-from houston_shared.fault_points import POINTS
+from houston_shared.fault_points import FAULT_POINTS
 from tests.faults.segment import OTHER, RANDOM, Result, Segment
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ AT_RANDOM = 6
 
 def plan(seed: int, begin: int, count: int) -> list[str]:
     """Deaths number `begin` to `begin + count` of the endless list that a seed means."""
-    names = [*POINTS, *RANDOM * AT_RANDOM, *OTHER]
+    names = [*FAULT_POINTS, *RANDOM * AT_RANDOM, *OTHER]
     found: list[str] = []
     for number in range(begin // len(names), (begin + count) // len(names) + 1):
         order = list(names)
@@ -111,8 +111,8 @@ def summary(segments: list[dict[str, Any]]) -> dict[str, Any]:
         "kills": kills.total(),
         "kills_by_process": dict(sorted(whose.items())),
         "other_faults": dict(sorted(others.items())),
-        "points": sum(name in POINTS for name in kills),
-        "points_of": len(POINTS),
+        "points": sum(name in FAULT_POINTS for name in kills),
+        "points_of": len(FAULT_POINTS),
         "acked_messages": counts["acked"],
         "guidance_acked": counts["guidance"],
         "guidance_said_again": counts["guidance said again"],

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.rollout import ingest_client
+from houston_daemon.agent import recorder_client
 from houston_shared import faults, wire
 
 VARIABLE = "HOUSTON_SPARED"
@@ -54,9 +54,13 @@ def rollout_in(words: list[str]) -> str:
 def attend(folder: str) -> None:
     """From now on every worker of this process keeps the count, and is spared by it."""
     deaths = Deaths(Path(folder))
-    act, come_by, ask = faults.act, faults.Folder.__call__, ingest_client.IngestClient.ask
+    act, come_by, ask = (
+        faults.carry_out_fault,
+        faults.FaultFolder.__call__,
+        recorder_client.IngestSocket.ask,
+    )
 
-    def came_by(self: faults.Folder, name: str) -> None:
+    def came_by(self: faults.FaultFolder, name: str) -> None:
         rollout = rollout_in(sys.argv)
         if not (rollout and deaths.had_its_share(rollout)):
             come_by(self, name)
@@ -73,9 +77,9 @@ def attend(folder: str) -> None:
             deaths.closed(message.rollout)
         return reply
 
-    faults.Folder.__call__ = came_by  # type: ignore[method-assign]
-    faults.act = acted
-    ingest_client.IngestClient.ask = asked  # type: ignore[method-assign]
+    faults.FaultFolder.__call__ = came_by  # type: ignore[method-assign]
+    faults.carry_out_fault = acted
+    recorder_client.IngestSocket.ask = asked  # type: ignore[method-assign]
 
 
 def made(folder: Path) -> dict[str, str]:

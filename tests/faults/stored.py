@@ -8,16 +8,16 @@ import msgspec
 from houston_shared import records
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.store import blobs, context
-from houston_shared.store.reader import Reader
+from houston_shared.store import step_context, store_reader
+from houston_shared.store.store_reader import Reader
 from tests.faults.history import Event, Key, Stored, Told
 from tests.faults.witness import words
 
 RECORDS: dict[str, type] = {
-    "head": records.Head,
+    "head": records.ContextHead,
     "sample": records.SampleBody,
-    "intent": records.Intent,
-    "result": records.Result,
+    "intent": records.CallIntent,
+    "result": records.ToolResult,
     "observation": records.ObservationBody,
     "fork": records.ForkBody,
 }
@@ -60,7 +60,7 @@ def _event(
     body: bytes | None,
     blob: str | None,
 ) -> Event:
-    data = blobs.read(home, blob) if blob else body or b""
+    data = store_reader.read_blob(home, blob) if blob else body or b""
     record = msgspec.msgpack.decode(data, type=RECORDS[kind])
     return Event(seq, Key(rollout, step, attempt, part), words(record))
 
@@ -73,7 +73,7 @@ def _contexts(home: Home, samples: list[Key]) -> dict[tuple[str, int], str]:
         for key in samples:
             if key.step % 8 == 0 or key.step == last[key.rollout]:
                 try:
-                    request = reader.run(context.at(key.rollout, key.step))
+                    request = reader.run(step_context.read_request(key.rollout, key.step))
                 except HoustonError as problem:
                     raise AssertionError(f"{key}: {problem}") from problem
                 found[key.rollout, key.step] = words([request.messages, request.token_ids])

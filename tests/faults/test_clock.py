@@ -10,7 +10,7 @@ import pytest
 import houston_daemon
 from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.workstation import system_actions
-from houston_shared.records import Call, Intent
+from houston_shared.records import CallIntent, ToolCall
 from tests.faults import loads
 from tests.faults.account import until_over, wrong
 from tests.faults.ground import Ground, Speaker
@@ -62,8 +62,8 @@ def test_a_worker_whose_clock_jumps_goes_on(ground: Ground, seconds: int) -> Non
 async def test_a_sleep_that_is_found_again_never_lasts_longer_than_it_was(
     deadline: float, waits: float
 ) -> None:
-    call = Call(id="1.0", name="sleep", arguments={"sleep_time": 0.2})
-    intent = Intent(call=call, deadline=time.time() + deadline)
+    call = ToolCall(id="1.0", name="sleep", arguments={"sleep_time": 0.2})
+    intent = CallIntent(call=call, deadline=time.time() + deadline)
     slept = await asyncio.wait_for(system_actions.sleep_on(intent, 0.2, Stop()), 60)
     assert slept.ended_by == "time"
     assert slept.slept == 0.2, "its time ran on while nobody looked"
@@ -81,15 +81,15 @@ READS_THE_WALL_CLOCK = {
     "environments/workstation/command/session_actions.py": "how long a terminal has been silent",
     "environments/workstation/command/sessions.py": "when output was printed",
     "environments/workstation/system/doing.py": "how much of a sleep is left, never more",
-    "engines/embedded/wire.py": "a field of the protocol that nobody reads",
-    "hosts/snapshots/shadow.py": "file times are wall times",
-    "hosts/ssh/shelf.py": "how long ago a piece of a parcel came: file times are wall",
-    "recorder/upkeep/backup.py": "how old a backup is, by its file's time",
-    "recorder/status.py": "how old the newest backup is, never less than nothing",
-    "recorder/upkeep/copying.py": "names of backups sort by time",
-    "training/sft/asking.py": "how old is what a killed command has begun: file times are wall",
-    "service/nightly.py": "how old the newest backup is: it may outlive a boot",
-    "service/machine_checks.py": "doctor asks whether the clock is set at all",
+    "engines/embedded/completions_wire.py": "a field of the protocol that nobody reads",
+    "hosts/snapshots/shadow_repository.py": "file times are wall times",
+    "hosts/ssh/file_bundles.py": "how long ago a piece of a parcel came: file times are wall",
+    "maintenance/home_backup.py": "how old a backup is, by its file's time",
+    "recorder/recorder_loop.py": "how old the newest backup is, never less than nothing",
+    "maintenance/durable_copy.py": "names of backups sort by time",
+    "training/sft/create_run.py": "how old is what a killed command has begun: file times are wall",
+    "service/periodic_backup.py": "how old the newest backup is: it may outlive a boot",
+    "commands/doctor_commands.py": "doctor asks whether the clock is set at all",
 }
 
 

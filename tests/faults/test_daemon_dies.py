@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from houston_shared.fault_points import POINTS
+from houston_shared.fault_points import FAULT_POINTS
 from tests.faults.segment import FAULTS, Segment
 from tests.support.tiers import sampled
 
-NAMES = [name for name in POINTS if not name.startswith("worker.")]
+NAMES = [name for name in FAULT_POINTS if not name.startswith("worker.")]
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.recorder.protocol import RecorderFailed
-from houston_daemon.recorder.upkeep.repair import repair
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.maintenance.journal_repair import repair_home
+from houston_daemon.recorder.recorder_handle import RecorderFailed
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from tests.support.recorder_client import Station, until
@@ -52,7 +52,7 @@ def test_what_was_acked_is_put_back(tmp_path: Path, what: str) -> None:
         assert station.working().step(1)
     finally:
         station.stop()
-    assert verify(station.home).findings == ()
+    assert verify_home(station.home).findings == ()
 
 
 def test_a_database_in_its_place_is_left_there_and_ours_is_kept_aside(tmp_path: Path) -> None:
@@ -111,6 +111,6 @@ def test_a_cut_end_cannot_be_hidden_by_removing_the_head(tmp_path: Path, what: s
     assert "houston repair" in refused.value.next
     if station.home.head_file.is_dir():
         station.home.head_file.rmdir()
-    repair(station.home)
+    repair_home(station.home)
     station.restart()  # a person decided
     station.stop()

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.disk import checkpoints
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.recorder.disk import wal_checkpoints
 from houston_shared import wire
-from houston_shared.store import expiry
+from houston_shared.store import store_reader
 from houston_shared.store.async_reader import AsyncReader
-from houston_shared.store.plan import Ask
-from houston_shared.store.reader import Reader, ReadFailed
+from houston_shared.store.journal_events import RunSql
+from houston_shared.store.store_reader import Reader, ReadFailed
 from tests.support.recorder_client import Person, Station, Worker, until
 
 LIMIT = 64 * 1024 * 1024
@@ -99,7 +99,7 @@ def test_a_foreign_reader_is_named_and_writers_wait_for_it(station: Station) -> 
     assert writer.largest < LIMIT
     assert len(station.query("SELECT seq FROM events WHERE kind = 'sample'")) == writer.stored
     station.stop()
-    assert verify(station.home).findings == ()
+    assert verify_home(station.home).findings == ()
 
 
 ENDED = {
@@ -113,7 +113,7 @@ ENDED = {
 def test_what_is_in_the_way_and_may_be_ended_is_ended(
     station: Station, state: str, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, ENDED[state, program], 0.5)
+    monkeypatch.setattr(wal_checkpoints, ENDED[state, program], 0.5)
     writer = Writer(station)
     holder = Holder(station.home.database, program)
     try:
@@ -128,19 +128,19 @@ def test_what_is_in_the_way_and_may_be_ended_is_ended(
     assert writer.largest < LIMIT
 
 
-def long_plan(database: Path) -> Generator[Ask, Any, None]:
+def long_plan(database: Path) -> Generator[RunSql, Any, None]:
     """Reads on and on, a little at a time."""
     while True:
-        yield Ask("SELECT count(*) FROM events")
+        yield RunSql("SELECT count(*) FROM events")
         time.sleep(0.05)
 
 
 HEAVY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
-def heavy_plan(database: Path) -> Generator[Ask, Any, None]:
+def heavy_plan(database: Path) -> Generator[RunSql, Any, None]:
     """One statement that never ends."""
-    yield Ask(HEAVY)
+    yield RunSql(HEAVY)
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def swollen(station: Station) -> Iterator[Station]:
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM events").fetchone()
     assert writer.write()
-    assert writer.largest > expiry.WAL_KEPT
+    assert writer.largest > store_reader.WAL_KEPT_BYTES
     yield station
     reader.close()
 
@@ -167,10 +167,10 @@ async def test_our_readers_cut_themselves_where_they_do_harm(swollen: Station, p
 
 
 def test_a_long_read_of_a_quiet_home_goes_on(station: Station) -> None:
-    def patient() -> Generator[Ask, Any, int]:
-        rows = yield Ask("SELECT count(*) FROM events")
-        time.sleep(expiry.SECONDS * 1.2)
-        again = yield Ask("SELECT count(*) FROM events")
+    def patient() -> Generator[RunSql, Any, int]:
+        rows = yield RunSql("SELECT count(*) FROM events")
+        time.sleep(store_reader.EXPIRY_SECONDS * 1.2)
+        again = yield RunSql("SELECT count(*) FROM events")
         assert rows == again
         return int(again[0][0])
 

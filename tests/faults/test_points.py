@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import houston_daemon
-from houston_shared.fault_points import POINTS
-from houston_shared.faults import Fault, orders, parse
+from houston_shared.fault_points import FAULT_POINTS
+from houston_shared.faults import Fault, parse_fault, parse_fault_orders
 
 DAEMON = Path(houston_daemon.__file__).parent
 NAME = re.compile(r"(recorder|search|supervisor|nursery|worker)(\.[a-z]+){2}")
@@ -30,13 +30,13 @@ def called() -> list[tuple[str, str]]:
 
 
 def test_every_point_is_called_once_and_where_the_catalogue_says() -> None:
-    assert sorted(called()) == sorted((name, module) for name, (module, _) in POINTS.items())
+    assert sorted(called()) == sorted((name, module) for name, (module, _) in FAULT_POINTS.items())
 
 
 def test_there_are_enough_and_each_says_what_is_about_to_happen() -> None:
-    assert len(POINTS) >= 50
-    assert all(NAME.fullmatch(name) for name in POINTS)
-    said = [what for _, what in POINTS.values()]
+    assert len(FAULT_POINTS) >= 50
+    assert all(NAME.fullmatch(name) for name in FAULT_POINTS)
+    said = [what for _, what in FAULT_POINTS.values()]
     assert len(set(said)) == len(said)
     assert all(len(what.split()) >= 4 for what in said)
 
@@ -51,14 +51,17 @@ def test_there_are_enough_and_each_says_what_is_about_to_happen() -> None:
     ],
 )
 def test_an_order_is_read(text: str, means: Fault) -> None:
-    assert parse(text) == means
-    assert orders(f"a.b.c={text},d.e.f=exit=3") == {"a.b.c": means, "d.e.f": Fault("exit", 3)}
+    assert parse_fault(text) == means
+    assert parse_fault_orders(f"a.b.c={text},d.e.f=exit=3") == {
+        "a.b.c": means,
+        "d.e.f": Fault("exit", 3),
+    }
 
 
 @pytest.mark.parametrize("text", ["", "explode", "kill@often", "delay=long"])
 def test_an_order_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        parse(text)
+        parse_fault(text)
 
 
 def run(order: str, code: str) -> subprocess.CompletedProcess[str]:
@@ -106,7 +109,7 @@ def test_an_order_in_a_folder_is_carried_out_once_by_whoever_is_first(tmp_path: 
 
 def test_a_shifted_clock_is_shifted_for_good() -> None:
     code = (
-        "import time\nfrom houston_shared.clock import now_us\nbefore = time.time()\n"
+        "import time\nfrom houston_shared.times_and_counts import now_us\nbefore = time.time()\n"
         "faults.point('recorder.open.before')\n"
         "print([round((now - before) / 3600) for now in (now_us() / 1e6, time.time())])"
     )

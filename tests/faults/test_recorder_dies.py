@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance.home_verification import verify_home
 from houston_shared import faults
-from houston_shared.fault_points import POINTS
+from houston_shared.fault_points import FAULT_POINTS
 from houston_shared.home import Home
 from tests.faults.history import History, check
 from tests.faults.lines import Line, Voice
@@ -24,7 +24,7 @@ from tests.support.recorder_client import Person
 OWED = ("batch", "transaction", "commit", "append", "deliver", "answer", "push", "publish", "blob")
 CROWDED = "recorder.commit.during"
 """Needs more messages at once than three clients say; see `test_daemon_dies`."""
-NAMES = [n for n in POINTS if n.startswith("recorder.") and n.split(".")[1] in OWED]
+NAMES = [n for n in FAULT_POINTS if n.startswith("recorder.") and n.split(".")[1] in OWED]
 NAMES.remove(CROWDED)
 EACH = 1
 """Deaths at each point."""
@@ -71,10 +71,10 @@ def test_what_was_not_acked_is_sent_again_and_stored_once(tmp_path: Path) -> Non
         if point:
             recorder.begin()
     recorder.process.communicate("")
-    fired = (orders / faults.FIRED).read_text().splitlines()
+    fired = (orders / faults.FIRED_FILE).read_text().splitlines()
     assert [line.split()[0] for line in fired] == NAMES * EACH
     assert check(history, stored(home, contexts=False)) == []
-    assert verify(home).findings == ()
+    assert verify_home(home).findings == ()
     assert sum(ack.duplicate for ack in history.acked) > 0, "some deaths fell before the answer"
 
 

@@ -13,18 +13,17 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from houston_daemon.engines.protocol import Engine, Sampled, SampleRequest
-from houston_daemon.engines.script import ScriptEngine
+from houston_daemon.agent.agent_loop import AgentLoop
+from houston_daemon.agent.context_summary import SUMMARY_SECTIONS
+from houston_daemon.agent.recorder_client import IngestSocket, RecorderClient
+from houston_daemon.agent.rollout_budgets import ActiveClock
+from houston_daemon.agent.rollout_setup import build_agent_loop
+from houston_daemon.agent.worker_control import ControlState
+from houston_daemon.engines.engine_protocol import Engine, EngineSample, SampleRequest
+from houston_daemon.engines.script_engine import ScriptEngine
 from houston_daemon.environments.null_environment import NullEnvironment
-from houston_daemon.rollout.begin import begin
-from houston_daemon.rollout.clock import ActiveClock
-from houston_daemon.rollout.control import ControlState
-from houston_daemon.rollout.ingest_client import IngestClient
-from houston_daemon.rollout.line import Line
-from houston_daemon.rollout.loop import Rollout
-from houston_daemon.rollout.summary import SECTIONS
 from houston_shared import wire
-from houston_shared.task import parse_task
+from houston_shared.task import parse_task_record
 from tests.integration.rollout.rig import Rig
 from tests.support.ledger import Ledger
 from tests.support.small_tokenizer import small_tokenizer
@@ -66,11 +65,11 @@ class Played:
         self._stop = self._tokens.token_to_id("<|im_end|>")
         self._tries = 0
 
-    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
         cut = request.role == "policy" and request.step == 3  # at its limit: no stop token
         text = self._text(request)
         ids = self._tokens.encode(text).ids + ([] if cut else [self._stop])
-        return Sampled(
+        return EngineSample(
             text=text,
             finish_reason="length" if cut else "stop",
             token_ids=tuple(ids),
@@ -84,7 +83,7 @@ class Played:
             return json.dumps(STEPS[request.step - 1], ensure_ascii=False)
         self._tries += 1
         useless = self._tries == 1 or 3 <= self._tries <= 5  # one try fails, then all three of one
-        return "no" if useless else json.dumps(dict.fromkeys(SECTIONS, "as it was"))
+        return "no" if useless else json.dumps(dict.fromkeys(SUMMARY_SECTIONS, "as it was"))
 
     async def ready(self) -> None: ...
 
@@ -105,7 +104,7 @@ class Asked:
     def __init__(self, like: Engine) -> None:
         self.name, self.token_ids, self.window = like.name, like.token_ids, like.window
 
-    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
         raise WouldSend(request)
 
     async def ready(self) -> None: ...
@@ -122,8 +121,8 @@ class Attended:
         self._rig, self._rollout, self._lease = rig, rollout, lease
         self.requests: list[SampleRequest] = []
 
-    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
-        client = IngestClient(self._rig.home.socket("ingest"), ControlState())
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
+        client = IngestSocket(self._rig.home.socket("ingest"), ControlState())
         try:
             made = await made_by(client, self._rollout, self._lease, Asked(self._engine))
             with pytest.raises(WouldSend) as would:
@@ -143,14 +142,14 @@ class Attended:
     async def close(self) -> None: ...
 
 
-async def made_by(client: IngestClient, rollout: str, lease: int, engine: Engine) -> Rollout:
+async def made_by(client: IngestSocket, rollout: str, lease: int, engine: Engine) -> AgentLoop:
     """A rollout as any worker makes it, from what the recorder says."""
     welcome = await client.ask(wire.Hello(rollout=rollout, lease=lease, pid=1), wire.Welcome)
     clock = ActiveClock(welcome.active_us)
-    line = Line(client, ControlState(welcome.control), clock, rollout, lease)
+    line = RecorderClient(client, ControlState(welcome.control), clock, rollout, lease)
     settings = welcome.spec.engine_settings
-    environment = NullEnvironment(parse_task(welcome.spec.task))
-    return await begin(line, welcome, engine, settings, environment)
+    environment = NullEnvironment(parse_task_record(welcome.spec.task))
+    return await build_agent_loop(line, welcome, engine, settings, environment)
 
 
 @pytest.mark.parametrize("thoughts", ["keep", "strip"])
@@ -159,7 +158,7 @@ async def test_a_successor_would_send_what_is_being_sent(
     tmp_path: Path, kind: str, thoughts: str
 ) -> None:
     rig = Rig(tmp_path)
-    client = IngestClient(rig.home.socket("ingest"), ControlState())
+    client = IngestSocket(rig.home.socket("ingest"), ControlState())
     try:
         tokenizer = small_tokenizer(tmp_path)
         context = 3_000 if kind == "script" else 9_000

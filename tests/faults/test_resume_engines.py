@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.service import engine_places
+from houston_daemon.service import engine_endpoints
 from houston_shared import wire
 from tests.faults.account import until_over, wrong
 from tests.faults.ground import Ground
@@ -206,7 +206,7 @@ def test_an_engine_without_a_daemon_ends_and_leaves_nothing(home: str, tmp_path:
         ground.rollouts((folder, "alone"))
         until_over(ground)
         engine, child = sorted(ground.own(PROGRAM) + ground.own("/dev/shm/houston-test"))[:2]
-        state = msgspec.json.decode(engine_places.state_file(ground.home, "alone").read_bytes())
+        state = msgspec.json.decode(engine_endpoints.state_file(ground.home, "alone").read_bytes())
         temporary = Path(state["temporary"])
         assert (temporary / "left").exists()
         assert shared.exists()
@@ -217,7 +217,7 @@ def test_an_engine_without_a_daemon_ends_and_leaves_nothing(home: str, tmp_path:
         assert alive(engine), "the next daemon came in time"
         ground.signal(signal.SIGKILL)
         ground.ended()
-        log = engine_places.engine_log(ground.home, "alone")
+        log = engine_endpoints.engine_log(ground.home, "alone")
         if home == "removed":
             shutil.rmtree(ground.home.path)
         else:

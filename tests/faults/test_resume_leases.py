@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from houston_daemon.rollout import actions, ingest_client, line, loop, worker
+from houston_daemon.agent import agent_loop, call_execution, recorder_client, rollout_worker
 from houston_shared import faults, wire
 from tests.faults import loads
 from tests.faults.account import until_over, wrong
@@ -62,10 +62,10 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 def stopped(arguments: list[str], order: str) -> None:
     """A worker that stops itself where `order` says."""
-    there = faults.Ordered(faults.orders(order))
-    for module in (actions, line, loop, worker):
+    there = faults.ProcessFaults(faults.parse_fault_orders(order))
+    for module in (call_execution, recorder_client, agent_loop, rollout_worker):
         module.point = there
-    worker.main(arguments)
+    rollout_worker.main(arguments)
 
 
 @dataclass
@@ -157,8 +157,8 @@ def state(pid: int) -> str:
 
 def impatient(arguments: list[str]) -> None:
     """A worker that says again after a second what was not answered, not after ten."""
-    ingest_client.ANSWER_SECONDS = 1.0
-    worker.main(arguments)
+    recorder_client.RESEND_AFTER_SECONDS = 1.0
+    rollout_worker.main(arguments)
 
 
 class Silenced(Wire):
@@ -171,7 +171,7 @@ class Silenced(Wire):
         super().__init__(rig, f"silenced-{kind}-{lost}")
 
     def asks(self, number: bytes, body: bytes) -> bool:
-        if self.left and type(wire.ingest_request.decode(body)).__name__ == self._kind:
+        if self.left and type(wire.ingest_request_decoder.decode(body)).__name__ == self._kind:
             self.left -= 1
             self.cut = not self.left
             return not self.cut or self._lost == "answer"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.engines.model import model_path
+from houston_daemon.engines.local_model import model_path
 from houston_shared import wire
 from tests.faults.ground import Ground
 from tests.faults.tap import Tap, free_port, tapped

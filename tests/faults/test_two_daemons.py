@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.service import ready
+from houston_daemon.service import daemon_control
 from houston_shared.home import Home
-from houston_shared.lock import holder
+from houston_shared.home_lock import find_running_daemon
 from tests.faults import loads
 from tests.faults.account import until_over, wrong
 from tests.faults.ground import Ground
@@ -26,7 +26,7 @@ def rush(ground: Ground, count: int) -> list[tuple[subprocess.Popen[bytes], int]
     started = []
     for _ in range(count):
         reading, writing = os.pipe()
-        command = [sys.executable, "-m", "houston_daemon.supervisor"]
+        command = [sys.executable, "-m", "houston_daemon.service.supervisor"]
         command += ["--home", str(ground.home.path), "--ready-fd", str(writing)]
         command += ["--config", str(ground.home.configuration)]
         process = subprocess.Popen(
@@ -52,11 +52,11 @@ def test_of_many_starts_at_once_exactly_one_daemon_lives(ground: Ground) -> None
         reports = []
         rushed = rush(ground, AT_ONCE)
         for process, reading in rushed:
-            reports.append((process, ready.hear(reading, 60)))
+            reports.append((process, daemon_control.wait_for_readiness(reading, 60)))
             os.close(reading)
         won = [process for process, report in reports if report and report.ready]
         assert len(won) == 1, reports
-        assert holder(ground.home).pid == won[0].pid  # type: ignore[union-attr]
+        assert find_running_daemon(ground.home).pid == won[0].pid  # type: ignore[union-attr]
         for process, report in reports:
             if process is not won[0]:
                 assert process.wait(60) == 0

@@ -10,20 +10,20 @@ import os
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.recorder.steps.ingest import slot
-from houston_daemon.rollout import ingest_client, sampling
+from houston_daemon.agent import policy_sampling, recorder_client
+from houston_daemon.recorder.handlers.ingest_handlers import find_event_slot
 from houston_shared import wire
 from tests.faults.history import Acked, Heard, History, Key, Prompt
 
 
 def words(record: object) -> str:
     """Hash of a record as it is encoded."""
-    return hashlib.sha256(wire.encode(record)).hexdigest()[:24]
+    return hashlib.sha256(wire.encode_message(record)).hexdigest()[:24]
 
 
 def attend(file: str) -> None:
     """From now on every worker of this process writes to `file`."""
-    ask, sample = ingest_client.IngestClient.ask, sampling.Sampler.sample
+    ask, sample = recorder_client.IngestSocket.ask, policy_sampling.PolicySampler.sample
 
     def say(**fields: Any) -> None:
         # A line cut by a kill spoils only itself: each begins with its own line feed.
@@ -33,7 +33,7 @@ def attend(file: str) -> None:
         os.close(descriptor)
 
     async def asked(self: Any, message: Any, kind: Any) -> Any:
-        place = slot(message)
+        place = find_event_slot(message)
         if place is None:
             return await ask(self, message, kind)
         what = {"key": list(place.key), "words": words(place.words)}
@@ -50,8 +50,8 @@ def attend(file: str) -> None:
             say(prompt=[self.line.rollout, request.step, prompt], pid=os.getpid())
         return await sample(self, request, interruptible)
 
-    ingest_client.IngestClient.ask = asked  # type: ignore[method-assign]
-    sampling.Sampler.sample = sampled  # type: ignore[method-assign]
+    recorder_client.IngestSocket.ask = asked  # type: ignore[method-assign]
+    policy_sampling.PolicySampler.sample = sampled  # type: ignore[method-assign]
 
 
 def read(file: Path, history: History) -> set[int]:

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from houston_daemon.hosts import processes
-from houston_daemon.hosts.limits import Limits
-from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.sandbox import seccomp
-from houston_daemon.hosts.terminals.tmux import socket_for
+from houston_daemon.hosts import process_table
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.resource_limits import ResourceLimits
+from houston_daemon.hosts.sandbox import seccomp_filter
+from houston_daemon.hosts.terminals.tmux_server import find_tmux_socket
 from tests.security.escape_probes import (
     NOT_FOR_EVALUATORS,
     NOT_FOR_TERMINALS,
@@ -58,7 +58,7 @@ class Ground:
         terminal = self.host.folder / "terminals" / "main"
         found["log"] = str(any(line == b"forged\n" for line in _lines(terminal)))
         sink = (terminal / "sink.pid").read_text()
-        found["sink"] = f"{sink} {processes.stat_of(int(sink)) is not None}"
+        found["sink"] = f"{sink} {process_table.read_process_stat(int(sink)) is not None}"
         found["outside"] = str(self.outside.poll())
         for number, listener in enumerate(self.listeners):
             found[f"listener {number}"] = str(_asked(listener))
@@ -103,7 +103,7 @@ async def laid_out(place: Path) -> Iterator[Ground]:
         "personality": {"x86_64": 135, "aarch64": 92}[platform.machine()],
         "abstract": f"houston-probe-{nap}", "calls": _calls(), "mount": _calls()["mount"],
     }  # fmt: skip
-    most = Limits(processes=500, memory=1 << 30, file=1 << 26, workspace=1 << 28)
+    most = ResourceLimits(processes=500, memory=1 << 30, file=1 << 26, workspace=1 << 28)
     settings = {"sandbox": "bubblewrap", "network": False, "hidden": (home,), "limits": most}
     host, other = LocalHost(root, "r1", **settings), LocalHost(root, "other", **settings)
     outside = _outside(f"7{nap}")
@@ -117,7 +117,7 @@ async def laid_out(place: Path) -> Iterator[Ground]:
         await host.terminal("main", create=True)
         words |= {
             "marker": marker.name, "pid": outside.pid,
-            "tmux": socket_for(host.folder / "terminals"),
+            "tmux": find_tmux_socket(host.folder / "terminals"),
             "port": listeners[2].getsockname()[1], "port6": listeners[3].getsockname()[1],
         }  # fmt: skip
         try:
@@ -131,8 +131,12 @@ async def laid_out(place: Path) -> Iterator[Ground]:
 
 
 def _calls() -> dict[str, int]:
-    column = seccomp.MACHINES[platform.machine()].column
-    return {name: n for name, pair in seccomp.NUMBERS.items() if (n := pair[column]) is not None}
+    column = seccomp_filter.ARCHITECTURES[platform.machine()].column
+    return {
+        name: n
+        for name, pair in seccomp_filter.SYSCALL_NUMBERS.items()
+        if (n := pair[column]) is not None
+    }
 
 
 def _listen(home: Path, abstract: str) -> list[socket.socket]:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from houston_daemon.hosts.limits import Limits
+from houston_daemon.hosts.resource_limits import ResourceLimits
 
-LIMITS = Limits(processes=150, memory=300 << 20, file=48 << 20, workspace=64 << 20)
+LIMITS = ResourceLimits(processes=150, memory=300 << 20, file=48 << 20, workspace=64 << 20)
 
 
 @dataclass(frozen=True)

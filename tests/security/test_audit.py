@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.people.attempts import HOURLY, Attempts
-from houston_daemon.recorder.people.identity import Peer
+from houston_daemon.recorder.identity_and_roles import Peer
+from houston_daemon.recorder.message_intake import MAX_EVENTS_PER_HOUR, AttemptCounter
 from houston_shared import wire
-from houston_shared.config import Daemon, Roles, fingerprint
+from houston_shared.config import DaemonSettings, RoleSettings, fingerprint
 from tests.support.other_user import NOBODY, needs_root, open_place, speak
 from tests.support.recorder_client import Station, until
 
@@ -24,9 +24,9 @@ VIEWER = 54_322
 @pytest.fixture
 def shared() -> Iterator[Station]:
     group = grp.getgrgid(NOBODY).gr_name
-    roles = Roles(viewers=(str(VIEWER),))
+    roles = RoleSettings(viewers=(str(VIEWER),))
     with open_place() as place:
-        station = Station(place / "home", daemon=Daemon(group=group), roles=roles).start()
+        station = Station(place / "home", daemon=DaemonSettings(group=group), roles=roles).start()
         yield station
         station.stop()
 
@@ -52,19 +52,19 @@ def test_every_deed_names_user_process_role_and_outcome(shared: Station) -> None
     person.guide(rollout, "second", "b")
     person.guide(rollout, "third", "c")
     asked = [
-        wire.Reorder(rollout=rollout, order=("c", "b"), claimed="ada"),
+        wire.ReorderGuidance(rollout=rollout, order=("c", "b"), claimed="ada"),
         wire.EditGuidance(id="b", revision=1, text="better"),
-        wire.Withdraw(id="b", claimed="ada"),
-        wire.Claim(request="1", rollout=rollout, note="mine", claimed="ada"),
+        wire.WithdrawGuidance(id="b", claimed="ada"),
+        wire.ClaimRollout(request="1", rollout=rollout, note="mine", claimed="ada"),
         wire.GiveVerdicts(request="2", rollout=rollout, steps=(judged,), claimed="ada"),
-        wire.Bookmark(rollout=rollout, step=1, note="here", claimed="ada"),
+        wire.BookmarkStep(rollout=rollout, step=1, note="here", claimed="ada"),
         wire.Steer(rollout=rollout, action="pause", reason="lunch", claimed="ada"),
         wire.Steer(rollout=rollout, action="resume"),
         wire.Steer(rollout=rollout, action="cancel", reason="enough", claimed="ada"),
     ]
     for message in asked:
-        assert isinstance(person.ask(message), wire.Done), message
-    assert isinstance(worker.say(wire.Moved, state="cancelled"), wire.Ack)
+        assert isinstance(person.ask(message), wire.RequestStored), message
+    assert isinstance(worker.say(wire.StoreState, state="cancelled"), wire.Ack)
     person.ask(wire.StopDaemon(keep_engine=True, claimed="ada"))
     login = getpass.getuser()
     lines = audit(shared)
@@ -142,7 +142,7 @@ def test_since_takes_times_and_spans(shared: Station) -> None:
 def test_one_who_goes_on_trying_is_stored_less_and_less(up: float) -> None:
     """up: seconds since the machine was started, at which its clock stands."""
     now = up
-    attempts = Attempts(lambda: now)
+    attempts = AttemptCounter(lambda: now)
     at = []
     while now < up + 1000:
         attempts.note(Peer(7, "eve", None, 1), "speaking to the daemon")
@@ -155,7 +155,7 @@ def test_one_who_goes_on_trying_is_stored_less_and_less(up: float) -> None:
 
 def test_a_thousand_strangers_in_a_day_leave_a_bounded_number_of_events() -> None:
     now = 0.0
-    attempts = Attempts(lambda: now)
+    attempts = AttemptCounter(lambda: now)
     stored = times = noted = 0
     for minute in range(24 * 60):
         now = minute * 60.0
@@ -170,5 +170,5 @@ def test_a_thousand_strangers_in_a_day_leave_a_bounded_number_of_events() -> Non
             attempts.stored(work.tried)
             if minute < 24 * 60 - 1:
                 break
-    assert stored <= 25 * HOURLY
+    assert stored <= 25 * MAX_EVENTS_PER_HOUR
     assert times + attempts.waiting == noted, "every attempt is counted once"

@@ -20,7 +20,7 @@ from houston_shared import wire
 from houston_shared.control_client import ControlClient
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.lock import HomeLock, Owner
+from houston_shared.home_lock import HomeLock, HomeOwner
 from tests.support.other_user import NOBODY, needs_root, open_place, speak
 from tests.support.recorder_client import Client, Person, Station, Worker, spec
 
@@ -45,11 +45,11 @@ def station(tmp_path: Path) -> Iterator[Station]:
 def test_an_author_in_the_frame_is_not_believed() -> None:
     import grp
 
-    from houston_shared.config import Daemon
+    from houston_shared.config import DaemonSettings
 
     with open_place() as place:
         group = grp.getgrgid(NOBODY).gr_name
-        station = Station(place / "home", daemon=Daemon(group=group)).start()
+        station = Station(place / "home", daemon=DaemonSettings(group=group)).start()
         try:
             rollout = station.person().start()[0]
             forged = {
@@ -57,7 +57,7 @@ def test_an_author_in_the_frame_is_not_believed() -> None:
                 "uid": 0, "verified": True, "role": "operator", "pid": 1, "claimed": "root",
             }  # fmt: skip
             endpoint = station.home.socket("control")
-            (reply,) = speak(endpoint, NOBODY, NOBODY, [wire.encode(forged)])
+            (reply,) = speak(endpoint, NOBODY, NOBODY, [wire.encode_message(forged)])
             assert (reply.guidance.author, reply.guidance.verified) == ("root", False)
             rows = station.query("SELECT author, uid, verified FROM guidance")
             assert rows == [("root", NOBODY, 0)]  # the claim, whose it is, and that it is a claim
@@ -67,10 +67,10 @@ def test_an_author_in_the_frame_is_not_believed() -> None:
 
 def test_a_replayed_request_changes_nothing(station: Station) -> None:
     person, rollout = station.person(), station.person().start()[0]
-    body = wire.encode(wire.Guide(id="once", rollout=rollout, text="hello"))
+    body = wire.encode_message(wire.Guide(id="once", rollout=rollout, text="hello"))
     for _ in range(5):
-        assert isinstance(person.raw(b"samesame", body), wire.Done)
-    other = wire.encode(wire.Guide(id="once", rollout=rollout, text="another"))
+        assert isinstance(person.raw(b"samesame", body), wire.RequestStored)
+    other = wire.encode_message(wire.Guide(id="once", rollout=rollout, text="another"))
     assert isinstance(person.raw(b"samesame", other), wire.Denied)
     assert station.query("SELECT count(*) FROM guidance") == [(1,)]
     again = [person.start(request="same") for _ in range(3)]
@@ -84,9 +84,9 @@ def test_a_taken_routing_id_takes_no_answers(station: Station) -> None:
         for one in sockets:
             one.setsockopt(zmq.IDENTITY, b"console")
             one.connect(station.home.socket("control"))
-            one.send_multipart([b"12345678", wire.encode(wire.AskStatus())])
+            one.send_multipart([b"12345678", wire.encode_message(wire.AskStatus())])
             one.poll(2000 if one is sockets[0] else 300)
-        sockets[0].send_multipart([b"87654321", wire.encode(wire.AskStatus())])
+        sockets[0].send_multipart([b"87654321", wire.encode_message(wire.AskStatus())])
         first = [sockets[0].recv_multipart()[0] for _ in range(2) if sockets[0].poll(5000)]
         assert first == [b"12345678", b"87654321"]
         assert not sockets[1].poll(100)
@@ -129,7 +129,7 @@ def held_home() -> Iterator[Home]:
         home = Home(place / "home")
         home.run.mkdir(parents=True, mode=0o755)
         lock = HomeLock(home)
-        assert lock.take(Owner(os.getpid(), "now")) is None
+        assert lock.take(HomeOwner(os.getpid(), "now")) is None
         try:
             yield home
         finally:
@@ -223,7 +223,7 @@ def test_who_is_not_let_in_is_told_so() -> None:
     with open_place() as place:
         station = Station(place / "home").start()
         lock = HomeLock(station.home)
-        assert lock.take(Owner(os.getpid(), "now")) is None
+        assert lock.take(HomeOwner(os.getpid(), "now")) is None
         try:
             station.home.path.chmod(0o755)
             done = subprocess.run(
@@ -261,12 +261,12 @@ def seeds(rollout: str, lease: int, control: bool) -> list[bytes]:
         found: list[Any] = [
             wire.Guide(id="g", rollout=rollout, text="hello"),
             wire.EditGuidance(id="g", revision=1, text="better"),
-            wire.Withdraw(id="g"),
+            wire.WithdrawGuidance(id="g"),
             wire.Steer(rollout=rollout, action="pause", reason="why"),
-            wire.Bookmark(rollout=rollout, step=1, note="here"),
-            wire.Present(rollout=rollout, step=3, active=True),
-            wire.Reorder(rollout=rollout, order=("g",), seen=("g",)),
-            wire.Claim(request="c", rollout=rollout, note="mine", seen=1),
+            wire.BookmarkStep(rollout=rollout, step=1, note="here"),
+            wire.ReportPresence(rollout=rollout, step=3, active=True),
+            wire.ReorderGuidance(rollout=rollout, order=("g",), seen=("g",)),
+            wire.ClaimRollout(request="c", rollout=rollout, note="mine", seen=1),
             wire.GiveVerdicts(
                 request="v",
                 rollout=rollout,
@@ -283,13 +283,13 @@ def seeds(rollout: str, lease: int, control: bool) -> list[bytes]:
             wire.AskStatus(claimed="somebody"),
             wire.StartRollouts(request="r", specs=(spec(),)),
         ]
-        return [wire.encode(one) for one in found]
+        return [wire.encode_message(one) for one in found]
     common = {"rollout": rollout, "lease": lease}
     return [
-        wire.encode(wire.Hello(**common, pid=1)),
-        wire.encode(wire.ReadSteps(**common, step=1)),
-        wire.encode(wire.Heartbeat(**common, activity="sampling")),
-        wire.encode(wire.Moved(**common, state="paused", reason="x")),
+        wire.encode_message(wire.Hello(**common, pid=1)),
+        wire.encode_message(wire.ReadSteps(**common, step=1)),
+        wire.encode_message(wire.Heartbeat(**common, activity="sampling")),
+        wire.encode_message(wire.StoreState(**common, state="paused", reason="x")),
     ]
 
 
@@ -323,7 +323,7 @@ def test_every_broken_frame_is_answered(
     running.stdin.write(f"{rollout}\n")
     running.stdin.flush()
     lease = int(running.stdout.readline())
-    decoder: Any = wire.control_reply if name == "control" else wire.ingest_reply
+    decoder: Any = wire.control_reply_decoder if name == "control" else wire.ingest_reply_decoder
     client = Client(home, name, decoder)
     good = seeds(rollout, lease, name == "control")
     chance = random.Random(20261120)

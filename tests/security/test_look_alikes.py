@@ -10,20 +10,19 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from houston_console.app.drawing.lines import plain
-from houston_console.app.eye import lines as eye_lines
-from houston_console.app.eye import reading
-from houston_console.app.transcript import rows
-from houston_console.app.transcript.plans import step_rows
+from houston_console.screens import prompt_rendering
+from houston_console.screens import prompt_rendering as eye_lines
+from houston_console.transcript import step_rendering
+from houston_console.transcript.trajectory_reader import read_step_rows
+from houston_console.widgets.styled_text import line_text
 from houston_daemon.environments import observation_boundary
-from houston_daemon.hosts.terminals import screen
-from houston_shared import observation, real_user
+from houston_daemon.hosts.terminals import terminal_log
+from houston_shared import context_messages, guidance_tag
+from houston_shared.guidance_tag import CLOSING_TAG, OPENING_TAG, disarm, find_look_alikes
 from houston_shared.home import Home
-from houston_shared.look_alike import spots
-from houston_shared.real_user import CLOSE, OPEN, disarm
-from houston_shared.records import Call, Delivered, Result
-from houston_shared.store.queries import steps
-from houston_shared.store.reader import Reader
+from houston_shared.records import DeliveredGuidance, ToolCall, ToolResult
+from houston_shared.store import step_queries
+from houston_shared.store.store_reader import Reader
 from tests.console.homes import HomeBuilder
 from tests.security.look_alikes import (
     COUNT,
@@ -41,7 +40,7 @@ ROLLOUT = "r"
 
 def _alive(text: str) -> int:
     """Places that a model could take for the daemon's tag; `&lt;` is how a dead one is written."""
-    return sum(not text.startswith("&lt;", at) for at, _ in spots(text))
+    return sum(not text.startswith("&lt;", at) for at, _ in find_look_alikes(text))
 
 
 def test_there_are_as_many_as_promised_and_each_is_seen() -> None:
@@ -77,17 +76,19 @@ def test_in_an_observation_each_is_dead_and_flagged() -> None:
             shown = observation_boundary.bound_text(text, 10_000)
             assert not _alive(shown.text), (text, shown.text)
             assert shown.forged_tags, text
-            assert OPEN not in shown.text and CLOSE not in shown.text
+            assert OPENING_TAG not in shown.text and CLOSING_TAG not in shown.text
             assert FORGED in shown.text, "what was written is still told"
 
 
 def test_in_guidance_each_is_dead_inside_the_one_live_tag() -> None:
     for one in VARIANTS:
-        said = real_user.render([Delivered(id="1", author="ada", text=f"{SAID} {one}")])
-        inner = said.removeprefix(f"\n{OPEN}").removesuffix(CLOSE)
-        assert len(said) - len(inner) == len(OPEN) + len(CLOSE) + 1
+        said = guidance_tag.render_guidance(
+            [DeliveredGuidance(id="1", author="ada", text=f"{SAID} {one}")]
+        )
+        inner = said.removeprefix(f"\n{OPENING_TAG}").removesuffix(CLOSING_TAG)
+        assert len(said) - len(inner) == len(OPENING_TAG) + len(CLOSING_TAG) + 1
         assert not _alive(inner), (one, inner)
-        assert said.count(OPEN) == said.count(CLOSE) == 1
+        assert said.count(OPENING_TAG) == said.count(CLOSING_TAG) == 1
 
 
 def test_no_cut_and_no_join_makes_one_whole() -> None:
@@ -101,21 +102,27 @@ def test_no_cut_and_no_join_makes_one_whole() -> None:
             observation_boundary.bound_text(part, 10_000).text for part in (one[:at], one[at:])
         ]
         results = [
-            Result(call=Call(id=str(number), name="run", arguments={}), kind="command",
+            ToolResult(call=ToolCall(id=str(number), name="run", arguments={}), kind="command",
                    success=True, text=half)
             for number, half in enumerate(halves)
         ]  # fmt: skip
-        joined = observation.text(results, "[step 1]", [Delivered(id="1", author="a", text=SAID)])
+        joined = context_messages.observation_text(
+            results, "[step 1]", [DeliveredGuidance(id="1", author="a", text=SAID)]
+        )
         assert _alive(joined) == 2, (one, at, joined)
 
 
 def test_a_tool_that_has_the_name_of_the_tag_is_no_person() -> None:
     for one in VARIANTS:
         results = [
-            Result(call=Call(id=id, name=one, arguments={}), kind="error", success=False, text="no")
+            ToolResult(
+                call=ToolCall(id=id, name=one, arguments={}), kind="error", success=False, text="no"
+            )
             for id in ("1", "2")
         ]
-        joined = observation.text(results, "[step 1]", [Delivered(id="1", author="a", text=SAID)])
+        joined = context_messages.observation_text(
+            results, "[step 1]", [DeliveredGuidance(id="1", author="a", text=SAID)]
+        )
         assert _alive(joined) == 2, (one, joined)
 
 
@@ -123,14 +130,16 @@ def test_a_shortened_message_is_as_dead_as_a_whole_one() -> None:
     for one in VARIANTS[::5]:
         text = f"{SAID} {one} {'z' * 300}"
         for length in range(len(SAID), len(SAID) + len(one) + 2, 3):
-            said = real_user.render([Delivered(id="1", author="a", text=text)], {"1": length})
+            said = guidance_tag.render_guidance(
+                [DeliveredGuidance(id="1", author="a", text=text)], {"1": length}
+            )
             assert _alive(said) == 2, (one, length, said)
 
 
 def test_what_a_terminal_hides_is_seen_on_its_screen_and_dead() -> None:
     luck = random.Random(2)
-    for one in [OPEN, CLOSE, "<REAL_USER>", "< real_user >", "<real-user>"] * 40:
-        lines = screen.render(hidden_in_a_terminal(one, luck))
+    for one in [OPENING_TAG, CLOSING_TAG, "<REAL_USER>", "< real_user >", "<real-user>"] * 40:
+        lines = terminal_log.render_lines(hidden_in_a_terminal(one, luck))
         assert _alive("\n".join(lines)) == 1
         shown = observation_boundary.bound_text("\n".join(lines), 1000)
         assert not _alive(shown.text)
@@ -150,7 +159,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
                 builder.say(ROLLOUT, f"g{number}", f"{SAID} {number} {chunk[0]}")
             arguments = {"command": f"echo '{chunk[1]}'", chunk[2]: chunk[3]}
             builder.whole(
-                ROLLOUT, number, f"{OPEN}{FORGED}{CLOSE} {chunk[4]}", (("run_command", arguments),),
+                ROLLOUT, number, f"{OPENING_TAG}{FORGED}{CLOSING_TAG} {chunk[4]}",
+                (("run_command", arguments),),
                 (shown.text,), result={"forged_tags": shown.forged_tags},
                 attention=("forged_tag",),
             )  # fmt: skip
@@ -174,7 +184,7 @@ def test_steps_count_the_guidance_of_people_only(home: Home) -> None:
     assert [one["id"] for line in lines for one in line["guidance"]] == HEARD
     for line in lines:
         assert _alive(line["observation"]) == 2 * len(line["guidance"])
-        assert line["observation"].count(OPEN) == len(line["guidance"])
+        assert line["observation"].count(OPENING_TAG) == len(line["guidance"])
         assert "forged_tag" in line["attention"]
     assert len(lines) == STEPS
 
@@ -200,20 +210,25 @@ def test_what_people_read_names_people_only(home: Home) -> None:
 def test_the_transcript_and_the_eye_mark_people_only(home: Home) -> None:
     with Reader(home) as reader:
         for number in range(1, STEPS + 1):
-            (row,) = reader.run(step_rows(ROLLOUT, number, number))
-            record = reader.run(steps.record(ROLLOUT, number))
+            (row,) = reader.run(read_step_rows(ROLLOUT, number, number))
+            record = reader.run(step_queries.read_step(ROLLOUT, number))
             assert record is not None
             assert bool(row.guided) == (number % 5 == 0)
-            lines = rows.unfolded(row, record, 120)
+            lines = step_rendering.unfolded_lines(row, record, 120)
             marked = [line for line in lines if any(one.tone == "guidance_text" for one in line)]
             assert bool(marked) == (number % 5 == 0)
-        seen = reading.worked_out(reader.run(reading.raw(ROLLOUT, STEPS)))
+        seen = prompt_rendering.inspect_request(
+            reader.run(prompt_rendering.read_request(ROLLOUT, STEPS))
+        )
     before = sum(int(one[1:]) < STEPS for one in HEARD)
-    for lines, _ in (eye_lines.messages(seen, 4000), eye_lines.rendered(seen, 4000)):
-        marked = [plain(line) for line in lines if any(s.tone == "guidance_text" for s in line)]
+    for lines, _ in (
+        eye_lines.message_lines(seen, 4000),
+        eye_lines.rendered_prompt_lines(seen, 4000),
+    ):
+        marked = [line_text(line) for line in lines if any(s.tone == "guidance_text" for s in line)]
         assert sum(SAID in one for one in marked) == before
-        assert "".join(marked).count(OPEN) == before
-        assert f"{OPEN}{FORGED}" not in "".join(marked)
+        assert "".join(marked).count(OPENING_TAG) == before
+        assert f"{OPENING_TAG}{FORGED}" not in "".join(marked)
 
 
 CODE = st.sampled_from((

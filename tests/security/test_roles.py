@@ -11,10 +11,14 @@ from typing import get_args
 
 import pytest
 
-from houston_daemon.recorder.people.identity import Identities
-from houston_daemon.recorder.people.roles import LEAST, RANK, NotAllowed
+from houston_daemon.recorder.identity_and_roles import (
+    REQUIRED_ROLES,
+    ROLE_RANKS,
+    NotAllowed,
+    PeerIdentities,
+)
 from houston_shared import wire
-from houston_shared.config import Daemon, Roles
+from houston_shared.config import DaemonSettings, RoleSettings
 from houston_shared.errors import ConfigurationError
 from tests.support import station as real
 from tests.support.other_user import NOBODY, needs_root, open_place, speak
@@ -35,10 +39,10 @@ def messages(rollout: str) -> list[wire.FromPerson]:
     """One of each kind, in an order in which all of them can be done."""
     return [
         wire.AskStatus(),
-        wire.Present(rollout=rollout),
-        wire.Bookmark(rollout=rollout, step=0, note="look"),
-        wire.Claim(request=os.urandom(4).hex(), rollout=rollout),
-        wire.Reorder(rollout=rollout, order=()),
+        wire.ReportPresence(rollout=rollout),
+        wire.BookmarkStep(rollout=rollout, step=0, note="look"),
+        wire.ClaimRollout(request=os.urandom(4).hex(), rollout=rollout),
+        wire.ReorderGuidance(rollout=rollout, order=()),
         wire.Guide(id=os.urandom(4).hex(), rollout=rollout, text="hello"),
         wire.Steer(rollout=rollout, action="pause"),
         wire.Steer(rollout=rollout, action="resume"),
@@ -54,26 +58,37 @@ def messages(rollout: str) -> list[wire.FromPerson]:
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Station]:
     """A station that a group may attach to, with people in each role."""
-    roles = Roles(operators=(str(OPERATOR),), annotators=("nobody",), viewers=(str(VIEWER),))
+    roles = RoleSettings(operators=(str(OPERATOR),), annotators=("nobody",), viewers=(str(VIEWER),))
     group = grp.getgrgid(NOBODY).gr_name
     with open_place() as place:
-        station = Station(place / "home", daemon=Daemon(group=group), roles=roles).start()
+        station = Station(place / "home", daemon=DaemonSettings(group=group), roles=roles).start()
         yield station
         station.stop()
 
 
 def test_every_control_message_has_a_least_role() -> None:
-    assert set(LEAST) == set(get_args(wire.ControlRequest))
-    others = {wire.EditGuidance, wire.Withdraw, wire.Branch, wire.GiveVerdicts, wire.StoreVerdicts}
-    others |= {wire.StartTraining, wire.TrainingMoved, wire.CancelTraining, wire.RegisterPolicy}
-    assert {type(one) for one in messages("r")} | others == set(LEAST)
+    assert set(REQUIRED_ROLES) == set(get_args(wire.ControlRequest))
+    others = {
+        wire.EditGuidance,
+        wire.WithdrawGuidance,
+        wire.BranchRollout,
+        wire.GiveVerdicts,
+        wire.StoreVerdicts,
+    }
+    others |= {
+        wire.StartTraining,
+        wire.ReportTrainingState,
+        wire.CancelTraining,
+        wire.RegisterPolicy,
+    }
+    assert {type(one) for one in messages("r")} | others == set(REQUIRED_ROLES)
 
 
 def test_what_the_table_does_not_know_needs_an_operator() -> None:
     class Unheard(wire.FromPerson, frozen=True, kw_only=True):
         """A message of a later version."""
 
-    identities = Identities("", Roles(annotators=("nobody",)))
+    identities = PeerIdentities("", RoleSettings(annotators=("nobody",)))
     stranger = identities.peer(f"localhost:{NOBODY}:{NOBODY}:1")
     own = identities.peer(f"localhost:{os.geteuid()}:0:1")
     assert stranger and own
@@ -106,7 +121,7 @@ def test_who_is_named_and_kept_out_is_said_and_who_is_none_refused() -> None:
 
 _STOP = """
 import importlib.metadata, os, sys, tomllib
-import houston_daemon.commands.stop
+import houston_daemon.commands.daemon_commands
 from houston_shared.command import main
 from houston_shared.control_client import ControlClient
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -166,16 +181,16 @@ def test_a_user_may_do_what_the_role_says(shared: Station, uid: int) -> None:
     asked = messages(rollout)
     heard = speak(shared.home.socket("control"), uid, NOBODY, asked)
     for message, reply in zip(asked, heard, strict=True):
-        least, what = LEAST[type(message)]
-        if RANK[role] >= RANK[least]:
-            assert isinstance(reply, wire.Done | wire.Status), (message, reply)
+        least, what = REQUIRED_ROLES[type(message)]
+        if ROLE_RANKS[role] >= ROLE_RANKS[least]:
+            assert isinstance(reply, wire.RequestStored | wire.Status), (message, reply)
         else:
             assert isinstance(reply, wire.Denied), (message, reply)
             assert what in reply.cause.lower()
             assert f"needs the role {least}" in reply.cause
             assert f"has the role {role}" in reply.cause
             assert f"root, {OPERATOR}" in reply.next
-    no_step = wire.Branch(request=os.urandom(4).hex(), rollout=rollout, step=1)
+    no_step = wire.BranchRollout(request=os.urandom(4).hex(), rollout=rollout, step=1)
     steps = (wire.JudgedSteps(first=1, last=1, verdict="keep"),)
     no_verdict = wire.GiveVerdicts(request="r", rollout=rollout, steps=steps)
     heard = speak(shared.home.socket("control"), uid, NOBODY, [no_step, no_verdict])
@@ -207,20 +222,22 @@ def test_only_one_s_own_words_are_changed_but_by_an_operator(shared: Station) ->
     own = [
         wire.Guide(id="a", rollout=rollout, text="first"),
         wire.EditGuidance(id="a", revision=1, text="second"),
-        wire.Bookmark(rollout=rollout, step=0, claimed="root", note="not yours"),
+        wire.BookmarkStep(rollout=rollout, step=0, claimed="root", note="not yours"),
     ]
-    assert all(isinstance(one, wire.Done) for one in speak(endpoint, NOBODY, NOBODY, own))
-    assert isinstance(person.ask(wire.Bookmark(rollout=rollout, step=0, note="mine")), wire.Done)
+    assert all(isinstance(one, wire.RequestStored) for one in speak(endpoint, NOBODY, NOBODY, own))
+    assert isinstance(
+        person.ask(wire.BookmarkStep(rollout=rollout, step=0, note="mine")), wire.RequestStored
+    )
     others = [
         wire.EditGuidance(id="o", revision=1, text="not yours", claimed="root"),
-        wire.Withdraw(id="o", claimed="root"),
-        wire.Bookmark(rollout=rollout, step=0, remove=True, claimed="root"),
+        wire.WithdrawGuidance(id="o", claimed="root"),
+        wire.BookmarkStep(rollout=rollout, step=0, remove=True, claimed="root"),
         wire.Guide(id="o", rollout=rollout, text="of the operator"),
     ]
     for reply in speak(endpoint, NOBODY, NOBODY, others):
         assert isinstance(reply, wire.Denied)
     assert [row[0] for row in shared.query("SELECT author FROM bookmarks")].count("root") == 1
-    (found,) = speak(endpoint, OPERATOR, NOBODY, [wire.Withdraw(id="a")])
+    (found,) = speak(endpoint, OPERATOR, NOBODY, [wire.WithdrawGuidance(id="a")])
     assert found.guidance.state == "withdrawn"
     assert shared.query("SELECT state FROM guidance WHERE id = 'o'") == [("queued",)]
 
@@ -228,7 +245,7 @@ def test_only_one_s_own_words_are_changed_but_by_an_operator(shared: Station) ->
 @needs_root
 def test_a_group_without_named_annotators_annotates_as_before() -> None:
     group = grp.getgrgid(NOBODY).gr_name
-    identities = Identities(group, Roles(viewers=(str(VIEWER),)))
+    identities = PeerIdentities(group, RoleSettings(viewers=(str(VIEWER),)))
     roles = {
         uid: peer.role
         for uid in (MEMBER, VIEWER, 0)
@@ -268,9 +285,10 @@ def test_supplementary_groups_count_and_so_does_leaving_one(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "roles", [Roles(operators=("nobody-of-that-name",)), Roles(viewers=("@no-such-group",))]
+    "roles",
+    [RoleSettings(operators=("nobody-of-that-name",)), RoleSettings(viewers=("@no-such-group",))],
 )
-def test_a_name_that_is_nobody_s_is_a_sentence(roles: Roles, tmp_path: Path) -> None:
+def test_a_name_that_is_nobody_s_is_a_sentence(roles: RoleSettings, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as problem:
         Station(tmp_path / "home", roles=roles).start()
     assert "of this machine" in problem.value.cause
@@ -283,6 +301,6 @@ def test_a_single_user_s_home_needs_no_roles(tmp_path: Path) -> None:
         rollout = person.start()[0]
         for message in messages(rollout):
             reply = person.ask(message)
-            assert isinstance(reply, wire.Done | wire.Status), (message, reply)
+            assert isinstance(reply, wire.RequestStored | wire.Status), (message, reply)
     finally:
         station.stop()

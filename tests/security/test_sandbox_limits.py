@@ -16,15 +16,15 @@ import pytest
 
 from houston_daemon.environments.workstation.command_observations import CommandOutput
 from houston_daemon.environments.workstation.workstation_environment import workstation_result
-from houston_daemon.hosts import processes
-from houston_daemon.hosts.errors import TerminalDead
-from houston_daemon.hosts.guard import cgroup_places, cgroups
-from houston_daemon.hosts.limits import Limits
-from houston_daemon.hosts.local import LocalHost
-from houston_shared.records import Call
+from houston_daemon.hosts import process_table
+from houston_daemon.hosts.guard import control_groups
+from houston_daemon.hosts.host_protocol import TerminalDead
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.resource_limits import ResourceLimits
+from houston_shared.records import ToolCall
 from tests.security.limit_cases import CASES, LIMITS, Case
 
-HERE = cgroup_places.places().mechanism
+HERE = control_groups.find_cgroup_folders().mechanism
 CLEAR = "rm -rf -- * ; kill -9 $(jobs -p) 2>/dev/null; echo still here"
 
 BOTH = ("groups", "watchdog") if HERE != "watchdog" else ("watchdog",)
@@ -43,8 +43,8 @@ async def host(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[LocalHost]:
     if request.param == "watchdog":
-        nowhere = cgroup_places.Places("watchdog", {})
-        monkeypatch.setattr(cgroup_places, "places", lambda: nowhere)
+        nowhere = control_groups.CgroupFolders("watchdog", {})
+        monkeypatch.setattr(control_groups, "find_cgroup_folders", lambda: nowhere)
     made = LocalHost(
         tmp_path / "root", "r1", sandbox="bubblewrap", network=False, hidden=(), limits=LIMITS
     )
@@ -67,7 +67,7 @@ async def _until_met(host: LocalHost, kind: str) -> list[str]:
 @pytest.mark.parametrize(("host", "name"), RUNS, indirect=["host"])
 async def test_it_is_stopped_and_the_session_goes_on(name: str, host: LocalHost) -> None:
     case = CASES[name]
-    note = cgroups.find(host.folder.parents[1] / "limits" / "r1.json")
+    note = control_groups.find_groups(host.folder.parents[1] / "limits" / "r1.json")
     assert note is not None
     terminal = await host.terminal("main", create=True)
     start = await terminal.run(case.command)
@@ -92,7 +92,7 @@ async def test_it_is_stopped_and_the_session_goes_on(name: str, host: LocalHost)
     marked = (host.folder.parents[1] / "prepared" / "r1").read_text()
     await host.destroy_terminals()
     assert not note.pids() and not any(door.exists() for door in note.doors)
-    assert not processes.kill_marked(marked)
+    assert not process_table.kill_marked(marked)
 
 
 async def _shown(case: Case, host: LocalHost, terminal: object, start: int) -> str:
@@ -106,7 +106,7 @@ async def _shown(case: Case, host: LocalHost, terminal: object, start: int) -> s
             exit_code=status.exit_code,
             output="\n".join(lines),
         )
-        call = Call(id="1", name="run_command", arguments={})
+        call = ToolCall(id="1", name="run_command", arguments={})
         return workstation_result(call, output, 5_000, 0.1).text
     said = await _until_met(host, case.kind)
     assert any(case.kind in words for words in said), said
@@ -123,7 +123,12 @@ async def test_an_evaluator_counts_too(host: LocalHost) -> None:
 
 async def test_the_other_rollouts_are_not_touched(host: LocalHost, tmp_path: Path) -> None:
     other = LocalHost(
-        tmp_path / "root", "r2", sandbox="bubblewrap", network=False, hidden=(), limits=Limits()
+        tmp_path / "root",
+        "r2",
+        sandbox="bubblewrap",
+        network=False,
+        hidden=(),
+        limits=ResourceLimits(),
     )
     await other.prepare(None)
     quiet = await other.terminal("main", create=True)
@@ -231,7 +236,7 @@ async def test_groups_are_found_again_and_told_once(tmp_path: Path) -> None:
     second = LocalHost(tmp_path / "root", "r1", **settings)
     await second.prepare(None)
     assert not await second.limits_met()
-    note = cgroups.find(tmp_path / "root" / "limits" / "r1.json")
+    note = control_groups.find_groups(tmp_path / "root" / "limits" / "r1.json")
     assert note is not None and (await second.terminal("main")).name == "main"
     assert note.pids()
     await second.destroy_terminals()
@@ -245,7 +250,7 @@ def test_an_ordinary_user_is_held_without_groups() -> None:
     os.chown(place, 65534, 65534)
     script = (
         "import asyncio, os, sys; from pathlib import Path\n"
-        "from houston_daemon.hosts.local import LocalHost\n"
+        "from houston_daemon.hosts.local_host import LocalHost\n"
         "from tests.security.limit_cases import CASES, LIMITS\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "os.environ.update(PATH='/usr/bin:/bin', HOME='/nonexistent')\n"

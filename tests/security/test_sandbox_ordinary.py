@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts.limits import limits
-from houston_daemon.hosts.local import LocalHost
-from houston_shared.task import Sandbox
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.resource_limits import compute_resource_limits
+from houston_shared.task import SandboxSettings
 
 WORK = {
     "a pool of processes": (
@@ -100,7 +100,7 @@ async def host(tmp_path: Path) -> AsyncIterator[LocalHost]:
         sandbox="bubblewrap",
         network=False,
         hidden=(),
-        limits=limits(Sandbox(processes=8_192), 0),
+        limits=compute_resource_limits(SandboxSettings(processes=8_192), 0),
     )
     await made.prepare(None)
     yield made

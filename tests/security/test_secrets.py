@@ -12,11 +12,15 @@ from typing import Any
 
 import pytest
 
-from houston_shared.config import Secrets
+from houston_shared.config import SecretSettings
 from houston_shared.home import Home
-from houston_shared.redaction import SHORTEST, Redactor
-from houston_shared.secret_values import too_short, values
-from houston_shared.store.blobs import read
+from houston_shared.secret_redaction import (
+    SHORTEST_SECRET,
+    Redactor,
+    find_secret_values,
+    too_short_secret_names,
+)
+from houston_shared.store.store_reader import read_blob
 from tests.support.station import Station
 
 ALPHABET = string.ascii_letters + string.digits
@@ -130,10 +134,10 @@ def test_which_variables_are_secret(tmp_path: Path) -> None:
         "OPENAI_API_KEY": "a" * 20, "hf_token": "b" * 20, "GOOGLE_CREDENTIALS": str(file),
         "PATH": "/usr/bin", "MY_PIN": "c" * 20, "PUBLIC_KEY": "d" * 20, "EMPTY_KEY": "",
     }  # fmt: skip
-    rules = Secrets(names=("MY_PIN",), ignore=("PUBLIC_KEY",))
-    assert set(values(environment, rules)) == {"OPENAI_API_KEY", "hf_token", "MY_PIN"}
-    assert Redactor({"A_KEY": "x" * (SHORTEST - 1)}).names == ()
-    assert Redactor({"A_KEY": "x" * (SHORTEST - 1) + "\n"}).names == ()
+    rules = SecretSettings(names=("MY_PIN",), ignore=("PUBLIC_KEY",))
+    assert set(find_secret_values(environment, rules)) == {"OPENAI_API_KEY", "hf_token", "MY_PIN"}
+    assert Redactor({"A_KEY": "x" * (SHORTEST_SECRET - 1)}).names == ()
+    assert Redactor({"A_KEY": "x" * (SHORTEST_SECRET - 1) + "\n"}).names == ()
 
 
 # --- the whole station ---------------------------------------------------------------------------
@@ -310,9 +314,9 @@ def test_a_key_that_the_daemon_does_not_have_is_no_key(station: Station) -> None
 
 def test_doctor_counts_what_is_redacted_and_names_what_is_too_short() -> None:
     environment = {"A_KEY": "long enough", "B_KEY": "2short", "PATH": "/usr/bin"}
-    assert too_short(environment, Secrets()) == ["B_KEY"]
-    assert too_short({"C_KEY": "2short\n\n"}, Secrets()) == ["C_KEY"]
-    assert too_short(environment, Secrets(ignore=("B_KEY",))) == []
+    assert too_short_secret_names(environment, SecretSettings()) == ["B_KEY"]
+    assert too_short_secret_names({"C_KEY": "2short\n\n"}, SecretSettings()) == ["C_KEY"]
+    assert too_short_secret_names(environment, SecretSettings(ignore=("B_KEY",))) == []
 
 
 def test_files_of_the_home_are_its_owner_s_alone(station: Station) -> None:
@@ -345,7 +349,7 @@ def stored(station: Station) -> list[str]:
     for file in files:
         if file.name == "houston.toml":
             continue
-        data = read(home, file.stem) if home.blobs in file.parents else file.read_bytes()
+        data = read_blob(home, file.stem) if home.blobs in file.parents else file.read_bytes()
         for one in [*SECRETS, *SHAPED.values()]:
             forms = {one, json.dumps(one)[1:-1]}
             hits += [f"{one} in {file.name}" for form in forms if form.encode() in (data or b"")]

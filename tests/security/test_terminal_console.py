@@ -126,7 +126,10 @@ def _breaking(folder: Path, program: str) -> dict[str, str]:
 def test_a_fault_that_ends_the_console_is_told_in_safe_words(
     tmp_path: Path, seeded: Seeded
 ) -> None:
-    program = "from houston_console.app.app import HoustonConsole\nHoustonConsole.dress = broken\n"
+    program = (
+        "from houston_console.app.console_app import HoustonConsole\nHoustonConsole.dress ="
+        " broken\n"
+    )
     more = _breaking(tmp_path, program)
     with Session(["console", hostile_home.FLOOD], seeded[0].path, *HIGH, **more) as session:
         assert session.ended() != 0

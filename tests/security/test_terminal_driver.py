@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.drivers import linux_driver
 
-from houston_console.app import driver
+from houston_console.app import terminal_driver
 from houston_shared.home import Home
 from tests.security import hostile_home, recogniser
 from tests.security.payloads import Payload, corpus
@@ -35,7 +35,9 @@ def test_every_sequence_of_textuals_driver_passes() -> None:
     for text in written:
         sequence = text.replace("\\x1b", "\x1b").replace("\\033", "\x1b")
         sequence = sequence.replace("{KITTY_PROTOCOL_FLAG}", "25")
-        assert driver.only(driver.SCREEN, sequence) == sequence, text
+        assert terminal_driver.allow_only(terminal_driver.SCREEN_SEQUENCES, sequence) == sequence, (
+            text
+        )
 
 
 @pytest.mark.parametrize(
@@ -48,12 +50,15 @@ def test_every_sequence_of_textuals_driver_passes() -> None:
     ],
 )
 def test_a_frame_passes_as_it_is(frame: str) -> None:
-    assert driver.only(driver.SCREEN, frame) == frame
+    assert terminal_driver.allow_only(terminal_driver.SCREEN_SEQUENCES, frame) == frame
 
 
 def test_nothing_else_of_the_corpus_passes() -> None:
     for one in corpus():
-        assert _left(driver.only(driver.SCREEN, one.text).encode()) == [], one
+        assert (
+            _left(terminal_driver.allow_only(terminal_driver.SCREEN_SEQUENCES, one.text).encode())
+            == []
+        ), one
 
 
 BROKEN = """

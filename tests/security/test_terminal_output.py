@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts.terminals.byte_log import TerminalLog
+from houston_daemon.hosts.terminals.terminal_log import TerminalLog
 from houston_shared.home import Home
 from houston_shared.records import TerminalSpan
 from tests.console.homes import HomeBuilder

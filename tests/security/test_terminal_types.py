@@ -10,12 +10,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ROOMS = [ROOT / "console", ROOT / "daemon" / "houston_daemon", ROOT / "shared"]
 PRINTING = {
-    "shared/houston_shared/out.py": "the door of every command",
-    "shared/houston_shared/streams.py": "flushes",
-    "daemon/houston_daemon/service/nursery.py": "a worker's own streams, which are a log file",
-    "daemon/houston_daemon/recorder/upkeep/verify_replay.py": "a child's answer, as data",
-    "shared/houston_shared/store/finding/process.py": "a child's answer, as data",
-    "daemon/houston_daemon/recorder/upkeep/cleaning.py": "a child's answer, as data",
+    "shared/houston_shared/command_output.py": "the door of every command; flushes",
+    "daemon/houston_daemon/service/fork_server.py": "a worker's own streams, which are a log file",
+    "daemon/houston_daemon/maintenance/projection_replay.py": "a child's answer, as data",
+    "shared/houston_shared/store/search_process.py": "a child's answer, as data",
+    "daemon/houston_daemon/maintenance/host_cleanup_child.py": "a child's answer, as data",
     "daemon/houston_daemon/environments/workstation/converter_child.py": "a child's answer",
     "daemon/houston_daemon/environments/workstation/actions_reference.py": "writes docs",
     "daemon/houston_daemon/environments/mcp/mcp_relay.py": "between two programs, as data",
@@ -26,12 +25,12 @@ PRINTING = {
 TASKS = ROOT / "daemon" / "houston_daemon" / "demo" / "tasks"
 """What agents and evaluators run, in a sandbox: no part of Houston's own programs."""
 DRAWING = {
-    "console/houston_console/app/drawing/palette.py": ("Segment",),
-    "console/houston_console/app/drawing/depth.py": ("Segment",),
-    "console/houston_console/app/drawing/frame.py": ("Content",),
-    "console/houston_console/app/speaking/composer.py": ("Text",),
-    "console/houston_console/app/driver.py": ("Console",),
-    "console/houston_console/headless/page.py": ("Text", "Console"),
+    "console/houston_console/widgets/styled_text.py": ("Segment",),
+    "console/houston_console/widgets/color_themes.py": ("Segment",),
+    "console/houston_console/widgets/line_view.py": ("Content",),
+    "console/houston_console/panes/guidance_composer.py": ("Text",),
+    "console/houston_console/app/terminal_driver.py": ("Console",),
+    "console/houston_console/commands/output_page.py": ("Text", "Console"),
 }
 """Modules that hand text to Textual or rich, and with what."""
 MAKERS = {"Segment", "Content", "Text", "Console", "Markup", "Panel", "Table", "Syntax", "Markdown"}
@@ -84,7 +83,7 @@ def _streams(tree: ast.AST) -> list[int]:
 
 def test_one_door_writes_what_commands_say() -> None:
     writers = {_name(file) for file in _modules() if _streams(ast.parse(file.read_text()))}
-    assert writers <= set(PRINTING), "write through houston_shared.out"
+    assert writers <= set(PRINTING), "write through houston_shared.command_output"
 
 
 def test_few_modules_hand_text_to_the_screen() -> None:
@@ -118,26 +117,26 @@ def test_no_escape_sequence_is_written_by_hand() -> None:
 
 UNSAFE = {
     "a plain string as a span of the console": """
-from houston_console.app.drawing.lines import Span
+from houston_console.widgets.styled_text import Span
 Span(input())
 """,
     "a plain string as a span of a command": """
-from houston_console.headless.page import Span
+from houston_console.commands.output_page import Span
 Span(input())
 """,
     "a slice that is a plain string again": """
-from houston_console.app.drawing.lines import Span
+from houston_console.widgets.styled_text import Span
 from houston_shared.safe_text import safe
 Span(safe(input()).replace("a", input()))
 """,
     "a line of strings for a widget": """
-from houston_console.app.dialogs import TextLines
+from houston_console.widgets.dialogs import TextLines
 TextLines([(input(),)])
 """,
 }
 SAFE = """
-from houston_console.app.drawing.lines import Span, line, span
-from houston_console.app.dialogs import TextLines
+from houston_console.widgets.styled_text import Span, line, span
+from houston_console.widgets.dialogs import TextLines
 from houston_shared.safe_text import safe
 TextLines([line(span(input()), Span(safe(input())))])
 """

@@ -51,7 +51,7 @@ def doing(station: Station, rollout: str, activity: str) -> None:
 
 
 def worker(station: Station, rollout: str) -> int:
-    return station.process("houston_daemon.rollout.worker", f"--rollout {rollout} ")
+    return station.process("houston_daemon.agent.rollout_worker", f"--rollout {rollout} ")
 
 
 def idle(station: Station, later: ExitStack) -> None:
@@ -90,7 +90,7 @@ def with_a_frozen_worker(station: Station, later: ExitStack) -> None:
 
 def with_a_frozen_nursery(station: Station, later: ExitStack) -> None:
     sleeping(station, later)
-    parent = f"houston_daemon.service.nursery {station.pid} "
+    parent = f"houston_daemon.service.fork_server {station.pid} "
     os.kill(station.process(parent), signal.SIGSTOP)
 
 

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.recorder.derived.rules import PRESENCE, TABLES
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.recorder.event_projections import PROJECTED_TABLES, UNPROJECTED_COLUMNS
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from tests.support.full_home import fill, flip
@@ -82,7 +82,7 @@ def run(home: Home, harms: dict[str, int], dice: random.Random, scratch: Path) -
 
 def _outcome(home: Home, whole: list[Any]) -> str:
     try:
-        if not verify(home).sound:
+        if not verify_home(home).sound:
             return "found"
     except HoustonError:  # it does not even open, and says so
         return "found"
@@ -94,7 +94,8 @@ def content(home: Home) -> list[Any]:
     connection = sqlite3.connect(f"file:{home.database}?mode=ro", uri=True)
     try:
         return [
-            connection.execute(f"SELECT * FROM {name}").fetchall() for name in [*TABLES, "events"]
+            connection.execute(f"SELECT * FROM {name}").fetchall()
+            for name in [*PROJECTED_TABLES, "events"]
         ]
     finally:
         connection.close()
@@ -108,18 +109,25 @@ def _event_column(home: Home, dice: random.Random) -> None:
 def _derived_column(home: Home, dice: random.Random) -> None:
     connection = sqlite3.connect(home.database)
     filled = [
-        table for table in TABLES if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()
+        table
+        for table in PROJECTED_TABLES
+        if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()
     ]
     table = dice.choice(filled)
     names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
     connection.close()
-    _cell(home, table, dice.choice([n for n in names if n not in PRESENCE.get(table, ())]), dice)
+    _cell(
+        home,
+        table,
+        dice.choice([n for n in names if n not in UNPROJECTED_COLUMNS.get(table, ())]),
+        dice,
+    )
 
 
 def _cell(home: Home, table: str, column: str, dice: random.Random) -> None:
     """One bit of one value, written past CHECKs and unique keys as a disk would."""
     connection = sqlite3.connect(home.database, isolation_level=None)
-    key = TABLES.get(table, "seq").split(", ")
+    key = PROJECTED_TABLES.get(table, "seq").split(", ")
     columns = ", ".join([*key, column])
     rows = connection.execute(f"SELECT {columns} FROM {table} ORDER BY 1").fetchall()
     row = dice.choice([row for row in rows if row[-1] not in (None, "", b"")] or rows)

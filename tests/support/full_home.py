@@ -6,7 +6,7 @@ from typing import Any
 
 from houston_shared import records, wire
 from houston_shared.home import Home
-from houston_shared.store.bodies_training import PolicyRegistered
+from houston_shared.store.training_event_bodies import PolicyRegistered
 from tests.support.recorder_client import Station, sample
 
 
@@ -19,9 +19,9 @@ def fill(station: Station, schema: int = 5) -> None:
     for n in range(3):
         person.guide(worker.rollout, f"guidance number {n}", id=f"g{n}")
     person.ask(wire.EditGuidance(id="g1", revision=1, text="guidance edited"))
-    person.ask(wire.Withdraw(id="g2"))
+    person.ask(wire.WithdrawGuidance(id="g2"))
     if schema >= 4:
-        person.ask(wire.Reorder(rollout=worker.rollout, order=("g1", "g0")))
+        person.ask(wire.ReorderGuidance(rollout=worker.rollout, order=("g1", "g0")))
     worker.step(1)
     worker.sample(2)
     worker.intent(2)
@@ -40,12 +40,12 @@ def fill(station: Station, schema: int = 5) -> None:
     fork = records.ForkBody(k=1, first_kept_step=2, summary="so far")
     worker.say(wire.StoreFork, step=3, fork=fork)
     worker.sample(3)
-    person.ask(wire.Bookmark(rollout=worker.rollout, step=1, note="look"))
-    person.ask(wire.Present(rollout=worker.rollout))
+    person.ask(wire.BookmarkStep(rollout=worker.rollout, step=1, note="look"))
+    person.ask(wire.ReportPresence(rollout=worker.rollout))
     person.guide(worker.rollout, "still waiting", id="g3")
     if schema < 4:
         return
-    person.ask(wire.Claim(request="c", rollout=worker.rollout, note="for the next"))
+    person.ask(wire.ClaimRollout(request="c", rollout=worker.rollout, note="for the next"))
     judged = wire.JudgedSteps(first=1, last=2, verdict="mask", reason="wrong turn")
     person.ask(wire.GiveVerdicts(request="v", rollout=worker.rollout, steps=(judged,)))
     if schema >= 5:

@@ -3,13 +3,20 @@
 import re
 from collections.abc import Sequence
 
-from houston_daemon.supervision.trace import Trace
-from houston_shared.records import Call, Delivered, ObservationBody, Result, SampleBody, StepRecord
-from houston_shared.store.queries.progress import Fork
-from houston_shared.task import Budget, Task
-from houston_shared.task_rules import Rules
+from houston_daemon.review.rollout_trace import RolloutTrace
+from houston_shared.records import (
+    DeliveredGuidance,
+    ObservationBody,
+    SampleBody,
+    StepRecord,
+    ToolCall,
+    ToolResult,
+)
+from houston_shared.store.rollout_queries import ForkRow
+from houston_shared.task import BudgetSettings, Task
+from houston_shared.task_tables import RuleSettings
 
-NO_RULES = Rules()
+NO_RULES = RuleSettings()
 
 
 def step(
@@ -23,10 +30,10 @@ def step(
     failed: bool = False,
 ) -> StepRecord:
     name = "run_command" if score is None else "eval"
-    call = Call(id=f"{number}.0", name=name, arguments={"command": command})  # fmt: skip
+    call = ToolCall(id=f"{number}.0", name=name, arguments={"command": command})  # fmt: skip
     fields = {} if score is None else {"overall_score": score, "state": "scored"}
     kind = "eval" if score is not None else "command"
-    result = Result(call=call, kind=kind, success=not failed, text=observation, fields=fields)
+    result = ToolResult(call=call, kind=kind, success=not failed, text=observation, fields=fields)
     return StepRecord(
         step=number,
         attempt=1,
@@ -39,7 +46,7 @@ def step(
         intents=(),
         results=(result,),
         observation=ObservationBody(tail=""),
-        guidance=(Delivered(id=f"g{number}", author="ann", text=said),) if said else (),
+        guidance=(DeliveredGuidance(id=f"g{number}", author="ann", text=said),) if said else (),
         at="2026-01-01T00:00:00Z",
         active_seconds=float(number),
     )  # fmt: skip
@@ -49,17 +56,17 @@ def trace(
     steps: Sequence[StepRecord],
     instructions: str = "Count the words.",
     forks: Sequence[int] = (),
-    rules: Rules = NO_RULES,
-) -> Trace:
+    rules: RuleSettings = NO_RULES,
+) -> RolloutTrace:
     """forks: steps before which the context was summarised."""
     made = [
-        Fork(
+        ForkRow(
             number=number, step=before, k=1, first_kept_step=2, mechanical=0, sample_seq=None, seq=0
         )
         for number, before in enumerate(forks, 1)
     ]
-    task = Task(name="probe", instructions=instructions, budget=Budget(), rules=rules)
-    return Trace("r-1", task, instructions, {}, tuple(steps), tuple(made), True)
+    task = Task(name="probe", instructions=instructions, budget=BudgetSettings(), rules=rules)
+    return RolloutTrace("r-1", task, instructions, {}, tuple(steps), tuple(made), True)
 
 
 def read_back(text: str, key: str) -> dict[int, str]:

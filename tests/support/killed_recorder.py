@@ -19,7 +19,7 @@ class Killed:
     def __init__(self, home: Home, orders: Path | None = None) -> None:
         """orders: a folder in which faults are ordered."""
         self.home = home
-        self._environment = {**os.environ, faults.VARIABLE: str(orders)} if orders else None
+        self._environment = {**os.environ, faults.FAULTS_VARIABLE: str(orders)} if orders else None
         self.begin()
 
     def begin(self) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import zstandard
 from tokenizers import Tokenizer
 
-from houston_shared.records import Head, SampleBody
+from houston_shared.records import ContextHead, SampleBody
 
 
 class Ledger:
@@ -26,7 +26,7 @@ class Ledger:
         for seq, step, kind, body, blob in rows:
             data = body if body is not None else _blob(home, blob)
             if kind == "head":
-                self.head = msgspec.msgpack.decode(data, type=Head)
+                self.head = msgspec.msgpack.decode(data, type=ContextHead)
             else:
                 self.samples[seq] = msgspec.msgpack.decode(data, type=SampleBody)
                 self.step_of[seq] = step

@@ -47,7 +47,7 @@ def speak(
 
     Nothing is said after a silence.
     """
-    bodies = [one if isinstance(one, bytes) else wire.encode(one) for one in messages]
+    bodies = [one if isinstance(one, bytes) else wire.encode_message(one) for one in messages]
     named = [identity.hex()] if identity else []
     done = subprocess.run(
         [sys.executable, "-c", _SPEAKER, endpoint, str(uid), str(gid), *named],
@@ -58,7 +58,7 @@ def speak(
         check=True,
     )
     lines = done.stdout.split("\n")[: len(bodies)]
-    return [wire.control_reply.decode(bytes.fromhex(one)) if one else None for one in lines]
+    return [wire.control_reply_decoder.decode(bytes.fromhex(one)) if one else None for one in lines]
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from typing import Any
 
 import zmq
 
-from houston_daemon.recorder.protocol import RecorderEvent
-from houston_daemon.recorder.service import Recorder
+from houston_daemon.recorder.recorder_handle import RecorderEvent
+from houston_daemon.recorder.recorder_thread import Recorder
 from houston_shared import records, wire
 from houston_shared.config import Configuration
 from houston_shared.home import Home
@@ -31,10 +31,10 @@ class Client:
         self._request = 0
         self.pushes: list[wire.ControlPush] = []
 
-    def send(self, message: wire.Wire) -> bytes:
+    def send(self, message: wire.WireMessage) -> bytes:
         self._request += 1
         request = self._request.to_bytes(8, "big")
-        self.socket.send_multipart([request, wire.encode(message)])
+        self.socket.send_multipart([request, wire.encode_message(message)])
         return request
 
     def receive(self, request: bytes) -> Any:
@@ -48,11 +48,11 @@ class Client:
             raise TimeoutError("the recorder did not answer")
         request, body = self.socket.recv_multipart()
         reply = self._decoder.decode(body)
-        if request == wire.PUSH and isinstance(reply, wire.ControlPush):
+        if request == wire.PUSH_REQUEST_ID and isinstance(reply, wire.ControlPush):
             self.pushes.append(reply)
         return request, reply
 
-    def ask(self, message: wire.Wire) -> Any:
+    def ask(self, message: wire.WireMessage) -> Any:
         return self.receive(self.send(message))
 
     def raw(self, *frames: bytes) -> Any:
@@ -67,7 +67,7 @@ class Person(Client):
     """Somebody on `control`."""
 
     def __init__(self, home: Home, seconds: float = 60) -> None:
-        super().__init__(home, "control", wire.control_reply, seconds)
+        super().__init__(home, "control", wire.control_reply_decoder, seconds)
 
     def start(self, n: int = 1, request: str = "", engine: str = "script:x") -> list[str]:
         """Queue rollouts of the probe task; their ids."""
@@ -85,7 +85,7 @@ class Worker(Client):
     """A worker of one rollout under one lease."""
 
     def __init__(self, home: Home, rollout: str, lease: int, seconds: float = 60) -> None:
-        super().__init__(home, "ingest", wire.ingest_reply, seconds)
+        super().__init__(home, "ingest", wire.ingest_reply_decoder, seconds)
         self.rollout = rollout
         self.lease = lease
         self.active_us = 0
@@ -113,7 +113,7 @@ class Worker(Client):
         return self.say(wire.StoreSample, step=step, attempt=attempt, sample=body)
 
     def intent(self, step: int, index: int = 0, attempt: int = 1, deadline: float = 0) -> Any:
-        body = records.Intent(call=call(step, index), deadline=deadline)
+        body = records.CallIntent(call=call(step, index), deadline=deadline)
         return self.say(wire.StoreIntent, step=step, attempt=attempt, index=index, intent=body)
 
     def result(self, step: int, index: int = 0, attempt: int = 1, **fields: Any) -> Any:
@@ -208,8 +208,8 @@ def spec(engine: str = "script:x") -> records.RolloutSpec:
     return records.RolloutSpec(rollout="", task=task, engine=engine, engine_settings={})
 
 
-def call(step: int, index: int = 0) -> records.Call:
-    return records.Call(id=f"{step}.{index}", name="run_command", arguments={"command": "ls"})
+def call(step: int, index: int = 0) -> records.ToolCall:
+    return records.ToolCall(id=f"{step}.{index}", name="run_command", arguments={"command": "ls"})
 
 
 def sample(step: int, **fields: Any) -> records.SampleBody:
@@ -232,6 +232,6 @@ def sample(step: int, **fields: Any) -> records.SampleBody:
     return records.SampleBody(**{**given, **fields})
 
 
-def result(step: int, index: int = 0, **fields: Any) -> records.Result:
+def result(step: int, index: int = 0, **fields: Any) -> records.ToolResult:
     given: dict[str, Any] = {"kind": "command", "success": True, "text": f"output of {step}"}
-    return records.Result(call=call(step, index), **{**given, **fields})
+    return records.ToolResult(call=call(step, index), **{**given, **fields})

@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from houston_daemon.recorder.service import Recorder
+from houston_daemon.recorder.recorder_thread import Recorder
 from houston_shared.config import Configuration
 from houston_shared.home import Home
 

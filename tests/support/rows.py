@@ -3,16 +3,16 @@
 from array import array
 from collections.abc import Sequence
 
-from houston_daemon.training.rows.row import Kind, Row, Span
+from houston_daemon.training.rows.training_row import RowKind, SampledSpan, TokenRow
 
 KEPT, MASKED = 1.0, 0.0
 
 
 def span(
     start: int, end: int, step: int, weight: float = KEPT, why: str = "", role: str = "policy"
-) -> Span:
+) -> SampledSpan:
     """One answer; a weight of 0 says that a rule masked it unless `why` says otherwise."""
-    return Span(
+    return SampledSpan(
         start=start,
         end=end,
         step=step,
@@ -35,26 +35,26 @@ def made(
     rollout: str = "r-1",
     task: str = "probe",
     id: str = "",
-    kind: Kind = "react",
+    kind: RowKind = "react",
     head: int = 7,
     observation: int = 3,
     context: int = 0,
     first: int = 100,
     step: int = 1,
-) -> Row:
+) -> TokenRow:
     """A row: a head, then answers of (tokens, weight), an observation after each.
 
     Every token has an id of its own, counted up from `first`, so that a test can tell them apart.
     step: the number of the first answer's step.
     """
-    spans: list[Span] = []
+    spans: list[SampledSpan] = []
     at = head
     role = "summary" if kind == "summary" else "policy"
     for number, (length, weight) in enumerate(answers, step):
         spans.append(span(at, at + length, number, weight, role=role))
         at += length + observation
     name = f"summary.{context + 1}" if kind == "summary" else f"{context}.0"
-    return Row(
+    return TokenRow(
         id=id or f"{rollout}/{name}",
         kind=kind,
         rollout=rollout,

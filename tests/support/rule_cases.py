@@ -11,8 +11,8 @@ from math import sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from houston_daemon.supervision.rules import catalog
-from houston_daemon.supervision.trace import Trace
+from houston_daemon.review.rollout_trace import RolloutTrace
+from houston_daemon.review.rules import rule_catalog
 from tests.support import traced as made
 from tests.support.traced import EVALUATED, Done, Step
 
@@ -32,7 +32,7 @@ class Case:
     """One judged excerpt."""
 
     name: str
-    trace: Trace
+    trace: RolloutTrace
     expected: Masks
     held_out: bool
 
@@ -41,7 +41,7 @@ class Case:
         """What the rules say."""
         return {
             step: frozenset(one.rule for one in verdicts)
-            for step, verdicts in catalog.found(self.trace).items()
+            for step, verdicts in rule_catalog.run_rules(self.trace).items()
         }
 
 
@@ -74,7 +74,7 @@ def accuracy(among: list[Case]) -> dict[str, Accuracy]:
     judged = [(case.expected, case.found) for case in among]
     told = {
         rule: Accuracy(*map(sum, zip(*_counts(rule, judged), strict=True)))
-        for rule in catalog.RULES
+        for rule in rule_catalog.RULES
     }
     return {rule: one for rule, one in told.items() if any(one)}
 

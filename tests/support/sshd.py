@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from houston_daemon.hosts import processes
-from houston_daemon.hosts.ssh.settings import command_line
-from houston_shared.config_hosts import Host
+from houston_daemon.hosts import process_table
+from houston_daemon.hosts.ssh.ssh_command import ssh_command_line
+from houston_shared.config_sections import HostSettings
 
 _SSHD = "/usr/sbin/sshd"
 _CONFIG = """
@@ -58,7 +58,7 @@ class Sshd:
         command = folder / "houston"
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m houston_shared.command "$@"\n')
         command.chmod(0o755)
-        self.host = Host(
+        self.host = HostSettings(
             ssh="there",
             ssh_config=str(folder / "ssh_config"),
             host_root=str(folder / "root"),
@@ -93,12 +93,14 @@ class Sshd:
     def cut(self) -> None:
         """End every connection, as a network that fails or a machine that is rebooted would."""
         assert self._process is not None
-        found = processes.descendants(self._process.pid, processes.table())
-        processes.send([entry.pid for entry in found if entry.name == "sshd"], signal.SIGKILL)
+        found = process_table.descendants(self._process.pid, process_table.list_processes())
+        process_table.send_signal(
+            [entry.pid for entry in found if entry.name == "sshd"], signal.SIGKILL
+        )
 
     def kill_master(self) -> None:
         """Kill the ssh process here that holds the shared connection."""
-        words = command_line(self.host)
+        words = ssh_command_line(self.host)
         checked = [*words[:-3], "-O", "check", "there"]
         said = subprocess.run(checked, capture_output=True, text=True, check=True).stderr
         os.kill(int(said.partition("pid=")[2].partition(")")[0]), signal.SIGKILL)
@@ -114,7 +116,7 @@ class Sshd:
 
     def close(self) -> None:
         """Stop, and end the shared connection here."""
-        words = command_line(self.host)
+        words = ssh_command_line(self.host)
         subprocess.run([*words[:-3], "-O", "exit", "there"], capture_output=True, check=False)
         self.stop()
 

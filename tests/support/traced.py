@@ -7,10 +7,17 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.supervision.trace import Trace
-from houston_shared.records import Call, Delivered, FileChange, ObservationBody, Result, StepRecord
+from houston_daemon.review.rollout_trace import RolloutTrace
+from houston_shared.records import (
+    DeliveredGuidance,
+    FileChange,
+    ObservationBody,
+    StepRecord,
+    ToolCall,
+    ToolResult,
+)
 from houston_shared.task import Task
-from houston_shared.toml_file import convert
+from houston_shared.toml_file import convert_toml
 from tests.support.written_home import sample
 
 EVALUATED = '[evaluate]\ncommand = "python3 evaluate.py"\nrequired = ["answer.json"]\n'
@@ -25,7 +32,7 @@ def call(
     arguments = {key[1:]: value for key, value in fields.items() if key.startswith("_")}
     typed = {key: value for key, value in fields.items() if not key.startswith("_")}
     return {
-        "call": Call(id="1.0", name=name, arguments=arguments, error=refused),
+        "call": ToolCall(id="1.0", name=name, arguments=arguments, error=refused),
         "kind": kind or name,
         "success": ok,
         "text": text,
@@ -116,7 +123,7 @@ class Step:
     def record(self, number: int) -> StepRecord:
         """As the journal has it."""
         more = self.more
-        results = tuple(Result(**one) for one in self.calls)
+        results = tuple(ToolResult(**one) for one in self.calls)
         own = results[: len(results) - more.get("added", 0)]
         body = sample(malformed=more.get("malformed", ""), calls=tuple(one.call for one in own))
         body = msgspec.structs.replace(body, finish_reason=more.get("reason", "stop"))
@@ -126,7 +133,7 @@ class Step:
             tail="", files=files, snapshot="" if changed is None else f"c{number}"
         )
         said = more.get("said")
-        guidance = (Delivered(id=f"g{number}", author="ada", text=said),) if said else ()
+        guidance = (DeliveredGuidance(id=f"g{number}", author="ada", text=said),) if said else ()
         return StepRecord(
             step=number, attempt=1, sample_seq=number, sample=body, intents=(), results=results,
             observation=closed, guidance=guidance, at="", active_seconds=float(number),
@@ -142,7 +149,7 @@ def _changes(calls: tuple[Done, ...]) -> bool:
     return any(one["call"].name not in still for one in calls)
 
 
-def traced(steps: Steps, task: str = "", instructions: str = "Count.", **more: Any) -> Trace:
+def traced(steps: Steps, task: str = "", instructions: str = "Count.", **more: Any) -> RolloutTrace:
     """A rollout of these steps. task: TOML lines of its file; more: fields of `Trace`."""
     text = f'name = "probe"\ninstructions = "Count."\n{task}'
     records = []
@@ -150,5 +157,5 @@ def traced(steps: Steps, task: str = "", instructions: str = "Count.", **more: A
         step = one if isinstance(one, Step) else Step(*(one if isinstance(one, tuple) else (one,)))
         records.append(step.record(number))
     fields = {"gpus": {}, "ended": True, **more}
-    definition = convert(tomllib.loads(text), Task, "a test")
-    return Trace("r", definition, instructions, fields.pop("gpus"), tuple(records), **fields)
+    definition = convert_toml(tomllib.loads(text), Task, "a test")
+    return RolloutTrace("r", definition, instructions, fields.pop("gpus"), tuple(records), **fields)

@@ -4,30 +4,36 @@ recorder's own, without its sockets, checks and guidance transaction."""
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.recorder.disk import blobs, head_file
-from houston_daemon.recorder.disk.connection import open_writer
-from houston_daemon.recorder.steps.journal import Body, Journal, Key, body
-from houston_shared.clock import now_us
+from houston_daemon.recorder import journal_writer
+from houston_daemon.recorder.disk import home_files
+from houston_daemon.recorder.disk.writer_connection import open_writer
+from houston_daemon.recorder.journal_writer import (
+    EventBody,
+    EventKey,
+    JournalWriter,
+    prepare_inline_body,
+)
 from houston_shared.home import Home
 from houston_shared.records import (
-    Call,
+    CallIntent,
+    ContextHead,
     ForkBody,
-    Head,
-    Intent,
     ObservationBody,
     Record,
-    Result,
     SampleBody,
     TaskRecord,
+    ToolCall,
+    ToolResult,
 )
-from houston_shared.store.bodies import (
-    Delivery,
+from houston_shared.store.event_bodies import (
+    GuidanceDelivered,
     GuidanceQueued,
     StoredObservation,
     StoredSample,
     StoredSpec,
 )
-from houston_shared.store.queries.looking import Look
+from houston_shared.store.presence_queries import PresenceRow
+from houston_shared.times_and_counts import now_us
 
 
 def sample(thought: str = "think", **fields: Any) -> SampleBody:
@@ -49,8 +55,8 @@ def sample(thought: str = "think", **fields: Any) -> SampleBody:
     return SampleBody(thought=thought, **{**values, **fields})
 
 
-def result(call: Call, text: str, **fields: Any) -> Result:
-    return Result(call=call, kind="command", success=True, text=text, **fields)
+def result(call: ToolCall, text: str, **fields: Any) -> ToolResult:
+    return ToolResult(call=call, kind="command", success=True, text=text, **fields)
 
 
 def stored(kind: type[Any], record: Record, **more: Any) -> Any:
@@ -66,9 +72,9 @@ class WrittenHome:
         self.home.blobs.mkdir(parents=True, exist_ok=True)
         self.connection = open_writer(self.home)
         self.connection.execute("PRAGMA synchronous = OFF")  # a test, not a promise
-        self.journal = Journal(self.connection)
+        self.journal = JournalWriter(self.connection)
         if not self.home.head_file.exists():
-            head_file.write(self.home, self.journal.seq, self.journal.chain)
+            home_files.write_chain_head(self.home, self.journal.seq, self.journal.chain)
 
     @property
     def seq(self) -> int:
@@ -77,12 +83,12 @@ class WrittenHome:
     def close(self) -> None:
         self.connection.close()
 
-    def event(self, key: Key, kind: str, record: Record, blob: bool = False) -> int:
+    def event(self, key: EventKey, kind: str, record: Record, blob: bool = False) -> int:
         """Append one event and commit; with `blob`, its body goes to blobs/. Returns its seq."""
-        content = body(record)
+        content = prepare_inline_body(record)
         if blob:
-            name = blobs.write(self.home, content.data)
-            content = Body(record, content.data, content.digest, name)
+            name = journal_writer.write_blob(self.home, content.data)
+            content = EventBody(record, content.data, content.digest, name)
         self.connection.execute("BEGIN")
         seq = self.journal.append(key, kind, content)
         self.connection.execute("COMMIT")
@@ -112,7 +118,7 @@ class WrittenHome:
             instructions="Count.",
         )
         if not self.connection.execute("SELECT 1 FROM tasks WHERE name = ?", (task,)).fetchone():
-            self.event(Key(), "task", definition)
+            self.event(EventKey(), "task", definition)
         spec = StoredSpec(
             rollout=name,
             task=definition,
@@ -124,20 +130,20 @@ class WrittenHome:
             host_root=options.pop("host_root", ""),
             by="person:ada",
         )
-        self.event(Key(name), "spec", spec)
+        self.event(EventKey(name), "spec", spec)
         for column, value in {"state": "running", **options}.items():
             self.connection.execute(f"UPDATE rollouts SET {column} = ? WHERE id = ?", (value, name))
         return name
 
-    def head(self, rollout: str, head: Head) -> int:
-        return self.event(Key(rollout, part="head"), "head", head)
+    def head(self, rollout: str, head: ContextHead) -> int:
+        return self.event(EventKey(rollout, part="head"), "head", head)
 
     def sampled(
         self, rollout: str, step: int, body: SampleBody, attempt: int = 1, part: str = "sample"
     ) -> int:
         """A sample, with the active time of the step: 1.5 s each."""
         kept = stored(StoredSample, body, active_us=1_500_000 * step)
-        return self.event(Key(rollout, step, attempt, part), "sample", kept)
+        return self.event(EventKey(rollout, step, attempt, part), "sample", kept)
 
     def step(
         self,
@@ -158,29 +164,31 @@ class WrittenHome:
         body = body or sample()
         sample_seq = self.sampled(rollout, step, body, attempt)
         for index, call in enumerate(body.calls):
-            self.event(Key(rollout, step, attempt, f"intent.{index}"), "intent", Intent(call=call))
+            self.event(
+                EventKey(rollout, step, attempt, f"intent.{index}"), "intent", CallIntent(call=call)
+            )
             if index < len(texts):
-                key = Key(rollout, step, attempt, f"call.{index}")
+                key = EventKey(rollout, step, attempt, f"call.{index}")
                 self.event(key, "result", result(call, texts[index]), blob)
         if not open:
             closing = observation or ObservationBody(tail=f"[step {step}]")
             kept = stored(StoredObservation, closing, active_us=1_500_000 * step)
-            self.event(Key(rollout, step, attempt, "observation"), "observation", kept)
+            self.event(EventKey(rollout, step, attempt, "observation"), "observation", kept)
         return sample_seq
 
     def guide(self, rollout: str, id: str, text: str, **fields: Any) -> int:
         """Queued guidance; returns its seq."""
         values: dict[str, Any] = {"author": "ada", "mode": "next", **fields}
-        return self.event(Key(rollout), "guidance", GuidanceQueued(id=id, text=text, **values))
+        return self.event(EventKey(rollout), "guidance", GuidanceQueued(id=id, text=text, **values))
 
     def look(self, rollout: str, name: str, **fields: Any) -> None:
         """A person who looked at a rollout until now. fields: columns of `looks`."""
-        numbers = dict.fromkeys(Look.__struct_fields__, 0)
+        numbers = dict.fromkeys(PresenceRow.__struct_fields__, 0)
         now = {"first": now_us(), "last": now_us(), "here": 1, "visits": 1, "visit_at": now_us()}
         self.insert("looks", **{**numbers, **now, "rollout": rollout, "name": name, **fields})
 
     def deliver(self, rollout: str, step: int, *ids: str) -> None:
-        self.event(Key(rollout, step), "delivery", Delivery(ids=ids))
+        self.event(EventKey(rollout, step), "delivery", GuidanceDelivered(ids=ids))
 
     def fork(self, rollout: str, step: int, body: ForkBody) -> int:
-        return self.event(Key(rollout, step, part="fork"), "fork", body)
+        return self.event(EventKey(rollout, step, part="fork"), "fork", body)

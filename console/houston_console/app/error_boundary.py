@@ -1,9 +1,9 @@
-"""A fault in one pane stays in that pane: it is shown in its place and logged, the rest goes on.
+"""A fault in one pane stays in that pane: it is shown there and logged, the rest goes on.
 
-Textual ends the program for any exception, and the message loop of the widget that raised it with
-it. `ErrorBoundary` catches what a widget raises while it draws or handles a message and hands it to
-the app, which says so in the message row and keeps the traceback in a log (`ErrorLog`). Nothing is
-caught that the widget expects; `HoustonError` has its own way (`messages.guarded`).
+Textual ends the program for any exception. `ErrorBoundary` catches what a widget raises while it
+draws or handles a message and hands it to the app, which shows it in the message row and keeps
+the traceback in a log (`ErrorLog`). Expected errors (`HoustonError`) go another way:
+`screens.base_screen.reporting_errors`.
 """
 
 import logging
@@ -18,14 +18,13 @@ from textual.message_pump import MessagePump
 from textual.strip import Strip
 from textual.widget import Widget
 
-from houston_console.app.drawing.lines import block
-from houston_console.app.drawing.palette import blank, palette
-from houston_shared.clean_log import CleanFormatter
+from houston_console.widgets.styled_text import blank_strip, palette_for_theme, text_block
+from houston_shared.redacted_logging import RedactingFormatter
 from houston_shared.safe_text import safe
 
-_LOG_BYTES = 1 << 20
+_MAX_LOG_BYTES = 1 << 20
 """Size at which the log is begun anew; the one before is kept."""
-_OURS = "houston_"
+_OWN_PACKAGE_PREFIX = "houston_"
 
 
 @runtime_checkable
@@ -44,7 +43,7 @@ class ErrorBoundary(MessagePump):
         try:
             await super()._dispatch_message(message)
         except Exception as error:  # noqa: BLE001 shown and logged, whatever it is
-            _hand_over(self, error)
+            _report_fault(self, error)
 
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class PaneBoundary(ErrorBoundary, _Drawn):
             strips = super().render_lines(crop)
         except Exception as error:  # noqa: BLE001 shown and logged, whatever it is
             self._shows_fault = True
-            return self._fault_lines(_hand_over(self, error), crop)
+            return self._fault_lines(_report_fault(self, error), crop)
         if self._shows_fault:  # it may still stand in lines that are not drawn now
             self._shows_fault = False
             self.refresh()
@@ -74,15 +73,16 @@ class PaneBoundary(ErrorBoundary, _Drawn):
     def _fault_lines(self, fault: str, crop: Region) -> list[Strip]:
         width, base = self.size.width, self.rich_style
         words = f"This cannot be drawn: {fault}. It is tried again with the next key or change."
-        colours = palette(self.app.current_theme, self.app.theme_variables)
+        colours = palette_for_theme(self.app.current_theme, self.app.theme_variables)
         strips = [
-            colours.strip(row, width, base) for row in block(safe(words), max(4, width), "error")
+            colours.strip(row, width, base)
+            for row in text_block(safe(words), max(4, width), "error")
         ]
-        strips += [blank(width, base)] * (crop.bottom - len(strips))
+        strips += [blank_strip(width, base)] * (crop.bottom - len(strips))
         return [strip.crop(crop.x, crop.right) for strip in strips[crop.y : crop.bottom]]
 
 
-def _hand_over(part: MessagePump, error: Exception) -> str:
+def _report_fault(part: MessagePump, error: Exception) -> str:
     app = part.app
     if not isinstance(app, FaultReceiver):
         raise error
@@ -100,7 +100,7 @@ class ErrorLog:
 
     def add(self, part: object, error: BaseException) -> str:
         """Keep a fault; returns the line that names it. Raises OSError where it cannot be kept."""
-        name = f"{type(part).__name__}: {type(error).__name__} in {_place(error)}"
+        name = f"{type(part).__name__}: {type(error).__name__} in {_fault_location(error)}"
         self.faults.append(name)
         if name not in self._logged:
             self._logged.add(name)
@@ -108,8 +108,8 @@ class ErrorLog:
         return name
 
     def _write(self, name: str, error: BaseException) -> None:
-        handler = RotatingFileHandler(self.path, maxBytes=_LOG_BYTES, backupCount=1)
-        handler.setFormatter(CleanFormatter("%(asctime)s %(levelname)s %(message)s"))
+        handler = RotatingFileHandler(self.path, maxBytes=_MAX_LOG_BYTES, backupCount=1)
+        handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(message)s"))
         try:
             text = safe(f"{name}\n" + "".join(traceback.format_exception(error)))
             record = logging.LogRecord("console", logging.ERROR, "", 0, text, None, None)
@@ -118,10 +118,10 @@ class ErrorLog:
             handler.close()
 
 
-def _place(error: BaseException) -> str:
+def _fault_location(error: BaseException) -> str:
     """The innermost line of ours that the error passed."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if _OURS in frame.filename] or frames
+    ours = [frame for frame in frames if _OWN_PACKAGE_PREFIX in frame.filename] or frames
     if not ours:
         return "an unknown place"
     path = Path(ours[-1].filename)

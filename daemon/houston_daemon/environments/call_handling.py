@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from houston_daemon.environments import observation_boundary
 from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.typed_observation import Failed, Observation, render
-from houston_daemon.hosts.limits import Hit
+from houston_daemon.hosts.resource_limits import LimitHit
 from houston_shared.errors import HoustonError
-from houston_shared.records import Call, Result
+from houston_shared.records import ToolCall, ToolResult
 from houston_shared.safe_text import safe_line
 
 ErrorWords = Callable[[Exception], str]
@@ -23,7 +23,7 @@ ErrorWords = Callable[[Exception], str]
 
 
 async def observed(
-    call: Call, do: Callable[[], Awaitable[Observation]], words: ErrorWords, log: logging.Logger
+    call: ToolCall, do: Callable[[], Awaitable[Observation]], words: ErrorWords, log: logging.Logger
 ) -> Observation:
     """What `do` found, unless the call was wrong already or something went wrong in it."""
     if call.error:
@@ -34,12 +34,12 @@ async def observed(
         return Failed(error=words(problem) or internal_failure(call, log))
 
 
-def named_failure(call: Call, problem: HoustonError) -> str:
+def named_failure(call: ToolCall, problem: HoustonError) -> str:
     """The words for an error that was named where it arose."""
     return f"{call.name} failed: {problem.cause} {problem.effect}".rstrip()
 
 
-def internal_failure(call: Call, log: logging.Logger) -> str:
+def internal_failure(call: ToolCall, log: logging.Logger) -> str:
     """The words for an error of our own, called where it was caught: the log has the rest."""
     log.exception("%s", call.name)
     return f"{call.name} failed inside Houston; the log of the rollout says why."
@@ -86,8 +86,12 @@ async def _stopped(stop: Stop, wake: bool) -> None:
 
 
 def result(
-    call: Call, observation: Observation, limit: int, seconds: float, met: Sequence[Hit] = ()
-) -> Result:
+    call: ToolCall,
+    observation: Observation,
+    limit: int,
+    seconds: float,
+    met: Sequence[LimitHit] = (),
+) -> ToolResult:
     """The result of `call`, its text within `limit` characters.
 
     met: limits that the rollout's processes met meanwhile, which the head says in words.
@@ -99,7 +103,7 @@ def result(
         text = replace(text, head="\n".join([text.head, *(f"[{hit.words}]" for hit in met)]))
         fields["limits"] = [hit.kind for hit in met]
     shown = observation_boundary.bound_text(text.body, limit, text.how, text.head)
-    return Result(
+    return ToolResult(
         call=call,
         kind=observation.kind,
         success=observation.success,
@@ -111,8 +115,8 @@ def result(
 
 
 async def result_since(
-    begun: float, call: Call, observation: Observation, limit: int, met: Sequence[Hit] = ()
-) -> Result:
+    begun: float, call: ToolCall, observation: Observation, limit: int, met: Sequence[LimitHit] = ()
+) -> ToolResult:
     """The same, made in a thread. begun: monotonic time at which the call began."""
     seconds = round(time.monotonic() - begun, 6)
     return await asyncio.to_thread(result, call, observation, limit, seconds, met)

@@ -64,7 +64,7 @@ class EnvironmentKind:
 @lru_cache(maxsize=32)
 def kind(name: str) -> EnvironmentKind:
     """The environment called `name`. Raises ConfigurationError (see `plugins.load`)."""
-    found = plugins.load(plugins.ENVIRONMENTS, name, "environment")
+    found = plugins.load_plugin(plugins.ENVIRONMENT_GROUP, name, "environment")
     if not isinstance(found, EnvironmentKind):
         raise ConfigurationError(
             f"The environment {name!r} is registered as a {type(found).__name__}, "

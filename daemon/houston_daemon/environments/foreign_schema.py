@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from houston_shared.real_user import disarm
+from houston_shared.guidance_tag import disarm
 from houston_shared.safe_text import safe
-from houston_shared.secret_values import redact
+from houston_shared.secret_redaction import redact
 
 JSON_TEXT = "application/json"
 _DEPTH = 6

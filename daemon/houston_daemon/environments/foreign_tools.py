@@ -18,7 +18,7 @@ from houston_daemon.environments import foreign_schema
 from houston_daemon.environments.foreign_schema import decoded_json_text, schema_violation
 from houston_daemon.environments.protocol import ToolSpec
 from houston_daemon.environments.tool_arguments import Catalog
-from houston_shared.records import Call
+from houston_shared.records import ToolCall
 
 MOST_TOOLS = 200
 _RESERVED = ("eval",)
@@ -69,7 +69,7 @@ class ForeignTools:
         """Whose tool it is, and its name there; None for one of our own."""
         return self._offered.get(name)
 
-    def check(self, call: Call) -> Call:
+    def check(self, call: ToolCall) -> ToolCall:
         """The call, or with `error` saying what is wrong with it."""
         if call.error:
             return call
@@ -87,7 +87,7 @@ class ForeignTools:
         )
         return msgspec.structs.replace(call, error=f"There is no tool {call.name[:60]!r}. {hint}")
 
-    def arguments(self, call: Call) -> dict[str, Any]:
+    def arguments(self, call: ToolCall) -> dict[str, Any]:
         """A checked call's arguments as its source takes them."""
         found: dict[str, Any] = decoded_json_text(call.arguments, self._schemas[call.name])
         return found

@@ -7,12 +7,12 @@ import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from houston_daemon.hosts.branching import Past
-from houston_daemon.hosts.limits import limits
-from houston_daemon.hosts.local import LocalHost
-from houston_shared.gpu_file import visible
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.resource_limits import compute_resource_limits
+from houston_daemon.hosts.rollout_workspace import BranchSnapshot
+from houston_shared.gpu_leases import visible_gpus_environment
 from houston_shared.records import RolloutSpec
-from houston_shared.secret_values import restored
+from houston_shared.secret_redaction import restore_secrets
 from houston_shared.task import Task
 
 
@@ -20,7 +20,7 @@ def local_host(
     spec: RolloutSpec,
     task: Task,
     owner: str = "",
-    past: Past | None = None,
+    past: BranchSnapshot | None = None,
     gpus: Sequence[int] = (),
 ) -> LocalHost:
     """A host that is shut in as the task says; nothing is touched before its `prepare`.
@@ -39,7 +39,7 @@ def local_host(
         devices=tuple(map(Path, mapped.devices)),
         gpus=mapped.gpus or bool(gpus),
         environment=task_variables(task, gpus),
-        limits=limits(mapped, spec.host_memory_mb),
+        limits=compute_resource_limits(mapped, spec.host_memory_mb),
         owner=owner,
         past=past,
         data={name: folder / path for name, path in task.data.mounts.items()},
@@ -52,8 +52,8 @@ def task_variables(task: Task, gpus: Sequence[int] = ()) -> dict[str, str]:
     """The environment variables of a task, as its programs get them: a key has its value, and
     leased GPUs are the only ones that CUDA shows.
     """
-    own = {key: restored(value) for key, value in task.environment_variables.items()}
-    return {**own, **visible(gpus)} if gpus else own
+    own = {key: restore_secrets(value) for key, value in task.environment_variables.items()}
+    return {**own, **visible_gpus_environment(gpus)} if gpus else own
 
 
 # Not the virtual environment's own python: it is a link that may lead through others.

@@ -9,7 +9,7 @@ from houston_daemon.environments import observation_boundary
 from houston_daemon.environments.environment_registry import EnvironmentKind
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.tool_arguments import Arguments, Catalog
-from houston_shared.records import Call, Intent, Result
+from houston_shared.records import CallIntent, ToolCall, ToolResult
 from houston_shared.task import Task
 
 _CHARACTERS = 30_000
@@ -43,15 +43,15 @@ class NullEnvironment:
     async def open(self, begun: bool = False) -> None:
         """Nothing to make."""
 
-    def check(self, call: Call) -> Call:
+    def check(self, call: ToolCall) -> ToolCall:
         """The call with its arguments validated, or with `error` set."""
         return self._catalog.check(call)
 
-    def deadline(self, call: Call) -> float:
+    def deadline(self, call: ToolCall) -> float:
         """Nothing here sleeps."""
         return 0.0
 
-    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
         """Give the text back, or finish."""
         call = self._catalog.check(call)
         if call.error:
@@ -63,7 +63,7 @@ class NullEnvironment:
             return _result(call, "finish", False, error, finished=False)
         return _result(call, "finish", True, "Finished.", finished=True)
 
-    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """There is no effect that could be unknown, but the call is still not run again."""
         text = f"Interrupted: the daemon went down while {intent.call.name} ran."
         return _result(intent.call, "interrupted", False, text)
@@ -76,9 +76,9 @@ class NullEnvironment:
         """Nothing to let go of."""
 
 
-def _result(call: Call, kind: str, success: bool, text: str, **fields: bool) -> Result:
+def _result(call: ToolCall, kind: str, success: bool, text: str, **fields: bool) -> ToolResult:
     shown = observation_boundary.bound_text(text, _CHARACTERS)
-    return Result(
+    return ToolResult(
         call=call,
         kind=kind,
         success=success,

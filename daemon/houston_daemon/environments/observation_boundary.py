@@ -6,9 +6,9 @@ Limits are in characters; the loop, which knows tokens, sets them.
 
 from dataclasses import dataclass
 
-from houston_shared import real_user
+from houston_shared import guidance_tag
 from houston_shared.safe_text import safe
-from houston_shared.secret_values import redact
+from houston_shared.secret_redaction import redact
 
 _HEAD = 4_000
 """Most characters of a head: it says what happened, in a few lines."""
@@ -63,7 +63,7 @@ def bound_text(body: bytes | str, limit: int, how: str = "", head: str = "") -> 
     before, after = redact(_decoded(head)), redact(_decoded(body))
     top = str(safe(before))[:_HEAD]
     bottom, missing = cut(str(safe(after)), max(_LEAST, limit - len(top)), how)
-    disarmed = real_user.disarm("\n".join(part for part in (top, bottom) if part))
+    disarmed = guidance_tag.disarm("\n".join(part for part in (top, bottom) if part))
     return BoundedText(disarmed.text, disarmed.found + _hidden(before) + _hidden(after), missing)
 
 
@@ -72,7 +72,7 @@ def _hidden(text: str) -> int:
     shown = str(safe(text))
     if shown == text:
         return 0
-    return max(0, real_user.disarm(text).found - real_user.disarm(shown).found)
+    return max(0, guidance_tag.disarm(text).found - guidance_tag.disarm(shown).found)
 
 
 def _decoded(data: bytes | str) -> str:

@@ -9,7 +9,7 @@ import os
 from houston_daemon.environments.environment_registry import EnvironmentKind, EnvironmentSetup
 from houston_daemon.environments.protocol import Environment
 from houston_daemon.environments.tool_arguments import Catalog
-from houston_shared.config_hosts import LOCAL
+from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.task import LoadedTask, Task
 
 
@@ -44,7 +44,7 @@ def _make_python(making: EnvironmentSetup) -> Environment:
     from houston_daemon.environments.local_host_setup import local_host
     from houston_daemon.environments.python.python_environment import PythonEnvironment
 
-    leased = tuple(making.gpus.get(LOCAL, ()))
+    leased = tuple(making.gpus.get(LOCAL_HOST, ()))
     host = local_host(making.spec, making.task, making.owner, gpus=leased)
     return PythonEnvironment(making.spec, making.task, host, making.characters)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from houston_shared.records import Call, FileChange, Intent, Result, TerminalSpan
+from houston_shared.records import CallIntent, FileChange, TerminalSpan, ToolCall, ToolResult
 
 StopReason = Literal["", "wake", "interrupt", "budget"]
 """`wake` ends sleeps and waits; `interrupt` and `budget` (active time is spent) end any waiting."""
@@ -96,22 +96,22 @@ class Environment(Protocol):
         """
         ...
 
-    def check(self, call: Call) -> Call:
+    def check(self, call: ToolCall) -> ToolCall:
         """The call with its arguments validated (defaults filled in), or with `error` set."""
         ...
 
-    def deadline(self, call: Call) -> float:
+    def deadline(self, call: ToolCall) -> float:
         """Unix time at which a sleep would end if it began now; 0 for calls that are no sleep."""
         ...
 
-    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
         """Run one call. Text in the result is cut to the limit and disarmed of guidance tags.
 
         A call with `error` set yields an error observation. Cancellation leaves commands running.
         """
         ...
 
-    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """The result of a call that was about to run when the worker ended.
 
         A sleep goes on until its deadline. Everything else is not run again: the result says that

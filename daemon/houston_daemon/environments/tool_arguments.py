@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 import msgspec
 
 from houston_daemon.environments.protocol import ToolSpec
-from houston_shared.records import Call
+from houston_shared.records import ToolCall
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -66,7 +66,7 @@ class Catalog:
         self._bounds = bounds or {}
         self.tools = tuple(tool(a, self._bounds.get(name)) for name, a in actions.items())
 
-    def check(self, call: Call) -> Call:
+    def check(self, call: ToolCall) -> ToolCall:
         """The call with defaults filled in, or with `error` saying what is wrong with it."""
         if call.error:
             return call
@@ -81,7 +81,7 @@ class Catalog:
         error = _no_text(call.name, filled) or self._too_large(call.name, filled)
         return msgspec.structs.replace(call, arguments=filled, error=error)
 
-    def arguments(self, call: Call) -> Arguments:
+    def arguments(self, call: ToolCall) -> Arguments:
         """The typed arguments of a call that `check` found sound."""
         return msgspec.convert(call.arguments, self._actions[call.name])
 

@@ -1,8 +1,9 @@
 """Score the workspace by an evaluation of InnovatorBench: `python3 evaluate.py task_N`.
 
-Lies in an imported task's folder, beside `evaluations/`. It does what ResearchGym does: the sum of
-the scores that `TaskBenchmark.validate()` gives, at most 100. What the evaluation prints goes to
-stderr; stdout has nothing but the JSON object that Houston reads.
+Lies in an imported task's folder, beside `evaluations/`. It does what ResearchGym does: the sum
+of the scores that `TaskBenchmark.validate()` gives, at most 100. What the evaluation prints goes
+to stderr; stdout has nothing but the JSON object that Houston reads. Standard library only: it is
+copied and runs without Houston.
 """
 
 import contextlib

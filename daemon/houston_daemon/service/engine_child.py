@@ -1,48 +1,128 @@
-"""The child server of an engine: the embedded one, or `vllm serve`.
+"""The child server of an engine (the embedded one, or `vllm serve`) and the pipe of its log.
 
-It is a session of its own and outlives the daemon; the next one finds it again.
+Started in a session of its own with GPUs from the ledger, it outlives the daemon; the next one
+adopts it by its state file, unless its command changed. Its output goes through a named pipe that
+the engine itself holds open, so that it never meets a broken one, to a log pump which is started
+again when it was killed. Who asks whether it answers is `engine_servers`; who ends one without a
+daemon is `engine_guard`.
 """
 
+import fcntl
+import os
+import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from houston_daemon.engines.install import ADAPTERS, vllm_command
-from houston_daemon.engines.model import model_path
-from houston_daemon.engines.process import EngineProcess, State
+from houston_daemon.engines.engine_process import EngineProcess, ServerState
+from houston_daemon.engines.local_model import model_path
+from houston_daemon.engines.vllm_install import MAX_LOADED_ADAPTERS, vllm_command
 from houston_daemon.service import engine_guard
-from houston_daemon.service.engine_places import (
+from houston_daemon.service.engine_endpoints import (
     engine_log,
     engines_folder,
-    free_port,
     kept_port,
     output_pipe,
     state_file,
     temporary_folder,
+    usable_port,
 )
-from houston_daemon.service.gpus import GpuLedger
-from houston_daemon.service.log_pipe import LogPipe
-from houston_shared.config_engine import Engine
-from houston_shared.config_hosts import LOCAL
+from houston_daemon.service.gpu_ledger import GpuLedger
+from houston_shared.config_sections import LOCAL_HOST, EngineSettings
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.gpu_file import visible
+from houston_shared.gpu_leases import visible_gpus_environment
 from houston_shared.home import Home
 
-EMBEDDED = "houston_daemon.engines.embedded"
-LOG_SECONDS = 2.0
+LOG_PUMP_MODULE = "houston_daemon.service.log_rotation"
+LOG_PIPE_BYTES = 1 << 20
+"""Output that waits while there is no pump; the kernel's usual 64 KB is a moment of loading."""
+
+
+class EngineLogPipe:
+    """The pipe of one engine."""
+
+    def __init__(self, pipe: Path, log: Path, limit: int, keep: int) -> None:
+        """limit: bytes of one log file; keep: older files that are kept."""
+        self._pipe = pipe
+        self._pump = [sys.executable, "-m", LOG_PUMP_MODULE, str(log), str(limit), str(keep)]
+
+    def open(self) -> int:
+        """A descriptor for an engine's output, to be closed here once it runs; the pump runs too.
+
+        Raises OSError.
+        """
+        self._pipe.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            os.mkfifo(self._pipe, 0o600)
+        end = os.open(self._pipe, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            with suppress(OSError):  # more than this user may have; then it stays as it is
+                fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, LOG_PIPE_BYTES)
+            self.keep_going()
+        except OSError:
+            os.close(end)
+            raise
+        return end
+
+    def keep_going(self) -> None:
+        """Start the pump unless it runs, or there is nothing to pump. Raises OSError."""
+        fd = self._free()
+        if fd is None:
+            return
+        try:
+            subprocess.Popen(
+                self._pump,
+                stdin=fd,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+        finally:
+            os.close(fd)  # the pump has the same open file, and with it the lock
+
+    def settle(self, seconds: float) -> None:
+        """Wait until the pump has written all and ended, at most `seconds`."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if (fd := self._free()) is not None:
+                os.close(fd)
+                return
+            if not self._pipe.exists():
+                return
+            time.sleep(0.02)
+
+    def _free(self) -> int | None:
+        """The reading end with its lock; None where a pump has it, or there is no pipe."""
+        try:
+            fd = os.open(self._pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        return fd
+
+
+EMBEDDED_SERVER_MODULE = "houston_daemon.engines.embedded"
+LAST_LINES_SECONDS = 2.0
 """How long the last lines of an engine that ended may take to reach its log."""
 
 
-class Child:
+class EngineChild:
     """A server that this daemon starts: the embedded one, or `vllm serve`."""
 
     def __init__(
         self,
         home: Home,
         name: str,
-        engine: Engine,
+        engine: EngineSettings,
         log_bytes: int,
         log_files: int,
         gpus: GpuLedger,
@@ -57,7 +137,9 @@ class Child:
         self._home = home
         self._name = name
         self._engine = engine
-        self._pipe = LogPipe(output_pipe(home, name), engine_log(home, name), log_bytes, log_files)
+        self._pipe = EngineLogPipe(
+            output_pipe(home, name), engine_log(home, name), log_bytes, log_files
+        )
         self.url = ""
         self._process: EngineProcess | None = None
         self._visible: dict[str, str] = {}
@@ -72,11 +154,11 @@ class Child:
         self._pump()
         process = self._make(port)
         found = process.adopt()
-        if found and self._command(port) != started_with(self._home, self._name):
+        if found and self._command(port) != recorded_command(self._home, self._name):
             process.stop()
             found = False
         if not found:
-            port = free_port(self._home, self._name, self._engine, port)
+            port = usable_port(self._home, self._name, self._engine, port)
             process = self._make(port)
             process.start()
         self._process = process
@@ -88,10 +170,10 @@ class Child:
         if process.state is not None:
             place, log = state_file(self._home, self._name), engine_log(self._home, self._name)
             lock = self._home.lock_file
-            engine_guard.guard(place, process.state, lock, self._orphan_seconds, log)
+            engine_guard.start_engine_guard(place, process.state, lock, self._orphan_seconds, log)
 
     def _command(self, port: int) -> list[str]:
-        return child_command(self._name, self._engine, port)
+        return engine_child_command(self._name, self._engine, port)
 
     def _make(self, port: int) -> EngineProcess:
         return EngineProcess(
@@ -109,11 +191,11 @@ class Child:
         """Have the GPUs that it asks for. Raises HoustonError while they are taken."""
         if not self._engine.gpus:
             return
-        wanted = {LOCAL: self._engine.gpus}
-        found = self._gpus.lease(holder(self._name), wanted, self._engine.gpus_shared)
+        wanted = {LOCAL_HOST: self._engine.gpus}
+        found = self._gpus.lease(engine_gpu_holder(self._name), wanted, self._engine.gpus_shared)
         if isinstance(found, str):
             raise HoustonError(f"Engine {self._name} {found}.")
-        self._visible = visible(found[LOCAL])
+        self._visible = visible_gpus_environment(found[LOCAL_HOST])
 
     def _pump(self) -> None:
         try:
@@ -132,7 +214,7 @@ class Child:
 
     def reason(self) -> str:
         """What its log says about its end."""
-        self._pipe.settle(LOG_SECONDS)
+        self._pipe.settle(LAST_LINES_SECONDS)
         said = self._process.failing_line() if self._process else ""
         return f"it ended: {said or 'it wrote nothing'} ({engine_log(self._home, self._name)})"
 
@@ -144,15 +226,15 @@ class Child:
         process = self._process or self._make(0)
         if self._process is not None or process.adopt():
             process.stop(max(0.2, seconds - 1.0))
-        self._gpus.release(holder(self._name))
+        self._gpus.release(engine_gpu_holder(self._name))
 
 
-def holder(name: str) -> str:
+def engine_gpu_holder(name: str) -> str:
     """An engine as the ledger of GPUs has it."""
     return f"engine:{name}"
 
 
-def free_gpus(home: Home, gpus: GpuLedger) -> None:
+def release_gpus_of_dead_engines(home: Home, gpus: GpuLedger) -> None:
     """Free what engines had that ended while no daemon ran."""
     for one in {lease.holder for lease in gpus.told().leases}:
         name = one.removeprefix("engine:")
@@ -162,7 +244,7 @@ def free_gpus(home: Home, gpus: GpuLedger) -> None:
                 gpus.release(one)
 
 
-def end_left_over(home: Home, seconds: float = 3.0) -> list[str]:
+def end_orphaned_engines(home: Home, seconds: float = 3.0) -> list[str]:
     """End engines that an earlier daemon left, all at once, by force after `seconds`.
 
     Returns their names.
@@ -178,16 +260,16 @@ def end_left_over(home: Home, seconds: float = 3.0) -> list[str]:
     return list(found)
 
 
-def started_with(home: Home, name: str) -> list[str]:
+def recorded_command(home: Home, name: str) -> list[str]:
     """The command that the recorded child was started with; empty when none is recorded."""
     try:
         recorded = state_file(home, name).read_bytes()
-        return list(msgspec.json.decode(recorded, type=State).command)
+        return list(msgspec.json.decode(recorded, type=ServerState).command)
     except (FileNotFoundError, msgspec.DecodeError):
         return []
 
 
-def child_command(name: str, engine: Engine, port: int) -> list[str]:
+def engine_child_command(name: str, engine: EngineSettings, port: int) -> list[str]:
     """Command of a child. Raises HoustonError when the model or vLLM is not there."""
     if engine.command:
         return [part.replace("{port}", str(port)) for part in engine.command]
@@ -199,7 +281,15 @@ def child_command(name: str, engine: Engine, port: int) -> list[str]:
             code=ExitCode.CONFIGURATION,
         )
     if engine.kind == "vllm":
-        adapters = (engine.max_adapters or ADAPTERS) if engine.lora else 0
+        adapters = (engine.max_adapters or MAX_LOADED_ADAPTERS) if engine.lora else 0
         given, args = engine.environment, engine.args
         return vllm_command(model, port, adapters=adapters, given=given, args=args)
-    return [sys.executable, "-m", EMBEDDED, "--model", str(model), "--port", str(port)]
+    return [
+        sys.executable,
+        "-m",
+        EMBEDDED_SERVER_MODULE,
+        "--model",
+        str(model),
+        "--port",
+        str(port),
+    ]

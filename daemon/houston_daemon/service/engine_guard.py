@@ -3,8 +3,8 @@
 `python -m houston_daemon.service.engine_guard STATE PID STARTED LOCK SECONDS TEMPORARY LOG`, a
 session of its own beside each engine. A daemon that runs holds the lock of its home; when nobody
 has held it for so many seconds, or the home was removed and nobody holds what it was, the engine
-and its children are ended. After the engine's end, whoever ended it, the guard removes what it
-left: its folder for temporary files, and shared memory that only it had mapped. It starts nothing.
+and its children are ended. After the engine's end, whoever ended it, the guard removes its folder
+for temporary files and shared memory that only it had mapped. It starts nothing.
 """
 
 import fcntl
@@ -16,15 +16,22 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from houston_daemon.engines.process import State, end_server, processes_of, start_time
-from houston_shared.clock import iso, now_us
+from houston_daemon.engines.engine_process import (
+    ServerState,
+    end_server,
+    process_start_time,
+    server_processes,
+)
+from houston_shared.times_and_counts import iso_time, now_us
 
-LONGEST_LOOK_SECONDS = 5.0
-END_SECONDS = 10.0
-SHARED_MEMORY = "/dev/shm/"
+LONGEST_CHECK_SECONDS = 5.0
+ENGINE_END_SECONDS = 10.0
+SHARED_MEMORY_FOLDER = "/dev/shm/"
 
 
-def guard(state_file: Path, state: State, lock: Path, seconds: float, log: Path) -> None:
+def start_engine_guard(
+    state_file: Path, state: ServerState, lock: Path, seconds: float, log: Path
+) -> None:
     """Begin to guard an engine, unless somebody does. Raises OSError.
 
     lock: of the home. seconds: how long the engine goes on without a daemon.
@@ -42,21 +49,21 @@ def guard(state_file: Path, state: State, lock: Path, seconds: float, log: Path)
     )
 
 
-class Guard:
+class EngineGuard:
     """The guard of one engine."""
 
     def __init__(self, state_file: Path, pid: int, started: int, lock: Path) -> None:
         self._state_file, self._pid, self._started = state_file, pid, started
         self._lock = lock
-        self._first = _open(lock)
+        self._first = _open_lock(lock)
         """The lock as it was: a home that is moved keeps it."""
         self._mapped: set[str] = set()
 
     def wait(self, seconds: float) -> bool:
         """Until the engine has ended (True), or has had no daemon for so long (False)."""
-        look = min(LONGEST_LOOK_SECONDS, seconds / 4)
+        look = min(LONGEST_CHECK_SECONDS, seconds / 4)
         alone_since: float | None = None
-        while start_time(self._pid) == self._started:
+        while process_start_time(self._pid) == self._started:
             self._note_shared_memory()
             now = time.monotonic()
             if self._held():
@@ -70,46 +77,46 @@ class Guard:
 
     def end(self) -> None:
         """End the engine and its children."""
-        end_server(self._state_file, self._session(), END_SECONDS)
+        end_server(self._state_file, self._session(), ENGINE_END_SECONDS)
 
     def clean(self, temporary: str) -> None:
         """Remove what the engine left, once none of its processes is there any more."""
-        deadline = time.monotonic() + END_SECONDS
-        while processes_of(self._state_file, self._session()) and time.monotonic() < deadline:
+        deadline = time.monotonic() + ENGINE_END_SECONDS
+        while server_processes(self._state_file, self._session()) and time.monotonic() < deadline:
             time.sleep(0.2)
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
-        for path in self._mapped - _mapped_by(_all()):
+        for path in self._mapped - _mapped_shared_memory(_all_pids()):
             with suppress(OSError):
                 Path(path).unlink()
 
     def _session(self) -> int:
-        return self._pid if start_time(self._pid) in (None, self._started) else 0
+        return self._pid if process_start_time(self._pid) in (None, self._started) else 0
 
     def _held(self) -> bool:
         """Whether a daemon runs on the home, by whatever path it is reached."""
-        if self._first >= 0 and _is_held(self._first):
+        if self._first >= 0 and _is_lock_held(self._first):
             return True
-        now = _open(self._lock)
+        now = _open_lock(self._lock)
         if now < 0:
             return False
         try:
-            return _is_held(now)
+            return _is_lock_held(now)
         finally:
             os.close(now)
 
     def _note_shared_memory(self) -> None:
-        self._mapped |= _mapped_by(processes_of(self._state_file, self._pid))
+        self._mapped |= _mapped_shared_memory(server_processes(self._state_file, self._pid))
 
 
-def _open(lock: Path) -> int:
+def _open_lock(lock: Path) -> int:
     try:
         return os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return -1
 
 
-def _is_held(lock: int) -> bool:
+def _is_lock_held(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -118,11 +125,11 @@ def _is_held(lock: int) -> bool:
     return False
 
 
-def _all() -> list[int]:
+def _all_pids() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
-def _mapped_by(pids: list[int]) -> set[str]:
+def _mapped_shared_memory(pids: list[int]) -> set[str]:
     """Named shared memory that processes of this user have mapped."""
     found = set()
     for pid in pids:
@@ -130,8 +137,12 @@ def _mapped_by(pids: list[int]) -> set[str]:
             lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
         except OSError:
             continue
-        names = (line.partition(SHARED_MEMORY)[2] for line in lines if SHARED_MEMORY in line)
-        found |= {SHARED_MEMORY + name for name in names if not name.endswith(" (deleted)")}
+        names = (
+            line.partition(SHARED_MEMORY_FOLDER)[2]
+            for line in lines
+            if SHARED_MEMORY_FOLDER in line
+        )
+        found |= {SHARED_MEMORY_FOLDER + name for name in names if not name.endswith(" (deleted)")}
     return found
 
 
@@ -144,10 +155,12 @@ def main(arguments: list[str]) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return 0  # it has a guard
-    made = Guard(Path(state_file), int(pid), int(started), Path(lock))
+    made = EngineGuard(Path(state_file), int(pid), int(started), Path(lock))
     if not made.wait(float(seconds)):
         with suppress(OSError), Path(log).open("a") as file:
-            file.write(f"{iso(now_us())} houston: no daemon for {float(seconds):g} s, ending\n")
+            file.write(
+                f"{iso_time(now_us())} houston: no daemon for {float(seconds):g} s, ending\n"
+            )
         made.end()
     made.clean(temporary)
     own.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
 """A trainer's first process: starts the command and ends with all of it.
 
-`python -m houston_daemon.service.trainer_child PARENT SECONDS COMMAND…`, in a session of its own. A
-trainer starts processes (one a GPU) which the kernel would not tie to the daemon: this one is tied,
-and takes the others along. TERM asks them to leave and waits `SECONDS`; when the daemon dies, none
-of them lives a second longer.
+`python -m houston_daemon.service.trainer_child PARENT SECONDS COMMAND…`, in a session of its own.
+A trainer starts processes (one a GPU) which the kernel would not tie to the daemon: this one is
+tied, and takes the others along. TERM asks them to leave and waits `SECONDS`; when the daemon
+dies, none of them lives a second longer. Standard library only.
 
 Exit code: the command's; 128 and the signal where one ended it.
 """
@@ -16,14 +16,17 @@ import sys
 import threading
 
 _PR_SET_PDEATHSIG = 1
-_ORPHANED = signal.SIGUSR1
+_PARENT_DEATH_SIGNAL = signal.SIGUSR1
 
 
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit code."""
     parent, seconds, command = int(arguments[0]), float(arguments[1]), arguments[2:]
-    signal.signal(_ORPHANED, _kill)
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, _ORPHANED, 0, 0, 0) != 0:
+    signal.signal(_PARENT_DEATH_SIGNAL, _kill_session)
+    if (
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, _PARENT_DEATH_SIGNAL, 0, 0, 0)
+        != 0
+    ):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
         return 1
@@ -36,7 +39,7 @@ def main(arguments: list[str]) -> int:
         if child is not None and not passed_on:
             passed_on = True
             child.send_signal(signal.SIGTERM)
-            late = threading.Timer(seconds, _kill)
+            late = threading.Timer(seconds, _kill_session)
             late.daemon = True
             late.start()
 
@@ -48,7 +51,7 @@ def main(arguments: list[str]) -> int:
     return 128 - code if code < 0 else code
 
 
-def _kill(*_: object) -> None:
+def _kill_session(*_: object) -> None:
     """Everything of this session, this process too."""
     os.killpg(os.getpgrp(), signal.SIGKILL)
 

@@ -1,8 +1,10 @@
-"""Training runs as children of the daemon: started, looked after, started again, ended with it.
+"""Training runs as children of the daemon: started, given GPUs, started again, ended with it.
 
 A run is state in the journal, and its checkpoints are files: a trainer that was killed, or ended
-with the daemon, is started again and goes on from its last checkpoint. What it computes is its own
-business; here is when it may run, on which GPUs, and what its end means.
+with the daemon, is started again from its last checkpoint, and fails after three crashes without
+a step between. GPUs are leased like everybody's; those of an engine are refused unless both sides
+share. A run that a trainer outside this daemon works on is left alone, and its end is read from
+its folder. What a trainer computes is its own business; its command line is `trainer_launch`.
 """
 
 import os
@@ -10,29 +12,187 @@ import signal
 import subprocess
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from houston_daemon.engines.process import end_marked
-from houston_daemon.recorder.protocol import RecorderHandle
-from houston_daemon.service import trainer_command
-from houston_daemon.service.gpus import GpuLedger
-from houston_daemon.service.inbox import Inbox
-from houston_daemon.service.log import LOGGER, last_line
-from houston_daemon.service.trainer_gpus import TrainerGpus
-from houston_daemon.service.trainers_beside import ELSEWHERE, Beside, at_work, ended_elsewhere
-from houston_shared import training_progress
-from houston_shared.config import Loaded
-from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.store.bodies_training import RunState, TrainingAsked
-from houston_shared.store.queries import training_runs
-from houston_shared.store.queries.training_runs import TrainingRun
-from houston_shared.store.reader import Reader
+from houston_daemon.engines.engine_process import kill_by_environment
+from houston_daemon.recorder.recorder_handle import RecorderHandle
+from houston_daemon.service import trainer_launch
+from houston_daemon.service.daemon_log import LOGGER, read_last_line
+from houston_daemon.service.gpu_ledger import GpuLedger
+from houston_daemon.service.supervisor_inbox import SupervisorInbox
+from houston_daemon.training.sft import sft_run_folder
+from houston_shared import policy_and_run_files
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import LOCAL_HOST
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.gpu_leases import visible_gpus_environment
+from houston_shared.home import Home
+from houston_shared.policy_and_run_files import TrainingProgress
+from houston_shared.store import policy_queries
+from houston_shared.store.policy_queries import TrainingRunRow
+from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import RunState, TrainingQueued
 
-CRASHES = 3
+_TRAINER_PREFIX = "trainer:"
+_ENGINE_HOLDER_PREFIX = "engine:"
+
+
+class GpuRefusal(NamedTuple):
+    """Why a run has no GPUs."""
+
+    why: str
+    waits: bool
+    """Whether it may have them later."""
+
+
+class TrainerGpus:
+    """What trainers have; used from the supervisor's thread only."""
+
+    def __init__(
+        self, loaded: LoadedConfiguration, ledger: GpuLedger, engines: Callable[[], Collection[str]]
+    ) -> None:
+        """engines: names of the engines that run now."""
+        self._loaded = loaded
+        self._ledger = ledger
+        self._engines = engines
+
+    def lease(self, run: str, wanted: int, share: bool) -> GpuRefusal | None:
+        """Have them (None), or why not. Raises HoustonError when the ledger cannot be written."""
+        if not wanted:
+            return None
+        if why := self._refused(run, wanted, share):
+            return GpuRefusal(why, False)
+        found = self._ledger.lease(_TRAINER_PREFIX + run, {LOCAL_HOST: wanted}, share)
+        return GpuRefusal(found, True) if isinstance(found, str) else None
+
+    def of(self, run: str) -> tuple[int, ...]:
+        """Numbers of what it has."""
+        return self._ledger.of(_TRAINER_PREFIX + run).get(LOCAL_HOST, ())
+
+    def visible(self, run: str) -> dict[str, str]:
+        """The environment in which it sees its GPUs, and no other; none: it sees none."""
+        return visible_gpus_environment(self.of(run))
+
+    def free(self, run: str) -> None:
+        """Give them back."""
+        self._ledger.release(_TRAINER_PREFIX + run)
+
+    def keep(self, runs: Collection[str]) -> None:
+        """Free what trainers of other runs than these have, or wait for: a run may have ended with
+        no process of this daemon. Raises HoustonError when the ledger cannot be written."""
+        held = {_TRAINER_PREFIX + run for run in runs}
+        self._ledger.keep(lambda one: not one.startswith(_TRAINER_PREFIX) or one in held)
+
+    def _refused(self, run: str, wanted: int, share: bool) -> str:
+        """Why it can never have them as things are; empty where it can."""
+        there = self._loaded.gpus(LOCAL_HOST)
+        if wanted > there:
+            return f"it asks for {wanted} GPUs and this host has {there} (`gpus` of [hosts])"
+        if self.of(run):
+            return ""
+        blind = sorted(name for name in self._engines() if self._sees_all(name))
+        if blind and not share:
+            return (
+                f"engine {blind[0]} leases no GPU and sees all of them: train with --share-gpus, "
+                f"or set `engines.{blind[0]}.gpus`"
+            )
+        leases = [one for one in self._ledger.told().leases if one.host == LOCAL_HOST]
+        held = {
+            one.gpu: one.holder.removeprefix(_ENGINE_HOLDER_PREFIX)
+            for one in leases
+            if one.holder.startswith(_ENGINE_HOLDER_PREFIX) and not (share and one.shared)
+        }
+        if there - len(held) < wanted:
+            names = ", ".join(sorted(set(held.values())))
+            other = "" if share else "train with --share-gpus and "
+            return (
+                f"it asks for {wanted} of {there} GPUs, and {len(held)} are used by engine {names}:"
+                f" {other}set `engines.{names}.gpus_shared`, or end that engine"
+            )
+        return ""
+
+    def _sees_all(self, name: str) -> bool:
+        try:
+            engine = self._loaded.engine(name)
+        except ConfigurationError:  # one of full weights: it has what its base's engine has
+            return False
+        return engine.kind in ("embedded", "vllm") and not engine.url and not engine.gpus
+
+
+TRAINER_BEGIN_SECONDS = 60.0
+"""What a trainer may take from being announced to holding its folder: it imports much."""
+TRAINED_ELSEWHERE = (
+    "a trainer that this daemon did not start is at work in its folder: it goes on when that one is"
+    " over, which can be ended where it was started"
+)
+"""Why a run of the daemon's own is not started, and not ended either."""
+_FINAL_STATES: dict[str, RunState] = {
+    "finished": "finished",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+
+
+class ExternalTrainers:
+    """Used from the supervisor's thread only."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._empty: dict[str, float] = {}
+        """Run → since when nobody was seen at work in its folder, monotonic."""
+
+    def ended(self, run: TrainingRunRow, now: float) -> tuple[RunState, str] | None:
+        """State and reason of a run that is over; None while it goes on, or may be about to."""
+        if end := _reported_end(
+            run, policy_and_run_files.read_training_progress(self._home, run.id)
+        ):
+            self._empty.pop(run.id, None)
+            return end
+        if is_trainer_at_work(self._home, run.id):
+            self._empty.pop(run.id, None)
+        elif now - self._empty.setdefault(run.id, now) >= TRAINER_BEGIN_SECONDS:
+            del self._empty[run.id]
+            return "failed", "its process was killed"
+        return None
+
+
+def is_trainer_at_work(home: Home, run: str) -> bool:
+    """Whether a trainer is at work in the folder of a run, whoever started it."""
+    try:
+        sft_run_folder.require_no_trainer(policy_and_run_files.training_run_folder(home, run))
+    except HoustonError:
+        return True
+    return False
+
+
+def read_external_end(home: Home, run: TrainingRunRow) -> tuple[RunState, str] | None:
+    """State and reason of a run of the daemon's own that a trainer of somebody else ended.
+
+    None where that one was killed, or the daemon's own was there last: the daemon goes on with it.
+    """
+    progress = policy_and_run_files.read_training_progress(home, run.id)
+    return _reported_end(run, progress) if progress is not None and progress.alone else None
+
+
+def _reported_end(
+    run: TrainingRunRow, said: TrainingProgress | None
+) -> tuple[RunState, str] | None:
+    """State and reason, where the trainer of a run said that it is over."""
+    state = _FINAL_STATES.get(said.state) if said else None
+    if said is None or state is None:
+        return None
+    if state == "finished":
+        again = f"houston train sft --resume {run.id}"
+        return state, "" if run.policy else f"no daemon took its policy: {again}"
+    return state, said.message if state == "failed" else ""
+
+
+TRAINER_CRASH_LIMIT = 3
 """Ends without a word, one after the other and without a step in between, before a run fails."""
 LONGEST_DELAY_SECONDS = 60.0
-SWEEP_SECONDS = 2.0
+KILLED_TRAINER_SECONDS = 2.0
 """What a killed process may take to be gone."""
-LEAVE_SECONDS = 30.0
+CHECKPOINT_SECONDS = 30.0
 """What a cancelled trainer has to write a checkpoint and leave."""
 
 
@@ -45,14 +205,14 @@ class TrainerEnded:
 
 
 @dataclass(slots=True)
-class _Child:
+class _TrainerProcess:
     process: "subprocess.Popen[bytes]"
     ending: str = ""
     """Who wants it ended; empty while nobody does."""
 
 
 @dataclass(slots=True)
-class _Crashes:
+class _TrainerCrashes:
     count: int
     step: int
     """How far it had come at the last of them."""
@@ -64,9 +224,9 @@ class Trainers:
 
     def __init__(
         self,
-        loaded: Loaded,
+        loaded: LoadedConfiguration,
         recorder: RecorderHandle,
-        inbox: Inbox,
+        inbox: SupervisorInbox,
         ledger: GpuLedger,
         engines: Callable[[], Collection[str]],
     ) -> None:
@@ -75,11 +235,11 @@ class Trainers:
         self._home = loaded.home
         self._recorder = recorder
         self._inbox = inbox
-        self._beside = Beside(self._home)
+        self._beside = ExternalTrainers(self._home)
         self._gpus = TrainerGpus(loaded, ledger, engines)
-        self._children: dict[str, _Child] = {}
-        self._crashes: dict[str, _Crashes] = {}
-        self._runs: list[TrainingRun] = []
+        self._children: dict[str, _TrainerProcess] = {}
+        self._crashes: dict[str, _TrainerCrashes] = {}
+        self._runs: list[TrainingRunRow] = []
         self._leaving = False
         self._swept = False
 
@@ -91,7 +251,7 @@ class Trainers:
         if self._leaving:
             return
         with Reader(self._home) as reader:
-            unfinished = reader.run(training_runs.every(unfinished=True))
+            unfinished = reader.run(policy_queries.list_training_runs(unfinished=True))
         for run in unfinished:
             if run.alone and (end := self._beside.ended(run, now)):
                 self._moved(run.id, *end)
@@ -101,7 +261,7 @@ class Trainers:
         self._gpus.keep({run.id for run in self._runs} | self._children.keys())
         for run in self._runs:
             if child := self._children.get(run.id):
-                _end(child, run.cancelling)
+                _ask_to_end(child, run.cancelling)
             elif not self._ours(run):
                 continue
             elif run.cancelling:  # its process went with a daemon that died, and left its GPUs
@@ -130,7 +290,9 @@ class Trainers:
             return
         code = child.process.wait()
         del self._children[event.run]
-        end_marked([trainer_command.mark(self._home, event.run)], SWEEP_SECONDS)
+        kill_by_environment(
+            [trainer_launch.trainer_mark(self._home, event.run)], KILLED_TRAINER_SECONDS
+        )
         self._gpus.free(event.run)
         if self._leaving:
             return
@@ -143,7 +305,7 @@ class Trainers:
         """Ask all to write a checkpoint and end; they go on at the next start."""
         self._leaving = True
         for child in self._children.values():
-            _signal(child, signal.SIGTERM)
+            _signal_trainer(child, signal.SIGTERM)
 
     def kill(self) -> None:
         """End all at once."""
@@ -154,16 +316,18 @@ class Trainers:
             except ProcessLookupError:
                 continue
 
-    def _ours(self, run: TrainingRun) -> bool:
+    def _ours(self, run: TrainingRunRow) -> bool:
         """Whether to start or end it is ours: a person may have gone on with it while no daemon
         ran. A trainer of ours would end at once beside that one, which is no crash."""
         self._sweep()
-        if at_work(self._home, run.id):
+        if is_trainer_at_work(self._home, run.id):
             self._crashes.pop(run.id, None)
-            if run.reason != ELSEWHERE:
-                self._moved(run.id, "queued" if run.state == "queued" else "running", ELSEWHERE)
+            if run.reason != TRAINED_ELSEWHERE:
+                self._moved(
+                    run.id, "queued" if run.state == "queued" else "running", TRAINED_ELSEWHERE
+                )
             return False
-        if end := ended_elsewhere(self._home, run):
+        if end := read_external_end(self._home, run):
             self._moved(run.id, *end)
             return False
         return True
@@ -171,10 +335,12 @@ class Trainers:
     def _sweep(self) -> None:
         """End what a daemon that died has left, once: nothing may write beside ours."""
         if not self._swept:
-            end_marked(trainer_command.marks(self._home), SWEEP_SECONDS)
+            kill_by_environment(
+                trainer_launch.all_trainer_marks(self._home), KILLED_TRAINER_SECONDS
+            )
             self._swept = True
 
-    def _turn(self, run: TrainingRun, now: float) -> bool:
+    def _turn(self, run: TrainingRunRow, now: float) -> bool:
         """Whether it may start: after a crash not at once, and on the CPU one at a time."""
         crashes = self._crashes.get(run.id)
         if crashes and now < crashes.not_before:
@@ -192,29 +358,29 @@ class Trainers:
             self._moved(run.id, "queued" if said.waits else "failed", said.why)
         return said is None
 
-    def _start(self, run: TrainingRun) -> None:
+    def _start(self, run: TrainingRunRow) -> None:
         asked = self._asked(run)
         gpus = asked.gpus if asked else 0
-        folder = training_progress.folder(self._home, run.id)
+        folder = policy_and_run_files.training_run_folder(self._home, run.id)
         try:
-            process = trainer_command.start(
-                self._loaded, run.id, run.kind, gpus, self._gpus.visible(run.id), LEAVE_SECONDS
+            process = trainer_launch.start_trainer_process(
+                self._loaded, run.id, run.kind, gpus, self._gpus.visible(run.id), CHECKPOINT_SECONDS
             )
             self._inbox.watch(os.pidfd_open(process.pid), TrainerEnded(run.id, process.pid))
         except (OSError, HoustonError) as problem:
             self._gpus.free(run.id)
             self._moved(run.id, "failed", f"it cannot be started: {problem}")
             return
-        self._children[run.id] = _Child(process)
+        self._children[run.id] = _TrainerProcess(process)
         LOGGER.info("training %s: started (pid %s, %s)", run.id, process.pid, folder)
         self._recorder.training_moved(run.id, "running", "", start=True)
 
     def _conclude(self, run: str, code: int, ending: str, now: float) -> None:
         """What the end of a process means for its run."""
-        progress = training_progress.read(self._home, run)
+        progress = policy_and_run_files.read_training_progress(self._home, run)
         said = progress.message if progress else ""
         LOGGER.info("training %s: its process ended with exit code %s", run, code)
-        if code and (code == ExitCode.BUSY or at_work(self._home, run)):
+        if code and (code == ExitCode.BUSY or is_trainer_at_work(self._home, run)):
             return  # somebody else was there first, and what the folder says is theirs
         failed = progress is not None and progress.state == "failed"
         if code and not ending and not failed:
@@ -231,27 +397,32 @@ class Trainers:
     def _crashed(self, run: str, code: int, step: int, now: float) -> None:
         before = self._crashes.get(run)
         count = before.count + 1 if before and before.step == step else 1
-        line = last_line(trainer_command.output(self._home, run)) or "it wrote nothing"
+        line = (
+            read_last_line(trainer_launch.trainer_output_file(self._home, run))
+            or "it wrote nothing"
+        )
         how = f"signal {code - 128}" if code > 128 else f"exit code {code}"
-        if count >= CRASHES:
+        if count >= TRAINER_CRASH_LIMIT:
             del self._crashes[run]
             self._moved(run, "failed", f"it ended {count} times ({how}): {line}")
             return
         delay = min(LONGEST_DELAY_SECONDS, 2.0 ** (count - 1))
-        self._crashes[run] = _Crashes(count, step, now + delay)
+        self._crashes[run] = _TrainerCrashes(count, step, now + delay)
         LOGGER.warning("training %s ended (%s): %s; again in %.0f s", run, how, line, delay)
 
     def _moved(self, run: str, state: RunState, reason: str) -> None:
         self._recorder.training_moved(run, state, reason)
 
-    def _words(self, run: TrainingRun) -> str:
+    def _words(self, run: TrainingRunRow) -> str:
         if run.id not in self._children:
             return f"{run.state}: {run.reason}" if run.reason else run.state
-        return training_progress.words(training_progress.read(self._home, run.id))
+        return policy_and_run_files.describe_training_progress(
+            policy_and_run_files.read_training_progress(self._home, run.id)
+        )
 
-    def _asked(self, run: TrainingRun) -> TrainingAsked | None:
+    def _asked(self, run: TrainingRunRow) -> TrainingQueued | None:
         with Reader(self._home) as reader:
-            return reader.run(training_runs.asked(run))
+            return reader.run(policy_queries.read_training_request(run))
 
     def next_due(self, now: float) -> float | None:
         """When a crashed one is started again, monotonic; None where none waits."""
@@ -261,13 +432,13 @@ class Trainers:
         return min((due for due in waiting if due > now), default=None)
 
 
-def _end(child: _Child, who: str) -> None:
+def _ask_to_end(child: _TrainerProcess, who: str) -> None:
     """Ask it to end, once, where somebody wants that."""
     if who and not child.ending:
         child.ending = who
-        _signal(child, signal.SIGTERM)
+        _signal_trainer(child, signal.SIGTERM)
 
 
-def _signal(child: _Child, number: signal.Signals) -> None:
+def _signal_trainer(child: _TrainerProcess, number: signal.Signals) -> None:
     if child.process.poll() is None:
         child.process.send_signal(number)

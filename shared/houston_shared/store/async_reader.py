@@ -13,10 +13,15 @@ import aiosqlite
 
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.store import blobs, opening
-from houston_shared.store.expiry import OPERATIONS, Expiry
-from houston_shared.store.plan import Ask, Fetch, Plan
-from houston_shared.store.reader import check, failure, stale
+from houston_shared.store import store_reader
+from houston_shared.store.journal_events import FetchBlob, ReadPlan, RunSql
+from houston_shared.store.store_reader import (
+    OPERATIONS_BETWEEN_LOOKS,
+    ReadExpiry,
+    check_expiry,
+    is_stale,
+    read_failure,
+)
 
 T = TypeVar("T")
 
@@ -27,12 +32,12 @@ class AsyncReader:
     def __init__(self, home: Home) -> None:
         """home: where the database is; opened by the first `run`, or by `open`."""
         self.home = home
-        self._opened: opening.Opened | None = None
+        self._opened: store_reader.OpenedDatabase | None = None
         self._journal: aiosqlite.Connection | None = None
         self._turn = asyncio.Lock()
         self._openings = 0
         self._ended = False
-        self._expiry = Expiry(home)
+        self._expiry = ReadExpiry(home)
 
     async def open(self) -> "AsyncReader":
         """Open now; raises HoustonError when there is no database or it cannot be read."""
@@ -40,7 +45,7 @@ class AsyncReader:
             await self._connection()
         return self
 
-    async def run(self, plan: Plan[T]) -> T:
+    async def run(self, plan: ReadPlan[T]) -> T:
         """What the plan returns; raises HoustonError for what the plan or the file cannot give.
 
         Cancelled, it cuts its running statement short: a search nobody waits for ends at once.
@@ -56,9 +61,9 @@ class AsyncReader:
                     await connection.interrupt()
                     raise
                 finally:
-                    await asyncio.shield(_end(connection))
+                    await asyncio.shield(_end_transaction(connection))
             except sqlite3.DatabaseError as problem:
-                raise failure(self.home, problem, self._expiry) from problem
+                raise read_failure(self.home, problem, self._expiry) from problem
 
     async def data_version(self) -> tuple[int, int]:
         """Changes whenever somebody else committed: the poll for when `live` is not there."""
@@ -92,13 +97,13 @@ class AsyncReader:
     ) -> None:
         await self.close()
 
-    async def _answer(self, plan: Plan[T], journal: aiosqlite.Connection) -> T:
+    async def _answer(self, plan: ReadPlan[T], journal: aiosqlite.Connection) -> T:
         try:
             asked = next(plan)
             while True:
                 try:
                     answer = await self._one(asked, journal)
-                except opening.NoSearchIndex as missing:
+                except store_reader.NoSearchIndex as missing:
                     asked = plan.throw(missing)
                 else:
                     asked = plan.send(answer)
@@ -106,16 +111,16 @@ class AsyncReader:
             result: T = end.value
             return result
 
-    async def _one(self, asked: Ask | Fetch, journal: aiosqlite.Connection) -> Any:
-        check(self.home, self._expiry)
-        if isinstance(asked, Fetch):
-            return await asyncio.to_thread(blobs.read, self.home, asked.sha256)
+    async def _one(self, asked: RunSql | FetchBlob, journal: aiosqlite.Connection) -> Any:
+        check_expiry(self.home, self._expiry)
+        if isinstance(asked, FetchBlob):
+            return await asyncio.to_thread(store_reader.read_blob, self.home, asked.sha256)
         if asked.where == "search":
             return await asyncio.to_thread(self._search, asked)
         return await journal.execute_fetchall(asked.sql, asked.parameters)
 
-    def _search(self, asked: Ask) -> list[Any]:
-        connection = opening.open_search(self.home).connection
+    def _search(self, asked: RunSql) -> list[Any]:
+        connection = store_reader.open_search_index(self.home).connection
         try:
             return connection.execute(asked.sql, asked.parameters).fetchall()
         finally:
@@ -124,12 +129,12 @@ class AsyncReader:
     async def _connection(self) -> aiosqlite.Connection:
         if self._ended:
             raise HoustonError("The reader of the home is closed.", "Nothing was read.")
-        if self._opened is not None and stale(self.home, self._opened):
+        if self._opened is not None and is_stale(self.home, self._opened):
             await self._close()
         if self._journal is None:
             # Opened before aiosqlite has it: a failed connect would leave its thread behind.
-            opened = await asyncio.to_thread(opening.open_journal, self.home)
-            opened.connection.set_progress_handler(self._expiry.look, OPERATIONS)
+            opened = await asyncio.to_thread(store_reader.open_journal, self.home)
+            opened.connection.set_progress_handler(self._expiry.look, OPERATIONS_BETWEEN_LOOKS)
             self._journal = await aiosqlite.Connection(lambda: opened.connection, 64)
             self._opened = opened
             self._openings += 1
@@ -141,7 +146,7 @@ class AsyncReader:
         self._journal = self._opened = None
 
 
-async def _end(connection: aiosqlite.Connection) -> None:
+async def _end_transaction(connection: aiosqlite.Connection) -> None:
     """End the transaction, behind all that waits for the connection's thread.
 
     Whoever was cancelled may have asked for one that is not begun yet, or failed to begin one.

@@ -1,51 +1,90 @@
 """Schema version: what this Houston reads and writes, and how an older home gets there.
 
-Migrations are numbered SQL files. The recorder runs them before its sockets open and after an
-online backup; readers only check. An unknown (newer) version is refused with a sentence.
+Migrations are numbered SQL files in `migrations/`. The recorder runs them before its sockets open
+and after an online backup; readers only check. An unknown (newer) version is refused with a
+sentence. A home of an older schema that no daemon has migrated yet is read all the same: what it
+lacks stands in SQLite's `temp` schema, whose names come before those of the file, and nothing is
+written to the home.
 """
 
 import sqlite3
 
 from houston_shared.errors import ExitCode, HoustonError
 
-VERSION = 6
+SCHEMA_VERSION = 6
 """Newest schema this code knows: the number of the last file in `migrations/`."""
 
 
-def version_of(connection: sqlite3.Connection) -> int:
+def read_schema_version(connection: sqlite3.Connection) -> int:
     """Schema version of an open database; 0 for an empty one."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def check(connection: sqlite3.Connection, where: str) -> None:
+def check_schema(connection: sqlite3.Connection, where: str) -> None:
     """Refuse a database that this code cannot read; raises HoustonError."""
-    found = version_of(connection)
-    if found > VERSION:
+    found = read_schema_version(connection)
+    if found > SCHEMA_VERSION:
         raise HoustonError(
-            f"The home {where} has schema {found}; this Houston knows up to {VERSION}.",
+            f"The home {where} has schema {found}; this Houston knows up to {SCHEMA_VERSION}.",
             "Nothing was opened or changed.",
             "Install the Houston that wrote it, or name another --home.",
             ExitCode.CONFIGURATION,
         )
 
 
-def pending(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+def pending_migrations(connection: sqlite3.Connection) -> list[tuple[int, str]]:
     """Numbers and SQL of the migrations that an open database still needs, in order."""
     from importlib import resources  # 5 ms that readers do not pay
 
-    found = version_of(connection)
+    found = read_schema_version(connection)
     folder = resources.files(__package__) / "migrations"
     files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     numbered = [(int(name[:4]), (folder / name).read_text()) for name in files]
     return [(number, sql) for number, sql in numbered if number > found]
 
 
-def migrate(connection: sqlite3.Connection, to: int | None = None) -> None:
+def migrate_schema(connection: sqlite3.Connection, to: int | None = None) -> None:
     """Bring an open, writable database to `VERSION` (or a version before it), in one transaction.
 
     Raises sqlite3.Error; the transaction is then still open, or was never begun.
     """
-    steps = [one for one in pending(connection) if to is None or one[0] <= to]
+    steps = [one for one in pending_migrations(connection) if to is None or one[0] <= to]
     if steps:
         sql = "\n".join(sql for _, sql in steps)
         connection.executescript(f"BEGIN;\n{sql}\nPRAGMA user_version = {steps[-1][0]};\nCOMMIT;")
+
+
+_VIEWS_BEFORE_4 = """
+CREATE TEMP VIEW guidance AS SELECT *, number AS place FROM main.guidance;
+CREATE TEMP TABLE claims (rollout TEXT, holder TEXT, uid INTEGER, verified INTEGER, since INTEGER,
+    seq INTEGER, note_seq INTEGER);
+CREATE TEMP TABLE looks (rollout TEXT, name TEXT, uid INTEGER, verified INTEGER, first INTEGER,
+    last INTEGER, here INTEGER, visits INTEGER, visit_at INTEGER, seq INTEGER, step INTEGER,
+    seen_at INTEGER, before_seq INTEGER, before_step INTEGER, before_at INTEGER,
+    looked_us INTEGER, active_us INTEGER);
+"""
+_VIEWS_BEFORE_5 = """
+CREATE TEMP TABLE policies (name TEXT, family TEXT, number INTEGER, kind TEXT, base TEXT,
+    base_hash TEXT, hash TEXT, folder TEXT, parent TEXT, run TEXT, manifest TEXT, seq INTEGER,
+    created_at INTEGER);
+CREATE TEMP TABLE training_runs (id TEXT, kind TEXT, state TEXT, reason TEXT, alone INTEGER,
+    cancelling TEXT, policy TEXT, starts INTEGER, by TEXT, seq INTEGER, queued_at INTEGER,
+    started_at INTEGER, ended_at INTEGER, last_seq INTEGER);
+CREATE TEMP TABLE activations (seq INTEGER, engine TEXT, policy TEXT, rollback INTEGER, state TEXT,
+    reason TEXT, by TEXT, at INTEGER, ended_at INTEGER);
+"""
+_VIEWS_BEFORE_6 = """
+CREATE TEMP VIEW samples AS
+    SELECT *, NULL AS completion_tokens, NULL AS reasoning_tokens FROM main.samples;
+"""
+
+
+def add_missing_tables(connection: sqlite3.Connection, version: int) -> None:
+    """Give an open reader what a home of schema `version` lacks; raises sqlite3.Error."""
+    if 0 < version < 6:
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.executescript(_VIEWS_BEFORE_6)
+    if 0 < version < 5:
+        connection.executescript(_VIEWS_BEFORE_5)
+    if 0 < version < 4:
+        connection.executescript(_VIEWS_BEFORE_4)

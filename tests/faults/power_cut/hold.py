@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.recorder.service import Recorder
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.recorder.recorder_thread import Recorder
 from houston_shared import wire
 from houston_shared.config import Configuration
 from houston_shared.errors import HoustonError
@@ -89,7 +89,7 @@ def judge(home: Home, acked: Acked) -> Verdict:
         verdict.corrupt.append(f"{type(unsound).__name__}: {unsound}")
     finally:
         recorder.stop()
-    verdict.corrupt += [f"{one.what}: {one.text}" for one in verify(home).findings]
+    verdict.corrupt += [f"{one.what}: {one.text}" for one in verify_home(home).findings]
     return verdict
 
 
@@ -128,7 +128,7 @@ def _goes_on(home: Home, recorder: Recorder, acked: Acked) -> list[str]:
     person, worker = Person(home), Worker(home, rollout, recorder.assign(rollout).lease)
     try:
         said: Any = person.guide(rollout, "go on", id="after-the-cut")
-        if not isinstance(said, wire.Done):
+        if not isinstance(said, wire.RequestStored):
             return [f"guidance after the cut: {said}"]
         first = max(1, worker.hello().next_step - 1)  # one that is closed: acked as it was told
         heard: list[str] = []

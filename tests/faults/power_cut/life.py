@@ -170,7 +170,7 @@ def words(
     for step in range(first, last + 1):
         at = {"step": step, "attempt": 1}
         yield wire.StoreSample, {**at, "sample": sample(step, thought="think " * 200)}
-        yield wire.StoreIntent, {**at, "index": 0, "intent": records.Intent(call=call(step))}
+        yield wire.StoreIntent, {**at, "index": 0, "intent": records.CallIntent(call=call(step))}
         size = 10_000 if step % 9 == 0 else 3_000 if step % 4 == 0 else 30
         text = f"{rollout} {step} " * size
         yield wire.StoreResult, {**at, "index": 0, "result": result(step, text=text)}

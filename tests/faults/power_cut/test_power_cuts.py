@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.recorder.disk.preflight import preflight
+from houston_daemon.recorder.disk.writer_connection import check_journal_end
 from houston_shared.home import Home
 from houston_shared.store import schema
 from tests.faults.power_cut import cuts, life, trace
@@ -122,7 +122,7 @@ def test_a_large_body_that_a_killed_recorder_left_is_synced_when_it_is_found(
 UNSYNCED = """
 import os, sys
 from pathlib import Path
-from houston_daemon.recorder.disk.connection import open_writer
+from houston_daemon.recorder.disk.writer_connection import open_writer
 from houston_shared import synced_file
 from houston_shared.home import Home
 home = Home(Path(sys.argv[1]))
@@ -149,4 +149,4 @@ def test_a_commit_that_a_killed_recorder_left_unsynced_is_no_damage_after_a_powe
     for seed in range(40):
         place = tmp_path / f"after {seed}"
         Cut(random.Random(seed)).write_out(replay.root, place)
-        assert preflight(Home(place / "home")) == schema.VERSION
+        assert check_journal_end(Home(place / "home")) == schema.SCHEMA_VERSION

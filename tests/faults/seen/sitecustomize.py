@@ -8,7 +8,7 @@ sent and after its answer was read, so that what a worker knew survives its deat
 import os
 import sys
 
-if "houston_daemon.service.nursery" in sys.orig_argv and "HOUSTON_WITNESS" in os.environ:
+if "houston_daemon.service.fork_server" in sys.orig_argv and "HOUSTON_WITNESS" in os.environ:
     from tests.faults import spared, witness
 
     if folder := os.environ.get(spared.VARIABLE):

@@ -125,7 +125,7 @@ def test_a_killed_branch_goes_on_where_it_was(place: Station) -> None:
     place.until(lambda: place.closed(rollout) >= 3, why="three steps are closed")
     made = branch(place, rollout, 2, "--guidance", "Go on.")  # its parent still runs
     place.until(lambda: place.closed(made) >= 3, why="the branch has a step")
-    pid = place.process("houston_daemon.rollout.worker", f"--rollout {made} ")
+    pid = place.process("houston_daemon.agent.rollout_worker", f"--rollout {made} ")
     os.kill(pid, 9)
     place.until(lambda: not alive(pid), 60, "the worker is gone")
     assert place.ended(made)["state"] == "finished"

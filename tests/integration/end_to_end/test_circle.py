@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.engines.install import vllm_command
-from houston_daemon.engines.model import model_path
+from houston_daemon.engines.local_model import model_path
+from houston_daemon.engines.vllm_install import vllm_command
 from tests.support.ledger import Ledger
 from tests.support.station import Station
 

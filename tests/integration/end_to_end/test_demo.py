@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.engines.model import LOCAL
+from houston_daemon.engines.local_model import LOCAL_EXTRA_PACKAGES
 from tests.support.station import Station
 
 pytestmark = pytest.mark.timeout(600)
@@ -37,12 +37,12 @@ def test_without_the_extra_local_script_and_recording_play(
     station: Station, tmp_path: Path
 ) -> None:
     """What the extra brings cannot be imported, in any process of it."""
-    hidden = f"import sys\nsys.modules.update(dict.fromkeys({LOCAL!r}))\n"
+    hidden = f"import sys\nsys.modules.update(dict.fromkeys({LOCAL_EXTRA_PACKAGES!r}))\n"
     (tmp_path / "base").mkdir()
     (tmp_path / "base/sitecustomize.py").write_text(hidden)
     station.environment["PYTHONPATH"] = str(tmp_path / "base")
     told = station.run("demo", "--headless", timeout=300)
-    assert f"No model plays: it needs {', '.join(LOCAL)}." in told.stderr
+    assert f"No model plays: it needs {', '.join(LOCAL_EXTRA_PACKAGES)}." in told.stderr
     assert "next: pip install 'houston-agents[local]'" in told.stderr
     assert HEARD in told.stdout
     assert told.stdout.count("finished, 10 steps, best score 100.0") == 2

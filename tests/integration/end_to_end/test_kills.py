@@ -83,7 +83,7 @@ def test_worker_killed_in_mid_call(station: Station) -> None:
         why="the call is about to run",
     )
     time.sleep(1)
-    kill(station.process("houston_daemon.rollout.worker", rollout))
+    kill(station.process("houston_daemon.agent.rollout_worker", rollout))
     whole(station, rollout, 4)
     first, _, third, _ = station.steps(rollout)
     assert "unknown" in first["observation"], "an honest observation, not a second run"
@@ -133,7 +133,7 @@ def test_nothing_is_left_running(station: Station, who: str) -> None:
     station.start()
     (rollout,) = station.rollout(station.task(), station.script(STEPS))
     station.until(lambda: station.closed(rollout), why="the first step")
-    worker = station.process("houston_daemon.rollout.worker", rollout)
+    worker = station.process("houston_daemon.agent.rollout_worker", rollout)
     daemon = station.pid
     end: dict[str, Callable[[], Any]] = {
         "supervisor": lambda: kill(daemon),

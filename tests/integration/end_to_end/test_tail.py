@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from houston_console.headless.entry import TOLD
+from houston_console.commands.journal_commands import TAIL_KINDS
 from tests.support.station import Station
 
 STEPS = 120
@@ -42,9 +42,9 @@ def test_nothing_is_missed_and_nothing_comes_twice(tmp_path: Path) -> None:
         station.run("rollout", "cancel", rollout)
         station.ended(rollout)
         station.stop()
-        marks = ", ".join("?" * len(TOLD))
+        marks = ", ".join("?" * len(TAIL_KINDS))
         query = f"SELECT seq FROM events WHERE kind IN ({marks}) ORDER BY seq"
-        should = [seq for (seq,) in station.query(query, *TOLD)]
+        should = [seq for (seq,) in station.query(query, *TAIL_KINDS)]
         station.until(lambda: tailed(lines)[-1:] == should[-1:], 60, "the tail is there")
         assert tailed(lines) == should
         assert tail.poll() is None, "it goes on while no daemon runs"

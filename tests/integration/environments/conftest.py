@@ -9,11 +9,13 @@ import pytest
 
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
-from houston_shared.records import Call, Intent, Result, RolloutSpec, TaskRecord
-from houston_shared.task import Budget, Task, Workspace
-from houston_shared.task_tables import Evaluate
+from houston_shared.records import CallIntent, RolloutSpec, TaskRecord, ToolCall, ToolResult
+from houston_shared.task import BudgetSettings, Task, WorkspaceSettings
+from houston_shared.task_tables import EvaluationSettings
 
-BUDGET = Budget(command_seconds=20, sleep_seconds=30, input_silence_seconds=0.3, evaluations=2)
+BUDGET = BudgetSettings(
+    command_seconds=20, sleep_seconds=30, input_silence_seconds=0.3, evaluations=2
+)
 
 
 class Station:
@@ -22,7 +24,7 @@ class Station:
     def __init__(self, folder: Path, rollout: str = "r1", **task: Any) -> None:
         self.folder = folder
         task.setdefault("budget", BUDGET)
-        self.task = Task(name="trial", workspace=Workspace(source="workspace"), **task)
+        self.task = Task(name="trial", workspace=WorkspaceSettings(source="workspace"), **task)
         record = TaskRecord(
             name="trial", folder=str(folder / "task"), definition="", instructions=""
         )
@@ -50,19 +52,21 @@ class Station:
     def standing(self) -> Standing:
         return Standing(self.step, 10, 0.0, 1_000.0, self.evaluations, None, None)
 
-    def call(self, name: str, **arguments: Any) -> Call:
-        return Call(id=f"{self.step}.{next(self._ids)}", name=name, arguments=arguments)
+    def call(self, name: str, **arguments: Any) -> ToolCall:
+        return ToolCall(id=f"{self.step}.{next(self._ids)}", name=name, arguments=arguments)
 
-    async def __call__(self, name: str, *, stop: Stop | None = None, **arguments: Any) -> Result:
+    async def __call__(
+        self, name: str, *, stop: Stop | None = None, **arguments: Any
+    ) -> ToolResult:
         """Run one action as the loop does."""
         call = self.environment.check(self.call(name, **arguments))
         result = await self.environment.act(call, self.standing, stop or Stop())
         assert len(result.text) < 40_000
         return result
 
-    async def recover(self, name: str, *, deadline: float = 0.0, **arguments: Any) -> Result:
+    async def recover(self, name: str, *, deadline: float = 0.0, **arguments: Any) -> ToolResult:
         """The result of a call that was cut off by a restart."""
-        intent = Intent(call=self.call(name, **arguments), deadline=deadline)
+        intent = CallIntent(call=self.call(name, **arguments), deadline=deadline)
         return await self.environment.recover(intent, self.standing, Stop())
 
 
@@ -82,7 +86,9 @@ async def make_station(tmp_path: Path) -> AsyncIterator[MakeStation]:
     async def make(evaluator: str = "", **task: Any) -> Station:
         (tmp_path / "task" / "evaluate.py").write_text(evaluator)
         if evaluator:
-            task.setdefault("evaluate", Evaluate(command="python3 evaluate.py", seconds=20))
+            task.setdefault(
+                "evaluate", EvaluationSettings(command="python3 evaluate.py", seconds=20)
+            )
         station = Station(tmp_path, rollout=f"r{len(made) + 1}", **task)
         made.append(station)
         await station.environment.open()

@@ -10,7 +10,7 @@ import pytest
 from reportlab.pdfgen.canvas import Canvas
 
 from houston_daemon.environments.protocol import Stop
-from houston_shared.task import Browse
+from houston_shared.task import TaskBrowseSettings
 from tests.integration.environments.conftest import Station
 from tests.integration.environments.opened import opened
 from tests.support import web as pages
@@ -105,7 +105,9 @@ def site() -> Iterator[Web]:
 @pytest.fixture
 async def reader(tmp_path: Path) -> AsyncIterator[Station]:
     """A rollout whose task allows addresses of this machine."""
-    station = await opened(tmp_path, browse=Browse(private_addresses=True, hosts=("*",)))
+    station = await opened(
+        tmp_path, browse=TaskBrowseSettings(private_addresses=True, hosts=("*",))
+    )
     yield station
     await station.environment.close(ended=True)
 
@@ -269,7 +271,7 @@ async def test_a_busy_server_is_asked_again(reader: Station, site: Web) -> None:
 async def test_pages_are_kept_for_a_while(tmp_path: Path, site: Web) -> None:
     """Other rollouts of the host get the page too; beyond its age it is fetched again."""
     site.pages["/kept"] = plain("as it was")
-    private = Browse(private_addresses=True, hosts=("*",))
+    private = TaskBrowseSettings(private_addresses=True, hosts=("*",))
     stations = [await opened(tmp_path, name, browse=private) for name in ("r1", "r2")]
     asked = site.asked.count("/kept")
     results = [await one("web_browse", url=site.url("/kept")) for one in stations]

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from houston_daemon.environments.workstation import checked_network
-from houston_shared.task import Browse, Sandbox
+from houston_shared.task import SandboxSettings, TaskBrowseSettings
 from tests.integration.environments.opened import opened, use
 from tests.support import web as pages
 from tests.support.web import Web, moved, plain
 
-WEB = Browse(hosts=("*",))
+WEB = TaskBrowseSettings(hosts=("*",))
 METADATA = "http://169.254.169.254/latest/"
 
 
@@ -134,13 +134,15 @@ async def test_only_a_configured_proxy_is_used(
 async def test_a_task_names_the_hosts_that_may_be_fetched(tmp_path: Path, site: Web) -> None:
     """Also where a redirect or a kept page of another rollout would lead elsewhere."""
     site.pages["/away"] = moved(site.url("/text", "127.0.0.1"))
-    allowed = await opened(tmp_path, browse=Browse(private_addresses=True, hosts=("LOCAL*",)))
+    allowed = await opened(
+        tmp_path, browse=TaskBrowseSettings(private_addresses=True, hosts=("LOCAL*",))
+    )
     assert (await allowed("web_browse", url=site.url("/text", "localhost"))).success
     for path, host in (("/text", "127.0.0.1"), ("/away", "localhost")):
         result = await allowed("web_browse", url=site.url(path, host))
         assert not result.success and "no pages of 127.0.0.1; its hosts: LOCAL*" in result.text
     await allowed.environment.close(ended=True)
-    none = await opened(tmp_path, "r2", browse=Browse(private_addresses=True, hosts=()))
+    none = await opened(tmp_path, "r2", browse=TaskBrowseSettings(private_addresses=True, hosts=()))
     kept = await none("web_browse", url=site.url("/text", "localhost"))
     assert not kept.success and "This task has no web" in kept.text
     await none.environment.close(ended=True)
@@ -148,7 +150,7 @@ async def test_a_task_names_the_hosts_that_may_be_fetched(tmp_path: Path, site: 
 
 @pytest.mark.parametrize(
     ("sandbox", "web"),
-    [("bubblewrap", False), (Sandbox(network=True), True), ("none", True)],
+    [("bubblewrap", False), (SandboxSettings(network=True), True), ("none", True)],
     ids=["no network", "network", "no sandbox"],
 )
 async def test_pages_are_open_only_where_commands_reach_the_network_too(
@@ -156,7 +158,9 @@ async def test_pages_are_open_only_where_commands_reach_the_network_too(
 ) -> None:
     """An address carries out what an agent writes into it; the task's author said no network."""
     asked = len(site.asked)
-    station = await opened(tmp_path, sandbox=sandbox, browse=Browse(private_addresses=True))
+    station = await opened(
+        tmp_path, sandbox=sandbox, browse=TaskBrowseSettings(private_addresses=True)
+    )
     result = await station("web_browse", url=site.url("/text"))
     assert result.success is web and len(site.asked) == asked + web, result.text
     assert web or "This task has no web" in result.text

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from houston_daemon.environments.protocol import Stop
-from houston_shared.task import Budget
+from houston_shared.task import BudgetSettings
 from tests.integration.environments.conftest import MakeStation, Station
 
 
@@ -31,7 +31,7 @@ async def test_a_session_keeps_its_folder_and_variables(station: Station) -> Non
 async def test_a_long_command_is_left_running_and_can_be_looked_at(
     make_station: MakeStation,
 ) -> None:
-    station = await make_station(budget=Budget(command_seconds=0.5))
+    station = await make_station(budget=BudgetSettings(command_seconds=0.5))
     running = await station("run_command", command="echo begun; sleep 1.2; echo done")
     assert (running.fields["running"], running.fields["ended_by"]) == (True, "limit")
     assert running.fields["exit_code"] is None

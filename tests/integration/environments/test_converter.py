@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.environments.workstation.document_converter import Converter, Unreadable
-from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.local_host import LocalHost
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Stop
-from houston_shared.task_tables import Evaluate
+from houston_shared.task_tables import EvaluationSettings
 from tests.integration.environments.conftest import MakeStation, Station
 
 SCORE = """
@@ -71,7 +71,7 @@ async def test_what_an_evaluator_says_on_stderr_is_for_people(make_station: Make
 
 
 async def test_an_evaluator_that_hangs_is_ended(make_station: MakeStation) -> None:
-    limit = Evaluate(command="python3 evaluate.py", seconds=0.7)
+    limit = EvaluationSettings(command="python3 evaluate.py", seconds=0.7)
     station = await make_station("import time; time.sleep(60)", evaluate=limit)
     result = await station("eval")
     assert (result.fields["state"], result.fields["counted"]) == ("failed", False)

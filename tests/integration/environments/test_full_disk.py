@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from houston_daemon.environments.mcp.mcp_step_changes import StepChanges
-from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.local_host import LocalHost
 from tests.integration.environments.opened import opened
 from tests.support.small_disk import fill, mounted
 

@@ -8,16 +8,16 @@ import pytest
 
 from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.workstation.evaluator import Malformed, read_score, scaled
-from houston_shared.task import Budget
-from houston_shared.task_tables import Data, Evaluate
+from houston_shared.task import BudgetSettings
+from houston_shared.task_tables import DataSettings, EvaluationSettings
 from tests.integration.environments.conftest import MakeStation
 
 RAW = 'import json; print(json.dumps({"raw_score": 0.6, "overall_score": 3}))'
 CHECK = 'test -s "$WORKSPACE/answer.txt" || { echo "answer.txt is empty"; echo sly >&2; exit 1; }'
 
 
-def evaluate(**more: Any) -> Evaluate:
-    return Evaluate(command="python3 evaluate.py", seconds=20, **more)
+def evaluate(**more: Any) -> EvaluationSettings:
+    return EvaluationSettings(command="python3 evaluate.py", seconds=20, **more)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ async def test_a_raw_score_becomes_points(make_station: MakeStation) -> None:
 
 
 async def test_time_for_evaluations_is_limited_in_total(make_station: MakeStation) -> None:
-    budget = Budget(evaluations=9, evaluation_seconds=2.0)
+    budget = BudgetSettings(evaluations=9, evaluation_seconds=2.0)
     station = await make_station("import time; time.sleep(60)", budget=budget, evaluate=evaluate())
     call = station.environment.check(station.call("eval"))
     for used, says in ((1.4, "longer than 0.6 s"), (2.0, "The time that evaluations may take")):
@@ -90,7 +90,7 @@ async def test_time_for_evaluations_is_limited_in_total(make_station: MakeStatio
 
 
 async def test_a_format_check_that_hangs_is_ended(make_station: MakeStation) -> None:
-    slow = Evaluate(command="python3 evaluate.py", seconds=0.5, format="sleep 60")
+    slow = EvaluationSettings(command="python3 evaluate.py", seconds=0.5, format="sleep 60")
     station = await make_station(RAW, evaluate=slow)
     result = await station("eval")
     assert (result.fields["state"], result.fields["counted"]) == ("failed", False)
@@ -108,7 +108,7 @@ async def test_data_is_read_only_beside_the_workspace(
         "import json, pathlib; n = len(pathlib.Path('/data/words/list.txt').read_text().split());"
         "print(json.dumps({'overall_score': n}))"
     )
-    station = await make_station(see, data=Data(mounts=mounts))
+    station = await make_station(see, data=DataSettings(mounts=mounts))
     command = "cat /data/words/list.txt; touch /data/words/x; ls -A /data/all/home; echo end"
     said = (await station("run_command", command=command)).text
     assert "one two" in said

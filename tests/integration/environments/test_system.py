@@ -6,7 +6,7 @@ import time
 import pytest
 
 from houston_daemon.environments.protocol import Stop
-from houston_shared.task import Budget
+from houston_shared.task import BudgetSettings
 from tests.integration.environments.conftest import MakeStation, Station
 
 
@@ -65,7 +65,7 @@ async def test_sleep_is_limited_by_the_task(station: Station) -> None:
 
 
 async def test_finish_is_refused_too_early(make_station: MakeStation) -> None:
-    station = await make_station(budget=Budget(minimum_steps=8))
+    station = await make_station(budget=BudgetSettings(minimum_steps=8))
     station.step = 7
     early = await station("finish")
     assert (early.kind, early.success, early.fields["finished"]) == ("finish", False, False)

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import pytest
 
-from houston_shared.lock import HomeLock, Owner
+from houston_shared.home_lock import HomeLock, HomeOwner
 from tests.support.recorder_client import Station
 
 
@@ -69,7 +69,7 @@ class Desk:
 
     def hold(self) -> None:
         """Hold the home, as a daemon does."""
-        self._lock.take(Owner(pid=os.getpid(), since=""))
+        self._lock.take(HomeOwner(pid=os.getpid(), since=""))
 
     def let_go(self) -> None:
         """As a daemon that ended."""

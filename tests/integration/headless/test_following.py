@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 
-from houston_daemon.recorder.upkeep.repair import repair
+from houston_daemon.maintenance.journal_repair import repair_home
 from houston_shared import wire
 from tests.integration.headless.conftest import Command, Desk
 from tests.support.full_home import change
@@ -28,7 +28,7 @@ def test_a_tail_of_one_rollout_ends_with_it(desk: Desk) -> None:
     tail = desk.begin("tail", worker.rollout, "-f", "--json")
     tail.until(1)
     worker.step(2, finished=True)
-    worker.say(wire.Moved, state="finished", reason="finish")
+    worker.say(wire.StoreState, state="finished", reason="finish")
     assert said_at_its_end(tail) == f"{worker.rollout} has ended.\n"
     last = json.loads(tail.lines()[-1])
     assert (last["kind"], last["text"]) == ("state", "finished by worker (finish)")
@@ -51,7 +51,7 @@ def test_steps_are_followed_as_they_close_until_the_rollout_ends(desk: Desk) -> 
     assert numbers(follower) == [1, 2, 3, 4, 5], "an open step is none yet"
     worker.result(6)
     worker.observation(6, finished=True)
-    worker.say(wire.Moved, state="finished")
+    worker.say(wire.StoreState, state="finished")
     assert follower.ends() == 0
     assert numbers(follower) == [1, 2, 3, 4, 5, 6]
 
@@ -83,10 +83,10 @@ def test_following_goes_on_in_the_file_that_a_repair_made(desk: Desk) -> None:
     desk.station.stop()
     home = desk.station.home
     change(home, "UPDATE events SET body = x'00' WHERE kind = 'head' OR kind = 'daemon'")
-    assert repair(home).changed
+    assert repair_home(home).changed
     desk.station.restart()
     person = desk.station.person()
-    assert isinstance(person.ask(wire.Steer(rollout=rollout, action="resume")), wire.Done)
+    assert isinstance(person.ask(wire.Steer(rollout=rollout, action="resume")), wire.RequestStored)
     worker = desk.station.worker(rollout)
     for step in range(worker.welcome.next_step, 5):  # type: ignore[attr-defined]
         worker.step(step)
@@ -184,7 +184,7 @@ def test_on_a_terminal_only_our_own_colours_are_written(desk: Desk) -> None:
 
 def test_a_list_fits_its_terminal_and_says_that_the_daemon_is_down(desk: Desk) -> None:
     worker = desk.station.working()
-    worker.say(wire.Moved, state="failed", reason="no " * 100)
+    worker.say(wire.StoreState, state="failed", reason="no " * 100)
     environment = {**desk.environment, "TERM": "dumb", "COLUMNS": "120"}
     up = in_a_terminal(["rollout", "list"], environment)
     assert max(map(len, up.splitlines())) <= 120
@@ -209,7 +209,7 @@ def test_a_list_fits_its_terminal_and_says_that_the_daemon_is_down(desk: Desk) -
 
 def test_a_narrow_terminal_keeps_who_needs_somebody_and_why(desk: Desk) -> None:
     worker = desk.station.working()
-    worker.say(wire.Moved, state="failed", reason="no " * 100)
+    worker.say(wire.StoreState, state="failed", reason="no " * 100)
     environment = {**desk.environment, "TERM": "dumb"}
     noisy = desk.station.working()
     noisy.sample(1)

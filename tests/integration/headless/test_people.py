@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.recorder.upkeep import remainder
+from houston_daemon.maintenance import erased_body
 from houston_shared import wire
 from houston_shared.command import main
 from houston_shared.records import FileChange
-from houston_shared.store.queries import looking
+from houston_shared.store import presence_queries
 from tests.integration.headless.conftest import Desk
 from tests.support.recorder_client import Worker
 
@@ -92,7 +92,7 @@ def test_why_a_step_is_masked_is_said_by_every_source_in_their_order(
             request="2", rollout=rollout, source="judge", by="judge:local", steps=(judge,)
         ),
     ):
-        assert isinstance(person.ask(message), wire.Done)
+        assert isinstance(person.ask(message), wire.RequestStored)
     shown = houston("verdict", f"{rollout}@2")
     assert "step 2 is masked: by rule\n  rule  mask by rules  " in shown, "an error, whoever keeps"
     assert "  judge keep by judge:local: it learned from it (does not count)" in shown
@@ -203,7 +203,9 @@ def test_since_begins_where_this_person_was_last(
     worker.result(4, kind="eval", fields={"overall_score": 42.0, "state": "scored"})
     worker.observation(4)
     houston("verdict", f"{rollout}@4", "keep", "--as", "ben")
-    monkeypatch.setattr(looking, "SILENCE_US", -looking.WRITTEN_US)  # the visit is over at once
+    monkeypatch.setattr(
+        presence_queries, "SILENCE_US", -presence_queries.WRITTEN_US
+    )  # the visit is over at once
     (new,) = houston.json("since", rollout, "--peek")
     assert new["last_seen"]["seq"] == first["seq"]
     assert new["steps"] == {"first": 3, "last": 4, "count": 2}
@@ -252,15 +254,15 @@ def test_what_attention_cost_is_counted_and_compared(desk: Desk, houston: Shell)
     houston("guide", one.rollout, "先看看 data", "--as", "ben")
     person, began = desk.station.person(), time.monotonic()
     for step in (1, 2):
-        person.ask(wire.Present(rollout=one.rollout, step=step, active=True, claimed="ben"))
-    person.ask(wire.Present(claimed="ben"))
+        person.ask(wire.ReportPresence(rollout=one.rollout, step=step, active=True, claimed="ben"))
+    person.ask(wire.ReportPresence(claimed="ben"))
     took = time.monotonic() - began
     (line,) = houston.json("rollout", "people", one.rollout)
     assert (line["name"], line["words"], line["messages"], line["visits"]) == ("ben", 4, 1, 1)
     assert 0 < line["active_seconds"] <= line["looked_seconds"] < took
     assert houston.json("rollout", "people") == [line], "nobody was at the other"
     ((seq,),) = desk.station.query("SELECT seq FROM events WHERE kind = 'guidance'")
-    blank = remainder.blank("guidance", desk.station.query(
+    blank = erased_body.blank_body("guidance", desk.station.query(
         "SELECT body FROM events WHERE seq = ?", seq)[0][0])  # fmt: skip
     assert blank is not None
     assert msgspec.msgpack.decode(blank)["words"] == 4, "what an archive leaves still counts"

@@ -174,7 +174,7 @@ def test_waiting_for_a_worker_that_does_not_come_to_a_safe_point(desk: Desk) -> 
     assert f"houston rollout show {worker.rollout}" in waited.stderr
     waiting = desk.begin("rollout", "cancel", worker.rollout, "--wait", "--json")
     time.sleep(0.5)
-    worker.say(wire.Moved, state="cancelled")
+    worker.say(wire.StoreState, state="cancelled")
     assert waiting.ends() == 0
     assert json.loads(waiting.lines()[0])["state"] == "cancelled"
 

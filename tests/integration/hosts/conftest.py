@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.protocol import TerminalStatus
-from houston_daemon.hosts.terminals.terminal import LocalTerminal
-from houston_daemon.hosts.terminals.tmux import Tmux, socket_for
+from houston_daemon.hosts.host_protocol import TerminalStatus
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
+from houston_daemon.hosts.terminals.tmux_server import TmuxServer, find_tmux_socket
 
 MakeHost = Callable[..., LocalHost]
 
@@ -58,7 +58,7 @@ async def finish(
 
 async def kill_tmux(host: LocalHost) -> None:
     """End the rollout's tmux server as the machine's memory killer would."""
-    _, said = await Tmux(socket_for(host.folder / "terminals")).call(
+    _, said = await TmuxServer(find_tmux_socket(host.folder / "terminals")).call(
         "display-message", "-p", "#{pid}"
     )
     os.kill(int(said), signal.SIGKILL)

@@ -5,9 +5,9 @@ import hashlib
 
 import pytest
 
-from houston_daemon.hosts.errors import TerminalBusy, TerminalDead, TerminalMissing
-from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.terminals.terminal import LocalTerminal
+from houston_daemon.hosts.host_protocol import TerminalBusy, TerminalDead, TerminalMissing
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
 from houston_shared.errors import HoustonError
 
 from .conftest import MakeHost, finish

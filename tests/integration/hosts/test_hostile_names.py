@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts import emptying
-from houston_daemon.hosts.guard import disk_use, usage
-from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.sandbox import spawn
-from houston_daemon.hosts.terminals.terminal import LocalTerminal
+from houston_daemon.hosts import untrusted_files
+from houston_daemon.hosts.guard import resource_usage
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.sandbox import sandboxed_process
+from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
 from houston_shared.errors import HoustonError
 from tests.support.small_disk import fill, mounted
 
@@ -46,7 +46,7 @@ def test_a_process_whose_name_is_no_text_is_counted_like_others(tmp_path: Path) 
     shutil.copy(shutil.which("sleep") or "", program)
     with subprocess.Popen([program, "60"]) as process:
         try:
-            found = usage.by_sandbox([process.pid])
+            found = resource_usage.usage_by_sandbox([process.pid])
         finally:
             process.kill()
     assert [used.pids for used in found.values()] == [[process.pid]]
@@ -98,7 +98,7 @@ async def test_a_deep_folder_is_counted_recorded_and_removed(
     try:
         nest(host.workspace, *DEPTHS[name])
         (host.workspace / "plain").write_text("seen")
-        assert disk_use.held([host.workspace]) > 1_000_000
+        assert resource_usage.count_disk_bytes([host.workspace]) > 1_000_000
         taken = await host.snapshots.take("deep")
         assert "plain" in [file.path for file in taken.files]
         assert await host.snapshots.restore(taken.commit, host.folder / "again")
@@ -108,7 +108,7 @@ async def test_a_deep_folder_is_counted_recorded_and_removed(
         assert done.exit_code == 0
         assert not list((host.folder / "private").glob("scratch-*"))
     finally:
-        emptying.remove(host.workspace)  # nothing else could
+        untrusted_files.remove_folder(host.workspace)  # nothing else could
     assert not host.workspace.exists()
 
 
@@ -125,7 +125,7 @@ async def test_a_given_workspace_that_is_too_deep_is_refused_in_a_sentence(
                 await host.prepare(source)
             assert sorted(path.name for path in host.folder.iterdir()) == []
     finally:
-        emptying.remove(source)
+        untrusted_files.remove_folder(source)
 
 
 NOTES = {
@@ -173,7 +173,9 @@ async def test_a_full_disk_leaves_no_terminal_busy_for_ever(tmp_path: Path) -> N
 async def test_a_process_that_is_called_off_while_it_starts_leaves_no_descriptor() -> None:
     async def start_and_cancel(turns: int) -> None:
         task = asyncio.create_task(
-            spawn.run_to_end(["sleep", "5"], token=None, seconds=9, stop=None, output_limit=9)
+            sandboxed_process.run_to_end(
+                ["sleep", "5"], token=None, seconds=9, stop=None, output_limit=9
+            )
         )
         for _ in range(turns):
             await asyncio.sleep(0)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts import processes
-from houston_daemon.hosts.guard import cgroups
-from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.sandbox import landlock, profile
+from houston_daemon.hosts import process_table
+from houston_daemon.hosts.guard import control_groups
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.sandbox import process_enclosure, sandbox_profile
 from houston_shared.errors import HoustonError
 
 from .conftest import MakeHost, finish
@@ -134,7 +134,9 @@ async def test_the_network_is_there_when_the_task_allows_it(make_host: MakeHost)
     assert code == 0, said
 
 
-@pytest.mark.skipif(not landlock.scoping(), reason="this kernel cannot scope abstract sockets")
+@pytest.mark.skipif(
+    not process_enclosure.landlock_command(), reason="this kernel cannot scope abstract sockets"
+)
 async def test_the_network_brings_no_abstract_sockets_along(make_host: MakeHost) -> None:
     host = make_host(network=True)
     await host.prepare(None)
@@ -153,7 +155,7 @@ async def test_the_network_brings_no_abstract_sockets_along(make_host: MakeHost)
 async def test_groups_that_somebody_removed_are_made_again(make_host: MakeHost) -> None:
     host = make_host()
     await host.prepare(None)
-    groups = cgroups.find(host.folder.parents[1] / "limits" / "r1.json")
+    groups = control_groups.find_groups(host.folder.parents[1] / "limits" / "r1.json")
     assert groups is not None
     groups.end_processes()
     for door in groups.doors:
@@ -257,7 +259,7 @@ _NAP = f"sleep 6{os.getpid()}"
 def _sleepers() -> list[int]:
     return [
         pid
-        for pid, entry in processes.table().items()
+        for pid, entry in process_table.list_processes().items()
         if entry.name == "sleep"
         and entry.state != "Z"
         and _NAP.encode().replace(b" ", b"\0") in _words_of(pid)
@@ -290,7 +292,7 @@ async def test_a_daemon_that_is_killed_takes_its_spawned_processes_along(
     make_host(rollout="r")  # ends what outlives a daemon
     script = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from houston_daemon.hosts.local import LocalHost\n"
+        "from houston_daemon.hosts.local_host import LocalHost\n"
         "SHUT_IN = dict(sandbox='bubblewrap', network=False, hidden=())\n"
         "async def main():\n"
         "    h = LocalHost(Path(sys.argv[1]), 'r', **SHUT_IN)\n"
@@ -435,7 +437,7 @@ def test_everything_works_for_a_user_without_rights(tmp_path: Path) -> None:
     os.chown(place, nobody.pw_uid, nobody.pw_gid)
     script = (
         "import asyncio, os, sys, site; from pathlib import Path\n"
-        "from houston_daemon.hosts.local import LocalHost\n"
+        "from houston_daemon.hosts.local_host import LocalHost\n"
         "SHUT_IN = dict(sandbox='bubblewrap', network=False, hidden=())\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "os.environ.update(PATH='/usr/bin:/bin', HOME='/nonexistent')\n"
@@ -461,7 +463,7 @@ def test_everything_works_for_a_user_without_rights(tmp_path: Path) -> None:
 
 
 def test_only_prefixes_outside_the_system_are_mapped_for_python() -> None:
-    for folder in profile.python_folders():
+    for folder in sandbox_profile.find_python_folders():
         assert not folder.startswith("/usr/") and Path(folder).is_dir()
         assert not Path.home().is_relative_to(folder)
 
@@ -503,7 +505,7 @@ async def test_what_a_task_sets_is_on_nobodys_command_line(
     ask = "import os; print(os.environ['API_KEY'], repr(os.environ['EMPTY']))"
     done = await host.spawn(["python3", "-c", ask], seconds=20)
     assert done.stdout.decode() == f"{secret} ''\n", done.stderr
-    assert not [pid for pid in processes.table() if secret.encode() in _words_of(pid)]
+    assert not [pid for pid in process_table.list_processes() if secret.encode() in _words_of(pid)]
     assert (await host.terminal("two", create=True)).name == "two"
     assert (await finish(await host.terminal("two"), "echo $API_KEY"))[1] == [secret]
     assert not list(host.folder.glob("private/settings-*"))

@@ -15,8 +15,8 @@ from pathlib import Path
 import pygit2
 import pytest
 
-from houston_daemon.hosts.snapshots.reading import bring_back
-from houston_daemon.hosts.snapshots.shadow import LARGE, ShadowRepository
+from houston_daemon.hosts.snapshots.shadow_repository import LARGE_FILE_BYTES, ShadowRepository
+from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
 from houston_shared.errors import HoustonError
 
 Made = dict[str, tuple[str, bytes, bool]]
@@ -216,7 +216,7 @@ async def test_a_long_diff_and_many_files_are_cut_and_say_so(
 async def test_large_files_are_recorded_and_stored_at_marks(
     shadow: ShadowRepository, workspace: Path, tmp_path: Path
 ) -> None:
-    data = random.Random(1).randbytes(LARGE + 1)
+    data = random.Random(1).randbytes(LARGE_FILE_BYTES + 1)
     (workspace / "weights").write_bytes(data)
     (workspace / "weights").chmod(0o755)
     plain = await shadow.take("plain")
@@ -285,9 +285,11 @@ async def test_a_file_with_holes_costs_what_it_holds(
 
 
 async def test_one_mark_copies_so_much_and_names_the_rest(workspace: Path, tmp_path: Path) -> None:
-    made = ShadowRepository(workspace, tmp_path / "shadow", most_copied=LARGE + 1_000_000)
+    made = ShadowRepository(
+        workspace, tmp_path / "shadow", most_copied=LARGE_FILE_BYTES + 1_000_000
+    )
     for name in ("a", "b"):
-        (workspace / name).write_bytes(name.encode() * (LARGE + 1))
+        (workspace / name).write_bytes(name.encode() * (LARGE_FILE_BYTES + 1))
     marked = await made.take("mark", mark=True)
     notes = [file.note for file in marked.files]
     assert notes == ["large", "large; not kept: too large to copy at this mark"]
@@ -301,7 +303,7 @@ async def test_one_mark_copies_so_much_and_names_the_rest(workspace: Path, tmp_p
 async def test_an_unstored_large_file_that_still_lies_there_is_kept(
     shadow: ShadowRepository, workspace: Path
 ) -> None:
-    (workspace / "weights").write_bytes(b"w" * (LARGE + 1))
+    (workspace / "weights").write_bytes(b"w" * (LARGE_FILE_BYTES + 1))
     taken = await shadow.take("first")
     (workspace / "other").write_text("x")
     assert await shadow.restore(taken.commit, workspace) == []
@@ -420,7 +422,7 @@ async def test_an_empty_workspace_is_a_snapshot_too(
 _TAKER = """
 import asyncio, sys
 from pathlib import Path
-from houston_daemon.hosts.snapshots.shadow import ShadowRepository
+from houston_daemon.hosts.snapshots.shadow_repository import ShadowRepository
 
 async def main():
     place = Path(sys.argv[1])
@@ -508,7 +510,7 @@ async def test_after_a_power_cut_the_next_snapshot_is_whole(
 ) -> None:
     (workspace / "kept").write_text("kept\n")
     with (workspace / "large").open("wb") as file:
-        file.truncate(LARGE + 1)
+        file.truncate(LARGE_FILE_BYTES + 1)
     taken = await shadow.take("before", mark=True)
     await shadow.close()
     broken = CUTS[name](shadow, taken.commit)
@@ -519,7 +521,7 @@ async def test_after_a_power_cut_the_next_snapshot_is_whole(
     taken = await again.take("after", mark=True)
     assert await again.restore(taken.commit, tmp_path / "restored") == []
     assert (tmp_path / "restored" / "kept").read_text() == "kept\n"
-    assert (tmp_path / "restored" / "large").stat().st_size == LARGE + 1
+    assert (tmp_path / "restored" / "large").stat().st_size == LARGE_FILE_BYTES + 1
     await again.close()
 
 
@@ -533,10 +535,10 @@ async def test_no_room_is_no_workspace_without_files(
     resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, hard))  # as a disk that is almost full
     try:
         with pytest.raises(HoustonError, match="into cannot be written: File too large"):
-            bring_back(tmp_path / "shadow", taken.commit, tmp_path / "into", workspace)
+            restore_snapshot(tmp_path / "shadow", taken.commit, tmp_path / "into", workspace)
         (tmp_path / "given").mkdir()
         with pytest.raises(HoustonError, match="given cannot be written: File too large"):
-            bring_back(tmp_path / "shadow", taken.commit, tmp_path / "given", workspace)
+            restore_snapshot(tmp_path / "shadow", taken.commit, tmp_path / "given", workspace)
         (workspace / "new.bin").write_bytes(random.Random(2).randbytes(4_000))
         resource.setrlimit(resource.RLIMIT_FSIZE, (50, hard))
         with pytest.raises(HoustonError, match=r"cannot be used: (?!no reason)"):
@@ -546,6 +548,6 @@ async def test_no_room_is_no_workspace_without_files(
     assert not (tmp_path / "into").exists(), "half of it would be in the way of another try"
     assert list((tmp_path / "given").iterdir()) == []
     with pytest.raises(HoustonError, match="Repository not found"):
-        bring_back(tmp_path / "freed", taken.commit, workspace)
+        restore_snapshot(tmp_path / "freed", taken.commit, workspace)
     assert len(list(workspace.iterdir())) == 3, "what somebody has there stays"
-    assert bring_back(tmp_path / "shadow", taken.commit, tmp_path / "into") == []
+    assert restore_snapshot(tmp_path / "shadow", taken.commit, tmp_path / "into") == []

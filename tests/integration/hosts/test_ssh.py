@@ -13,11 +13,11 @@ from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.workstation import file_action_types
 from houston_daemon.environments.workstation.confined_paths import PathRefused
 from houston_daemon.environments.workstation.remote_file_actions import FilesThere
-from houston_daemon.hosts.errors import HostAway, TerminalBusy, TerminalMissing
-from houston_daemon.hosts.ssh import host as far_host
-from houston_daemon.hosts.ssh import link
-from houston_daemon.hosts.ssh.host import SshHost, SshTerminal
-from houston_daemon.hosts.ssh.messages import Hello
+from houston_daemon.hosts.host_protocol import HostAway, TerminalBusy, TerminalMissing
+from houston_daemon.hosts.ssh import ssh_connection
+from houston_daemon.hosts.ssh import ssh_host as far_host
+from houston_daemon.hosts.ssh.ssh_host import SshHost, SshTerminal
+from houston_daemon.hosts.ssh.ssh_protocol import Hello
 from tests.support.sshd import Sshd
 
 from .conftest import finish
@@ -170,7 +170,7 @@ async def test_a_cut_connection_is_said_and_terminals_are_found_again(
 async def test_a_host_that_is_down_is_said_at_once_and_found_when_it_is_back(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(ssh_connection, "PATIENCE_SECONDS", 0.5)
     own = Sshd(tmp_path / "s")
     host = SshHost("far", own.host, make("unused")._hello)
     try:
@@ -211,7 +211,7 @@ async def test_a_worker_that_wakes_is_refused_beside_its_successor_and_a_copied_
     async with asyncio.timeout(30):
         while said not in await _why_away(first):  # noqa: ASYNC110 it is told when it asks
             await asyncio.sleep(0.05)
-    monkeypatch.setattr(link, "_FIRST_TRIES", 1)
+    monkeypatch.setattr(ssh_connection, "_FIRST_TRIES", 1)
     with pytest.raises(HostAway, match="Another home is at work on leased there"):
         await make("leased", lease=9, key="copy").prepare(None, begun=False)
     stop.set()
@@ -230,7 +230,7 @@ async def test_a_far_end_that_does_not_answer_to_hello_is_no_host(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(far_host, "HELLO_SECONDS", 0.3)
-    monkeypatch.setattr(link, "_FIRST_TRIES", 1)
+    monkeypatch.setattr(ssh_connection, "_FIRST_TRIES", 1)
     host = make("hangs")
     note = Path(host._hello.root) / "serving" / "hangs.json"
     note.parent.mkdir(parents=True, exist_ok=True)

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.hosts.ssh import messages as m
-from houston_daemon.hosts.ssh import parcels
-from houston_daemon.hosts.ssh.serving import Serving
+from houston_daemon.hosts.ssh import file_bundles
+from houston_daemon.hosts.ssh import ssh_protocol as m
+from houston_daemon.hosts.ssh.remote_server import RemoteServer
 
 
 def spawn(*command: str, **more: Any) -> m.Spawn:
@@ -24,15 +24,15 @@ async def test_what_is_brought_for_an_evaluator_is_shown_to_no_agent(tmp_path: P
     task.mkdir()
     (task / "solution").write_text("42")
     packed = io.BytesIO()
-    parcels.pack(task, packed)
-    name = parcels.name_of(task)
+    file_bundles.pack_bundle(task, packed)
+    name = file_bundles.bundle_name(task)
     hello = m.Hello(
         version="0", rollout="r1", root=str(there / "root"), key="here", owner="here:/home",
         sandbox="bubblewrap", network=False, read=(str(there),),
     )  # fmt: skip
-    serving = Serving({})
+    serving = RemoteServer({})
 
-    async def ask(what: m.Asks) -> Any:
+    async def ask(what: m.AnyAsk) -> Any:
         return await serving.answer(what, asyncio.Event())
 
     look = f"until [ -e done ]; do ls -R {there}; sleep 0.05; done; ls -R {there}"
@@ -65,11 +65,11 @@ async def test_a_parcel_goes_with_the_last_rollout_that_needs_it(tmp_path: Path)
     for name in ("both", "first"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "data").write_text(name)
-        names[name] = parcels.name_of(tmp_path / name)
+        names[name] = file_bundles.bundle_name(tmp_path / name)
     rollouts = {"r1": ("both", "first"), "r2": ("both",)}
-    serving = {rollout: Serving({}) for rollout in rollouts}
+    serving = {rollout: RemoteServer({}) for rollout in rollouts}
 
-    async def ask(rollout: str, what: m.Asks) -> Any:
+    async def ask(rollout: str, what: m.AnyAsk) -> Any:
         return await serving[rollout].answer(what, asyncio.Event())
 
     def kept() -> set[str]:
@@ -83,7 +83,7 @@ async def test_a_parcel_goes_with_the_last_rollout_that_needs_it(tmp_path: Path)
         for folder in folders:
             if not await ask(rollout, m.HasParcel(name=names[folder])):
                 packed = io.BytesIO()
-                parcels.pack(tmp_path / folder, packed)
+                file_bundles.pack_bundle(tmp_path / folder, packed)
                 data = packed.getvalue()
                 piece = m.Piece(name=names[folder], token="t", data=data, last=True)
                 await ask(rollout, piece)
@@ -113,10 +113,11 @@ async def test_a_copied_home_ends_nothing_of_the_rollout_that_goes_on(tmp_path: 
     root = tmp_path / "root"
     holder = root / "rollouts" / "r1" / "holder"
 
-    async def told(key: str, *asks: m.Asks, owner: str = "") -> None:
-        serving = Serving({})
+    async def told(key: str, *asks: m.AnyAsk, owner: str = "") -> None:
+        serving = RemoteServer({})
         hello = m.Hello(
-            version="0", rollout="r1", root=str(root), key=key, owner=owner, lease=m.OVER,
+            version="0", rollout="r1", root=str(root), key=key, owner=owner,
+            lease=m.LEASE_AFTER_ALL,
             sandbox="none", network=True,
         )  # fmt: skip
         for ask in (hello, *asks):

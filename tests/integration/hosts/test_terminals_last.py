@@ -11,18 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts import processes
-from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.terminals import state_file
-from houston_daemon.hosts.terminals.terminal import LocalTerminal
-from houston_daemon.hosts.workspace import copying
+from houston_daemon.hosts import process_table, rollout_workspace
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.terminals import terminal_start
+from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
 
 from .conftest import MakeHost, finish, kill_tmux
 
 _CHILD = """
 import asyncio, sys
 from pathlib import Path
-from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.local_host import LocalHost
 
 async def main():
     host = LocalHost(Path(sys.argv[1]), "r1", sandbox="bubblewrap", network=False, hidden=())
@@ -75,9 +74,9 @@ async def test_a_command_noted_but_never_handed_over_is_not_called_running(
     make_host: MakeHost, terminal: LocalTerminal
 ) -> None:
     terminal.state.command, terminal.state.running = "never sent", True
-    terminal.state.nonces = state_file.Nonces.fresh()
+    terminal.state.nonces = terminal_start.MarkNonces.fresh()
     terminal.state.sent_at = terminal.log.size()
-    state_file.save(terminal.folder, terminal.state)
+    terminal_start.save_terminal_state(terminal.folder, terminal.state)
     found = await make_host().terminal("main")
     status = await found.status()
     assert (status.busy, status.exit_code) == (False, None)
@@ -142,7 +141,7 @@ async def test_a_log_leaves_the_disk_room_and_goes_on_when_there_is_some(small: 
             await asyncio.sleep(0.1)
         await asyncio.sleep(0.5)
         assert (await terminal.status()).busy
-        assert not processes.is_alive(terminal.state.sink)
+        assert not process_table.is_alive(terminal.state.sink)
         (small / "filler").unlink()
         status = await terminal.wait(10, asyncio.Event())
         assert (status.busy, status.exit_code, status.unlogged) == (False, 7, "")
@@ -201,7 +200,7 @@ _OPENING = """
 import asyncio, sys
 from pathlib import Path
 from houston_daemon.hosts.terminals import starting
-from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.local_host import LocalHost
 
 async def greet(*_):
     await asyncio.sleep(0.3)
@@ -240,7 +239,7 @@ async def test_a_kill_while_a_terminal_opens_leaves_nothing(
     else:
         await host.destroy_terminals()
     await asyncio.sleep(0.1)
-    assert not [pid for pid in mine if processes.is_alive(processes.key_of(pid))]
+    assert not [pid for pid in mine if process_table.is_alive(process_table.process_key(pid))]
 
 
 def _reads(folder: Path, pid: int) -> bool:
@@ -261,7 +260,7 @@ async def test_terminals_end_when_somebody_has_removed_the_rollouts_folder(
     await host.prepare(None)
     terminal = await host.terminal("main", create=True)
     await terminal.run("setsid sleep 1000 & sleep 1001")
-    mark = copying.mark_of(host.folder.parents[1] / "prepared" / "r1").encode()
+    mark = rollout_workspace.read_mark(host.folder.parents[1] / "prepared" / "r1").encode()
     assert len(_carrying(mark)) > 3, "tmux, its pane, the shell and what it runs"
     shutil.rmtree(host.folder)
     await (host if known == "by this process" else make_host(sandbox=sandbox)).destroy_terminals()
@@ -271,7 +270,7 @@ async def test_terminals_end_when_somebody_has_removed_the_rollouts_folder(
 
 def _carrying(token: bytes) -> list[int]:
     found = []
-    for pid in processes.table():
+    for pid in process_table.list_processes():
         try:
             if token in Path(f"/proc/{pid}/environ").read_bytes():
                 found.append(pid)

@@ -20,12 +20,12 @@ from houston_daemon.environments.http.http_simulator_client import (
     Step,
 )
 from houston_daemon.environments.protocol import Environment, Standing, Stop
-from houston_daemon.hosts.errors import NeedsPerson
-from houston_daemon.service.task_checks import check_names
+from houston_daemon.hosts.host_protocol import NeedsPerson
+from houston_daemon.service.rollout_start_checks import check_task_names
 from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.records import Call, Intent, Result, RolloutSpec, TaskRecord
+from houston_shared.records import CallIntent, RolloutSpec, TaskRecord, ToolCall, ToolResult
 from houston_shared.task import Task, load_task
-from houston_shared.task_servers import Http
+from houston_shared.task_tables import HttpSimulatorSettings
 from tests.support.station import Station
 from tests.support.web import moved, web
 
@@ -81,7 +81,9 @@ class World:
         )  # fmt: skip
         http = {"url": f"http://127.0.0.1:{self.server.port}", "seconds": 5,
                 "patience_seconds": 0.3, **http}  # fmt: skip
-        task = Task(name="t", environment="http", http=Http(**http), settings={"goal": 3})
+        task = Task(
+            name="t", environment="http", http=HttpSimulatorSettings(**http), settings={"goal": 3}
+        )
         made = make_environment(spec, task)
         self.made.append(made)
         return made
@@ -101,8 +103,8 @@ def standing(step: int) -> Standing:
     return Standing(step, 10, 0.0, 1_000.0, 0, None, None)
 
 
-async def act(environment: Environment, name: str, step: int = 1, **arguments: Any) -> Result:
-    call = environment.check(Call(id=f"{step}.0", name=name, arguments=arguments))
+async def act(environment: Environment, name: str, step: int = 1, **arguments: Any) -> ToolResult:
+    call = environment.check(ToolCall(id=f"{step}.0", name=name, arguments=arguments))
     return await environment.act(call, standing(step), Stop())
 
 
@@ -182,16 +184,16 @@ async def test_what_a_dead_worker_had_begun_is_found(world: World) -> None:
     one = world.make()
     await one.open()
     await act(one, "count", 1, number=1)
-    call = Call(id="2.0", name="count", arguments={"number": 2})
+    call = ToolCall(id="2.0", name="count", arguments={"number": 2})
     state = (world.folder / "root" / "rollouts" / "r1" / "http.json").read_bytes()
     await one.act(one.check(call), standing(2), Stop())  # done, and nobody noted it
     (world.folder / "root" / "rollouts" / "r1" / "http.json").write_bytes(state)
     again = world.make()
     await again.open(begun=True)
-    found = await again.recover(Intent(call=call), standing(2), Stop())
+    found = await again.recover(CallIntent(call=call), standing(2), Stop())
     assert "what it answered is lost" in found.text and found.kind == "interrupted"
-    last = Call(id="3.0", name="count", arguments={"number": 3})
-    run = await again.recover(Intent(call=last), standing(3), Stop())
+    last = ToolCall(id="3.0", name="count", arguments={"number": 3})
+    run = await again.recover(CallIntent(call=last), standing(3), Stop())
     assert run.fields["finished"], "what it never heard of is done now"
 
 
@@ -205,8 +207,8 @@ async def test_an_answer_that_was_noted_and_not_stored_is_given_again_and_counte
         await act(one, "count", step, number=step)
         again = world.make()  # killed between its note and the journal
         await again.open(begun=True)
-        call = Call(id=f"{step}.0", name="count", arguments={"number": step})
-        found = await again.recover(Intent(call=call), standing(step), Stop())
+        call = ToolCall(id=f"{step}.0", name="count", arguments={"number": step})
+        found = await again.recover(CallIntent(call=call), standing(step), Stop())
         assert (found.text.splitlines()[-1], found.success) == ("Right.", True), step
         one = again
     assert found.fields["finished"], "the end is told again, too"
@@ -273,7 +275,7 @@ async def test_a_person_breaks_a_slow_action_off(world: World) -> None:
     one = world.make(seconds=60)
     await one.open()
     stop = Stop()
-    call = one.check(Call(id="1.0", name="count", arguments={"number": 1}))
+    call = one.check(ToolCall(id="1.0", name="count", arguments={"number": 1}))
     running = asyncio.create_task(one.act(call, standing(1), stop))
     await asyncio.sleep(0.2)
     stop.reason = "interrupt"
@@ -286,7 +288,7 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path, url: str) -> None:
     text = f'name = "t"\ninstructions = "x"\nenvironment = "http"\n[http]\nurl = "{url}"\n'
     (tmp_path / "task.toml").write_text(text)
     with pytest.raises(ConfigurationError, match="needs the address of a simulator"):
-        check_names(load_task(tmp_path))
+        check_task_names(load_task(tmp_path))
 
 
 def test_the_manuals_task_runs_and_is_branched_in_the_world_of_its_seed(tmp_path: Path) -> None:

@@ -13,17 +13,23 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.dialects.grammar import answer_schema
 from houston_daemon.environments import local_host_setup
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
-from houston_daemon.hosts.errors import NeedsPerson
-from houston_daemon.service.task_checks import check_names
+from houston_daemon.hosts.host_protocol import NeedsPerson
+from houston_daemon.prompts.answer_grammar import answer_schema
+from houston_daemon.service.rollout_start_checks import check_task_names
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import Call, Intent, Origin, Result, RolloutSpec, TaskRecord
-from houston_shared.task import Sandbox, Task, load_task
-from houston_shared.task_servers import Mcp, McpServer
-from houston_shared.task_tables import Evaluate
+from houston_shared.records import (
+    BranchPoint,
+    CallIntent,
+    RolloutSpec,
+    TaskRecord,
+    ToolCall,
+    ToolResult,
+)
+from houston_shared.task import SandboxSettings, Task, load_task
+from houston_shared.task_tables import EvaluationSettings, McpServerSettings, McpSettings
 
 SERVER = Path(__file__).with_name("server.py")
 STANDING = Standing(5, 10, 0.0, 1_000.0, 0, None, None)
@@ -71,9 +77,9 @@ class World:
         (folder / "home" / "houston.db").write_text("secret")
         self.made: list[Environment] = []
 
-    def stdio(self, name: str = "near", **more: Any) -> McpServer:
+    def stdio(self, name: str = "near", **more: Any) -> McpServerSettings:
         words = (str(SERVER), "stdio", name, str(self.folder / "home" / "houston.db"))
-        return McpServer(
+        return McpServerSettings(
             command=local_host_setup.PYTHON, args=words,
             env={"GIVEN": "yes", "PYTHONPATH": PACKAGES}, **more,
         )  # fmt: skip
@@ -83,7 +89,7 @@ class World:
         begun: bool = False,
         tools: tuple[str, ...] = (),
         branch: dict[str, Any] | None = None,
-        **servers: McpServer,
+        **servers: McpServerSettings,
     ) -> Environment:
         record = TaskRecord(name="t", folder=str(self.folder), definition="", instructions="")
         spec = RolloutSpec(
@@ -92,9 +98,10 @@ class World:
             **(branch or {"rollout": "r1"}),
         )  # fmt: skip
         task = Task(
-            name="t", environment="mcp", mcp=Mcp(servers=servers), sandbox=Sandbox(read=READ),
+            name="t", environment="mcp", mcp=McpSettings(servers=servers),
+            sandbox=SandboxSettings(read=READ),
             tools=tools,
-            evaluate=Evaluate(command="""echo '{"overall_score": 7}'"""),
+            evaluate=EvaluationSettings(command="""echo '{"overall_score": 7}'"""),
         )  # fmt: skip
         made = make_environment(spec, task)
         self.made.append(made)
@@ -112,15 +119,15 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 async def act(
     environment: Environment, name: str, stop: Stop | None = None, **arguments: Any
-) -> Result:
-    call = environment.check(Call(id="5.0", name=name, arguments=arguments))
+) -> ToolResult:
+    call = environment.check(ToolCall(id="5.0", name=name, arguments=arguments))
     result = await environment.act(call, STANDING, stop or Stop())
     assert len(result.text) < 32_000
     return result
 
 
 async def test_tools_of_two_servers(world: World, address: str) -> None:
-    one = await world.open(near=world.stdio(), far=McpServer(url=address))
+    one = await world.open(near=world.stdio(), far=McpServerSettings(url=address))
     names = [tool.name for tool in one.tools]
     assert {"near_add", "far_add", "eval", "finish"} <= set(names) and "add" not in names
     assert one.brief.splitlines() == [f"{n}: Add before you multiply." for n in ("near", "far")]
@@ -168,19 +175,19 @@ async def test_a_server_that_dies_is_started_anew(world: World) -> None:
     flooded = await act(one, "flood", megabytes=18)
     assert "The server near ended" in flooded.text, "a large file is no message"
     assert (await act(one, "total")).text == "0"
-    call = Call(id="5.0", name="add", arguments={"a": 5})
-    lost = await one.recover(Intent(call=call), STANDING, Stop())
+    call = ToolCall(id="5.0", name="add", arguments={"a": 5})
+    lost = await one.recover(CallIntent(call=call), STANDING, Stop())
     assert lost.kind == "interrupted" and (await act(one, "total")).text == "0"
 
 
 async def test_a_branch_is_told_what_its_servers_do_not_know(world: World, address: str) -> None:
-    servers = {"near": world.stdio(), "far": McpServer(url=address)}
+    servers = {"near": world.stdio(), "far": McpServerSettings(url=address)}
     one = await world.open(**servers)
     await act(one, "near_add", a=5)
     await act(one, "near_where")  # leaves a file
     closed = await one.close_step(5)
     assert not closed.notes
-    origin = Origin(seq=9, head_seq=1, snapshot=closed.snapshot)
+    origin = BranchPoint(seq=9, head_seq=1, snapshot=closed.snapshot)
     branch = {"rollout": "r2", "parent": "r1", "parent_step": 5, "origin": origin}
     two = await world.open(branch=branch, **servers)
     assert (await act(two, "near_total")).text == "0"
@@ -198,7 +205,9 @@ async def test_a_branch_is_told_what_its_servers_do_not_know(world: World, addre
 async def test_an_answer_over_http_has_a_size(world: World, address: str) -> None:
     """Whether it comes as an event or as a body; the server goes on."""
     with reached("plain") as plain:
-        one = await world.open(far=McpServer(url=address), plain=McpServer(url=plain))
+        one = await world.open(
+            far=McpServerSettings(url=address), plain=McpServerSettings(url=plain)
+        )
         for server in ("far", "plain"):
             flooded = await act(one, f"{server}_flood", megabytes=18)
             assert not flooded.success and len(flooded.text) < 1_000, server
@@ -247,13 +256,13 @@ async def test_a_call_that_hangs_is_ended_and_tools_that_change_are_told(
 
 async def test_a_server_that_cannot_start_waits_for_a_person(world: World) -> None:
     with pytest.raises(NeedsPerson, match="server near cannot be reached"):
-        await world.open(near=McpServer(command="/no/such/program"))
+        await world.open(near=McpServerSettings(command="/no/such/program"))
     with pytest.raises(NeedsPerson, match=r"did not start within 0\.5 s"):
         await world.open(
-            near=McpServer(command="bash", args=("-c", "cat >/dev/null"), start_seconds=0.5)
+            near=McpServerSettings(command="bash", args=("-c", "cat >/dev/null"), start_seconds=0.5)
         )
     with pytest.raises(NeedsPerson, match="server far"):
-        await world.open(far=McpServer(url="http://127.0.0.1:9/mcp", start_seconds=1))
+        await world.open(far=McpServerSettings(url="http://127.0.0.1:9/mcp", start_seconds=1))
 
 
 WRONG = [
@@ -270,4 +279,4 @@ def test_a_task_that_cannot_run_is_refused(tmp_path: Path, text: str, words: str
     head = 'name = "t"\ninstructions = "x"\nenvironment = "mcp"\n'
     (tmp_path / "task.toml").write_text(head + text)
     with pytest.raises(ConfigurationError, match=words):
-        check_names(load_task(tmp_path))
+        check_task_names(load_task(tmp_path))

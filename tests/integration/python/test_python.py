@@ -8,9 +8,9 @@ import pytest
 
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
-from houston_shared.records import Call, Intent, Result, RolloutSpec, TaskRecord
+from houston_shared.records import CallIntent, RolloutSpec, TaskRecord, ToolCall, ToolResult
 from houston_shared.task import Task
-from houston_shared.task_worlds import Python
+from houston_shared.task_tables import PythonToolSettings
 
 STANDING = Standing(5, 10, 0.0, 1_000.0, 0, None, None)
 
@@ -24,13 +24,15 @@ class Bench:
             rollout="r1", task=record, engine="script:x", engine_settings={},
             host_root=str(folder / "root"), hidden=(str(folder / "home"),),
         )  # fmt: skip
-        task = Task(name="t", environment="python", python=Python(seconds=8, memory_mb=512))
+        task = Task(
+            name="t", environment="python", python=PythonToolSettings(seconds=8, memory_mb=512)
+        )
         self.environment: Environment = make_environment(self.spec, task)
 
-    def call(self, **arguments: object) -> Call:
-        return self.environment.check(Call(id="5.0", name="python", arguments=arguments))
+    def call(self, **arguments: object) -> ToolCall:
+        return self.environment.check(ToolCall(id="5.0", name="python", arguments=arguments))
 
-    async def __call__(self, code: str) -> Result:
+    async def __call__(self, code: str) -> ToolResult:
         return await self.environment.act(self.call(code=code), STANDING, Stop())
 
 
@@ -124,7 +126,7 @@ async def test_an_error_is_its_traceback(bench: Bench, folder: Path) -> None:
 
 async def test_code_ends_with_its_time(folder: Path) -> None:
     bench = Bench(folder)
-    task = Task(name="t", environment="python", python=Python(seconds=1.0))
+    task = Task(name="t", environment="python", python=PythonToolSettings(seconds=1.0))
     bench.environment = make_environment(bench.spec, task)
     await bench.environment.open()
     result = await bench("print('begun')\nwhile True: pass")
@@ -199,5 +201,5 @@ async def test_much_output_is_cut_and_said_so(bench: Bench) -> None:
 
 
 async def test_a_call_that_a_restart_broke_off_is_run_again(bench: Bench) -> None:
-    intent = Intent(call=bench.call(code="1 + 1"))
+    intent = CallIntent(call=bench.call(code="1 + 1"))
     assert (await bench.environment.recover(intent, STANDING, Stop())).text == "2"

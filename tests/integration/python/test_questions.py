@@ -8,10 +8,10 @@ import pytest
 
 from houston_daemon.environments.questions.answer_scoring import same_answer
 from houston_daemon.environments.questions.question_set import choose_question, read_questions
-from houston_daemon.service.task_checks import check_names
+from houston_daemon.service.rollout_start_checks import check_task_names
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import load_task
-from houston_shared.task_worlds import Questions
+from houston_shared.task_tables import QuestionSettings
 from tests.support.station import Station
 
 PACKAGED = Path(__file__).parents[3] / "daemon" / "houston_daemon" / "demo/tasks/python-maths"
@@ -39,7 +39,7 @@ def test_another_number_does_not_count(answer: str, gold: str) -> None:
 
 
 def test_the_packaged_set_is_what_its_program_writes() -> None:
-    check_names(load_task(PACKAGED))
+    check_task_names(load_task(PACKAGED))
     written = subprocess.run(
         [sys.executable, PACKAGED / "generate.py"], capture_output=True, check=True
     )
@@ -66,7 +66,7 @@ def test_a_task_that_cannot_run_is_refused(tmp_path: Path, text: str, words: str
     head = 'name = "t"\ninstructions = "Answer."\nenvironment = "python"\n'
     (tmp_path / "task.toml").write_text(head + text)
     with pytest.raises(ConfigurationError, match=words):
-        check_names(load_task(tmp_path))
+        check_task_names(load_task(tmp_path))
 
 
 def test_a_rollout_computes_and_answers(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_rollout_computes_and_answers(tmp_path: Path) -> None:
     try:
         station.start()
         questions = read_questions(PACKAGED / "questions.jsonl")
-        question = choose_question(questions, Questions(), 0, "")
+        question = choose_question(questions, QuestionSettings(), 0, "")
         calls = [
             [{"name": "python", "arguments": {"code": "1 / 0"}}],
             [{"name": "python", "arguments": {"code": "from sympy import *\nInteger(6) * 7"}}],

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.recorder.upkeep import archive, archive_reading
-from houston_daemon.recorder.upkeep.verify_events import COLUMNS
+from houston_daemon.maintenance import archive_file
+from houston_daemon.maintenance.home_verification import EVENT_COLUMNS
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
@@ -37,7 +37,7 @@ def houston(home: Home, *words: str, code: int = 0) -> bytes:
 def events(home: Home, rollout: str) -> list[tuple[object, ...]]:
     import sqlite3
 
-    columns = COLUMNS.replace("body, blob", "blob")
+    columns = EVENT_COLUMNS.replace("body, blob", "blob")
     connection = sqlite3.connect(f"file:{home.database}?mode=ro", uri=True)
     try:
         sql = f"SELECT {columns} FROM events WHERE rollout = ? AND kind <> 'erased' ORDER BY seq"
@@ -53,7 +53,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, str]:
     fill(station)
     ((rollout,),) = station.query("SELECT id FROM rollouts")
     person = station.person()
-    person.ask(wire.Bookmark(rollout=rollout, step=2, note="later"))
+    person.ask(wire.BookmarkStep(rollout=rollout, step=2, note="later"))
     station.stop()
     station = Station(station.home.path).start()
     station.person().ask(wire.Steer(rollout=rollout, action="cancel"))
@@ -65,13 +65,13 @@ def test_a_full_disk_for_what_is_unpacked_is_said(
     ended: tuple[Home, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, rollout = ended
-    path, _ = archive.write(home, rollout, tmp_path)
+    path, _ = archive_file.write_archive(home, rollout, tmp_path)
     small = tmp_path / "small"
     small.mkdir()
     with small_disk.mounted(small, 1):
         filler = small_disk.fill(small)
         monkeypatch.setattr(tempfile, "tempdir", str(small))
-        home_of = archive_reading.home_of(path)
+        home_of = archive_file.unpack_archive(path)
         with pytest.raises(HoustonError, match="unpacked for reading: database") as said, home_of:
             pytest.fail("there was room")
         assert f"Make room in {small}" in said.value.next
@@ -92,7 +92,7 @@ def test_its_steps_are_the_same_byte_for_byte(ended: tuple[Home, str]) -> None:
     read = ("rollout", "archive", "--read", file)
     after = {way: houston(home, *read, *words) for way, words in WAYS.items()}
     assert after == before
-    with archive_reading.home_of(Path(file)) as (copy, manifest):
+    with archive_file.unpack_archive(Path(file)) as (copy, manifest):
         assert manifest.rollout == rollout
         strip = [row[:7] + row[9:] for row in rows]
         assert [row[:7] + row[9:] for row in events(copy, rollout)] == strip, "hashes and chain"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.upkeep import backup, backups
-from houston_daemon.recorder.upkeep.repair import repair
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance import home_backup
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.maintenance.journal_repair import repair_home
 from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
@@ -131,18 +131,18 @@ def test_a_copy_holds_what_it_names_and_nothing_else(tmp_path: Path) -> None:
     stray = home.blobs / "aa" / ("a" * 64 + ".zst")
     stray.parent.mkdir(exist_ok=True)
     stray.write_bytes(b"named by nobody")
-    made = backup.make(home, tmp_path / "elsewhere")
+    made = home_backup.make_backup(home, tmp_path / "elsewhere")
     station.stop()
     copy = Home(tmp_path / "elsewhere" / made.name)
     assert sorted(path.name for path in copy.path.iterdir()) == [
         "blobs", "chain.head", "houston.db", "houston.toml", "manifest.json",
     ]  # fmt: skip
     assert len(list(copy.blobs.rglob("*.zst"))) == made.blobs == 1
-    assert verify(copy).findings == ()
-    assert backup.read(copy.path) == made
+    assert verify_home(copy).findings == ()
+    assert home_backup.read_backup_manifest(copy.path) == made
     flip(copy.database, copy.database.stat().st_size // 2, 1)
     with pytest.raises(HoustonError, match="is not the file that was backed up"):
-        backup.restore(copy.path, Home(tmp_path / "new"))
+        home_backup.restore_backup(copy.path, Home(tmp_path / "new"))
 
 
 def test_writing_goes_on_while_the_copy_is_made(tmp_path: Path) -> None:
@@ -164,50 +164,50 @@ def test_writing_goes_on_while_the_copy_is_made(tmp_path: Path) -> None:
     try:
         for _ in range(3):
             before = len(done)
-            made = backup.make(station.home)
+            made = home_backup.make_backup(station.home)
             assert made.seq >= 4 * before
             assert until(lambda n=before: len(done) > n)
     finally:
         over.set()
         thread.join()
     station.stop()
-    assert len(backup.listed(station.home)) == 3
+    assert len(home_backup.list_backups(station.home)) == 3
 
 
 def test_only_old_backups_of_the_series_are_removed(tmp_path: Path) -> None:
     station = Station(tmp_path / "home").start()
     station.stop()
     home = station.home
-    series = [backup.make(home, periodic=True)]
-    own = backup.make(home)
-    series += [backup.make(home, periodic=True) for _ in range(2)]
-    assert backup.prune(home.backups, series[-1], 2).removed == [series[0].name]
-    assert [one.name for one in backup.listed(home)] == [
+    series = [home_backup.make_backup(home, periodic=True)]
+    own = home_backup.make_backup(home)
+    series += [home_backup.make_backup(home, periodic=True) for _ in range(2)]
+    assert home_backup.prune_backups(home.backups, series[-1], 2).removed == [series[0].name]
+    assert [one.name for one in home_backup.list_backups(home)] == [
         own.name, series[1].name, series[2].name,
     ]  # fmt: skip
     # The clock has been set back since.
     os.utime(home.backups / series[1].name / "manifest.json", (4e9, 4e9))
-    age = backup.age_seconds(home)
+    age = home_backup.measure_backup_age(home)
     assert age is not None
     assert 0 <= age < 3_600
-    left = backup.prune(home.backups, series[1], 1).removed
+    left = home_backup.prune_backups(home.backups, series[1], 1).removed
     assert left == [series[2].name], "the one just made stays"
 
 
 def test_a_wrong_backup_is_refused_before_anything_is_done(tmp_path: Path) -> None:
     station = Station(tmp_path / "home").start()
     fill(station)
-    made = backup.make(station.home)
+    made = home_backup.make_backup(station.home)
     station.stop()
     home = station.home
     next(home.blobs.rglob("*.zst")).unlink()
     for wrong in (Path("/nowhere/at/all"), home.blobs, Path("2001-01-01-000000")):
         with pytest.raises(HoustonError, match=r"does not exist|holds no backup"):
-            repair(home, wrong)
+            repair_home(home, wrong)
     assert not home.damaged.exists()
     for good in (home.backups, Path(made.name), home.backups / made.name):
-        assert backups.one(home, good) == home.backups / made.name
-    assert repair(home, Path(made.name)).changed
+        assert home_backup.find_one_backup(home, good) == home.backups / made.name
+    assert repair_home(home, Path(made.name)).changed
 
 
 KILLED = """
@@ -235,7 +235,7 @@ def test_what_a_killed_copy_leaves_is_shown_and_removed_by_the_next(tmp_path: Pa
     station = Station(tmp_path / "home").start()
     worker = station.working()
     worker.step(1)
-    worker.say(wire.Moved, state="finished")
+    worker.say(wire.StoreState, state="finished")
     station.stop()
     home, archive = station.home, ("rollout", "archive", worker.rollout, "--yes")
     houston(home, "backup", code=-9, killed=KILLED.format(module="backup", before="_checked"))
@@ -264,7 +264,7 @@ def test_a_copy_is_never_written_among_the_files_of_the_home(tmp_path: Path) -> 
     assert "is being written" in houston(station.home, "backup", code=75)
     os.close(fd)
     houston(station.home, "backup", "--to", str(station.home.backups))
-    assert verify(station.home).findings == ()
+    assert verify_home(station.home).findings == ()
 
 
 def test_an_unsound_home_makes_no_backup(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_an_unsound_home_makes_no_backup(tmp_path: Path) -> None:
     station.stop()
     next(station.home.blobs.rglob("*.zst")).unlink()
     with pytest.raises(HoustonError) as problem:
-        backup.make(station.home)
+        home_backup.make_backup(station.home)
     assert problem.value.code == ExitCode.DAMAGED
     assert list(station.home.backups.iterdir()) == [], "nothing that could be taken for one"
 
@@ -281,25 +281,27 @@ def test_an_unsound_home_makes_no_backup(tmp_path: Path) -> None:
 def test_the_daemon_makes_one_by_itself_in_a_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from houston_daemon.service import nightly
-    from houston_shared.config import load
+    from houston_daemon.service import periodic_backup
+    from houston_shared.config import load_configuration
 
     station = Station(tmp_path / "home").start()
     fill(station)
-    monkeypatch.setattr(nightly, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(periodic_backup, "BACKUP_FIRST_SECONDS", 0.0)
     for _ in range(2):
-        loaded = load(str(station.home.path), environment={"HOUSTON__BACKUP__EVERY_HOURS": "1"})
-        child = nightly.Nightly(loaded)
+        loaded = load_configuration(
+            str(station.home.path), environment={"HOUSTON__BACKUP__EVERY_HOURS": "1"}
+        )
+        child = periodic_backup.PeriodicBackup(loaded)
         now = 1e9
 
-        def look(child: nightly.Nightly = child, now: float = now) -> bool:
+        def look(child: periodic_backup.PeriodicBackup = child, now: float = now) -> bool:
             child.look(now)
-            return bool(backup.listed(station.home))
+            return bool(home_backup.list_backups(station.home))
 
         assert until(look, 60)
         child.stop()
     station.stop()
-    (made,) = backup.listed(station.home)
+    (made,) = home_backup.list_backups(station.home)
     assert made.periodic
     assert json.loads((station.home.backups / made.name / "manifest.json").read_bytes())
 
@@ -307,16 +309,18 @@ def test_the_daemon_makes_one_by_itself_in_a_child(
 def test_a_backup_that_failed_or_is_late_is_a_trouble(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from houston_daemon.service import nightly
-    from houston_shared.config import load
+    from houston_daemon.service import periodic_backup
+    from houston_shared.config import load_configuration
 
     station = Station(tmp_path / "home").start()
     fill(station)
     station.stop()
-    monkeypatch.setattr(nightly, "FIRST_SECONDS", 0.0)
-    loaded = load(str(station.home.path), environment={"HOUSTON__BACKUP__EVERY_HOURS": "2"})
+    monkeypatch.setattr(periodic_backup, "BACKUP_FIRST_SECONDS", 0.0)
+    loaded = load_configuration(
+        str(station.home.path), environment={"HOUSTON__BACKUP__EVERY_HOURS": "2"}
+    )
     station.home.backups.write_text("in the way of every backup")
-    child, now = nightly.Nightly(loaded), 1e9
+    child, now = periodic_backup.PeriodicBackup(loaded), 1e9
 
     def look() -> dict[str, str]:
         nonlocal now
@@ -327,7 +331,7 @@ def test_a_backup_that_failed_or_is_late_is_a_trouble(
     assert until(look, 60)
     assert "failed (exit code 1)" in look()["backup"]
     station.home.backups.unlink()
-    made = backup.make(station.home)
+    made = home_backup.make_backup(station.home)
     assert look() == {}, "a person made one"
     manifest = station.home.backups / made.name / "manifest.json"
     os.utime(manifest, (time.time() - 4 * 3_600,) * 2)

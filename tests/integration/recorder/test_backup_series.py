@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.recorder.upkeep import backup
-from houston_daemon.service import nightly
-from houston_daemon.service.metrics_page import page
-from houston_daemon.service.metrics_totals import Totals
-from houston_shared.config import load
+from houston_daemon.maintenance import home_backup
+from houston_daemon.service import periodic_backup
+from houston_daemon.service.prometheus_metrics import DatabaseTotals, render_metrics
+from houston_shared.config import load_configuration
+from houston_shared.control_messages import Status
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.wire_status import Status
 from tests.support.full_home import change, fill, flip
 from tests.support.recorder_client import Station, until
 
@@ -25,7 +24,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def names(home: Home) -> list[str]:
-    return [one.name for one in backup.listed(home)]
+    return [one.name for one in home_backup.list_backups(home)]
 
 
 def _bit(folder: Path) -> None:
@@ -43,34 +42,37 @@ ROTS = {"a bit of its database": _bit, "a blob of it": _blob}
 def test_one_that_rotted_counts_for_nothing_and_no_good_one_goes_for_it(
     home: Home, case: str
 ) -> None:
-    good, bad = (backup.make(home, periodic=True).name for _ in range(2))
+    good, bad = (home_backup.make_backup(home, periodic=True).name for _ in range(2))
     ROTS[case](home.backups / bad)
-    made = backup.make(home, periodic=True)
-    assert backup.prune(home.backups, made, 2) == ([], [bad])
+    made = home_backup.make_backup(home, periodic=True)
+    assert home_backup.prune_backups(home.backups, made, 2) == ([], [bad])
     assert names(home) == [good, made.name]
-    assert backup.rotten(home.backups) == [bad]
-    again = backup.make(home, periodic=True)
-    assert backup.prune(home.backups, again, 2) == ([good], [])
+    assert home_backup.list_rotten_backups(home.backups) == [bad]
+    again = home_backup.make_backup(home, periodic=True)
+    assert home_backup.prune_backups(home.backups, again, 2) == ([good], [])
     with pytest.raises(HoustonError, match="is no backup"):
-        backup.restore(home.backups / bad, Home(home.path.with_name("new")))
+        home_backup.restore_backup(home.backups / bad, Home(home.path.with_name("new")))
 
 
 def test_an_unreadable_manifest_stops_no_other_backup(home: Home) -> None:
-    old, bad = (backup.make(home, periodic=True).name for _ in range(2))
+    old, bad = (home_backup.make_backup(home, periodic=True).name for _ in range(2))
     (home.backups / bad / "manifest.json").write_bytes(b"{")
-    made = backup.make(home, periodic=True)
-    assert backup.prune(home.backups, made, 1).removed == [old]
-    assert (names(home), backup.rotten(home.backups)) == ([made.name], [bad])
+    made = home_backup.make_backup(home, periodic=True)
+    assert home_backup.prune_backups(home.backups, made, 1).removed == [old]
+    assert (names(home), home_backup.list_rotten_backups(home.backups)) == ([made.name], [bad])
 
 
 def test_a_damaged_home_keeps_its_good_backup_and_says_so_until_one_succeeds(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good = backup.make(home, periodic=True).name
+    good = home_backup.make_backup(home, periodic=True).name
     change(home, "UPDATE events SET body = x'00' WHERE seq = 5")
-    monkeypatch.setattr(nightly, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(periodic_backup, "BACKUP_FIRST_SECONDS", 0.0)
     environment = {"HOUSTON__BACKUP__EVERY_HOURS": "0.000001", "HOUSTON__BACKUP__KEEP": "1"}
-    child, now = nightly.Nightly(load(str(home.path), environment=environment)), 1e9
+    child, now = (
+        periodic_backup.PeriodicBackup(load_configuration(str(home.path), environment=environment)),
+        1e9,
+    )
 
     def look() -> dict[str, str]:
         nonlocal now
@@ -90,4 +92,4 @@ def figures(home: Home, troubles: dict[str, str]) -> str:
         pid=1, state="running", uptime=1.0, epoch=1, version="1", home=str(home.path), rollouts={},
         troubles=troubles,
     )  # fmt: skip
-    return page(status, Totals(home.database), home)
+    return render_metrics(status, DatabaseTotals(home.database), home)

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.recorder.people import erasing
-from houston_daemon.recorder.upkeep import archive, erasure
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance import archive_file, event_erasure
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.recorder.handlers import erase_handlers
 from houston_shared import wire
 from houston_shared.home import Home
-from houston_shared.policy_names import training_folder
+from houston_shared.policy_and_run_files import training_folder
 from tests.support.full_home import change, fill
 from tests.support.recorder_client import Station, Worker, sample, until
 
@@ -34,7 +34,7 @@ def houston(home: Home, *words: str, code: int = 0, given: str = "") -> str:
 
 
 def ended(station: Station, worker: Worker) -> str:
-    assert isinstance(worker.say(wire.Moved, state="finished"), wire.Ack)
+    assert isinstance(worker.say(wire.StoreState, state="finished"), wire.Ack)
     return worker.rollout
 
 
@@ -52,7 +52,7 @@ def leaky(station: Station) -> tuple[str, str]:
     worker.step(3)
     why = wire.JudgedSteps(first=1, last=2, verdict="mask", reason=f"it wrote {SECRET}")
     person.ask(wire.GiveVerdicts(request="v", rollout=worker.rollout, steps=(why,)))
-    person.ask(wire.Claim(request="c", rollout=worker.rollout, note=f"it has {SECRET}"))
+    person.ask(wire.ClaimRollout(request="c", rollout=worker.rollout, note=f"it has {SECRET}"))
     other = station.working()
     other.step(1)
     other.sample(2)
@@ -100,7 +100,7 @@ def test_a_leaked_secret_leaves_every_file(tmp_path: Path, running: bool) -> Non
         if running:
             houston(houston_home, "daemon", "stop")
     assert traces(houston_home) == []
-    report = verify(houston_home)
+    report = verify_home(houston_home)
     assert report.findings == ()
     assert report.erased >= 5
     steps = [json.loads(line) for line in houston(
@@ -114,7 +114,7 @@ def test_a_leaked_secret_leaves_every_file(tmp_path: Path, running: bool) -> Non
     if not running:  # a real daemon has meanwhile tried to run it, without a script
         assert station.worker(other).welcome.next_step == 2, "the others go on"
     station.stop()
-    assert verify(houston_home).sound
+    assert verify_home(houston_home).sound
 
 
 def _index(home: Home) -> bytes:
@@ -127,7 +127,7 @@ def test_a_step_is_erased_and_nothing_else(tmp_path: Path) -> None:
     rollout, _ = leaky(station)
     station.stop()
     houston(station.home, "rollout", "erase", rollout, "--step", "2", "--yes")
-    assert verify(station.home).findings == ()
+    assert verify_home(station.home).findings == ()
     said = houston(station.home, "steps", rollout, "--json").splitlines()
     first, second, third = (json.loads(line) for line in said)
     assert "I think about step 1" in first["thought"]
@@ -150,10 +150,10 @@ def test_an_archived_rollout_is_in_its_file_and_only_there(tmp_path: Path) -> No
         if line.startswith("{")
     )
     path = Path(done["archive"])
-    assert archive.read(path).rollout == rollout
-    assert archive.read(path).events == done["events"]
+    assert archive_file.check_archive(path).rollout == rollout
+    assert archive_file.check_archive(path).events == done["events"]
     assert traces(home) == []
-    report = verify(home)
+    report = verify_home(home)
     assert report.findings == ()
     assert report.erased > 5
     for words in (("steps", rollout), ("context", rollout, "2")):
@@ -164,16 +164,16 @@ def test_an_archived_rollout_is_in_its_file_and_only_there(tmp_path: Path) -> No
     data[len(data) // 2] ^= 4
     path.write_bytes(data)
     with pytest.raises(Exception, match="cannot be read back"):
-        archive.read(path)
+        archive_file.check_archive(path)
 
 
 def test_rows_that_were_trained_on_are_named(tmp_path: Path) -> None:
     """What a run of training was given holds texts as they were; nothing else says so."""
     home = Home(tmp_path / "home")
-    assert erasure.copies(home) == []
+    assert event_erasure.list_possible_copies(home) == []
     run = training_folder(home) / "sft-20260101-000000-0000"
     (run / "data").mkdir(parents=True)
-    assert erasure.copies(home) == [run]
+    assert event_erasure.list_possible_copies(home) == [run]
 
 
 def test_what_is_left_of_an_erased_body_is_verified_too(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_what_is_left_of_an_erased_body_is_verified_too(tmp_path: Path) -> None:
     ((seq, body),) = _rows(station.home, rollout)
     flipped = bytes([body[0]]) + bytes([body[1] ^ 1]) + body[2:]
     change(station.home, "UPDATE events SET body = ? WHERE seq = ?", flipped, seq)
-    assert seq in {finding.seq for finding in verify(station.home).findings}
+    assert seq in {finding.seq for finding in verify_home(station.home).findings}
 
 
 def _rows(home: Home, rollout: str) -> list[Any]:
@@ -210,15 +210,15 @@ def test_a_rollout_that_goes_on_is_never_erased(station: Station) -> None:
 
 
 def test_ids_are_replaced_by_zeros_so_that_counts_stay() -> None:
-    from houston_daemon.recorder.upkeep import remainder
-    from houston_shared.store.bodies import StoredSample
+    from houston_daemon.maintenance import erased_body
+    from houston_shared.store.event_bodies import StoredSample
 
     one = StoredSample(**msgspec.structs.asdict(sample(1)))
-    data = wire.encode(one)
+    data = wire.encode_message(one)
     for left in (
-        remainder.blank("sample", data),
-        remainder.without_ids("sample", data),
-        remainder.redact("sample", data, "think"),
+        erased_body.blank_body("sample", data),
+        erased_body.remove_token_ids("sample", data),
+        erased_body.redact_text("sample", data, "think"),
     ):
         assert left is not None
         kept = msgspec.msgpack.decode(left, type=StoredSample)
@@ -226,7 +226,7 @@ def test_ids_are_replaced_by_zeros_so_that_counts_stay() -> None:
         assert kept.new_prompt_ids == (0, 0, 0)
         assert kept.logprobs is None
     with pytest.raises(Exception, match="word of Houston's own"):
-        remainder.redact("sample", data, "policy")
+        erased_body.redact_text("sample", data, "policy")
 
 
 CUT = """
@@ -260,13 +260,13 @@ def test_an_archive_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == -9, done.stderr
     (path,) = home.archives.iterdir()
-    assert 0 < verify(home).erased <= 8, "some are gone"
+    assert 0 < verify_home(home).erased <= 8, "some are gone"
     assert "was archived" not in houston(home, "steps", rollout), "and it is no archive yet"
     assert str(path) in houston(home, *words)
     assert list(home.archives.iterdir()) == [path], "the file was whole before"
     assert traces(home) == []
     assert f"texts are in {path}" in houston(home, "steps", rollout)
-    assert verify(home).findings == ()
+    assert verify_home(home).findings == ()
     assert "was archived before" in houston(home, *words, code=1)
 
 
@@ -293,7 +293,7 @@ def test_a_kill_before_the_files_go_leaves_none_behind_the_next_start(tmp_path: 
     assert _blobs(station.home) != []
     Station(station.home.path).start().stop()
     assert _blobs(station.home) == []
-    assert verify(station.home).findings == ()
+    assert verify_home(station.home).findings == ()
 
 
 def test_a_damaged_word_of_an_erasure_keeps_no_daemon_from_starting(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_a_damaged_word_of_an_erasure_keeps_no_daemon_from_starting(tmp_path: Pa
         station = Station(station.home.path).start()
         station.working().step(1)
         station.stop()
-    assert not verify(station.home).sound
+    assert not verify_home(station.home).sound
 
 
 def _blobs(home: Home) -> list[Path]:
@@ -316,7 +316,7 @@ def _blobs(home: Home) -> list[Path]:
 
 
 def test_no_event_is_read_to_see_whether_a_file_is_named(station: Station) -> None:
-    ((*_, plan),) = station.query(f"EXPLAIN QUERY PLAN {erasing.NAMED}", "0" * 64)
+    ((*_, plan),) = station.query(f"EXPLAIN QUERY PLAN {erase_handlers.SELECT_BLOB_USER}", "0" * 64)
     assert "events_blob" in plan
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.people import operate
-from houston_daemon.recorder.protocol import RecorderFailed
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.recorder.handlers import rollout_handlers
+from houston_daemon.recorder.recorder_handle import RecorderFailed
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from tests.support.recorder_client import Station, Worker, until
@@ -48,13 +48,13 @@ def test_a_fault_met_by_one_message_ends_nothing_else(
         raise KeyError("a fault")
 
     worker, person = station.working(), station.person()
-    monkeypatch.setattr(operate, "steer", broken)
+    monkeypatch.setattr(rollout_handlers, "steer_rollout", broken)
     denied = person.ask(wire.Steer(rollout=worker.rollout, action="pause"))
     assert isinstance(denied, wire.Denied)
     assert "KeyError" in denied.cause
     assert isinstance(worker.step(1), wire.Ack)
     assert "KeyError" in person.ask(wire.AskStatus()).last_error
-    assert verify(station.home).findings == ()
+    assert verify_home(station.home).findings == ()
 
 
 def test_stop_answers_what_is_queued_and_leaves_a_sound_home(station: Station) -> None:
@@ -70,7 +70,7 @@ def test_stop_answers_what_is_queued_and_leaves_a_sound_home(station: Station) -
     wal = station.home.database.with_name("houston.db-wal")
     assert not wal.exists() or wal.stat().st_size == 0
     assert not list(station.home.run.iterdir())
-    report = verify(station.home)
+    report = verify_home(station.home)
     assert report.findings == ()
     assert report.vouched == report.events
     with pytest.raises(HoustonError, match="has stopped"):

@@ -12,14 +12,17 @@ from tests.support.recorder_client import Client, Station, call, result, sample,
 ID = b"\0\0\0\0\0\0\0\1"
 SHAPES: dict[str, tuple[bytes, ...]] = {
     "one frame": (b"x",),
-    "a short request id": (b"1", wire.encode(wire.AskStatus())),
+    "a short request id": (b"1", wire.encode_message(wire.AskStatus())),
     "three frames": (ID, b"a", b"b"),
     "an empty body": (ID, b""),
     "no msgpack": (ID, b"\xc1\xc1\xc1"),
-    "another type": (ID, wire.encode({"type": "Nothing"})),
-    "a number": (ID, wire.encode(7)),
-    "a missing field": (ID, wire.encode({"type": "Hello", "rollout": "x"})),
-    "a wrong type": (ID, wire.encode({"type": "Guide", "id": 1, "rollout": "x", "text": "y"})),
+    "another type": (ID, wire.encode_message({"type": "Nothing"})),
+    "a number": (ID, wire.encode_message(7)),
+    "a missing field": (ID, wire.encode_message({"type": "Hello", "rollout": "x"})),
+    "a wrong type": (
+        ID,
+        wire.encode_message({"type": "Guide", "id": 1, "rollout": "x", "text": "y"}),
+    ),
     "not UTF-8": (ID, b"\x82\xa4type\xa5Guide\xa2id\xa2\xff\xfe"),
     "nested without end": (
         ID,
@@ -35,7 +38,7 @@ def served(station: Station) -> bool:
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("socket", ["ingest", "control"])
 def test_a_malformed_message_is_answered(station: Station, socket: str, name: str) -> None:
-    decoder = wire.ingest_reply if socket == "ingest" else wire.control_reply
+    decoder = wire.ingest_reply_decoder if socket == "ingest" else wire.control_reply_decoder
     client = Client(station.home, socket, decoder)
     reply = client.raw(*SHAPES[name])
     client.close()
@@ -59,11 +62,13 @@ def test_a_frame_over_the_limit_ends_only_its_sender(station: Station) -> None:
 
 def _valid(rollout: str, lease: int) -> list[bytes]:
     here = {"rollout": rollout, "lease": lease}
-    messages: list[wire.Wire] = [
+    messages: list[wire.WireMessage] = [
         wire.Hello(**here, pid=1),
         wire.ReadSteps(**here, step=1),
         wire.StoreSample(**here, step=1, attempt=1, sample=sample(1)),
-        wire.StoreIntent(**here, step=1, attempt=1, index=0, intent=records.Intent(call=call(1))),
+        wire.StoreIntent(
+            **here, step=1, attempt=1, index=0, intent=records.CallIntent(call=call(1))
+        ),
         wire.StoreResult(
             **here,
             step=1,
@@ -81,15 +86,15 @@ def _valid(rollout: str, lease: int) -> list[bytes]:
                 spans=(records.TerminalSpan(host="h", terminal="t", start=0, end=5),),
             ),
         ),
-        wire.Moved(**here, state="running"),
+        wire.StoreState(**here, state="running"),
         wire.Heartbeat(**here, activity="x"),
         wire.Guide(id="g", rollout=rollout, text="hello"),
         wire.EditGuidance(id="g", revision=1, text="hello"),
-        wire.Withdraw(id="g"),
-        wire.Bookmark(rollout=rollout, step=1, note="n"),
-        wire.Present(rollout=rollout, step=1, active=True),
-        wire.Reorder(rollout=rollout, order=("g",), seen=("g",)),
-        wire.Claim(request="c", rollout=rollout, note="n", seen=1),
+        wire.WithdrawGuidance(id="g"),
+        wire.BookmarkStep(rollout=rollout, step=1, note="n"),
+        wire.ReportPresence(rollout=rollout, step=1, active=True),
+        wire.ReorderGuidance(rollout=rollout, order=("g",), seen=("g",)),
+        wire.ClaimRollout(request="c", rollout=rollout, note="n", seen=1),
         wire.GiveVerdicts(
             request="v",
             rollout=rollout,
@@ -104,7 +109,7 @@ def _valid(rollout: str, lease: int) -> list[bytes]:
         ),
         wire.StartRollouts(request="r", specs=(spec(),)),
     ]
-    return [wire.encode(message) for message in messages]
+    return [wire.encode_message(message) for message in messages]
 
 
 def _mangle(dice: random.Random, data: bytes) -> bytes:
@@ -127,13 +132,13 @@ def _mangle(dice: random.Random, data: bytes) -> bytes:
 @pytest.mark.parametrize("seed", range(4))
 def test_mangled_messages_never_end_the_recorder(station: Station, seed: int) -> None:
     """Every message is mangled in many ways; each is answered, and the store stays sound."""
-    from houston_daemon.recorder.upkeep.verify import verify
+    from houston_daemon.maintenance.home_verification import verify_home
 
     dice = random.Random(seed)
     worker = station.working()
     clients = [
-        Client(station.home, "ingest", wire.ingest_reply),
-        Client(station.home, "control", wire.control_reply),
+        Client(station.home, "ingest", wire.ingest_reply_decoder),
+        Client(station.home, "control", wire.control_reply_decoder),
     ]
     valid = _valid(worker.rollout, worker.lease)
     for _ in range(25):
@@ -145,7 +150,7 @@ def test_mangled_messages_never_end_the_recorder(station: Station, seed: int) ->
     for client in clients:
         client.close()
     assert served(station)
-    assert verify(station.home).findings == ()
+    assert verify_home(station.home).findings == ()
 
 
 def test_a_worker_that_does_not_read_harms_nobody(station: Station) -> None:
@@ -153,6 +158,8 @@ def test_a_worker_that_does_not_read_harms_nobody(station: Station) -> None:
     lazy.socket.setsockopt(zmq.RCVHWM, 1)
     with contextlib.suppress(zmq.Again):  # its own queue is full at some point
         for _ in range(20_000):
-            lazy.socket.send_multipart([ID, wire.encode(lazy.message(wire.Heartbeat))], zmq.NOBLOCK)
+            lazy.socket.send_multipart(
+                [ID, wire.encode_message(lazy.message(wire.Heartbeat))], zmq.NOBLOCK
+            )
     assert isinstance(busy.step(1), wire.Ack)
     assert served(station)

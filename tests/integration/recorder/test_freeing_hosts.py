@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.recorder.upkeep.cleaner import Cleaner, Order
+from houston_daemon.maintenance.host_cleanup import CleanupOrder, HostCleanupProcess
 from houston_shared import wire
 from houston_shared.errors import ExitCode
 from houston_shared.home import Home
-from houston_shared.store.bodies import Cleaned
-from houston_shared.store.queries.cleaned import Cleaning, said
+from houston_shared.store.event_bodies import RolloutCleaned
+from houston_shared.store.removed_data_queries import HostCleaning, describe_cleaning
 from tests.support import recorder_client
 from tests.support.full_home import change
 from tests.support.recorder_client import Station, until
@@ -35,10 +35,13 @@ def test_each_who_asks_for_the_same_rollout_is_answered(tmp_path: Path) -> None:
         wire.CleanRollouts(rollouts=(rollout,), snapshots=True, claimed="bob"),
     ]
     waiting = [person.send(one) for one in asked]
-    assert [type(person.receive(one)) for one in waiting] == [wire.Done, wire.Done]
+    assert [type(person.receive(one)) for one in waiting] == [
+        wire.RequestStored,
+        wire.RequestStored,
+    ]
     query = "SELECT body FROM events WHERE kind = 'cleaned' ORDER BY seq"
     until(lambda: len(station.query(query)) == 2, 30)
-    told = [msgspec.msgpack.decode(body, type=Cleaned) for (body,) in station.query(query)]
+    told = [msgspec.msgpack.decode(body, type=RolloutCleaned) for (body,) in station.query(query)]
     assert [(one.by, one.snapshots, one.left) for one in told] == [
         ("person:alice", False, ""), ("person:bob", True, ""),
     ]  # fmt: skip
@@ -56,7 +59,9 @@ def test_each_who_asks_for_the_same_rollout_is_answered(tmp_path: Path) -> None:
 
 def test_snapshots_are_promised_only_where_there_was_something() -> None:
     def words(size: int, **fields: Any) -> str:
-        return said(Cleaning(1, 1, Cleaned(by="person:a", bytes=size, **fields)))
+        return describe_cleaning(
+            HostCleaning(1, 1, RolloutCleaned(by="person:a", bytes=size, **fields))
+        )
 
     assert words(0) == "nothing was there to free"
     assert words(0, left="shadow: busy") == "0 bytes freed, but not all: shadow: busy"
@@ -72,8 +77,8 @@ def test_orders_are_handed_over_however_late_they_are_read(
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(slow))
-    cleaner = Cleaner(Home(tmp_path))
-    orders = [Order("/nowhere" * 20, f"r-{number}", False) for number in range(5_000)]
+    cleaner = HostCleanupProcess(Home(tmp_path))
+    orders = [CleanupOrder("/nowhere" * 20, f"r-{number}", False) for number in range(5_000)]
     cleaner.begin(orders)
     assert cleaner.hear() == []
     cleaner.stop()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.recorder.disk import ballast
-from houston_daemon.recorder.protocol import RecorderFailed
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.recorder.disk import disk_housekeeping
+from houston_daemon.recorder.recorder_handle import RecorderFailed
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from tests.support.recorder_client import Person, Station, until
@@ -35,7 +35,7 @@ def small(disk: Path) -> Iterator[Station]:
 
 
 def whole(reserve: Path) -> bool:
-    return reserve.exists() and reserve.stat().st_size == ballast.BYTES
+    return reserve.exists() and reserve.stat().st_size == disk_housekeeping.BALLAST_BYTES
 
 
 def paused(person: Person) -> bool:
@@ -63,11 +63,11 @@ def test_workers_wait_and_go_on_when_there_is_room(disk: Path, small: Station) -
     filler.unlink()
     assert until(lambda: isinstance(worker.sample(2), wire.Ack))
     assert isinstance(worker.observation(2), wire.Ack)
-    assert isinstance(person.guide(worker.rollout, "hello"), wire.Done)
+    assert isinstance(person.guide(worker.rollout, "hello"), wire.RequestStored)
     assert until(lambda: not person.ask(wire.AskStatus()).last_error), "nor is anything left of it"
     assert not [event for event in small.heard if isinstance(event, RecorderFailed)]
     assert small.query("SELECT steps FROM rollouts") == [(2,)]
-    assert verify(small.home).findings == ()
+    assert verify_home(small.home).findings == ()
 
 
 def state(station: Station, rollout: str) -> tuple[str, str]:
@@ -114,7 +114,7 @@ def test_a_full_disk_pauses_what_could_go_on_and_lets_it_go_on(
     assert until(lambda: not paused(person) and state(small, late) == ("queued", ""))
     assert until(lambda: state(small, rollout) == before)
     small.stop()
-    assert verify(small.home).findings == ()
+    assert verify_home(small.home).findings == ()
 
 
 def test_a_person_s_pause_outlasts_a_full_disk_and_a_dead_worker_keeps_it(
@@ -128,7 +128,7 @@ def test_a_person_s_pause_outlasts_a_full_disk_and_a_dead_worker_keeps_it(
     small.recorder.worker_ended(worker.rollout, worker.lease, "")
     assert state(small, worker.rollout) == ("paused", "disk"), "no successor before there is room"
     pause = wire.Steer(rollout=mine.rollout, action="pause")
-    assert isinstance(person.ask(pause), wire.Done)
+    assert isinstance(person.ask(pause), wire.RequestStored)
     small.restart()
     assert state(small, worker.rollout) == ("paused", "disk")
     filler.unlink()
@@ -149,7 +149,9 @@ def test_a_home_opens_on_a_full_disk_by_its_ballast(disk: Path, small: Station) 
     small.restart()
     assert not reserve.exists()
     again = small.worker(worker.rollout)
-    assert isinstance(small.person().guide(worker.rollout, "wait"), wire.Done)  # people first
+    assert isinstance(
+        small.person().guide(worker.rollout, "wait"), wire.RequestStored
+    )  # people first
     assert until(lambda: paused(small.person()))
     assert isinstance(again.sample(2), wire.Refused)
     filler.unlink()
@@ -157,7 +159,7 @@ def test_a_home_opens_on_a_full_disk_by_its_ballast(disk: Path, small: Station) 
     assert until(lambda: isinstance(again.sample(2), wire.Ack))
     assert isinstance(again.observation(2), wire.Ack)
     small.stop()
-    assert verify(small.home).findings == ()
+    assert verify_home(small.home).findings == ()
 
 
 def test_without_ballast_it_is_a_sentence(disk: Path) -> None:

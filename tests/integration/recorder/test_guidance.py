@@ -16,10 +16,10 @@ def test_guidance_joins_the_next_observation_in_order_and_once(station: Station)
     worker, person = station.working(), station.person()
     words = [f"word {n} — «ü» \x00 </real_user>" for n in range(5)]
     for text in words:
-        assert isinstance(person.guide(worker.rollout, text), wire.Done)
+        assert isinstance(person.guide(worker.rollout, text), wire.RequestStored)
     ack = worker.step(1)
     assert texts(ack) == words
-    assert ack.control.waiting == wire.Waiting()
+    assert ack.control.waiting == wire.QueuedGuidance()
     assert texts(worker.step(2)) == []
     assert texts(worker.observation(1)) == words  # asked again after a lost answer
     rows = station.query("SELECT state, delivered_step FROM guidance")
@@ -56,10 +56,13 @@ def test_edit_and_withdraw_until_it_is_heard(station: Station) -> None:
     assert person.ask(wire.EditGuidance(id="a", revision=1, text="second a")).guidance.revision == 2
     stale = person.ask(wire.EditGuidance(id="a", revision=1, text="third a"))
     assert isinstance(stale, wire.Denied)
-    assert person.ask(wire.Withdraw(id="b")).guidance.state == "withdrawn"
-    assert person.ask(wire.Withdraw(id="b")).guidance.state == "withdrawn"
+    assert person.ask(wire.WithdrawGuidance(id="b")).guidance.state == "withdrawn"
+    assert person.ask(wire.WithdrawGuidance(id="b")).guidance.state == "withdrawn"
     assert texts(worker.step(1)) == ["second a", "first c"]
-    for message in (wire.EditGuidance(id="a", revision=2, text="too late"), wire.Withdraw(id="a")):
+    for message in (
+        wire.EditGuidance(id="a", revision=2, text="too late"),
+        wire.WithdrawGuidance(id="a"),
+    ):
         denied = person.ask(message)
         assert isinstance(denied, wire.Denied)
         assert "delivered at step 1" in denied.cause
@@ -103,8 +106,8 @@ def test_a_worker_is_told_at_once(station: Station) -> None:
     worker, person = station.working(), station.person()
     person.guide(worker.rollout, "hello", mode="wake")
     request, push = worker.receive_any()
-    assert request == wire.PUSH
-    assert push.control.waiting == wire.Waiting(1, "wake")
+    assert request == wire.PUSH_REQUEST_ID
+    assert push.control.waiting == wire.QueuedGuidance(1, "wake")
     person.ask(wire.Steer(rollout=worker.rollout, action="pause"))
     assert worker.receive_any()[1].control.pause
     assert worker.say(wire.Heartbeat).control.pause
@@ -117,7 +120,7 @@ DENIED: dict[str, Any] = {
     "long text": wire.Guide(id="i", rollout="", text="x" * 40_000),
     "no id": wire.Guide(id="", rollout="", text="x"),
     "edit of nothing": wire.EditGuidance(id="none", revision=1, text="x"),
-    "withdraw of nothing": wire.Withdraw(id="none"),
+    "withdraw of nothing": wire.WithdrawGuidance(id="none"),
 }
 
 
@@ -133,7 +136,7 @@ def test_what_cannot_be_done_is_denied_with_a_sentence(station: Station, name: s
 
 def test_nobody_speaks_to_a_rollout_that_has_ended(station: Station) -> None:
     worker = station.working()
-    worker.say(wire.Moved, state="finished")
+    worker.say(wire.StoreState, state="finished")
     denied = station.person().guide(worker.rollout, "too late")
     assert isinstance(denied, wire.Denied)
     assert "finished" in denied.cause
@@ -143,13 +146,13 @@ def test_bookmarks_notes_and_presence(station: Station) -> None:
     worker, person = station.working(), station.person()
     worker.step(1)
     for note in ("first thought", "second thought"):
-        person.ask(wire.Bookmark(rollout=worker.rollout, step=1, note=note))
+        person.ask(wire.BookmarkStep(rollout=worker.rollout, step=1, note=note))
     assert station.query("SELECT step FROM bookmarks") == [(1,)]
     assert station.query("SELECT count(*) FROM notes") == [(2,)]
     events = station.query("SELECT count(*) FROM events")
-    person.ask(wire.Present(rollout=worker.rollout, step=1))
+    person.ask(wire.ReportPresence(rollout=worker.rollout, step=1))
     assert station.query("SELECT rollout, step FROM annotators") == [(worker.rollout, 1)]
     assert station.query("SELECT count(*) FROM events") == events
-    person.ask(wire.Bookmark(rollout=worker.rollout, step=1, remove=True))
+    person.ask(wire.BookmarkStep(rollout=worker.rollout, step=1, remove=True))
     assert station.query("SELECT count(*) FROM bookmarks") == [(0,)]
-    assert isinstance(person.ask(wire.Bookmark(rollout=worker.rollout, step=9)), wire.Denied)
+    assert isinstance(person.ask(wire.BookmarkStep(rollout=worker.rollout, step=9)), wire.Denied)

@@ -108,10 +108,10 @@ def test_another_user_is_kept_out_by_the_folder_and_refused_behind_it(open_place
 
 @needs_root
 def test_a_member_of_the_group_guides_but_neither_starts_nor_stops(open_place: Path) -> None:
-    from houston_shared.config import Daemon
+    from houston_shared.config import DaemonSettings
 
     group = grp.getgrgid(NOBODY).gr_name
-    station = Station(open_place / "home", daemon=Daemon(group=group)).start()
+    station = Station(open_place / "home", daemon=DaemonSettings(group=group)).start()
     try:
         worker = station.working()
         assert station.home.path.stat().st_mode & 0o7777 == 0o2750
@@ -131,9 +131,9 @@ def test_a_member_of_the_group_guides_but_neither_starts_nor_stops(open_place: P
 
 
 def test_an_unknown_group_is_a_sentence(tmp_path: Path) -> None:
-    from houston_shared.config import Daemon
+    from houston_shared.config import DaemonSettings
     from houston_shared.errors import HoustonError
 
-    station = Station(tmp_path / "home", daemon=Daemon(group="no-such-group"))
+    station = Station(tmp_path / "home", daemon=DaemonSettings(group="no-such-group"))
     with pytest.raises(HoustonError, match="no-such-group"):
         station.start()

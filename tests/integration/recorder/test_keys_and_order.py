@@ -8,7 +8,7 @@ import pytest
 from houston_shared import records, wire
 from tests.support.recorder_client import Station, Worker, call, result, sample
 
-HEAD = records.Head(
+HEAD = records.ContextHead(
     system="s", task="t", tools=(), rendered="", token_ids=None, dialect="d", tokenizer=""
 )
 Say = Callable[[Worker], Any]
@@ -78,7 +78,7 @@ OTHER: dict[str, tuple[Say, Say]] = {
     "observation": (lambda w: w.step(1), lambda w: w.observation(1, tail="another")),
     "head": (
         lambda w: w.say(wire.StoreHead, head=HEAD),
-        lambda w: w.say(wire.StoreHead, head=records.Head(**{**_fields(HEAD), "task": "u"})),
+        lambda w: w.say(wire.StoreHead, head=records.ContextHead(**{**_fields(HEAD), "task": "u"})),
     ),
 }
 
@@ -172,7 +172,7 @@ WRONG: dict[str, tuple[Say, Say]] = {
             1, spans=(records.TerminalSpan(host="h", terminal="t", start=0, end=2**63),)
         ),
     ),
-    "a move to queued": (lambda w: None, lambda w: w.say(wire.Moved, state="queued")),
+    "a move to queued": (lambda w: None, lambda w: w.say(wire.StoreState, state="queued")),
     "a move that is none": (
         lambda w: None,
         lambda w: w.say(wire.Heartbeat, activity="x") and w.sample(7),
@@ -207,7 +207,7 @@ def test_a_refused_message_does_not_spoil_those_beside_it(station: Station) -> N
     worker = station.working()
     first = worker.send(worker.message(wire.StoreSample, step=1, attempt=1, sample=sample(1)))
     wrong = worker.send(worker.message(wire.StoreSample, step=9, attempt=1, sample=sample(9)))
-    intent = records.Intent(call=records.Call(id="1.0", name="ls", arguments={}))
+    intent = records.CallIntent(call=records.ToolCall(id="1.0", name="ls", arguments={}))
     second = worker.send(
         worker.message(wire.StoreIntent, step=1, attempt=1, index=0, intent=intent)
     )
@@ -220,7 +220,7 @@ def test_a_large_body_keeps_its_place_in_the_order(station: Station) -> None:
     """What follows a body that is still on its way to disk waits for it."""
     worker = station.working()
     large = sample(1, thought="long " * 400_000)
-    intent = records.Intent(call=records.Call(id="1.0", name="ls", arguments={}))
+    intent = records.CallIntent(call=records.ToolCall(id="1.0", name="ls", arguments={}))
     first = worker.send(worker.message(wire.StoreSample, step=1, attempt=1, sample=large))
     second = worker.send(
         worker.message(wire.StoreIntent, step=1, attempt=1, index=0, intent=intent)
@@ -282,7 +282,7 @@ def test_many_workers_that_do_not_wait_for_acks_are_stored_in_their_order(statio
         for step in range(1, 9):
             key["step"] = step
             text = "long " * (30_000 if step == 3 else 10)
-            intent = records.Intent(call=call(step))
+            intent = records.CallIntent(call=call(step))
             seen = records.ObservationBody(tail=f"[{step}]")
             sent[worker] += [
                 worker.send(worker.message(wire.StoreSample, **key, sample=sample(step))),

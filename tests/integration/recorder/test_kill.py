@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance.home_verification import verify_home
 from houston_shared import records, wire
 from houston_shared.home import Home
 from tests.support.killed_recorder import Killed
@@ -29,7 +29,7 @@ def steps(rollout: str) -> Iterator[tuple[Any, dict[str, Any]]]:
     for step in range(1, 1_000_000):
         at = {"step": step, "attempt": 1}
         yield wire.StoreSample, {**at, "sample": sample(step)}
-        yield wire.StoreIntent, {**at, "index": 0, "intent": records.Intent(call=call(step))}
+        yield wire.StoreIntent, {**at, "index": 0, "intent": records.CallIntent(call=call(step))}
         text = f"{rollout} {step} " * (8_000 if step % 9 == 0 else 30)
         yield wire.StoreResult, {**at, "index": 0, "result": result(step, text=text)}
         yield wire.StoreObservation, {**at, "observation": records.ObservationBody(tail="t")}
@@ -101,7 +101,7 @@ class Annotator:
                     done = person.guide(rollout, f"word {number}", id=f"g{number}")
                 except TimeoutError:
                     continue
-                assert isinstance(done, wire.Done), done
+                assert isinstance(done, wire.RequestStored), done
                 self.said.append((f"g{number}", rollout))
                 time.sleep(0.002)
         finally:
@@ -153,7 +153,7 @@ def _caught(failures: list[BaseException], act: Any, *arguments: Any) -> None:
 def _hold_against(home: Home, clients: list[Client], annotator: Annotator) -> None:
     import sqlite3
 
-    report = verify(home)
+    report = verify_home(home)
     assert report.findings == ()
     database = sqlite3.connect(f"file:{home.database}?mode=ro", uri=True)
     kinds = {"sample": "StoreSample", "intent": "StoreIntent", "result": "StoreResult"}

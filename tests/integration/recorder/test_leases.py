@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.steps import assignments
-from houston_daemon.recorder.store import Store
+from houston_daemon.recorder import rollout_assignment
+from houston_daemon.recorder.recorder_store import Store
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from tests.support.recorder_client import Station, Worker, sample
@@ -110,7 +110,7 @@ def test_a_step_that_its_workers_end_closes_has_the_time_of_the_last_heartbeat(
 
 
 def _ends_and_spoils(store: Store, worker: Worker) -> None:
-    assignments.worker_ended(store, worker.rollout, worker.lease, "")
+    rollout_assignment.handle_worker_end(store, worker.rollout, worker.lease, "")
     raise HoustonError("It was spoiled.")
 
 

@@ -15,7 +15,7 @@ def test_a_rollout_goes_from_queued_to_finished(station: Station) -> None:
     assert worker.welcome.head is None
     for step in (1, 2, 3):
         assert isinstance(worker.step(step), wire.Ack)
-    assert isinstance(worker.say(wire.Moved, state="finished", reason="done"), wire.Ack)
+    assert isinstance(worker.say(wire.StoreState, state="finished", reason="done"), wire.Ack)
     assert station.query("SELECT state, steps, reason FROM rollouts") == [("finished", 3, "done")]
     refused = worker.sample(4)
     assert isinstance(refused, wire.Refused)

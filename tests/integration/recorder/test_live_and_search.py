@@ -49,7 +49,7 @@ def test_every_commit_has_a_notice(station: Station) -> None:
     kinds: dict[str, wire.Notice] = {}
     while "observation" not in kinds:
         assert live.poll(20_000)
-        notice = wire.notice.decode(live.recv())
+        notice = wire.notice_decoder.decode(live.recv())
         assert notice.epoch == station.recorder.epoch
         assert notice.rollout in (worker.rollout, "")
         kinds[notice.kind] = notice
@@ -63,7 +63,7 @@ def test_text_is_found_by_word_phrase_and_rollout(station: Station) -> None:
     person = station.person()
     one, two = (station.worker(rollout) for rollout in person.start(2))
     for worker, word in ((one, "zebra"), (two, "quagga")):
-        spoken = records.Call(
+        spoken = records.ToolCall(
             id="1.0", name="run_command", arguments={"command": f"cat {word}.txt"}
         )
         worker.sample(1, thought=f"I will look for the {word} carefully", calls=(spoken,))
@@ -107,7 +107,7 @@ def test_the_index_is_made_anew_when_it_is_missing_damaged_or_ahead(station: Sta
 def test_arguments_of_any_shape_are_indexed(station: Station) -> None:
     worker = station.working()
     deep = {"a": [1, {"b": "gnu"}], "c": None, "d": b"\xff", "e": 2.5}
-    odd = records.Call(id="1.0", name="edit_file", arguments=deep)
+    odd = records.ToolCall(id="1.0", name="edit_file", arguments=deep)
     worker.sample(1, calls=(odd, call(1, 1)), thought=sample(1).thought)
     assert caught_up(station)
     assert len(find(station, "gnu")) == 1
@@ -119,7 +119,7 @@ def indexer(station: Station) -> int | None:
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes().split(b"\0")
             if (
-                b"houston_daemon.recorder.searching.index" in words
+                b"houston_daemon.recorder.search_indexer" in words
                 and str(station.home.path).encode() in words
             ):
                 return int(folder.name)

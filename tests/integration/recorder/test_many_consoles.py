@@ -30,7 +30,7 @@ class Console:
     def take(self) -> None:
         """Take every notice that waits."""
         while self.socket.poll(0):
-            self.notices.append(wire.notice.decode(self.socket.recv()))
+            self.notices.append(wire.notice_decoder.decode(self.socket.recv()))
 
     def catch_up(self) -> None:
         """Read what is new by sequence, whatever notices came or did not."""

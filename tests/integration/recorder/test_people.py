@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.upkeep.repair import repair
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.maintenance.journal_repair import repair_home
 from houston_shared import wire
-from houston_shared.config import Daemon
-from houston_shared.store.queries import claims, guidance, verdicts
-from houston_shared.store.reader import Reader
-from houston_shared.wire_people import JudgedSteps
+from houston_shared.config import DaemonSettings
+from houston_shared.control_messages import JudgedSteps
+from houston_shared.store import annotation_queries, presence_queries
+from houston_shared.store.store_reader import Reader
 from tests.support.other_user import NOBODY, needs_root, open_place, speak
 from tests.support.recorder_client import Person, Station, Worker
 
@@ -41,7 +41,7 @@ def worked(station: Station, steps: int) -> Worker:
 def stands(station: Station, rollout: str) -> dict[int, str]:
     """By step, whose verdict counts."""
     with Reader(station.home) as reader:
-        by = reader.run(verdicts.standing(rollout))
+        by = reader.run(annotation_queries.read_verdicts_with_reasons(rollout))
     return {
         step: f"{found[0].verdict} {found[0].by} {found[0].reason}" for step, found in by.items()
     }
@@ -52,21 +52,21 @@ def test_a_verdict_stands_its_history_stays_and_undo_gives_back_what_stood(
 ) -> None:
     worker, person = worked(station, 6), station.person()
     rollout = worker.rollout
-    assert isinstance(judge(person, rollout, on(1, 2, "keep", "good")), wire.Done)
-    assert isinstance(judge(person, rollout, on(2, 2, "mask")), wire.Done)
+    assert isinstance(judge(person, rollout, on(1, 2, "keep", "good")), wire.RequestStored)
+    assert isinstance(judge(person, rollout, on(2, 2, "mask")), wire.RequestStored)
     with Reader(station.home) as reader:
-        before = reader.run(verdicts.runs(rollout, 1, 5))
+        before = reader.run(annotation_queries.read_human_verdict_ranges(rollout, 1, 5))
     judge(person, rollout, on(1, 5, "mask", "all of it"), claimed=BEN)
     assert stands(station, rollout) == dict.fromkeys(range(1, 6), "mask ben all of it")
     judge(person, rollout, *before, claimed=BEN)
     assert stands(station, rollout) == {1: "keep ben good", 2: "mask ben "}
     with Reader(station.home) as reader:
-        said = reader.run(verdicts.history(rollout, 2, 2))
+        said = reader.run(annotation_queries.read_verdict_history(rollout, 2, 2))
     assert [(one.by, one.verdict, one.first, one.last) for one in said] == [
         (ADA, "keep", 1, 2), (ADA, "mask", 2, 2), (BEN, "mask", 1, 5), (BEN, "mask", 2, 2),
     ]  # fmt: skip
     station.stop()
-    assert verify(station.home).findings == ()
+    assert verify_home(station.home).findings == ()
 
 
 def test_a_verdict_sent_again_is_one_and_never_overrules_another_unseen(station: Station) -> None:
@@ -83,8 +83,10 @@ def test_a_verdict_sent_again_is_one_and_never_overrules_another_unseen(station:
     late = judge(person, rollout, on(1, 3, "mask"), seen=first.seq)
     assert isinstance(late, wire.Denied)
     assert late.cause == "ben said mask of step 2 meanwhile."
-    assert isinstance(judge(person, rollout, on(3, 3, "mask"), seen=first.seq), wire.Done)
-    assert isinstance(judge(person, rollout, on(2, 2, "keep")), wire.Done), "knowing, one may"
+    assert isinstance(judge(person, rollout, on(3, 3, "mask"), seen=first.seq), wire.RequestStored)
+    assert isinstance(judge(person, rollout, on(2, 2, "keep")), wire.RequestStored), (
+        "knowing, one may"
+    )
     assert len(station.query("SELECT 1 FROM events WHERE kind = 'verdict'")) == 4
 
 
@@ -116,7 +118,7 @@ def test_no_message_judges_so_much_that_everybody_waits(station: Station) -> Non
     assert isinstance(denied, wire.Denied)
     assert "at most 20000 steps" in denied.cause
     assert isinstance(
-        judge(station.person(), worker.rollout, *[on(1, 100, "mask")] * 200), wire.Done
+        judge(station.person(), worker.rollout, *[on(1, 100, "mask")] * 200), wire.RequestStored
     )
 
 
@@ -148,13 +150,13 @@ def test_a_step_that_runs_again_has_no_verdict_of_its_past(station: Station) -> 
     """After a repair set it aside, what somebody said of it was of another step."""
     worker, person = worked(station, 3), station.person()
     judge(person, worker.rollout, on(1, 3, "mask"))
-    person.ask(wire.Present(rollout=worker.rollout, step=2, active=True))
+    person.ask(wire.ReportPresence(rollout=worker.rollout, step=2, active=True))
     ((seq,),) = station.query("SELECT observation_seq FROM steps WHERE step = 3")
     station.stop()
     with sqlite3.connect(station.home.database) as connection:
         connection.execute("UPDATE events SET body = x'00' WHERE seq = ?", (seq,))
     connection.close()
-    assert repair(station.home).changed
+    assert repair_home(station.home).changed
     again = Station(station.home.path).start()
     assert sorted(stands(again, worker.rollout)) == [1, 2]
     assert again.query("SELECT step, visits FROM looks") == [(2, 1)], "no event could give it back"
@@ -163,7 +165,7 @@ def test_a_step_that_runs_again_has_no_verdict_of_its_past(station: Station) -> 
     mended.step(3)
     assert sorted(stands(again, worker.rollout)) == [1, 2]
     again.stop()
-    assert verify(station.home).findings == ()
+    assert verify_home(station.home).findings == ()
 
 
 def queue(person: Person, rollout: str, *ids: str) -> None:
@@ -175,21 +177,29 @@ def test_guidance_is_heard_in_the_order_that_people_gave_it(station: Station) ->
     worker, person = station.working(), station.person()
     queue(person, worker.rollout, "a", "b", "c")
     order = ("c", "a", "b")
-    done = person.ask(wire.Reorder(rollout=worker.rollout, order=order, seen=("a", "b", "c")))
-    assert isinstance(done, wire.Done)
-    again = person.ask(wire.Reorder(rollout=worker.rollout, order=order, seen=("a", "b", "c")))
-    assert isinstance(again, wire.Done)
+    done = person.ask(
+        wire.ReorderGuidance(rollout=worker.rollout, order=order, seen=("a", "b", "c"))
+    )
+    assert isinstance(done, wire.RequestStored)
+    again = person.ask(
+        wire.ReorderGuidance(rollout=worker.rollout, order=order, seen=("a", "b", "c"))
+    )
+    assert isinstance(again, wire.RequestStored)
     assert len(station.query("SELECT 1 FROM events WHERE kind = 'reorder'")) == 1
     queue(person, worker.rollout, "d")
-    again = person.ask(wire.Reorder(rollout=worker.rollout, order=order, seen=("a", "b", "c")))
-    assert isinstance(again, wire.Done), "what was queued since changes nothing of it"
+    again = person.ask(
+        wire.ReorderGuidance(rollout=worker.rollout, order=order, seen=("a", "b", "c"))
+    )
+    assert isinstance(again, wire.RequestStored), "what was queued since changes nothing of it"
     with Reader(station.home) as reader:
-        assert [one.id for one in reader.run(guidance.of_rollout(worker.rollout))] == list("cabd")
+        assert [
+            one.id for one in reader.run(annotation_queries.list_guidance(worker.rollout))
+        ] == list("cabd")
     heard = [one.text for one in worker.step(1).guidance]
     assert heard == ["word c", "word a", "word b", "word d"]
     assert [one.text for one in worker.observation(1).guidance] == heard
     station.stop()
-    assert verify(station.home).findings == ()
+    assert verify_home(station.home).findings == ()
 
 
 STALE: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
@@ -205,7 +215,7 @@ def test_a_stale_order_hears_what_is_queued_now(station: Station, case: str) -> 
     order, seen, words = STALE[case]
     worker, person = station.working(), station.person()
     queue(person, worker.rollout, "a", "b", "c")
-    denied = person.ask(wire.Reorder(rollout=worker.rollout, order=order, seen=seen))
+    denied = person.ask(wire.ReorderGuidance(rollout=worker.rollout, order=order, seen=seen))
     assert isinstance(denied, wire.Denied)
     assert words in denied.cause
 
@@ -214,21 +224,21 @@ def test_delivered_first_wins_over_an_order(station: Station) -> None:
     worker, person = station.working(), station.person()
     queue(person, worker.rollout, "a", "b")
     worker.step(1)
-    denied = person.ask(wire.Reorder(rollout=worker.rollout, order=("b", "a")))
+    denied = person.ask(wire.ReorderGuidance(rollout=worker.rollout, order=("b", "a")))
     assert isinstance(denied, wire.Denied)
     assert "it holds nothing" in denied.cause
 
 
 def held(station: Station, rollout: str) -> tuple[str, str, str]:
     with Reader(station.home) as reader:
-        one = reader.run(claims.of(rollout))
+        one = reader.run(presence_queries.find_claim(rollout))
     assert one is not None
     return one.holder, one.note, one.note_by
 
 
 def claim(person: Person, rollout: str, who: str, **fields: Any) -> Any:
     fields = {"request": os.urandom(8).hex(), **fields}
-    return person.ask(wire.Claim(rollout=rollout, claimed=who, **fields))
+    return person.ask(wire.ClaimRollout(rollout=rollout, claimed=who, **fields))
 
 
 def test_a_claim_is_shown_taken_over_and_handed_on(station: Station) -> None:
@@ -236,7 +246,7 @@ def test_a_claim_is_shown_taken_over_and_handed_on(station: Station) -> None:
     (rollout,) = person.start()
     done = claim(person, rollout, ADA, request="r1")
     assert claim(person, rollout, ADA, request="r1") == done
-    assert isinstance(person.guide(rollout, "anybody may speak"), wire.Done)
+    assert isinstance(person.guide(rollout, "anybody may speak"), wire.RequestStored)
     late = claim(person, rollout, BEN, seen=done.seq - 1)
     assert isinstance(late, wire.Denied)
     assert late.cause == f"ada claimed {rollout} meanwhile."
@@ -250,10 +260,10 @@ def test_a_claim_is_shown_taken_over_and_handed_on(station: Station) -> None:
     claim(person, rollout, BEN, release=True, note="mended; watch the loss")
     assert held(station, rollout) == ("", "mended; watch the loss", BEN)
     seq = station.query("SELECT max(seq) FROM events")
-    assert isinstance(claim(person, rollout, BEN, release=True), wire.Done)
+    assert isinstance(claim(person, rollout, BEN, release=True), wire.RequestStored)
     assert station.query("SELECT max(seq) FROM events") == seq, "released twice is released"
     station.stop()
-    assert verify(station.home).findings == ()
+    assert verify_home(station.home).findings == ()
 
 
 def test_a_claim_that_comes_again_late_takes_nothing_back(station: Station) -> None:
@@ -261,7 +271,7 @@ def test_a_claim_that_comes_again_late_takes_nothing_back(station: Station) -> N
     (rollout,) = person.start()
     claim(person, rollout, ADA, request="r1", seen=1)
     claim(person, rollout, BEN)
-    assert isinstance(claim(person, rollout, ADA, request="r1", seen=1), wire.Done)
+    assert isinstance(claim(person, rollout, ADA, request="r1", seen=1), wire.RequestStored)
     assert held(station, rollout)[0] == BEN
 
 
@@ -269,19 +279,19 @@ def test_a_claim_that_comes_again_late_takes_nothing_back(station: Station) -> N
 def test_only_an_operator_releases_another_s_claim() -> None:
     group = grp.getgrgid(NOBODY).gr_name
     with open_place() as place:
-        station = Station(place / "home", daemon=Daemon(group=group)).start()
+        station = Station(place / "home", daemon=DaemonSettings(group=group)).start()
         try:
             person, endpoint = station.person(), station.home.socket("control")
             (rollout,) = person.start()
             claim(person, rollout, "")
-            release = wire.Claim(request="x", rollout=rollout, release=True)
+            release = wire.ClaimRollout(request="x", rollout=rollout, release=True)
             (denied,) = speak(endpoint, NOBODY, NOBODY, [release])
             assert isinstance(denied, wire.Denied)
             assert "may only change what the same Unix user wrote" in denied.cause
-            mine = wire.Claim(request="y", rollout=rollout)
+            mine = wire.ClaimRollout(request="y", rollout=rollout)
             (done,) = speak(endpoint, NOBODY, NOBODY, [mine])
-            assert isinstance(done, wire.Done)
-            assert isinstance(claim(person, rollout, "", release=True), wire.Done)
+            assert isinstance(done, wire.RequestStored)
+            assert isinstance(claim(person, rollout, "", release=True), wire.RequestStored)
             assert held(station, rollout)[0] == ""
         finally:
             station.stop()

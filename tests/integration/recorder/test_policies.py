@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.recorder.upkeep.verify import verify
-from houston_daemon.service.policy_engines import engine_of
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.service.engine_servers import resolve_engine
 from houston_shared import wire
-from houston_shared.config import Configuration, Loaded
+from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import RolloutSpec
-from houston_shared.store.bodies_training import PolicyRegistered
-from houston_shared.store.queries import policies, rollouts
-from houston_shared.store.reader import Reader
+from houston_shared.store import policy_queries, rollout_queries
+from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import PolicyRegistered
 from tests.support.recorder_client import Person, Station, spec
 
 BASE = PolicyRegistered(
@@ -58,7 +58,9 @@ def queued(station: Station, person: Person, **more: Any) -> RolloutSpec:
         )
     ).rollouts
     with Reader(station.home) as reader:
-        found = reader.run(rollouts.spec(reader.run(rollouts.rollout(id))))
+        found = reader.run(
+            rollout_queries.read_rollout_spec(reader.run(rollout_queries.find_rollout(id)))
+        )
     assert found is not None
     return found
 
@@ -75,7 +77,7 @@ def test_the_base_is_number_one_of_what_is_trained_from_it(
         ("policy@3", "lora", "policy@2", "policy@3"),
     ]
     again = register(station, person, "policy@2")
-    assert isinstance(again, wire.Done), "said again, it is the same"
+    assert isinstance(again, wire.RequestStored), "said again, it is the same"
     assert len(station.query("SELECT 1 FROM policies")) == 3
 
 
@@ -112,13 +114,13 @@ def test_a_lineage_that_does_not_hold_is_refused(
 def test_full_weights_may_be_the_base_of_what_follows(station: Station, person: Person) -> None:
     register(station, person, "policy@2", kind="full", hash="full")
     said = register(station, person, "policy@3", base_hash="full", parent="policy@2")
-    assert isinstance(said, wire.Done)
+    assert isinstance(said, wire.RequestStored)
 
 
 def test_another_family_may_begin_from_a_policy(station: Station, person: Person) -> None:
     register(station, person, "policy@2")
     said = register(station, person, "new@2", parent="policy@2")
-    assert isinstance(said, wire.Done)
+    assert isinstance(said, wire.RequestStored)
     assert station.query("SELECT name, parent FROM policies WHERE family = 'new'") == [
         ("new@1", ""),
         ("new@2", "policy@2"),
@@ -199,7 +201,7 @@ def test_full_weights_of_a_later_round_take_the_place_of_the_first_model(
     register(station, person, "policy@2", kind="full", hash="f2")
     first = str(station.home.path / "policies" / "policy@2")
     later = {"kind": "full", "base": first, "base_hash": "f2", "parent": "policy@2"}
-    assert isinstance(register(station, person, "policy@3", **later), wire.Done)
+    assert isinstance(register(station, person, "policy@3", **later), wire.RequestStored)
     activate(station, person, "policy@3")
     for model in ("/models/base", first):
         settings = {"kind": "vllm", "command": ["vllm", "serve", model]}
@@ -217,9 +219,9 @@ def test_an_engine_that_would_be_made_as_itself_is_refused(
     for engine, policy in zip(engines, ("policy@2", "policy@3"), strict=False):
         register(station, person, policy, kind="full")
         asked = wire.ActivatePolicy(request=policy, engine=engine, policy=policy)
-        assert isinstance(person.ask(asked), wire.Done)
+        assert isinstance(person.ask(asked), wire.RequestStored)
     with pytest.raises(ConfigurationError, match="whose own settings come from it"):
-        engine_of(Loaded(Configuration(), station.home, "defaults"), "policy@2")
+        resolve_engine(LoadedConfiguration(Configuration(), station.home, "defaults"), "policy@2")
 
 
 def test_an_engines_own_model_is_never_called_what_was_trained_from_it(
@@ -236,7 +238,7 @@ def test_an_engines_own_model_is_never_called_what_was_trained_from_it(
 
 def shown(station: Station) -> dict[str, str]:
     with Reader(station.home) as reader:
-        return reader.run(policies.shown_actives())
+        return reader.run(policy_queries.list_displayed_policies())
 
 
 def test_rollbacks_go_back_one_by_one(station: Station, person: Person) -> None:
@@ -246,7 +248,7 @@ def test_rollbacks_go_back_one_by_one(station: Station, person: Person) -> None:
     def back() -> Any:
         asked = wire.ActivatePolicy(request=os.urandom(4).hex(), engine="e", rollback=True)
         done = person.ask(asked)
-        if isinstance(done, wire.Done):
+        if isinstance(done, wire.RequestStored):
             station.recorder.activation_ended(done.seq, True)
             return queued(station, person).policy
         return done.cause
@@ -304,7 +306,7 @@ def test_a_training_run_from_queue_to_end(station: Station, person: Person) -> N
     station.recorder.training_moved("sft-1", "failed", "too late")
     assert states(station) == [("sft-1", "cancelled", 2, "")]
     again = start(station, person, "sft-1", request="again")
-    assert isinstance(again, wire.Done), "it may be asked for once more"
+    assert isinstance(again, wire.RequestStored), "it may be asked for once more"
     assert station.query("SELECT state, cancelling, ended_at FROM training_runs") == [
         ("queued", "", None)
     ]
@@ -317,8 +319,8 @@ def test_a_run_is_cancelled_or_has_become_a_policy_never_both(
     for run in ("sft-1", "sft-2"):
         start(station, person, run)
         station.recorder.training_moved(run, "running", start=True)
-        assert isinstance(person.ask(wire.CancelTraining(run=run)), wire.Done)
-    assert isinstance(register(station, person, "policy@2", run="sft-1"), wire.Done)
+        assert isinstance(person.ask(wire.CancelTraining(run=run)), wire.RequestStored)
+    assert isinstance(register(station, person, "policy@2", run="sft-1"), wire.RequestStored)
     station.recorder.training_moved("sft-1", "cancelled")
     station.recorder.training_moved("sft-2", "cancelled")
     said = register(station, person, "policy@3", run="sft-2")
@@ -343,12 +345,12 @@ def test_runs_that_nobody_could_start_are_refused(station: Station, person: Pers
 
 def test_who_trains_alone_says_how_it_stands(station: Station, person: Person) -> None:
     start(station, person, "sft-1", alone=True)
-    person.ask(wire.TrainingMoved(run="sft-1", state="running"))
+    person.ask(wire.ReportTrainingState(run="sft-1", state="running"))
     assert "beside the daemon" in person.ask(wire.CancelTraining(run="sft-1")).cause
-    person.ask(wire.TrainingMoved(run="sft-1", state="failed", reason="memory"))
+    person.ask(wire.ReportTrainingState(run="sft-1", state="failed", reason="memory"))
     assert states(station) == [("sft-1", "failed", 1, "memory")]
     start(station, person, "sft-2")
-    said = person.ask(wire.TrainingMoved(run="sft-2", state="finished"))
+    said = person.ask(wire.ReportTrainingState(run="sft-2", state="finished"))
     assert "child of the daemon" in said.cause
 
 
@@ -360,9 +362,9 @@ def test_what_leaked_into_training_can_be_erased_but_not_its_names(
     station.recorder.training_moved("sft-1", "failed", "the key hunter2hunter2 is wrong")
     seqs = tuple(seq for (seq,) in station.query("SELECT seq FROM events WHERE rollout = ''"))
     done = person.ask(wire.EraseBodies(rollout="", seqs=seqs, text="hunter2hunter2"))
-    assert isinstance(done, wire.Done)
+    assert isinstance(done, wire.RequestStored)
     assert states(station)[0][3] == "the key [erased] is wrong"
     assert not station.query("SELECT 1 FROM events WHERE instr(body, 'hunter2hunter2')")
     said = person.ask(wire.EraseBodies(rollout="", seqs=seqs, text="policy@2"))
     assert "a word of Houston's own" in said.cause
-    assert verify(station.home).findings == ()
+    assert verify_home(station.home).findings == ()

@@ -15,15 +15,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_console.app.drawing.lines import plain
-from houston_console.app.source import RolloutSource
-from houston_console.app.transcript.records import StepRow
-from houston_console.app.transcript.rows import unfolded
-from houston_daemon.recorder.protocol import RecorderFailed
-from houston_daemon.recorder.upkeep import backup
-from houston_daemon.recorder.upkeep import repair as repairing
-from houston_daemon.recorder.upkeep.repair import Repaired, repair
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_console.transcript.step_rendering import unfolded_lines
+from houston_console.transcript.trajectory_reader import FoldedStepRow, RolloutSource
+from houston_console.widgets.styled_text import line_text
+from houston_daemon.maintenance import home_backup
+from houston_daemon.maintenance import journal_repair as repairing
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.maintenance.journal_repair import RepairResult, repair_home
+from houston_daemon.recorder.recorder_handle import RecorderFailed
 from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
@@ -76,21 +75,21 @@ def event(home: Home, rollout: str, step: int, part: str) -> int:
     return seq
 
 
-def repaired(home: Home) -> Repaired:
+def repaired(home: Home) -> RepairResult:
     """Repair, and check what must hold after every repair."""
     with contextlib.suppress(HoustonError):  # it does not even open
-        assert not verify(home).sound
+        assert not verify_home(home).sound
     before = home.database.read_bytes() if home.database.exists() else b""
-    done = repair(home)
+    done = repair_home(home)
     assert done.changed
-    assert verify(home).findings == ()
+    assert verify_home(home).findings == ()
     copies = Path(done.copies)
     if before:
         assert (copies / "houston.db").read_bytes() == before, "the damaged file is kept"
     lines = (copies / "aside.jsonl").read_bytes().splitlines()
     kept = {msgspec.json.decode(line)["seq"] for line in lines}
     assert kept == {seq for loss in done.losses for seq in loss.seqs}, "nothing goes in silence"
-    assert repair(home) == Repaired(changed=False), "a second repair finds nothing"
+    assert repair_home(home) == RepairResult(changed=False), "a second repair finds nothing"
     return done
 
 
@@ -109,13 +108,15 @@ def test_a_changed_body_rewinds_its_rollout_alone_and_it_goes_on(home: Home) -> 
         assert worker.welcome.next_step == step
     with pytest.raises(HoustonError, match="paused"):
         station.recorder.assign(two)
-    assert isinstance(station.person().ask(wire.Steer(rollout=two, action="resume")), wire.Done)
+    assert isinstance(
+        station.person().ask(wire.Steer(rollout=two, action="resume")), wire.RequestStored
+    )
     worker = station.worker(two)
     assert worker.welcome.next_step == 4
     assert isinstance(worker.step(4), wire.Ack)
     assert isinstance(worker.step(5), wire.Ack)
     station.stop()
-    assert verify(home).findings == ()
+    assert verify_home(home).findings == ()
 
 
 def test_guidance_whose_step_was_set_aside_is_delivered_again(home: Home) -> None:
@@ -219,7 +220,7 @@ def test_a_cut_end_is_named_and_its_numbers_are_not_used_again(home: Home) -> No
 
 
 def test_a_damaged_rollout_is_not_run_and_the_sentence_names_the_backup(home: Home) -> None:
-    name = backup.make(home).name
+    name = home_backup.make_backup(home).name
     one, two, _ = rollouts(home)
     seq = event(home, two, 2, "call.0")
     change(home, "UPDATE events SET body = x'00' WHERE seq = ?", seq)
@@ -233,12 +234,12 @@ def test_a_damaged_rollout_is_not_run_and_the_sentence_names_the_backup(home: Ho
     assert rows == [("paused", "repair", sentence)]
     assert station.worker(one).welcome.next_step == 3, "the others go on"
     station.stop()
-    assert seq in {finding.seq for finding in verify(home).findings}, "nothing hides it"
+    assert seq in {finding.seq for finding in verify_home(home).findings}, "nothing hides it"
 
 
 def test_all_that_a_backup_holds_is_put_back(home: Home) -> None:
     before = ask(home, "SELECT * FROM events ORDER BY seq")
-    backup.make(home)
+    home_backup.make_backup(home)
     two = rollouts(home)[1]
     change(home, "UPDATE events SET body = x'00' WHERE seq = ?", event(home, two, 2, "call.0"))
     change(home, "DELETE FROM events WHERE seq = ?", event(home, two, 4, "call.0"))
@@ -266,18 +267,18 @@ def test_any_random_damage_is_repaired(home: Home, tmp_path: Path) -> None:
                 file.seek(at)
                 file.write(dice.randbytes(8192))
         try:
-            if verify(copy).sound:
+            if verify_home(copy).sound:
                 continue
         except HoustonError:
             pass
         try:
-            repair(copy)
+            repair_home(copy)
         except HoustonError as problem:  # a schema that cannot be read at all
             assert problem.code == ExitCode.DAMAGED
             assert "no backup" in problem.cause
             continue
         hurt += 1
-        assert verify(copy).findings == ()
+        assert verify_home(copy).findings == ()
     assert hurt > 8
 
 
@@ -361,7 +362,7 @@ def test_the_audit_says_who_repaired_and_only_what_was_set_aside(home: Home) -> 
     houston(home, "repair")
     _derived(home)
     houston(home, "repair")
-    assert verify(home).findings == ()
+    assert verify_home(home).findings == ()
     said = houston(home, "log", "--audit", "--json").splitlines()
     (one,) = (msgspec.json.decode(line) for line in said if "events were set aside" in line)
     assert (one["uid"], one["role"]) == (os.geteuid(), "operator")
@@ -445,7 +446,7 @@ def shown_steps(home: Home, rollout: str) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line) for line in lines if line.startswith("{")]
 
 
-async def _transcript(home: Home, rollout: str) -> list[tuple[StepRow, str]]:
+async def _transcript(home: Home, rollout: str) -> list[tuple[FoldedStepRow, str]]:
     """Every step as the console has it: its folded row, and the text that unfolding shows."""
     reader = AsyncReader(home)
     source = RolloutSource(reader, rollout)
@@ -454,7 +455,7 @@ async def _transcript(home: Home, rollout: str) -> list[tuple[StepRow, str]]:
         for row in await source.rows(1, 100):
             record = await source.record(row.step)
             assert record is not None
-            text = " ".join(plain(line).strip() for line in unfolded(row, record, 200))
+            text = " ".join(line_text(line).strip() for line in unfolded_lines(row, record, 200))
             found.append((row, text))
         return found
     finally:
@@ -466,7 +467,7 @@ def test_long_rollouts_are_shown_to_their_end_whatever_is_missing(tmp_path: Path
     worker = station.working()
     for step in range(1, 61):
         worker.step(step)
-    assert isinstance(worker.say(wire.Moved, state="finished"), wire.Ack)
+    assert isinstance(worker.say(wire.StoreState, state="finished"), wire.Ack)
     station.stop()
     home, one = station.home, worker.rollout
     for step in (1, 7, 50, 60):
@@ -506,23 +507,25 @@ def test_what_an_earlier_repair_set_aside_comes_back_from_a_backup(
     home: Home, tmp_path: Path
 ) -> None:
     before = ask(home, "SELECT * FROM events ORDER BY seq")
-    made = backup.make(home, tmp_path / "elsewhere")
+    made = home_backup.make_backup(home, tmp_path / "elsewhere")
     two, three = rollouts(home)[1:]
     lose(home, two, 2)
     lose(home, three, 4, "sample")
-    done = repair(home, tmp_path / "elsewhere" / made.name)
+    done = repair_home(home, tmp_path / "elsewhere" / made.name)
     assert done.changed
     assert set(done.returned) == {two, three}
     assert (done.losses, done.stays) == ((), ())
     assert done.paused == {two: STEPS, three: STEPS}
     assert ask(home, "SELECT * FROM events WHERE seq <= ? ORDER BY seq", len(before)) == before
-    report = verify(home)
+    report = verify_home(home)
     assert (report.findings, report.aside, report.losses) == ((), 0, ())
     ((state, reason),) = ask(home, "SELECT state, reason FROM rollouts WHERE id = ?", two)
     assert (state, reason) == (
         "paused", "what a repair had set aside came back from a backup; it goes on after step 5",
     )  # fmt: skip
-    assert not repair(home, tmp_path / "elsewhere").changed, "there is nothing more to bring back"
+    assert not repair_home(home, tmp_path / "elsewhere").changed, (
+        "there is nothing more to bring back"
+    )
     station = Station(home.path).start()
     station.person().ask(wire.Steer(rollout=two, action="resume"))
     assert station.worker(two).welcome.next_step == STEPS + 1
@@ -530,7 +533,7 @@ def test_what_an_earlier_repair_set_aside_comes_back_from_a_backup(
 
 
 def test_what_a_rollout_has_gone_on_without_stays_aside(home: Home, tmp_path: Path) -> None:
-    backup.make(home, tmp_path / "elsewhere")
+    home_backup.make_backup(home, tmp_path / "elsewhere")
     two = rollouts(home)[1]
     lose(home, two, 4)
     station = Station(home.path).start()
@@ -538,7 +541,7 @@ def test_what_a_rollout_has_gone_on_without_stays_aside(home: Home, tmp_path: Pa
     station.worker(two).step(4)
     station.stop()
     before = kinds(home)
-    done = repair(home, tmp_path / "elsewhere")
+    done = repair_home(home, tmp_path / "elsewhere")
     assert not done.changed
     assert {one.rollout for one in done.stays} == {two}
     assert {one.why for one in done.stays} == {"its rollout has gone on without it"}
@@ -551,25 +554,25 @@ def test_what_a_rollout_has_gone_on_without_stays_aside(home: Home, tmp_path: Pa
 def test_what_was_erased_since_comes_back_from_no_backup(home: Home, tmp_path: Path) -> None:
     """Neither what was set aside, nor a remainder that is damaged later."""
     two = ended(home)
-    backup.make(home, tmp_path / "elsewhere")
+    home_backup.make_backup(home, tmp_path / "elsewhere")
     lose(home, two, 3)
     houston(home, "rollout", "erase", two, "--step", "2", "--yes")
-    done = repair(home, tmp_path / "elsewhere")
+    done = repair_home(home, tmp_path / "elsewhere")
     assert not done.changed
     assert {one.why for one in done.stays} == {"texts of its rollout were erased since"}
     seq = event(home, two, 2, "call.0")
     change(home, "UPDATE events SET body = x'00' WHERE seq = ?", seq)
-    done = repair(home, tmp_path / "elsewhere")
+    done = repair_home(home, tmp_path / "elsewhere")
     assert [loss.seqs for loss in done.losses] == [(seq,)]
     assert "output of 2" not in houston(home, "steps", two)
-    assert verify(home).findings == ()
+    assert verify_home(home).findings == ()
 
 
 def test_a_backup_that_ends_in_the_middle_gives_back_what_it_has(
     home: Home, tmp_path: Path
 ) -> None:
     station = Station(home.path).start()
-    made = backup.make(home, tmp_path / "elsewhere")
+    made = home_backup.make_backup(home, tmp_path / "elsewhere")
     two = rollouts(home)[1]
     worker = station.worker(two)
     worker.intent(STEPS + 1)
@@ -578,10 +581,10 @@ def test_a_backup_that_ends_in_the_middle_gives_back_what_it_has(
     worker.step(STEPS + 2)
     station.stop()
     lose(home, two, 3)
-    done = repair(home, tmp_path / "elsewhere" / made.name)
+    done = repair_home(home, tmp_path / "elsewhere" / made.name)
     assert done.paused == {two: STEPS}
     assert done.returned[two]
-    assert verify(home).findings == ()
+    assert verify_home(home).findings == ()
     station = Station(home.path).start()
     station.person().ask(wire.Steer(rollout=two, action="resume"))
     assert station.worker(two).welcome.next_step == STEPS + 1
@@ -615,7 +618,7 @@ def test_a_kill_while_the_new_database_takes_its_place_loses_nothing(
 
     with monkeypatch.context() as later, pytest.raises(Killed):
         later.setattr(repairing.copying, "sync", sync)
-        repair(home)
+        repair_home(home)
     assert not home.database.with_name("houston.db-wal").exists()
     done = repaired(home)
     assert done.losses == ()
@@ -633,7 +636,7 @@ def test_no_room_for_the_copies_is_said_and_takes_no_room(home: Home, tmp_path: 
         small_disk.fill(small)
         before = there.database.read_bytes()
         with pytest.raises(HoustonError) as said:
-            repair(there)
+            repair_home(there)
         assert said.value.effect == "It was left as it is."
         assert there.database.read_bytes() == before
         assert not any(there.damaged.iterdir())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_daemon.recorder.steps import rebuild
+from houston_daemon.recorder import rollout_reader
 from houston_shared import records, wire
 from tests.support.recorder_client import Station, Worker, call, result, sample
 
@@ -47,7 +47,7 @@ def test_a_resumed_worker_reads_what_was_acked(station: Station) -> None:
 
 
 def test_pages_are_bounded_and_complete(station: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebuild, "PAGE_BYTES", 200_000)
+    monkeypatch.setattr(rollout_reader, "STEPS_PAGE_BYTES", 200_000)
     worker = station.working()
     for step in range(1, 8):
         worker.sample(step)
@@ -89,7 +89,7 @@ def test_a_fork_and_the_summaries_it_owes(station: Station) -> None:
 
 def test_the_head_is_kept_as_it_was_rendered(station: Station) -> None:
     worker = station.working()
-    head = records.Head(
+    head = records.ContextHead(
         system="système ‮",
         task="t" * 100_000,
         tools=({"type": "function"},),

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance.home_verification import verify_home
 from houston_shared import wire
-from houston_shared.store.queries import since, verdicts
-from houston_shared.store.reader import Reader
-from houston_shared.wire_people import JudgedSteps
+from houston_shared.control_messages import JudgedSteps
+from houston_shared.store import annotation_queries, changes_since_visit
+from houston_shared.store.store_reader import Reader
 from tests.support.recorder_client import Person, Station, Worker
 
 
@@ -39,7 +39,7 @@ def worked(station: Station, steps: int) -> Worker:
 def stands(station: Station, rollout: str) -> dict[int, list[str]]:
     """By step, all that its sources say, the one that counts first."""
     with Reader(station.home) as reader:
-        by = reader.run(verdicts.standing(rollout))
+        by = reader.run(annotation_queries.read_verdicts_with_reasons(rollout))
     return {
         step: [f"{one.verdict} {one.source} {one.by} {one.reason}".strip() for one in given]
         for step, given in by.items()
@@ -49,10 +49,14 @@ def stands(station: Station, rollout: str) -> dict[int, list[str]]:
 def test_sources_stand_beside_each_other_and_each_replaces_only_its_own(station: Station) -> None:
     worker, person = worked(station, 4), station.person()
     rollout = worker.rollout
-    assert isinstance(store(person, rollout, on(1, 2, "mask", "error@1: ls failed")), wire.Done)
+    assert isinstance(
+        store(person, rollout, on(1, 2, "mask", "error@1: ls failed")), wire.RequestStored
+    )
     judge(person, rollout, on(2, 2, "keep", "it taught us"))
     judged = {"source": "judge", "by": "judge:local"}
-    assert isinstance(store(person, rollout, on(1, 3, "keep", "sound"), **judged), wire.Done)
+    assert isinstance(
+        store(person, rollout, on(1, 3, "keep", "sound"), **judged), wire.RequestStored
+    )
     assert stands(station, rollout) == {
         1: ["keep judge judge:local sound", "mask rule rules error@1: ls failed"],
         2: ["keep human ada it taught us", "keep judge judge:local sound",
@@ -67,7 +71,7 @@ def test_sources_stand_beside_each_other_and_each_replaces_only_its_own(station:
         3: ["mask judge judge:local no use"],
     }
     station.stop()
-    assert verify(station.home).findings == (), "rows follow from the events, by replay"
+    assert verify_home(station.home).findings == (), "rows follow from the events, by replay"
 
 
 def test_the_same_request_is_one_whatever_was_said_since(station: Station) -> None:
@@ -87,8 +91,8 @@ def test_who_ran_it_is_in_the_journal_and_a_run_is_one_thing_that_happened(
     said = (on(2, 3, "mask", "error@1: x"), on(5, 5, "mask", "error@1: y"), on(4, 4, "undecided"))
     store(person, rollout, *said, request="r1", claimed="ben")
     with Reader(station.home) as reader:
-        found = reader.run(since.happened(rollout, 0)).events
-        history = reader.run(verdicts.history(rollout, 5, 5))
+        found = reader.run(changes_since_visit.read_changes_since(rollout, 0)).events
+        history = reader.run(annotation_queries.read_verdict_history(rollout, 5, 5))
     (one,) = [each for each in found if each.kind == "verdict"]
     assert (one.step, one.text) == (2, "ben: mask 3 steps, undecided 1 step by rules")
     assert [(each.by, each.source, each.verified) for each in history] == [("rules", "rule", False)]

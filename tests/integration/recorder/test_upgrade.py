@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.recorder.upkeep import backup
-from houston_daemon.recorder.upkeep.repair import repair
-from houston_daemon.recorder.upkeep.verify import verify
+from houston_daemon.maintenance import home_backup
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.maintenance.journal_repair import repair_home
 from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
-from houston_shared.store import schema
-from houston_shared.store.queries import guidance
-from houston_shared.store.queries import home as afar
-from houston_shared.store.reader import Reader
+from houston_shared.store import annotation_queries, schema
+from houston_shared.store import attention_ranking as afar
+from houston_shared.store.store_reader import Reader
 from tests.support.full_home import fill
 from tests.support.recorder_client import Station
 
@@ -37,15 +36,15 @@ def home(tmp_path: Path) -> Home:
 
 def newer(monkeypatch: pytest.MonkeyPatch, *added: str) -> None:
     """From here on this Houston knows more migrations."""
-    known, pending = schema.VERSION, schema.pending
+    known, pending = schema.SCHEMA_VERSION, schema.pending_migrations
 
     def more(connection: sqlite3.Connection) -> list[tuple[int, str]]:
-        found = schema.version_of(connection)
+        found = schema.read_schema_version(connection)
         steps = [(known + number, sql) for number, sql in enumerate(added, 1)]
         return pending(connection) + [step for step in steps if step[0] > found]
 
-    monkeypatch.setattr(schema, "pending", more)
-    monkeypatch.setattr(schema, "VERSION", known + len(added))
+    monkeypatch.setattr(schema, "pending_migrations", more)
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", known + len(added))
 
 
 def kept(home: Home) -> list[Path]:
@@ -55,7 +54,7 @@ def kept(home: Home) -> list[Path]:
 def test_an_older_home_is_kept_and_then_migrated(
     home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    known = schema.VERSION
+    known = schema.SCHEMA_VERSION
     (events,) = _one(home.database, "SELECT count(*) FROM events")
     newer(monkeypatch, ADDED, "CREATE TABLE extra (id INTEGER PRIMARY KEY);")
     caplog.set_level("INFO", "houston.recorder")
@@ -68,7 +67,7 @@ def test_an_older_home_is_kept_and_then_migrated(
     assert str(copy) in caplog.text, "the log names it"
     assert _one(copy, "PRAGMA user_version") == (known,)
     assert _one(copy, "SELECT count(*) FROM events") == (events,)
-    assert verify(home).findings == ()
+    assert verify_home(home).findings == ()
     Station(home.path).start().stop()
     assert kept(home) == [copy], "only once"
 
@@ -76,7 +75,7 @@ def test_an_older_home_is_kept_and_then_migrated(
 def _made(schema_version: int, *names: str) -> str:
     """The statements with which that schema made these tables and indexes."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
-        schema.migrate(empty, schema_version)
+        schema.migrate_schema(empty, schema_version)
         rows = dict(empty.execute("SELECT name, sql FROM sqlite_master").fetchall())
     return "".join(f"{rows[name]};\n" for name in names)
 
@@ -133,16 +132,16 @@ def test_an_older_home_is_sound_before_it_is_migrated(
     worker.intent(worker.welcome.next_step)
     station.stop()
     _script(home, script)
-    assert verify(home).findings == ()
-    assert repair(home).changed is False
+    assert verify_home(home).findings == ()
+    assert repair_home(home).changed is False
     (version,) = _one(home.database, "PRAGMA user_version")
-    made = backup.make(home)
+    made = home_backup.make_backup(home)
     assert made.schema == version
     again = Home(tmp_path / "again")
-    backup.restore(home.backups / made.name, again)
-    assert verify(again).findings == ()
+    home_backup.restore_backup(home.backups / made.name, again)
+    assert verify_home(again).findings == ()
     _script(home, "UPDATE rollouts SET steps = steps + 1; DROP INDEX events_key;")
-    found = " ".join(one.text for one in verify(home).findings)
+    found = " ".join(one.text for one in verify_home(home).findings)
     assert "rollouts" in found
     assert "events_key" in found
 
@@ -162,20 +161,23 @@ def test_a_home_of_the_first_schema_goes_on(home: Home) -> None:
     assert isinstance(worker.result(step), wire.Ack)
     assert isinstance(worker.observation(step), wire.Ack)
     station.stop()
-    assert verify(home).findings == ()
+    assert verify_home(home).findings == ()
     assert len(kept(home)) == 1
 
 
 def test_an_older_home_is_read_before_it_is_migrated_and_after(home: Home) -> None:
     _script(home, THIRD)
     with Reader(home) as reader:
-        (rollout,) = {one.rollout for one in reader.run(guidance.waiting())}
-        queued = [one.id for one in reader.run(guidance.of_rollout(rollout))]
+        (rollout,) = {one.rollout for one in reader.run(annotation_queries.list_queued_guidance())}
+        queued = [one.id for one in reader.run(annotation_queries.list_guidance(rollout))]
         assert queued == ["g0", "g1", "g2", "g3"]
-        assert {one.rollout.id for one in reader.run(afar.standings())} >= {rollout}
+        assert {one.rollout.id for one in reader.run(afar.read_rollout_overviews())} >= {rollout}
         station = Station(home.path).start()
         station.person().guide(rollout, "one more", id="g4")
-        assert [one.id for one in reader.run(guidance.waiting())] == ["g3", "g4"]
+        assert [one.id for one in reader.run(annotation_queries.list_queued_guidance())] == [
+            "g3",
+            "g4",
+        ]
         station.stop()
 
 
@@ -190,14 +192,14 @@ def test_a_migration_that_fails_leaves_the_home_as_it_was(
     assert _dump(home) == before
     assert len(kept(home)) == 1
     Station(home.path).start().stop()
-    assert verify(home).findings == ()
+    assert verify_home(home).findings == ()
 
 
 def test_a_newer_home_is_refused_with_a_sentence(home: Home) -> None:
     connection = sqlite3.connect(home.database)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    for act in (lambda: Station(home.path).start(), lambda: verify(home)):
+    for act in (lambda: Station(home.path).start(), lambda: verify_home(home)):
         with pytest.raises(HoustonError, match="knows up to") as problem:
             act()
         assert problem.value.code == ExitCode.CONFIGURATION

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.commands import verify as command
-from houston_daemon.recorder.derived.rules import PRESENCE, TABLES
-from houston_daemon.recorder.upkeep.verify import Report, verify
+from houston_daemon.commands import maintenance_commands as command
+from houston_daemon.maintenance.home_verification import VerificationReport, verify_home
+from houston_daemon.recorder.event_projections import PROJECTED_TABLES, UNPROJECTED_COLUMNS
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from tests.support.full_home import change, fill, flip, other
@@ -38,12 +38,12 @@ def home(sound: Path, tmp_path: Path) -> Home:
     return Home(copy)
 
 
-def texts(report: Report) -> str:
+def texts(report: VerificationReport) -> str:
     return "\n".join(finding.text for finding in report.findings)
 
 
 def test_a_sound_home_is_sound_to_its_last_event(home: Home) -> None:
-    report = verify(home)
+    report = verify_home(home)
     assert report.findings == ()
     assert report.sound
     assert report.vouched == report.events > 20
@@ -51,7 +51,7 @@ def test_a_sound_home_is_sound_to_its_last_event(home: Home) -> None:
 
 def test_a_live_home_is_sound(station: Station) -> None:
     fill(station)
-    assert verify(station.home).findings == ()
+    assert verify_home(station.home).findings == ()
 
 
 COLUMNS = (
@@ -69,7 +69,7 @@ def test_every_column_of_every_event_is_covered(home: Home, column: str) -> None
         copy = Home(home.path.with_name(f"{home.path.name}-{seq}"))
         subprocess.run(["cp", "-a", str(home.path), str(copy.path)], check=True)
         change(copy, f"UPDATE events SET {column} = ? WHERE seq = ?", other(value), seq)
-        found = [one.seq for one in verify(copy).findings if one.what in ("chain", "body")]
+        found = [one.seq for one in verify_home(copy).findings if one.what in ("chain", "body")]
         assert seq in found, (column, seq)
 
 
@@ -77,7 +77,7 @@ def test_every_column_of_every_event_is_covered(home: Home, column: str) -> None
 def test_every_column_of_every_derived_table_is_covered(home: Home, tmp_path: Path) -> None:
     connection = sqlite3.connect(home.database)
     filled = []
-    for table in TABLES:
+    for table in PROJECTED_TABLES:
         names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
         rows = connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchall()
         if rows:
@@ -87,12 +87,12 @@ def test_every_column_of_every_derived_table_is_covered(home: Home, tmp_path: Pa
     assert len(filled) == 19, [table for table, _, _ in filled]
     for table, names, row in filled:
         for name, value in zip(names, row, strict=True):
-            if name in PRESENCE.get(table, ()) or name in checks:
+            if name in UNPROJECTED_COLUMNS.get(table, ()) or name in checks:
                 continue
             copy = Home(tmp_path / f"{table}-{name}")
             subprocess.run(["cp", "-a", str(home.path), str(copy.path)], check=True)
             changed = 1 if value is None else other(value)
-            key = TABLES[table].split(", ")[0]
+            key = PROJECTED_TABLES[table].split(", ")[0]
             change(
                 copy,
                 f"UPDATE {table} SET {name} = ? WHERE rowid_of = 1".replace(
@@ -101,7 +101,7 @@ def test_every_column_of_every_derived_table_is_covered(home: Home, tmp_path: Pa
                 changed,
                 value,
             )
-            found = {finding.table for finding in verify(copy).findings}
+            found = {finding.table for finding in verify_home(copy).findings}
             assert table in found, (table, name, value, changed)
 
 
@@ -157,7 +157,7 @@ HARMS: dict[str, tuple[Callable[[Home], None], str]] = {
 def test_harm_is_found_and_named(home: Home, name: str) -> None:
     harm, sentence = HARMS[name]
     harm(home)
-    report = verify(home)
+    report = verify_home(home)
     assert not report.sound
     assert sentence in texts(report)
 
@@ -170,9 +170,9 @@ def test_every_bit_of_blobs_and_head_is_covered(home: Home) -> None:
         everywhere = range(len(original) * 8)
         for place in everywhere if len(original) < 300 else dice.sample(everywhere, 300):
             flip(path, place // 8, place % 8)
-            assert not verify(home).sound, (path.name, place)
+            assert not verify_home(home).sound, (path.name, place)
             path.write_bytes(original)
-    assert verify(home).sound
+    assert verify_home(home).sound
 
 
 def test_bits_of_bodies_in_the_database_file_are_covered(home: Home) -> None:
@@ -190,7 +190,7 @@ def test_bits_of_bodies_in_the_database_file_are_covered(home: Home) -> None:
         assert start > 0
         for _ in range(6):
             flip(home.database, start + dice.randrange(len(body)), dice.randrange(8))
-            assert seq in {finding.seq for finding in verify(home).findings}
+            assert seq in {finding.seq for finding in verify_home(home).findings}
             home.database.write_bytes(original)
             tried += 1
     assert tried > 50
@@ -206,7 +206,7 @@ def test_random_bits_of_used_pages_are_covered_or_harmless(home: Home) -> None:
     for _ in range(150):
         flip(home.database, dice.choice(used), dice.randrange(8))
         try:
-            report = verify(home)
+            report = verify_home(home)
             sound = report.sound
         except HoustonError:  # it does not even open: said in a sentence
             sound = False
@@ -220,7 +220,7 @@ def test_random_bits_of_used_pages_are_covered_or_harmless(home: Home) -> None:
 
 def _content(home: Home) -> list[Any]:
     connection = sqlite3.connect(f"file:{home.database}?mode=ro", uri=True)
-    names = [*TABLES, "events"]
+    names = [*PROJECTED_TABLES, "events"]
     rows = [connection.execute(f"SELECT * FROM {name}").fetchall() for name in names]
     connection.close()
     return rows
@@ -259,7 +259,7 @@ def test_a_harmed_wal_is_a_cut_end(tmp_path: Path, harm: str) -> None:
     else:
         wal.unlink()
         home.database.with_name("houston.db-shm").unlink(missing_ok=True)
-    assert "The end was cut" in texts(verify(home))
+    assert "The end was cut" in texts(verify_home(home))
     # Writing behind the cut would hide it: the recorder refuses, too.
     with pytest.raises(HoustonError) as problem:
         Station(home.path).start()
@@ -309,8 +309,8 @@ def test_the_command_says_each_finding_and_exits_65(home: Home) -> None:
 def test_what_the_end_of_a_live_home_means_is_said_in_words(
     vouched: int, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = Report(
+    report = VerificationReport(
         sound=True, events=9, bytes=1, vouched=vouched, erased=0, seconds=0.1, findings=()
     )
-    command.show(report, Home(Path("nowhere")))
+    command.show_verification(report, Home(Path("nowhere")))
     assert says in capsys.readouterr().out

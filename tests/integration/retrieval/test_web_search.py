@@ -11,9 +11,9 @@ import pytest
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_shared.config import Configuration
-from houston_shared.records import Call, Result, RolloutSpec, TaskRecord
-from houston_shared.secret_values import VARIABLE, install, redactor
-from houston_shared.task import Search, Task
+from houston_shared.records import RolloutSpec, TaskRecord, ToolCall, ToolResult
+from houston_shared.secret_redaction import SECRETS_VARIABLE, install_secrets, process_redactor
+from houston_shared.task import Task, TaskSearchSettings
 from tests.integration.retrieval.conftest import KEY, Providers
 
 STANDING = Standing(3, 10, 0.0, 1_000.0, 0, None, None)
@@ -24,10 +24,10 @@ LEAST = {"query", "requested_top_k", "total_results", "search_results", "from_ca
 def key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("FIND_KEY", KEY)
     monkeypatch.setenv("ODD_KEY", f"{KEY}\n")
-    monkeypatch.setenv(VARIABLE, "")
-    install(Configuration())
+    monkeypatch.setenv(SECRETS_VARIABLE, "")
+    install_secrets(Configuration())
     yield
-    redactor.cache_clear()
+    process_redactor.cache_clear()
 
 
 def world(folder: Path, corpus: str = "", **search: Any) -> Environment:
@@ -39,11 +39,15 @@ def world(folder: Path, corpus: str = "", **search: Any) -> Environment:
         host_root=str(folder / "root"),
         tool_settings={"search": search} if search else {},
     )
-    return make_environment(spec, Task(name="t", sandbox="none", search=Search(corpus=corpus)))
+    return make_environment(
+        spec, Task(name="t", sandbox="none", search=TaskSearchSettings(corpus=corpus))
+    )
 
 
-async def search(environment: Environment, stop: Stop | None = None, **arguments: Any) -> Result:
-    call = environment.check(Call(id="3.0", name="web_search", arguments=arguments))
+async def search(
+    environment: Environment, stop: Stop | None = None, **arguments: Any
+) -> ToolResult:
+    call = environment.check(ToolCall(id="3.0", name="web_search", arguments=arguments))
     result = await environment.act(call, STANDING, stop or Stop())
     assert call.error or set(result.fields) >= LEAST
     return result
@@ -96,7 +100,7 @@ async def test_a_key_that_a_provider_repeats_is_not_shown(
     tmp_path: Path, providers: Providers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIND_KEY", "tvly-wrong-0123456789")
-    install(Configuration())
+    install_secrets(Configuration())
     settings = {"provider": "tavily", "url": providers.url("tavily"), "api_key_env": "FIND_KEY"}
     result = await search(world(tmp_path, **settings), query="x")
     assert result.fields["error_code"] == "unauthorized"
@@ -143,9 +147,9 @@ async def test_what_a_search_found_in_a_corpus_can_be_opened(tmp_path: Path) -> 
     (tmp_path / "pages.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     environment = world(tmp_path, "pages.jsonl")
 
-    async def browse(url: str, **arguments: Any) -> Result:
+    async def browse(url: str, **arguments: Any) -> ToolResult:
         asked = {"url": url, **arguments}
-        call = environment.check(Call(id="4.0", name="web_browse", arguments=asked))
+        call = environment.check(ToolCall(id="4.0", name="web_browse", arguments=asked))
         return await environment.act(call, STANDING, Stop())
 
     found = await search(environment, query="sea")

@@ -17,8 +17,8 @@ from typing import Any, Literal
 import msgspec
 import zmq
 
-from houston_daemon.recorder.service import Recorder
-from houston_daemon.rollout import worker
+from houston_daemon.agent import rollout_worker
+from houston_daemon.recorder.recorder_thread import Recorder
 from houston_shared import wire
 from houston_shared.config import Configuration
 from houston_shared.home import Home
@@ -27,7 +27,7 @@ from houston_shared.task import load_task
 from tests.support.terminals import end_terminals
 
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["houston_daemon.rollout.preloaded"])
+_PROCESSES.set_forkserver_preload(["houston_daemon.agent.worker_preload"])
 UNCOUNTED = ("Hello", "ReadSteps", "Heartbeat")
 
 
@@ -60,11 +60,11 @@ class Rig:
         """Say something as a person."""
         self._number += 1
         number = self._number.to_bytes(8, "big")
-        self._control.send_multipart([number, wire.encode(message)])
+        self._control.send_multipart([number, wire.encode_message(message)])
         assert self._control.poll(10_000), "the recorder answers"
         seen, body = self._control.recv_multipart()
         assert seen == number
-        reply = wire.control_reply.decode(body)
+        reply = wire.control_reply_decoder.decode(body)
         assert not isinstance(reply, wire.Denied), reply
         return reply
 
@@ -107,7 +107,7 @@ class Rig:
 
     def work(self, rollout: str, endpoint: str = "") -> Any:
         """Assign the rollout and start a worker process for it."""
-        return self.start(worker.main, rollout, endpoint=endpoint)
+        return self.start(rollout_worker.main, rollout, endpoint=endpoint)
 
     def start(
         self, target: Callable[..., Any], rollout: str, *more: Any, endpoint: str = ""
@@ -155,14 +155,14 @@ class Rig:
 
     def steps(self, rollout: str) -> list[StepRecord]:
         """All steps, read as any reader does."""
-        from houston_shared.store.queries import steps as queries
-        from houston_shared.store.reader import Reader
+        from houston_shared.store import step_queries as queries
+        from houston_shared.store.store_reader import Reader
 
         numbers = self.query(
             "SELECT step FROM steps WHERE rollout=? AND current ORDER BY step", rollout
         )
         with Reader(self.home) as reader:
-            return [reader.run(queries.record(rollout, number)) for (number,) in numbers]
+            return [reader.run(queries.read_step(rollout, number)) for (number,) in numbers]
 
     def journal(self, rollout: str) -> list[tuple[Any, ...]]:
         """What the worker said, in order, without anything that depends on time."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from houston_console.app.app import HoustonConsole
-from houston_console.app.home.listing import HomeList
-from houston_shared.config import Configuration, Loaded
+from houston_console.app.console_app import HoustonConsole
+from houston_console.screens.home_list import HomeList
+from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.home import Home
 from tests.console.conftest import Seat
 from tests.support.station import Station
@@ -82,7 +82,7 @@ def need(station: Station, rollout: str) -> dict[str, str]:
 
 async def at_home(station: Station, words: str) -> None:
     """Wait until home says it."""
-    loaded = Loaded(Configuration(), Home(station.home), "defaults")
+    loaded = LoadedConfiguration(Configuration(), Home(station.home), "defaults")
     app = HoustonConsole(loaded, folder=station.folder / "drafts")
     async with app.run_test(size=(220, 40)) as pilot:
         await app.catch_up()

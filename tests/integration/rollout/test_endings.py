@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_shared import observation
+from houston_shared import context_messages
 from tests.integration.rollout.rig import Rig
 
 WRITE = {"name": "create_file", "arguments": {"filename": "answer.txt", "content": "1\n"}}
@@ -92,7 +92,7 @@ def test_what_an_agent_does_wrong_is_an_observation(
     first = rig.steps(rollout)[0]
     assert first.observation is not None
     assert attention in first.observation.attention, name
-    assert says in observation.text(first.results, first.observation.tail, ())
+    assert says in context_messages.observation_text(first.results, first.observation.tail, ())
     assert rig.state(rollout) == ("finished", "finish")
 
 
@@ -130,7 +130,7 @@ def test_a_forged_tag_is_dead_and_flagged_and_a_real_one_alone_is_live(rig: Rig)
     first = rig.steps(rollout)[0]
     assert first.observation is not None
     assert "forged_tag" in first.observation.attention
-    text = observation.text(first.results, first.observation.tail, first.guidance)
+    text = context_messages.observation_text(first.results, first.observation.tail, first.guidance)
     assert "<real_user>" not in text
     assert "Delete everything." in text
 

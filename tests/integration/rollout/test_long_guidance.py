@@ -8,22 +8,20 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.dialects.chatml_json import ChatmlJson
-from houston_daemon.engines.protocol import Sampled, SampleRequest
-from houston_daemon.engines.script import ScriptEngine
+from houston_daemon.agent.recorder_client import IngestSocket, RecorderClient
+from houston_daemon.agent.rollout_budgets import ActiveClock
+from houston_daemon.agent.rollout_setup import build_agent_loop
+from houston_daemon.agent.worker_control import ControlState, WorkerExit
+from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
+from houston_daemon.engines.script_engine import ScriptEngine
 from houston_daemon.environments.null_environment import NullEnvironment
-from houston_daemon.rollout.begin import begin
-from houston_daemon.rollout.clock import ActiveClock
-from houston_daemon.rollout.control import ControlState
-from houston_daemon.rollout.guidance import Leaving
-from houston_daemon.rollout.ingest_client import IngestClient
-from houston_daemon.rollout.line import Line
-from houston_daemon.rollout.rendering import Renderer
+from houston_daemon.prompts.model_dialects import ChatmlJsonDialect
+from houston_daemon.prompts.prompt_renderer import PromptRenderer
 from houston_shared import wire
 from houston_shared.records import Message
-from houston_shared.store.context import context_at
-from houston_shared.store.reader import Reader
-from houston_shared.task import parse_task
+from houston_shared.store.step_context import read_context
+from houston_shared.store.store_reader import Reader
+from houston_shared.task import parse_task_record
 from tests.integration.rollout.rig import Rig
 
 CUT = "do not fit this model's window"
@@ -44,11 +42,11 @@ class Windowed(ScriptEngine):
         self.leaves: int | None = None
         """The step before which the worker is told to go."""
 
-    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
         step = request.step or 0
         if self.leaves is not None and step >= self.leaves:
-            raise Leaving("drain")
-        renderer = Renderer(ChatmlJson(), None, "keep")
+            raise WorkerExit("drain")
+        renderer = PromptRenderer(ChatmlJsonDialect(), None, "keep")
         assert renderer.reckon(request.messages) + request.max_tokens <= (self.window or 0)
         if request.role == "policy":
             self.sent[step] = list(request.messages)
@@ -87,7 +85,7 @@ async def test_words_never_end_a_rollout(
         assert CUT in last, "a cut is declared"
     with Reader(rig.home) as reader:
         for step, sent in engine.sent.items():
-            assert context_at(reader, rollout, step).messages == sent, "as every reader sees it"
+            assert read_context(reader, rollout, step).messages == sent, "as every reader sees it"
     if window > 2_048 and name != "one at every step":
         forks = rig.query("SELECT step FROM forks WHERE rollout=?", rollout)
         assert len(forks) < STEPS / 2, "words do not make it fork at each step"
@@ -104,27 +102,27 @@ async def test_a_worker_that_comes_later_shows_the_same_cuts(rig: Rig) -> None:
         if leaves is None:
             assert await run(rig, rollout, engine) == "finish"
         else:
-            with pytest.raises(Leaving):
+            with pytest.raises(WorkerExit):
                 await run(rig, rollout, engine)
         sent |= engine.sent
     assert sorted(sent) == list(range(1, STEPS + 2))
     assert any(CUT in one.content for one in sent[STEPS + 1])
     with Reader(rig.home) as reader:
         for step, messages in sent.items():
-            assert context_at(reader, rollout, step).messages == messages
+            assert read_context(reader, rollout, step).messages == messages
 
 
 async def run(rig: Rig, rollout: str, engine: ScriptEngine) -> str:
     """Run a rollout here with a given engine; why it ended."""
-    client = IngestClient(rig.home.socket("ingest"), control := ControlState())
+    client = IngestSocket(rig.home.socket("ingest"), control := ControlState())
     try:
         assignment = rig.recorder.assign(rollout)
         hello = wire.Hello(rollout=rollout, lease=assignment.lease, pid=1)
         welcome = await client.ask(hello, wire.Welcome)
         clock = ActiveClock(welcome.active_us)
-        line = Line(client, control, clock, rollout, assignment.lease)
-        environment = NullEnvironment(parse_task(welcome.spec.task))
+        line = RecorderClient(client, control, clock, rollout, assignment.lease)
+        environment = NullEnvironment(parse_task_record(welcome.spec.task))
         settings = welcome.spec.engine_settings
-        return await (await begin(line, welcome, engine, settings, environment)).run()
+        return await (await build_agent_loop(line, welcome, engine, settings, environment)).run()
     finally:
         await client.close()

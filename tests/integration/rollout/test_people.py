@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from houston_shared import observation, wire
+from houston_shared import context_messages, wire
 from houston_shared.records import StepRecord
 from tests.integration.rollout.rig import Rig
 
@@ -19,7 +19,7 @@ def line(*calls: dict[str, Any], delay: float = 0.0) -> dict[str, Any]:
 
 def seen(step: StepRecord) -> str:
     assert step.observation is not None
-    return observation.text(step.results, step.observation.tail, step.guidance)
+    return context_messages.observation_text(step.results, step.observation.tail, step.guidance)
 
 
 def guide(rig: Rig, rollout: str, text: str, mode: str = "next") -> None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.service import Recorder
-from houston_daemon.rollout import sampling, worker
+from houston_daemon.agent import policy_sampling, rollout_worker
+from houston_daemon.recorder.recorder_thread import Recorder
 from houston_shared import wire
 from houston_shared.config import Configuration
-from houston_shared.records import AWAY
-from houston_shared.store.queries import progress
-from houston_shared.store.reader import Reader
+from houston_shared.records import AWAY_ACTIVITY
+from houston_shared.store import rollout_queries
+from houston_shared.store.store_reader import Reader
 from tests.integration.rollout.endpoint import Answer, Endpoint, call, error, says
 from tests.integration.rollout.rig import Rig
 
@@ -37,8 +37,8 @@ def endpoint() -> Iterator[Endpoint]:
 
 def asking_often(words: list[str]) -> int:
     """A worker that asks again at once."""
-    sampling.REFUSED_WAITS = (0.05,)
-    return worker.main(words)
+    policy_sampling.ENGINE_REFUSED_WAITS = (0.05,)
+    return rollout_worker.main(words)
 
 
 def refuse(endpoint: Endpoint, answer: Answer, after: int = 2) -> None:
@@ -52,7 +52,8 @@ def paused(rig: Rig, rollout: str, by: str = "engine") -> str:
     found = rig.until(lambda: rig.query(query, rollout, by), why=f"paused by {by}")
     if by == "engine":
         rig.until(
-            lambda: rig.query(query, rollout, by)[0][1].startswith(AWAY), why="its worker says so"
+            lambda: rig.query(query, rollout, by)[0][1].startswith(AWAY_ACTIVITY),
+            why="its worker says so",
         )
     return str(found[0][0])
 
@@ -210,8 +211,8 @@ def test_tokens_are_counted_for_the_rollout(rig: Rig, endpoint: Endpoint) -> Non
     rollout = rig.rollout(settings=endpoint.settings, task=TASK)
     rig.run(rollout)
     with Reader(rig.home) as reader:
-        usage = reader.run(progress.usage(rollout))
-    assert usage == progress.Usage(STEPS, 100 * STEPS, None, 7 * STEPS, None)
+        usage = reader.run(rollout_queries.read_token_usage(rollout))
+    assert usage == rollout_queries.RolloutTokenUsage(STEPS, 100 * STEPS, None, 7 * STEPS, None)
 
 
 def failed(rig: Rig, endpoint: Endpoint) -> str:

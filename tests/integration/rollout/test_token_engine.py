@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from houston_daemon.engines.model import model_path
+from houston_daemon.engines.local_model import model_path
 from houston_shared import wire
 from tests.integration.rollout.rig import Cut, Rig
 from tests.support.ledger import Ledger

@@ -11,7 +11,7 @@ import pytest
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_shared.errors import HoustonError
-from houston_shared.records import Call, Intent, Result, RolloutSpec
+from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import load_task
 from tests.integration.search_qa.test_questions import PACKAGED
 
@@ -47,8 +47,8 @@ class World:
         self.environment = make_environment(self.spec, self.task)
         await self.environment.open(begun=True)
 
-    async def __call__(self, name: str, call_id: str = "3.0", **arguments: Any) -> Result:
-        call = self.environment.check(Call(id=call_id, name=name, arguments=arguments))
+    async def __call__(self, name: str, call_id: str = "3.0", **arguments: Any) -> ToolResult:
+        call = self.environment.check(ToolCall(id=call_id, name=name, arguments=arguments))
         return await self.environment.act(call, self.standing, Stop())
 
 
@@ -114,10 +114,10 @@ async def test_a_restart_finds_question_corpus_and_answer(tmp_path: Path) -> Non
     await world.again()
     assert world.environment.brief == brief
     assert "Casper Ryle" in (await world("search", query="Morning Heron")).text
-    search = Intent(call=Call(id="5.0", name="search", arguments={"query": "Casper Ryle"}))
+    search = CallIntent(call=ToolCall(id="5.0", name="search", arguments={"query": "Casper Ryle"}))
     found = await world.environment.recover(search, world.standing, Stop())
     assert "Jonas Wick" in found.text, "a search has no effect and is run again"
-    intent = Intent(call=Call(id="6.0", name="answer", arguments={"text": "Jonas Wick"}))
+    intent = CallIntent(call=ToolCall(id="6.0", name="answer", arguments={"text": "Jonas Wick"}))
     first = await world.environment.act(intent.call, world.standing, Stop())
     await world.again()  # the worker died before the result was stored
     kept = await world.environment.recover(intent, world.standing, Stop())
@@ -146,7 +146,7 @@ async def test_a_branch_has_the_question_of_its_parent(tmp_path: Path) -> None:
     branch = make_environment(spec, task)
     await branch.open(begun=True)
     assert branch.brief == parent.environment.brief
-    call = Call(id="3.0", name="answer", arguments={"text": "Lars Wick"})
+    call = ToolCall(id="3.0", name="answer", arguments={"text": "Lars Wick"})
     result = await branch.act(call, parent.standing, Stop())
     assert result.fields["overall_score"] == 0.0, "its own answer, not its parent's"
     again = make_environment(spec, task)

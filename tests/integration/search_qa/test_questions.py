@@ -8,10 +8,10 @@ import pytest
 
 from houston_daemon.environments.questions.answer_scoring import exact_match, normal, token_f1
 from houston_daemon.environments.questions.question_set import choose_question, read_questions
-from houston_daemon.service.task_checks import check_names
+from houston_daemon.service.rollout_start_checks import check_task_names
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import load_task
-from houston_shared.task_worlds import Questions
+from houston_shared.task_tables import QuestionSettings
 
 PACKAGED = Path(__file__).parents[3] / "daemon" / "houston_daemon" / "demo" / "tasks" / "search-qa"
 # What SQuAD's evaluate-v1.1.py gives for the same pairs, where both are of the Latin script.
@@ -57,7 +57,7 @@ def test_a_set_without_splits_gets_them_by_its_questions(tmp_path: Path) -> None
     assert 60 < Counter(q.split for q in questions)["test"] < 140
     train, test = (
         {
-            normal(choose_question(questions, Questions(split=s), seed, "").question)
+            normal(choose_question(questions, QuestionSettings(split=s), seed, "").question)
             for seed in range(430)
         }
         for s in ("train", "test")
@@ -70,7 +70,7 @@ def test_seeds_go_through_all_questions_before_one_comes_again(tmp_path: Path) -
     other = read_questions(written(tmp_path, *reversed(rows(10, split="train"))))
 
     def ask(seed: int, of: object = questions, **settings: object) -> str:
-        return choose_question(of, Questions(**settings), seed, "").id  # type: ignore[arg-type]
+        return choose_question(of, QuestionSettings(**settings), seed, "").id  # type: ignore[arg-type]
 
     first = [ask(seed) for seed in range(10)]
     assert sorted(first) == sorted(one.id for one in questions)
@@ -139,12 +139,12 @@ def test_a_task_that_cannot_run_is_refused_before_it_starts(
     head = 'name = "t"\ninstructions = "Answer."\nenvironment = "search_qa"\n'
     (tmp_path / "task.toml").write_text(head + text)
     with pytest.raises(ConfigurationError, match=words):
-        check_names(load_task(tmp_path))
+        check_task_names(load_task(tmp_path))
 
 
 def test_the_packaged_task_is_sound() -> None:
     task = load_task(PACKAGED)
-    check_names(task)
+    check_task_names(task)
     questions = read_questions(PACKAGED / "questions.jsonl")
     texts = [json.loads(line)["text"] for line in (PACKAGED / "corpus.jsonl").open()]
     assert len(texts) == 62 and Counter(q.split for q in questions) == {"train": 24, "test": 8}

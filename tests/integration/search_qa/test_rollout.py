@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.environments.questions.question_set import choose_question, read_questions
-from houston_shared.task_worlds import Questions
+from houston_shared.task_tables import QuestionSettings
 from tests.integration.search_qa.test_questions import PACKAGED
 from tests.support.station import Station
 
@@ -21,7 +21,7 @@ def station(tmp_path: Path) -> Iterator[Station]:
 def seed_of(question: str) -> int:
     questions = read_questions(PACKAGED / "questions.jsonl")
     return next(
-        s for s in range(24) if choose_question(questions, Questions(), s, "").id == question
+        s for s in range(24) if choose_question(questions, QuestionSettings(), s, "").id == question
     )
 
 

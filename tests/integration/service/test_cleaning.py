@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts import processes
-from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.snapshots.shadow import ShadowRepository
-from houston_daemon.hosts.ssh.visit import Machines
-from houston_daemon.recorder.upkeep.cleaner import Order
-from houston_daemon.recorder.upkeep.cleaning import carry_out
-from houston_daemon.service import leftovers
+from houston_daemon.hosts import process_table
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.snapshots.shadow_repository import ShadowRepository
+from houston_daemon.hosts.ssh.remote_access import RemoteCleaner
+from houston_daemon.maintenance.host_cleanup import CleanupOrder
+from houston_daemon.maintenance.host_cleanup_child import carry_out_order
+from houston_daemon.service import orphaned_terminals
 from tests.support import small_disk
 from tests.support.station import Station
 
@@ -138,10 +138,10 @@ async def test_a_full_disk_is_freed(tmp_path: Path) -> None:
             await host.close()
             small_disk.fill(small)
 
-            await leftovers.end(small, ["r-1"])
-            assert not processes.is_alive(shell)
-            order = Order(str(small), "r-1", snapshots=False)
-            report = await carry_out(order, "/home/a", Machines())
+            await orphaned_terminals.end_terminals(small, ["r-1"])
+            assert not process_table.is_alive(shell)
+            order = CleanupOrder(str(small), "r-1", snapshots=False)
+            report = await carry_out_order(order, "/home/a", RemoteCleaner())
             assert (report.left, report.bytes > BIG) == ("", True)
             assert not host.workspace.exists()
         finally:

@@ -63,7 +63,7 @@ def test_a_copy_drives_no_workspace_of_the_first(
         station.stop()
     else:
         station.kill_daemon()
-        pid = "houston_daemon.rollout.worker"
+        pid = "houston_daemon.agent.rollout_worker"
         station.until(lambda: not _processes(rollout, pid), why="its worker has ended with it")
     shutil.copytree(station.home, copy.home, ignore=shutil.ignore_patterns("*.sock", "*.pipe"))
     lines = station.host_root / "rollouts" / rollout / "workspace" / "lines.txt"

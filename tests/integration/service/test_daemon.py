@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from houston_shared.home import Home
-from houston_shared.lock import HomeLock, Owner
+from houston_shared.home_lock import HomeLock, HomeOwner
 from tests.support.other_user import NOBODY, needs_root
 from tests.support.station import Station, alive, command_line
 
@@ -52,7 +52,7 @@ def daemons(station: Station) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and alive(int(entry.name)):
             words = command_line(entry).split()
-            if "houston_daemon.supervisor" in words and str(station.home) in words:
+            if "houston_daemon.service.supervisor" in words and str(station.home) in words:
                 found.append(int(entry.name))
     return found
 
@@ -212,7 +212,7 @@ def test_a_start_beside_a_stop_starts(station: Station) -> None:
     """It finds a daemon that ends before it answers: then it is the one that starts."""
     station.home.mkdir()
     lock = HomeLock(Home(station.home))
-    assert lock.take(Owner(os.getpid(), "now")) is None
+    assert lock.take(HomeOwner(os.getpid(), "now")) is None
     starting = popen(station, "daemon", "start")
     time.sleep(1.5)
     lock.release()
@@ -225,7 +225,7 @@ def test_an_interpreter_that_cannot_be_run_is_not_blamed_on_the_home(station: St
     (station.folder / "python").write_text("")
     code = (
         "import sys\nfrom houston_shared.command import main\n"
-        "import houston_daemon.service.launch\n"
+        "import houston_daemon.service.daemon_control\n"
         "sys.executable = sys.argv[1]\n"
         "sys.exit(main(['daemon', 'start']))"
     )
@@ -278,7 +278,7 @@ def test_a_daemon_that_cannot_even_begin_says_why(station: Station) -> None:
     environment = dict(station.environment)
     code = (
         "import os, sys\nfrom houston_shared.command import main\n"
-        "import houston_daemon.service.launch\n"
+        "import houston_daemon.service.daemon_control\n"
         "os.environ['PYTHONPATH'] = sys.argv[1]\n"
         "sys.exit(main(['daemon', 'start']))"
     )

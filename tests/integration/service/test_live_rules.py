@@ -12,7 +12,7 @@ from tests.integration.training.test_judge_command import package
 from tests.support.station import Station, alive
 
 KEY = "qV7rT2mX9bLp4WzN8cHd"
-LIVE = "houston_daemon.supervision.live"
+LIVE = "houston_daemon.review.live_rules_child"
 
 
 @pytest.fixture

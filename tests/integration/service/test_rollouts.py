@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.hosts.terminals.tmux import socket_for
-from houston_daemon.service.leftovers import has_left
+from houston_daemon.hosts.terminals.tmux_server import find_tmux_socket
+from houston_daemon.service.orphaned_terminals import may_have_orphans
 from tests.support.station import Station, alive
 
 
@@ -46,7 +46,7 @@ def numbers(station: Station, rollout: str) -> list[int]:
 
 
 def worker(station: Station, rollout: str) -> int:
-    return station.process("houston_daemon.rollout.worker", f"--rollout {rollout} ")
+    return station.process("houston_daemon.agent.rollout_worker", f"--rollout {rollout} ")
 
 
 def test_rollouts_run_and_are_named_in_json(station: Station) -> None:
@@ -139,8 +139,8 @@ def test_terminals_end_with_their_rollout_even_without_a_worker(station: Station
         task(station, sandbox="bubblewrap"), station.script([*steps, *thinking(1, 600)])
     )
     station.until(lambda: station.closed(rollout) >= 1)
-    assert has_left(station.host_root, rollout)
-    place = socket_for(station.host_root / "rollouts" / rollout / "terminals")
+    assert may_have_orphans(station.host_root, rollout)
+    place = find_tmux_socket(station.host_root / "rollouts" / rollout / "terminals")
     server = subprocess.check_output(["tmux", "-S", place, "display-message", "-p", "#{pid}"])
     os.kill(int(server), signal.SIGKILL)
     assert naps(), "its sandbox outlives the server"
@@ -150,7 +150,9 @@ def test_terminals_end_with_their_rollout_even_without_a_worker(station: Station
         station.until(lambda: not running(station, rollout))
     station.run("rollout", "cancel", rollout)
     assert over(station, rollout) == "cancelled"
-    station.until(lambda: not has_left(station.host_root, rollout), 60, "nothing of it is left")
+    station.until(
+        lambda: not may_have_orphans(station.host_root, rollout), 60, "nothing of it is left"
+    )
     assert not naps(), "its sandbox has ended"
 
 

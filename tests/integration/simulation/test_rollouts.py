@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.environments.simulation.scienceworld_environment import choose_variation
-from houston_shared.task_worlds import ScienceWorld
+from houston_shared.task_tables import ScienceWorldSettings
 from tests.integration.simulation.worlds import processes_of
 from tests.support.gold import Gold, script
 from tests.support.station import Station
@@ -29,7 +29,7 @@ def test_gold_sequences_score_100_through_a_kill(station: Station) -> None:
     station.start()
     gold, rollouts = Gold(), {}
     for task, seed in SEEDS.items():
-        world = choose_variation(ScienceWorld(), seed)
+        world = choose_variation(ScienceWorldSettings(), seed)
         assert world["task"] == task
         steps = script(gold.sequence(task, world["variation"]), delay=0.15)
         rollouts[task] = start(station, "scienceworld/task.toml", seed, station.script(steps, task))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts.errors import NeedsPerson
-from houston_daemon.service.task_checks import check_names
+from houston_daemon.hosts.host_protocol import NeedsPerson
+from houston_daemon.service.rollout_start_checks import check_task_names
 from houston_shared.errors import ConfigurationError
 from tests.integration.simulation.worlds import Played, task_of
 
@@ -104,7 +104,7 @@ async def test_without_java_a_person_is_told(
     with pytest.raises(NeedsPerson, match="Java is not installed"):
         await played.environment.open()
     with pytest.raises(ConfigurationError, match="Java is not installed"):
-        check_names(played.loaded)
+        check_task_names(played.loaded)
     broken = tmp_path / "java"
     broken.write_text("#!/bin/sh\nexit 3\n")
     broken.chmod(0o755)
@@ -126,4 +126,4 @@ WRONG = [
 @pytest.mark.parametrize(("settings", "words"), WRONG)
 def test_a_task_that_cannot_run_is_refused(tmp_path: Path, settings: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        check_names(task_of(tmp_path, "scienceworld", settings))
+        check_task_names(task_of(tmp_path, "scienceworld", settings))

@@ -16,7 +16,7 @@ from houston_daemon.environments.simulation.scienceworld_environment import (
 )
 from houston_daemon.environments.simulation.simulator_protocol import Impossible
 from houston_daemon.environments.simulation.textworld_simulator import game_hash, generate, split_of
-from houston_shared.task_worlds import ScienceWorld, TextWorld, WorldSplit
+from houston_shared.task_tables import ScienceWorldSettings, TextWorldSettings, WorldSplit
 from tests.support.gold import Gold
 
 SPLITS: tuple[WorldSplit, ...] = get_args(WorldSplit)
@@ -38,7 +38,7 @@ def test_the_table_is_that_of_the_simulator(gold: Gold) -> None:
         assert list(world.getVariationsTest()) == list(variations(task, "test"))
 
 
-def pairs(settings: ScienceWorld, seeds: range) -> list[tuple[str, int]]:
+def pairs(settings: ScienceWorldSettings, seeds: range) -> list[tuple[str, int]]:
     found = [scienceworld_environment.choose_variation(settings, seed) for seed in seeds]
     return [(one["task"], one["variation"]) for one in found]
 
@@ -48,7 +48,7 @@ def test_no_variation_is_in_two_splits_and_every_one_is_in_one() -> None:
     for task, total in VARIATIONS.items():
         for split in SPLITS:
             there = variations(task, split)
-            given = pairs(ScienceWorld(tasks=(task,), split=split), range(len(there)))
+            given = pairs(ScienceWorldSettings(tasks=(task,), split=split), range(len(there)))
             assert len(set(given)) == len(there), "all of them before one comes again"
             everything.update(given)
         assert len([one for one in everything if one[0] == task]) == total
@@ -56,15 +56,17 @@ def test_no_variation_is_in_two_splits_and_every_one_is_in_one() -> None:
 
 
 def test_seeds_take_turns_among_tasks() -> None:
-    first = pairs(ScienceWorld(), range(30))
+    first = pairs(ScienceWorldSettings(), range(30))
     assert [task for task, _ in first] == list(VARIATIONS)
-    assert pairs(ScienceWorld(repeat=4), range(120)) == [one for one in first for _ in range(4)]
-    fixed = ScienceWorld(tasks=("boil", "melt"), split="test", variation=25)
+    assert pairs(ScienceWorldSettings(repeat=4), range(120)) == [
+        one for one in first for _ in range(4)
+    ]
+    fixed = ScienceWorldSettings(tasks=("boil", "melt"), split="test", variation=25)
     assert pairs(fixed, range(3)) == [("boil", 25), ("melt", 25), ("boil", 25)]
 
 
 def small(split: WorldSplit, seed: int) -> textworld.Game:
-    settings = TextWorld(rooms=1, objects=4, quest_length=1, split=split)
+    settings = TextWorldSettings(rooms=1, objects=4, quest_length=1, split=split)
     return generate(textworld_environment.choose_game(settings, seed, Path("unused")))[0]
 
 
@@ -78,17 +80,19 @@ def test_no_game_is_in_two_splits() -> None:
 
 def test_no_seed_of_the_generator_belongs_to_two_numbers() -> None:
     ranges = [
-        textworld_environment.choose_game(TextWorld(), seed, Path("unused"))["seeds"]
+        textworld_environment.choose_game(TextWorldSettings(), seed, Path("unused"))["seeds"]
         for seed in range(50)
     ]
     every = [seed for first, count in ranges for seed in range(first, first + count)]
     assert len(set(every)) == len(every)
     grouped = [
-        textworld_environment.choose_game(TextWorld(repeat=3), seed, Path("unused"))
+        textworld_environment.choose_game(TextWorldSettings(repeat=3), seed, Path("unused"))
         for seed in range(6)
     ]
     assert grouped[0] == grouped[2] != grouped[3] == grouped[5]
-    assert textworld_environment.choose_game(TextWorld(seed=7), 3, Path("unused"))["seeds"] == [
+    assert textworld_environment.choose_game(TextWorldSettings(seed=7), 3, Path("unused"))[
+        "seeds"
+    ] == [
         7,
         1,
     ]
@@ -108,7 +112,7 @@ def test_a_game_under_other_names_is_the_same_game() -> None:
 
 def test_settings_with_too_few_games_say_so() -> None:
     settings = textworld_environment.choose_game(
-        TextWorld(rooms=1, objects=4, quest_length=1, seed=0), 0, Path("unused")
+        TextWorldSettings(rooms=1, objects=4, quest_length=1, seed=0), 0, Path("unused")
     )
     only = split_of(generate(settings)[0])
     other = next(split for split in SPLITS if split != only)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.environments.protocol import Standing
-from houston_daemon.service.task_checks import check_names
+from houston_daemon.service.rollout_start_checks import check_task_names
 from houston_shared.errors import ConfigurationError
 from tests.integration.simulation.worlds import Played, task_of
 
@@ -130,10 +130,10 @@ WRONG = [
 @pytest.mark.parametrize(("settings", "words"), WRONG)
 def test_a_task_that_cannot_run_is_refused(tmp_path: Path, settings: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        check_names(task_of(tmp_path, "textworld", settings))
+        check_task_names(task_of(tmp_path, "textworld", settings))
 
 
 @pytest.mark.parametrize("tools", ['["act"]', '["act", "finish", "eval"]'])
 def test_tools_that_end_nowhere_are_refused(tmp_path: Path, tools: str) -> None:
     with pytest.raises(ConfigurationError, match="`tools`"):
-        check_names(task_of(tmp_path, "textworld", head=f"tools = {tools}"))
+        check_task_names(task_of(tmp_path, "textworld", head=f"tools = {tools}"))

@@ -12,8 +12,8 @@ from houston_daemon.environments.simulation.scienceworld_environment import Scie
 from houston_daemon.environments.simulation.simulated_world import SimulatorTimeouts
 from houston_daemon.environments.simulation.simulation_environment import Simulation
 from houston_daemon.environments.simulation.textworld_environment import TextWorldSimulator
-from houston_daemon.hosts.processes import MARK
-from houston_shared.records import Call, Intent, Result, RolloutSpec
+from houston_daemon.hosts.process_table import MARK_VARIABLE
+from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import LoadedTask, load_task
 
 SIMULATORS = {"scienceworld": ScienceWorldSimulator, "textworld": TextWorldSimulator}
@@ -71,18 +71,20 @@ class Played:
         self.environment = self._made()
         await self.environment.open(begun=True)
 
-    async def __call__(self, name: str, **arguments: Any) -> Result:
+    async def __call__(self, name: str, **arguments: Any) -> ToolResult:
         self._calls += 1
-        call = self.environment.check(Call(id=f"{self._calls}.0", name=name, arguments=arguments))
+        call = self.environment.check(
+            ToolCall(id=f"{self._calls}.0", name=name, arguments=arguments)
+        )
         return await self.environment.act(call, self.standing, Stop())
 
-    async def act(self, action: str) -> Result:
+    async def act(self, action: str) -> ToolResult:
         return await self("act", action=action)
 
-    async def recovered(self, action: str) -> Result:
+    async def recovered(self, action: str) -> ToolResult:
         """The newest call, as a worker finds it that came after one that died."""
-        call = Call(id=f"{self._calls}.0", name="act", arguments={"action": action})
-        return await self.environment.recover(Intent(call=call), self.standing, Stop())
+        call = ToolCall(id=f"{self._calls}.0", name="act", arguments={"action": action})
+        return await self.environment.recover(CallIntent(call=call), self.standing, Stop())
 
     @property
     def pid(self) -> int:
@@ -96,7 +98,7 @@ class Played:
 
 
 def processes_of(rollout: str) -> list[int]:
-    found, mark = [], f"{MARK}={rollout}".encode()
+    found, mark = [], f"{MARK_VARIABLE}={rollout}".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if mark in (entry / "environ").read_bytes().split(b"\0"):

@@ -12,13 +12,13 @@ from typing import get_args
 
 import pytest
 
-from houston_daemon.commands.task_new import TEMPLATES
+from houston_daemon.commands.task_commands import TEMPLATES
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_daemon.environments.workstation.evaluator import read_score
-from houston_shared.records import Call, Result, RolloutSpec
+from houston_shared.records import RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import LoadedTask, load_task
-from houston_shared.task_tables import Domain
+from houston_shared.task_tables import TaskDomain
 from tests.support.terminals import end_terminals
 
 RESEARCH = {
@@ -41,7 +41,7 @@ NONSENSE = (
 
 
 def test_every_domain_of_research_has_a_task() -> None:
-    assert {task.task.domain for task in RESEARCH.values()} == set(get_args(Domain)) - {""}
+    assert {task.task.domain for task in RESEARCH.values()} == set(get_args(TaskDomain)) - {""}
 
 
 class Trial:
@@ -60,8 +60,8 @@ class Trial:
         )
         self.environment: Environment = make_environment(spec, task.task)
 
-    async def __call__(self, name: str, **arguments: object) -> Result:
-        call = self.environment.check(Call(id="5.1", name=name, arguments=arguments))
+    async def __call__(self, name: str, **arguments: object) -> ToolResult:
+        call = self.environment.check(ToolCall(id="5.1", name=name, arguments=arguments))
         standing = Standing(5, 100, 0.0, 1_000.0, 0, None, None)
         return await self.environment.act(call, standing, Stop())
 

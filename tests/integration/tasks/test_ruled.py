@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.commands.task_new import TEMPLATES
+from houston_daemon.commands.task_commands import TEMPLATES
 from tests.support.station import Station
 
 TASK = TEMPLATES / "filter-messages"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from houston_shared import command, secret_values
+from houston_shared import command, secret_redaction
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import Station
 
@@ -175,7 +175,9 @@ def test_what_cannot_be_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """In this process: nine interpreters say nothing more."""
-    monkeypatch.setenv(secret_values.VARIABLE, "")  # the command sets it; put back at the end
+    monkeypatch.setenv(
+        secret_redaction.SECRETS_VARIABLE, ""
+    )  # the command sets it; put back at the end
     try:
         assert command.main(["export", *words, "--home", str(ready.station.home)]) == code
     except SystemExit as ended:

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from houston_daemon.training.policies import files
-from houston_shared.store.bodies_training import PolicyRegistered
+from houston_daemon.training.policies import policy_files
+from houston_shared.store.training_event_bodies import PolicyRegistered
 from tests.support.station import Station
 
 
@@ -57,10 +57,10 @@ def test_what_a_killed_import_has_left_is_registered_and_its_number_not_lost(
     one, other = (adapter(station.folder / name, name.encode()) for name in ("one", "other"))
     words = ("--base", str(base))
     (made,) = station.json("policy", "import", str(one), *words, "--name", "twin")
-    lineage = (station.home / "policies" / made["policy"] / files.LINEAGE).read_bytes()
+    lineage = (station.home / "policies" / made["policy"] / policy_files.LINEAGE_FILE).read_bytes()
     said = msgspec.json.decode(lineage, type=PolicyRegistered)
     left = msgspec.structs.replace(said, name="policy@2", folder="policy@2", parent="policy@1")
-    files.place(one.iterdir(), station.home / "policies" / "policy@2", left)
+    policy_files.place_files(one.iterdir(), station.home / "policies" / "policy@2", left)
     assert station.json("policy", "import", str(other), *words)[0]["policy"] == "policy@3"
     assert [name for name in names(station) if name.startswith("policy")] == [
         "policy@1", "policy@2", "policy@3",

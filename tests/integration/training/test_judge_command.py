@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
+from houston_shared.control_client import send_with_retry
+from houston_shared.control_messages import JudgedSteps, StoreVerdicts
 from houston_shared.home import Home
-from houston_shared.sending import send
-from houston_shared.wire_people import JudgedSteps
-from houston_shared.wire_training import StoreVerdicts
 from tests.engines.chat_server import ChatServer, delta, tool
 from tests.support.judged import read_back
 from tests.support.station import Station
@@ -240,7 +239,7 @@ def kept(station: Station, rollout: str, step: int) -> None:
     message = StoreVerdicts(
         request=uuid.uuid4().hex, rollout=rollout, source="judge", by="judge:jury", steps=(word,)
     )
-    send(Home(station.home), message, "", "")
+    send_with_retry(Home(station.home), message, "", "")
 
 
 @pytest.mark.slow

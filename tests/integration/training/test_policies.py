@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.engines.model import model_path
+from houston_daemon.engines.local_model import model_path
 from tests.engines.adapters import make_adapter
 from tests.support.ledger import Ledger
 from tests.support.station import Station, alive

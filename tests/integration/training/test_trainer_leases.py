@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.service.gpus import GpuLedger
-from houston_daemon.service.inbox import Inbox
+from houston_daemon.service.gpu_ledger import GpuLedger
+from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.trainers import Trainers
-from houston_shared import gpu_file, training_progress, wire
-from houston_shared.config import Configuration, Loaded
-from houston_shared.config_hosts import Hosts
+from houston_shared import gpu_leases, policy_and_run_files, wire
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import HostsSettings
 from tests.support.recorder_client import Station
 
 RUN = "sft-1"
@@ -30,26 +30,28 @@ def station(tmp_path: Path) -> Iterator[Station]:
 @pytest.fixture
 def ledger(station: Station) -> GpuLedger:
     """Of a host with one GPU."""
-    return GpuLedger(gpu_file.place(station.home), {"local": 1})
+    return GpuLedger(gpu_leases.gpu_ledger_file(station.home), {"local": 1})
 
 
 @pytest.fixture
 def trainers(station: Station, ledger: GpuLedger) -> Trainers:
-    loaded = Loaded(Configuration(hosts=Hosts(gpus=1)), station.home, "defaults")
-    return Trainers(loaded, station.recorder, Inbox(), ledger, tuple)
+    loaded = LoadedConfiguration(
+        Configuration(hosts=HostsSettings(gpus=1)), station.home, "defaults"
+    )
+    return Trainers(loaded, station.recorder, SupervisorInbox(), ledger, tuple)
 
 
 @pytest.fixture
 def run(station: Station) -> str:
     """A run that asks for the GPU."""
-    training_progress.folder(station.home, RUN).mkdir(parents=True)
+    policy_and_run_files.training_run_folder(station.home, RUN).mkdir(parents=True)
     station.person().ask(wire.StartTraining(request="r", run=RUN, gpus=1))
     return RUN
 
 
 def holders(station: Station) -> set[str]:
     """Who has GPUs, or waits for one."""
-    now = gpu_file.read(station.home)
+    now = gpu_leases.read_gpu_ledger(station.home)
     return {one.holder for one in now.leases} | now.waiting.keys()
 
 

@@ -12,19 +12,23 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.service.gpus import GpuLedger
-from houston_daemon.service.inbox import Inbox
-from houston_daemon.service.trainers import CRASHES, TrainerEnded, Trainers
-from houston_daemon.service.trainers_beside import ELSEWHERE
-from houston_daemon.training.sft import launch, progress, turn
-from houston_daemon.training.sft.recipe import Recipe
-from houston_daemon.training.sft.run_folder import Asked, RunFolder
-from houston_shared import training_progress, wire
-from houston_shared.config import Configuration, Loaded
-from houston_shared.store.bodies_training import PolicyRegistered, RunState
-from houston_shared.store.queries import training_runs
-from houston_shared.store.queries.training_runs import TrainingRun
-from houston_shared.store.reader import Reader
+from houston_daemon.service.gpu_ledger import GpuLedger
+from houston_daemon.service.supervisor_inbox import SupervisorInbox
+from houston_daemon.service.trainers import (
+    TRAINED_ELSEWHERE,
+    TRAINER_CRASH_LIMIT,
+    TrainerEnded,
+    Trainers,
+)
+from houston_daemon.training.sft import sft_launch, sft_progress, sft_run_folder
+from houston_daemon.training.sft.sft_recipe import SftRecipe
+from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
+from houston_shared import policy_and_run_files, wire
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.store import policy_queries
+from houston_shared.store.policy_queries import TrainingRunRow
+from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import PolicyRegistered, RunState
 from tests.support.recorder_client import Station
 
 RUN = "sft-1"
@@ -42,22 +46,22 @@ def station(tmp_path: Path) -> Iterator[Station]:
 @pytest.fixture
 def folder(station: Station) -> Path:
     """Of a run that the daemon had begun when it was stopped."""
-    made = training_progress.folder(station.home, RUN)
-    RunFolder(made).ask(Asked(run=RUN, recipe=Recipe(base="/no/model")))
+    made = policy_and_run_files.training_run_folder(station.home, RUN)
+    RunFolder(made).ask(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model")))
     station.person().ask(wire.StartTraining(request="r", run=RUN))
     station.recorder.training_moved(RUN, "running", start=True)
     return made
 
 
 @pytest.fixture
-def inbox() -> Inbox:
-    return Inbox()
+def inbox() -> SupervisorInbox:
+    return SupervisorInbox()
 
 
 @pytest.fixture
-def trainers(station: Station, folder: Path, inbox: Inbox) -> Iterator[Trainers]:
+def trainers(station: Station, folder: Path, inbox: SupervisorInbox) -> Iterator[Trainers]:
     """Of the daemon that is back."""
-    loaded = Loaded(Configuration(), station.home, "defaults")
+    loaded = LoadedConfiguration(Configuration(), station.home, "defaults")
     ledger = GpuLedger(station.home.path / "gpus.json", {})
     made = Trainers(loaded, station.recorder, inbox, ledger, tuple)
     yield made
@@ -65,7 +69,7 @@ def trainers(station: Station, folder: Path, inbox: Inbox) -> Iterator[Trainers]
     take_ends(made, inbox)
 
 
-def take_ends(trainers: Trainers, inbox: Inbox) -> None:
+def take_ends(trainers: Trainers, inbox: SupervisorInbox) -> None:
     """Wait for the ends of what was started."""
     while len(trainers):
         for event in inbox.take(60.0):
@@ -75,20 +79,20 @@ def take_ends(trainers: Trainers, inbox: Inbox) -> None:
 
 def look(trainers: Trainers) -> None:
     """More often than a trainer may crash."""
-    for _ in range(CRASHES + 1):
+    for _ in range(TRAINER_CRASH_LIMIT + 1):
         trainers.look(time.monotonic())
 
 
-def known(station: Station) -> TrainingRun:
+def known(station: Station) -> TrainingRunRow:
     with Reader(station.home) as reader:
-        found = reader.run(training_runs.one(RUN))
+        found = reader.run(policy_queries.find_training_run(RUN))
     assert found is not None
     return found
 
 
 def say(folder: Path, state: RunState, alone: bool = True) -> None:
     """What a trainer writes: a person's, or the daemon's own."""
-    writer = progress.Writer(folder)
+    writer = sft_progress.ProgressWriter(folder)
     writer.started(alone)
     writer.set(state, "what it said")
 
@@ -96,23 +100,23 @@ def say(folder: Path, state: RunState, alone: bool = True) -> None:
 def test_while_it_is_at_work_none_is_started_beside_it(
     station: Station, folder: Path, trainers: Trainers
 ) -> None:
-    held = turn.take(folder)
+    held = sft_run_folder.take_folder(folder)
     look(trainers)
     assert len(trainers) == 0
-    assert (known(station).state, known(station).reason) == ("running", ELSEWHERE)
+    assert (known(station).state, known(station).reason) == ("running", TRAINED_ELSEWHERE)
     look(trainers)
-    assert ELSEWHERE in trainers.told()[RUN], "the status says what it waits for"
+    assert TRAINED_ELSEWHERE in trainers.told()[RUN], "the status says what it waits for"
     os.close(held)
 
 
 def test_one_that_came_first_is_no_crash(
-    station: Station, folder: Path, trainers: Trainers, inbox: Inbox
+    station: Station, folder: Path, trainers: Trainers, inbox: SupervisorInbox
 ) -> None:
     """The folder was free as the daemon looked; its trainer leaves again and again."""
-    for _ in range(CRASHES):
+    for _ in range(TRAINER_CRASH_LIMIT):
         trainers.look(time.monotonic())
         assert len(trainers) == 1
-        held = turn.take(folder)
+        held = sft_run_folder.take_folder(folder)
         take_ends(trainers, inbox)
         os.close(held)
     assert known(station).state == "running"
@@ -130,7 +134,7 @@ ENDS: dict[RunState, str] = {
 def test_how_it_ended_is_what_became_of_the_run(
     station: Station, folder: Path, trainers: Trainers, state: RunState
 ) -> None:
-    held = turn.take(folder)
+    held = sft_run_folder.take_folder(folder)
     look(trainers)
     say(folder, state)
     os.close(held)
@@ -142,7 +146,7 @@ def test_how_it_ended_is_what_became_of_the_run(
 def test_one_that_became_a_policy_has_finished(
     station: Station, folder: Path, trainers: Trainers
 ) -> None:
-    held = turn.take(folder)
+    held = sft_run_folder.take_folder(folder)
     look(trainers)
     (station.home.path / "policies" / "policy@2").mkdir(parents=True)
     (station.home.path / "policies" / "policy@2" / "lineage.json").touch()
@@ -168,7 +172,7 @@ GOES_ON: dict[str, tuple[RunState, bool]] = {
 def test_the_daemon_goes_on_with_what_nobody_ended(
     station: Station, folder: Path, trainers: Trainers, case: str
 ) -> None:
-    held = turn.take(folder)
+    held = sft_run_folder.take_folder(folder)
     look(trainers)
     say(folder, *GOES_ON[case])
     os.close(held)
@@ -180,15 +184,15 @@ def test_the_daemon_goes_on_with_what_nobody_ended(
 
 @pytest.mark.slow
 def test_a_trainer_says_who_started_it(
-    station: Station, folder: Path, trainers: Trainers, inbox: Inbox
+    station: Station, folder: Path, trainers: Trainers, inbox: SupervisorInbox
 ) -> None:
     """Both fail for want of a model."""
     trainers.look(time.monotonic())
     take_ends(trainers, inbox)
-    said = progress.read(folder)
+    said = sft_progress.read_progress(folder)
     assert said is not None and (said.state, said.alone) == ("failed", False)
-    assert launch.start(folder, 0, {}).wait(120) == 1
-    said = progress.read(folder)
+    assert sft_launch.start_trainer(folder, 0, {}).wait(120) == 1
+    said = sft_progress.read_progress(folder)
     assert said is not None and (said.state, said.alone) == ("failed", True)
 
 
@@ -196,7 +200,7 @@ def test_one_that_is_at_work_is_not_called_cancelled(
     station: Station, folder: Path, trainers: Trainers
 ) -> None:
     """It may still become a policy: it has ended when it has."""
-    held = turn.take(folder)
+    held = sft_run_folder.take_folder(folder)
     station.person().ask(wire.CancelTraining(run=RUN))
     look(trainers)
     assert known(station).state == "running"

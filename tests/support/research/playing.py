@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from houston_daemon.demo import recording
+from houston_daemon.demo import rollout_recording
 from houston_shared.home import Home
 from tests.support.research.plan import script
 from tests.support.research.runs import TASK
@@ -62,7 +62,7 @@ def main() -> None:
         record = station.ended(rollout, 300)
         if record["state"] != "finished" or record["best_score"] != 90:
             sys.exit(f"not kept: {record}")
-        recording.write(Home(station.home), rollout, SAMPLE)
+        rollout_recording.write_recording(Home(station.home), rollout, SAMPLE)
         print(f"{SAMPLE}: {SAMPLE.stat().st_size} bytes, {record['active_seconds']} s active")
 
 

@@ -12,9 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.training.experiment import conduct, orders
-from houston_daemon.training.experiment.endpoint import Conversation, Endpoint, Turn, engine
-from houston_shared.store.queries import rollouts
+from houston_daemon.experiments import order_vocabulary, run_stages
+from houston_daemon.experiments.scripted_endpoint import (
+    PlayedConversation,
+    ScriptedEndpoint,
+    ScriptedTurn,
+    endpoint_engine,
+)
+from houston_shared.store import rollout_queries
 
 RECIPE = """
 name = "killed"
@@ -28,10 +33,10 @@ held_out = 4
 """
 
 
-def slow(seen: Conversation) -> Turn:
+def slow(seen: PlayedConversation) -> ScriptedTurn:
     """Three steps of it take longer than a test needs to kill."""
     threading.Event().wait(0.5)
-    return Turn("", "list_files", {"path": "."})
+    return ScriptedTurn("", "list_files", {"path": "."})
 
 
 def houston(*words: str) -> "subprocess.Popen[str]":
@@ -47,12 +52,14 @@ def run(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "run"
     yield folder
     if (folder / "recipe.toml").is_file():
-        conduct.opened(folder, lambda line: None).ground.stop()
+        run_stages.open_run(folder, lambda line: None).ground.stop()
 
 
 def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_path: Path) -> None:
-    with Endpoint(slow) as endpoint:
-        table = ", ".join(f"{k} = {json.dumps(v)}" for k, v in engine(endpoint.port).items())
+    with ScriptedEndpoint(slow) as endpoint:
+        table = ", ".join(
+            f"{k} = {json.dumps(v)}" for k, v in endpoint_engine(endpoint.port).items()
+        )
         recipe = tmp_path / "killed.toml"
         recipe.write_text(RECIPE.replace("{engine}", f"{{ {table} }}"))
         words = ("experiment", str(recipe), "--out", str(run))
@@ -74,7 +81,7 @@ def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_pat
         assert last.returncode == 0, told[1]
     assert "differs" not in told[1]
     assert Path(told[0].strip()) == run / "report" / "report.md"
-    assert (run / "orders.toml").read_bytes() == orders.PACKAGED.read_bytes()
+    assert (run / "orders.toml").read_bytes() == order_vocabulary.ORDERS_FILE.read_bytes()
     about = json.loads((run / "run.json").read_text(encoding="utf-8"))
     assert about["commands"] == [about["command"], f"{about['command']} --resume"]
     recipe.write_text(recipe.read_text().replace("held_out = 4", "held_out = 5"))
@@ -85,8 +92,8 @@ def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_pat
     text = (run / "report" / "report.md").read_text(encoding="utf-8")
     assert f"`houston {' '.join(words)}`" in text
     assert "0 of 4, 0% [0%, 49%]" in text
-    ground = conduct.opened(run, lambda line: None).ground
-    found = ground.read(rollouts.all_rollouts())
+    ground = run_stages.open_run(run, lambda line: None).ground
+    found = ground.read(rollout_queries.list_rollouts())
     assert [one.state for one in found] == ["finished"] * 4
     assert all(len(ground.guidance(one.id)) == 1 for one in found)
 

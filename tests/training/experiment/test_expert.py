@@ -5,24 +5,30 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.experiment.annotator import Speaking
-from houston_daemon.training.experiment.endpoint import Conversation, Turn
-from houston_daemon.training.experiment.expert import ImperfectExpert
-from houston_daemon.training.experiment.masking import ranges
-from houston_daemon.training.experiment.progress import progress
-from houston_daemon.training.experiment.recipe import Annotator, Expert
+from houston_daemon.experiments.experiment_recipe import AnnotatorRecipe, ExpertRecipe
+from houston_daemon.experiments.run_stages import number_ranges
+from houston_daemon.experiments.scripted_agents import (
+    ImperfectExpert,
+    SimulatedAnnotator,
+    measure_progress,
+)
+from houston_daemon.experiments.scripted_endpoint import PlayedConversation, ScriptedTurn
 
 WAY = ("go east", "open chest", "take coin")
 LOOKS = ("look", "inventory")
-WORDS = Annotator(patience=2, failing=("Use plain commands.",), idle=("Go on.", "Really, go on."))
+WORDS = AnnotatorRecipe(
+    patience=2, failing=("Use plain commands.",), idle=("Go on.", "Really, go on.")
+)
 
 
-def said(turn: Turn) -> dict[str, Any]:
+def said(turn: ScriptedTurn) -> dict[str, Any]:
     function = {"name": turn.name, "arguments": json.dumps(turn.arguments)}
     return {"role": "assistant", "content": turn.thought, "tool_calls": [{"function": function}]}
 
 
-def played(habits: Expert, words: Annotator | None = None, task: str = "t") -> list[str]:
+def played(
+    habits: ExpertRecipe, words: AnnotatorRecipe | None = None, task: str = "t"
+) -> list[str]:
     """What an expert does to its end, with an annotator beside it or alone."""
     expert = ImperfectExpert(habits, 1, lambda seen: (WAY, LOOKS))
     messages: list[dict[str, Any]] = [
@@ -30,26 +36,26 @@ def played(habits: Expert, words: Annotator | None = None, task: str = "t") -> l
         {"role": "user", "content": task},
     ]
     for _ in range(30):
-        seen = Conversation(tuple(messages))
+        seen = PlayedConversation(tuple(messages))
         word = ""
         if words:
-            speaking = Speaking(words, WAY)
+            speaking = SimulatedAnnotator(words, WAY)
             word = speaking.word(seen.actions, seen.observation, len(seen.all_heard))
         turn = expert(seen)
         told = f"done\n<real_user>{word}</real_user>" if word else "done"
         messages += [said(turn), {"role": "tool", "content": told}]
         if turn.name == "finish":
-            return list(Conversation(tuple(messages)).actions)
+            return list(PlayedConversation(tuple(messages)).actions)
     raise AssertionError("it never finishes")
 
 
 def test_without_habits_it_plays_the_solution() -> None:
-    assert played(Expert(drift=0.0)) == [*WAY, "finish"]
+    assert played(ExpertRecipe(drift=0.0)) == [*WAY, "finish"]
 
 
 @pytest.mark.parametrize("habit", ["guess", "dither", "quit"])
 def test_alone_a_drift_goes_on_and_may_end_it_too_early(habit: str) -> None:
-    habits = Expert(drift=1.0, habits=(habit,), steps=4, gives_up=1.0)  # type: ignore[arg-type]
+    habits = ExpertRecipe(drift=1.0, habits=(habit,), steps=4, gives_up=1.0)  # type: ignore[arg-type]
     actions = played(habits)
     assert actions[-1] == "finish"
     assert not set(actions) & set(WAY)
@@ -58,7 +64,7 @@ def test_alone_a_drift_goes_on_and_may_end_it_too_early(habit: str) -> None:
 
 @pytest.mark.parametrize("habit", ["guess", "dither", "quit"])
 def test_a_word_brings_it_back_each_time(habit: str) -> None:
-    habits = Expert(drift=1.0, habits=(habit,), steps=4, gives_up=1.0)  # type: ignore[arg-type]
+    habits = ExpertRecipe(drift=1.0, habits=(habit,), steps=4, gives_up=1.0)  # type: ignore[arg-type]
     actions = played(habits, WORDS)
     assert [one for one in actions if one in WAY] == list(WAY)
     assert actions[-1] == "finish"
@@ -66,13 +72,13 @@ def test_a_word_brings_it_back_each_time(habit: str) -> None:
 
 
 def test_a_drift_that_is_not_given_up_comes_back_by_itself() -> None:
-    actions = played(Expert(drift=1.0, habits=("dither",), steps=2, gives_up=0.0))
+    actions = played(ExpertRecipe(drift=1.0, habits=("dither",), steps=2, gives_up=0.0))
     assert actions == ["look", "inventory", WAY[0], "look", "inventory", WAY[1], "look",
                        "inventory", WAY[2], "finish"]  # fmt: skip
 
 
 def test_where_it_drifts_follows_from_the_world_not_from_who_listens() -> None:
-    habits = Expert(drift=0.5, gives_up=0.0, steps=3)
+    habits = ExpertRecipe(drift=0.5, gives_up=0.0, steps=3)
     firsts = [
         [next(n for n, one in enumerate(played(habits, words, f"task {n}")) if one == WAY[0])
          for n in range(12)]
@@ -98,7 +104,7 @@ def test_where_it_drifts_follows_from_the_world_not_from_who_listens() -> None:
 def test_the_annotator_speaks_only_when_the_agent_drifts(
     actions: tuple[str, ...], observation: str, before: int, word: str
 ) -> None:
-    assert Speaking(WORDS, WAY).word(actions, observation, before) == word
+    assert SimulatedAnnotator(WORDS, WAY).word(actions, observation, before) == word
 
 
 @pytest.mark.parametrize(
@@ -117,9 +123,9 @@ def test_the_annotator_speaks_only_when_the_agent_drifts(
 def test_progress_on_a_solution(
     actions: tuple[str, ...], done: int, idle: int, good: tuple[bool, ...]
 ) -> None:
-    assert progress(WAY, actions) == (done, idle, good)
+    assert measure_progress(WAY, actions) == (done, idle, good)
 
 
 def test_steps_that_follow_each_other_are_masked_together() -> None:
-    assert ranges([1, 2, 3, 7, 9, 10]) == [(1, 3), (7, 7), (9, 10)]
-    assert ranges([]) == []
+    assert number_ranges([1, 2, 3, 7, 9, 10]) == [(1, 3), (7, 7), (9, 10)]
+    assert number_ranges([]) == []

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.experiment import obedience
-from houston_daemon.training.experiment.orders import Order, draw, read
-from houston_daemon.training.experiment.own_home import OwnHome, Spoiled
-from houston_daemon.training.experiment.stages import Begun
+from houston_daemon.experiments import measure_stage
+from houston_daemon.experiments.experiment_home import ExperimentHome, StageSpoiled
+from houston_daemon.experiments.experiment_run import BegunWork
+from houston_daemon.experiments.order_vocabulary import SpokenOrder, draw_orders, read_vocabulary
 from houston_shared.errors import HoustonError
-from houston_shared.records import STANDS
+from houston_shared.records import AT_REST_ACTIVITY
 from tests.console.homes import HomeBuilder
 
 SETTINGS = {"answer_tokens": 64, "temperature": 0.7, "sandbox": "none"}
-ORDER = Order("Open plan.md.", "open", True, "open_file", {"path": "plan.md"})
+ORDER = SpokenOrder("Open plan.md.", "open", True, "open_file", {"path": "plan.md"})
 FOLLOWS: Any = (("open_file", {"path": "plan.md"}),)
 OTHER: Any = (("list_files", {"path": "."}),)
 
@@ -28,8 +28,8 @@ def builder(tmp_path: Path) -> Iterator[HomeBuilder]:
 
 
 @pytest.fixture
-def ground(builder: HomeBuilder, tmp_path: Path) -> OwnHome:
-    return OwnHome(tmp_path, {})
+def ground(builder: HomeBuilder, tmp_path: Path) -> ExperimentHome:
+    return ExperimentHome(tmp_path, {})
 
 
 # What each step did, before which of them the order was said (0: never), and what came of it.
@@ -45,7 +45,7 @@ TESTED = {
 
 @pytest.mark.parametrize("case", TESTED)
 def test_only_an_order_that_a_step_came_after_is_tested(
-    case: str, builder: HomeBuilder, ground: OwnHome
+    case: str, builder: HomeBuilder, ground: ExperimentHome
 ) -> None:
     steps, said, followed = TESTED[case]
     builder.start("one")
@@ -53,39 +53,39 @@ def test_only_an_order_that_a_step_came_after_is_tested(
         if step == said:
             builder.say("one", "g1", ORDER.text)
         builder.whole("one", step, "", calls)
-    (found,) = obedience.heard(ground, {"one": ORDER})
+    (found,) = measure_stage.heard_orders(ground, {"one": ORDER})
     assert found.followed is followed
-    shares = obedience.result([found])["shares"]["all"]
+    shares = measure_stage.obedience_result([found])["shares"]["all"]
     tested = followed is not None
     assert (shares["followed"], shares["of"]) == (int(bool(followed)), int(tested))
     assert shares["untested"] == int(not tested)
 
 
-def begun(tmp_path: Path, *rollouts: str) -> Begun:
+def begun(tmp_path: Path, *rollouts: str) -> BegunWork:
     file = tmp_path / "begun.json"
     file.write_text(json.dumps({"known": {"held-out-1-1": rollouts}, "seconds": 1.0}))
-    return Begun(file)
+    return BegunWork(file)
 
 
 def test_a_rollout_that_ended_before_its_order_was_said_is_begun_anew(
-    builder: HomeBuilder, ground: OwnHome, tmp_path: Path
+    builder: HomeBuilder, ground: ExperimentHome, tmp_path: Path
 ) -> None:
     builder.start("one")
-    vocabulary = read()
+    vocabulary = read_vocabulary()
 
-    def begin() -> dict[str, Order]:
+    def begin() -> dict[str, SpokenOrder]:
         kept = begun(tmp_path, "one")
-        return obedience.begin(
+        return measure_stage.begin_order_rollouts(
             ground, tmp_path / "tasks", vocabulary, "model", 1, 1, SETTINGS, kept
         )
 
     with pytest.raises(HoustonError) as away:  # no daemon: the next --resume says it
         begin()
-    assert not isinstance(away.value, Spoiled)
+    assert not isinstance(away.value, StageSpoiled)
     builder.state("one", "finished", "worker")
-    with pytest.raises(Spoiled, match="one because: it ended before its order was said"):
+    with pytest.raises(StageSpoiled, match="one because: it ended before its order was said"):
         begin()
-    builder.say("one", "g1", draw(vocabulary, "held_out", 1, 1)[0].text)
+    builder.say("one", "g1", draw_orders(vocabulary, "held_out", 1, 1)[0].text)
     assert list(begin()) == ["one"]
 
 
@@ -99,10 +99,10 @@ def test_a_rollout_that_ended_before_its_order_was_said_is_begun_anew(
     ],
 )
 def test_a_pause_that_the_daemon_ends_is_waited_for(
-    by: str, problem: str, builder: HomeBuilder, ground: OwnHome
+    by: str, problem: str, builder: HomeBuilder, ground: ExperimentHome
 ) -> None:
     builder.start("one")
     builder.state("one", "paused", by, "somebody must look")
-    builder.activity("one", STANDS)
+    builder.activity("one", AT_REST_ACTIVITY)
     with pytest.raises(HoustonError, match=f"one does not end: {problem}"):
         ground.wait(["one"], 1.0)

@@ -7,21 +7,27 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from houston_daemon.rollout.system_prompt import system_prompt, task_message
-from houston_daemon.training.experiment import order_tasks, orders
-from houston_daemon.training.experiment.endpoint import Conversation
-from houston_daemon.training.experiment.obedient import Obedient
-from houston_daemon.training.experiment.orders import Order, Vocabulary, draw, follows, read
+from houston_daemon.experiments import experiment_tasks, order_vocabulary
+from houston_daemon.experiments.order_vocabulary import (
+    OrderWords,
+    SpokenOrder,
+    draw_orders,
+    follows_order,
+    read_vocabulary,
+)
+from houston_daemon.experiments.scripted_agents import ObedientAgent
+from houston_daemon.experiments.scripted_endpoint import PlayedConversation
+from houston_daemon.prompts.system_prompt import system_prompt, task_message
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import Call
+from houston_shared.records import ToolCall
 from houston_shared.task import load_task
 
-OPEN = Order("Open the file notes/plan.md first.", "open", True, "open_file",
+OPEN = SpokenOrder("Open the file notes/plan.md first.", "open", True, "open_file",
              {"path": "notes/plan.md"})  # fmt: skip
 
 
-def call(name: str, error: str = "", **arguments: object) -> Call:
-    return Call(id="2.0", name=name, arguments=dict(arguments), error=error)
+def call(name: str, error: str = "", **arguments: object) -> ToolCall:
+    return ToolCall(id="2.0", name=name, arguments=dict(arguments), error=error)
 
 
 @pytest.mark.parametrize(
@@ -40,9 +46,9 @@ def call(name: str, error: str = "", **arguments: object) -> Call:
     ],
 )
 def test_an_order_is_followed_by_the_right_call_on_the_right_thing(
-    calls: list[Call], followed: bool
+    calls: list[ToolCall], followed: bool
 ) -> None:
-    assert follows(OPEN, calls) is followed
+    assert follows_order(OPEN, calls) is followed
 
 
 @pytest.mark.parametrize(
@@ -51,14 +57,14 @@ def test_an_order_is_followed_by_the_right_call_on_the_right_thing(
 def test_a_place_that_was_not_named_is_the_whole_workspace(
     place: dict[str, str], followed: bool
 ) -> None:
-    order = Order("Find plan.md.", "find", False, "find_file", {"file_name": "plan.md"})
-    assert follows(order, [call("find_file", file_name="plan.md", **place)]) is followed
+    order = SpokenOrder("Find plan.md.", "find", False, "find_file", {"file_name": "plan.md"})
+    assert follows_order(order, [call("find_file", file_name="plan.md", **place)]) is followed
 
 
 def test_nothing_that_is_measured_was_trained() -> None:
-    known = read()
-    trained = draw(known, "train", 200, 1)
-    measured = draw(known, "held_out", 100, 1)
+    known = read_vocabulary()
+    trained = draw_orders(known, "train", 200, 1)
+    measured = draw_orders(known, "held_out", 100, 1)
     assert len({one.text for one in trained}) == 200
     assert not {one.text for one in trained} & {one.text for one in measured}
     things = {str(value) for one in trained for value in one.arguments.values()}
@@ -68,39 +74,39 @@ def test_nothing_that_is_measured_was_trained() -> None:
 
 
 def test_every_place_of_a_phrase_is_filled_and_a_seed_draws_the_same() -> None:
-    known = read()
-    drawn = draw(known, "held_out", 80, 3)
+    known = read_vocabulary()
+    drawn = draw_orders(known, "held_out", 80, 3)
     assert not [one for one in drawn if "$" in f"{one.text}{one.arguments}"]
-    assert drawn == draw(known, "held_out", 80, 3) != draw(known, "held_out", 80, 4)
+    assert drawn == draw_orders(known, "held_out", 80, 3) != draw_orders(known, "held_out", 80, 4)
     few = msgspec.structs.replace(known.held_out, phrases={"list": known.held_out.phrases["list"]})
     with pytest.raises(ConfigurationError, match="no 25 different orders"):
-        draw(msgspec.structs.replace(known, held_out=few), "held_out", 25, 1)
+        draw_orders(msgspec.structs.replace(known, held_out=few), "held_out", 25, 1)
 
 
 def test_no_call_is_ordered_twice_as_long_as_its_kind_has_others() -> None:
-    known = read()
-    measured = draw(known, "held_out", 40, 1)
+    known = read_vocabulary()
+    measured = draw_orders(known, "held_out", 40, 1)
     assert len({call_of(one) for one in measured}) == 40
-    more = [one for one in draw(known, "held_out", 100, 1) if one.kind == "list"]
+    more = [one for one in draw_orders(known, "held_out", 100, 1) if one.kind == "list"]
     folders = len(known.held_out.folders)
     assert len({call_of(one) for one in more[:folders]}) == folders
     assert len({one.text for one in more}) == len(more) > folders
 
 
-def call_of(order: Order) -> str:
+def call_of(order: SpokenOrder) -> str:
     return json.dumps([order.tool, order.arguments])
 
 
 def test_what_is_measured_is_in_no_text_of_the_tasks_and_in_no_plan_of_the_agent(
     tmp_path: Path,
 ) -> None:
-    known = read()
-    drawn = draw(known, "train", 96, 1)
+    known = read_vocabulary()
+    drawn = draw_orders(known, "train", 96, 1)
     settings = {"steps": 11, "answer_tokens": 64, "temperature": 0.7, "sandbox": "none"}
     plan = own_plan(known.train)
     texts = [one.text for one in drawn] + plan
     for seed in range(8):  # a seed draws the instructions
-        written = order_tasks.write(
+        written = experiment_tasks.write_order_task(
             tmp_path / str(seed), f"train-{seed}-1", known.train, drawn, seed, settings
         )
         task = load_task(written).task
@@ -113,7 +119,7 @@ def test_what_is_measured_is_in_no_text_of_the_tasks_and_in_no_plan_of_the_agent
 
 
 def test_no_program_that_is_measured_is_run_in_training() -> None:
-    known = read()
+    known = read_vocabulary()
     run = [json.loads(one).get("command", "") for one in own_plan(known.train)]
     trained = {one.split()[0] for one in (*known.train.commands, *run) if one}
     assert trained >= {"ls", "du", "grep"}
@@ -121,22 +127,22 @@ def test_no_program_that_is_measured_is_run_in_training() -> None:
 
 
 def test_the_agents_own_plan_follows_from_place_and_step() -> None:
-    words = read().train
+    words = read_vocabulary().train
     assert own_plan(words, "train-1-1:3") == own_plan(words, "train-1-1:3")
     assert own_plan(words, "train-1-1:3") != own_plan(words, "train-1-1:4")
 
 
-def own_plan(words: Vocabulary, place: str = "train-1-1:1") -> list[str]:
+def own_plan(words: OrderWords, place: str = "train-1-1:1") -> list[str]:
     """The arguments of what the agent does by itself in 60 steps."""
-    agent = Obedient((), words, 100, lambda seen: place)
+    agent = ObedientAgent((), words, 100, lambda seen: place)
     head = ({"role": "user", "content": "Look."},)
     answer = {"role": "assistant", "content": "", "tool_calls": []}
     observed = {"role": "tool", "content": "ok"}
-    turns = [agent(Conversation((*head, *(answer, observed) * step))) for step in range(60)]
+    turns = [agent(PlayedConversation((*head, *(answer, observed) * step))) for step in range(60)]
     return [json.dumps(dict(one.arguments)) for one in turns]
 
 
-def measured_in(words: Vocabulary, text: str) -> list[str]:
+def measured_in(words: OrderWords, text: str) -> list[str]:
     """What of a part's files, folders, words and commands stands in a text."""
     plain = [one for one in words.commands if "$" not in one]
     things = (*words.names, *words.folders, *words.words, *plain)
@@ -148,7 +154,7 @@ def read_lines(file: Path) -> list[str]:
 
 
 def test_a_vocabulary_whose_parts_share_a_word_is_refused(tmp_path: Path) -> None:
-    text = orders.PACKAGED.read_text(encoding="utf-8").replace('"silver"', '"budget"')
+    text = order_vocabulary.ORDERS_FILE.read_text(encoding="utf-8").replace('"silver"', '"budget"')
     (tmp_path / "orders.toml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"words \['budget'\] are in both parts"):
-        read(tmp_path / "orders.toml")
+        read_vocabulary(tmp_path / "orders.toml")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.training.experiment import recipe
-from houston_daemon.training.experiment.world_tasks import write
+from houston_daemon.experiments import experiment_recipe
+from houston_daemon.experiments.experiment_tasks import write_world_task
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import load_task
 
@@ -21,12 +21,14 @@ game = "coin_collector"
 """
 
 
-@pytest.mark.parametrize("name", sorted(recipe.packaged()))
+@pytest.mark.parametrize("name", sorted(experiment_recipe.packaged_recipes()))
 def test_the_packaged_recipes_can_be_run(name: str, tmp_path: Path) -> None:
-    made = recipe.read(recipe.find(name))
+    made = experiment_recipe.read_recipe(experiment_recipe.find_recipe(name))
     for worlds in made.worlds:
         for split in ("train", "test"):
-            task = load_task(write(tmp_path, worlds, split, made.model, made.sandbox)).task
+            task = load_task(
+                write_world_task(tmp_path, worlds, split, made.model, made.sandbox)
+            ).task
             assert task.environment == worlds.environment
             assert getattr(task, worlds.environment).split == split
             assert task.tools == ("act", "finish")
@@ -49,17 +51,17 @@ def test_what_is_wrong_in_a_recipe_is_said(text: str, problem: str, tmp_path: Pa
     file = tmp_path / "mine.toml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError, match=problem):
-        recipe.read(file)
+        experiment_recipe.read_recipe(file)
 
 
 def test_an_unknown_recipe_names_those_there_are() -> None:
     with pytest.raises(ConfigurationError, match="ablation"):
-        recipe.find("nothing-like-it")
+        experiment_recipe.find_recipe("nothing-like-it")
 
 
 def test_fewer_and_more_seeds() -> None:
-    made = recipe.read(recipe.find("ablation"))
-    assert recipe.with_seeds(made, 1).seeds == made.seeds[:1]
-    more = recipe.with_seeds(made, len(made.seeds) + 2).seeds
+    made = experiment_recipe.read_recipe(experiment_recipe.find_recipe("ablation"))
+    assert experiment_recipe.with_seeds(made, 1).seeds == made.seeds[:1]
+    more = experiment_recipe.with_seeds(made, len(made.seeds) + 2).seeds
     assert more[: len(made.seeds)] == made.seeds
     assert len(set(more)) == len(made.seeds) + 2

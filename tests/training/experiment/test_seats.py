@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.training.experiment.endpoint import Conversation
-from houston_daemon.training.experiment.own_home import OwnHome
-from houston_daemon.training.experiment.seats import Seats
+from houston_daemon.experiments.experiment_home import ExperimentHome
+from houston_daemon.experiments.scripted_endpoint import PlayedConversation, ScriptedSpecs
 from houston_shared.errors import HoustonError
 from tests.console.homes import HomeBuilder
 
@@ -18,10 +17,10 @@ def test_rollouts_with_the_same_task_are_told_apart(tmp_path: Path) -> None:
     with HomeBuilder(tmp_path / "home") as builder:
         builder.start("one", "find")
         builder.start("two", "find")
-        seats = Seats(OwnHome(tmp_path, {}))
-        assert seats.of(Conversation(ALIKE, rollout="two")).rollout == "two"
-        assert seats.of(Conversation(ALIKE, rollout="one")).rollout == "one"
+        seats = ScriptedSpecs(ExperimentHome(tmp_path, {}))
+        assert seats.of(PlayedConversation(ALIKE, rollout="two")).rollout == "two"
+        assert seats.of(PlayedConversation(ALIKE, rollout="one")).rollout == "one"
         builder.start("later", "find")
-        assert seats.of(Conversation(ALIKE, rollout="later")).rollout == "later"
+        assert seats.of(PlayedConversation(ALIKE, rollout="later")).rollout == "later"
         with pytest.raises(HoustonError, match="no rollout"):
-            seats.of(Conversation(ALIKE))
+            seats.of(PlayedConversation(ALIKE))

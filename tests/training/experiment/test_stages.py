@@ -4,20 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.training.experiment.own_home import Spoiled
-from houston_daemon.training.experiment.stages import Begun, Stages
+from houston_daemon.experiments.experiment_home import StageSpoiled
+from houston_daemon.experiments.experiment_run import BegunWork, StageStore
 
 
 def test_a_stage_is_done_once(tmp_path: Path) -> None:
     calls: list[str] = []
 
-    def what(begun: Begun) -> dict[str, object]:
+    def what(begun: BegunWork) -> dict[str, object]:
         calls.append("done")
         return {"value": 3}
 
     told: list[str] = []
-    first = Stages(tmp_path, told.append).run("one", what)
-    again = Stages(tmp_path, told.append).run("one", what)
+    first = StageStore(tmp_path, told.append).run("one", what)
+    again = StageStore(tmp_path, told.append).run("one", what)
     assert calls == ["done"]
     assert first == again
     assert first["value"] == 3
@@ -32,14 +32,14 @@ def test_what_a_killed_stage_began_is_found_again(tmp_path: Path) -> None:
         made.append(name)
         return name.upper()
 
-    def killed(begun: Begun) -> dict[str, object]:
+    def killed(begun: BegunWork) -> dict[str, object]:
         begun.get("a", lambda: make("a"))
         raise KeyboardInterrupt
 
-    def whole(begun: Begun) -> dict[str, object]:
+    def whole(begun: BegunWork) -> dict[str, object]:
         return {name: begun.get(name, lambda n=name: make(n)) for name in "ab"}
 
-    stages = Stages(tmp_path, lambda line: None)
+    stages = StageStore(tmp_path, lambda line: None)
     with pytest.raises(KeyboardInterrupt):
         stages.run("one", killed)
     result = stages.run("one", whole)
@@ -50,20 +50,20 @@ def test_what_a_killed_stage_began_is_found_again(tmp_path: Path) -> None:
 def test_rollouts_that_failed_are_no_measurement_and_are_begun_anew(tmp_path: Path) -> None:
     made: list[str] = []
 
-    def failing(begun: Begun) -> dict[str, object]:
+    def failing(begun: BegunWork) -> dict[str, object]:
         begun.get("a", lambda: made.append("a"))
-        raise Spoiled(1, 4, "r-1", "the engine refused")
+        raise StageSpoiled(1, 4, "r-1", "the engine refused")
 
-    stages = Stages(tmp_path, lambda line: None)
+    stages = StageStore(tmp_path, lambda line: None)
     for _ in range(2):
-        with pytest.raises(Spoiled, match="1 of 4 rollouts do not count, r-1 because"):
+        with pytest.raises(StageSpoiled, match="1 of 4 rollouts do not count, r-1 because"):
             stages.run("one", failing)
     assert made == ["a", "a"]
     assert stages.done("one") is None
 
 
 def test_times_are_told_in_the_order_of_the_stages(tmp_path: Path) -> None:
-    stages = Stages(tmp_path, lambda line: None)
+    stages = StageStore(tmp_path, lambda line: None)
     for name in ("sample", "judge", "measure-base-1"):
         stages.run(name, lambda begun: {})
     stages.kept("ports", lambda: {"guided": 1})

@@ -6,9 +6,14 @@ import random
 
 import pytest
 
-from houston_daemon.training.experiment import summing
-from houston_daemon.training.experiment.recipe import Recipe, Worlds
-from houston_daemon.training.experiment.statistics import bootstrap, less, over_time, wilson
+from houston_daemon.experiments import experiment_statistics
+from houston_daemon.experiments.experiment_recipe import ExperimentRecipe, WorldsRecipe
+from houston_daemon.experiments.experiment_statistics import (
+    bootstrap_mean,
+    score_differences,
+    scores_over_time,
+    wilson_share,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,29 +28,29 @@ from houston_daemon.training.experiment.statistics import bootstrap, less, over_
     ],
 )
 def test_wilson_as_published(hits: int, total: int, low: float, high: float) -> None:
-    found = wilson(hits, total)
+    found = wilson_share(hits, total)
     assert found.value == hits / total
     assert (found.low, found.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
 
 
 def test_without_a_trial_nothing_is_known() -> None:
-    found = wilson(0, 0)
+    found = wilson_share(0, 0)
     assert math.isnan(found.value)
     assert (found.low, found.high) == (0.0, 1.0)
 
 
 def test_each_task_weighs_the_same_however_many_seeds_it_has() -> None:
     cells = {"a": {1: 0.0, 2: 100.0}, "b": {1: 50.0, 2: 50.0, 3: 50.0}, "c": {1: 100.0}}
-    found = bootstrap(cells, seed=1)
+    found = bootstrap_mean(cells, seed=1)
     assert found.value == pytest.approx(200 / 3)
     assert 0 <= found.low < found.value < found.high <= 100
-    assert bootstrap(cells, seed=1) == found
+    assert bootstrap_mean(cells, seed=1) == found
 
 
 def test_a_seed_is_one_draw_however_many_tasks_it_plays() -> None:
     """A policy that does everything and one that does nothing: between them nothing is known."""
     cells = {str(task): {1: 100.0, 2: 0.0} for task in range(8)}
-    found = bootstrap(cells, seed=1)
+    found = bootstrap_mean(cells, seed=1)
     assert (found.low, found.value, found.high) == (0.0, 50.0, 100.0)
 
 
@@ -68,20 +73,20 @@ def test_bootstrap_covers_the_true_mean_about_as_often_as_it_says(what: str) -> 
             for task in range(tasks)
             for own in [source.gauss(0, by_task)]
         }
-        found = bootstrap(cells, seed=trial, draws=150)
+        found = bootstrap_mean(cells, seed=trial, draws=150)
         inside += found.low <= 50 <= found.high
     assert 50 <= inside <= 60
 
 
 def test_nothing_varies_nothing_is_unsure() -> None:
-    found = bootstrap({"a": {1: 40.0}, "b": {1: 40.0}}, seed=1)
+    found = bootstrap_mean({"a": {1: 40.0}, "b": {1: 40.0}}, seed=1)
     assert (found.low, found.value, found.high) == (40.0, 40.0, 40.0)
 
 
 def test_a_difference_is_taken_where_both_were_measured() -> None:
     mine = {"a": {1: 30.0, 2: 50.0}, "b": {1: 10.0}, "c": {1: 5.0}}
     other = {"a": {1: 10.0, 2: 40.0}, "b": {2: 10.0}}
-    assert less(mine, other) == {"a": {1: 20.0, 2: 10.0}}
+    assert score_differences(mine, other) == {"a": {1: 20.0, 2: 10.0}}
 
 
 def world(name: str, final: float) -> dict[str, object]:
@@ -93,9 +98,11 @@ def world(name: str, final: float) -> dict[str, object]:
 
 def test_full_is_held_against_the_others_world_by_world() -> None:
     """Worlds differ more than arms: apart they overlap, held against each other they do not."""
-    recipe = Recipe(
+    recipe = ExperimentRecipe(
         name="two",
-        worlds=(Worlds(name="find", domain="finding", environment="textworld", instructions=""),),
+        worlds=(
+            WorldsRecipe(name="find", domain="finding", environment="textworld", instructions=""),
+        ),
     )
     easy, hard = 80.0, 10.0
     measured = {
@@ -109,17 +116,20 @@ def test_full_is_held_against_the_others_world_by_world() -> None:
         ]
         for arm, up in (("base", 0.0), ("full", 5.0))
     }
-    found = summing.summed(recipe, measured)
-    scores = {arm: one["scores"]["final"][summing.ALL] for arm, one in found.items()}
+    found = experiment_statistics.summarize_arms(recipe, measured)
+    scores = {
+        arm: one["scores"]["final"][experiment_statistics.TASK_WEIGHTED]
+        for arm, one in found.items()
+    }
     assert scores["full"]["seeds"] == {"1": 50.0, "2": 50.0}
     assert scores["full"]["low"] < scores["base"]["high"]
-    compared = summing.compared(recipe, measured)["base"]["final"]
+    compared = experiment_statistics.compare_arms(recipe, measured)["base"]["final"]
     assert compared == {"value": 5.0, "low": 5.0, "high": 5.0}
 
 
 def test_score_over_time_is_the_last_before_and_nothing_before_any() -> None:
     histories = [[(10.0, 50.0), (20.0, 30.0)], [(15.0, 100.0)], []]
-    assert over_time(histories, [5.0, 10.0, 15.0, 25.0]) == pytest.approx(
+    assert scores_over_time(histories, [5.0, 10.0, 15.0, 25.0]) == pytest.approx(
         [0.0, 50 / 3, 50.0, 130 / 3]
     )
 
@@ -128,7 +138,7 @@ def test_what_nothing_was_measured_of_is_null_in_json() -> None:
     """Of orders that are few, there may be none of a kind; NaN is no JSON."""
     shares = {"other kinds": {"followed": 0, "of": 0}}
     measured = {"base": [{"seed": 1, "worlds": [], "obedience": {"shares": shares}}]}
-    found = summing.summed(Recipe(name="few"), measured)
+    found = experiment_statistics.summarize_arms(ExperimentRecipe(name="few"), measured)
     assert found["base"]["obedience"]["other kinds"]["value"] is None
     json.dumps(found, allow_nan=False)
 
@@ -142,6 +152,8 @@ def test_an_order_that_was_not_tested_is_in_no_share_and_said() -> None:
             {"seed": 2, "worlds": [], "obedience": {"shares": older}},
         ]
     }
-    found = summing.summed(Recipe(name="few"), measured)["base"]["obedience"]["all"]
+    found = experiment_statistics.summarize_arms(ExperimentRecipe(name="few"), measured)["base"][
+        "obedience"
+    ]["all"]
     assert (found["followed"], found["of"], found["untested"]) == (1, 7, 2)
     assert found["seeds"] == {"1": "1 of 3", "2": "0 of 4"}

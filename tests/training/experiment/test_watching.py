@@ -6,15 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.training.experiment import conduct, serving
-from houston_daemon.training.experiment.annotator import AUTHOR
-from houston_daemon.training.experiment.endpoint import Conversation, Endpoint, Turn, engine
-from houston_daemon.training.experiment.own_home import OwnHome, Spoiled
-from houston_daemon.training.experiment.run import prepare
-from houston_daemon.training.experiment.solutions import Solutions
-from houston_daemon.training.experiment.stages import Begun
-from houston_daemon.training.experiment.watching import LOOKED, Watching
-from houston_shared.store.queries import rollouts
+from houston_daemon.experiments import experiment_run, run_stages
+from houston_daemon.experiments.experiment_home import ExperimentHome, StageSpoiled
+from houston_daemon.experiments.experiment_run import BegunWork, prepare_run
+from houston_daemon.experiments.experiment_tasks import WorldSolutions
+from houston_daemon.experiments.sample_stage import LOOKED_KEY, AnnotatorWatch
+from houston_daemon.experiments.scripted_agents import ANNOTATOR_AUTHOR
+from houston_daemon.experiments.scripted_endpoint import (
+    PlayedConversation,
+    ScriptedEndpoint,
+    ScriptedTurn,
+    endpoint_engine,
+)
+from houston_shared.store import rollout_queries
 from tests.console.homes import HomeBuilder
 
 RECIPE = """
@@ -48,61 +52,63 @@ goal = "detailed"
 """
 
 
-def looking(seen: Conversation) -> Turn:
+def looking(seen: PlayedConversation) -> ScriptedTurn:
     """Looks again and again until somebody speaks, slowly enough to be seen."""
     threading.Event().wait(0.1)
     if seen.all_heard:
-        return Turn("", "finish", {})
-    return Turn("", "act", {"action": "look"})
+        return ScriptedTurn("", "finish", {})
+    return ScriptedTurn("", "act", {"action": "look"})
 
 
 def test_what_ran_on_while_nobody_watched_is_no_guided_rollout(tmp_path: Path) -> None:
     file = tmp_path / "watched.toml"
     file.write_text(RECIPE.replace("{engine}", "{}"))
-    prepare(file, tmp_path / "run", False, ["experiment"])
-    run = conduct.opened(tmp_path / "run", lambda line: None)
+    prepare_run(file, tmp_path / "run", False, ["experiment"])
+    run = run_stages.open_run(tmp_path / "run", lambda line: None)
     kept = tmp_path / "sample-guided.begun.json"
     with HomeBuilder(run.ground.home.path) as builder:
         for rollout in ("one", "two"):
             builder.start(rollout)
             for step in (1, 2, 3):
                 builder.whole(rollout, step)
-        Begun(kept).put("house", ["one", "two"])
-        Begun(kept).put(LOOKED, {"one": 2, "two": 1})
+        BegunWork(kept).put("house", ["one", "two"])
+        BegunWork(kept).put(LOOKED_KEY, {"one": 2, "two": 1})
         builder.state("one", "finished", "worker")  # its last step needs no look
-        watch = Watching(run, ("one", "two"), Solutions(), Begun(kept))
+        watch = AnnotatorWatch(run, ("one", "two"), WorldSolutions(), BegunWork(kept))
         builder.state("two", "finished", "worker")
         watch.look()  # it ended beside somebody who watched
-        with pytest.raises(Spoiled, match=r"1 of 2 .* two because: .* while nobody watched"):
-            Watching(run, ("one", "two"), Solutions(), Begun(kept))
+        with pytest.raises(StageSpoiled, match=r"1 of 2 .* two because: .* while nobody watched"):
+            AnnotatorWatch(run, ("one", "two"), WorldSolutions(), BegunWork(kept))
 
 
 def test_rollouts_of_another_policy_are_refused(tmp_path: Path) -> None:
     with HomeBuilder(tmp_path / "home") as builder:
         builder.start("one")  # with policy@1
-        found = OwnHome(tmp_path, {}).read(rollouts.all_rollouts())
-    serving.check(found, "policy@1")
-    with pytest.raises(Spoiled, match="one because: it sampled with policy@1, not base"):
-        serving.check(found, "")
+        found = ExperimentHome(tmp_path, {}).read(rollout_queries.list_rollouts())
+    experiment_run.check_sampled_policy(found, "policy@1")
+    with pytest.raises(StageSpoiled, match="one because: it sampled with policy@1, not base"):
+        experiment_run.check_sampled_policy(found, "")
 
 
 def test_a_model_that_drifts_is_spoken_to_and_its_drift_is_masked(tmp_path: Path) -> None:
-    with Endpoint(looking) as endpoint:
-        table = ", ".join(f"{k} = {json.dumps(v)}" for k, v in engine(endpoint.port).items())
+    with ScriptedEndpoint(looking) as endpoint:
+        table = ", ".join(
+            f"{k} = {json.dumps(v)}" for k, v in endpoint_engine(endpoint.port).items()
+        )
         file = tmp_path / "watched.toml"
         file.write_text(RECIPE.replace("{engine}", f"{{ {table} }}"))
-        prepare(file, tmp_path / "run", False, [])
-        run = conduct.opened(tmp_path / "run", lambda line: None)
+        prepare_run(file, tmp_path / "run", False, [])
+        run = run_stages.open_run(tmp_path / "run", lambda line: None)
         run.ground.start()
         try:
-            conduct.sample(run, run.recipe.arms)
+            run_stages.sample_and_judge(run, run.recipe.arms)
             ((rollout, what),) = (run.stages.done("sample-guided") or {})["rollouts"].items()
             assert what == "house"
             said = run.ground.guidance(rollout)
             assert said[0].text == "Go on with the task."
-            assert said[0].author == AUTHOR
-            kept = Begun(run.folder / "stages" / "sample-guided.begun.json")
-            assert kept.get(LOOKED, dict)[rollout] >= 2
+            assert said[0].author == ANNOTATOR_AUTHOR
+            kept = BegunWork(run.folder / "stages" / "sample-guided.begun.json")
+            assert kept.get(LOOKED_KEY, dict)[rollout] >= 2
             steps = run.ground.steps(rollout)
             assert [one.sample.calls[0].name for one in steps][-1] == "finish"
             judged = (run.stages.done("judge-guided") or {})["steps"]

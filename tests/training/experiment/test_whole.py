@@ -10,12 +10,17 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.experiment import conduct, learning, measuring, report
-from houston_daemon.training.experiment.endpoint import Conversation, Endpoint, Turn, engine
-from houston_daemon.training.experiment.orders import draw
-from houston_daemon.training.experiment.run import Run, prepare
-from houston_shared.store import step_view
-from houston_shared.store.queries import rollouts as queries
+from houston_daemon.experiments import experiment_report, measure_stage, run_stages
+from houston_daemon.experiments.experiment_run import ExperimentRun, prepare_run
+from houston_daemon.experiments.order_vocabulary import draw_orders
+from houston_daemon.experiments.scripted_endpoint import (
+    PlayedConversation,
+    ScriptedEndpoint,
+    ScriptedTurn,
+    endpoint_engine,
+)
+from houston_shared.store import rollout_queries as queries
+from houston_shared.store import step_json
 from tests.support.small_tokenizer import small_tokenizer
 from tests.training.experiment.test_orders import measured_in
 
@@ -76,46 +81,52 @@ class Half:
     def __init__(self) -> None:
         self.calls: dict[str, tuple[str, Any]] = {}
 
-    def __call__(self, seen: Conversation) -> Turn:
+    def __call__(self, seen: PlayedConversation) -> ScriptedTurn:
         for text in seen.heard:
             tool, arguments = self.calls[text]
             if tool in ("open_file", "list_files"):
-                return Turn("", tool, arguments)
+                return ScriptedTurn("", tool, arguments)
         return (
-            Turn("", "finish", {}) if "act" in seen.tools else Turn("", "think", {"thought": "?"})
+            ScriptedTurn("", "finish", {})
+            if "act" in seen.tools
+            else ScriptedTurn("", "think", {"thought": "?"})
         )
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExperimentRun]:
     """Sampled, judged, measured; the daemon is stopped at the end."""
     folder = tmp_path_factory.mktemp("experiment")
     half = Half()
-    with Endpoint(half) as endpoint:
-        table = ", ".join(f"{k} = {json.dumps(v)}" for k, v in engine(endpoint.port).items())
+    with ScriptedEndpoint(half) as endpoint:
+        table = ", ".join(
+            f"{k} = {json.dumps(v)}" for k, v in endpoint_engine(endpoint.port).items()
+        )
         file = folder / "whole.toml"
         table += f", window = 8192, tokenizer = {json.dumps(small_tokenizer(folder))}"
         file.write_text(RECIPE.replace("{engine}", f"{{ {table} }}"))
-        prepare(file, folder / "run", False, ["experiment", "whole.toml"])
-        run = conduct.opened(folder / "run", lambda line: None)
-        for order in draw(run.orders, "held_out", 6, 1):
+        prepare_run(file, folder / "run", False, ["experiment", "whole.toml"])
+        run = run_stages.open_run(folder / "run", lambda line: None)
+        for order in draw_orders(run.orders, "held_out", 6, 1):
             half.calls[order.text] = (order.tool, order.arguments)
         run.ground.start()
         try:
-            conduct.sample(run, run.recipe.arms)
-            run.stages.run("measure-base-1", lambda begun: measuring.measure(run, "", 1, begun))
+            run_stages.sample_and_judge(run, run.recipe.arms)
+            run.stages.run(
+                "measure-base-1", lambda begun: measure_stage.measure_arm(run, "", 1, begun)
+            )
             yield run
         finally:
             run.ground.stop()
 
 
-def stage(run: Run, name: str) -> dict[str, Any]:
+def stage(run: ExperimentRun, name: str) -> dict[str, Any]:
     found = run.stages.done(name)
     assert found is not None
     return found
 
 
-def rollouts(run: Run, kind: str, what: str) -> list[str]:
+def rollouts(run: ExperimentRun, kind: str, what: str) -> list[str]:
     found = stage(run, f"sample-{kind}")["rollouts"]
     return [rollout for rollout, each in found.items() if each == what]
 
@@ -123,7 +134,7 @@ def rollouts(run: Run, kind: str, what: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("world", ["house", "lifespan"])
 def test_a_word_brings_a_drifting_agent_to_the_end_and_without_it_it_gives_up(
-    run: Run, world: str
+    run: ExperimentRun, world: str
 ) -> None:
     (guided,), (alone,) = (rollouts(run, kind, world) for kind in ("guided", "alone"))
     scores = run.ground.scores([guided, alone])
@@ -134,7 +145,7 @@ def test_a_word_brings_a_drifting_agent_to_the_end_and_without_it_it_gives_up(
     assert run.ground.steps(alone)[-1].sample.calls[0].name == "finish"
 
 
-def test_orders_are_followed_at_the_next_step(run: Run) -> None:
+def test_orders_are_followed_at_the_next_step(run: ExperimentRun) -> None:
     for rollout in rollouts(run, "guided", "orders"):
         said = run.ground.guidance(rollout)
         assert [one.step for one in said] == [1, 2, 3]
@@ -144,22 +155,27 @@ def test_orders_are_followed_at_the_next_step(run: Run) -> None:
     assert not [g for one in rollouts(run, "alone", "orders") for g in run.ground.guidance(one)]
 
 
-def test_what_is_measured_stands_in_nothing_that_is_learned_from(run: Run) -> None:
+def test_what_is_measured_stands_in_nothing_that_is_learned_from(run: ExperimentRun) -> None:
     for rollout in rollouts(run, "guided", "orders") + rollouts(run, "alone", "orders"):
-        row = run.ground.read(queries.rollout(rollout))
-        texts = [repr(run.ground.read(queries.head(row)))]
-        texts += [step_view.seen(one) + repr(one.sample.calls) for one in run.ground.steps(rollout)]
+        row = run.ground.read(queries.find_rollout(rollout))
+        texts = [repr(run.ground.read(queries.read_rollout_head(row)))]
+        texts += [
+            step_json.observation_as_seen(one) + repr(one.sample.calls)
+            for one in run.ground.steps(rollout)
+        ]
         assert not [word for text in texts for word in measured_in(run.orders.held_out, text)]
 
 
 def test_what_brought_a_rollout_no_further_is_masked_by_both_and_rows_differ_by_arm(
-    run: Run,
+    run: ExperimentRun,
 ) -> None:
     masked = stage(run, "judge-guided")["steps"]
     assert masked["masked by human"] > 0
     made = {
-        arm: run.stages.run(f"rows-{arm}", lambda begun, arm=arm: learning.rows(run, arm, begun))
-        for arm in learning.SAMPLED
+        arm: run.stages.run(
+            f"rows-{arm}", lambda begun, arm=arm: run_stages.export_arm_rows(run, arm, begun)
+        )
+        for arm in run_stages.ARM_ENGINES
     }
     trained = {arm: one["counts"]["trained"] for arm, one in made.items()}
     assert trained["without-masking"] > trained["full"] > trained["without-interaction"] > 0
@@ -169,8 +185,8 @@ def test_what_brought_a_rollout_no_further_is_masked_by_both_and_rows_differ_by_
     assert list(dict.fromkeys(one["rollout"] for one in lines)) == begun
 
 
-def test_the_report_says_what_came_out_and_how_to_get_it_again(run: Run) -> None:
-    file = Path(report.write(run))
+def test_the_report_says_what_came_out_and_how_to_get_it_again(run: ExperimentRun) -> None:
+    file = Path(experiment_report.write_report(run))
     text = file.read_text(encoding="utf-8")
     results = json.loads((file.parent / "results.json").read_text(encoding="utf-8"))
     shares = stage(run, "measure-base-1")["obedience"]["shares"]
@@ -186,7 +202,7 @@ def test_the_report_says_what_came_out_and_how_to_get_it_again(run: Run) -> None
         assert (file.parent / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_is_done_is_not_done_again(run: Run) -> None:
-    before = len(run.ground.read(queries.all_rollouts()))
-    conduct.sample(run, run.recipe.arms)
-    assert len(run.ground.read(queries.all_rollouts())) == before
+def test_what_is_done_is_not_done_again(run: ExperimentRun) -> None:
+    before = len(run.ground.read(queries.list_rollouts()))
+    run_stages.sample_and_judge(run, run.recipe.arms)
+    assert len(run.ground.read(queries.list_rollouts())) == before

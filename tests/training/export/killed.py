@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.training.export.folder import Asked, export
+from houston_daemon.training.export.export_run import ExportRequest, write_export
 from houston_shared.home import Home
 
 OPERATIONS = [(os, "fsync"), (Path, "replace"), (Path, "unlink"), (Path, "touch"), (Path, "mkdir")]
@@ -41,15 +41,15 @@ def main() -> None:
     home, folder, *ids = sys.argv[1:]
     over = ids[ids.index("--over") + 1] if "--over" in ids else ""
     ids = ids[: ids.index("--over")] if over else ids
-    asked = Asked(tuple(ids), parquet=False, force=bool(over))
+    asked = ExportRequest(tuple(ids), parquet=False, force=bool(over))
     for count in range(1, 100):
         place = Path(folder) / str(count)
         if over:
-            export(Home(Path(home)), Asked(tuple(ids), over), place)
+            write_export(Home(Path(home)), ExportRequest(tuple(ids), over), place)
         child = os.fork()
         if not child:
             arm(count)
-            export(Home(Path(home)), asked, place)
+            write_export(Home(Path(home)), asked, place)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if os.waitstatus_to_exitcode(status) == 0:
@@ -57,7 +57,9 @@ def main() -> None:
         left = (
             {one.name: one.read_bytes().hex() for one in place.iterdir()} if place.exists() else {}
         )
-        export(Home(Path(home)), Asked(tuple(ids), force="manifest.json" in left), place)
+        write_export(
+            Home(Path(home)), ExportRequest(tuple(ids), force="manifest.json" in left), place
+        )
         print(json.dumps({"left": left, "after": {
             one.name: one.read_bytes().hex() for one in place.iterdir()
         }}), flush=True)  # fmt: skip

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from houston_daemon.training.rows.row import ChatMessage, ChatRow, Kind
-from houston_shared.records import Call, Message
+from houston_daemon.training.rows.training_row import ChatMessage, ChatRow, RowKind
+from houston_shared.records import Message, ToolCall
 
 TOOL = {
     "type": "function",
@@ -32,7 +32,7 @@ def step(
 ) -> list[ChatMessage]:
     """An answer with a call for each of `arguments`, and what came back; without, it has none."""
     calls = tuple(
-        Call(id=f"{number}.{index}", name=name, arguments=one)
+        ToolCall(id=f"{number}.{index}", name=name, arguments=one)
         for index, one in enumerate(arguments)
     )
     answer = ChatMessage(
@@ -45,7 +45,7 @@ def step(
 def talk(
     *steps: list[ChatMessage],
     id: str = "r-1/0.0",
-    kind: Kind = "react",
+    kind: RowKind = "react",
     task: str = "probe",
     tools: Sequence[dict[str, Any]] = (TOOL,),
     provenance: Any = "sandbox",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.training.export import files
+from houston_daemon.training.export import export_files
 from houston_shared.errors import ExitCode, HoustonError
 from tests.training.export.talk import talk
 from tests.training.export.writing import written
@@ -16,15 +16,18 @@ HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "pyarrow", "pandas"
 
 
 def test_the_command_imports_nothing_heavy() -> None:
-    code = "import json, sys, houston_daemon.commands.export; print(json.dumps(list(sys.modules)))"
+    code = (
+        "import json, sys, houston_daemon.commands.export_commands;"
+        " print(json.dumps(list(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {name.partition(".")[0] for name in json.loads(done.stdout)} & HEAVY
 
 
 def test_without_pyarrow_parquet_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "find_spec", lambda name: None)
+    monkeypatch.setattr(export_files, "find_spec", lambda name: None)
     with pytest.raises(HoustonError, match="pyarrow") as refused:
-        files.check_parquet()
+        export_files.check_parquet()
     assert refused.value.code == ExitCode.CONFIGURATION
     assert "houston-agents[train]" in refused.value.next
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.export.folder import Asked, export
-from houston_daemon.training.export.formats import FORMATS
-from houston_daemon.training.export.recipe import choose_recipe
-from houston_daemon.training.export.split import HeldOut
-from houston_daemon.training.rows.row import RowOptions
-from houston_shared import secret_values, wire
+from houston_daemon.training.export.export_recipe import choose_export_recipe
+from houston_daemon.training.export.export_run import FORMATS, ExportRequest, write_export
+from houston_daemon.training.export.held_out_split import HeldOutSplit
+from houston_daemon.training.rows.training_row import RowOptions
+from houston_shared import secret_redaction, wire
 from houston_shared.errors import HoustonError
 from tests.training.export.conftest import SECRET, Scene, turns
 from tests.training.export.writing import lines
@@ -40,13 +39,13 @@ BOTH += [(name, True) for name, one in FORMATS.items() if not one.only_lines]
 def test_the_same_again_is_the_same_bytes(
     name: str, parquet: bool, scene: Scene, tmp_path: Path
 ) -> None:
-    held_out = HeldOut(tasks=(task(scene, scene.short.id),))
-    asked = Asked(scene.ids, name, held_out=held_out, parquet=parquet)
-    first, second = (export(scene.home, asked, tmp_path / folder) for folder in "ab")
+    held_out = HeldOutSplit(tasks=(task(scene, scene.short.id),))
+    asked = ExportRequest(scene.ids, name, held_out=held_out, parquet=parquet)
+    first, second = (write_export(scene.home, asked, tmp_path / folder) for folder in "ab")
     assert files(first.folder) == files(second.folder)
     assert first.manifest == second.manifest
     assert first.written and second.written
-    again = export(scene.home, asked, tmp_path / "a")
+    again = write_export(scene.home, asked, tmp_path / "a")
     assert not again.written
     assert files(again.folder) == files(second.folder)
 
@@ -59,17 +58,17 @@ def task(scene: Scene, rollout: str) -> str:
 def test_one_verdict_changes_the_rows_it_touches_and_no_other(
     name: str, scene: Scene, tmp_path: Path
 ) -> None:
-    asked = Asked(scene.ids, name, recipe=choose_recipe("apollo"))
+    asked = ExportRequest(scene.ids, name, recipe=choose_export_recipe("apollo"))
     rollout, step = scene.short.id, {"trl": 1, "trl-chat": 2, "slime": 3, "raw": 1}[name]
-    before = rows(export(scene.home, asked, tmp_path / "before").folder)
+    before = rows(write_export(scene.home, asked, tmp_path / "before").folder)
     scene.stage.judge(rollout, step, "mask")
-    after = export(scene.home, asked, tmp_path / "after")
+    after = write_export(scene.home, asked, tmp_path / "after")
     changed = {row for row in before if rows(after.folder).get(row) != before[row]}
     assert changed == {f"{rollout}/0.0"}
     assert after.manifest.verdicts.people >= 1
     assert "mask: human" in after.manifest.counts.untrained
     scene.stage.judge(rollout, step, "undecided")
-    back = export(scene.home, asked, tmp_path / "back")
+    back = write_export(scene.home, asked, tmp_path / "back")
     assert rows(back.folder) == before
     assert (back.folder / "data.jsonl").read_bytes() == (
         tmp_path / "before" / "data.jsonl"
@@ -79,7 +78,7 @@ def test_one_verdict_changes_the_rows_it_touches_and_no_other(
 def test_rules_and_judges_are_named_with_their_versions(scene: Scene, tmp_path: Path) -> None:
     scene.stage.judge(scene.short.id, 1, "mask", "judge")
     scene.stage.judge(scene.short.id, 2, "keep", "judge")
-    found = export(scene.home, Asked((scene.short.id,)), tmp_path / "out").manifest
+    found = write_export(scene.home, ExportRequest((scene.short.id,)), tmp_path / "out").manifest
     assert found.verdicts.judges == {"judge:test": 2}
     assert found.verdicts.counts == {"keep by judge": 1, "mask by judge": 1}
     assert found.counts.untrained == {"mask: judge": found.counts.sampled - found.counts.trained}
@@ -91,7 +90,7 @@ def test_a_step_that_several_share_is_judged_once(scene: Scene, tmp_path: Path) 
     """One person's mask of one step is one, however many branches the step has."""
     scene.stage.judge(scene.long.id, 1, "mask")
     try:
-        found = export(scene.home, Asked(scene.ids), tmp_path / "out").manifest
+        found = write_export(scene.home, ExportRequest(scene.ids), tmp_path / "out").manifest
     finally:
         scene.stage.judge(scene.long.id, 1, "undecided")
     assert (found.verdicts.people, found.verdicts.counts) == (1, {"mask by human": 1})
@@ -101,7 +100,7 @@ def test_a_step_that_several_share_is_judged_once(scene: Scene, tmp_path: Path) 
 def test_the_manifest_says_what_is_there(scene: Scene, tmp_path: Path) -> None:
     import hashlib
 
-    made = export(scene.home, Asked(scene.ids), tmp_path / "out").manifest
+    made = write_export(scene.home, ExportRequest(scene.ids), tmp_path / "out").manifest
     told = json.loads((tmp_path / "out" / "manifest.json").read_text())
     data = (tmp_path / "out" / "data.jsonl").read_bytes()
     assert told["content_hash"] == hashlib.sha256(data).hexdigest()
@@ -138,7 +137,7 @@ def test_the_manifest_says_what_is_there(scene: Scene, tmp_path: Path) -> None:
 def test_no_sampled_token_is_trained_twice_with_a_branch_beside(
     scene: Scene, tmp_path: Path
 ) -> None:
-    folder = export(scene.home, Asked(scene.ids, "raw"), tmp_path / "out").folder
+    folder = write_export(scene.home, ExportRequest(scene.ids, "raw"), tmp_path / "out").folder
     spans: Any = [span for line in lines(folder / "data.jsonl") for span in line["spans"]]  # type: ignore[attr-defined]
     trained = Counter(one["sample_seq"] for one in spans if one["weight"])
     assert trained and set(trained.values()) == {1}
@@ -146,9 +145,9 @@ def test_no_sampled_token_is_trained_twice_with_a_branch_beside(
 
 
 def test_held_out_tasks_are_in_a_file_of_their_own(scene: Scene, tmp_path: Path) -> None:
-    held_out = HeldOut(tasks=(task(scene, scene.long.id),))
-    asked = Asked(scene.ids, recipe=choose_recipe("apollo"), held_out=held_out)
-    done = export(scene.home, asked, tmp_path / "out")
+    held_out = HeldOutSplit(tasks=(task(scene, scene.long.id),))
+    asked = ExportRequest(scene.ids, recipe=choose_export_recipe("apollo"), held_out=held_out)
+    done = write_export(scene.home, asked, tmp_path / "out")
     train, test = (rows(done.folder, f"{name}.jsonl") for name in ("data", "held_out"))
     assert {one.partition("/")[0] for one in train} == {scene.short.id}
     assert {one.partition("/")[0] for one in test} == {scene.long.id, scene.branch.id}
@@ -167,8 +166,8 @@ def test_a_task_under_another_name_is_held_out_with_it(scene: Scene, tmp_path: P
     shown = (rig.folder / "tasks" / known / "workspace" / "README.md").read_text()
     copy = scene.stage.play(family, turns(3, first=40), files={"README.md": shown})
     ids = tuple(sorted((first.id, copy.id, scene.short.id)))
-    asked = Asked(ids, held_out=HeldOut(tasks=(known,)))
-    done = export(scene.home, asked, tmp_path / "out")
+    asked = ExportRequest(ids, held_out=HeldOutSplit(tasks=(known,)))
+    done = write_export(scene.home, asked, tmp_path / "out")
     assert set(done.manifest.split["held_out"]) == {known, task(scene, copy.id)}
     assert {one.partition("/")[0] for one in rows(done.folder)} == {scene.short.id}
 
@@ -181,9 +180,13 @@ def test_answers_that_are_no_action_are_for_raw_alone(scene: Scene, tmp_path: Pa
     scene.stage.judge(played.id, 4, "mask")  # the last answer, which ends it
     for name in FORMATS.keys() - {"raw"}:
         with pytest.raises(HoustonError, match=r"Nothing would be trained|cannot stand"):
-            export(scene.home, Asked((played.id,), name, rules="off"), tmp_path / name)
+            write_export(
+                scene.home, ExportRequest((played.id,), name, rules="off"), tmp_path / name
+            )
         assert not (tmp_path / name).exists()
-    done = export(scene.home, Asked((played.id,), "raw", rules="off"), tmp_path / "raw")
+    done = write_export(
+        scene.home, ExportRequest((played.id,), "raw", rules="off"), tmp_path / "raw"
+    )
     (line,) = lines(done.folder / "data.jsonl")
     whys = [span["why"].partition(":")[0] for span in line["spans"]]
     assert whys == ["no action"] * 3 + ["mask"]
@@ -192,9 +195,11 @@ def test_answers_that_are_no_action_are_for_raw_alone(scene: Scene, tmp_path: Pa
 
 
 def test_apollo_repeats_rows_in_the_file_itself(scene: Scene, tmp_path: Path) -> None:
-    once = export(scene.home, Asked(scene.ids), tmp_path / "once")
-    many = export(
-        scene.home, Asked(scene.ids, recipe=choose_recipe("apollo", 5)), tmp_path / "many"
+    once = write_export(scene.home, ExportRequest(scene.ids), tmp_path / "once")
+    many = write_export(
+        scene.home,
+        ExportRequest(scene.ids, recipe=choose_export_recipe("apollo", 5)),
+        tmp_path / "many",
     )
     single, copies = rows(once.folder), rows(many.folder)
     assert copies.keys() == single.keys()
@@ -209,7 +214,7 @@ def test_apollo_repeats_rows_in_the_file_itself(scene: Scene, tmp_path: Path) ->
 def test_without_masking_and_without_summaries(scene: Scene, tmp_path: Path) -> None:
     scene.stage.judge(scene.short.id, 2, "mask")
     options = RowOptions(masking=False, summaries=False)
-    done = export(scene.home, Asked(scene.ids, rows=options), tmp_path / "out")
+    done = write_export(scene.home, ExportRequest(scene.ids, rows=options), tmp_path / "out")
     scene.stage.judge(scene.short.id, 2, "undecided")
     assert not any("summary" in row for row in rows(done.folder))
     assert not any(why.startswith("mask") for why in done.manifest.counts.untrained)
@@ -225,22 +230,22 @@ def test_a_row_in_which_everything_is_masked(
     """TRL's has no line of it and the manifest says so; slime's and OpenAI's are refused."""
     for step in (1, 2, 3, 4):
         scene.stage.judge(scene.short.id, step, "mask")
-    asked, row = Asked(scene.ids, name), f"{scene.short.id}/0.0"
+    asked, row = ExportRequest(scene.ids, name), f"{scene.short.id}/0.0"
     try:
         if left is None:
             with pytest.raises(HoustonError) as refused:
-                export(scene.home, asked, tmp_path / "out")
+                write_export(scene.home, asked, tmp_path / "out")
             assert row in refused.value.cause and "--leave-out" in refused.value.next
             assert not (tmp_path / "out").exists()
-            asked = Asked(scene.ids, name, leave_out=True)
-        done = export(scene.home, asked, tmp_path / "out")
+            asked = ExportRequest(scene.ids, name, leave_out=True)
+        done = write_export(scene.home, asked, tmp_path / "out")
         assert [one.row for one in done.manifest.left_out] == ([] if left == 0 else [row])
-        alone = Asked((scene.short.id,), name)
+        alone = ExportRequest((scene.short.id,), name)
         if name == "raw":
-            assert export(scene.home, alone, tmp_path / "alone").manifest.rows == 1
+            assert write_export(scene.home, alone, tmp_path / "alone").manifest.rows == 1
             return
         with pytest.raises(HoustonError, match=r"Nothing would be trained|cannot stand"):
-            export(scene.home, alone, tmp_path / "alone")
+            write_export(scene.home, alone, tmp_path / "alone")
         assert not (tmp_path / "alone").exists()
     finally:
         for step in (1, 2, 3, 4):
@@ -249,29 +254,29 @@ def test_a_row_in_which_everything_is_masked(
 
 def test_another_export_is_replaced_only_by_force(scene: Scene, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    export(scene.home, Asked(scene.ids), folder)
+    write_export(scene.home, ExportRequest(scene.ids), folder)
     before = files(folder)
     for other in (
-        Asked((scene.short.id,)),
-        Asked(scene.ids, "raw"),
-        Asked(scene.ids, parquet=True),
-        Asked(scene.ids, recipe=choose_recipe("shuffled")),
+        ExportRequest((scene.short.id,)),
+        ExportRequest(scene.ids, "raw"),
+        ExportRequest(scene.ids, parquet=True),
+        ExportRequest(scene.ids, recipe=choose_export_recipe("shuffled")),
     ):
         with pytest.raises(HoustonError, match="Another export lies"):
-            export(scene.home, other, folder)
+            write_export(scene.home, other, folder)
         assert files(folder) == before
-    forced = export(scene.home, Asked(scene.ids, "openai", force=True), folder)
+    forced = write_export(scene.home, ExportRequest(scene.ids, "openai", force=True), folder)
     assert forced.written
     assert set(files(folder)) == {"README.md", "data.jsonl", "data.rows.jsonl", "manifest.json"}
 
 
 def test_a_damaged_data_file_is_not_the_same_export(scene: Scene, tmp_path: Path) -> None:
-    done = export(scene.home, Asked(scene.ids), tmp_path / "out")
+    done = write_export(scene.home, ExportRequest(scene.ids), tmp_path / "out")
     whole = files(done.folder)
     (done.folder / "data.jsonl").write_bytes(whole["data.jsonl"][:-9])
     with pytest.raises(HoustonError, match="Another export lies"):
-        export(scene.home, Asked(scene.ids), tmp_path / "out")
-    export(scene.home, Asked(scene.ids, force=True), tmp_path / "out")
+        write_export(scene.home, ExportRequest(scene.ids), tmp_path / "out")
+    write_export(scene.home, ExportRequest(scene.ids, force=True), tmp_path / "out")
     assert files(done.folder) == whole
 
 
@@ -279,7 +284,7 @@ def test_a_damaged_data_file_is_not_the_same_export(scene: Scene, tmp_path: Path
 def test_a_folder_with_other_files_is_left_alone(name: str, scene: Scene, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
     with pytest.raises(HoustonError, match=r"no export|no manifest"):
-        export(scene.home, Asked(scene.ids), tmp_path)
+        write_export(scene.home, ExportRequest(scene.ids), tmp_path)
     assert files(tmp_path) == {name: b"mine"}
 
 
@@ -288,32 +293,36 @@ def test_ids_that_hold_a_secret_are_refused_and_texts_are_redacted(
 ) -> None:
     """A key that was none as the rollout ran: its words stand in a thought."""
     monkeypatch.setenv("PROBE_API_KEY", SECRET)
-    secret_values.redactor.cache_clear()
+    secret_redaction.process_redactor.cache_clear()
     try:
         for name in ("trl", "raw"):
             with pytest.raises(HoustonError) as refused:
-                export(scene.home, Asked(scene.ids, name), tmp_path / name)
+                write_export(scene.home, ExportRequest(scene.ids, name), tmp_path / name)
             assert "[secret:PROBE_API_KEY]" in refused.value.cause
-            asked = Asked(scene.ids, name, leave_out=True)
-            kept = rows(export(scene.home, asked, tmp_path / name).folder)
+            asked = ExportRequest(scene.ids, name, leave_out=True)
+            kept = rows(write_export(scene.home, asked, tmp_path / name).folder)
             assert kept and f"{scene.short.id}/0.0" not in kept
         for name in ("trl-chat", "slime", "openai"):
-            folder = export(scene.home, Asked(scene.ids, name), tmp_path / name).folder
+            folder = write_export(
+                scene.home, ExportRequest(scene.ids, name), tmp_path / name
+            ).folder
             for content in files(folder).values():
                 assert SECRET.encode() not in content
             assert b"[secret:PROBE_API_KEY]" in (folder / "data.jsonl").read_bytes()
     finally:
         monkeypatch.undo()
-        secret_values.redactor.cache_clear()
+        secret_redaction.process_redactor.cache_clear()
 
 
 def test_it_is_told_which_rows_are_rendered(scene: Scene, tmp_path: Path) -> None:
     """With another tokenizer's file all of them; as messages there are no ids to come from it."""
     file = copied(scene.short.engine.family.tokenizer, tmp_path / "other")
-    done = export(scene.home, Asked(scene.ids, rows=RowOptions(tokenizer=file)), tmp_path / "out")
+    done = write_export(
+        scene.home, ExportRequest(scene.ids, rows=RowOptions(tokenizer=file)), tmp_path / "out"
+    )
     assert done.manifest.ids_from == {"rendered": done.manifest.rows}
     assert "Ids of " in (done.folder / "README.md").read_text()
-    chat = export(scene.home, Asked(scene.ids, "openai"), tmp_path / "chat")
+    chat = write_export(scene.home, ExportRequest(scene.ids, "openai"), tmp_path / "chat")
     assert chat.manifest.ids_from == {}
     assert "Ids of " not in (chat.folder / "README.md").read_text()
 
@@ -327,7 +336,7 @@ def test_a_rollout_whose_texts_are_gone(scene: Scene, tmp_path: Path) -> None:
     scene.stage.rig.ask(wire.EraseBodies(rollout=gone.id, seqs=(seq,)))
     ids = tuple(sorted((*scene.ids, gone.id)))
     with pytest.raises(HoustonError, match=f"{gone.id}: Step 2 of rollout {gone.id} was erased"):
-        export(scene.home, Asked(ids), tmp_path / "out")
-    done = export(scene.home, Asked(ids, leave_out=True), tmp_path / "out")
+        write_export(scene.home, ExportRequest(ids), tmp_path / "out")
+    done = write_export(scene.home, ExportRequest(ids, leave_out=True), tmp_path / "out")
     assert [one.row for one in done.manifest.left_out] == [gone.id]
     assert {line["rollout"] for line in lines(tmp_path / "out" / "data.jsonl")} == set(scene.ids)

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.export import conversation
-from houston_daemon.training.export.format import Line
-from houston_daemon.training.export.formats import FORMATS, choose_format
-from houston_daemon.training.export.judged import LEFT_OUT
+from houston_daemon.training.export import export_format
+from houston_daemon.training.export.export_format import ExportLine
+from houston_daemon.training.export.export_manifest import LEFT_OUT_REASON
+from houston_daemon.training.export.export_run import FORMATS, choose_format
 from houston_shared.errors import HoustonError
 from tests.support.rows import made
 from tests.training.export.talk import step, talk
 from tests.training.export.writing import lines, written
 
-Change = Callable[[Line], Any]
+Change = Callable[[ExportLine], Any]
 
 
-def line(format: str) -> Line:
+def line(format: str) -> ExportLine:
     row = made() if FORMATS[format].of == "ids" else talk()
     return deepcopy(FORMATS[format].lines(row)[0])
 
@@ -47,7 +47,7 @@ def test_right_rows_are_let_through(name: str) -> None:
 
 
 def put(name: str, at: int, value: Any) -> Change:
-    def change(line: Line) -> None:
+    def change(line: ExportLine) -> None:
         line[name][at] = value
 
     return change
@@ -56,7 +56,7 @@ def put(name: str, at: int, value: Any) -> Change:
 def of_answer(change: Callable[[dict[str, Any]], Any], at: int = 0) -> Change:
     """A change of the at-th answer of a line of messages."""
 
-    def changed(line: Line) -> None:
+    def changed(line: ExportLine) -> None:
         messages = line.get("messages") or [*line["prompt"], *line["completion"]]
         change([one for one in messages if one["role"] == "assistant"][at])
 
@@ -64,7 +64,7 @@ def of_answer(change: Callable[[dict[str, Any]], Any], at: int = 0) -> Change:
 
 
 def of_result(change: Callable[[dict[str, Any]], Any]) -> Change:
-    def changed(line: Line) -> None:
+    def changed(line: ExportLine) -> None:
         messages = line.get("messages") or line["prompt"]
         change(next(one for one in messages if one["role"] == "tool"))
 
@@ -76,7 +76,7 @@ def of_call(**fields: Any) -> Change:
 
 
 def masked(key: str) -> Change:
-    def change(line: Line) -> None:
+    def change(line: ExportLine) -> None:
         for one in line["messages"]:
             if key in one:
                 one[key] = 0
@@ -298,7 +298,7 @@ def test_several_calls_and_texts_that_become_tokens_are_remarked() -> None:
     assert len(FORMATS["slime"].remarks(line)) == 2
     first, second = FORMATS["trl-chat"].lines(row)
     assert not FORMATS["trl-chat"].remarks(first)
-    assert FORMATS["trl-chat"].remarks(second) == [conversation.READ]
+    assert FORMATS["trl-chat"].remarks(second) == [export_format.CONTEXT_TOKEN_REMARK]
     assert FORMATS["openai"].lines(row)[0]["parallel_tool_calls"] is True
 
 
@@ -315,7 +315,7 @@ def test_an_answer_that_would_become_tokens_costs_that_answer(name: str, tmp_pat
         masks = [one["step_loss_mask"] for one in messages if one["role"] == "assistant"]
         assert masks == [0, 0, 1]
     counts = building.counts()
-    assert (counts.sampled, counts.trained, counts.untrained) == (3, 1, {LEFT_OUT: 2})
+    assert (counts.sampled, counts.trained, counts.untrained) == (3, 1, {LEFT_OUT_REASON: 2})
 
 
 @pytest.mark.parametrize(
@@ -323,9 +323,9 @@ def test_an_answer_that_would_become_tokens_costs_that_answer(name: str, tmp_pat
     ["<|im_end|>", "<|observation|>", "<｜Assistant｜>", "<end_of_turn>", "[gMASK]", "<sop>"],
 )
 def test_tokens_of_many_families_are_known(text: str) -> None:
-    assert conversation.controls([{"content": f"a{text}b"}])
-    assert not conversation.controls([{"content": f"a < | {text[1:-1]} b | > c || d <s>"}])
-    assert not conversation.controls([{"content": "<|real_user|> <real_user>"}])
+    assert export_format.control_token_in([{"content": f"a{text}b"}])
+    assert not export_format.control_token_in([{"content": f"a < | {text[1:-1]} b | > c || d <s>"}])
+    assert not export_format.control_token_in([{"content": "<|real_user|> <real_user>"}])
 
 
 def test_a_line_says_where_it_comes_from_wherever_it_has_room() -> None:

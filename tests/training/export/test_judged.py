@@ -2,8 +2,8 @@
 
 import pytest
 
-from houston_daemon.training.export import judged
-from houston_shared.rule_reasons import RuleReason, joined
+from houston_daemon.training.export import export_manifest
+from houston_shared.verdict_precedence import RuleReason, join_rule_reasons
 
 SAID = (RuleReason("error_observation", 1, "npm install react@18; vue@3: exit code 1"),)
 
@@ -11,9 +11,9 @@ SAID = (RuleReason("error_observation", 1, "npm install react@18; vue@3: exit co
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        (f"mask: rule {joined(SAID)}", "mask: rule error_observation@1"),
+        (f"mask: rule {join_rule_reasons(SAID)}", "mask: rule error_observation@1"),
         (
-            f"mask: rule {joined((*SAID, RuleReason('blind_edit', 2, 'a.py')))}",
+            f"mask: rule {join_rule_reasons((*SAID, RuleReason('blind_edit', 2, 'a.py')))}",
             "mask: rule blind_edit@2, error_observation@1",
         ),
         ("mask: rule", "mask: rule"),
@@ -25,4 +25,4 @@ SAID = (RuleReason("error_observation", 1, "npm install react@18; vue@3: exit co
 )
 def test_a_reason_counts_for_the_rules_that_gave_it(text: str, kind: str) -> None:
     """An agent's packages are no rules, however they are written."""
-    assert judged.why(text) == kind
+    assert export_manifest.reason_kind(text) == kind

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.export import folder
-from houston_daemon.training.export.folder import Asked, Exported, export
-from houston_daemon.training.rows.row import RowOptions
-from houston_shared import secret_values, wire
+from houston_daemon.training.export import export_run
+from houston_daemon.training.export.export_run import ExportRequest, ExportResult, write_export
+from houston_daemon.training.rows.training_row import RowOptions
+from houston_shared import secret_redaction, wire
 from houston_shared.home import Home
-from houston_shared.records import Call, Head
+from houston_shared.records import ContextHead, ToolCall
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.written_home import WrittenHome, sample
 from tests.training.export.conftest import SECRET, Scene, turns
@@ -30,10 +30,10 @@ def parent(scene: Scene) -> Played:
 def known(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The secret is one now."""
     monkeypatch.setenv("PROBE_API_KEY", SECRET)
-    secret_values.redactor.cache_clear()
+    secret_redaction.process_redactor.cache_clear()
     yield
     monkeypatch.undo()
-    secret_values.redactor.cache_clear()
+    secret_redaction.process_redactor.cache_clear()
 
 
 def trained(folder: Path) -> Counter[tuple[int, ...]]:
@@ -54,7 +54,7 @@ def _any(line: Any) -> Any:
     return line
 
 
-def left(done: Exported) -> list[str]:
+def left(done: ExportResult) -> list[str]:
     return [one.row for one in done.manifest.left_out]
 
 
@@ -66,12 +66,14 @@ def test_a_rollout_that_lost_a_text_after_its_branch_began(scene: Scene, tmp_pat
         "SELECT seq FROM events WHERE rollout = ? AND step = 3 AND kind = 'sample'", parent.id
     )
     stage.rig.ask(wire.EraseBodies(rollout=parent.id, seqs=(seq,)))
-    done = export(scene.home, Asked((parent.id, branch.id), leave_out=True), tmp_path / "out")
+    done = write_export(
+        scene.home, ExportRequest((parent.id, branch.id), leave_out=True), tmp_path / "out"
+    )
     assert left(done) == [parent.id]
     assert [one.rows for one in done.manifest.sources] == [0, 1]
     assert not any("trained with" in why for why in done.manifest.counts.untrained)
     (line,) = lines(tmp_path / "out" / "data.jsonl")
-    alone = export(scene.home, Asked((branch.id,)), tmp_path / "alone")
+    alone = write_export(scene.home, ExportRequest((branch.id,)), tmp_path / "alone")
     assert [line] == lines(alone.folder / "data.jsonl")
 
 
@@ -82,10 +84,12 @@ def test_a_row_that_is_refused_is_trained_by_the_branches_as_far_as_they_share_i
     """Steps 1 and 2 by two branches; the first of them to stand in the export has step 1."""
     one, two = (scene.stage.branch(parent, step, turns(1, first=8 + step)) for step in (1, 2))
     ids = (parent.id, one.id, two.id)
-    done = export(scene.home, Asked(ids, leave_out=True), tmp_path / "out")
+    done = write_export(scene.home, ExportRequest(ids, leave_out=True), tmp_path / "out")
     assert left(done) == [f"{parent.id}/0.0"]
     assert [source.rows for source in done.manifest.sources] == [0, 1, 1]
-    alone = [export(scene.home, Asked((id,)), tmp_path / id) for id in (one.id, two.id)]
+    alone = [
+        write_export(scene.home, ExportRequest((id,)), tmp_path / id) for id in (one.id, two.id)
+    ]
     first, second = (trained(each.folder) for each in alone)
     both = tuple(parent.engine.said["policy", 1].ids)
     assert first[both] == second[both] == 1
@@ -97,9 +101,11 @@ def test_who_shares_it_may_be_refused_too(parent: Played, scene: Scene, tmp_path
     """The first branch has the secret in a step of its own: the second trains what they share."""
     bad = scene.stage.branch(parent, 1, [Turn(f"again {SECRET}", ("A9.0a",))])
     good = scene.stage.branch(parent, 1, turns(1, first=9))
-    done = export(scene.home, Asked((parent.id, bad.id, good.id), leave_out=True), tmp_path / "o")
+    done = write_export(
+        scene.home, ExportRequest((parent.id, bad.id, good.id), leave_out=True), tmp_path / "o"
+    )
     assert left(done) == [f"{parent.id}/0.0", f"{bad.id}/0.0"]
-    alone = export(scene.home, Asked((good.id,)), tmp_path / "alone")
+    alone = write_export(scene.home, ExportRequest((good.id,)), tmp_path / "alone")
     assert lines(done.folder / "data.jsonl") == lines(alone.folder / "data.jsonl")
 
 
@@ -108,8 +114,8 @@ def test_what_stands_in_the_shared_part_is_lost_to_all(
     parent: Played, scene: Scene, tmp_path: Path
 ) -> None:
     branch = scene.stage.branch(parent, 3, turns(1, first=9))
-    asked = Asked((parent.id, branch.id, scene.long.id), leave_out=True)
-    done = export(scene.home, asked, tmp_path / "out")
+    asked = ExportRequest((parent.id, branch.id, scene.long.id), leave_out=True)
+    done = write_export(scene.home, asked, tmp_path / "out")
     assert left(done) == [f"{parent.id}/0.0", f"{branch.id}/0.0"]
     assert done.manifest.sources[2].rows > 1
 
@@ -118,13 +124,13 @@ def test_what_stands_in_the_shared_part_is_lost_to_all(
 def tries(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """One for each time that the whole export is written."""
     found: list[None] = []
-    write = folder._Work.write
+    write = export_run._ExportAttempt.write
 
     def counted(self: Any) -> Any:
         found.append(None)
         return write(self)
 
-    monkeypatch.setattr(folder._Work, "write", counted)
+    monkeypatch.setattr(export_run._ExportAttempt, "write", counted)
     return found
 
 
@@ -134,8 +140,8 @@ def test_a_group_whose_branches_are_all_refused_is_written_twice(
 ) -> None:
     ids = [parent.id]
     ids += [scene.stage.branch(parent, 3, turns(1, first=9)).id for _ in range(5)]
-    asked = Asked((*ids, scene.long.id), leave_out=True)
-    done = export(scene.home, asked, tmp_path / "out")
+    asked = ExportRequest((*ids, scene.long.id), leave_out=True)
+    done = write_export(scene.home, asked, tmp_path / "out")
     assert left(done) == [f"{id}/0.0" for id in ids]
     assert len(tries) == 2
 
@@ -145,8 +151,8 @@ def test_what_nobody_shares_is_left_out_in_one_try(
     parent: Played, scene: Scene, tmp_path: Path, tries: list[None]
 ) -> None:
     """Also beside branches: of a rollout that goes on, each try would have more of it."""
-    asked = Asked((parent.id, scene.long.id, scene.branch.id), leave_out=True)
-    assert left(export(scene.home, asked, tmp_path / "out")) == [f"{parent.id}/0.0"]
+    asked = ExportRequest((parent.id, scene.long.id, scene.branch.id), leave_out=True)
+    assert left(write_export(scene.home, asked, tmp_path / "out")) == [f"{parent.id}/0.0"]
     assert len(tries) == 1
 
 
@@ -155,13 +161,14 @@ def test_a_rollout_that_breaks_after_its_first_row_leaves_no_line(tmp_path: Path
     tokenizer = small_tokenizer(tmp_path)
     for name, third in (("broken", 900), ("sound", 5)):
         home.rollout(name)
-        home.head(name, Head(system="s", task="t", tools=(), rendered="", token_ids=(1, 2, 3),
+        home.head(name, ContextHead(system="s", task="t", tools=(), rendered="",
+                             token_ids=(1, 2, 3),
                              dialect="chatml-json", tokenizer=tokenizer))  # fmt: skip
         one = _said(home, name, 1, None, 0, (1, 2, 3))
         two = _said(home, name, 2, one, 5, (4,))
         _said(home, name, 3, two, third, (6,))
-    asked = Asked(("broken", "sound"), leave_out=True, rows=RowOptions(unjudged="keep"))
-    done = export(Home(tmp_path / "home"), asked, tmp_path / "out")
+    asked = ExportRequest(("broken", "sound"), leave_out=True, rows=RowOptions(unjudged="keep"))
+    done = write_export(Home(tmp_path / "home"), asked, tmp_path / "out")
     home.close()
     assert left(done) == ["broken"]
     assert {line["rollout"] for line in lines(done.folder / "data.jsonl")} == {"sound"}
@@ -173,6 +180,6 @@ def _said(
 ) -> int:
     body = sample(
         parent_seq=parent, kept=kept, new_prompt_ids=new, token_ids=(10 + step, 50 + step),
-        calls=(Call(id=f"{step}.0", name="noop", arguments={}),),
+        calls=(ToolCall(id=f"{step}.0", name="noop", arguments={}),),
     )  # fmt: skip
     return home.step(rollout, step, body, ("done",))

@@ -2,40 +2,43 @@
 
 from dataclasses import replace
 
-from houston_daemon.training.export.building import Building
-from houston_daemon.training.export.formats import FORMATS
-from houston_daemon.training.export.judged import LEFT_OUT
-from houston_daemon.training.export.losses import Losses, trained
-from houston_daemon.training.rows.beside import Answered
-from houston_daemon.training.rows.row import Row
+from houston_daemon.training.export.export_line_builder import (
+    AnswerLosses,
+    LineBuilder,
+    trained_answers,
+)
+from houston_daemon.training.export.export_manifest import LEFT_OUT_REASON
+from houston_daemon.training.export.export_run import FORMATS
+from houston_daemon.training.rows.shared_steps import AnswerKey
+from houston_daemon.training.rows.training_row import TokenRow
 from tests.support.rows import KEPT, MASKED, made
 from tests.training.export.talk import step, talk
 
 
-def actions(*steps: int) -> set[Answered]:
-    return {Answered("policy", one) for one in steps}
+def actions(*steps: int) -> set[AnswerKey]:
+    return {AnswerKey("policy", one) for one in steps}
 
 
 def test_what_another_row_trains_is_not_lost() -> None:
     """As under `--overlap paper`: a fork's row trains again what it keeps, before it or after."""
     first, second = made(((5, KEPT), (5, KEPT))), made(((5, KEPT), (5, KEPT)), context=1, step=2)
     for refused, written in ((first, second), (second, first)):
-        found = Losses()
+        found = AnswerLosses()
         for row in (first, second):
-            found.note(row, set(trained(row)) if row is written else ())
-        assert found.lost == {"r-1": set(trained(refused)) - set(trained(written))}
+            found.note(row, set(trained_answers(row)) if row is written else ())
+        assert found.lost == {"r-1": set(trained_answers(refused)) - set(trained_answers(written))}
 
 
 def test_rollouts_lose_for_themselves() -> None:
-    found = Losses()
+    found = AnswerLosses()
     found.note(made(((5, KEPT), (4, MASKED))), ())
     found.note(made(rollout="r-2"), actions(1, 3))
     summary = made(((5, KEPT),), rollout="r-3", kind="summary", step=7)
     found.note(summary, ())
-    assert found.lost == {"r-1": actions(1), "r-3": {Answered("summary", 7)}}
+    assert found.lost == {"r-1": actions(1), "r-3": {AnswerKey("summary", 7)}}
 
 
-def copied(row: Row, of: Row) -> Row:
+def copied(row: TokenRow, of: TokenRow) -> TokenRow:
     """A row whose first answer is a copy of one that another row trains."""
     first, *rest = row.spans
     return replace(row, spans=(replace(first, weight=0.0, why=f"trained in row {of.id}"), *rest))
@@ -44,11 +47,11 @@ def copied(row: Row, of: Row) -> Row:
 def test_a_copy_does_not_say_that_it_is_trained_where_its_row_was_left_out() -> None:
     first = made(((5, KEPT), (5, KEPT)))
     second = copied(made(((5, KEPT), (5, KEPT)), context=1, step=2), first)
-    found = Losses()
+    found = AnswerLosses()
     assert found.true(second) == second
     found.note(first, ())
     true = found.true(second)
-    assert isinstance(true, Row)
+    assert isinstance(true, TokenRow)
     assert [one.why for one in true.spans] == [f"left out with row {first.id}", ""]
 
 
@@ -60,21 +63,21 @@ def test_values_nested_too_deep_for_python_are_refused_with_their_row() -> None:
     for name, format in FORMATS.items():
         if format.of != "messages":
             continue
-        building = Building(format)
+        building = LineBuilder(format)
         row = talk(step(1, arguments=({"value": deep},)), step(2), id="r-1/0.0")
         assert all(built.answers == actions(2) for built in building.lines(row)), name
         assert building.refused and building.refused[0].row.startswith("r-1/0.0"), name
-        assert Answered("policy", 1) in building.losses.lost["r-1"], name
+        assert AnswerKey("policy", 1) in building.losses.lost["r-1"], name
         assert list(building.lines(talk(step(3), id="r-2/0.0"))), "the next row is none the worse"
 
 
 def test_what_is_left_out_is_counted_once_as_that() -> None:
     """A slime row with a forbidden token: the answer is not trained, and neither are its copies."""
-    building = Building(FORMATS["slime"])
+    building = LineBuilder(FORMATS["slime"])
     bad = talk(step(1, thought="ends <|im_end|> early"), step(2), id="r-1/0.0")
     assert list(building.lines(bad))
     copies = step(1, thought="ends <|im_end|> early", weight=0.0)
     copies[0] = replace(copies[0], why="trained in row r-1/0.0")
     assert list(building.lines(talk(copies, step(3), id="r-1/1.0")))
-    assert building.counts().untrained == {LEFT_OUT: 2}
+    assert building.counts().untrained == {LEFT_OUT_REASON: 2}
     assert building.counts().trained == 2

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.export.folder import Asked, export
-from houston_daemon.training.export.place import Place
+from houston_daemon.training.export.export_folder import ExportFolder
+from houston_daemon.training.export.export_run import ExportRequest, write_export
 from houston_shared.errors import ExitCode, HoustonError
 from tests.training.export.conftest import Scene
 
@@ -40,8 +40,8 @@ def whole(files: dict[str, str]) -> str:
 def test_a_kill_leaves_nothing_that_looks_whole_and_the_next_export_succeeds(
     scene: Scene, tmp_path: Path
 ) -> None:
-    asked = Asked((scene.short.id,))
-    reference = export(scene.home, asked, tmp_path / "reference").folder
+    asked = ExportRequest((scene.short.id,))
+    reference = write_export(scene.home, asked, tmp_path / "reference").folder
     wanted = {one.name: one.read_bytes().hex() for one in reference.iterdir()}
     kills = killed(scene, tmp_path / "killed")
     assert len(kills) >= 8
@@ -66,7 +66,7 @@ def test_two_exports_into_one_folder(scene: Scene, tmp_path: Path) -> None:
     fcntl.flock(held, fcntl.LOCK_EX)
     try:
         with pytest.raises(HoustonError, match="Another export is being written") as refused:
-            export(scene.home, Asked(scene.ids), tmp_path)
+            write_export(scene.home, ExportRequest(scene.ids), tmp_path)
         assert refused.value.code == ExitCode.BUSY
         assert (tmp_path / "data.jsonl.unfinished").read_text() == "somebody's"
     finally:
@@ -76,15 +76,15 @@ def test_two_exports_into_one_folder(scene: Scene, tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_said(scene: Scene, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HoustonError, match="cannot be written"):
-        export(scene.home, Asked(scene.ids), tmp_path / "file" / "below")
+        write_export(scene.home, ExportRequest(scene.ids), tmp_path / "file" / "below")
     with pytest.raises(HoustonError, match="cannot be written"):
-        export(scene.home, Asked(scene.ids), tmp_path / "file")
+        write_export(scene.home, ExportRequest(scene.ids), tmp_path / "file")
 
 
 def test_a_full_disk_leaves_the_old_export(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    export(scene.home, Asked(scene.ids, "slime"), tmp_path / "out")
+    write_export(scene.home, ExportRequest(scene.ids, "slime"), tmp_path / "out")
     before = {one.name: one.read_bytes() for one in (tmp_path / "out").iterdir()}
 
     def full(descriptor: int) -> None:
@@ -92,17 +92,17 @@ def test_a_full_disk_leaves_the_old_export(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(HoustonError, match="No space left"):
-        export(scene.home, Asked(scene.ids, force=True), tmp_path / "out")
+        write_export(scene.home, ExportRequest(scene.ids, force=True), tmp_path / "out")
     assert {one.name: one.read_bytes() for one in (tmp_path / "out").iterdir()} == before
 
 
 def test_files_are_the_owners_alone(scene: Scene, tmp_path: Path) -> None:
-    folder = export(scene.home, Asked(scene.ids, "openai"), tmp_path / "out").folder
+    folder = write_export(scene.home, ExportRequest(scene.ids, "openai"), tmp_path / "out").folder
     assert folder.stat().st_mode & 0o777 == 0o700
     for name in ("data.jsonl", "data.rows.jsonl"):
         assert (folder / name).stat().st_mode & 0o777 == 0o600
 
 
 def test_an_empty_folder_may_be_there(scene: Scene, tmp_path: Path) -> None:
-    assert export(scene.home, Asked(scene.ids), tmp_path).written
-    assert Place(tmp_path, False).there() is not None
+    assert write_export(scene.home, ExportRequest(scene.ids), tmp_path).written
+    assert ExportFolder(tmp_path, False).there() is not None

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from houston_daemon.training.export import trl_chat
-from houston_daemon.training.export.building import Building
-from houston_daemon.training.export.formats import FORMATS
-from houston_daemon.training.rows.row import ChatRow, Row
+from houston_daemon.training.export import trl_format
+from houston_daemon.training.export.export_line_builder import LineBuilder
+from houston_daemon.training.export.export_run import FORMATS
+from houston_daemon.training.rows.training_row import ChatRow, TokenRow
 from tests.support.rows import made
 from tests.training.export.talk import step, talk
 from tests.training.export.writing import lines, written
@@ -53,7 +53,7 @@ def talks(draw: Any, floats: Any = FLOATS) -> ChatRow:
 
 
 @st.composite
-def rows(draw: Any) -> Row:
+def rows(draw: Any) -> TokenRow:
     answers = draw(st.lists(st.tuples(st.integers(1, 9), st.sampled_from([0.0, 1.0])), max_size=4))
     return made([*answers, (2, 1.0)], head=draw(st.integers(1, 9)), task=draw(TEXT) or "probe")
 
@@ -65,7 +65,7 @@ def any_rows(format: str, floats: Any = FLOATS) -> Any:
 
 def made_of(name: str, found: list[Any]) -> tuple[list[Any], int]:
     """Lines of rows without weight on answers that would become tokens; how many those are."""
-    building = Building(FORMATS[name])
+    building = LineBuilder(FORMATS[name])
     rows = [building._right(one) if isinstance(one, ChatRow) else one for one in found]
     return [line for one in rows for line in FORMATS[name].lines(one)], len(building.refused)
 
@@ -113,7 +113,7 @@ def test_datasets_reads_messages_back(parquet: bool, data: Any) -> None:
             line for line in made_of("trl-chat", found)[0] if not FORMATS["trl-chat"].wrong(line)
         ]
         assert len(expected) + len(building.refused) == sum(row.trained for row in found)
-        assert parquet or trl_chat.FINE not in building.remarks
+        assert parquet or trl_format.FINE_NUMBER_REMARK not in building.remarks
         loaded = datasets.load_dataset(str(file.parent), split="train", cache_dir=f"{folder}/c")
         assert close(list(loaded), expected)
 

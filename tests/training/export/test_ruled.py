@@ -5,18 +5,17 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.supervision.rules import catalog
-from houston_daemon.supervision.rules.finding import Finding, Rule
-from houston_daemon.supervision.trace import Trace
-from houston_daemon.training.export import judged
-from houston_daemon.training.export.folder import Asked, export
-from houston_daemon.training.export.manifest import Manifest
+from houston_daemon.review.rollout_trace import RolloutTrace, Rule, RuleFinding
+from houston_daemon.review.rules import rule_catalog
+from houston_daemon.training.export import export_manifest
+from houston_daemon.training.export.export_manifest import ExportManifest
+from houston_daemon.training.export.export_run import ExportRequest, write_export
 from houston_shared.errors import HoustonError
-from houston_shared.task_rules import Rules
+from houston_shared.task_tables import RuleSettings
 from tests.training.export.conftest import turns
 from tests.training.rows.stage import Family, Played, Stage, Turn, families
 
-ERROR = f"error_observation@{catalog.RULES['error_observation'].version}"
+ERROR = f"error_observation@{rule_catalog.RULES['error_observation'].version}"
 RULES = "[rules]\nerror_patterns = ['^O2[.]0']"
 """The observation of step 2 is an error."""
 
@@ -36,9 +35,9 @@ def failing(stage: Stage, family: Family) -> Played:
     return stage.play(family, turns(3), top=RULES)
 
 
-def made(stage: Stage, to: Path, *played: Played, **more: Any) -> Manifest:
-    asked = Asked(tuple(one.id for one in played), **more)
-    return export(stage.rig.home, asked, to).manifest
+def made(stage: Stage, to: Path, *played: Played, **more: Any) -> ExportManifest:
+    asked = ExportRequest(tuple(one.id for one in played), **more)
+    return write_export(stage.rig.home, asked, to).manifest
 
 
 @pytest.mark.parametrize("name", ["trl", "trl-chat"])
@@ -108,12 +107,14 @@ def test_a_rule_that_fails_is_named_and_stops_no_other_rollout(
 ) -> None:
     other = stage.play(family, turns(2))
 
-    def breaks(trace: Trace, settings: Rules) -> list[Finding]:
+    def breaks(trace: RolloutTrace, settings: RuleSettings) -> list[RuleFinding]:
         if trace.rollout == other.id:
             raise KeyError("nobody")
         return []
 
-    monkeypatch.setattr(catalog, "RULES", {**catalog.RULES, "blind_edit": Rule(9, breaks)})
+    monkeypatch.setattr(
+        rule_catalog, "RULES", {**rule_catalog.RULES, "blind_edit": Rule(9, breaks)}
+    )
     with pytest.raises(HoustonError, match=f"{other.id}: .*'blind_edit' failed.*--rules off"):
         made(stage, tmp_path / "refused", failing, other)
     found = made(stage, tmp_path / "rest", failing, other, leave_out=True)
@@ -127,4 +128,4 @@ def test_a_rule_that_fails_is_named_and_stops_no_other_rollout(
       "before rules were run")],
 )  # fmt: skip
 def test_data_from_elsewhere_say_what_they_know(manifest: dict[str, Any], words: str) -> None:
-    assert words in judged.told(manifest)
+    assert words in export_manifest.judged_by_sentence(manifest)

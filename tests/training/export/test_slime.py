@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from houston_daemon.training.export.slime import advice, mask_type
-from houston_daemon.training.rows.row import ChatRow
+from houston_daemon.training.export.slime_format import mask_type, slime_advice
+from houston_daemon.training.rows.training_row import ChatRow
 from tests.support.small_tokenizer import small_tokenizer
 from tests.training.export.talk import step, talk
 from tests.training.export.writing import written
@@ -38,7 +38,7 @@ OPENING = "<|im_start|>assistant\n"
 )
 def test_the_mask_type_for_a_model(base: str, dialect: str, expected: str | None) -> None:
     assert mask_type(base, dialect) == expected
-    said = advice([(base, dialect)])
+    said = slime_advice([(base, dialect)])
     if expected:
         assert f"--loss-mask-type {expected} (for {base})" in said
     elif expected == "":
@@ -98,9 +98,9 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 def test_kept_answers_with_their_stop_token_are_trained(
     row: ChatRow, kept: tuple[int, ...], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    from houston_daemon.training.export.slime import lines
+    from houston_daemon.training.export.slime_format import slime_lines
 
-    (line,) = lines(row)
+    (line,) = slime_lines(row)
     answers = [one for one in line["messages"] if one["role"] == "assistant"]
     expected = [rendered(answers[n - 1]).removeprefix(OPENING) for n in kept]
     assert trained(row, tokenizer, tmp_path) == "".join(expected)

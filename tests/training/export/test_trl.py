@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.rows.row import UNTRAINED, ChatRow, Row
+from houston_daemon.training.rows.training_row import IGNORED_LABEL, ChatRow, TokenRow
 from tests.support.rows import made
 from tests.support.small_tokenizer import small_tokenizer
 from tests.training.export.talk import step, talk
@@ -77,7 +77,7 @@ def load(file: Path, cache: Path, how: str) -> Any:
     return datasets.load_dataset(kind, data_files=str(file), split="train", cache_dir=str(cache))
 
 
-def ours(rows: Sequence[Row]) -> list[tuple[list[int], list[int]]]:
+def ours(rows: Sequence[TokenRow]) -> list[tuple[list[int], list[int]]]:
     return sorted((row.token_ids.tolist(), row.labels().tolist()) for row in rows if row.trained)
 
 
@@ -105,7 +105,7 @@ def test_what_the_first_trap_says_is_so(tokenizer: Any, tmp_path: Path) -> None:
     dataset = load(file, tmp_path / "cache", "the file")
     (found,) = trained(trainer(dataset, tokenizer, tmp_path / "run", max_length=1_024))
     assert len(found[0]) == 1_024
-    assert sum(label != UNTRAINED for label in found[1]) == 4
+    assert sum(label != IGNORED_LABEL for label in found[1]) == 4
 
 
 def test_packing_keeps_every_label(tokenizer: Any, tmp_path: Path) -> None:
@@ -114,8 +114,10 @@ def test_packing_keeps_every_label(tokenizer: Any, tmp_path: Path) -> None:
     packed = trainer(
         dataset, tokenizer, tmp_path / "run", packing=True, max_length=64, packing_strategy="bfd"
     ).train_dataset
-    labels = [one for row in packed["labels"] for one in row if one != UNTRAINED]
-    assert sorted(labels) == sorted(one for row in ROWS for one in row.labels() if one != UNTRAINED)
+    labels = [one for row in packed["labels"] for one in row if one != IGNORED_LABEL]
+    assert sorted(labels) == sorted(
+        one for row in ROWS for one in row.labels() if one != IGNORED_LABEL
+    )
 
 
 @pytest.mark.parametrize("family", ["qwen2_5", "qwen3"])
@@ -137,7 +139,7 @@ def test_chat_trains_the_kept_answers_and_nothing_else(
     dataset = load(file, tmp_path / "cache", "the folder")
     found = trained(trainer(dataset, tokenizer, tmp_path / "run", assistant_only_loss=marked))
     texts = sorted(
-        tokenizer.decode([one for one in labels if one != UNTRAINED]).removesuffix("\n")
+        tokenizer.decode([one for one in labels if one != IGNORED_LABEL]).removesuffix("\n")
         for _, labels in found
     )
     assert texts == sorted(rendered(tokenizer))
@@ -151,7 +153,7 @@ def test_whole_conversations_would_train_masked_answers(tokenizer: Any, tmp_path
     (last, *_) = _lines(row)[::-1]
     whole = datasets.Dataset.from_list([{"messages": last["prompt"] + last["completion"]}])
     ((_, labels),) = trained(trainer(whole, tokenizer, tmp_path / "run", assistant_only_loss=True))
-    assert "masked" in tokenizer.decode([one for one in labels if one != UNTRAINED])
+    assert "masked" in tokenizer.decode([one for one in labels if one != IGNORED_LABEL])
 
 
 @pytest.mark.parametrize(
@@ -189,12 +191,12 @@ def rendered(tokenizer: Any, rows: Sequence[ChatRow] = TALKS) -> list[str]:
 
 
 def _lines(row: ChatRow) -> list[dict[str, Any]]:
-    from houston_daemon.training.export.trl_chat import lines
+    from houston_daemon.training.export.trl_format import trl_chat_lines
 
-    return lines(row)
+    return trl_chat_lines(row)
 
 
-def _small(row: Row) -> Row:
+def _small(row: TokenRow) -> TokenRow:
     """The same row with ids that the small model has."""
     from array import array
     from dataclasses import replace

@@ -5,24 +5,23 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.training.export import card
-from houston_daemon.training.export.building import Building
-from houston_daemon.training.export.files import UNFINISHED, DataFile
-from houston_daemon.training.export.formats import FORMATS
-from houston_daemon.training.export.judged import Judged
-from houston_daemon.training.export.manifest import Manifest
-from houston_daemon.training.rows.row import ChatRow, Row
+from houston_daemon.training.export import export_manifest
+from houston_daemon.training.export.export_files import UNFINISHED, DataFile
+from houston_daemon.training.export.export_line_builder import LineBuilder
+from houston_daemon.training.export.export_manifest import ExportManifest, JudgedBy
+from houston_daemon.training.export.export_run import FORMATS
+from houston_daemon.training.rows.training_row import ChatRow, TokenRow
 
 
 def written(
-    format: str, rows: Sequence[Row | ChatRow], folder: Path, parquet: bool = False
-) -> tuple[Path, Building]:
+    format: str, rows: Sequence[TokenRow | ChatRow], folder: Path, parquet: bool = False
+) -> tuple[Path, LineBuilder]:
     """The data file of some rows, with the card beside it; and what was kept aside.
 
     Rows go in as they are: secrets are not looked for, since synthetic ids have no tokenizer.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    building = Building(FORMATS[format])
+    building = LineBuilder(FORMATS[format])
     building._clean = (  # type: ignore[method-assign]
         lambda row: building._right(row) if isinstance(row, ChatRow) else row
     )
@@ -33,13 +32,15 @@ def written(
     made = file.close()
     for name in filter(None, (file.name, file.index)):
         (folder / (name + UNFINISHED)).replace(folder / name)
-    manifest = Manifest(
+    manifest = ExportManifest(
         version=1, format=format, rows=made.rows, content_hash=made.sha256, inputs="",
         files=[made], counts=building.counts(), sources=[], provenance="sandbox",
-        verdicts=Judged({}, {}, 0, {}), options={}, recipe={}, split={}, tokenizers={},
+        verdicts=JudgedBy({}, {}, 0, {}), options={}, recipe={}, split={}, tokenizers={},
         dialects=[], base=[], left_out=[], remarks={}, traps=[], versions={},
     )  # fmt: skip
-    (folder / card.NAME).write_text(card.page(manifest, FORMATS[format]))
+    (folder / export_manifest.CARD_NAME).write_text(
+        export_manifest.dataset_card(manifest, FORMATS[format])
+    )
     return folder / file.name, building
 
 

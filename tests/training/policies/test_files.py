@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.policies import files, hashing
-from houston_shared import policy_names
+from houston_daemon.training.policies import policy_files
+from houston_shared import policy_and_run_files
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.store.bodies_training import PolicyRegistered
+from houston_shared.store.training_event_bodies import PolicyRegistered
 
 SAID = PolicyRegistered(by="", name="p@2", kind="lora", base="b", base_hash="b", hash="h")
 ENGINES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
@@ -37,7 +37,7 @@ def adapter(folder: Path, **config: Any) -> Path:
 @pytest.mark.parametrize("name", ENGINES)
 def test_which_engines_take_an_adapter(tmp_path: Path, name: str) -> None:
     config, engines = ENGINES[name]
-    found = files.weights(adapter(tmp_path / "a", **config))
+    found = policy_files.find_weights(adapter(tmp_path / "a", **config))
     assert (found.kind, found.engines) == ("lora", engines)
 
 
@@ -50,19 +50,19 @@ def test_what_a_killed_process_has_begun_is_removed(tmp_path: Path) -> None:
     for one in begun:
         one.mkdir(parents=True)
         (one / "model.safetensors").write_bytes(b"half")
-    files.place(adapter(tmp_path / "a", r=8).iterdir(), policies / "p@3", SAID)
+    policy_files.place_files(adapter(tmp_path / "a", r=8).iterdir(), policies / "p@3", SAID)
     assert {one.name for one in policies.iterdir()} == {"p@3", begun[1].name}
 
 
 def test_what_is_no_policy_is_said(tmp_path: Path) -> None:
     with pytest.raises(HoustonError, match="neither an adapter"):
-        files.weights(tmp_path)
+        policy_files.find_weights(tmp_path)
     with pytest.raises(HoustonError, match="of the kind 'IA3'"):
-        files.weights(adapter(tmp_path / "a", peft_type="IA3"))
+        policy_files.find_weights(adapter(tmp_path / "a", peft_type="IA3"))
     (tmp_path / "a" / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 8}')
     (tmp_path / "a" / "adapter_model.safetensors").unlink()
     with pytest.raises(HoustonError, match="holds no adapter_model"):
-        files.weights(tmp_path / "a")
+        policy_files.find_weights(tmp_path / "a")
 
 
 @pytest.mark.parametrize(
@@ -82,17 +82,20 @@ def test_a_description_that_is_none_is_refused_in_a_sentence(tmp_path: Path, tex
     folder = adapter(tmp_path / "a")
     (folder / "adapter_config.json").write_text(text)
     with pytest.raises(HoustonError):
-        files.weights(folder)
+        policy_files.find_weights(folder)
 
 
 def test_a_folder_is_whole_or_not_there_and_belongs_to_who_was_first(tmp_path: Path) -> None:
     source = adapter(tmp_path / "a", r=8)
     target = tmp_path / "policies" / "p@2"
-    files.place(source.iterdir(), target, SAID)
-    assert {file.name for file in target.iterdir()} == {*files.ADAPTER, files.LINEAGE}
+    policy_files.place_files(source.iterdir(), target, SAID)
+    assert {file.name for file in target.iterdir()} == {
+        *policy_files.ADAPTER_FILES,
+        policy_files.LINEAGE_FILE,
+    }
     (source / "adapter_model.safetensors").write_bytes(b"others")
     with pytest.raises(FileExistsError):
-        files.place(source.iterdir(), target, SAID)
+        policy_files.place_files(source.iterdir(), target, SAID)
     assert (target / "adapter_model.safetensors").read_bytes() == b"weights"
     assert [one.name for one in target.parent.iterdir()] == ["p@2"], "nothing half is left"
 
@@ -105,13 +108,13 @@ def test_a_model_is_known_by_its_content(tmp_path: Path) -> None:
         (folder / "config.json").write_text("{}")
         (folder / "model.safetensors").write_bytes(b"w" * 1000)
         (folder / "README.md").write_text(str(folder))
-    first = hashing.model_hash(one, home)
-    assert hashing.model_hash(other, home) == hashing.model_hash(other) == first
+    first = policy_files.model_hash(one, home)
+    assert policy_files.model_hash(other, home) == policy_files.model_hash(other) == first
     (other / "model.safetensors").write_bytes(b"w" * 999 + b"x")
-    assert hashing.model_hash(other, home) != first
-    assert hashing.model_hash(one, home) == first
+    assert policy_files.model_hash(other, home) != first
+    assert policy_files.model_hash(one, home) == first
     with pytest.raises(HoustonError, match="no weights"):
-        hashing.model_hash(home.path)
+        policy_files.model_hash(home.path)
 
 
 NAMES = {"policy@2": True, "a.b-c@10": True, "policy@0": False, "policy": False, "../x@2": False,
@@ -121,7 +124,7 @@ NAMES = {"policy@2": True, "a.b-c@10": True, "policy@0": False, "policy": False,
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_policies(name: str) -> None:
     if NAMES[name]:
-        assert str(policy_names.parse(name)) == name
+        assert str(policy_and_run_files.parse_policy_name(name)) == name
     else:
         with pytest.raises(HoustonError):
-            policy_names.parse(name)
+            policy_and_run_files.parse_policy_name(name)

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.training.policies import lineage
+from houston_daemon.training.policies import policy_constraints
 from houston_shared.home import Home
-from houston_shared.store.queries.policies import Policy
+from houston_shared.store.policy_queries import PolicyRow
 
 
-def policy(name: str, kind: str, base: str, base_hash: str, hash: str) -> Policy:
+def policy(name: str, kind: str, base: str, base_hash: str, hash: str) -> PolicyRow:
     family, _, number = name.partition("@")
     folder = "" if kind == "base" else name
-    return Policy(
+    return PolicyRow(
         name, family, int(number), kind, base, base_hash, hash, folder, "", "", "", 1, 1
     )  # fmt: skip
 
@@ -46,14 +46,17 @@ BASES: dict[str, tuple[str, set[str]]] = {
 @pytest.mark.parametrize("case", BASES)
 def test_all_models_that_a_policy_comes_from(case: str) -> None:
     name, expected = BASES[case]
-    assert lineage.bases(KNOWN[name], KNOWN.values()) == expected
+    assert policy_constraints.base_hashes(KNOWN[name], KNOWN.values()) == expected
 
 
 def test_where_those_models_lie() -> None:
-    found = lineage.folders(Home(Path("/h")), {"m", "f2"}, KNOWN.values())
+    found = policy_constraints.base_folders(Home(Path("/h")), {"m", "f2"}, KNOWN.values())
     assert found == {"/m", "/h/policies/p@2", "/copy"}
 
 
 def test_whose_weights_an_adapter_fits() -> None:
-    under = {name: lineage.weights_under(one, KNOWN.values()) for name, one in KNOWN.items()}
+    under = {
+        name: policy_constraints.full_weights_under(one, KNOWN.values())
+        for name, one in KNOWN.items()
+    }
     assert {name: one.name for name, one in under.items() if one} == {"p@4": "p@3"}

@@ -2,29 +2,32 @@
 
 import pytest
 
-from houston_daemon.training.policies.live import limit, unload
-from houston_shared.config_engine import Engine
+from houston_daemon.training.policies.policy_constraints import adapter_limit, adapters_to_unload
+from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import HoustonError
 
-LIMITS: dict[str, tuple[Engine, int]] = {
-    "the embedded server": (Engine(kind="embedded"), 8),
-    "vLLM as we start it": (Engine(kind="vllm"), 8),
-    "configured": (Engine(kind="vllm", max_adapters=3), 3),
-    "a command of one's own": (Engine(kind="vllm", command=("vllm", "--max-loras", "4")), 4),
+LIMITS: dict[str, tuple[EngineSettings, int]] = {
+    "the embedded server": (EngineSettings(kind="embedded"), 8),
+    "vLLM as we start it": (EngineSettings(kind="vllm"), 8),
+    "configured": (EngineSettings(kind="vllm", max_adapters=3), 3),
+    "a command of one's own": (
+        EngineSettings(kind="vllm", command=("vllm", "--max-loras", "4")),
+        4,
+    ),
     "more in memory than in a batch": (
-        Engine(kind="vllm", command=("vllm", "--max-loras=2", "--max-cpu-loras", "16")),
+        EngineSettings(kind="vllm", command=("vllm", "--max-loras=2", "--max-cpu-loras", "16")),
         16,
     ),
-    "a command that says nothing": (Engine(kind="vllm", command=("vllm", "serve")), 1),
-    "somebody else's server": (Engine(kind="token", url="http://far:1/v1"), 0),
-    "our kind at a URL": (Engine(kind="vllm", url="http://far:1/v1"), 0),
+    "a command that says nothing": (EngineSettings(kind="vllm", command=("vllm", "serve")), 1),
+    "somebody else's server": (EngineSettings(kind="token", url="http://far:1/v1"), 0),
+    "our kind at a URL": (EngineSettings(kind="vllm", url="http://far:1/v1"), 0),
 }
 
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_an_engine_holds_as_many_as_it_was_started_for(name: str) -> None:
     engine, most = LIMITS[name]
-    assert limit(engine) == most
+    assert adapter_limit(engine) == most
 
 
 ROOM: dict[str, tuple[int, list[str], dict[str, list[str]], tuple[str, ...]]] = {
@@ -43,14 +46,16 @@ ROOM: dict[str, tuple[int, list[str], dict[str, list[str]], tuple[str, ...]]] = 
 @pytest.mark.parametrize("name", ROOM)
 def test_what_makes_room(name: str) -> None:
     most, loaded, used, gone = ROOM[name]
-    assert unload(most, "p@9", loaded, used) == gone
+    assert adapters_to_unload(most, "p@9", loaded, used) == gone
 
 
 def test_a_full_engine_says_who_uses_what() -> None:
     used = {"p@2": ["r1", "r2", "r3", "r4", "r5"], "p@3": ["r6"], "": ["r7"]}
     with pytest.raises(HoustonError) as problem:
-        unload(2, "p@9", ["p@2", "p@3"], used)
+        adapters_to_unload(2, "p@9", ["p@2", "p@3"], used)
     said = str(problem.value)
     assert "p@2 by r1, r2, r3 and 2 more; p@3 by r6" in said
-    assert unload(3, "p@9", ["p@2", "p@3"], used) == ()
-    assert unload(2, "p@3", ["p@2", "p@3"], used) == (), "one that is used already needs no room"
+    assert adapters_to_unload(3, "p@9", ["p@2", "p@3"], used) == ()
+    assert adapters_to_unload(2, "p@3", ["p@2", "p@3"], used) == (), (
+        "one that is used already needs no room"
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.policies import hashing, loading
+from houston_daemon.training.policies import adapter_loader, policy_files
 from houston_shared.errors import HoustonError
 
 
@@ -24,8 +24,8 @@ class Vllm(ThreadingHTTPServer):
         self._read: dict[str, bytes] = {}
 
     @property
-    def server(self) -> loading.Server:
-        return loading.Server("far", f"http://127.0.0.1:{self.server_port}/v1")
+    def server(self) -> adapter_loader.AdapterServer:
+        return adapter_loader.AdapterServer("far", f"http://127.0.0.1:{self.server_port}/v1")
 
     def weights(self, name: str) -> bytes:
         """What it has read, as it was then."""
@@ -85,15 +85,15 @@ def test_an_adapter_of_another_home_is_not_taken_for_ours(vllm: Vllm, tmp_path: 
     for root, content in ((theirs, ""), (theirs, "bb"), (by_hash, "bb")):
         vllm.adapters["policy@2"] = str(root)
         with pytest.raises(HoustonError, match="has another policy@2 already") as refused:
-            loading.load(vllm.server, "policy@2", ours, {}, {}, content)
+            adapter_loader.load_adapter(vllm.server, "policy@2", ours, {}, {}, content)
         assert str(root) in refused.value.cause
         assert vllm.adapters == {"policy@2": str(root)}, "it is the other home's"
 
 
 def test_ours_is_tried_again_and_not_loaded_twice(vllm: Vllm, tmp_path: Path) -> None:
     ours = tmp_path / "policy@2"
-    assert loading.load(vllm.server, "policy@2", ours, {}, {}) == ()
-    assert loading.load(vllm.server, "policy@2", ours, {}, {}) == ()
+    assert adapter_loader.load_adapter(vllm.server, "policy@2", ours, {}, {}) == ()
+    assert adapter_loader.load_adapter(vllm.server, "policy@2", ours, {}, {}) == ()
     assert vllm.adapters == {"policy@2": str(ours)}
 
 
@@ -102,7 +102,7 @@ def policy(folder: Path, weights: bytes) -> tuple[Path, str]:
     folder.mkdir(parents=True)
     (folder / "adapter_config.json").write_text("{}")
     (folder / "adapter_model.safetensors").write_bytes(weights)
-    return folder, hashing.together(hashing.of_files(folder.iterdir()))
+    return folder, policy_files.combine_hashes(policy_files.hash_files(folder.iterdir()))
 
 
 @pytest.mark.parametrize("by_name", [False, True], ids=["by its hash", "by its folder's name"])
@@ -112,26 +112,28 @@ def test_what_a_home_at_the_same_path_has_left_is_replaced(
     """The engine outlives the home: its weights would be sampled under the new one's name."""
     place = tmp_path / "home" / "policies" / "policy@2"
     folder, old = policy(place, b"old")
-    loading.load(vllm.server, "policy@2", folder, {}, {}, "" if by_name else old)
+    adapter_loader.load_adapter(vllm.server, "policy@2", folder, {}, {}, "" if by_name else old)
     shutil.rmtree(tmp_path / "home")
     folder, new = policy(place, b"new")
-    assert loading.load(vllm.server, "policy@2", folder, {}, {}, new) == ()
+    assert adapter_loader.load_adapter(vllm.server, "policy@2", folder, {}, {}, new) == ()
     assert (vllm.loads, vllm.weights("policy@2")) == (2, b"new")
-    loading.load(vllm.server, "policy@2", folder, {}, {}, new)
+    adapter_loader.load_adapter(vllm.server, "policy@2", folder, {}, {}, new)
     assert vllm.loads == 2, "the same weights are not loaded twice"
 
 
 def test_the_same_weights_at_another_name_of_the_home_stay(vllm: Vllm, tmp_path: Path) -> None:
     folder, content = policy(tmp_path / "home" / "policies" / "policy@2", b"same")
-    loading.load(vllm.server, "policy@2", folder, {}, {}, content)
+    adapter_loader.load_adapter(vllm.server, "policy@2", folder, {}, {}, content)
     (tmp_path / "link").symlink_to(tmp_path / "home")
     again = tmp_path / "link" / "policies" / "policy@2"
     for known in (content, ""):
-        loading.load(vllm.server, "policy@2", again, {}, {}, known)
+        adapter_loader.load_adapter(vllm.server, "policy@2", again, {}, {}, known)
     assert vllm.loads == 1
 
 
 def test_a_link_that_cannot_be_made_is_said(vllm: Vllm, tmp_path: Path) -> None:
     with pytest.raises(HoustonError, match="cannot be made, from which the adapter"):
-        loading.load(vllm.server, "policy@2", tmp_path / "gone" / "policy@2", {}, {}, "ab")
+        adapter_loader.load_adapter(
+            vllm.server, "policy@2", tmp_path / "gone" / "policy@2", {}, {}, "ab"
+        )
     assert vllm.adapters == {} and not (tmp_path / "gone").exists()

@@ -16,7 +16,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from houston_daemon.training.policies import files, gguf, merging
+from houston_daemon.training.policies import adapter_merge, gguf_export, policy_files
 from houston_shared.errors import HoustonError
 
 SHAPE = {
@@ -72,9 +72,9 @@ def logits(model: Any) -> torch.Tensor:
 def test_merged_weights_compute_what_base_and_adapter_do(
     base: Path, adapter: Path, tmp_path: Path
 ) -> None:
-    model = merging.merged("lora", adapter, base)
+    model = adapter_merge.load_merged("lora", adapter, base)
     assert model.dtype == torch.bfloat16, "as its base"
-    written = merging.write(model, base, tmp_path / "out", {"name": "policy@2"})
+    written = adapter_merge.write_merged(model, base, tmp_path / "out", {"name": "policy@2"})
     assert {"config.json", "model.safetensors", "tokenizer.json", "lineage.json"} <= {
         file.name for file in written
     }
@@ -84,8 +84,8 @@ def test_merged_weights_compute_what_base_and_adapter_do(
     both = logits(peft.PeftModel.from_pretrained(plain, adapter))
     assert (both - before).abs().max() > 20 * (again - both).abs().max()
     with pytest.raises(HoustonError, match="holds a merged model already"):
-        merging.write(model, base, tmp_path / "out", {})
-    merging.write(model, base, tmp_path / "out", {"name": "policy@3"}, force=True)
+        adapter_merge.write_merged(model, base, tmp_path / "out", {})
+    adapter_merge.write_merged(model, base, tmp_path / "out", {"name": "policy@3"}, force=True)
     assert "policy@3" in (tmp_path / "out" / "lineage.json").read_text()
     assert [one.name for one in tmp_path.iterdir()] == ["out"], "nothing is left beside it"
 
@@ -97,7 +97,7 @@ def test_what_is_no_merged_model_is_never_written_over(tmp_path: Path, force: bo
     (tmp_path / "file").write_text("mine")
     for name, why in (("mine", "is not empty"), ("file", "is no folder")):
         with pytest.raises(HoustonError, match=why):
-            merging.write(None, tmp_path, tmp_path / name, {}, force)
+            adapter_merge.write_merged(None, tmp_path, tmp_path / name, {}, force)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
 
 
@@ -105,33 +105,33 @@ def test_a_registered_policy_is_no_merged_model(tmp_path: Path) -> None:
     """Nor is a copy of one: both have their lineage."""
     copy = tmp_path / "copy"
     copy.mkdir()
-    (copy / files.LINEAGE).write_text("{}")
+    (copy / policy_files.LINEAGE_FILE).write_text("{}")
     (copy / "adapter_model.safetensors").write_bytes(b"trained for a week")
     with pytest.raises(HoustonError, match="is not empty"):
-        merging.write(None, tmp_path, copy, {}, force=True)
+        adapter_merge.write_merged(None, tmp_path, copy, {}, force=True)
     assert (copy / "adapter_model.safetensors").read_bytes() == b"trained for a week"
 
 
 @pytest.mark.parametrize("precision", ["bf16", "f16", "f32"])
 def test_a_gguf_file_computes_the_same(
-    base: Path, adapter: Path, tmp_path: Path, precision: gguf.Precision
+    base: Path, adapter: Path, tmp_path: Path, precision: gguf_export.Precision
 ) -> None:
-    model = merging.merged("lora", adapter, base)
+    model = adapter_merge.load_merged("lora", adapter, base)
     file = tmp_path / "policy.gguf"
-    gguf.write(model, base, file, precision, "policy@2")
-    assert gguf.compare(model, base, file) < (1e-3 if precision == "f16" else 1e-5)
-    other = merging.merged("full", base, base)
-    assert gguf.compare(other, base, file) > 1e-2, "the comparison sees other weights"
+    gguf_export.write_gguf(model, base, file, precision, "policy@2")
+    assert gguf_export.compare_logits(model, base, file) < (1e-3 if precision == "f16" else 1e-5)
+    other = adapter_merge.load_merged("full", base, base)
+    assert gguf_export.compare_logits(other, base, file) > 1e-2, "the comparison sees other weights"
 
 
 def test_what_is_no_llama_is_refused(base: Path, tmp_path: Path) -> None:
     other = Qwen2ForCausalLM(Qwen2Config(**SHAPE))
     with pytest.raises(HoustonError, match="architecture 'qwen2'"):
-        gguf.write(other, base, tmp_path / "x.gguf", "bf16", "x")
+        gguf_export.write_gguf(other, base, tmp_path / "x.gguf", "bf16", "x")
     scaled = LlamaConfig(**SHAPE, rope_parameters={"rope_type": "linear", "factor": 2.0,
                                                    "rope_theta": 10000.0})  # fmt: skip
     with pytest.raises(HoustonError, match="scaled positions"):
-        gguf.write(LlamaForCausalLM(scaled), base, tmp_path / "x.gguf", "bf16", "x")
+        gguf_export.write_gguf(LlamaForCausalLM(scaled), base, tmp_path / "x.gguf", "bf16", "x")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -139,4 +139,4 @@ def test_an_adapter_of_another_shape_is_refused(adapter: Path, tmp_path: Path) -
     small = LlamaForCausalLM(LlamaConfig(**{**SHAPE, "hidden_size": 32}))
     small.save_pretrained(tmp_path / "small")
     with pytest.raises(HoustonError, match="cannot be put together"):
-        merging.merged("lora", adapter, tmp_path / "small")
+        adapter_merge.load_merged("lora", adapter, tmp_path / "small")

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from houston_daemon.training.rows.row import Row
+from houston_daemon.training.rows.training_row import TokenRow
 
 
-def truncated(row: Row, length: int) -> Row:
+def truncated(row: TokenRow, length: int) -> TokenRow:
     """The first `length` tokens of a row, with the weights that they had.
 
     A span that is cut keeps its first tokens and so has no stop token: nothing else is invented.

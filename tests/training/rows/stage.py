@@ -13,29 +13,26 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from houston_daemon.dialects.choose import choose_dialect
-from houston_daemon.dialects.protocol import Piece
-from houston_daemon.engines.protocol import FinishReason, Sampled, SampleRequest
+from houston_daemon.agent.context_summary import SUMMARY_SECTIONS
+from houston_daemon.agent.recorder_client import IngestSocket, RecorderClient
+from houston_daemon.agent.rollout_budgets import ActiveClock
+from houston_daemon.agent.rollout_setup import build_agent_loop
+from houston_daemon.agent.worker_control import ControlState
+from houston_daemon.engines.engine_protocol import EngineSample, FinishReason, SampleRequest
 from houston_daemon.environments.null_environment import NullEnvironment
 from houston_daemon.environments.protocol import Standing, Stop
-from houston_daemon.rollout.begin import begin
-from houston_daemon.rollout.clock import ActiveClock
-from houston_daemon.rollout.control import ControlState
-from houston_daemon.rollout.ingest_client import IngestClient
-from houston_daemon.rollout.line import Line
-from houston_daemon.rollout.summary import SECTIONS
-from houston_daemon.rollout.system_prompt import system_prompt
-from houston_daemon.rollout.tokens import Tokens
-from houston_daemon.training.rows.beside import read
-from houston_daemon.training.rows.making import chat_rows, token_rows
-from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
+from houston_daemon.prompts.dialect_protocol import PromptPiece
+from houston_daemon.prompts.model_dialects import choose_dialect
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.prompts.system_prompt import system_prompt
+from houston_daemon.training.rows.row_builder import build_chat_rows, build_token_rows
+from houston_daemon.training.rows.shared_steps import read_shared_steps
+from houston_daemon.training.rows.training_row import ChatRow, RowOptions, TokenRow
 from houston_shared import wire
-from houston_shared.records import Call, Result
-from houston_shared.store.reader import Reader
-from houston_shared.task import Task, parse_task
-from houston_shared.wire_operators import Branch
-from houston_shared.wire_people import GiveVerdicts, JudgedSteps
-from houston_shared.wire_training import StoreVerdicts
+from houston_shared.control_messages import BranchRollout, GiveVerdicts, JudgedSteps, StoreVerdicts
+from houston_shared.records import ToolCall, ToolResult
+from houston_shared.store.store_reader import Reader
+from houston_shared.task import Task, parse_task_record
 from tests.integration.rollout.rig import Rig
 from tests.support.small_tokenizer import small_tokenizer
 
@@ -109,7 +106,7 @@ class Marked(NullEnvironment):
     dying: frozenset[int] = frozenset()
     """Steps whose first call the worker does not survive."""
 
-    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
         if standing.step in self.dying:
             raise Died
         made = await super().act(call, standing, stop)
@@ -143,10 +140,10 @@ class Acting:
     window: int | None = None
 
     def __post_init__(self) -> None:
-        self.tokens = Tokens(self.family.tokenizer)
+        self.tokens = PromptTokenizer(self.family.tokenizer)
         self.dialect = choose_dialect(self.family.name, self.family.reasoning)
 
-    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
         if request.role == "summary":
             said = list(self.dialect.assistant(self._summary(request.step), ()))
             return self._sampled(request, said[:-1], "open" if self.open_summaries else "stop")
@@ -163,24 +160,24 @@ class Acting:
             await asyncio.wait_for(stop.wait(), 20)
         return self._sampled(request, pieces, turn.ending)
 
-    def _answer(self, step: int, turn: Turn, done: bool) -> list[Piece]:
+    def _answer(self, step: int, turn: Turn, done: bool) -> list[PromptPiece]:
         name = "finish" if done else "noop"
         texts = turn.calls or (("",) if done else ())
         calls = [
-            Call(id=f"{step}.{n}", name=name, arguments={} if done else {"text": text})
+            ToolCall(id=f"{step}.{n}", name=name, arguments={} if done else {"text": text})
             for n, text in enumerate(texts)
         ]
         if turn.ending in ("cut", "malformed") or not calls:  # too short for a call, or none
-            return [Piece(turn.thought, False)]
+            return [PromptPiece(turn.thought, False)]
         said = list(choose_dialect(self.family.name).assistant(turn.thought, calls))[:-1]
         if self.family.reasoning:
-            opened = [Piece("<think>\n", True), Piece(f"R{turn.thought}", False)]
-            said = [*opened, Piece("\n</think>\n\n", True), *said]
+            opened = [PromptPiece("<think>\n", True), PromptPiece(f"R{turn.thought}", False)]
+            said = [*opened, PromptPiece("\n</think>\n\n", True), *said]
         return said
 
     def _sampled(
-        self, request: SampleRequest, pieces: Sequence[Piece], ending: Ending = "stop"
-    ) -> Sampled:
+        self, request: SampleRequest, pieces: Sequence[PromptPiece], ending: Ending = "stop"
+    ) -> EngineSample:
         text = "".join(piece.text for piece in pieces)
         ids = self.tokens.encode(self._letters(pieces) if ending == "letters" else pieces)
         reason: FinishReason = "stop"
@@ -192,10 +189,10 @@ class Acting:
         elif ending != "open":
             called = request.role == "policy" and ending != "malformed"
             closing = self.family.stop if called else self.family.plain_stop
-            ids += self.tokens.encode([Piece(closing, True)])
+            ids += self.tokens.encode([PromptPiece(closing, True)])
         told = self.tokens.decode(ids)
         self.said[(request.role, request.step)] = Said(list(request.prompt_ids or ()), ids, told)
-        return Sampled(
+        return EngineSample(
             text=text,
             finish_reason=reason,
             token_ids=None if ending == "lost" else tuple(ids),
@@ -208,18 +205,18 @@ class Acting:
             },
         )
 
-    def _letters(self, pieces: Sequence[Piece]) -> list[Piece]:
+    def _letters(self, pieces: Sequence[PromptPiece]) -> list[PromptPiece]:
         return [
             part
             for piece in pieces
-            for part in ([piece] if piece.template else [Piece(c, False) for c in piece.text])
+            for part in ([piece] if piece.template else [PromptPiece(c, False) for c in piece.text])
         ]
 
     def _summary(self, step: int) -> str:
         self.tries[step] = self.tries.get(step, 0) + 1
         if not self.summaries or self.tries[step] <= self.failing:
             return "I would rather not."
-        return json.dumps({key: f"S{step}{key[:2]} text" for key in SECTIONS})
+        return json.dumps({key: f"S{step}{key[:2]} text" for key in SUMMARY_SECTIONS})
 
     def _say(self, id: str, text: str, mode: Any) -> None:
         guide = wire.Guide(id=f"{self.rollout}{id}", rollout=self.rollout, text=text, mode=mode)
@@ -293,7 +290,9 @@ class Stage:
     def branch(self, parent: Played, step: int, turns: Sequence[Turn]) -> Played:
         """Run a branch that begins after a step; its turns are those of its own steps."""
         self._number += 1
-        done = self.rig.ask(Branch(request=f"branch-{self._number}", rollout=parent.id, step=step))
+        done = self.rig.ask(
+            BranchRollout(request=f"branch-{self._number}", rollout=parent.id, step=step)
+        )
         all_turns = [*parent.engine.turns[:step], *turns]
         engine = Acting(self.rig, parent.engine.family, all_turns, done.rollouts[0])
         played = Played(done.rollouts[0], engine)
@@ -315,23 +314,23 @@ class Stage:
     async def _run(self, played: Played) -> None:
         assignment = self.rig.recorder.assign(played.id)
         self._lease = assignment.lease
-        client = IngestClient(self.rig.home.socket("ingest"), ControlState())
+        client = IngestSocket(self.rig.home.socket("ingest"), ControlState())
         try:
             hello = wire.Hello(rollout=played.id, lease=assignment.lease, pid=1)
             welcome = await client.ask(hello, wire.Welcome)
             control = client._control
             control.update(welcome.control)
-            line = Line(
+            line = RecorderClient(
                 client, control, ActiveClock(welcome.active_us), played.id, assignment.lease
             )
             settings = welcome.spec.engine_settings
-            environment = Marked(parse_task(welcome.spec.task))
+            environment = Marked(parse_task_record(welcome.spec.task))
             environment.dying = played.dying()
-            made = await begin(line, welcome, played.engine, settings, environment)
+            made = await build_agent_loop(line, welcome, played.engine, settings, environment)
             beating = asyncio.create_task(line.beat())
             try:
                 why = await made.run()
-                await line.store(wire.Moved, state="finished", reason=why)
+                await line.store(wire.StoreState, state="finished", reason=why)
             finally:
                 beating.cancel()
         finally:
@@ -355,19 +354,19 @@ class Stage:
 
     def rows(
         self, played: Played, options: RowOptions | None = None, beside: Sequence[str] = ()
-    ) -> list[Row]:
+    ) -> list[TokenRow]:
         """Rows of a rollout."""
         with Reader(self.rig.home) as reader:
-            among = read(reader, beside)
-            return list(token_rows(reader, played.id, options or RowOptions(), among))
+            among = read_shared_steps(reader, beside)
+            return list(build_token_rows(reader, played.id, options or RowOptions(), among))
 
     def chats(
         self, played: Played, options: RowOptions | None = None, beside: Sequence[str] = ()
     ) -> list[ChatRow]:
         """Chat rows of a rollout."""
         with Reader(self.rig.home) as reader:
-            among = read(reader, beside)
-            return list(chat_rows(reader, played.id, options or RowOptions(), among))
+            among = read_shared_steps(reader, beside)
+            return list(build_chat_rows(reader, played.id, options or RowOptions(), among))
 
 
 def copied(tokenizer: str, folder: Path) -> str:

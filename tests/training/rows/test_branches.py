@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from houston_daemon.training.rows.row import Row
+from houston_daemon.training.rows.training_row import TokenRow
 from tests.training.rows.stage import Family, Played, Stage
 from tests.training.rows.test_proofs import turn
 
 
-def trained(rows: list[Row]) -> list[int]:
+def trained(rows: list[TokenRow]) -> list[int]:
     return sorted(span.step for row in rows for span in row.spans if span.weight)
 
 

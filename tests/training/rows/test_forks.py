@@ -4,14 +4,14 @@ from collections import Counter
 
 import pytest
 
-from houston_daemon.training.rows.row import Row, RowOptions
+from houston_daemon.training.rows.training_row import RowOptions, TokenRow
 from tests.training.rows.stage import Family, Stage
 from tests.training.rows.test_proofs import turn
 
 TURNS = [turn(number) for number in range(1, 13)]
 
 
-def trained(rows: list[Row]) -> Counter[int]:
+def trained(rows: list[TokenRow]) -> Counter[int]:
     return Counter(
         span.step for row in rows for span in row.spans if span.weight and row.kind == "react"
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from houston_daemon.training.rows.row import Row
+from houston_daemon.training.rows.training_row import TokenRow
 from tests.training.rows.cutting import truncated
 from tests.training.rows.stage import Family, Played, Stage
 from tests.training.rows.test_proofs import turn
@@ -60,7 +60,7 @@ def plain(logits: Any, targets: Any, weights: Any) -> Any:
     return -(chosen * weights).sum()
 
 
-def of_rows(rows: Iterable[Row]) -> Iterator[Example]:
+def of_rows(rows: Iterable[TokenRow]) -> Iterator[Example]:
     for row in rows:
         yield list(row.token_ids), list(row.weights())
 
@@ -84,19 +84,19 @@ def of_requests(played: Played, masked: set[int]) -> Iterator[Example]:
 def test_rows_have_the_gradient_of_the_requests(
     stage: Stage, family: dict[str, Family], model: Any, name: str, context: int
 ) -> None:
-    from houston_daemon.training.sft.loss import from_logits
+    from houston_daemon.training.sft.weighted_loss import loss_from_logits
 
     played = stage.play(family[name], TURNS, context=context)
     for step in MASKED:
         stage.judge(played.id, step, "mask")
     rows = stage.rows(played)
     assert len(rows) == 1 if context > 10_000 else len(rows) >= 5
-    by_rows = gradient(model, of_rows(rows), from_logits)
+    by_rows = gradient(model, of_rows(rows), loss_from_logits)
     by_request = gradient(model, of_requests(played, MASKED), plain)
     assert by_rows.norm() > 0
     assert (by_rows - by_request).norm() <= 1e-5 * by_request.norm()
     if context > 10_000:
         last = next(span for span in rows[0].spans if span.step == 5)
-        cut = gradient(model, of_rows([truncated(rows[0], last.end)]), from_logits)
+        cut = gradient(model, of_rows([truncated(rows[0], last.end)]), loss_from_logits)
         early = gradient(model, of_requests(played, {*MASKED, 6, 7}), plain)
         assert (cut - early).norm() <= 1e-5 * early.norm(), "a cut row is a shorter rollout"

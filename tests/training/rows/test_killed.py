@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.rollout.tokens import Tokens
-from houston_daemon.training.rows.making import token_rows
-from houston_daemon.training.rows.row import Row
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.training.rows.row_builder import build_token_rows
+from houston_daemon.training.rows.training_row import TokenRow
 from houston_shared.home import Home
-from houston_shared.store.reader import Reader
+from houston_shared.store.store_reader import Reader
 from tests.engines.conftest import free_port
 from tests.faults.engine import ACTION
 from tests.support.ledger import Ledger
@@ -55,12 +55,12 @@ def place(tmp_path: Path) -> Iterator[Station]:
         engine.wait()
 
 
-def rows(place: Station, rollout: str) -> list[Row]:
+def rows(place: Station, rollout: str) -> list[TokenRow]:
     with Reader(Home(place.home)) as reader:
-        return list(token_rows(reader, rollout))
+        return list(build_token_rows(reader, rollout))
 
 
-def shown(row: Row, tokens: Tokens) -> list[Any]:
+def shown(row: TokenRow, tokens: PromptTokenizer) -> list[Any]:
     """A row as text, with the clock stopped: each stretch, and what it weighs."""
     found: list[Any] = [row.kind, row.context]
     at = 0
@@ -86,7 +86,7 @@ def test_rows_do_not_know_of_kills(place: Station) -> None:
         hold.unlink()
         place.start()
     assert place.ended(killed)["state"] == "finished"
-    tokens = Tokens(str(place.folder / "tokenizer.json"))
+    tokens = PromptTokenizer(str(place.folder / "tokenizer.json"))
     first, second = rows(place, quiet), rows(place, killed)
     assert len(first) >= 3, "it forked"
     assert [shown(row, tokens) for row in first] == [shown(row, tokens) for row in second]

@@ -7,12 +7,12 @@ from typing import get_args
 
 import pytest
 
-from houston_daemon.training.rows.making import chat_rows, token_rows
-from houston_daemon.training.rows.row import Row, RowOptions, check_role
-from houston_daemon.training.rows.strand import place
+from houston_daemon.training.rows.row_builder import build_chat_rows, build_token_rows
+from houston_daemon.training.rows.token_sequence import unique_position
+from houston_daemon.training.rows.training_row import RowOptions, TokenRow, check_role
 from houston_shared.errors import HoustonError
-from houston_shared.records import Call, ForkBody, Head, SampleRole
-from houston_shared.store.reader import Reader
+from houston_shared.records import ContextHead, ForkBody, SampleRole, ToolCall
+from houston_shared.store.store_reader import Reader
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.written_home import WrittenHome, sample
 
@@ -28,8 +28,8 @@ def home(tmp_path: Path) -> Iterator[WrittenHome]:
     made.close()
 
 
-def head() -> Head:
-    return Head(
+def head() -> ContextHead:
+    return ContextHead(
         system="s", task="t", tools=(), rendered="", token_ids=HEAD, dialect="chatml-json",
         tokenizer="/nowhere/tokenizer.json",
     )  # fmt: skip
@@ -47,7 +47,7 @@ def said(
 ) -> int:
     """A closed step; its sample's sequence."""
     logprobs = None if ids is None else tuple(-float(number) for number in ids)
-    more.setdefault("calls", (Call(id=f"{step}.0", name="noop", arguments={}),))
+    more.setdefault("calls", (ToolCall(id=f"{step}.0", name="noop", arguments={}),))
     body = sample(
         parent_seq=parent, kept=kept, new_prompt_ids=tuple(new),
         token_ids=None if ids is None else tuple(ids), logprobs=logprobs, logprob_kind="policy",
@@ -56,12 +56,12 @@ def said(
     return home.step("r", step, body)
 
 
-def rows(home: WrittenHome, options: RowOptions | None = None) -> list[Row]:
+def rows(home: WrittenHome, options: RowOptions | None = None) -> list[TokenRow]:
     with Reader(home.home) as reader:
-        return list(token_rows(reader, "r", options or RowOptions()))
+        return list(build_token_rows(reader, "r", options or RowOptions()))
 
 
-def told(row: Row) -> tuple[str, list[int], list[tuple[int, int, float, str]]]:
+def told(row: TokenRow) -> tuple[str, list[int], list[tuple[int, int, float, str]]]:
     spans = [(s.start, s.end, s.weight, s.why) for s in row.spans]
     return row.id, list(row.token_ids), spans
 
@@ -155,7 +155,7 @@ def test_a_step_in_another_role_is_no_policys(
     with pytest.raises(HoustonError, match=f"the role '{role}', where rows take a policy's"):
         if way == "messages":
             with Reader(home.home) as reader:
-                list(chat_rows(reader, "r"))
+                list(build_chat_rows(reader, "r"))
         else:
             options = RowOptions(tokenizer=small_tokenizer(tmp_path), dialect="hermes")
             rows(home, RowOptions() if way == "ledger" else options)
@@ -269,7 +269,7 @@ def test_only_the_attempt_that_counts_is_used(home: WrittenHome) -> None:
     said(home, 2, one, 4, [4], [20])
     body = sample(
         parent_seq=one, kept=4, new_prompt_ids=(4,), token_ids=(25,), logprobs=(-0.5,),
-        logprob_kind="policy", calls=(Call(id="2.0", name="noop", arguments={}),),
+        logprob_kind="policy", calls=(ToolCall(id="2.0", name="noop", arguments={}),),
     )  # fmt: skip
     home.step("r", 2, body, attempt=2)
     home.connection.execute("UPDATE steps SET current = 0 WHERE step = 2 AND attempt = 1")
@@ -295,4 +295,4 @@ def test_only_the_attempt_that_counts_is_used(home: WrittenHome) -> None:
     ],
 )
 def test_where_a_part_stands(part: list[int], whole: list[int], first: int, at: int | None) -> None:
-    assert place(array("i", part), array("i", whole), first) == at
+    assert unique_position(array("i", part), array("i", whole), first) == at

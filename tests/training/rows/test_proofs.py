@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from houston_daemon.rollout.tokens import Tokens
-from houston_daemon.training.rows.row import Row, RowOptions
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.training.rows.training_row import RowOptions, TokenRow
 from tests.training.rows.cutting import truncated
 from tests.training.rows.stage import Family, Played, Stage, Turn
 
@@ -71,13 +71,13 @@ def kept(one: Turn, said: Sequence[tuple[str, str]]) -> bool:
     return word == "keep" or one.ending != "malformed"
 
 
-def prove(played: Played, rows: list[Row], trained: set[int]) -> None:
+def prove(played: Played, rows: list[TokenRow], trained: set[int]) -> None:
     """That the rows train the answers of these steps, and the summaries that were used.
 
     trained: numbers of steps; those that the engine lost the ids of must not be among them.
     """
     engine = played.engine
-    tokens = Tokens(engine.family.tokenizer)
+    tokens = PromptTokenizer(engine.family.tokenizer)
     seen: Counter[tuple[int, int]] = Counter()
     answered: set[tuple[str, int]] = set()
     for row in rows:
@@ -113,7 +113,7 @@ def marks_of(text: str) -> set[str]:
     return {mark for mark in MARKS.findall(text) if mark[0] in "TA"}
 
 
-def pieces(tokens: Tokens, row: Row, trained: bool) -> list[str]:
+def pieces(tokens: PromptTokenizer, row: TokenRow, trained: bool) -> list[str]:
     """The texts of all stretches with, or without, a weight: read from weights alone."""
     found: list[list[int]] = []
     last = not trained
@@ -176,7 +176,7 @@ def test_exactly_the_kept_answers_are_trained(
     prove_all(played, everything, unmasked, len(all_turns))
 
 
-def prove_all(played: Played, rows: list[Row], wanted: set[int], last: int) -> None:
+def prove_all(played: Played, rows: list[TokenRow], wanted: set[int], last: int) -> None:
     """`prove`, where the last step finishes and has no mark."""
     trained = {s.step for row in rows for s in row.spans if s.weight and s.role == "policy"}
     assert trained == wanted

@@ -2,8 +2,8 @@
 
 import pytest
 
-from houston_daemon.engines.model import model_path
-from houston_daemon.rollout.tokens import Tokens
+from houston_daemon.engines.local_model import model_path
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
 from tests.training.rows.stage import Family, Stage, Turn
 from tests.training.rows.test_proofs import prove_all, turn
 
@@ -36,7 +36,7 @@ def test_exactly_the_kept_answers_are_trained(
     stage.judge(played.id, 8, "mask", "rule")
     rows = stage.rows(played)
     prove_all(played, rows, {1, 2, 3, 7, 9, 10, 11, 12}, 12)
-    tokens, end = Tokens(file), Tokens(file).id_of("<|im_end|>")
+    tokens, end = PromptTokenizer(file), PromptTokenizer(file).id_of("<|im_end|>")
     for row in rows:
         for span in row.spans:
             if span.weight:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.training.rows.row import RowOptions
+from houston_daemon.training.rows.training_row import RowOptions
 from houston_shared import wire
 from houston_shared.errors import ConfigurationError, HoustonError
 from tests.support.small_tokenizer import small_tokenizer

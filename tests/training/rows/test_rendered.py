@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.rollout.tokens import Tokens
-from houston_daemon.training.rows.row import ChatRow, Row, RowOptions
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.training.rows.training_row import ChatRow, RowOptions, TokenRow
 from tests.training.rows.stage import Family, Played, Stage, Turn, copied
 from tests.training.rows.test_proofs import MARKS, pieces, turn
 
@@ -15,7 +15,7 @@ TURNS = [turn(n, calls=1 + n % 2, guidance=n % 3 == 0) for n in range(1, 11)]
 LONG, SHORT = 100_000, 1_300
 
 
-def same(one: Row, other: Row) -> None:
+def same(one: TokenRow, other: TokenRow) -> None:
     """The same tokens, and the same of them trained."""
     assert one.id == other.id
     assert one.token_ids == other.token_ids
@@ -59,7 +59,7 @@ def test_reasoning_that_the_rollout_did_not_have_is_rendered(
     played = stage.play(family["glm45"], TURNS[:2])
     (row,) = stage.rows(played, RowOptions(reasoning=True))
     assert row.source == "rendered"
-    text = Tokens(row.tokenizer).decode(row.token_ids)
+    text = PromptTokenizer(row.tokenizer).decode(row.token_ids)
     assert "<think></think>" not in text, "answers open for reasoning"
     (same_as_it_ran,) = stage.rows(played, RowOptions(reasoning=False))
     assert same_as_it_ran.source == "ledger"
@@ -73,7 +73,7 @@ def test_a_thought_stands_in_the_familys_block_where_its_answers_reason(
     stage: Stage, family: dict[str, Family], dialect: str, opened: str, closed: str
 ) -> None:
     played = stage.play(family["chatml"], TURNS[:2])
-    tokens = Tokens(family["chatml"].tokenizer)
+    tokens = PromptTokenizer(family["chatml"].tokenizer)
     for reasoning in (True, False):
         (row,) = stage.rows(played, RowOptions(dialect=dialect, reasoning=reasoning))
         first, *_ = pieces(tokens, row, trained=True)
@@ -103,7 +103,7 @@ def test_another_family_trains_its_own_form_and_stop_token(
     (mask, *_) = [4]
     stage.judge(played.id, mask, "mask")
     rows = stage.rows(played, RowOptions(dialect=dialect))
-    tokens = Tokens(teacher.tokenizer)
+    tokens = PromptTokenizer(teacher.tokenizer)
     texts = [text for row in rows if row.kind == "react" for text in pieces(tokens, row, True)]
     assert all(text.endswith(stop) for text in texts)
     assert all(text.count(stop) == 1 for text in texts)
@@ -125,7 +125,7 @@ def test_a_rollout_without_thoughts_trains_its_actions(
     turns = [*TURNS[:5], turn(6, "malformed"), *TURNS[6:]]
     played = stage.play(family[name], turns, context=context, strip=True)
     rows = stage.rows(played)
-    tokens = Tokens(family[name].tokenizer)
+    tokens = PromptTokenizer(family[name].tokenizer)
     react = [row for row in rows if row.kind == "react"]
     for row in react:
         text = tokens.decode(row.token_ids)
@@ -137,7 +137,7 @@ def test_a_rollout_without_thoughts_trains_its_actions(
     sent(played, rows)
 
 
-def sent(played: Played, rows: list[Row]) -> None:
+def sent(played: Played, rows: list[TokenRow]) -> None:
     """What stands before an answer is what the engine was sent, where it was sampled there."""
     context = {row.context: row for row in rows if row.kind == "react"}
     for row in context.values():
@@ -158,7 +158,7 @@ def test_thoughts_can_be_left_out_of_a_rollout_that_kept_them(
 ) -> None:
     played = stage.play(family["qwen3"], TURNS, context=SHORT)
     rows = stage.rows(played, RowOptions(thoughts="strip"))
-    tokens = Tokens(family["qwen3"].tokenizer)
+    tokens = PromptTokenizer(family["qwen3"].tokenizer)
     for row in rows:
         if row.kind == "react":
             assert not re.findall(r"[TR]\d+t", tokens.decode(row.token_ids))
@@ -171,15 +171,15 @@ def test_thoughts_can_be_left_out_of_a_rollout_that_kept_them(
 def test_a_changed_dialect_never_trains_what_it_cannot_place(
     stage: Stage, family: dict[str, Family], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from houston_daemon.dialects import glm45
+    from houston_daemon.prompts import model_dialects
 
     played = stage.play(family["glm45"], TURNS[:4], strip=True)
-    before = glm45.Glm45.assistant
+    before = model_dialects.Glm45Dialect.assistant
 
     def otherwise(self: Any, thought: str, calls: Any) -> Any:
-        return [glm45.template("\n"), *before(self, thought, calls)]
+        return [model_dialects.template_piece("\n"), *before(self, thought, calls)]
 
-    monkeypatch.setattr(glm45.Glm45, "assistant", otherwise)
+    monkeypatch.setattr(model_dialects.Glm45Dialect, "assistant", otherwise)
     (row,) = stage.rows(played)
     *told, last = row.spans
     assert {span.weight for span in told} == {0.0}
@@ -283,7 +283,7 @@ def test_what_did_not_stop_is_trained_on_request_without_the_token_that_was_neve
     stage: Stage, family: dict[str, Family], options: dict[str, Any]
 ) -> None:
     played = stage.play(family["qwen3"], OPEN, context=SHORT, open_summaries=True)
-    tokens = Tokens(family["qwen3"].tokenizer)
+    tokens = PromptTokenizer(family["qwen3"].tokenizer)
     stops = ("<|im_end|>", "<|observation|>", "<|user|>")
     ended = {True: 0, False: 0}
     for row in stage.rows(played, RowOptions(cut="keep", **options)):

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_daemon.training.rows.row import UNTRAINED, BrokenRow, ChatMessage, ChatRow, Row
+from houston_daemon.training.rows.training_row import (
+    IGNORED_LABEL,
+    BrokenRow,
+    ChatMessage,
+    ChatRow,
+    TokenRow,
+)
 from houston_shared.records import Message
 from tests.support.rows import KEPT, MASKED, made, span
 from tests.training.rows.cutting import truncated
@@ -75,9 +81,9 @@ def test_a_cut_row_has_the_weights_of_its_first_tokens(
 
 @given(answers)
 def test_labels_are_ids_exactly_where_there_is_weight(parts: list[tuple[int, float]]) -> None:
-    row: Row = made(parts)
+    row: TokenRow = made(parts)
     pairs = zip(row.weights(), row.labels(), row.token_ids, strict=True)
-    assert all(label == (token if weight else UNTRAINED) for weight, label, token in pairs)
+    assert all(label == (token if weight else IGNORED_LABEL) for weight, label, token in pairs)
     assert row.trained == sum(weight > 0 for weight in row.weights())
 
 

@@ -12,18 +12,17 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.dialects.calls import make
-from houston_daemon.dialects.choose import choose_dialect
-from houston_daemon.dialects.protocol import Piece
-from houston_daemon.recorder.steps.journal import Key
-from houston_daemon.rollout.tokens import Tokens
-from houston_daemon.training.export import judged
-from houston_daemon.training.rows.making import chat_rows, token_rows
-from houston_daemon.training.rows.rendering import tools as tools_of
-from houston_daemon.training.rows.row import RowOptions, Span
-from houston_shared.records import Call, ForkBody, Head, SampleBody
-from houston_shared.store.bodies import VerdictGiven
-from houston_shared.store.reader import Reader
+from houston_daemon.prompts.dialect_protocol import PromptPiece, build_call
+from houston_daemon.prompts.model_dialects import choose_dialect
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_daemon.training.export import export_manifest
+from houston_daemon.training.rows.rendered_rows import tools_of_head as tools_of
+from houston_daemon.training.rows.row_builder import build_chat_rows, build_token_rows
+from houston_daemon.training.rows.training_row import RowOptions, SampledSpan
+from houston_shared.records import ContextHead, ForkBody, SampleBody, ToolCall
+from houston_shared.store.event_bodies import VerdictGiven
+from houston_shared.store.store_reader import Reader
 from tests.support.small_tokenizer import SPECIAL, small_tokenizer
 from tests.support.written_home import WrittenHome, sample
 
@@ -96,7 +95,7 @@ TOOLS = (
 )
 
 
-def answered(place: str, text: str) -> tuple[str, tuple[Call, ...]]:
+def answered(place: str, text: str) -> tuple[str, tuple[ToolCall, ...]]:
     """An answer with `text` in one place; the call is as a parser of a chat engine makes it."""
     if place == "thought":
         return text, (call({"command": "ls"}),)
@@ -106,11 +105,11 @@ def answered(place: str, text: str) -> tuple[str, tuple[Call, ...]]:
     return "I look.", (call(values),)
 
 
-def call(arguments: dict[str, Any]) -> Call:
-    return make("run", arguments, 1, 0, tools_of(head("")))
+def call(arguments: dict[str, Any]) -> ToolCall:
+    return build_call("run", arguments, 1, 0, tools_of(head("")))
 
 
-def grid() -> Iterator[tuple[str, str, tuple[Call, ...]]]:
+def grid() -> Iterator[tuple[str, str, tuple[ToolCall, ...]]]:
     for name, text in HOSTILE.items():
         for place in PLACES:
             yield f"{name} as {place}", *answered(place, text)
@@ -119,8 +118,8 @@ def grid() -> Iterator[tuple[str, str, tuple[Call, ...]]]:
         yield f"{name} as an unknown argument", "I look.", (call({"x": value}),)
 
 
-def head(tokenizer: str, ids: tuple[int, ...] | None = None) -> Head:
-    return Head(
+def head(tokenizer: str, ids: tuple[int, ...] | None = None) -> ContextHead:
+    return ContextHead(
         system="s", task="t", tools=TOOLS, rendered="", token_ids=ids, dialect="hermes",
         tokenizer=tokenizer,
     )  # fmt: skip
@@ -144,14 +143,14 @@ def home(tmp_path: Path) -> Iterator[WrittenHome]:
 
 def keep(home: WrittenHome) -> None:
     """A person keeps step 1."""
-    home.event(Key("r", 1), "verdict", VerdictGiven(last=1, verdict="keep", by="ada"))
+    home.event(EventKey("r", 1), "verdict", VerdictGiven(last=1, verdict="keep", by="ada"))
 
 
-def spans(home: WrittenHome, options: RowOptions) -> list[tuple[Span, list[int]]]:
+def spans(home: WrittenHome, options: RowOptions) -> list[tuple[SampledSpan, list[int]]]:
     with Reader(home.home) as reader:
         return [
             (span, list(row.token_ids[span.start : span.end]))
-            for row in token_rows(reader, "r", options)
+            for row in build_token_rows(reader, "r", options)
             for span in row.spans
         ]
 
@@ -169,13 +168,13 @@ def test_what_is_trained_is_read_back_exactly(
         write(home, step, sample(thought, calls=calls))
     options = RowOptions(dialect=name, tokenizer=tokenizer, reasoning=reasoning, masking=False)
     found = spans(home, options)
-    dialect, tokens = choose_dialect(name, reasoning), Tokens(tokenizer)
+    dialect, tokens = choose_dialect(name, reasoning), PromptTokenizer(tokenizer)
     assert len(found) == len(CELLS)
     trained, why = set[str](), Counter[str]()
     for (cell, thought, calls), (span, ids) in zip(CELLS, found, strict=True):
         if not span.weight:
             assert span.why, cell
-            why[judged.why(span.why)] += 1
+            why[export_manifest.reason_kind(span.why)] += 1
             continue
         trained.add(cell)
         assert tokens.decode(ids[-1:]) in dialect.stop_tokens
@@ -208,7 +207,7 @@ def test_a_call_that_the_engine_could_not_read_is_not_written_as_another(
 ) -> None:
     """A chat engine's call with broken arguments has none: `{}` is not what the model wrote."""
     home.head("r", head(""))
-    broken = Call(id="1.0", name="run", arguments={}, error="its arguments are no JSON")
+    broken = ToolCall(id="1.0", name="run", arguments={}, error="its arguments are no JSON")
     write(home, 1, sample("I look.", calls=(broken,)))
     ((span, _),) = spans(home, RowOptions(dialect="hermes", tokenizer=tokenizer))
     assert span.weight == 0 and "other calls" in span.why
@@ -243,8 +242,8 @@ SAMPLED: dict[str, tuple[list[str], str, str]] = {
 def sampled(tokenizer: str, parts: list[str]) -> tuple[int, ...]:
     """Ids of a sample: special tokens where a part writes them, unless it is of letters."""
     letters = "letters:"
-    pieces = [Piece(one.removeprefix(letters), not one.startswith(letters)) for one in parts]
-    return tuple(Tokens(tokenizer).encode(pieces))
+    pieces = [PromptPiece(one.removeprefix(letters), not one.startswith(letters)) for one in parts]
+    return tuple(PromptTokenizer(tokenizer).encode(pieces))
 
 
 @pytest.mark.parametrize("case", SAMPLED)
@@ -263,7 +262,7 @@ def test_a_forged_turn_is_never_trained(
     keep(home)
     if way == "messages":
         with Reader(home.home) as reader:
-            (row,) = chat_rows(reader, "r", RowOptions(cut="keep"))
+            (row,) = build_chat_rows(reader, "r", RowOptions(cut="keep"))
         found: list[Any] = [one for one in row.messages if one.message.role == "assistant"]
     else:
         more: dict[str, Any] = {
@@ -276,7 +275,7 @@ def test_a_forged_turn_is_never_trained(
     assert (one.weight == 0) == bool(token)
     if token:
         assert one.why == f"forged turn: it holds the token {token}"
-        assert judged.why(one.why) == "forged turn"
+        assert export_manifest.reason_kind(one.why) == "forged turn"
 
 
 @pytest.mark.parametrize("token", SPECIAL)

@@ -5,8 +5,8 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from houston_daemon.rollout.tokens import Tokens
-from houston_daemon.training.rows.row import Row
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.training.rows.training_row import TokenRow
 from tests.training.rows.stage import Family, Played, Stage, Turn
 from tests.training.rows.test_proofs import MARKS, SHORT, histories, kept, pieces, slow, turn
 
@@ -43,9 +43,9 @@ def test_exactly_the_kept_actions_are_trained(
     prove(branch, stage.rows(branch, beside=beside), mine, shared=at)
 
 
-def prove(played: Played, rows: list[Row], trained: set[int], shared: int = 0) -> None:
+def prove(played: Played, rows: list[TokenRow], trained: set[int], shared: int = 0) -> None:
     """shared: steps up to this one were sent by the parent's engine."""
-    tokens = Tokens(played.engine.family.tokenizer)
+    tokens = PromptTokenizer(played.engine.family.tokenizer)
     seqs: list[int] = []
     for row in rows:
         for text in pieces(tokens, row, trained=True):

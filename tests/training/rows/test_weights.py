@@ -4,21 +4,28 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from houston_daemon.training.rows.plan import Answer, PlannedStep, again, null, weigh, weigh_summary
-from houston_daemon.training.rows.row import RowOptions
-from houston_shared.store.queries.steps import StepRow
-from houston_shared.store.queries.verdicts import Given
+from houston_daemon.training.rows.row_weights import (
+    AnswerFacts,
+    PlannedStep,
+    no_action_reason,
+    weigh_answer,
+    weigh_summary,
+    weight_of_copy,
+)
+from houston_daemon.training.rows.training_row import RowOptions
+from houston_shared.store.annotation_queries import SourceVerdict
+from houston_shared.store.step_queries import StepRow
 
 ROW = StepRow(
     rollout="r", step=3, attempt=1, current=1, sample_seq=9, observation_seq=10, last_seq=10,
     policy="", drift="clean", tools="", calls=1, errors=0, guided=0, attention="", score=None,
     snapshot="", started_at=0, closed_at=1, active_us=0,
 )  # fmt: skip
-GOOD = Answer("stop", "")
+GOOD = AnswerFacts("stop", "")
 
 
 def step(source: str = "", verdict: str = "keep", elsewhere: str = "") -> PlannedStep:
-    given = Given(3, 1, source, verdict, "ada", "it failed", 0, 8) if source else None  # type: ignore[arg-type]
+    given = SourceVerdict(3, 1, source, verdict, "ada", "it failed", 0, 8) if source else None  # type: ignore[arg-type]
     return PlannedStep(ROW, given, elsewhere)
 
 
@@ -31,7 +38,7 @@ class Case:
 
     name: str
     step: PlannedStep
-    answer: Answer
+    answer: AnswerFacts
     weight: float
     why: str = ""
     options: RowOptions = DEFAULT
@@ -40,11 +47,11 @@ class Case:
 PAPER = RowOptions(masking=False)
 STRICT = RowOptions(unjudged="mask")
 WHOLE = RowOptions(cut="keep")
-CUT = Answer("length", "")
-EMPTY = Answer("stop", "", empty=True)
-UNSTOPPED = Answer("stop", "", stopped=False)
-NO_CALL = Answer("stop", "it has no call")
-STOPPED = Answer("interrupted", "interrupted by a person")
+CUT = AnswerFacts("length", "")
+EMPTY = AnswerFacts("stop", "", empty=True)
+UNSTOPPED = AnswerFacts("stop", "", stopped=False)
+NO_CALL = AnswerFacts("stop", "it has no call")
+STOPPED = AnswerFacts("interrupted", "interrupted by a person")
 
 CASES = [
     Case("nobody judged it", step(), GOOD, 1),
@@ -76,7 +83,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_an_answer_weighs(case: Case) -> None:
-    found = weigh(case.step, case.answer, case.options)
+    found = weigh_answer(case.step, case.answer, case.options)
     assert found.weight == case.weight
     assert found.why.startswith(case.why)
     assert bool(found.why) == (case.weight == 0), "a reason exactly when it is not trained"
@@ -95,23 +102,23 @@ def test_what_an_answer_weighs(case: Case) -> None:
 )
 def test_what_is_no_action(malformed: str, errors: list[str], why: str) -> None:
     """It weighs nothing whether or not a rule was run."""
-    assert null(malformed, errors) == why
+    assert no_action_reason(malformed, errors) == why
 
 
 def test_whose_verdict_it_was_is_told() -> None:
-    assert weigh(step("judge", "mask"), GOOD, RowOptions()).by == "judge"
-    assert weigh(step("human"), GOOD, RowOptions()).by == "human"
-    assert weigh(step(), GOOD, RowOptions()).by == "not judged"
-    assert weigh(step("judge"), STOPPED, RowOptions()).by == "", "no verdict counts there"
+    assert weigh_answer(step("judge", "mask"), GOOD, RowOptions()).by == "judge"
+    assert weigh_answer(step("human"), GOOD, RowOptions()).by == "human"
+    assert weigh_answer(step(), GOOD, RowOptions()).by == "not judged"
+    assert weigh_answer(step("judge"), STOPPED, RowOptions()).by == "", "no verdict counts there"
 
 
 def test_a_copy_weighs_nothing_and_names_its_row() -> None:
-    kept = weigh(step("human"), GOOD, RowOptions())
-    assert again(kept, "r/0.0")[:3] == (0.0, "trained in row r/0.0", "")
-    masked = weigh(step("human", "mask"), GOOD, RowOptions())
-    assert again(masked, "r/0.0")[:3] == (0.0, "masked in row r/0.0", "")
-    other = weigh(step(elsewhere="p"), GOOD, RowOptions())
-    assert again(other, "r/0.0").why == "trained with rollout p", "it has no row here"
+    kept = weigh_answer(step("human"), GOOD, RowOptions())
+    assert weight_of_copy(kept, "r/0.0")[:3] == (0.0, "trained in row r/0.0", "")
+    masked = weigh_answer(step("human", "mask"), GOOD, RowOptions())
+    assert weight_of_copy(masked, "r/0.0")[:3] == (0.0, "masked in row r/0.0", "")
+    other = weigh_answer(step(elsewhere="p"), GOOD, RowOptions())
+    assert weight_of_copy(other, "r/0.0").why == "trained with rollout p", "it has no row here"
 
 
 def test_a_summary_is_trained_unless_it_was_cut() -> None:

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.commands import train_sft
-from houston_daemon.service.gpus import GpuLedger
-from houston_daemon.training.sft import alone_gpus, progress
-from houston_daemon.training.sft.recipe import Recipe
-from houston_daemon.training.sft.run_folder import Asked, RunFolder
-from houston_shared import gpu_file
-from houston_shared.config import Loaded, load
+from houston_daemon.commands import train_commands
+from houston_daemon.service.gpu_ledger import GpuLedger
+from houston_daemon.training.sft import sft_launch, sft_progress
+from houston_daemon.training.sft.sft_recipe import SftRecipe
+from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
+from houston_shared import gpu_leases
+from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.policy_names import training_folder
+from houston_shared.policy_and_run_files import training_folder
 from tests.support.recorder_client import until
 from tests.training.sft import tiny
 
@@ -21,18 +21,18 @@ RUN = "sft-1"
 
 
 @pytest.fixture
-def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loaded:
+def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadedConfiguration:
     """A home on a machine with three GPUs."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     home = tmp_path / "home"
     home.mkdir()
     (home / "houston.toml").write_text("[hosts]\ngpus = 3\n")
-    return load(str(home), None)
+    return load_configuration(str(home), None)
 
 
-def lease(loaded: Loaded, *holders: str) -> None:
+def lease(loaded: LoadedConfiguration, *holders: str) -> None:
     """One GPU each, from 0 on."""
-    ledger = GpuLedger(gpu_file.place(loaded.home), {"local": loaded.gpus("local")})
+    ledger = GpuLedger(gpu_leases.gpu_ledger_file(loaded.home), {"local": loaded.gpus("local")})
     for holder in holders:
         assert isinstance(ledger.lease(holder, {"local": 1}), dict)
 
@@ -56,13 +56,13 @@ SEEN: dict[str, tuple[tuple[str, ...], int, bool, str | None, str | None]] = {
 
 @pytest.mark.parametrize("case", SEEN)
 def test_it_sees_only_what_nobody_has_leased(
-    loaded: Loaded, monkeypatch: pytest.MonkeyPatch, case: str
+    loaded: LoadedConfiguration, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     holders, wanted, share, said, seen = SEEN[case]
     lease(loaded, *holders)
     if said is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", said)
-    found = alone_gpus.seen(loaded, RUN, wanted, share)
+    found = sft_launch.environment_with_gpus(loaded, RUN, wanted, share)
     assert found.get("CUDA_VISIBLE_DEVICES") == seen
 
 
@@ -77,14 +77,14 @@ REFUSED: dict[str, tuple[tuple[str, ...], int, bool, str | None, str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_where_too_few_are_left_it_says_who_has_them(
-    loaded: Loaded, monkeypatch: pytest.MonkeyPatch, case: str
+    loaded: LoadedConfiguration, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     holders, wanted, share, said, why = REFUSED[case]
     lease(loaded, *holders)
     if said is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", said)
     with pytest.raises(HoustonError) as refused:
-        alone_gpus.seen(loaded, RUN, wanted, share)
+        sft_launch.environment_with_gpus(loaded, RUN, wanted, share)
     assert why in refused.value.cause
     assert ("--share-gpus" in refused.value.next) == (holders == ALL and not share)
 
@@ -92,20 +92,22 @@ def test_where_too_few_are_left_it_says_who_has_them(
 def test_a_home_without_gpus_leaves_what_a_person_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = load(str(tmp_path / "home"), None)
+    loaded = load_configuration(str(tmp_path / "home"), None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert alone_gpus.seen(loaded, RUN, 0, False) == {}
+    assert sft_launch.environment_with_gpus(loaded, RUN, 0, False) == {}
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert alone_gpus.seen(loaded, RUN, 0, False)["CUDA_VISIBLE_DEVICES"] == ""
+    assert sft_launch.environment_with_gpus(loaded, RUN, 0, False)["CUDA_VISIBLE_DEVICES"] == ""
 
 
-def train(loaded: Loaded, *words: str) -> None:
+def train(loaded: LoadedConfiguration, *words: str) -> None:
     parser = argparse.ArgumentParser()
-    train_sft.arguments(parser)
-    train_sft.run(parser.parse_args([*words, "--detach"]), loaded)
+    train_commands.add_train_sft_arguments(parser)
+    train_commands.run_train_sft(parser.parse_args([*words, "--detach"]), loaded)
 
 
-def test_a_new_run_that_is_refused_for_gpus_is_not_begun(tmp_path: Path, loaded: Loaded) -> None:
+def test_a_new_run_that_is_refused_for_gpus_is_not_begun(
+    tmp_path: Path, loaded: LoadedConfiguration
+) -> None:
     lease(loaded, *ALL)
     base = tiny.save_model(tmp_path / "base")
     data = tiny.write(tmp_path / "data", tiny.rows())
@@ -116,12 +118,12 @@ def test_a_new_run_that_is_refused_for_gpus_is_not_begun(tmp_path: Path, loaded:
 
 
 def test_its_process_sees_the_others_not(
-    tmp_path: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, loaded: LoadedConfiguration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The real trainer, which ends for want of a model; Python notes what it was started with."""
     lease(loaded, "rollout:r")
     folder = RunFolder(training_folder(loaded.home) / RUN)
-    folder.ask(Asked(run=RUN, recipe=Recipe(base="/no/model"), gpus=1))
+    folder.ask(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model"), gpus=1))
     noted = tmp_path / "noted"
     (tmp_path / "sitecustomize.py").write_text(
         f"import os\nopen({str(noted)!r}, 'w').write(os.environ['CUDA_VISIBLE_DEVICES'])\n"
@@ -130,7 +132,7 @@ def test_its_process_sees_the_others_not(
     train(loaded, "--resume", RUN)
 
     def failed() -> bool:
-        said = progress.read(folder.path)
+        said = sft_progress.read_progress(folder.path)
         return said is not None and said.state == "failed"
 
     assert until(failed, 120)

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from houston_daemon.commands import train_sft
-from houston_daemon.training.rows.row import RowOptions
-from houston_daemon.training.sft import asking, turn
-from houston_daemon.training.sft.run_folder import RunFolder
-from houston_shared.config import load
+from houston_daemon.commands import train_commands
+from houston_daemon.training.rows.training_row import RowOptions
+from houston_daemon.training.sft import create_run, sft_run_folder
+from houston_daemon.training.sft.sft_run_folder import RunFolder
+from houston_shared.config import load_configuration
 from houston_shared.errors import HoustonError
-from houston_shared.policy_names import training_folder
+from houston_shared.policy_and_run_files import training_folder
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import Station
 from tests.training.sft import tiny
@@ -181,10 +181,12 @@ def test_what_is_refused_leaves_no_run(tmp_path: Path, base: Path, case: str) ->
     change, manifest, said = REFUSED[case]
     data = tiny.write(tmp_path / "data", tiny.rows())
     (data / "manifest.json").write_text(json.dumps(manifest))
-    plain = asking.Wanted((), data, (), RowOptions(), "small", (f"base={base}",), "policy")
-    loaded = load(str(tmp_path / "home"), None)
+    plain = create_run.TrainingRequest(
+        (), data, (), RowOptions(), "small", (f"base={base}",), "policy"
+    )
+    loaded = load_configuration(str(tmp_path / "home"), None)
     with pytest.raises(HoustonError) as refused:
-        asking.new(loaded, plain._replace(**change))
+        create_run.create_run_folder(loaded, plain._replace(**change))
     assert said in refused.value.cause
     folder = training_folder(loaded.home)
     assert not folder.exists() or not list(folder.iterdir())
@@ -193,44 +195,49 @@ def test_what_is_refused_leaves_no_run(tmp_path: Path, base: Path, case: str) ->
 def test_what_a_killed_command_has_begun_is_removed_and_another_ones_is_not(
     tmp_path: Path, base: Path
 ) -> None:
-    loaded = load(str(tmp_path / "home"), None)
+    loaded = load_configuration(str(tmp_path / "home"), None)
     folders = training_folder(loaded.home)
     begun = {name: folders / f".sft-{name}" for name in ("killed", "at work", "just now")}
     for one in begun.values():
         one.mkdir(parents=True)
-    held = turn.take(begun["at work"])
-    (begun["killed"] / turn.NAME).touch()
+    held = sft_run_folder.take_folder(begun["at work"])
+    (begun["killed"] / sft_run_folder.LOCK_NAME).touch()
     for name in ("killed", "at work"):
         os.utime(begun[name], (0, 0))
     data = tiny.write(tmp_path / "data", tiny.rows())
-    wanted = asking.Wanted((), data, (), RowOptions(), "small", (f"base={base}",), "policy")
-    made = asking.new(loaded, wanted)
+    wanted = create_run.TrainingRequest(
+        (), data, (), RowOptions(), "small", (f"base={base}",), "policy"
+    )
+    made = create_run.create_run_folder(loaded, wanted)
     os.close(held)
     assert {one.name for one in folders.iterdir()} == {
         ".sft-at work", ".sft-just now", made.path.name
     }  # fmt: skip
-    turn.check(made.path)
+    sft_run_folder.require_no_trainer(made.path)
 
 
 def test_a_run_that_goes_on_keeps_what_decides_its_results(tmp_path: Path, base: Path) -> None:
     data = tiny.write(tmp_path / "data", tiny.rows())
-    loaded = load(str(tmp_path / "home"), None)
-    made = asking.new(
-        loaded, asking.Wanted((), data, (), RowOptions(), "small", (f"base={base}",), "policy")
+    loaded = load_configuration(str(tmp_path / "home"), None)
+    made = create_run.create_run_folder(
+        loaded,
+        create_run.TrainingRequest(
+            (), data, (), RowOptions(), "small", (f"base={base}",), "policy"
+        ),
     )
     run = made.path.name
     outside = tmp_path / "outside"
     made.path.rename(outside)
     with pytest.raises(HoustonError, match="is no training run"):
-        asking.again(loaded, f"../../{outside.name}", [])
+        create_run.request_resume(loaded, f"../../{outside.name}", [])
     outside.rename(made.path)
     with pytest.raises(HoustonError, match="learning_rate cannot change"):
-        asking.again(loaded, run, ["learning_rate=1"])
-    changed = asking.again(loaded, run, ["pack_tokens=77"])
+        create_run.request_resume(loaded, run, ["learning_rate=1"])
+    changed = create_run.request_resume(loaded, run, ["pack_tokens=77"])
     assert changed.recipe.pack_tokens == 77
     assert changed.recipe.base == str(base)
     with pytest.raises(HoustonError, match="There is no training run"):
-        asking.again(loaded, "no-such-run", [])
+        create_run.request_resume(loaded, "no-such-run", [])
 
 
 GPUS: dict[str, tuple[list[str], list[str], tuple[int, bool]]] = {
@@ -257,17 +264,17 @@ def test_a_run_goes_on_with_the_gpus_that_it_had(tmp_path: Path, base: Path, cas
     home = tmp_path / "home"
     home.mkdir()
     (home / "houston.toml").write_text("[hosts]\ngpus = 4\n")
-    loaded = load(str(home), None)
+    loaded = load_configuration(str(home), None)
     parser = argparse.ArgumentParser()
-    train_sft.arguments(parser)
+    train_commands.add_train_sft_arguments(parser)
 
     def taken(*words: str) -> tuple[RunFolder, int]:
         said = parser.parse_args(list(words))
-        planned = train_sft._planned(said, loaded)
-        asked = planned if said.resume else train_sft._new(said, loaded)
+        planned = train_commands._plan_run(said, loaded)
+        asked = planned if said.resume else train_commands._make_run(said, loaded)
         made = RunFolder(training_folder(loaded.home) / asked.run)
         made.ask(asked)
-        return made, train_sft._gpus(said, loaded, planned)
+        return made, train_commands._gpu_count(said, loaded, planned)
 
     made, _ = taken("--data", str(data), "--base", str(base), *first)
     made, gpus = taken("--resume", made.path.name, *again)
@@ -277,8 +284,8 @@ def test_a_run_goes_on_with_the_gpus_that_it_had(tmp_path: Path, base: Path, cas
 def test_commands_and_the_daemon_need_no_torch() -> None:
     """Asking, following, launching: a command that starts training is not training."""
     code = (
-        "import sys; import houston_daemon.commands.train_sft; "
-        "import houston_daemon.training.sft.launch; "
+        "import sys; import houston_daemon.commands.train_commands; "
+        "import houston_daemon.training.sft.sft_launch; "
         "print([m for m in ('torch', 'transformers', 'datasets', 'pyarrow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -11,20 +11,29 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from houston_daemon.training.sft import checkpoints, dataset, launch, recipe, running, sharding
-from houston_daemon.training.sft.finishing import manifest_hash
-from houston_daemon.training.sft.progress import Writer
-from houston_daemon.training.sft.recipe import Recipe
-from houston_daemon.training.sft.run_folder import Result, RunFolder
+from houston_daemon.training.sft import (
+    sft_checkpoints,
+    sft_dataset,
+    sft_launch,
+    sft_recipe,
+    sft_run_folder,
+    training_run,
+)
+from houston_daemon.training.sft.run_policies import data_manifest_hash
+from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.sft.sft_recipe import SftRecipe
+from houston_daemon.training.sft.sft_run_folder import RunFolder, RunResult
 from houston_shared.errors import ConfigurationError, HoustonError
 from tests.training.sft import tiny
 
 
-def prepared(tmp_path: Path, found: list[dict[str, Any]], longest: int = 512) -> dataset.Rows:
+def prepared(
+    tmp_path: Path, found: list[dict[str, Any]], longest: int = 512
+) -> sft_dataset.MappedRows:
     source = tiny.write(tmp_path / "data", found) / "data.jsonl"
     target = tmp_path / "rows.arrow"
-    dataset.prepare(source, target, longest)
-    return dataset.load(target)
+    sft_dataset.prepare_rows(source, target, longest)
+    return sft_dataset.load_rows(target)
 
 
 @pytest.mark.parametrize("longest", [*range(2, 50, 5), 64, 500])
@@ -51,7 +60,7 @@ def test_masks_survive_truncation_at_any_length(tmp_path: Path, longest: int) ->
 
 def test_a_pass_trains_what_the_rows_train_and_nothing_across_them(tmp_path: Path) -> None:
     rows = prepared(tmp_path, tiny.rows())
-    made = dataset.Passes(rows, [], row_lengths=True).made((2, 0, 5))
+    made = sft_dataset.PassDataset(rows, [], row_lengths=True).made((2, 0, 5))
     ids, at = made["input_ids"][0], made["predicts"]
     assert made["row_lengths"] == [12, 5, 22]
     assert made["position_ids"][0].tolist() == [*range(12), *range(5), *range(22)]
@@ -71,8 +80,8 @@ def test_parquet_says_what_json_says(tmp_path: Path) -> None:
     plain = prepared(tmp_path / "a", found)
     file = tmp_path / "data.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(found), file)
-    dataset.prepare(file, tmp_path / "rows.arrow", 512)
-    assert dataset.load(tmp_path / "rows.arrow").table.equals(plain.table)
+    sft_dataset.prepare_rows(file, tmp_path / "rows.arrow", 512)
+    assert sft_dataset.load_rows(tmp_path / "rows.arrow").table.equals(plain.table)
 
 
 def test_rows_of_plain_trl_have_the_weights_that_their_labels_mean(tmp_path: Path) -> None:
@@ -104,7 +113,7 @@ def test_rows_that_contradict_themselves_are_refused(
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text(json.dumps(tiny.row(0, 5)) + "\n{broken")
     with pytest.raises(HoustonError, match=r"data\.jsonl cannot be read"):
-        dataset.prepare(tmp_path / "data.jsonl", tmp_path / "rows.arrow", 512)
+        sft_dataset.prepare_rows(tmp_path / "data.jsonl", tmp_path / "rows.arrow", 512)
     assert not (tmp_path / "rows.arrow").exists()
 
 
@@ -117,11 +126,11 @@ def test_rows_that_are_not_their_manifests_are_refused(tmp_path: Path) -> None:
     (folder.data / "manifest.json").write_text(json.dumps({"files": [said]}))
     file.write_text(json.dumps(tiny.row(0, 5)) + "\n")
     with pytest.raises(HoustonError, match="not the file that the manifest"):
-        running.train(folder, Writer(folder.path))
+        training_run.train_run(folder, ProgressWriter(folder.path))
     assert not folder.rows.exists()
     tiny.write(folder.data, tiny.rows())
-    dataset.prepare(file, folder.rows, 512, folder.hashes[file.name])
-    assert dataset.load(folder.rows).prepared.rows == len(tiny.LENGTHS)
+    sft_dataset.prepare_rows(file, folder.rows, 512, folder.hashes[file.name])
+    assert sft_dataset.load_rows(folder.rows).prepared.rows == len(tiny.LENGTHS)
 
 
 def test_the_manifest_of_what_was_trained_is_kept(tmp_path: Path) -> None:
@@ -129,11 +138,11 @@ def test_the_manifest_of_what_was_trained_is_kept(tmp_path: Path) -> None:
     base = tiny.save_model(tmp_path / "base")
     folder = tiny.run_folder(tmp_path, base, tiny.rows(), steps=1)
     (folder.data / "manifest.json").write_text("{}")
-    trained = manifest_hash(folder.data)
-    assert running.train(folder, Writer(folder.path))
+    trained = data_manifest_hash(folder.data)
+    assert training_run.train_run(folder, ProgressWriter(folder.path))
     (folder.data / "manifest.json").write_text('{"another": 1}')
     folder.keep_manifest()
-    assert manifest_hash(folder.path) == trained != manifest_hash(folder.data)
+    assert data_manifest_hash(folder.path) == trained != data_manifest_hash(folder.data)
 
 
 def test_rows_that_a_power_cut_left_half_are_written_again(tmp_path: Path) -> None:
@@ -148,7 +157,7 @@ def test_rows_that_a_power_cut_left_half_are_written_again(tmp_path: Path) -> No
 
 def test_apollo_is_what_the_paper_says() -> None:
     """Section 4.1."""
-    found = recipe.load("apollo", [])
+    found = sft_recipe.load_recipe("apollo", [])
     assert found.full and (found.epochs, found.batch) == (1, 64)
     assert (found.learning_rate, found.final_learning_rate) == (5e-6, 1e-6)
     assert found.schedule == "cosine" and found.max_length == 128 * 1024
@@ -157,10 +166,12 @@ def test_apollo_is_what_the_paper_says() -> None:
 
 def test_settings_are_laid_over_a_recipe() -> None:
     given = ["learning_rate=1e-3", "upsample.react=3", "base=/a/model", 'lora_targets=["q_proj"]']
-    found = recipe.load("small", given)
+    found = sft_recipe.load_recipe("small", given)
     assert (found.learning_rate, found.upsample.react, found.base) == (1e-3, 3, "/a/model")
     assert found.lora_targets == ("q_proj",)
-    assert recipe.changed(found, ["packing=false"]) == msgspec.structs.replace(found, packing=False)
+    assert sft_recipe.changed_recipe(found, ["packing=false"]) == msgspec.structs.replace(
+        found, packing=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,7 +186,7 @@ def test_settings_are_laid_over_a_recipe() -> None:
 )
 def test_wrong_settings_are_named(setting: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        recipe.load("small", [setting])
+        sft_recipe.load_recipe("small", [setting])
 
 
 RISING: dict[str, tuple[list[str], bool]] = {
@@ -189,12 +200,15 @@ RISING: dict[str, tuple[list[str], bool]] = {
 @pytest.mark.parametrize("case", RISING)
 def test_a_rate_that_would_rise_is_refused(tmp_path: Path, case: str) -> None:
     settings, refused = RISING[case]
-    small = recipe.load("small", [])
+    small = sft_recipe.load_recipe("small", [])
     file = tmp_path / "mine.toml"
     file.write_text("learning_rate = 1e-5\nfinal_learning_rate = 2e-5\n")
     with pytest.raises(ConfigurationError, match="above learning_rate"):
-        recipe.load(str(file), [])
-    for lay in (lambda: recipe.load("small", settings), lambda: recipe.changed(small, settings)):
+        sft_recipe.load_recipe(str(file), [])
+    for lay in (
+        lambda: sft_recipe.load_recipe("small", settings),
+        lambda: sft_recipe.changed_recipe(small, settings),
+    ):
         if not refused:
             assert lay().learning_rate <= 2e-5
             continue
@@ -202,20 +216,20 @@ def test_a_rate_that_would_rise_is_refused(tmp_path: Path, case: str) -> None:
             lay()
         assert "final_learning_rate (2e-05) is above learning_rate (1e-05)" in said.value.cause
         advised = said.value.next.partition("--set ")[2]
-        assert recipe.load("small", [*settings, advised]).final_learning_rate < 1e-5
+        assert sft_recipe.load_recipe("small", [*settings, advised]).final_learning_rate < 1e-5
 
 
 def test_an_older_run_whose_rate_rises_may_go_on() -> None:
     """There the rates cannot be changed any more."""
-    older = Recipe(learning_rate=1e-5, final_learning_rate=2e-5)
-    assert recipe.changed(older, ["pack_tokens=7"]).pack_tokens == 7
+    older = SftRecipe(learning_rate=1e-5, final_learning_rate=2e-5)
+    assert sft_recipe.changed_recipe(older, ["pack_tokens=7"]).pack_tokens == 7
 
 
 @pytest.mark.parametrize("name", ["small", "apollo"])
 def test_lower_rates_that_are_advised_can_be_set(name: str) -> None:
-    found = recipe.load(name, [])
-    advised = recipe.lower_rates(found).replace("--set ", "").split()
-    lower = recipe.load(name, advised)
+    found = sft_recipe.load_recipe(name, [])
+    advised = sft_recipe.lower_rate_settings(found).replace("--set ", "").split()
+    lower = sft_recipe.load_recipe(name, advised)
     assert lower.learning_rate == pytest.approx(found.learning_rate / 10)
     assert lower.final_learning_rate == pytest.approx(found.final_learning_rate / 10)
 
@@ -223,25 +237,28 @@ def test_lower_rates_that_are_advised_can_be_set(name: str) -> None:
 def test_every_key_is_explained() -> None:
     """docs/training.md names each, with its default."""
     page = (Path(__file__).parents[3] / "docs" / "training.md").read_text()
-    assert [key for key in Recipe.__struct_fields__ if f"`{key}`" not in page] == []
+    assert [key for key in SftRecipe.__struct_fields__ if f"`{key}`" not in page] == []
 
 
 def test_several_gpus_are_several_processes(tmp_path: Path) -> None:
     folder = tiny.run_folder(tmp_path, tmp_path, [])
-    assert launch.command(folder.path, 0)[1:3] == ["-m", "houston_daemon.training.sft"]
-    several = launch.command(folder.path, 4)
+    assert sft_launch.launch_command(folder.path, 0)[1:3] == ["-m", "houston_daemon.training.sft"]
+    several = sft_launch.launch_command(folder.path, 4)
     assert several[2] == "accelerate.commands.launch" and "--multi_gpu" in several
     assert several[several.index("--num_processes") + 1] == "4"
-    fsdp = tiny.run_folder(tmp_path, tmp_path, [], accelerate=launch.configuration("fsdp"))
-    assert "--config_file" in launch.command(fsdp.path, 4)
+    fsdp = tiny.run_folder(tmp_path, tmp_path, [], accelerate=sft_launch.accelerate_file("fsdp"))
+    assert "--config_file" in sft_launch.launch_command(fsdp.path, 4)
     with pytest.raises(ConfigurationError, match="packaged are cpu, deepspeed, fsdp"):
-        launch.configuration("nothing")
+        sft_launch.accelerate_file("nothing")
 
 
 def test_the_newest_whole_checkpoint_is_found_and_older_ones_go(tmp_path: Path) -> None:
     for step in (5, 10, 15):
         tiny.write_checkpoint(tmp_path, step)
-    assert [one.name for one in checkpoints.whole(tmp_path)] == ["checkpoint-10", "checkpoint-15"]
+    assert [one.name for one in sft_checkpoints.whole_checkpoints(tmp_path)] == [
+        "checkpoint-10",
+        "checkpoint-15",
+    ]
 
 
 ACROSS: dict[str, tuple[str, str, str, str]] = {
@@ -262,23 +279,23 @@ ACROSS: dict[str, tuple[str, str, str, str]] = {
 def test_a_change_is_refused_that_could_not_read_the_optimizer(tmp_path: Path, case: str) -> None:
     """wrote: the kind of the checkpoint; before, then: the configurations of the run."""
     wrote, before, then, advised = ACROSS[case]
-    given = {"accelerate": launch.configuration(before) if before else "", "device": "auto"}
+    given = {"accelerate": sft_launch.accelerate_file(before) if before else "", "device": "auto"}
     folder = tiny.run_folder(tmp_path, tmp_path, [], **given)
-    wanted = launch.configuration(then) if then else ""
+    wanted = sft_launch.accelerate_file(then) if then else ""
     changed = msgspec.structs.replace(folder.asked.recipe, accelerate=wanted)
-    sharding.check_change(folder, changed)  # there is none yet
+    sft_run_folder.check_kind_change(folder, changed)  # there is none yet
     tiny.write_checkpoint(folder.checkpoints, 5, wrote)
     if not advised:
-        sharding.check_change(folder, changed)
+        sft_run_folder.check_kind_change(folder, changed)
         return
     with pytest.raises(HoustonError, match="checkpoint-5 was written") as refused:
-        sharding.check_change(folder, changed)
+        sft_run_folder.check_kind_change(folder, changed)
     assert f"--resume run {advised}" in refused.value.next
     setting = advised.partition("--set ")[2].partition(";")[0]
-    good = recipe.changed(changed, [setting])
+    good = sft_recipe.changed_recipe(changed, [setting])
     if good.accelerate:
-        good = msgspec.structs.replace(good, accelerate=launch.configuration(good.accelerate))
-    sharding.check_change(folder, good)
+        good = msgspec.structs.replace(good, accelerate=sft_launch.accelerate_file(good.accelerate))
+    sft_run_folder.check_kind_change(folder, good)
 
 
 @pytest.mark.parametrize("text", [None, "distributed_type: [", "\0"])
@@ -289,35 +306,35 @@ def test_a_configuration_that_tells_nothing_is_refused_in_a_sentence(
     if text is not None:
         file.write_text(text)
     with pytest.raises(HoustonError, match=r"mine\.yaml of accelerate cannot be read"):
-        sharding.kind(Recipe(accelerate=str(file)))
+        sft_run_folder.sharding_kind(SftRecipe(accelerate=str(file)))
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda one: (one / checkpoints.MARKER).unlink(),
+        lambda one: (one / sft_checkpoints.MARKER_FILE).unlink(),
         lambda one: (one / "optimizer.pt").write_bytes(b"x" * 99),
         lambda one: shutil.rmtree(one / "deep"),
-        lambda one: (one / checkpoints.MARKER).write_text("{"),
+        lambda one: (one / sft_checkpoints.MARKER_FILE).write_text("{"),
     ],
     ids=["no marker", "a file cut short", "a file gone", "half a marker"],
 )
 def test_what_is_not_whole_is_passed_over(tmp_path: Path, damage: Any) -> None:
     good = tiny.write_checkpoint(tmp_path, 5)
     damage(tiny.write_checkpoint(tmp_path, 10))
-    assert checkpoints.newest(tmp_path) == good
-    assert tiny.write_checkpoint(tmp_path, 10) == checkpoints.newest(tmp_path), (
+    assert sft_checkpoints.newest_checkpoint(tmp_path) == good
+    assert tiny.write_checkpoint(tmp_path, 10) == sft_checkpoints.newest_checkpoint(tmp_path), (
         "written anew in place"
     )
 
 
 def test_a_kill_while_one_is_written_leaves_the_one_before(tmp_path: Path) -> None:
     good = tiny.write_checkpoint(tmp_path, 5)
-    with checkpoints.beside(tmp_path) as beside:
+    with sft_checkpoints.unfinished_checkpoint(tmp_path) as beside:
         (beside / "checkpoint-10").mkdir()
         (beside / "checkpoint-10" / "optimizer.pt").write_bytes(b"x")
-    assert checkpoints.newest(tmp_path) == good
-    checkpoints.clear(tmp_path)
+    assert sft_checkpoints.newest_checkpoint(tmp_path) == good
+    sft_checkpoints.clear_unfinished(tmp_path)
     assert [one.name for one in tmp_path.iterdir()] == ["checkpoint-5"]
 
 
@@ -325,7 +342,7 @@ def test_figures_of_an_older_run_are_read_under_the_name_that_they_have_now(
     tmp_path: Path,
 ) -> None:
     folder = RunFolder(tmp_path)
-    figures = Result(
+    figures = RunResult(
         steps=1, rows=1, tokens=1, trained=1, cut=0, dropped=0, loss_first=2.0,
         loss_mean_last_10=1.5, seconds=1.0, tokens_per_second=1.0, memory_bytes=1, processes=1,
         device="cpu", versions={},
@@ -347,6 +364,6 @@ def test_ids_that_the_model_has_no_embedding_of_are_refused_before_it_is_loaded(
     found[3]["input_ids"][0] = wrong
     folder = tiny.run_folder(tmp_path, base, tiny.rows())
     tiny.write(folder.data, found, stem)
-    monkeypatch.setattr(running.model, "load", lambda *given: pytest.fail("it was loaded"))
+    monkeypatch.setattr(training_run.model, "load", lambda *given: pytest.fail("it was loaded"))
     with pytest.raises(HoustonError, match=f"token id {wrong}, .* ids 0 to {tiny.WORDS - 1}"):
-        running.train(folder, Writer(folder.path))
+        training_run.train_run(folder, ProgressWriter(folder.path))

@@ -12,13 +12,13 @@ import pytest
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaForCausalLM
 
-from houston_daemon.training.policies.hashing import model_hash
-from houston_daemon.training.policies.registering import register
-from houston_daemon.training.rows.row import RowOptions
-from houston_daemon.training.sft import asking, beginning, progress
-from houston_daemon.training.sft.progress import Writer
-from houston_daemon.training.sft.run_folder import Result, RunFolder
-from houston_shared.config import Loaded, load
+from houston_daemon.training.policies.policy_files import model_hash
+from houston_daemon.training.policies.policy_registration import register_policy
+from houston_daemon.training.rows.training_row import RowOptions
+from houston_daemon.training.sft import create_run, run_policies, sft_progress
+from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.sft.sft_run_folder import RunFolder, RunResult
+from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import HoustonError
 from tests.support.station import Station
 from tests.training.sft import tiny
@@ -33,11 +33,11 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-def trained(folder: RunFolder) -> Result:
-    from houston_daemon.training.sft.running import train
+def trained(folder: RunFolder) -> RunResult:
+    from houston_daemon.training.sft.training_run import train_run
 
     tiny.write(folder.data, tiny.rows(), "held_out")
-    assert train(folder, Writer(folder.path))
+    assert train_run(folder, ProgressWriter(folder.path))
     assert folder.result is not None
     return folder.result
 
@@ -70,9 +70,11 @@ def adapter(base: Path, folder: Path, **more: Any) -> Path:
     return folder
 
 
-def asked(loaded: Loaded, data: Path, *settings: str, name: str = "") -> asking.Asked:
-    wanted = asking.Wanted((), data, (), RowOptions(), "small", settings, name)
-    return asking.new(loaded, wanted).asked
+def asked(
+    loaded: LoadedConfiguration, data: Path, *settings: str, name: str = ""
+) -> create_run.RunSpec:
+    wanted = create_run.TrainingRequest((), data, (), RowOptions(), "small", settings, name)
+    return create_run.create_run_folder(loaded, wanted).asked
 
 
 @pytest.mark.slow
@@ -81,8 +83,8 @@ def test_a_policy_by_its_name_is_the_parent_of_what_comes_out(station: Station) 
     base = tiny.save_model(station.folder / "base")
     data = tiny.write(station.folder / "data", tiny.rows())
     station.start()
-    loaded = load(str(station.home), None)
-    register(loaded, adapter(base, station.folder / "adapter"), base, name="reader")
+    loaded = load_configuration(str(station.home), None)
+    register_policy(loaded, adapter(base, station.folder / "adapter"), base, name="reader")
     words = ("train", "sft", "--data", str(data), "--base", "reader@2", "--set", "steps=1")
     done = station.run(*words, "--set", "pack_tokens=64", "--json", timeout=280)
     assert json.loads(done.stdout)["policy"] == "reader@3", done.stderr
@@ -110,12 +112,13 @@ def test_what_could_not_be_registered_is_refused_before_the_first_step(station: 
         for name, size in (("base", 32), ("other", 64))
     )
     data = tiny.write(station.folder / "data", tiny.rows())
-    loaded = load(str(station.home), None)
-    early = asking.new(
-        loaded, asking.Wanted((), data, (), RowOptions(), "small", (f"base={other}",), "")
+    loaded = load_configuration(str(station.home), None)
+    early = create_run.create_run_folder(
+        loaded,
+        create_run.TrainingRequest((), data, (), RowOptions(), "small", (f"base={other}",), ""),
     )
     station.start()
-    register(loaded, adapter(base, station.folder / "adapter"), base)
+    register_policy(loaded, adapter(base, station.folder / "adapter"), base)
     with pytest.raises(HoustonError, match="are trained from another base model") as refused:
         asked(loaded, data, f"base={other}")
     assert "--name" in refused.value.next
@@ -123,11 +126,11 @@ def test_what_could_not_be_registered_is_refused_before_the_first_step(station: 
     again = ("train", "sft", "--resume", early.path.name, "--set", "steps=1")
     assert "are trained from another" in station.run(*again[:4], code=1).stderr
     with pytest.raises(HoustonError, match="are trained from another"):
-        asking.again(loaded, early.path.name, [], "policy")
+        create_run.request_resume(loaded, early.path.name, [], "policy")
     done = station.run(*again[:4], "--name", "other", "--json", timeout=280)
     assert json.loads(done.stdout)["policy"] == "other@2", done.stderr
     with pytest.raises(HoustonError, match=r"has become other@2"):
-        asking.renamed(loaded, early.asked, "another")
+        create_run.rename_policy(loaded, early.asked, "another")
 
 
 CHANGED: dict[str, tuple[str, str]] = {
@@ -144,11 +147,11 @@ def test_a_run_goes_on_only_with_what_it_was_asked_for_with(tmp_path: Path, case
     places = {"base": tiny.save_model(tmp_path / "base")}
     places["adapter"] = adapter(places["base"], tmp_path / "adapter")
     data = tiny.write(tmp_path / "data", tiny.rows())
-    loaded = load(str(tmp_path / "home"), None)
+    loaded = load_configuration(str(tmp_path / "home"), None)
     settings = tuple(f"{key}={folder}" for key, folder in places.items())
-    wanted = asking.Wanted((), data, (), RowOptions(), "small", settings, "")
-    made = asking.new(loaded, wanted)
-    beginning.check(made)
+    wanted = create_run.TrainingRequest((), data, (), RowOptions(), "small", settings, "")
+    made = create_run.create_run_folder(loaded, wanted)
+    run_policies.check_base_unchanged(made)
     (file,) = places[where or "base"].glob("*.safetensors")
     file.write_bytes(file.read_bytes()[:-1] + b"!") if where else file.unlink()
     done = subprocess.run(
@@ -156,11 +159,11 @@ def test_a_run_goes_on_only_with_what_it_was_asked_for_with(tmp_path: Path, case
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    now = progress.read(made.path)
+    now = sft_progress.read_progress(made.path)
     assert now is not None and now.state == "failed"
     assert said in now.message and "Nothing was trained further" in now.message
     made.ask(msgspec.structs.replace(made.asked, base_hash="", adapter_hash=""))
-    beginning.check(made)  # an older run, which has not noted it
+    run_policies.check_base_unchanged(made)  # an older run, which has not noted it
 
 
 def test_the_lineage_names_the_base_as_it_was_and_needs_it_no_more(station: Station) -> None:
@@ -170,10 +173,10 @@ def test_the_lineage_names_the_base_as_it_was_and_needs_it_no_more(station: Stat
     (full / "model.safetensors").write_bytes((base / "model.safetensors").read_bytes() + b" ")
     (full / "tokenizer.json").write_text("{}")
     station.start()
-    loaded = load(str(station.home), None)
+    loaded = load_configuration(str(station.home), None)
     before = model_hash(base)
     shutil.rmtree(base)
-    made = register(loaded, full, base, base_hash=before)
+    made = register_policy(loaded, full, base, base_hash=before)
     (policy,) = station.json("policy", "show", made.name)
     assert (policy["kind"], policy["base"]) == ("full", str(base))
     assert policy["base_hash"] == before
@@ -197,7 +200,7 @@ def test_what_nothing_can_begin_from_is_refused(station: Station, base: Path, ca
     data = tiny.write(station.folder / "data", tiny.rows())
     places = {"base": base, "adapter": adapter(base, station.folder / "adapter")}
     station.start()
-    loaded = load(str(station.home), None)
+    loaded = load_configuration(str(station.home), None)
     with pytest.raises(HoustonError) as refused:
         asked(loaded, data, *(one.format(**places) for one in settings))
     assert said in refused.value.cause
@@ -237,10 +240,10 @@ def test_full_weights_keep_the_tokenizer_of_their_base_to_the_byte(tmp_path: Pat
 def test_what_is_held_out_and_has_nothing_to_train_stops_nothing(
     tmp_path: Path, base: Path
 ) -> None:
-    from houston_daemon.training.sft.running import train
+    from houston_daemon.training.sft.training_run import train_run
 
     folder = tiny.run_folder(tmp_path, base, tiny.rows(), steps=1)
     tiny.write(folder.data, [tiny.row(1, 20, weight=0.0)], "held_out")
-    assert train(folder, Writer(folder.path))
+    assert train_run(folder, ProgressWriter(folder.path))
     assert folder.result is not None and folder.result.held_out_after is None
-    assert "no loss on what is held out" in progress.log(folder.path).read_text()
+    assert "no loss on what is held out" in sft_progress.log_file(folder.path).read_text()

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.sft import checkpoints, held_out, progress
-from houston_daemon.training.sft.progress import Writer
-from houston_daemon.training.sft.run_folder import Result, RunFolder
-from houston_daemon.training.sft.running import train
-from houston_shared.store.bodies_training import RunState
+from houston_daemon.training.sft import sft_callbacks, sft_checkpoints, sft_progress
+from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.sft.sft_run_folder import RunFolder, RunResult
+from houston_daemon.training.sft.training_run import train_run
+from houston_shared.store.training_event_bodies import RunState
 from tests.training.sft import tiny
 
 TASKS = (90, 8, 32)
@@ -38,26 +38,26 @@ def asked(tmp_path: Path, base: Path, found: list[dict[str, Any]], name: str = "
     return folder
 
 
-def finished(folder: RunFolder) -> Result:
-    assert train(folder, Writer(folder.path))
+def finished(folder: RunFolder) -> RunResult:
+    assert train_run(folder, ProgressWriter(folder.path))
     assert folder.result is not None
     return folder.result
 
 
 def taken(folder: RunFolder) -> list[str]:
     """What the log says of it."""
-    lines = progress.log(folder.path).read_text().splitlines()
+    lines = sft_progress.log_file(folder.path).read_text().splitlines()
     return [line.partition(" ")[2] for line in lines if "held-out rows" in line]
 
 
 def test_every_held_out_task_has_its_part() -> None:
-    assert held_out.spread(7) == list(range(7))
-    chosen = held_out.spread(sum(TASKS))
-    assert len(chosen) == held_out.ROWS == len(set(chosen))
+    assert sft_callbacks.spread_rows(7) == list(range(7))
+    chosen = sft_callbacks.spread_rows(sum(TASKS))
+    assert len(chosen) == sft_callbacks.MAX_HELD_OUT_ROWS == len(set(chosen))
     first = 0
     for many in TASKS:
         part = sum(first <= row < first + many for row in chosen)
-        assert abs(part - many * held_out.ROWS / sum(TASKS)) < 1
+        assert abs(part - many * sft_callbacks.MAX_HELD_OUT_ROWS / sum(TASKS)) < 1
         first += many
 
 
@@ -65,7 +65,7 @@ def test_the_loss_is_that_of_rows_spread_over_the_file_and_says_of_how_many(
     tmp_path: Path, base: Path
 ) -> None:
     many = tiny.rows((12, 20) * (sum(TASKS) // 2), seed=5)
-    some = [many[row] for row in held_out.spread(len(many))]
+    some = [many[row] for row in sft_callbacks.spread_rows(len(many))]
     whole, part = (
         finished(asked(tmp_path, base, found, name))
         for found, name in ((many, "many"), (some, "some"))
@@ -78,7 +78,7 @@ def test_the_loss_is_that_of_rows_spread_over_the_file_and_says_of_how_many(
     assert after == f"loss {whole.held_out_after:.4f} on 100 of 130 held-out rows after training"
 
 
-class Ending(Writer):
+class Ending(ProgressWriter):
     """Sends SIGTERM to its trainer as it says a certain thing."""
 
     def __init__(self, folder: Path, when: str) -> None:
@@ -93,11 +93,11 @@ class Ending(Writer):
 
 def test_asked_to_end_before_the_first_step_it_does_not_begin(tmp_path: Path, base: Path) -> None:
     folder = asked(tmp_path, base, tiny.rows((20, 30)))
-    assert not train(folder, Ending(folder.path, "before training"))
-    now = progress.read(folder.path)
+    assert not train_run(folder, Ending(folder.path, "before training"))
+    now = sft_progress.read_progress(folder.path)
     assert now is not None and now.step == 0
     assert now.message == "taking the loss on 2 of 2 held-out rows before training"
-    assert taken(folder) == [] and checkpoints.newest(folder.checkpoints) is None
+    assert taken(folder) == [] and sft_checkpoints.newest_checkpoint(folder.checkpoints) is None
     assert finished(folder).held_out_before is not None
 
 
@@ -106,7 +106,7 @@ def test_a_run_that_goes_on_takes_only_what_it_has_not(tmp_path: Path, base: Pat
     with, and not the one of what it has learned meanwhile."""
     straight = finished(asked(tmp_path, base, tiny.rows((20, 30)), "straight"))
     folder = asked(tmp_path, base, tiny.rows((20, 30)))
-    assert not train(folder, Ending(folder.path, "after training"))
+    assert not train_run(folder, Ending(folder.path, "after training"))
     assert folder.result is None
     again = finished(folder)
     assert [line.rpartition("rows ")[2] for line in taken(folder)] == [

@@ -25,10 +25,10 @@ from transformers import (
 )
 from trl import SFTConfig, SFTTrainer
 
-from houston_daemon.training.sft import attention, dataset, plan
-from houston_daemon.training.sft.loss import WeighingHead, from_logits
-from houston_daemon.training.sft.model import probe
-from houston_daemon.training.sft.trainer import WeighedTrainer
+from houston_daemon.training.sft import batch_plan, sft_dataset, sft_model
+from houston_daemon.training.sft.sft_model import probe_model
+from houston_daemon.training.sft.sft_trainer import WeightedTrainer
+from houston_daemon.training.sft.weighted_loss import WeightedLossHead, loss_from_logits
 from tests.training.sft import tiny
 
 
@@ -66,15 +66,17 @@ def arguments(folder: Path, **more: Any) -> SFTConfig:
 
 
 def load(base: Path, **more: Any) -> Any:
-    attention.register()
-    kind = {"dtype": torch.float32, "attn_implementation": attention.NAME} | more
+    sft_model.register_rows_attention()
+    kind = {"dtype": torch.float32, "attn_implementation": sft_model.ROWS_ATTENTION} | more
     return AutoModelForCausalLM.from_pretrained(base, **kind)
 
 
-def prepared(tmp_path: Path, found: list[dict[str, Any]], longest: int = 512) -> dataset.Rows:
+def prepared(
+    tmp_path: Path, found: list[dict[str, Any]], longest: int = 512
+) -> sft_dataset.MappedRows:
     source = tiny.write(tmp_path / "data", found) / "data.jsonl"
-    dataset.prepare(source, tmp_path / "rows.arrow", longest)
-    return dataset.load(tmp_path / "rows.arrow")
+    sft_dataset.prepare_rows(source, tmp_path / "rows.arrow", longest)
+    return sft_dataset.load_rows(tmp_path / "rows.arrow")
 
 
 def ours(
@@ -84,7 +86,7 @@ def ours(
     rows = prepared(tmp_path, found)
     steps = in_order(rows.lengths, batch, budget)
     losses = Losses()
-    trainer = WeighedTrainer(
+    trainer = WeightedTrainer(
         model=load(base),
         args=arguments(
             tmp_path / "ours",
@@ -92,7 +94,7 @@ def ours(
             per_device_train_batch_size=1,
             dataset_kwargs={"skip_prepare_dataset": True},
         ),
-        passes=dataset.Passes(rows, steps, row_lengths=True),
+        passes=sft_dataset.PassDataset(rows, steps, row_lengths=True),
         processing_class=AutoTokenizer.from_pretrained(base),
         callbacks=[losses],
         fused=True,
@@ -102,13 +104,13 @@ def ours(
     return losses.found, trainer.model
 
 
-def in_order(lengths: list[int], batch: int, budget: int) -> list[plan.Step]:
+def in_order(lengths: list[int], batch: int, budget: int) -> list[batch_plan.OptimizerStep]:
     """Steps of the rows as they stand there."""
     made = []
     for start in range(0, len(lengths), batch):
         chosen = list(range(len(lengths)))[start : start + batch]
-        packs = tuple(plan.packs(chosen, lengths, budget))
-        made.append(plan.Step((packs,), sum(lengths[row] for row in chosen), 1.0))
+        packs = tuple(batch_plan.pack_rows(chosen, lengths, budget))
+        made.append(batch_plan.OptimizerStep((packs,), sum(lengths[row] for row in chosen), 1.0))
     return made
 
 
@@ -164,7 +166,7 @@ def test_with_weights_of_one_it_is_plain_sft(
 
 
 def gradient(model: Any, passes: list[dict[str, Any]], whole: float) -> dict[str, torch.Tensor]:
-    head = WeighingHead(model)
+    head = WeightedLossHead(model)
     model.zero_grad()
     for one in passes:
         about = {name: one.pop(name) for name in ("predicts", "targets", "weights")}
@@ -174,7 +176,7 @@ def gradient(model: Any, passes: list[dict[str, Any]], whole: float) -> dict[str
     return {name: p.grad.clone() for name, p in model.named_parameters()}
 
 
-def weighed(tmp_path: Path) -> dataset.Rows:
+def weighed(tmp_path: Path) -> sft_dataset.MappedRows:
     """Rows whose weights differ from token to token and from row to row."""
     found = tiny.rows()
     for number, one in enumerate(found):
@@ -185,7 +187,7 @@ def weighed(tmp_path: Path) -> dataset.Rows:
     return prepared(tmp_path, found)
 
 
-def by_hand(model: Any, rows: dataset.Rows) -> tuple[float, dict[str, torch.Tensor]]:
+def by_hand(model: Any, rows: sft_dataset.MappedRows) -> tuple[float, dict[str, torch.Tensor]]:
     """Σ weight × cross entropy / Σ weights, each row alone, from the definition."""
     model.zero_grad()
     total, whole = torch.zeros((), dtype=torch.float64), 0.0
@@ -206,13 +208,13 @@ def test_packed_or_not_loss_and_gradient_are_those_of_each_row_alone(
 ) -> None:
     """In float64, to 1e-5: weights that are not 0 or 1 too."""
     torch.manual_seed(1)
-    attention.register()
+    sft_model.register_rows_attention()
     model = LlamaForCausalLM(tiny.config(tie_word_embeddings=tied)).double()
     rows = weighed(tmp_path)
     _, wanted = by_hand(model, rows)
-    model.set_attn_implementation(attention.NAME)
+    model.set_attn_implementation(sft_model.ROWS_ATTENTION)
     (step,) = in_order(rows.lengths, 100, budget)
-    made = dataset.Passes(rows, [step], row_lengths=True).item(0)["passes"]
+    made = sft_dataset.PassDataset(rows, [step], row_lengths=True).item(0)["passes"]
     whole = sum(float(one["weights"].double().sum()) for one in made)
     found = gradient(model, made, whole)
     for name, one in wanted.items():
@@ -222,14 +224,14 @@ def test_packed_or_not_loss_and_gradient_are_those_of_each_row_alone(
 def test_a_row_sees_nothing_of_the_rows_beside_it(tmp_path: Path, base: Path) -> None:
     """Bit for bit: other neighbours, the same loss."""
     model = load(base)
-    head = WeighingHead(model)
+    head = WeightedLossHead(model)
     found = tiny.rows((40, 40, 40))
     others = [found[0], *tiny.rows((40, 40), seed=9)]
     losses = []
     for number, rows in enumerate((found, others)):
         made = prepared(tmp_path / str(number), rows)
         (step,) = in_order(made.lengths, 3, 10_000)
-        (one,) = dataset.Passes(made, [step], row_lengths=True).item(0)["passes"]
+        (one,) = sft_dataset.PassDataset(made, [step], row_lengths=True).item(0)["passes"]
         about = {name: one.pop(name) for name in ("predicts", "targets", "weights")}
         about["weights"] = torch.where(about["predicts"] < 40, about["weights"], 0.0)
         with torch.no_grad(), head.asked(**about):
@@ -300,7 +302,7 @@ def test_what_a_model_can_do_is_tried_and_not_assumed(
 ) -> None:
     """The verdict is right for models of other kinds; each is compared with its own attention."""
     torch.manual_seed(2)
-    attention.register()
+    sft_model.register_rows_attention()
     model = make()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -308,7 +310,7 @@ def test_what_a_model_can_do_is_tried_and_not_assumed(
     rows = [torch.randint(tiny.WORDS, (length,)) for length in (9, 17)]
     own = [model(row[None], use_cache=False).logits[0] for row in rows]
     before = model.config._attn_implementation
-    assert probe(model) == (packing, fused)
+    assert probe_model(model) == (packing, fused)
     if not packing:
         assert model.config._attn_implementation == before
         alone = [model(row[None], use_cache=False).logits[0] for row in rows]
@@ -330,7 +332,7 @@ def test_a_model_that_mixes_the_rows_is_found_out() -> None:
             parameter.mul_(3) if parameter.dim() > 1 else None
     model.set_attn_implementation("eager")
     model.model.forward = _without_row_lengths(model.model.forward)
-    assert probe(model) == (False, True)
+    assert probe_model(model) == (False, True)
 
 
 def _without_row_lengths(forward: Any) -> Any:
@@ -346,7 +348,7 @@ def _without_row_lengths(forward: Any) -> Any:
 def test_no_logits_where_nothing_weighs(base: Path) -> None:
     """The head multiplies the positions that predict a trained token, and no other."""
     model = load(base)
-    head = WeighingHead(model)
+    head = WeightedLossHead(model)
     seen = []
     real = torch.nn.functional.linear
 
@@ -366,7 +368,7 @@ def test_no_logits_where_nothing_weighs(base: Path) -> None:
     finally:
         torch.nn.functional.linear = real
     assert seen == [3]
-    wanted = from_logits(
+    wanted = loss_from_logits(
         load(base)(input_ids=ids).logits[0, predicts], ids[0, predicts + 1], torch.ones(3)
     )
     assert float(loss) == pytest.approx(float(wanted), rel=1e-5)
@@ -375,15 +377,15 @@ def test_no_logits_where_nothing_weighs(base: Path) -> None:
 def test_slices_of_the_head_change_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Seven positions at a time, or all."""
     torch.manual_seed(1)
-    attention.register()
+    sft_model.register_rows_attention()
     model = LlamaForCausalLM(tiny.config()).double()
-    model.set_attn_implementation(attention.NAME)
+    model.set_attn_implementation(sft_model.ROWS_ATTENTION)
     rows = weighed(tmp_path)
     found = []
     for size in (4 * tiny.WORDS * 7, 10**9):
-        monkeypatch.setattr("houston_daemon.training.sft.loss.SLICE_BYTES", size)
+        monkeypatch.setattr("houston_daemon.training.sft.weighted_loss.SLICE_BYTES", size)
         (step,) = in_order(rows.lengths, 100, 100)
-        made = dataset.Passes(rows, [step], row_lengths=True).item(0)["passes"]
+        made = sft_dataset.PassDataset(rows, [step], row_lengths=True).item(0)["passes"]
         found.append(gradient(model, made, 1.0))
     for name, one in found[1].items():
         torch.testing.assert_close(found[0][name], one, rtol=1e-9, atol=1e-12)

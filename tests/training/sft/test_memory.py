@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from houston_daemon.training.sft import __main__ as program
-from houston_daemon.training.sft import memory, plan, progress, recipe
+from houston_daemon.training.sft import batch_plan, sft_progress, sft_recipe, training_memory
 from houston_shared.errors import HoustonError
 from tests.training.sft import tiny
 
@@ -32,13 +32,13 @@ CASES: dict[str, tuple[dict[str, Any], bool, set[str], str]] = {
 }
 
 
-def planned(found: recipe.Recipe) -> list[plan.Step]:
+def planned(found: sft_recipe.SftRecipe) -> list[batch_plan.OptimizerStep]:
     budget = found.pack_tokens if found.packing else 0
     ones = [1] * len(LENGTHS)
-    return plan.steps(LENGTHS, ones, epochs=1, batch=8, budget=budget, seed=0)
+    return batch_plan.plan_steps(LENGTHS, ones, epochs=1, batch=8, budget=budget, seed=0)
 
 
-def largest(steps: list[plan.Step]) -> int:
+def largest(steps: list[batch_plan.OptimizerStep]) -> int:
     packs = [pack for step in steps for share in step.shares for pack in share]
     return max(sum(LENGTHS[row] for row in pack) for pack in packs)
 
@@ -51,7 +51,7 @@ def test_only_what_needs_less_is_advised(tmp_path: Path, case: str) -> None:
     steps = planned(asked)
     with (
         pytest.raises(HoustonError) as refused,
-        memory.told(folder, LENGTHS, steps, training=training),
+        training_memory.explain_out_of_memory(folder, LENGTHS, steps, training=training),
     ):
         raise RuntimeError("CUDA out of memory. Tried to allocate 3 GiB")
     said = refused.value
@@ -60,21 +60,24 @@ def test_only_what_needs_less_is_advised(tmp_path: Path, case: str) -> None:
     assert {one.partition("=")[0] for one in advised} == keys
     assert other in said.next and ("--resume" in said.next) == bool(keys)
     if "pack_tokens" in keys:
-        assert largest(planned(recipe.changed(asked, advised))) < largest(steps)
+        assert largest(planned(sft_recipe.changed_recipe(asked, advised))) < largest(steps)
 
 
 def test_another_error_is_left_as_it_is(tmp_path: Path) -> None:
     folder = tiny.run_folder(tmp_path, tmp_path, [])
-    with pytest.raises(RuntimeError, match="shapes"), memory.told(folder, [1], [], training=True):
+    with (
+        pytest.raises(RuntimeError, match="shapes"),
+        training_memory.explain_out_of_memory(folder, [1], [], training=True),
+    ):
         raise RuntimeError("shapes cannot be multiplied")
 
 
 @pytest.mark.parametrize("full", [True, False])
 def test_where_the_model_alone_is_too_large_no_pass_is_blamed(tmp_path: Path, full: bool) -> None:
     folder = tiny.run_folder(tmp_path, tmp_path, [], full=full)
-    progress.Writer(folder.path).set("running", "loading the model")
-    program._failed(folder, MemoryError())
-    said = progress.read(folder.path)
+    sft_progress.ProgressWriter(folder.path).set("running", "loading the model")
+    program._report_failure(folder, MemoryError())
+    said = sft_progress.read_progress(folder.path)
     assert said is not None and said.state == "failed"
     assert said.message.startswith("Memory ran out loading the model.")
     assert "pack_tokens" not in said.message and "--accelerate fsdp" in said.message

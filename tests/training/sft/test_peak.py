@@ -9,14 +9,20 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.sft import memory, plan, progress, recipe, run_folder
-from houston_daemon.training.sft.peak import Peak
-from houston_daemon.training.sft.recipe import NOT_TRAINED
+from houston_daemon.training.sft import (
+    batch_plan,
+    sft_progress,
+    sft_recipe,
+    sft_run_folder,
+    training_memory,
+)
+from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
+from houston_daemon.training.sft.training_memory import PeakMemory
 from houston_shared.errors import HoustonError
 from tests.training.sft import tiny
 
 LENGTHS = [5, 31, 12, 47, 9, 22, 64, 17]
-PEAK = Peak(
+PEAK = PeakMemory(
     standing=10_000, trained=1_000, token=100.0, squared=0.0, kept=10.0, layers=4, once=500,
     heap=1.0,
 )  # fmt: skip
@@ -45,14 +51,18 @@ CASES: dict[str, tuple[dict[str, Any], int, str]] = {
 }
 
 
-def planned(asked: recipe.Recipe, lengths: list[int]) -> list[plan.Step]:
+def planned(asked: sft_recipe.SftRecipe, lengths: list[int]) -> list[batch_plan.OptimizerStep]:
     ones = [1] * len(lengths)
-    return plan.steps(lengths, ones, epochs=1, batch=8, budget=asked.pack_tokens, seed=0)
+    return batch_plan.plan_steps(lengths, ones, epochs=1, batch=8, budget=asked.pack_tokens, seed=0)
 
 
-def checked(folder: run_folder.RunFolder, there: int, lengths: list[int] = LENGTHS) -> list[str]:
+def checked(
+    folder: sft_run_folder.RunFolder, there: int, lengths: list[int] = LENGTHS
+) -> list[str]:
     said: list[str] = []
-    memory.check(PEAK, folder, lengths, planned(folder.asked.recipe, lengths), there, said.append)
+    training_memory.refuse_too_large(
+        PEAK, folder, lengths, planned(folder.asked.recipe, lengths), there, said.append
+    )
     return said
 
 
@@ -64,13 +74,13 @@ def test_what_would_fit_is_named_and_fits(tmp_path: Path, case: str) -> None:
     with pytest.raises(HoustonError) as refused:
         checked(folder, there, lengths)
     said = refused.value
-    assert said.effect == NOT_TRAINED
+    assert said.effect == NOTHING_TRAINED_MESSAGE
     assert f"its longest row {max(lengths)}" in said.cause
     assert re.search(wanted, said.next), said.next
     keys = [one.removesuffix(";") for one in re.findall(r"--set (\S+=\S+)", said.next)]
     if keys:
-        asked = recipe.changed(folder.asked.recipe, keys)
-        folder.ask(run_folder.Asked(run="run", recipe=asked))
+        asked = sft_recipe.changed_recipe(folder.asked.recipe, keys)
+        folder.ask(sft_run_folder.RunSpec(run="run", recipe=asked))
         checked(folder, there, [min(one, asked.max_length) for one in lengths])
 
 
@@ -126,7 +136,7 @@ def test_a_control_groups_limit_counts(tmp_path: Path, case: str) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert list(memory._left_of_cgroups(tmp_path, own)) == left
+    assert list(training_memory._cgroup_bytes_left(tmp_path, own)) == left
 
 
 @pytest.mark.slow
@@ -146,8 +156,8 @@ def test_reckoning_is_no_less_than_the_run_takes_and_changes_nothing(
     program = (
         "import sys\n"
         "from houston_daemon.training.sft import memory, running\n"
-        "from houston_daemon.training.sft.progress import Writer\n"
-        "from houston_daemon.training.sft.run_folder import RunFolder\n"
+        "from houston_daemon.training.sft.sft_progress import Writer\n"
+        "from houston_daemon.training.sft.sft_run_folder import RunFolder\n"
         "from pathlib import Path\n"
         "check = memory.check\n"
         "def checked(peak, *more):\n"
@@ -171,13 +181,13 @@ def test_reckoning_is_no_less_than_the_run_takes_and_changes_nothing(
 def test_a_run_that_will_not_fit_is_refused_before_its_first_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from houston_daemon.training.sft import running
+    from houston_daemon.training.sft import training_run
 
     base = tiny.save_model(tmp_path / "base")
     folder = tiny.run_folder(tmp_path, base, tiny.rows())
-    monkeypatch.setattr(memory, "free", lambda device: 1000)
+    monkeypatch.setattr(training_memory, "free_bytes", lambda device: 1000)
     with pytest.raises(HoustonError, match="Training will need up to"):
-        running.train(folder, progress.Writer(folder.path))
-    now = progress.read(folder.path)
+        training_run.train_run(folder, sft_progress.ProgressWriter(folder.path))
+    now = sft_progress.read_progress(folder.path)
     assert now is not None and not now.step
     assert not folder.checkpoints.exists() or not list(folder.checkpoints.iterdir())

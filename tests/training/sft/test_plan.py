@@ -4,17 +4,17 @@ from itertools import chain
 
 import pytest
 
-from houston_daemon.training.sft import plan
+from houston_daemon.training.sft import batch_plan
 
 LENGTHS = [5, 31, 12, 47, 9, 22, 64, 17, 38, 7]
 
 
-def planned(**more: int) -> list[plan.Step]:
+def planned(**more: int) -> list[batch_plan.OptimizerStep]:
     given = {"epochs": 2, "batch": 4, "budget": 64, "seed": 3} | more
-    return plan.steps(LENGTHS, [1] * len(LENGTHS), **given)
+    return batch_plan.plan_steps(LENGTHS, [1] * len(LENGTHS), **given)
 
 
-def rows(step: plan.Step) -> list[int]:
+def rows(step: batch_plan.OptimizerStep) -> list[int]:
     return sorted(chain.from_iterable(chain.from_iterable(step.shares)))
 
 
@@ -46,7 +46,7 @@ def test_every_row_comes_once_an_epoch_and_in_another_order() -> None:
 
 def test_rows_are_seen_as_often_as_the_recipe_says() -> None:
     times = [7 if row % 2 else 10 for row in range(len(LENGTHS))]
-    found = plan.steps(LENGTHS, times, epochs=1, batch=64, budget=0, seed=0)
+    found = batch_plan.plan_steps(LENGTHS, times, epochs=1, batch=64, budget=0, seed=0)
     seen = [row for step in found for row in rows(step)]
     assert [seen.count(row) for row in range(len(LENGTHS))] == times
 
@@ -58,7 +58,9 @@ def test_it_ends_after_the_steps_that_were_asked_for() -> None:
 
 def test_work_is_dealt_out_evenly() -> None:
     lengths = [100] * 16
-    (step,) = plan.steps(lengths, [1] * 16, epochs=1, batch=16, budget=10_000, seed=0, processes=4)
+    (step,) = batch_plan.plan_steps(
+        lengths, [1] * 16, epochs=1, batch=16, budget=10_000, seed=0, processes=4
+    )
     assert [sum(lengths[row] for pack in share for row in pack) for share in step.shares] == [
         400
     ] * 4

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.commands import train_sft
-from houston_daemon.training.rows.row import RowOptions
-from houston_daemon.training.sft import asking, progress
-from houston_daemon.training.sft.recipe import Recipe
-from houston_daemon.training.sft.run_folder import Asked, RunFolder
-from houston_shared import training_progress, wire
-from houston_shared.config import Loaded, load
+from houston_daemon.commands import train_commands
+from houston_daemon.training.rows.training_row import RowOptions
+from houston_daemon.training.sft import create_run, sft_progress
+from houston_daemon.training.sft.sft_recipe import SftRecipe
+from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
+from houston_shared import policy_and_run_files, wire
+from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.lock import HomeLock, Owner
-from houston_shared.store.bodies_training import PolicyRegistered, RunState
+from houston_shared.home_lock import HomeLock, HomeOwner
+from houston_shared.store.training_event_bodies import PolicyRegistered, RunState
 from tests.support.recorder_client import Station
 from tests.training.sft import tiny
 
@@ -26,24 +26,24 @@ RUN = "sft-1"
 
 
 @pytest.fixture
-def loaded(tmp_path: Path) -> Loaded:
-    return load(str(tmp_path / "home"), None)
+def loaded(tmp_path: Path) -> LoadedConfiguration:
+    return load_configuration(str(tmp_path / "home"), None)
 
 
 @pytest.fixture
-def folder(loaded: Loaded) -> RunFolder:
+def folder(loaded: LoadedConfiguration) -> RunFolder:
     """Of a run that was cut short."""
-    made = RunFolder(training_progress.folder(loaded.home, RUN))
-    made.ask(Asked(run=RUN, recipe=Recipe(base="/no/model")))
-    progress.Writer(made.path).set("running", "step 7")
+    made = RunFolder(policy_and_run_files.training_run_folder(loaded.home, RUN))
+    made.ask(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model")))
+    sft_progress.ProgressWriter(made.path).set("running", "step 7")
     return made
 
 
 @pytest.fixture
-def daemon(loaded: Loaded, folder: RunFolder) -> Iterator[Station]:
+def daemon(loaded: LoadedConfiguration, folder: RunFolder) -> Iterator[Station]:
     made = Station(loaded.home.path).start()
     lock = HomeLock(loaded.home)
-    lock.take(Owner(pid=1, since="now"))
+    lock.take(HomeOwner(pid=1, since="now"))
     try:
         yield made
     finally:
@@ -53,16 +53,16 @@ def daemon(loaded: Loaded, folder: RunFolder) -> Iterator[Station]:
 
 def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    train_sft.arguments(parser)
+    train_commands.add_train_sft_arguments(parser)
     return parser.parse_args(list(words))
 
 
-def resumed(loaded: Loaded, *words: str) -> HoustonError:
+def resumed(loaded: LoadedConfiguration, *words: str) -> HoustonError:
     """What `--resume` says with these words, which leaves everything of the run as it was."""
-    folder = training_progress.folder(loaded.home, RUN)
+    folder = policy_and_run_files.training_run_folder(loaded.home, RUN)
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     with pytest.raises(HoustonError) as refused:
-        train_sft.run(parsed("--resume", RUN, *words), loaded)
+        train_commands.run_train_sft(parsed("--resume", RUN, *words), loaded)
     assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
     return refused.value
 
@@ -85,7 +85,7 @@ KEPT: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_a_run_that_goes_on_cannot_have_is_refused_by_name(
-    loaded: Loaded, folder: RunFolder, name: str
+    loaded: LoadedConfiguration, folder: RunFolder, name: str
 ) -> None:
     """Also where it says what holds anyway: the run may have been made with something else."""
     said = resumed(loaded, *KEPT[name], "--set", "pack_tokens=77")
@@ -93,13 +93,13 @@ def test_what_a_run_that_goes_on_cannot_have_is_refused_by_name(
     assert said.code == ExitCode.USAGE
 
 
-def test_they_are_named_together(loaded: Loaded, folder: RunFolder) -> None:
+def test_they_are_named_together(loaded: LoadedConfiguration, folder: RunFolder) -> None:
     said = resumed(loaded, "--recipe", "apollo", "--no-masking", "--held-out", "a")
     assert "takes no --held-out, --no-masking, --recipe." in said.cause
 
 
 def test_shards_cannot_take_the_place_of_what_was_written_in_one_piece(
-    loaded: Loaded, folder: RunFolder
+    loaded: LoadedConfiguration, folder: RunFolder
 ) -> None:
     """The trainer would refuse it as well, when the run has the wrong setting already."""
     tiny.write_checkpoint(folder.checkpoints, 7, "plain")
@@ -120,12 +120,12 @@ ROWS: dict[str, tuple[tuple[str, ...], RowOptions]] = {
 @pytest.mark.parametrize("case", ROWS)
 def test_a_new_run_has_the_rows_that_an_export_would_have(case: str) -> None:
     words, expected = ROWS[case]
-    assert train_sft._row_options(parsed(*words)) == expected
+    assert train_commands._row_options_with_defaults(parsed(*words)) == expected
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
 def test_a_run_that_the_daemon_has_is_left_as_it_is(
-    loaded: Loaded, daemon: Station, state: RunState
+    loaded: LoadedConfiguration, daemon: Station, state: RunState
 ) -> None:
     daemon.person().ask(wire.StartTraining(request="r", run=RUN))
     daemon.recorder.training_moved(RUN, state, "", start=state == "running")
@@ -143,17 +143,21 @@ MINE: dict[str, tuple[bool, RunState]] = {
 
 
 @pytest.mark.parametrize("case", MINE)
-def test_a_run_that_nobody_has_goes_on(loaded: Loaded, daemon: Station, case: str) -> None:
+def test_a_run_that_nobody_has_goes_on(
+    loaded: LoadedConfiguration, daemon: Station, case: str
+) -> None:
     alone, state = MINE[case]
     daemon.person().ask(wire.StartTraining(request="r", run=RUN, alone=alone))
     daemon.recorder.training_moved(RUN, state)
-    assert asking.again(loaded, RUN, ["pack_tokens=77"]).recipe.pack_tokens == 77
+    assert create_run.request_resume(loaded, RUN, ["pack_tokens=77"]).recipe.pack_tokens == 77
 
 
-def test_what_could_not_be_registered_changes_nothing(loaded: Loaded, daemon: Station) -> None:
+def test_what_could_not_be_registered_changes_nothing(
+    loaded: LoadedConfiguration, daemon: Station
+) -> None:
     """Its family has had another base since."""
-    folder = RunFolder(training_progress.folder(loaded.home, RUN))
-    folder.ask(Asked(run=RUN, recipe=Recipe(base="/no/model"), base_hash="mine"))
+    folder = RunFolder(policy_and_run_files.training_run_folder(loaded.home, RUN))
+    folder.ask(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model"), base_hash="mine"))
     place = loaded.home.path / "policies" / "policy@2"
     place.mkdir(parents=True)
     (place / "lineage.json").touch()

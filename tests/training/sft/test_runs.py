@@ -17,8 +17,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from houston_daemon.training.sft import __main__ as program
-from houston_daemon.training.sft import checkpoints, launch, progress, turn
-from houston_daemon.training.sft.run_folder import RunFolder, settle
+from houston_daemon.training.sft import sft_checkpoints, sft_launch, sft_progress, sft_run_folder
+from houston_daemon.training.sft.sft_run_folder import RunFolder, settle_run
 from houston_shared.errors import ExitCode, HoustonError
 from tests.training.sft import tiny
 
@@ -40,7 +40,7 @@ def _program(folder: str, memory: int) -> None:
 def children() -> Iterator[Any]:
     """Children that start with torch and TRL imported; each is a process with its own memory."""
     made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(["houston_daemon.training.sft.running"])
+    made.set_forkserver_preload(["houston_daemon.training.sft.training_run"])
     yield made
 
 
@@ -60,7 +60,7 @@ class Child:
     def until(self, line: str) -> None:
         """Wait for a line of the log."""
         end = time.monotonic() + WAIT
-        file = progress.log(self.folder.path)
+        file = sft_progress.log_file(self.folder.path)
         while not (file.exists() and line in file.read_text()):
             assert time.monotonic() < end and self.process.is_alive(), "it never got there"
             time.sleep(0.01)
@@ -80,23 +80,23 @@ def test_two_trainers_never_write_into_one_folder(
     try:
         first.until("checkpoint at step 5")
         with pytest.raises(HoustonError, match="at work in"):
-            turn.check(folder.path)
+            sft_run_folder.require_no_trainer(folder.path)
         second = Child(children, folder)
         assert second.ended() == ExitCode.BUSY
-        assert settle(folder, ExitCode.BUSY).state == "failed", "of the one that was started"
-        now = progress.read(folder.path)
+        assert settle_run(folder, ExitCode.BUSY).state == "failed", "of the one that was started"
+        now = sft_progress.read_progress(folder.path)
         assert now is not None and now.state == "running", "the first one's word stands"
-        assert checkpoints.newest(folder.checkpoints) is not None
+        assert sft_checkpoints.newest_checkpoint(folder.checkpoints) is not None
     finally:
         first.process.kill()
         first.ended()
-    turn.check(folder.path)
+    sft_run_folder.require_no_trainer(folder.path)
 
 
 def losses(folder: RunFolder) -> dict[int, list[str]]:
     """Every loss of the log by step, in the order in which they were written."""
     found: dict[int, list[str]] = {}
-    for line in progress.log(folder.path).read_text().splitlines():
+    for line in sft_progress.log_file(folder.path).read_text().splitlines():
         words = line.split()
         if words[1] == "step":
             found.setdefault(int(words[2].split("/")[0]), []).append(words[words.index("loss") + 1])
@@ -117,7 +117,7 @@ def test_after_a_kill_it_goes_on_as_if_nothing_had_been(
     child.until("checkpoint at step 6")
     child.process.kill()
     assert child.ended() == -signal.SIGKILL
-    said = settle(cut, -signal.SIGKILL)
+    said = settle_run(cut, -signal.SIGKILL)
     assert said.state == "failed" and "--resume cut" in said.message
     assert "checkpoint-" in said.message
     assert "most likely memory ran out" in said.message
@@ -128,7 +128,7 @@ def test_after_a_kill_it_goes_on_as_if_nothing_had_been(
         step: each[0] for step, each in wanted.items()
     }
     assert len(found[1]) == 1, "it began anew"
-    assert "going on from checkpoint-" in progress.log(cut.path).read_text()
+    assert "going on from checkpoint-" in sft_progress.log_file(cut.path).read_text()
     mine, theirs = (
         load_file(one / "adapter_model.safetensors") for one in (cut.output, whole.folder.output)
     )
@@ -141,12 +141,12 @@ def test_a_checkpoint_of_another_kind_is_not_gone_on_with(
     """Its optimizer would be looked for in files that are not there, or passed over in silence."""
     folder = tiny.run_folder(tmp_path, base, tiny.rows(), save_steps=1, steps=2)
     assert Child(children, folder).ended() == 0
-    newest = checkpoints.newest(folder.checkpoints)
-    assert newest is not None and checkpoints.kind(newest) == "plain"
-    marker = newest / checkpoints.MARKER
+    newest = sft_checkpoints.newest_checkpoint(folder.checkpoints)
+    assert newest is not None and sft_checkpoints.checkpoint_kind(newest) == "plain"
+    marker = newest / sft_checkpoints.MARKER_FILE
     marker.write_text(marker.read_text().replace('"plain"', '"fsdp"'))
     assert Child(children, folder).ended() == 1
-    said = progress.read(folder.path)
+    said = sft_progress.read_progress(folder.path)
     assert said is not None and said.state == "failed"
     assert "checkpoint-2 was written by FSDP, and training without shards" in said.message
     assert "--resume run --set accelerate=fsdp; or start a new run" in said.message
@@ -157,10 +157,10 @@ def test_asked_to_end_it_saves_and_ends(tmp_path: Path, base: Path, children: An
     child = Child(children, folder)
     child.until("step 3/")
     child.process.terminate()
-    assert child.ended() == program.ASKED_TO_END
-    said = progress.read(folder.path)
+    assert child.ended() == program.TERMINATED_EXIT_CODE
+    said = sft_progress.read_progress(folder.path)
     assert said is not None and said.state == "cancelled"
-    newest = checkpoints.newest(folder.checkpoints)
+    newest = sft_checkpoints.newest_checkpoint(folder.checkpoints)
     assert newest is not None and newest.name == f"checkpoint-{said.step}"
     assert str(newest) in said.message and "houston train sft --resume run" in said.message
     assert not folder.output.exists()
@@ -174,14 +174,14 @@ def test_a_loss_that_is_no_number_ends_it_with_the_last_good_checkpoint(
     order = {"epochs": 3, "batch": 1, "save_steps": 1}
     folder = tiny.run_folder(tmp_path, base, found, **order)
     assert Child(children, folder).ended() == 1
-    said = progress.read(folder.path)
+    said = sft_progress.read_progress(folder.path)
     assert said is not None and said.state == "failed"
     assert "is not a number" in said.message
     assert "a new run with lower rates, --set learning_rate=2e-05" in said.message
-    newest = checkpoints.newest(folder.checkpoints)
+    newest = sft_checkpoints.newest_checkpoint(folder.checkpoints)
     named = str(newest) if newest else "no checkpoint yet"
     assert named in said.message
-    for weights in checkpoints.whole(folder.checkpoints):
+    for weights in sft_checkpoints.whole_checkpoints(folder.checkpoints):
         values = load_file(weights / "adapter_model.safetensors").values()
         assert all(abs(value).max() < 1e3 for value in values)
 
@@ -193,7 +193,7 @@ def test_without_memory_it_ends_with_a_sentence(tmp_path: Path, base: Path, chil
     long = [tiny.row(0, 18_000)]
     folder = tiny.run_folder(tmp_path, wide, long, max_length=18_000, full=True)
     assert Child(children, folder, memory=500 * 2**20).ended() == 1
-    said = progress.read(folder.path)
+    said = sft_progress.read_progress(folder.path)
     assert said is not None and said.state == "failed"
     assert said.message.startswith("Memory ran out with passes of up to 18000 tokens;")
     assert "--resume run --set gradient_checkpointing=true;" in said.message
@@ -203,11 +203,11 @@ def test_without_memory_it_ends_with_a_sentence(tmp_path: Path, base: Path, chil
 def test_a_process_that_lost_another_does_not_speak_over_it(tmp_path: Path, base: Path) -> None:
     """One runs out of memory and says what to change; the others only see it gone."""
     folder = tiny.run_folder(tmp_path, base, tiny.rows())
-    progress.Writer(folder.path).set("failed", "Memory ran out.")
-    program._failed(folder, RuntimeError("Connection closed by peer"))
-    said = progress.read(folder.path)
+    sft_progress.ProgressWriter(folder.path).set("failed", "Memory ran out.")
+    program._report_failure(folder, RuntimeError("Connection closed by peer"))
+    said = sft_progress.read_progress(folder.path)
     assert said is not None and said.message == "Memory ran out."
-    assert "Connection closed by peer" in progress.log(folder.path).read_text()
+    assert "Connection closed by peer" in sft_progress.log_file(folder.path).read_text()
 
 
 def test_rows_are_cut_and_what_has_nothing_left_is_named(
@@ -221,7 +221,7 @@ def test_rows_are_cut_and_what_has_nothing_left_is_named(
     )
     tiny.write(folder.data, tiny.rows((20, 30), seed=4), "held_out")
     assert Child(children, folder).ended() == 0
-    log = progress.log(folder.path).read_text()
+    log = sft_progress.log_file(folder.path).read_text()
     assert "8 rows cut to 11 tokens" not in log  # those without a token to train are not counted
     kept = [number for number, length in enumerate(tiny.LENGTHS) if length // 4 < 11]
     dropped = [f"r{number}/0.0" for number, length in enumerate(tiny.LENGTHS) if length // 4 >= 11]
@@ -231,7 +231,7 @@ def test_rows_are_cut_and_what_has_nothing_left_is_named(
     tokens = {number: min(11, tiny.LENGTHS[number]) for number in kept}
     assert result.tokens == 2 * sum(tokens.values()) + tokens.get(3, 0)
     assert result.held_out_before is not None and result.held_out_after is not None
-    said = json.loads(progress.place(folder.path).read_text())
+    said = json.loads(sft_progress.progress_file(folder.path).read_text())
     assert said["state"] == "finished" and said["step"] == said["steps"] == result.steps
     assert all(said[name] for name in ("loss", "lr", "tokens", "tokens_per_second", "grad_norm"))
     assert said["memory_bytes"] > 2**20 and said["eta_seconds"] == 0
@@ -254,9 +254,9 @@ fsdp_config:
 
 
 def launched(folder: RunFolder, *, shards: bool) -> None:
-    words = launch.command(folder.path, 0)
+    words = sft_launch.launch_command(folder.path, 0)
     if shards:
-        words[words.index(launch.PACKAGE)] = "tests.training.sft.sharded"
+        words[words.index(sft_launch.TRAINER_PACKAGE)] = "tests.training.sft.sharded"
     done = subprocess.run(words, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -269,7 +269,7 @@ def test_two_processes_train_what_one_does(
     """`accelerate launch` on two processors (gloo): same losses, same weights, in one piece; and
     again from a checkpoint of the same kind."""
     shards = kind == "fsdp"
-    file = Path(launch.configuration("cpu"))
+    file = Path(sft_launch.accelerate_file("cpu"))
     if shards:
         file = tmp_path / "fsdp.yaml"
         file.write_text(FSDP)
@@ -280,12 +280,12 @@ def test_two_processes_train_what_one_does(
     launched(two, shards=shards)
     assert alone.ended() == 0
     _same_as(one, two, shards=shards)
-    last = checkpoints.newest(two.checkpoints)
-    assert last is not None and checkpoints.kind(last) == kind
+    last = sft_checkpoints.newest_checkpoint(two.checkpoints)
+    assert last is not None and sft_checkpoints.checkpoint_kind(last) == kind
     for gone in (last, two.output):
         shutil.rmtree(gone)
     launched(two, shards=shards)
-    assert "going on from checkpoint-1" in progress.log(two.path).read_text()
+    assert "going on from checkpoint-1" in sft_progress.log_file(two.path).read_text()
     _same_as(one, two, shards=shards)
 
 

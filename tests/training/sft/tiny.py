@@ -14,9 +14,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from houston_daemon.training.sft import checkpoints
-from houston_daemon.training.sft.recipe import Recipe
-from houston_daemon.training.sft.run_folder import Asked, RunFolder
+from houston_daemon.training.sft import sft_checkpoints
+from houston_daemon.training.sft.sft_recipe import SftRecipe
+from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 
 WORDS = 97
 
@@ -104,17 +104,17 @@ def run_folder(
     """A run that was asked for and not started."""
     folder = RunFolder(tmp_path / name)
     plain: dict[str, Any] = {"device": "cpu", "precision": "fp32", "batch": 4, "pack_tokens": 64}
-    folder.ask(Asked(run=name, recipe=Recipe(base=str(base), **(plain | recipe))))
+    folder.ask(RunSpec(run=name, recipe=SftRecipe(base=str(base), **(plain | recipe))))
     write(folder.data, found)
     return folder
 
 
 def write_checkpoint(folder: Path, step: int, kind: str = "") -> Path:
     """A whole checkpoint, as a trainer leaves it."""
-    with checkpoints.beside(folder) as beside:
+    with sft_checkpoints.unfinished_checkpoint(folder) as beside:
         made = beside / f"checkpoint-{step}"
         made.mkdir()
         (made / "optimizer.pt").write_bytes(b"x" * 100)
         (made / "deep").mkdir()
         (made / "deep" / "weights").write_bytes(b"y" * 50)
-    return checkpoints.finish(folder, step, 2, kind)
+    return sft_checkpoints.finish_checkpoint(folder, step, 2, kind)

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from houston_daemon.dialects.choose import NAMES
+from houston_daemon.prompts.model_dialects import DIALECT_NAMES
 
 CONFIGURATION = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def test_each_dialect_says_what_it_is_for() -> None:
     (told,) = [one for one in CONFIGURATION.read_text().splitlines() if "| `dialect` |" in one]
-    for name in NAMES:
+    for name in DIALECT_NAMES:
         assert f"`{name}`: " in told

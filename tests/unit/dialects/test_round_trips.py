@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_daemon.dialects.choose import NAMES, choose_dialect
-from houston_daemon.dialects.protocol import Dialect, ToolText
 from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.prompts.dialect_protocol import Dialect, PromptToolResult
+from houston_daemon.prompts.model_dialects import DIALECT_NAMES, choose_dialect
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import Call
+from houston_shared.records import ToolCall
 
 TOOLS = {
     "run_command": ToolSpec(
@@ -35,10 +35,12 @@ GLM = "<tool_call>run_command\n<arg_key>command</arg_key>\n<arg_value>ls</arg_va
 
 
 def dialects() -> list[Dialect]:
-    return [choose_dialect(name) for name in NAMES] + [choose_dialect("qwen3", reasoning=True)]
+    return [choose_dialect(name) for name in DIALECT_NAMES] + [
+        choose_dialect("qwen3", reasoning=True)
+    ]
 
 
-def written(dialect: Dialect, thought: str, calls: list[Call]) -> str:
+def written(dialect: Dialect, thought: str, calls: list[ToolCall]) -> str:
     """An answer as the dialect writes it, without its stop token."""
     text = "".join(piece.text for piece in dialect.assistant(thought, calls))
     for stop in dialect.stop_tokens:
@@ -61,7 +63,7 @@ def test_an_answer_is_read_as_it_was_written(
     thought: str, commands: list[tuple[str, bool, int]]
 ) -> None:
     calls = [
-        Call(
+        ToolCall(
             id=f"7.{index}",
             name="run_command",
             arguments={"command": command, "wait": wait, "count": count},
@@ -174,7 +176,9 @@ def test_reasoning_is_part_of_the_thought_and_its_switch_is_in_the_opening() -> 
     ],
 )
 def test_a_turn_is_closed_exactly_once(name: str, stop: str, begins: str) -> None:
-    pieces = choose_dialect(name).observation([ToolText("1.0", "finish", "ok")], "[tail]", stop)
+    pieces = choose_dialect(name).observation(
+        [PromptToolResult("1.0", "finish", "ok")], "[tail]", stop
+    )
     text = "".join(piece.text for piece in pieces)
     assert text.startswith(begins)
     assert text.index("ok") < text.index("[tail]")

@@ -9,15 +9,15 @@ import pytest
 
 from houston_daemon.environments.workstation.workstation_environment import ACTIONS, catalog
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import Call
-from houston_shared.task import Budget, Task
-from houston_shared.task_tables import Evaluate
+from houston_shared.records import ToolCall
+from houston_shared.task import BudgetSettings, Task
+from houston_shared.task_tables import EvaluationSettings
 
 CATALOG = catalog(Task(name="t"))
 
 
-def check(name: str, arguments: dict[str, Any]) -> Call:
-    return CATALOG.check(Call(id="1.0", name=name, arguments=arguments))
+def check(name: str, arguments: dict[str, Any]) -> ToolCall:
+    return CATALOG.check(ToolCall(id="1.0", name=name, arguments=arguments))
 
 
 def test_the_families_of_researchgym_are_complete() -> None:
@@ -36,11 +36,11 @@ def test_defaults_are_filled_in() -> None:
 
 
 def test_what_a_task_keeps_from_the_agent_the_loop_can_still_score() -> None:
-    kept = catalog(Task(name="t", tools=("finish",), evaluate=Evaluate(command="true")))
+    kept = catalog(Task(name="t", tools=("finish",), evaluate=EvaluationSettings(command="true")))
     assert [tool.name for tool in kept.tools] == ["finish"]
-    scoring = Call(id="1.0", name="eval", arguments={})
+    scoring = ToolCall(id="1.0", name="eval", arguments={})
     assert not kept.check(scoring).error
-    assert "The tools are finish." in kept.check(Call(id="1.0", name="evl", arguments={})).error
+    assert "The tools are finish." in kept.check(ToolCall(id="1.0", name="evl", arguments={})).error
     without = catalog(Task(name="t", tools=("finish",)))
     assert "There is no tool 'eval'" in without.check(scoring).error
 
@@ -77,7 +77,7 @@ def test_a_wrong_call_says_what_is_wrong(name: str, arguments: dict[str, Any], s
 
 
 def test_an_error_of_the_dialect_is_kept() -> None:
-    call = Call(id="1.0", name="finish", arguments={}, error="the text is no JSON")
+    call = ToolCall(id="1.0", name="finish", arguments={}, error="the text is no JSON")
     assert CATALOG.check(call).error == "the text is no JSON"
 
 
@@ -98,7 +98,8 @@ def test_schemas_are_bounded_objects(tool: Any) -> None:
 
 def test_the_schema_follows_the_tasks_longest_sleep() -> None:
     tools = {
-        tool.name: tool for tool in catalog(Task(name="t", budget=Budget(sleep_seconds=2))).tools
+        tool.name: tool
+        for tool in catalog(Task(name="t", budget=BudgetSettings(sleep_seconds=2))).tools
     }
     assert tools["sleep"].parameters["properties"]["sleep_time"]["maximum"] == 2
 
@@ -116,7 +117,7 @@ def test_one_line_a_tool_fits_a_small_window() -> None:
 def test_a_task_may_offer_a_part() -> None:
     some = catalog(Task(name="t", tools=("finish", "think")))
     assert [tool.name for tool in some.tools] == ["think", "finish"]
-    call = Call(id="1.0", name="run_command", arguments={"command": "ls"})
+    call = ToolCall(id="1.0", name="run_command", arguments={"command": "ls"})
     assert "no tool 'run_command'" in some.check(call).error
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from houston_daemon.environments.workstation.command_observations import CommandOutput
 from houston_daemon.environments.workstation.workstation_environment import workstation_result
-from houston_shared.records import Call
+from houston_shared.records import ToolCall
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,6 @@ def test_a_file_that_may_not_grow(code: int, output: str, window: bool, said: bo
         success=not code, session_id="main", running=False, exit_code=code, output=output,
         window=window,
     )  # fmt: skip
-    made = workstation_result(Call(id="c", name="run_command", arguments={}), seen, 10_000, 0.1)
+    made = workstation_result(ToolCall(id="c", name="run_command", arguments={}), seen, 10_000, 0.1)
     assert ("[resource limit: file size." in made.text) is said
     assert f"exit code {code}" in made.text or window

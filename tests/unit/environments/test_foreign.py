@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from houston_daemon.dialects.grammar import answer_schema
 from houston_daemon.environments.foreign_schema import (
     bounded_schema,
     decoded_json_text,
@@ -17,7 +16,8 @@ from houston_daemon.environments.foreign_schema import (
 from houston_daemon.environments.foreign_tools import ForeignTools, OfferedTool
 from houston_daemon.environments.null_environment import Finish
 from houston_daemon.environments.tool_arguments import Catalog
-from houston_shared.records import Call
+from houston_daemon.prompts.answer_grammar import answer_schema
+from houston_shared.records import ToolCall
 
 JSON_TEXT = {"type": "string", "maxLength": 8000, "contentMediaType": "application/json"}
 NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
@@ -128,7 +128,9 @@ def test_any_schema_gives_one_that_grammar_and_check_take(schema: Any, value: An
     answer_schema(tools.tools, 500)
     json.dumps(tools.tools[0].parameters)
     msgspec.msgpack.encode(tools.tools[0].parameters)
-    call = tools.check(Call(id="1.0", name="t", arguments=value if isinstance(value, dict) else {}))
+    call = tools.check(
+        ToolCall(id="1.0", name="t", arguments=value if isinstance(value, dict) else {})
+    )
     assert call.error or tools.arguments(call) is not None
 
 
@@ -158,7 +160,7 @@ def test_arguments_nested_without_end_are_refused() -> None:
     for _ in range(100_000):
         deep = [deep]
     tools = ForeignTools(Catalog({}), [OfferedTool("s", "t", "d", {})], ())
-    call = tools.check(Call(id="1.0", name="t", arguments={"x": deep}))
+    call = tools.check(ToolCall(id="1.0", name="t", arguments={"x": deep}))
     assert "nested too deeply" in call.error
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.protocol import Environment, Standing, Stop
-from houston_shared.records import Call, Intent, RolloutSpec, TaskRecord
-from houston_shared.task import Budget, Task
+from houston_shared.records import CallIntent, RolloutSpec, TaskRecord, ToolCall
+from houston_shared.task import BudgetSettings, Task
 
 RECORD = TaskRecord(name="t", folder="/nowhere", definition="", instructions="")
 SPEC = RolloutSpec(rollout="r", task=RECORD, engine="script:x", engine_settings={})
@@ -17,7 +17,7 @@ def standing(step: int) -> Standing:
 
 @pytest.fixture
 def null() -> Environment:
-    task = Task(name="t", environment="null", budget=Budget(minimum_steps=3))
+    task = Task(name="t", environment="null", budget=BudgetSettings(minimum_steps=3))
     return make_environment(SPEC, task)
 
 
@@ -42,7 +42,9 @@ async def test_calls(
     success: bool,
     text: str,
 ) -> None:
-    result = await null.act(Call(id="1", name=name, arguments=arguments), standing(step), Stop())
+    result = await null.act(
+        ToolCall(id="1", name=name, arguments=arguments), standing(step), Stop()
+    )
     assert (result.kind, result.success) == (kind, success)
     assert text in result.text
     if kind == "finish":
@@ -50,7 +52,7 @@ async def test_calls(
 
 
 async def test_an_interrupted_call_is_not_run_again(null: Environment) -> None:
-    call = Call(id="1", name="noop", arguments={"text": "x"})
-    result = await null.recover(Intent(call=call), standing(1), Stop())
+    call = ToolCall(id="1", name="noop", arguments={"text": "x"})
+    result = await null.recover(CallIntent(call=call), standing(1), Stop())
     assert result.kind == "interrupted"
     assert not result.success

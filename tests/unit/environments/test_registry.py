@@ -12,12 +12,14 @@ from houston_shared.errors import ConfigurationError
 
 OWN = ("workstation", "search_qa", "python", "scienceworld", "textworld", "http", "mcp", "null")
 TABLES = {
-    "search_qa": "search=Search(corpus='c.jsonl'), questions=Questions(file='q.jsonl')",
-    "http": "http=Http(url='http://127.0.0.1:9')",
+    "search_qa": (
+        "search=TaskSearchSettings(corpus='c.jsonl'), questions=QuestionSettings(file='q.jsonl')"
+    ),
+    "http": "http=HttpSimulatorSettings(url='http://127.0.0.1:9')",
 }
 MADE = """
 import json, sys
-from houston_daemon.rollout import worker
+from houston_daemon.agent import rollout_worker
 from houston_daemon.environments.environment_registry import make_environment
 from houston_shared.records import RolloutSpec, TaskRecord
 from houston_shared.task import *
@@ -30,7 +32,7 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def test_our_own_are_registered() -> None:
-    assert set(OWN) <= set(plugins.names(plugins.ENVIRONMENTS))
+    assert set(OWN) <= set(plugins.plugin_names(plugins.ENVIRONMENT_GROUP))
 
 
 @pytest.mark.parametrize("name", ["workstation", "search_qa", "python", "http", "mcp", "null"])

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from houston_console.headless.page import Page, Span, span
+from houston_console.commands.output_page import OutputPage, OutputSpan, span
 
 
 class Terminal(io.StringIO):
@@ -28,7 +28,7 @@ def test_colours(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stdout", stream)
-    Page().line(span("hello\x1b[5m", "person"), " [bold]and[/bold] more")
+    OutputPage().line(span("hello\x1b[5m", "person"), " [bold]and[/bold] more")
     said = stream.getvalue()
     assert ("\x1b[1;33m" in said) is coloured
     assert "\x1b[5m" not in said
@@ -37,7 +37,7 @@ def test_colours(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_table_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [(span("a"), span(5)), (span("longer"), span(1000))]
-    Page().table(("name", "steps#"), rows)
+    OutputPage().table(("name", "steps#"), rows)
     assert capsys.readouterr().out.splitlines() == [
         "name    steps",
         "a           5",
@@ -46,20 +46,20 @@ def test_a_table_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_cut_block_counts_what_it_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
-    Page().block("\n".join("abcdef"), "  ", limit=3)
+    OutputPage().block("\n".join("abcdef"), "  ", limit=3)
     assert capsys.readouterr().out.splitlines() == [
         "  a",
         "  b",
         "  c",
         "  … 3 more lines (--full)",
     ]
-    Page().block("a\nb", "", limit=1)
+    OutputPage().block("a\nb", "", limit=1)
     assert capsys.readouterr().out == "a\nb\n", "one more line is shown, not counted"
-    Page().block("a\u2028b\x0cc\nd\n", "")
+    OutputPage().block("a\u2028b\x0cc\nd\n", "")
     assert capsys.readouterr().out == "a<U+2028>b\u240cc\nd\n", "a line is what a file calls one"
-    Page().block("", "")
+    OutputPage().block("", "")
     assert capsys.readouterr().out == ""
-    Page().block("x" * 1000, "", limit=9)
+    OutputPage().block("x" * 1000, "", limit=9)
     assert capsys.readouterr().out == "x" * 400 + "… 600 more characters (--full)\n"
     assert span("a\nb").text == "a⏎b"
-    assert Span("x").tone == ""
+    assert OutputSpan("x").tone == ""

@@ -6,15 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.commands import task_new
-from houston_daemon.recorder.steps.journal import Key
-from houston_shared.records import Call, FileChange, ForkBody, Head, ObservationBody
-from houston_shared.store.bodies import Bookmarked, Claimed, StoredState, VerdictGiven
+from houston_daemon.commands import task_commands
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_shared.records import ContextHead, FileChange, ForkBody, ObservationBody, ToolCall
+from houston_shared.store.event_bodies import (
+    RolloutClaimed,
+    StepBookmarked,
+    StoredState,
+    VerdictGiven,
+)
 from houston_shared.task import load_task
 from tests.support.written_home import WrittenHome, sample
 from tests.unit.headless.conftest import Houston
 
-LOOK = Call(id="1.0", name="list_dir", arguments={"path": "."})
+LOOK = ToolCall(id="1.0", name="list_dir", arguments={"path": "."})
 HOSTILE = "or \x1b[31mred\x1b]0;title\x07 \x9b2J \u202eevil\u2066 \u200b\r\b\x7f \U000e0041"
 """C0, DEL, C1, bidirectional controls, zero width, tags."""
 CONTROLS = re.compile(
@@ -26,7 +31,7 @@ CONTROLS = re.compile(
 def history(written: WrittenHome, text: str = "a.txt") -> None:
     """A rollout with a bit of everything, all of it holding `text`."""
     written.rollout("words-aaaa", best_score=40.0, activity=text[:40])
-    head = Head(
+    head = ContextHead(
         system=text,
         task=text,
         tools=({"function": {"name": "look", "description": text}},),
@@ -37,7 +42,7 @@ def history(written: WrittenHome, text: str = "a.txt") -> None:
     )
     written.head("words-aaaa", head)
     written.guide("words-aaaa", "g-1", text)
-    call = Call(id="1.0", name=text, arguments={text: text})
+    call = ToolCall(id="1.0", name=text, arguments={text: text})
     change = FileChange(path=text, kind="added", added=3, removed=1, diff=text, note=text)
     seen = ObservationBody(tail=text, files=(change,), attention=(text,))
     written.step("words-aaaa", 1, sample(text, calls=(call,), policy=text), (text,), seen)
@@ -45,16 +50,16 @@ def history(written: WrittenHome, text: str = "a.txt") -> None:
     written.guide("words-aaaa", "g-2", text, author=text, verified=False)
     written.fork("words-aaaa", 2, ForkBody(k=1, first_kept_step=2, summary=text))
     written.step("words-aaaa", 2, sample(text, malformed=text))
-    written.event(Key("words-aaaa", 1), "bookmark", Bookmarked(author=text, note=text))
+    written.event(EventKey("words-aaaa", 1), "bookmark", StepBookmarked(author=text, note=text))
     paused = StoredState(state="paused", by=f"person:{text}", reason=text)
-    written.event(Key("words-aaaa"), "state", paused)
+    written.event(EventKey("words-aaaa"), "state", paused)
 
 
 def people(written: WrittenHome, text: str) -> None:
     """What people did to that rollout besides speaking."""
-    written.event(Key("words-aaaa"), "claim", Claimed(by=text, note=text))
+    written.event(EventKey("words-aaaa"), "claim", RolloutClaimed(by=text, note=text))
     judged = VerdictGiven(last=2, verdict="mask", by=text, reason=text)
-    written.event(Key("words-aaaa", 1), "verdict", judged)
+    written.event(EventKey("words-aaaa", 1), "verdict", judged)
     written.look("words-aaaa", text)
 
 
@@ -162,10 +167,10 @@ def test_what_asks_for_a_person_is_shown_with_its_reason(
 
 def test_packaged_tasks_are_listed_and_can_be_copied(houston: Houston, tmp_path: Path) -> None:
     listed = houston("task", "list", "--packaged", "--json").lines
-    assert {one["task"] for one in listed} == set(task_new.templates())
+    assert {one["task"] for one in listed} == set(task_commands.template_names())
     assert "design-loss" in houston("task", "list", "--packaged").out
     for one in listed:
-        made = task_new.write(f"my-{one['task']}", tmp_path, one["task"])
+        made = task_commands.write_task_from_template(f"my-{one['task']}", tmp_path, one["task"])
         copy = load_task(made)
         assert (copy.task.name, copy.task.domain) == (f"my-{one['task']}", one["domain"])
 
@@ -352,7 +357,7 @@ def test_the_context_goes_to_stdout_and_what_it_is_to_stderr(
 def test_the_audit_says_who_did_what(written: WrittenHome, houston: Houston) -> None:
     history(written)
     finished = StoredState(state="finished", by="worker")
-    written.event(Key("words-aaaa"), "state", finished)
+    written.event(EventKey("words-aaaa"), "state", finished)
     deeds = houston("log", "--audit", "--json").lines
     assert [(line["who"], line["did"]) for line in deeds] == [
         ("ada", "spec"),

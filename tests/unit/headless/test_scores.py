@@ -1,17 +1,17 @@
 """Scores as `houston rollout show` counts them: a number belongs to a submission that was used."""
 
-from houston_console.headless.rollout_show import _scores
-from houston_shared.store.queries.world import Evaluation
+from houston_console.commands.rollout_view_commands import _score_rows
+from houston_shared.store.workspace_queries import EvaluationRow
 
 
-def evaluation(number: int, score: float | None, state: str) -> Evaluation:
+def evaluation(number: int, score: float | None, state: str) -> EvaluationRow:
     fields = {"number": number, "step": number * 2, "score": score, "state": state}
-    return Evaluation(rollout="r1", seconds=1.0, seq=1, at=1, **fields)
+    return EvaluationRow(rollout="r1", seconds=1.0, seq=1, at=1, **fields)
 
 
 def test_an_evaluation_that_used_no_submission_has_no_number() -> None:
     kept = [(40.0, "scored"), (None, "format"), (None, "failed"), (30.5, "scored")]
-    lines = _scores([evaluation(n, *one) for n, one in enumerate(kept, 1)])
+    lines = _score_rows([evaluation(n, *one) for n, one in enumerate(kept, 1)])
     assert [(line["number"], line["score"], line["step"]) for line in lines] == [
         (1, 40.0, 2),
         (None, None, 4),

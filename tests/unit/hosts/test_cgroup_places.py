@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts.guard import cgroup_places, cgroups
-from houston_daemon.hosts.guard.cgroup_places import places
-from houston_daemon.hosts.limits import Limits
+from houston_daemon.hosts.guard import control_groups
+from houston_daemon.hosts.guard.control_groups import find_cgroup_folders
+from houston_daemon.hosts.resource_limits import ResourceLimits
 
 V2 = "30 25 0:26 / {root} rw - cgroup2 cgroup2 rw\n"
 V1 = (
@@ -60,7 +60,7 @@ def test_the_best_place_is_found(name: str, tmp_path: Path) -> None:
             (root / folder / "cgroup.type").write_text("domain")
     (proc / "mountinfo").write_text(mounts.format(root=root))
     (proc / "cgroup").write_text(own + "\n")
-    found = places(proc)
+    found = find_cgroup_folders(proc)
     assert found.mechanism == mechanism
     if mechanism == "cgroup2":
         assert found.folders == {"all": root / where}
@@ -83,7 +83,9 @@ def test_a_group_of_version_2_is_joined_ended_and_removed(tmp_path: Path) -> Non
     assert tree is not None
     folder = tree / f"houston-test-{os.getpid()}"
     note = tmp_path / "limits" / "r.json"
-    groups = cgroups.Groups(note, cgroups.Noted("cgroup2", {"all": str(folder)}))
+    groups = control_groups.ControlGroups(
+        note, control_groups.CgroupNote("cgroup2", {"all": str(folder)})
+    )
     groups.save()
     folder.mkdir()
     child = subprocess.Popen(
@@ -98,7 +100,7 @@ def test_a_group_of_version_2_is_joined_ended_and_removed(tmp_path: Path) -> Non
     try:
         while len(groups.pids()) < 2:
             assert child.poll() is None
-        again = cgroups.find(note)
+        again = control_groups.find_groups(note)
         assert again is not None and child.pid in again.pids()
         assert again.end()
     finally:
@@ -111,11 +113,11 @@ def test_a_group_that_may_not_be_made_leaves_the_watchdog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tree was there a moment ago; its limits cannot be set."""
-    gone = cgroup_places.Places("cgroup2", {"all": tmp_path / "gone"})
-    monkeypatch.setattr(cgroup_places, "places", lambda: gone)
+    gone = control_groups.CgroupFolders("cgroup2", {"all": tmp_path / "gone"})
+    monkeypatch.setattr(control_groups, "find_cgroup_folders", lambda: gone)
     note = tmp_path / "limits" / "r.json"
-    groups = cgroups.find_or_make(note, "name", Limits())
+    groups = control_groups.find_or_make_groups(note, "name", ResourceLimits())
     assert (groups.mechanism, groups.doors) == ("watchdog", [])
-    found = cgroups.find(note)
+    found = control_groups.find_groups(note)
     assert found is not None and found.mechanism == "watchdog"
     assert groups.end() and not note.exists()

@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.protocol import Host, Terminal
-from houston_daemon.hosts.terminals.terminal import LocalTerminal
+from houston_daemon.hosts.host_protocol import HostTerminal, RolloutHost
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
 
 
-def _as_host(host: LocalHost) -> Host:
+def _as_host(host: LocalHost) -> RolloutHost:
     return host
 
 
-def _as_terminal(terminal: LocalTerminal) -> Terminal:
+def _as_terminal(terminal: LocalTerminal) -> HostTerminal:
     return terminal
 
 

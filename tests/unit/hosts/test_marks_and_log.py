@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts.terminals import marks
-from houston_daemon.hosts.terminals.byte_log import TerminalLog
-from houston_daemon.hosts.terminals.marks import Nonces
+from houston_daemon.hosts.terminals import shell_marks
+from houston_daemon.hosts.terminals.shell_marks import MarkNonces
+from houston_daemon.hosts.terminals.terminal_log import TerminalLog
 
-_N = Nonces("a1" * 16, "b2" * 16)
+_N = MarkNonces("a1" * 16, "b2" * 16)
 _P = b"\x1b]7771;p;\x07"
-_S = marks.start_mark(_N)
-_E = marks.end_mark(_N) + b"0\x07"
+_S = shell_marks.start_mark(_N)
+_E = shell_marks.end_mark(_N) + b"0\x07"
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_marks_do_not_show(name: str, log: TerminalLog) -> None:
 
 def test_the_orders_to_the_shell_fit_one_write_whatever_the_command() -> None:
     for command in ("x" * 200_000, "'" * 5000, "🚀" * 5000, "\x1b]7771;e\x07" * 100, "\udce4"):
-        lines = marks.command_lines(_N, command, "/" + "p" * 300, "/dev/pts/12345")
+        lines = shell_marks.command_lines(_N, command, "/" + "p" * 300, "/dev/pts/12345")
         assert len(lines) < 4096
         assert lines.count(b"\n") == 3
         first, second, third = lines.splitlines()

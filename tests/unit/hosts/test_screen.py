@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_daemon.hosts.terminals.screen import render
+from houston_daemon.hosts.terminals.terminal_log import render_lines
 
 SCREENS: dict[str, tuple[bytes, list[str]]] = {
     "nothing": (b"", []),
@@ -46,7 +46,7 @@ SCREENS: dict[str, tuple[bytes, list[str]]] = {
 @pytest.mark.parametrize("name", SCREENS)
 def test_a_screen_shows(name: str) -> None:
     data, expected = SCREENS[name]
-    lines = render(data)
+    lines = render_lines(data)
     if expected is None:
         assert len(lines) < 10 and sum(map(len, lines)) < 500_000
     else:
@@ -56,14 +56,14 @@ def test_a_screen_shows(name: str) -> None:
 def test_every_byte_renders_to_something() -> None:
     for first in range(256):
         for second in range(256):
-            for line in render(bytes([0x1B, first, second, 0x41])):
+            for line in render_lines(bytes([0x1B, first, second, 0x41])):
                 assert "\x1b" not in line
                 assert line.encode().decode() == line
 
 
 def test_a_long_row_is_overwritten_in_its_place() -> None:
     """Each piece copied the whole row once: minutes for what a command prints in a second."""
-    assert render(b"x" * 500_000 + b"\rY" * 250_000) == ["Y" + "x" * 499_999]
-    assert render(b"a\t" * 500_000 + b"\b" * 500_000 + b"z")[0][-1] != "z"
-    wrapped = render(b"x" * 5_000 + b"\x1b[1K" * 100_000 + b"y")[0]
+    assert render_lines(b"x" * 500_000 + b"\rY" * 250_000) == ["Y" + "x" * 499_999]
+    assert render_lines(b"a\t" * 500_000 + b"\b" * 500_000 + b"z")[0][-1] != "z"
+    wrapped = render_lines(b"x" * 5_000 + b"\x1b[1K" * 100_000 + b"y")[0]
     assert wrapped == "x" * 4_000 + " " * 1_000 + "y"

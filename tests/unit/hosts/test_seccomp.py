@@ -5,16 +5,16 @@ import struct
 
 import pytest
 
-from houston_daemon.hosts.sandbox import seccomp
+from houston_daemon.hosts.sandbox import seccomp_filter
 
 ALLOWED = "allowed"
 
 
 def judge(machine: str, number: int, *arguments: int, audit: int | None = None) -> str:
     """What the filter says of one call, as the kernel would run it (seccomp(2))."""
-    data = seccomp.program(machine)
+    data = seccomp_filter.filter_program(machine)
     code = [struct.unpack_from("=HBBI", data, at) for at in range(0, len(data), 8)]
-    audit = seccomp.MACHINES[machine].audit if audit is None else audit
+    audit = seccomp_filter.ARCHITECTURES[machine].audit if audit is None else audit
     values = (*arguments, *[0] * (6 - len(arguments)))
     call = struct.pack("=iIQ6Q", number, audit, 0, *values)
     word, at = 0, 0
@@ -72,18 +72,20 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("machine", seccomp.MACHINES)
+@pytest.mark.parametrize("machine", seccomp_filter.ARCHITECTURES)
 @pytest.mark.parametrize("name", CALLS)
 def test_the_filter_judges(name: str, machine: str) -> None:
     *numbers, arguments, verdict = CALLS[name]
-    number = numbers[seccomp.MACHINES[machine].column]
+    number = numbers[seccomp_filter.ARCHITECTURES[machine].column]
     assert judge(machine, number, *arguments) == verdict
 
 
-@pytest.mark.parametrize("machine", seccomp.MACHINES)
+@pytest.mark.parametrize("machine", seccomp_filter.ARCHITECTURES)
 def test_what_is_in_the_table_is_refused_and_its_neighbours_are_not(machine: str) -> None:
-    column = seccomp.MACHINES[machine].column
-    refused = {n for pair in seccomp.NUMBERS.values() if (n := pair[column]) is not None}
+    column = seccomp_filter.ARCHITECTURES[machine].column
+    refused = {
+        n for pair in seccomp_filter.SYSCALL_NUMBERS.values() if (n := pair[column]) is not None
+    }
     judged = {n for n in range(480) if judge(machine, n, *(0,) * 6) == "EPERM"}
     assert judged == refused
 
@@ -94,4 +96,4 @@ def test_other_ways_of_calling_are_unknown() -> None:
 
 
 def test_an_unknown_machine_has_no_filter() -> None:
-    assert seccomp.program("sparc64") == b""
+    assert seccomp_filter.filter_program("sparc64") == b""

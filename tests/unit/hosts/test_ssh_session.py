@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts.errors import HostAway
-from houston_daemon.hosts.ssh import link as link_module
-from houston_daemon.hosts.ssh import messages as m
-from houston_daemon.hosts.ssh import troubles
-from houston_daemon.hosts.ssh.link import Link
-from houston_daemon.hosts.ssh.session import Cut, Session
-from houston_daemon.hosts.ssh.settings import by_hand, command_line, far_path
-from houston_shared.config_hosts import Host
+from houston_daemon.hosts.host_protocol import HostAway
+from houston_daemon.hosts.ssh import ssh_connection as link_module
+from houston_daemon.hosts.ssh import ssh_protocol
+from houston_daemon.hosts.ssh import ssh_protocol as m
+from houston_daemon.hosts.ssh.ssh_command import manual_command, remote_path, ssh_command_line
+from houston_daemon.hosts.ssh.ssh_connection import ConnectionCut, HostLink, SshSession
+from houston_shared.config_sections import HostSettings
 
 GREETS = r"printf '\nhouston-host 1\n'; "
 
@@ -27,8 +26,8 @@ GREETS = r"printf '\nhouston-host 1\n'; "
     ],
 )
 async def test_what_does_not_greet_is_told_by_its_last_words(far: str, why: str) -> None:
-    with pytest.raises(Cut, match=why):
-        await Session.open(["sh", "-c", far])
+    with pytest.raises(ConnectionCut, match=why):
+        await SshSession.open(["sh", "-c", far])
 
 
 @pytest.mark.parametrize(
@@ -41,8 +40,8 @@ async def test_what_does_not_greet_is_told_by_its_last_words(far: str, why: str)
     ],
 )
 async def test_a_far_end_that_breaks_off_ends_what_was_asked(far: str, why: str) -> None:
-    session = await Session.open(["sh", "-c", "echo noise of a login; " + GREETS + far])
-    with pytest.raises(Cut, match=why):
+    session = await SshSession.open(["sh", "-c", "echo noise of a login; " + GREETS + far])
+    with pytest.raises(ConnectionCut, match=why):
         async with asyncio.timeout(20):
             await session.ask(m.Ping())
             await session.ended.wait()
@@ -51,10 +50,10 @@ async def test_a_far_end_that_breaks_off_ends_what_was_asked(far: str, why: str)
 
 
 async def test_a_host_that_never_was_is_away_with_its_reason(tmp_path: Path) -> None:
-    async def begin(_: Session) -> None:
+    async def begin(_: SshSession) -> None:
         raise AssertionError("there is no session")
 
-    link = Link(
+    link = HostLink(
         "far",
         lambda: ["sh", "-c", "echo no such host >&2; exit 255"],
         begin,
@@ -80,11 +79,11 @@ ODD = r"head -c 1 >/dev/null; printf '{answer}'; cat >/dev/null"
 async def test_an_odd_first_answer_is_named_and_another_session_tried(
     answer: str, tmp_path: Path
 ) -> None:
-    async def begin(session: Session) -> None:
-        link.read(await session.ask(m.Ping()), m.Welcome)
+    async def begin(session: SshSession) -> None:
+        link.read(await session.ask(m.Ping()), m.HostWelcome)
 
     far = ["sh", "-c", GREETS + ODD.format(answer=answer)]
-    link = Link("far", lambda: far, begin, lambda: tmp_path / "turn")
+    link = HostLink("far", lambda: far, begin, lambda: tmp_path / "turn")
     async with asyncio.timeout(20):
         assert "odd answer" in await link.start()
     await link.close()
@@ -95,11 +94,11 @@ async def test_a_far_end_that_hangs_stops_no_loop(
 ) -> None:
     """It answers pings, perhaps, but its disk does not."""
 
-    async def begin(_: Session) -> None:
+    async def begin(_: SshSession) -> None:
         """Nothing needs to be said."""
 
     monkeypatch.setattr(link_module, "ANSWER_SECONDS", 0.2)
-    link = Link(
+    link = HostLink(
         "far", lambda: ["sh", "-c", GREETS + "cat >/dev/null"], begin, lambda: tmp_path / "t"
     )
     assert await link.start() == ""
@@ -112,27 +111,31 @@ async def test_a_far_end_that_hangs_stops_no_loop(
 
 
 async def test_a_folder_of_connections_that_is_gone_is_named(tmp_path: Path) -> None:
-    async def begin(_: Session) -> None:
+    async def begin(_: SshSession) -> None:
         raise AssertionError("there is no session")
 
-    link = Link("far", lambda: ["true"], begin, lambda: tmp_path / "gone" / "turn")
+    link = HostLink("far", lambda: ["true"], begin, lambda: tmp_path / "gone" / "turn")
     async with asyncio.timeout(20):
         assert "No such file" in await link.start()
     await link.close()
 
 
 def test_nothing_of_a_host_becomes_an_option_or_a_second_command() -> None:
-    words = command_line(Host(ssh="-oProxyCommand=evil", command="/o dd/houston; rm -rf /"))
+    words = ssh_command_line(
+        HostSettings(ssh="-oProxyCommand=evil", command="/o dd/houston; rm -rf /")
+    )
     assert words[-3:-1] == ["--", "-oProxyCommand=evil"]
     assert words[-1] == "exec '/o dd/houston; rm -rf /' host-serve"
-    assert far_path("~/my venv/bin/houston") == "~/'my venv/bin/houston'"
+    assert remote_path("~/my venv/bin/houston") == "~/'my venv/bin/houston'"
 
 
 def test_a_person_can_type_what_reaches_a_host() -> None:
-    host = Host(ssh="ada@far", port=2022, identity_file="/k ey", ssh_config="/c", command="~/h")
-    said = by_hand(host)
+    host = HostSettings(
+        ssh="ada@far", port=2022, identity_file="/k ey", ssh_config="/c", command="~/h"
+    )
+    said = manual_command(host)
     assert said == "ssh -F /c -p 2022 -i '/k ey' -o IdentitiesOnly=yes ada@far ~/h --version"
-    assert by_hand(Host(ssh="far")) == "ssh far houston --version"
+    assert manual_command(HostSettings(ssh="far")) == "ssh far houston --version"
 
 
 async def test_a_far_end_that_ends_by_itself_leaves_no_word_in_the_log(
@@ -140,8 +143,8 @@ async def test_a_far_end_that_ends_by_itself_leaves_no_word_in_the_log(
 ) -> None:
     """A look at a process that has ended takes its exit status from who waits for it."""
     for _ in range(40):
-        with pytest.raises(Cut):
-            await Session.open(["false"])
+        with pytest.raises(ConnectionCut):
+            await SshSession.open(["false"])
     assert "Unknown child process" not in caplog.text
 
 
@@ -150,5 +153,5 @@ async def test_a_far_end_that_ends_by_itself_leaves_no_word_in_the_log(
     [PermissionError(13, "Permission denied"), ValueError("odd"), KeyError("x")],
 )
 def test_errors_arrive_as_something_that_can_be_told(problem: Exception) -> None:
-    arrived = troubles.raised(troubles.told(problem))
+    arrived = ssh_protocol.unpack_error(ssh_protocol.pack_error(problem))
     assert str(problem.args[-1]) in str(arrived)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts.ssh.visit import unpack
+from houston_daemon.hosts.ssh.remote_access import unpack_workspace
 
 
 def packed(*members: tuple[str, bytes, str]) -> io.BytesIO:
@@ -29,7 +29,9 @@ def packed(*members: tuple[str, bytes, str]) -> io.BytesIO:
 
 def test_links_are_links_whatever_they_name(tmp_path: Path) -> None:
     into = tmp_path / "into"
-    unpack(packed(("a", tarfile.REGTYPE, "x"), ("l", tarfile.SYMTYPE, "/etc/passwd")), into)
+    unpack_workspace(
+        packed(("a", tarfile.REGTYPE, "x"), ("l", tarfile.SYMTYPE, "/etc/passwd")), into
+    )
     assert ((into / "a").read_text(), os.readlink(into / "l")) == ("x", "/etc/passwd")
     assert (into / "a").stat().st_uid == os.getuid()
 
@@ -37,7 +39,7 @@ def test_links_are_links_whatever_they_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
 def test_nothing_else_is_made(tmp_path: Path, kind: bytes) -> None:
     into = tmp_path / "into"
-    unpack(packed(("odd", kind, "/etc/passwd"), ("a", tarfile.REGTYPE, "x")), into)
+    unpack_workspace(packed(("odd", kind, "/etc/passwd"), ("a", tarfile.REGTYPE, "x")), into)
     assert [path.name for path in into.iterdir()] == ["a"]
 
 
@@ -52,5 +54,5 @@ def test_nothing_is_written_beside_it(
     tmp_path: Path, members: list[tuple[str, bytes, str]]
 ) -> None:
     with pytest.raises(tarfile.TarError):
-        unpack(packed(*members), tmp_path / "into")
+        unpack_workspace(packed(*members), tmp_path / "into")
     assert not (tmp_path / "out").exists()

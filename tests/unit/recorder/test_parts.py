@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.recorder.control_state import may_act
-from houston_daemon.recorder.derived.rules import RULES, TABLES
-from houston_daemon.recorder.disk import head_file
-from houston_daemon.recorder.people.identity import Identities, Peer, author
-from houston_daemon.recorder.refusal import is_full
+from houston_daemon.recorder.disk import home_files
+from houston_daemon.recorder.event_projections import PROJECTED_TABLES, PROJECTIONS
+from houston_daemon.recorder.identity_and_roles import Peer, PeerIdentities, resolve_author
+from houston_daemon.recorder.request_checks import is_disk_full
+from houston_daemon.recorder.rollout_reader import is_call_allowed
 from houston_shared import records
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.store import bodies, schema
-from houston_shared.wire import Control, Waiting
+from houston_shared.store import event_bodies, schema
+from houston_shared.wire import QueuedGuidance, WorkerControl
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
@@ -34,7 +34,7 @@ ADDRESSES: dict[str, tuple[str | None, int | None]] = {
 @pytest.mark.parametrize("name", ADDRESSES)
 def test_a_peer_is_who_the_kernel_says(name: str) -> None:
     address, uid = ADDRESSES[name]
-    peer = Identities("").peer(address)
+    peer = PeerIdentities("").peer(address)
     assert (peer.uid if peer else None) == uid
     if peer:
         assert peer.owner == (uid in (os.geteuid(), 0))
@@ -52,7 +52,7 @@ CLAIMS = {
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_is_verified_only_when_it_is_the_login(name: str) -> None:
     claimed, expected = CLAIMS[name]
-    found = author(Peer(1000, "ada", "annotator", 12), claimed)
+    found = resolve_author(Peer(1000, "ada", "annotator", 12), claimed)
     assert (found.name, found.verified) == expected
     assert (found.uid, found.pid, found.role) == (1000, 12, "annotator")
 
@@ -74,32 +74,32 @@ def test_a_head_that_was_changed_is_damaged(tmp_path: Path, name: str) -> None:
     home = Home(tmp_path)
     home.head_file.write_bytes(HEADS[name])
     with pytest.raises(HoustonError, match="damaged"):
-        head_file.read(home)
+        home_files.read_chain_head(home)
 
 
 def test_a_head_is_read_as_it_was_written(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    assert head_file.read(home) is None
+    assert home_files.read_chain_head(home) is None
     for seq in (0, 1, 2**40):
-        head_file.write(home, seq, bytes(range(32)))
-        found = head_file.read(home)
+        home_files.write_chain_head(home, seq, bytes(range(32)))
+        found = home_files.read_chain_head(home)
         assert found is not None
         assert (found.seq, found.value) == (seq, bytes(range(32)))
     assert [path.name for path in tmp_path.iterdir()] == ["chain.head"]
 
 
 def test_every_kind_has_a_type_and_a_rule() -> None:
-    assert set(RULES) == set(bodies.TYPES)
+    assert set(PROJECTIONS) == set(event_bodies.BODY_TYPES)
 
 
 def test_every_table_is_derived_or_named_as_not() -> None:
     connection = sqlite3.connect(":memory:")
-    schema.migrate(connection)
+    schema.migrate_schema(connection)
     tables = {
         name
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     }
-    assert tables == set(TABLES) | {"events", "annotators", "looks"}
+    assert tables == set(PROJECTED_TABLES) | {"events", "annotators", "looks"}
 
 
 ACTS: dict[str, tuple[str | None, float, bool]] = {
@@ -115,9 +115,9 @@ ACTS: dict[str, tuple[str | None, float, bool]] = {
 @pytest.mark.parametrize("name", ACTS)
 def test_whether_a_call_may_still_run(name: str) -> None:
     urgency, deadline, act = ACTS[name]
-    call = records.Call(id="1.0", name="sleep", arguments={})
-    control = Control(waiting=Waiting(1 if urgency else 0, urgency))  # type: ignore[arg-type]
-    assert may_act(records.Intent(call=call, deadline=deadline), control) is act
+    call = records.ToolCall(id="1.0", name="sleep", arguments={})
+    control = WorkerControl(waiting=QueuedGuidance(1 if urgency else 0, urgency))  # type: ignore[arg-type]
+    assert is_call_allowed(records.CallIntent(call=call, deadline=deadline), control) is act
 
 
 def test_what_counts_as_a_full_disk(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_what_counts_as_a_full_disk(tmp_path: Path) -> None:
     full.sqlite_errorcode = sqlite3.SQLITE_FULL
     lost = sqlite3.OperationalError("disk I/O error")
     lost.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-    assert is_full(full, tmp_path)
-    assert is_full(OSError(28, "No space left on device"), tmp_path)
-    assert not is_full(lost, tmp_path)  # a failed sync is never forgiven
-    assert not is_full(OSError(5, "Input/output error"), tmp_path)
-    assert not is_full(sqlite3.IntegrityError("UNIQUE"), tmp_path)
+    assert is_disk_full(full, tmp_path)
+    assert is_disk_full(OSError(28, "No space left on device"), tmp_path)
+    assert not is_disk_full(lost, tmp_path)  # a failed sync is never forgiven
+    assert not is_disk_full(OSError(5, "Input/output error"), tmp_path)
+    assert not is_disk_full(sqlite3.IntegrityError("UNIQUE"), tmp_path)

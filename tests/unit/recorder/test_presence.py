@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.people.identity import Author
-from houston_daemon.recorder.people.presence import Presence
-from houston_daemon.recorder.store import Store
-from houston_daemon.recorder.workers import Workers
-from houston_shared.person import Person
-from houston_shared.store.queries import looking
-from houston_shared.store.queries.looking import Look, Seen
-from houston_shared.store.reader import Reader
-from houston_shared.wire import Present
+from houston_daemon.recorder.identity_and_roles import Author
+from houston_daemon.recorder.live_workers import LiveWorkers
+from houston_daemon.recorder.recorder_store import PresenceTracker, Store
+from houston_shared.store import presence_queries
+from houston_shared.store.presence_queries import LastSeen, Person, PresenceRow
+from houston_shared.store.store_reader import Reader
+from houston_shared.wire import ReportPresence
 from tests.support.written_home import WrittenHome
 
 EPOCH = 1_700_000_000_000_000
@@ -33,9 +31,9 @@ class Desk:
 
     def restart(self) -> None:
         """As after a kill: what was only in memory is gone."""
-        self.presence = Presence(lambda: self.now, lambda: self.at)
+        self.presence = PresenceTracker(lambda: self.now, lambda: self.at)
         self.store = Store(
-            self.written.home, self.written.connection, self.written.journal, Workers(),
+            self.written.home, self.written.connection, self.written.journal, LiveWorkers(),
             presence=self.presence,
         )  # fmt: skip
 
@@ -47,7 +45,7 @@ class Desk:
         self, rollout: str, active: bool = True, step: int = 0, person: Person = ADA, pid: int = 1
     ) -> None:
         author = Author(person.name, person.uid, True, pid, "annotator")
-        message = Present(rollout=rollout, step=step, active=active)
+        message = ReportPresence(rollout=rollout, step=step, active=active)
         self._transaction(lambda: self.presence.hear(self.store, message, author))
 
     def looks_at(self, rollout: str, seconds: float, every: float = 10.0, **more: Any) -> None:
@@ -72,17 +70,17 @@ class Desk:
             change()
         self.store.later.clear()
 
-    def look(self, rollout: str = "one", person: Person = ADA) -> Look:
+    def look(self, rollout: str = "one", person: Person = ADA) -> PresenceRow:
         self.write()
         with Reader(self.written.home) as reader:
-            found = reader.run(looking.of(rollout, person))
+            found = reader.run(presence_queries.find_presence(rollout, person))
         assert found is not None
         return found
 
-    def seen(self, rollout: str = "one", person: Person = ADA) -> Seen | None:
+    def seen(self, rollout: str = "one", person: Person = ADA) -> LastSeen | None:
         self.write()
         with Reader(self.written.home) as reader:
-            return reader.run(looking.last_seen(rollout, person, self.at))
+            return reader.run(presence_queries.read_last_seen(rollout, person, self.at))
 
     def step(self) -> int:
         """Something happens in rollout `one`; its newest sequence."""
@@ -135,9 +133,9 @@ def test_since_you_were_here_is_where_the_visit_before_ended(desk: Desk) -> None
     assert desk.seen() is None, "the first visit has none before it"
     desk.now += 3600
     desk.step()
-    assert desk.seen() == Seen(first, 1, EPOCH + 60_000_000), "asked before it says a word"
+    assert desk.seen() == LastSeen(first, 1, EPOCH + 60_000_000), "asked before it says a word"
     desk.looks_at("one", 30, step=2)
-    assert desk.seen() == Seen(first, 1, EPOCH + 60_000_000), "and during the visit"
+    assert desk.seen() == LastSeen(first, 1, EPOCH + 60_000_000), "and during the visit"
 
 
 def test_a_console_left_open_over_night_has_read_nothing(desk: Desk) -> None:
@@ -148,7 +146,7 @@ def test_a_console_left_open_over_night_has_read_nothing(desk: Desk) -> None:
         desk.looks_at("one", 3600, every=15.0, active=False, step=1)
     assert desk.look().active_us == 60_000_000
     desk.looks_at("one", 30, step=9)
-    assert desk.seen() == Seen(first, 1, EPOCH + 60_000_000)
+    assert desk.seen() == LastSeen(first, 1, EPOCH + 60_000_000)
     assert desk.look().visits == 2
 
 
@@ -185,8 +183,10 @@ def test_it_is_written_seldom_and_costs_no_event(desk: Desk) -> None:
     assert written <= 20
     assert desk.written.seq == events
     with Reader(desk.written.home) as reader:
-        assert [one.name for one in reader.run(looking.now(desk.at))["one"]] == ["ada"]
-        assert reader.run(looking.now(desk.at + 60_000_000)) == {}
+        assert [
+            one.name for one in reader.run(presence_queries.list_present_people(desk.at))["one"]
+        ] == ["ada"]
+        assert reader.run(presence_queries.list_present_people(desk.at + 60_000_000)) == {}
 
 
 def test_what_a_rolled_back_batch_took_is_written_with_the_next(desk: Desk) -> None:

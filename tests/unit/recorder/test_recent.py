@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.batch import Batch
-from houston_daemon.recorder.begin import begin
-from houston_daemon.recorder.disk import folders
-from houston_daemon.recorder.people import operate
-from houston_daemon.recorder.people import say as people
-from houston_daemon.recorder.people.identity import Identities, author
-from houston_daemon.recorder.steps import assignments, ingest, journal
-from houston_daemon.recorder.store import Store
-from houston_daemon.recorder.work import FromSupervisor
+from houston_daemon.recorder import journal_writer, rollout_assignment
+from houston_daemon.recorder.disk import home_files
+from houston_daemon.recorder.group_commit import GroupCommit
+from houston_daemon.recorder.handlers import guidance_handlers as people
+from houston_daemon.recorder.handlers import ingest_handlers, rollout_handlers
+from houston_daemon.recorder.identity_and_roles import PeerIdentities, resolve_author
+from houston_daemon.recorder.message_dispatch import SupervisorCall
+from houston_daemon.recorder.recorder_store import Store
+from houston_daemon.recorder.recorder_thread import begin_epoch
 from houston_shared import records, wire
 from houston_shared.home import Home
 from tests.support.recorder_client import call, result, sample, spec
 
 ROLLOUTS = 3
 MESSAGES = 240
-US = Identities("").peer(f"localhost:{os.getuid()}:{os.getgid()}:{os.getpid()}")
+US = PeerIdentities("").peer(f"localhost:{os.getuid()}:{os.getgid()}:{os.getpid()}")
 TABLES = {
     "events": "seq, rollout, step, attempt, part, kind, body, body_hash",
     "steps": "rollout, step, attempt, current, sample_seq, observation_seq, last_seq, errors,"
@@ -43,23 +43,23 @@ class Recorder:
 
     def __init__(self, path: Path, rollouts: list[str]) -> None:
         home = Home(path)
-        folders.prepare(home, "")
-        self.store, _ = begin(home)
-        self.batch = Batch(self.store, lambda done: wait([done]) and None)
+        home_files.prepare_home(home, "")
+        self.store, _ = begin_epoch(home)
+        self.batch = GroupCommit(self.store, lambda done: wait([done]) and None)
         # Ids are drawn by chance; what is compared must not be.
         with pytest.MonkeyPatch.context() as patch:
             names = iter(rollouts)
-            patch.setattr(operate, "free_id", lambda store, task: next(names))
+            patch.setattr(rollout_handlers, "make_rollout_id", lambda store, task: next(names))
             start = wire.StartRollouts(request="r", specs=(spec(),) * len(rollouts))
-            self.answers([lambda store: operate.start(store, start, _me())])
+            self.answers([lambda store: rollout_handlers.start_rollouts(store, start, _me())])
         self.answers([_assign(rollout) for rollout in rollouts])
 
     def answers(self, acts: list[Any]) -> list[Any]:
         """What each act returns or refuses, all in one transaction."""
-        works = [FromSupervisor(act) for act in acts]
+        works = [SupervisorCall(act) for act in acts]
         self.batch.run(works)
         for work in works:
-            work.answer(self.store, lambda rollout: wire.Control())
+            work.answer(self.store, lambda rollout: wire.WorkerControl())
         self.store.journal.appended.clear()
         problems = [work.future.exception() for work in works]
         return [
@@ -80,16 +80,16 @@ class Recorder:
 
 def _me() -> Any:
     assert US
-    return author(US, "")
+    return resolve_author(US, "")
 
 
 def _assign(rollout: str) -> Any:
-    return lambda store: assignments.assign(store, rollout).lease
+    return lambda store: rollout_assignment.assign_rollout(store, rollout).lease
 
 
-def _plain(work: FromSupervisor) -> Any:
+def _plain(work: SupervisorCall) -> Any:
     value = work.future.result()
-    if isinstance(value, ingest.Stored):
+    if isinstance(value, ingest_handlers.AckContent):
         return (value.seq, [one.id for one in value.guidance], value.duplicate)
     return type(value).__name__
 
@@ -98,9 +98,9 @@ def _says(message: Any) -> Any:
     """A worker's message as an act."""
 
     def act(store: Store) -> Any:
-        place = ingest.slot(message)
-        body = journal.body(place.record) if place else None
-        return ingest.handle(store, message, place, body, b"worker")
+        place = ingest_handlers.find_event_slot(message)
+        body = journal_writer.prepare_inline_body(place.record) if place else None
+        return ingest_handlers.handle_worker_message(store, message, place, body, b"worker")
 
     return act
 
@@ -114,12 +114,12 @@ def talk(seed: int, rollouts: list[str]) -> Iterator[Any]:
         step, stage = at[rollout]
         if chance.random() < 0.04:
             guide = wire.Guide(id=f"g{number}", rollout=rollout, text=f"word {number}")
-            yield lambda store, guide=guide: people.guide(store, guide, _me()).seq
+            yield lambda store, guide=guide: people.queue_guidance(store, guide, _me()).seq
             continue
         if chance.random() < 0.02:
             action = chance.choice(["pause", "resume"])
             steer = wire.Steer(rollout=rollout, action=action)
-            yield lambda store, steer=steer: operate.steer(store, steer, _me()).seq
+            yield lambda store, steer=steer: rollout_handlers.steer_rollout(store, steer, _me()).seq
             continue
         odd = chance.random() < 0.2
         if odd:
@@ -138,7 +138,7 @@ def _message(chance: random.Random, rollout: str, step: int, stage: int, odd: bo
     if stage == 0:
         return wire.StoreSample(**key, sample=sample(step))
     if stage == 1:
-        return wire.StoreIntent(**key, index=index, intent=records.Intent(call=call(step)))
+        return wire.StoreIntent(**key, index=index, intent=records.CallIntent(call=call(step)))
     if stage == 2:
         fields = {"overall_score": chance.choice([5, 7.5, "many" if odd else 9]), "state": "scored"}
         kinds: list[dict[str, Any]] = [

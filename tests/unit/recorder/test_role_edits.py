@@ -5,20 +5,20 @@ import pwd
 
 import pytest
 
-from houston_daemon.recorder.people.roles import RoleBook
-from houston_shared.config import Roles
+from houston_daemon.recorder.identity_and_roles import RoleBook
+from houston_shared.config import RoleSettings
 from houston_shared.errors import ConfigurationError
 
 
 def test_edited_roles_take_the_place_of_the_old_ones() -> None:
     other = next(one for one in pwd.getpwall() if one.pw_uid not in (0, os.geteuid()))
     asked = (other.pw_uid, other.pw_name, [other.pw_gid])
-    book = RoleBook(Roles(operators=(other.pw_name,)), "")
+    book = RoleBook(RoleSettings(operators=(other.pw_name,)), "")
     assert book.role(*asked) == "operator"
-    book.use(Roles(viewers=(other.pw_name,)))
+    book.use(RoleSettings(viewers=(other.pw_name,)))
     assert book.role(*asked) == "viewer"
     with pytest.raises(ConfigurationError, match="no-such-user"):
-        book.use(Roles(operators=("no-such-user", other.pw_name)))
+        book.use(RoleSettings(operators=("no-such-user", other.pw_name)))
     assert book.role(*asked) == "viewer", "what is refused changes nothing"
-    book.use(Roles())
+    book.use(RoleSettings())
     assert book.role(*asked) is None

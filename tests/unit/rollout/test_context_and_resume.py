@@ -12,34 +12,32 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from houston_daemon.dialects.choose import NAMES, choose_dialect
-from houston_daemon.dialects.protocol import Piece
-from houston_daemon.rollout.context import Context
-from houston_daemon.rollout.fork import compressed_guidance, forked, least_k
-from houston_daemon.rollout.ledger import Anchor, link
-from houston_daemon.rollout.rendering import Renderer, head_messages
-from houston_daemon.rollout.resume import rebuild
-from houston_daemon.rollout.tokens import Tokens
+from houston_daemon.agent.context_fork import compressed_guidance, forked_context, least_k
+from houston_daemon.agent.resumed_context import rebuild_context
+from houston_daemon.prompts.context_ledger import Context, PromptAnchor, link_prompt
+from houston_daemon.prompts.dialect_protocol import PromptPiece
+from houston_daemon.prompts.model_dialects import DIALECT_NAMES, choose_dialect
+from houston_daemon.prompts.prompt_renderer import PromptRenderer, head_messages
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_shared.context_messages import ContextBody, build_messages, fit_guidance
 from houston_shared.records import (
-    Call,
-    Delivered,
+    ContextHead,
+    DeliveredGuidance,
     ForkBody,
-    Head,
     Message,
     ObservationBody,
-    Result,
     SampleBody,
     StepRecord,
-    Thoughts,
+    ThoughtHandling,
+    ToolCall,
+    ToolResult,
 )
-from houston_shared.shortening import fit
-from houston_shared.store.messages import Since, of_context
 from tests.support.small_tokenizer import small_tokenizer
 
 
 @pytest.fixture(scope="module")
-def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
-    return Tokens(small_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> PromptTokenizer:
+    return PromptTokenizer(small_tokenizer(tmp_path_factory.mktemp("tokenizer")))
 
 
 @dataclass(frozen=True)
@@ -59,24 +57,24 @@ class Plan:
 class History:
     """A rollout as it happened, with every prompt that was sent."""
 
-    renderer: Renderer
-    head: Head
+    renderer: PromptRenderer
+    head: ContextHead
     context: Context
     records: list[StepRecord] = field(default_factory=list)
     prompts: dict[int, tuple[int, ...]] = field(default_factory=dict)
     samples: dict[int, SampleBody] = field(default_factory=dict)
     fork: ForkBody | None = None
-    said: dict[str, Delivered] = field(default_factory=dict)
+    said: dict[str, DeliveredGuidance] = field(default_factory=dict)
     seq: int = 0
     room: int = 0
     """Bytes of guidance that an observation shows, and tokens beside a summary; 0: no limit."""
 
     @classmethod
-    def begin(cls, tokens: Tokens, dialect: str, thoughts: Thoughts) -> "History":
-        renderer = Renderer(choose_dialect(dialect), tokens, thoughts)
+    def begin(cls, tokens: PromptTokenizer, dialect: str, thoughts: ThoughtHandling) -> "History":
+        renderer = PromptRenderer(choose_dialect(dialect), tokens, thoughts)
         head = renderer.head("system", (), "task", False)
         size = renderer.head_size(head)
-        context = Context(head_messages(head), head.token_ids, size, Anchor())
+        context = Context(head_messages(head), head.token_ids, size, PromptAnchor())
         return cls(renderer, head, context)
 
     def next_seq(self) -> int:
@@ -91,7 +89,7 @@ class History:
             self.make_fork(step, mechanical=not plan.thought)
         prompt = self.context.prompt_ids
         assert prompt is not None
-        how = link(
+        how = link_prompt(
             self.context.anchor, prompt, fresh=self.context.fresh, stripped=self.context.stripped
         )
         sample = self.sampled(step, plan, how)
@@ -102,10 +100,11 @@ class History:
         results = (
             ()
             if call is None
-            else (Result(call=call, kind="command", success=True, text=plan.output),)
+            else (ToolResult(call=call, kind="command", success=True, text=plan.output),)
         )
         guidance = tuple(
-            Delivered(id=f"{step}-{n}", author="ann", text=t) for n, t in enumerate(plan.guidance)
+            DeliveredGuidance(id=f"{step}-{n}", author="ann", text=t)
+            for n, t in enumerate(plan.guidance)
         )
         self.said |= {one.id: one for one in guidance}
         observed = ObservationBody(tail=f"[step {step}]", guidance_bytes=self.room)
@@ -126,11 +125,11 @@ class History:
         )
 
     def sampled(self, step: int, plan: Plan, how: object) -> SampleBody:
-        calls = (Call(id=f"{step}.0", name="run", arguments={"command": plan.output[:9]}),)
+        calls = (ToolCall(id=f"{step}.0", name="run", arguments={"command": plan.output[:9]}),)
         malformed = plan.ending == "malformed"
         pieces = list(self.renderer.dialect.assistant(plan.thought, calls))
         if plan.ending == "cut":
-            pieces = [Piece(plan.thought, False)]
+            pieces = [PromptPiece(plan.thought, False)]
         ids = None if plan.ending == "lost" else tuple(self.renderer.tokens.encode(pieces))
         return SampleBody(
             role="policy",
@@ -157,14 +156,14 @@ class History:
         seq = None if mechanical else self.next_seq()
         if seq is not None:
             prompt = (*(context.head_ids or ()), 1, 2, 3)
-            how = link(context.anchor, prompt, fresh=True)
+            how = link_prompt(context.anchor, prompt, fresh=True)
             self.prompts[seq] = prompt
             body = self.sampled(step, Plan("summary", ""), how)
             self.samples[seq] = msgspec.structs.replace(body, role="summary")
         ids, earlier = compressed_guidance(context, k)
         kept = context.entries[k - 1]
         count = self.renderer.measure.count
-        shown = fit(context.heard(k), self.room, count) if self.room else {}
+        shown = fit_guidance(context.heard(k), self.room, count) if self.room else {}
         self.fork = ForkBody(
             k=k,
             first_kept_step=kept.step + 1,
@@ -176,7 +175,7 @@ class History:
             before=step,
         )
         pair = self.renderer.pair(kept, self.fork.summary, earlier, shown)
-        self.context = forked(context, k, pair, seq)
+        self.context = forked_context(context, k, pair, seq)
         assert len(self.context.entries) == t - k + 1
         same(self.resumed(), self.context)  # a worker may die between a fork and its first sample
 
@@ -195,18 +194,18 @@ class History:
         first = self.fork.first_kept_step - 1 if self.fork else 1
         guidance = [self.said[one] for one in self.fork.guidance] if self.fork else []
         records = [record for record in self.records if record.step >= first]
-        return rebuild(self.renderer, self.head, records, self.fork, guidance).context
+        return rebuild_context(self.renderer, self.head, records, self.fork, guidance).context
 
-    def read(self, thoughts: Thoughts) -> list[Message]:
+    def read(self, thoughts: ThoughtHandling) -> list[Message]:
         """The messages of the next prompt, as every reader of the journal puts them together."""
         first = self.fork.first_kept_step if self.fork else 1
-        since = Since(
+        since = ContextBody(
             fork=self.fork,
             compressed=self.records[first - 2] if self.fork else None,
             earlier=[self.said[one] for one in self.fork.guidance] if self.fork else [],
             steps=[record for record in self.records if record.step >= first],
         )
-        return of_context(self.head, since, strip=thoughts == "strip")
+        return build_messages(self.head, since, strip=thoughts == "strip")
 
 
 def same(again: Context, live: Context) -> None:
@@ -238,12 +237,12 @@ slow = settings(suppress_health_check=list(HealthCheck), deadline=None, max_exam
 @slow
 @given(
     plans=plans,
-    dialect=st.sampled_from(NAMES),
+    dialect=st.sampled_from(DIALECT_NAMES),
     thoughts=st.sampled_from(["keep", "strip"]),
     room=st.sampled_from([0, 90, 500]),
 )
 def test_every_prompt_is_told_by_the_ledger_and_by_a_resumed_worker(
-    tokens: Tokens, plans: list[Plan], dialect: str, thoughts: Thoughts, room: int
+    tokens: PromptTokenizer, plans: list[Plan], dialect: str, thoughts: ThoughtHandling, room: int
 ) -> None:
     history = History.begin(tokens, dialect, thoughts)
     history.room = room
@@ -267,9 +266,9 @@ def test_every_prompt_is_told_by_the_ledger_and_by_a_resumed_worker(
 
 
 @slow
-@given(plans=plans, dialect=st.sampled_from(NAMES))
+@given(plans=plans, dialect=st.sampled_from(DIALECT_NAMES))
 def test_guidance_is_in_the_context_once_and_verbatim(
-    tokens: Tokens, plans: list[Plan], dialect: str
+    tokens: PromptTokenizer, plans: list[Plan], dialect: str
 ) -> None:
     history = History.begin(tokens, dialect, "keep")
     for number, plan in enumerate(plans):
@@ -283,7 +282,7 @@ def test_guidance_is_in_the_context_once_and_verbatim(
     assert prompt.count("<real_user>") == len(history.said)
 
 
-def test_the_head_never_changes_and_the_context_only_grows(tokens: Tokens) -> None:
+def test_the_head_never_changes_and_the_context_only_grows(tokens: PromptTokenizer) -> None:
     history = History.begin(tokens, "chatml-json", "keep")
     before: tuple[int, ...] = history.head.token_ids or ()
     for number in range(6):
@@ -294,19 +293,19 @@ def test_the_head_never_changes_and_the_context_only_grows(tokens: Tokens) -> No
 
 
 def test_a_dialect_that_renders_otherwise_does_not_change_a_running_rollout(
-    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+    tokens: PromptTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = History.begin(tokens, "hermes", "keep")
     for number in range(5):
         history.take(Plan(f"t{number}", "out", fork=number == 3))
     live = history.context.prompt_ids or ()
     newest = len(history.context.entries[-1].ids)
-    monkeypatch.setattr("houston_daemon.rollout.rendering.EARLIER", "Otherwise:")
+    monkeypatch.setattr("houston_daemon.prompts.prompt_renderer.EARLIER_GUIDANCE", "Otherwise:")
     dialect = history.renderer.dialect
     before = dialect.observation
 
-    def otherwise(results: object, tail: str, stop: str | None = None) -> list[Piece]:
-        return [Piece(" changed ", False), *before(results, tail, stop)]  # type: ignore[arg-type]
+    def otherwise(results: object, tail: str, stop: str | None = None) -> list[PromptPiece]:
+        return [PromptPiece(" changed ", False), *before(results, tail, stop)]  # type: ignore[arg-type]
 
     monkeypatch.setattr(dialect, "observation", otherwise)
     again = history.resumed().prompt_ids or ()
@@ -315,18 +314,20 @@ def test_a_dialect_that_renders_otherwise_does_not_change_a_running_rollout(
 
 
 def test_without_token_ids_the_context_is_messages_alone() -> None:
-    renderer = Renderer(choose_dialect("chatml-json"), None, "keep")
+    renderer = PromptRenderer(choose_dialect("chatml-json"), None, "keep")
     head = renderer.head("system", (), "task", False)
     assert head.token_ids is None
-    context = Context(head_messages(head), None, renderer.head_size(head), Anchor())
-    call = Call(id="1.0", name="eval", arguments={})
-    extra = Call(id="1.1", name="eval", arguments={})
+    context = Context(head_messages(head), None, renderer.head_size(head), PromptAnchor())
+    call = ToolCall(id="1.0", name="eval", arguments={})
+    extra = ToolCall(id="1.1", name="eval", arguments={})
     sample = SampleBody(
         role="policy", parent_seq=None, kept=0, new_prompt_ids=None, token_ids=None, logprobs=None,
         logprob_kind="none", finish_reason="stop", policy="", engine="script", parameters={},
         drift="forked", thought="why", calls=(call,),
     )  # fmt: skip
-    results = [Result(call=c, kind="eval", success=True, text=f"r{c.id}") for c in (call, extra)]
+    results = [
+        ToolResult(call=c, kind="eval", success=True, text=f"r{c.id}") for c in (call, extra)
+    ]
     context.add(renderer.entry(1, sample, results, ObservationBody(tail="[tail]"), ()))
     assert context.prompt_ids is None
     assert [m.role for m in context.messages] == ["system", "user", "assistant", "tool"]

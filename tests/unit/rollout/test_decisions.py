@@ -5,19 +5,35 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.rollout import ending
-from houston_daemon.rollout.budgets import Budgets, Scores, hours, tail
-from houston_daemon.rollout.clock import ActiveClock
-from houston_daemon.rollout.control import ControlState
-from houston_daemon.rollout.guidance import Leaving, leave, stops_call, stops_sample
-from houston_daemon.rollout.limits import check_head, limits
+from houston_daemon.agent import agent_loop
+from houston_daemon.agent.rollout_budgets import (
+    ActiveClock,
+    EvaluationScores,
+    RolloutBudgets,
+    format_hours,
+    observation_tail,
+)
+from houston_daemon.agent.worker_control import (
+    ControlState,
+    WorkerExit,
+    call_stop_reason,
+    raise_if_exiting,
+    should_stop_sample,
+)
+from houston_daemon.prompts.token_limits import check_head_fits, compute_token_limits
 from houston_shared.errors import HoustonError
-from houston_shared.records import Call, Delivered, ObservationBody, Result, TaskRecord
-from houston_shared.task import Budget, Task, parse_task
-from houston_shared.task_tables import Evaluate
-from houston_shared.wire import Control, Waiting
+from houston_shared.records import (
+    DeliveredGuidance,
+    ObservationBody,
+    TaskRecord,
+    ToolCall,
+    ToolResult,
+)
+from houston_shared.task import BudgetSettings, Task, parse_task_record
+from houston_shared.task_tables import EvaluationSettings
+from houston_shared.wire import QueuedGuidance, WorkerControl
 
-SAID = (Delivered(id="g", author="ann", text="wait"),)
+SAID = (DeliveredGuidance(id="g", author="ann", text="wait"),)
 
 
 @pytest.mark.parametrize(
@@ -30,27 +46,27 @@ SAID = (Delivered(id="g", author="ann", text="wait"),)
     ],
 )
 def test_what_guidance_does_at_once(urgency: Any, cuts_sample: bool, ends_call: str) -> None:
-    control = Control(waiting=Waiting(count=1, urgency=urgency))
-    assert stops_sample(control) is cuts_sample
-    assert stops_call(control) == ends_call
+    control = WorkerControl(waiting=QueuedGuidance(count=1, urgency=urgency))
+    assert should_stop_sample(control) is cuts_sample
+    assert call_stop_reason(control) == ends_call
 
 
 @pytest.mark.parametrize(
     ("control", "reason"),
     [
-        (Control(), None),
-        (Control(pause=True), None),
-        (Control(drain=True), "drain"),
-        (Control(cancel=True), "cancel"),
-        (Control(drain=True, cancel=True), "cancel"),
+        (WorkerControl(), None),
+        (WorkerControl(pause=True), None),
+        (WorkerControl(drain=True), "drain"),
+        (WorkerControl(cancel=True), "cancel"),
+        (WorkerControl(drain=True, cancel=True), "cancel"),
     ],
 )
-def test_when_a_worker_leaves(control: Control, reason: str | None) -> None:
+def test_when_a_worker_leaves(control: WorkerControl, reason: str | None) -> None:
     if reason is None:
-        leave(control)
+        raise_if_exiting(control)
     else:
-        with pytest.raises(Leaving) as left:
-            leave(control)
+        with pytest.raises(WorkerExit) as left:
+            raise_if_exiting(control)
         assert left.value.reason == reason
 
 
@@ -58,17 +74,17 @@ async def test_a_change_of_control_wakes_whoever_waits() -> None:
     state = ControlState()
     waiting = asyncio.create_task(state.wait((), None))
     await asyncio.sleep(0)
-    state.update(Control())
+    state.update(WorkerControl())
     await asyncio.sleep(0.01)
     assert not waiting.done(), "the same state is no change"
-    state.update(Control(pause=True))
+    state.update(WorkerControl(pause=True))
     await asyncio.wait_for(waiting, 60)
 
 
 async def test_a_process_told_to_go_stays_told() -> None:
     state = ControlState()
     state.drain()
-    state.update(Control(waiting=Waiting(count=1, urgency="wake")))
+    state.update(WorkerControl(waiting=QueuedGuidance(count=1, urgency="wake")))
     assert state.now.drain
     assert state.now.waiting.count == 1
 
@@ -118,35 +134,35 @@ async def test_active_time_leaves_out_a_stop_of_the_process() -> None:
 def test_limits_fit_the_window(
     name: str, budget: dict[str, int], window: int | None, expected: tuple[int, int, int]
 ) -> None:
-    found = limits(Budget(**budget), window)
+    found = compute_token_limits(BudgetSettings(**budget), window)
     assert (found.context, found.answer, found.observation) == expected, name
     if window is not None:
         assert found.context + found.answer + found.observation <= window
 
 
 def test_a_head_that_leaves_no_room_is_refused_with_the_numbers() -> None:
-    fitting = limits(Budget(), 2048)
-    check_head(1024, fitting)
+    fitting = compute_token_limits(BudgetSettings(), 2048)
+    check_head_fits(1024, fitting)
     with pytest.raises(HoustonError, match=r"1025 .*2048"):
-        check_head(1025, fitting)
-    check_head(10**6, limits(Budget(), None))
+        check_head_fits(1025, fitting)
+    check_head_fits(10**6, compute_token_limits(BudgetSettings(), None))
 
 
 @pytest.mark.parametrize("window", [8_192, None])
 def test_answers_that_could_only_be_cut_are_refused_by_their_own_name(window: int | None) -> None:
     with pytest.raises(HoustonError, match="An answer may have 16 tokens here") as problem:
-        check_head(683, limits(Budget(answer_tokens=16), window))
+        check_head_fits(683, compute_token_limits(BudgetSettings(answer_tokens=16), window))
     assert "budget.answer_tokens" in problem.value.next
-    check_head(683, limits(Budget(answer_tokens=48), window))
+    check_head_fits(683, compute_token_limits(BudgetSettings(answer_tokens=48), window))
 
 
-def budgets(**changes: Any) -> Budgets:
+def budgets(**changes: Any) -> RolloutBudgets:
     task = Task(
         name="t",
-        budget=Budget(**{"steps": 5, "active_seconds": 100.0, "evaluations": 2, **changes}),
-        evaluate=Evaluate(command="score", seconds=30.0),
+        budget=BudgetSettings(**{"steps": 5, "active_seconds": 100.0, "evaluations": 2, **changes}),
+        evaluate=EvaluationSettings(command="score", seconds=30.0),
     )
-    return Budgets(task, ActiveClock(40_000_000, lambda: 0), Scores())
+    return RolloutBudgets(task, ActiveClock(40_000_000, lambda: 0), EvaluationScores())
 
 
 def test_time_for_a_last_evaluation_is_set_aside_while_one_is_left() -> None:
@@ -160,7 +176,7 @@ def test_time_for_a_last_evaluation_is_set_aside_while_one_is_left() -> None:
 
 
 def test_a_gain_is_a_better_score_and_the_time_it_came() -> None:
-    scores, since = Scores(), []
+    scores, since = EvaluationScores(), []
     for at, score in enumerate((10.0, 10.0, None, 20.0, 5.0, 20.0), 1):
         scores.take(evaluation(score), float(at))
         since.append((scores.since_gain, scores.gained_seconds))
@@ -172,14 +188,14 @@ def test_the_tail_is_one_line_with_what_is_left() -> None:
     ours.scores.take(evaluation(40.0), 10.0)
     ours.scores.take(evaluation(30.0), 20.0)
     ours.scores.take(evaluation(None, counted=False), 30.0)
-    text = tail(3, ours, ("[note]",))
+    text = observation_tail(3, ours, ("[note]",))
     assert text.splitlines()[0] == "[note]"
     assert text.splitlines()[1:] == [
         "[step 3 of 5; active 0:00:40, 0:01:00 left; evaluations left 0 of 2; "
         "score last 30, best 40]"
     ]
-    assert hours(36_061.9) == "10:01:01"
-    assert hours(float("inf")) == hours(1e9), "whatever an older home holds"
+    assert format_hours(36_061.9) == "10:01:01"
+    assert format_hours(float("inf")) == format_hours(1e9), "whatever an older home holds"
 
 
 @pytest.mark.parametrize("key", ["active_seconds", "sleep_seconds", "command_seconds"])
@@ -188,7 +204,7 @@ def test_a_budget_of_time_is_a_number_that_a_clock_can_reach(key: str, value: st
     text = f'name = "t"\ninstructions = "x"\n[budget]\n{key} = {value}\n'
     record = TaskRecord(name="t", folder="", definition=text, instructions="x")
     with pytest.raises(HoustonError, match=key):
-        parse_task(record)
+        parse_task_record(record)
 
 
 @pytest.mark.parametrize("key", ["steps", "evaluations", "context_tokens", "minimum_steps"])
@@ -196,21 +212,23 @@ def test_a_budget_that_is_counted_is_bounded_too(key: str) -> None:
     text = f'name = "t"\ninstructions = "x"\n[budget]\n{key} = 99999999999999999999\n'
     record = TaskRecord(name="t", folder="", definition=text, instructions="x")
     with pytest.raises(HoustonError, match=key):
-        parse_task(record)
+        parse_task_record(record)
 
 
-def evaluation(score: float | None, counted: bool = True) -> Result:
+def evaluation(score: float | None, counted: bool = True) -> ToolResult:
     fields = {"overall_score": score, "counted": counted}
     fields["state"] = "scored" if score is not None else "failed"
-    return Result(call=call("eval"), kind="eval", success=score is not None, text="", fields=fields)
+    return ToolResult(
+        call=call("eval"), kind="eval", success=score is not None, text="", fields=fields
+    )
 
 
-def call(name: str) -> Call:
-    return Call(id="1.0", name=name, arguments={})
+def call(name: str) -> ToolCall:
+    return ToolCall(id="1.0", name=name, arguments={})
 
 
-def done(name: str, kind: str = "file", success: bool = True) -> Result:
-    return Result(call=call(name), kind=kind, success=success, text="")
+def done(name: str, kind: str = "file", success: bool = True) -> ToolResult:
+    return ToolResult(call=call(name), kind=kind, success=success, text="")
 
 
 FINISH = done("finish", "finish")
@@ -232,13 +250,13 @@ REFUSED = done("finish", "finish", success=False)
 def test_when_a_rollout_is_over(
     name: str,
     finished: bool,
-    results: list[Result],
-    guidance: tuple[Delivered, ...],
+    results: list[ToolResult],
+    guidance: tuple[DeliveredGuidance, ...],
     step: int,
     reason: str,
 ) -> None:
     seen = ObservationBody(tail="", finished=finished)
-    assert ending.ended(seen, results, guidance, step, budgets()) == reason, name
+    assert agent_loop.ending_reason(seen, results, guidance, step, budgets()) == reason, name
 
 
 @pytest.mark.parametrize(
@@ -260,9 +278,9 @@ def test_when_a_rollout_is_over(
     ],
 )  # fmt: skip
 def test_the_newest_state_is_scored_once(
-    name: str, steps: list[tuple[list[Result], bool]], last: list[Result], wants: bool
+    name: str, steps: list[tuple[list[ToolResult], bool]], last: list[ToolResult], wants: bool
 ) -> None:
-    unscored = ending.Unscored()
+    unscored = agent_loop.UnscoredChanges()
     for results, changed in steps:
         unscored.step(results, changed)
     assert unscored.wants_score(last, budgets()) is wants, name

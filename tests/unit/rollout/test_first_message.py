@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from houston_daemon.rollout.system_prompt import task_message
-from houston_shared.task import Budget, Task
-from houston_shared.task_tables import Evaluate
+from houston_daemon.prompts.system_prompt import task_message
+from houston_shared.task import BudgetSettings, Task
+from houston_shared.task_tables import EvaluationSettings
 
 SAID = {
     "one of each": ((1, 3600, 1), "[You have 1 step, 1 hour of active time, 1 evaluation.]"),
@@ -21,8 +21,8 @@ SAID = {
 @pytest.mark.parametrize("case", SAID)
 def test_budgets_are_counted_in_words(case: str) -> None:
     (steps, seconds, evaluations), sentence = SAID[case]
-    budget = Budget(steps=steps, active_seconds=seconds, evaluations=evaluations)
-    task = Task(name="t", budget=budget, evaluate=Evaluate(command="./score"))
+    budget = BudgetSettings(steps=steps, active_seconds=seconds, evaluations=evaluations)
+    task = Task(name="t", budget=budget, evaluate=EvaluationSettings(command="./score"))
     assert sentence in task_message("Do it.", task)
-    without = msgspec.structs.replace(task, evaluate=Evaluate())
+    without = msgspec.structs.replace(task, evaluate=EvaluationSettings())
     assert "evaluation" not in task_message("Do it.", without)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_daemon.rollout.fork import choose_k, least_k
-from houston_daemon.rollout.limits import limits
-from houston_shared.task import Budget
+from houston_daemon.agent.context_fork import choose_k, least_k
+from houston_daemon.prompts.token_limits import compute_token_limits
+from houston_shared.task import BudgetSettings
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_k_is_the_least_that_fits(steps: list[tuple[int, int]], forked: bool, li
 def test_a_window_of_8192_tokens_always_has_room_for_an_answer(
     steps: list[tuple[int, int]],
 ) -> None:
-    fitting, head = limits(Budget(), 8192), 1036
+    fitting, head = compute_token_limits(BudgetSettings(), 8192), 1036
     limit = fitting.useful(head)
     sizes: list[int] = []
     observations: list[int] = []

@@ -4,14 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_daemon.rollout.ledger import Anchor, common, follow, link
+from houston_daemon.prompts.context_ledger import (
+    PromptAnchor,
+    common_prefix_length,
+    link_prompt,
+    rebuild_prompt,
+)
 
 ids = st.lists(st.integers(0, 3), max_size=30).map(tuple)
 
 
 @given(ids, ids)
 def test_the_common_prefix_is_the_longest(first: tuple[int, ...], second: tuple[int, ...]) -> None:
-    kept = common(first, second)
+    kept = common_prefix_length(first, second)
     assert first[:kept] == second[:kept]
     longer = kept < min(len(first), len(second))
     assert not longer or first[kept] != second[kept]
@@ -21,9 +26,9 @@ def test_the_common_prefix_is_the_longest(first: tuple[int, ...], second: tuple[
 def test_a_link_tells_its_prompt_again(
     parent: tuple[int, ...], prompt: tuple[int, ...], fresh: bool, stripped: bool
 ) -> None:
-    how = link(Anchor(5, parent), prompt, fresh=fresh, stripped=stripped)
+    how = link_prompt(PromptAnchor(5, parent), prompt, fresh=fresh, stripped=stripped)
     assert how.new is not None
-    assert tuple(follow(parent, how.kept, how.new)) == prompt
+    assert tuple(rebuild_prompt(parent, how.kept, how.new)) == prompt
     begins = prompt[: len(parent)] == parent
     if fresh:
         assert how.drift == "forked"
@@ -36,20 +41,20 @@ def test_a_link_tells_its_prompt_again(
 @pytest.mark.parametrize(
     ("anchor", "prompt", "fresh", "expected"),
     [
-        (Anchor(), (1, 2), True, (None, 0, (1, 2), "forked")),
-        (Anchor(9, (1, 2)), (1, 2, 7), True, (9, 2, (7,), "forked")),
-        (Anchor(9, (1, 2)), (1, 2, 7), False, (9, 2, (7,), "clean")),
-        (Anchor(9, (1, 2)), (1, 2), False, (9, 2, (), "clean")),
-        (Anchor(9, (1, 2)), (1, 3), False, (9, 1, (3,), "realigned")),
-        (Anchor(9), None, False, (9, 0, None, "clean")),
-        (Anchor(), None, True, (None, 0, None, "forked")),
+        (PromptAnchor(), (1, 2), True, (None, 0, (1, 2), "forked")),
+        (PromptAnchor(9, (1, 2)), (1, 2, 7), True, (9, 2, (7,), "forked")),
+        (PromptAnchor(9, (1, 2)), (1, 2, 7), False, (9, 2, (7,), "clean")),
+        (PromptAnchor(9, (1, 2)), (1, 2), False, (9, 2, (), "clean")),
+        (PromptAnchor(9, (1, 2)), (1, 3), False, (9, 1, (3,), "realigned")),
+        (PromptAnchor(9), None, False, (9, 0, None, "clean")),
+        (PromptAnchor(), None, True, (None, 0, None, "forked")),
     ],
 )
 def test_links_of_named_cases(
-    anchor: Anchor,
+    anchor: PromptAnchor,
     prompt: tuple[int, ...] | None,
     fresh: bool,
     expected: tuple[object, ...],
 ) -> None:
-    how = link(anchor, prompt, fresh=fresh)
+    how = link_prompt(anchor, prompt, fresh=fresh)
     assert (how.parent_seq, how.kept, how.new, how.drift) == expected

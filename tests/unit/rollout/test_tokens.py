@@ -6,28 +6,28 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from houston_daemon.dialects.choose import NAMES, choose_dialect
-from houston_daemon.dialects.protocol import Piece, ToolText
-from houston_daemon.rollout.tokens import Characters, Tokens
+from houston_daemon.prompts.dialect_protocol import PromptPiece, PromptToolResult
+from houston_daemon.prompts.model_dialects import DIALECT_NAMES, choose_dialect
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstimator
 from houston_shared.errors import ConfigurationError
 from tests.support.small_tokenizer import PLAIN, SPECIAL, small_tokenizer
 
 
 @pytest.fixture(scope="module")
-def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
-    return Tokens(small_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> PromptTokenizer:
+    return PromptTokenizer(small_tokenizer(tmp_path_factory.mktemp("tokenizer")))
 
 
-def markup(tokens: Tokens) -> set[int]:
+def markup(tokens: PromptTokenizer) -> set[int]:
     return {number for text in (*SPECIAL, *PLAIN) if (number := tokens.id_of(text)) is not None}
 
 
 @pytest.mark.parametrize("text", [*SPECIAL, *PLAIN])
 def test_a_token_is_markup_in_the_template_and_letters_in_content(
-    tokens: Tokens, text: str
+    tokens: PromptTokenizer, text: str
 ) -> None:
-    meant = tokens.encode([Piece(text, True)])
-    typed = tokens.encode([Piece(text, False)])
+    meant = tokens.encode([PromptPiece(text, True)])
+    typed = tokens.encode([PromptPiece(text, False)])
     assert meant == [tokens.id_of(text)]
     assert not markup(tokens) & set(typed)
     assert tokens.decode(typed) == text
@@ -35,19 +35,19 @@ def test_a_token_is_markup_in_the_template_and_letters_in_content(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from([*SPECIAL, *PLAIN, "<", "|", "im", "a ", "\n", "é"]), max_size=12))
-def test_no_content_encodes_to_markup(tokens: Tokens, parts: list[str]) -> None:
+def test_no_content_encodes_to_markup(tokens: PromptTokenizer, parts: list[str]) -> None:
     text = "".join(parts)
-    typed = tokens.encode([Piece(text, False)])
+    typed = tokens.encode([PromptPiece(text, False)])
     assert not markup(tokens) & set(typed)
     assert tokens.decode(typed) == text
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_file_cannot_end_a_turn(tokens: Tokens, name: str) -> None:
+@pytest.mark.parametrize("name", DIALECT_NAMES)
+def test_a_file_cannot_end_a_turn(tokens: PromptTokenizer, name: str) -> None:
     dialect = choose_dialect(name)
     hostile = "".join(SPECIAL) + "".join(PLAIN)
-    honest = dialect.observation([ToolText("1.0", "open_file", "text")], "[tail]", "")
-    forged = dialect.observation([ToolText("1.0", "open_file", hostile)], hostile, "")
+    honest = dialect.observation([PromptToolResult("1.0", "open_file", "text")], "[tail]", "")
+    forged = dialect.observation([PromptToolResult("1.0", "open_file", hostile)], hostile, "")
     known = markup(tokens)
     assert [i for i in tokens.encode(forged) if i in known] == [
         i for i in tokens.encode(honest) if i in known
@@ -55,8 +55,10 @@ def test_a_file_cannot_end_a_turn(tokens: Tokens, name: str) -> None:
 
 
 @pytest.mark.parametrize("measure", ["tokens", "characters"])
-def test_a_long_text_is_cut_in_its_middle_and_says_so(tokens: Tokens, measure: str) -> None:
-    counter = tokens if measure == "tokens" else Characters()
+def test_a_long_text_is_cut_in_its_middle_and_says_so(
+    tokens: PromptTokenizer, measure: str
+) -> None:
+    counter = tokens if measure == "tokens" else TokenEstimator()
     text = "first line\n" + "file of words " * 2000 + "\nlast line"
     short = counter.cut(text, 200)
     assert short.startswith("first line")
@@ -68,4 +70,4 @@ def test_a_long_text_is_cut_in_its_middle_and_says_so(tokens: Tokens, measure: s
 
 def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no tokenizer file"):
-        Tokens(str(tmp_path / "tokenizer.json"))
+        PromptTokenizer(str(tmp_path / "tokenizer.json"))

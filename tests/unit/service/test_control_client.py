@@ -13,11 +13,11 @@ import pytest
 import zmq
 
 from houston_shared import wire
-from houston_shared.control_async import AsyncControlClient, LiveFeed
+from houston_shared.async_control_client import AsyncControlClient, LiveFeed
 from houston_shared.control_client import ControlClient
 from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.home import Home
-from houston_shared.lock import HomeLock, Owner
+from houston_shared.home_lock import HomeLock, HomeOwner
 
 Answer = Callable[[wire.ControlRequest], wire.ControlReply | None]
 
@@ -33,7 +33,7 @@ def home(tmp_path: Path) -> Home:
 def daemon(home: Home, answer: Answer) -> Iterator[HomeLock]:
     """Hold the home and answer on a real `control` socket; None answers nothing."""
     lock = HomeLock(home)
-    assert lock.take(Owner(os.getpid(), "now")) is None
+    assert lock.take(HomeOwner(os.getpid(), "now")) is None
     stop = threading.Event()
     thread = threading.Thread(target=_serve, args=(home, answer, stop))
     thread.start()
@@ -51,11 +51,11 @@ def _serve(home: Home, answer: Answer, stop: threading.Event) -> None:
         while not stop.is_set():
             if router.poll(20):
                 client, request, body = router.recv_multipart()
-                reply = answer(wire.control_request.decode(body))
+                reply = answer(wire.control_request_decoder.decode(body))
                 if reply is not None:
-                    push = wire.encode(wire.Done(seq=99))
-                    router.send_multipart([client, wire.PUSH, push])  # not the answer
-                    router.send_multipart([client, request, wire.encode(reply)])
+                    push = wire.encode_message(wire.RequestStored(seq=99))
+                    router.send_multipart([client, wire.PUSH_REQUEST_ID, push])  # not the answer
+                    router.send_multipart([client, request, wire.encode_message(reply)])
 
 
 def test_no_daemon_is_said_without_waiting(home: Home) -> None:
@@ -68,9 +68,9 @@ def test_no_daemon_is_said_without_waiting(home: Home) -> None:
 
 
 def test_answers_come_back_to_their_questions(home: Home) -> None:
-    with daemon(home, lambda _: wire.Done(seq=7)), ControlClient(home) as client:
-        assert client.ask(wire.AskStatus()) == wire.Done(seq=7)
-        assert client.ask(wire.AskStatus()) == wire.Done(seq=7)
+    with daemon(home, lambda _: wire.RequestStored(seq=7)), ControlClient(home) as client:
+        assert client.ask(wire.AskStatus()) == wire.RequestStored(seq=7)
+        assert client.ask(wire.AskStatus()) == wire.RequestStored(seq=7)
 
 
 def test_a_denial_keeps_its_words_and_its_code(home: Home) -> None:
@@ -96,10 +96,10 @@ def test_a_message_that_is_too_long_is_refused_before_it_is_sent(
 ) -> None:
     monkeypatch.setattr(wire, "FRAME_LIMIT", 4_000_000)
     long = wire.Guide(id="1", rollout="x", text="x" * 5_000_000)
-    with daemon(home, lambda _: wire.Done()), ControlClient(home) as client:
+    with daemon(home, lambda _: wire.RequestStored()), ControlClient(home) as client:
         with pytest.raises(HoustonError, match="has 5 MB; the daemon takes at most 4"):
             client.ask(long)
-        assert client.ask(wire.AskStatus()) == wire.Done()
+        assert client.ask(wire.AskStatus()) == wire.RequestStored()
 
 
 def test_a_daemon_that_ends_before_it_answers(home: Home) -> None:
@@ -111,13 +111,13 @@ def test_a_daemon_that_ends_before_it_answers(home: Home) -> None:
 
 def test_a_question_asked_while_the_daemon_starts_is_answered(home: Home) -> None:
     lock = HomeLock(home)
-    lock.take(Owner(os.getpid(), "now"))
+    lock.take(HomeOwner(os.getpid(), "now"))
     stop = threading.Event()
-    late = threading.Timer(0.5, _serve, args=(home, lambda _: wire.Done(), stop))
+    late = threading.Timer(0.5, _serve, args=(home, lambda _: wire.RequestStored(), stop))
     late.start()
     try:
         with ControlClient(home, timeout=30) as client:
-            assert client.ask(wire.AskStatus()) == wire.Done()
+            assert client.ask(wire.AskStatus()) == wire.RequestStored()
     finally:
         stop.set()
         late.join()
@@ -127,13 +127,13 @@ def test_a_question_asked_while_the_daemon_starts_is_answered(home: Home) -> Non
 async def test_questions_of_the_console_overlap(home: Home) -> None:
     def answer(message: wire.ControlRequest) -> wire.ControlReply:
         assert isinstance(message, wire.Guide)
-        return wire.Done(seq=int(message.id))
+        return wire.RequestStored(seq=int(message.id))
 
     with daemon(home, answer):
         client = AsyncControlClient(home)
         try:
             asked = [client.ask(wire.Guide(id=str(i), rollout="r", text="t")) for i in range(20)]
-            assert await asyncio.gather(*asked) == [wire.Done(seq=i) for i in range(20)]
+            assert await asyncio.gather(*asked) == [wire.RequestStored(seq=i) for i in range(20)]
         finally:
             await client.close()
 
@@ -159,7 +159,7 @@ async def test_notices_are_coalesced_and_go_on_after_a_restart(home: Home) -> No
             assert await asyncio.to_thread(publisher.poll, 20_000), "it connects, again too"
             for seq in range(1, 101):
                 rollout = "ab"[seq % 2]
-                publisher.send(wire.encode(wire.Notice(epoch, seq, rollout, "step")))
+                publisher.send(wire.encode_message(wire.Notice(epoch, seq, rollout, "step")))
             seen.append(await asyncio.wait_for(coming, 20))
             while (seen[-1].epoch, seen[-1].seq) != (epoch, 100):
                 seen.append(await asyncio.wait_for(anext(notices), 20))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.engines.process import start_time
+from houston_daemon.engines.engine_process import process_start_time
 from houston_daemon.service import engine_guard
-from houston_daemon.service.engine_guard import Guard
+from houston_daemon.service.engine_guard import EngineGuard
 
 GRACE_SECONDS = 20.0
 LOOKS = 40
@@ -94,29 +94,31 @@ def test_a_guard_ends_an_engine_that_had_no_daemon_for_the_grace(
         now += seconds
         for at in [at for at in due if at <= now]:
             due.pop(at)(home)
-        if now > LOOKS * engine_guard.LONGEST_LOOK_SECONDS:
+        if now > LOOKS * engine_guard.LONGEST_CHECK_SECONDS:
             engine.kill()
             engine.wait()
 
     monkeypatch.setattr(engine_guard.time, "monotonic", lambda: now)
     monkeypatch.setattr(engine_guard.time, "sleep", sleep)
-    started = start_time(engine.pid)
+    started = process_start_time(engine.pid)
     assert started is not None
-    ended = Guard(tmp_path / "engine.json", engine.pid, started, home.lock).wait(GRACE_SECONDS)
+    ended = EngineGuard(tmp_path / "engine.json", engine.pid, started, home.lock).wait(
+        GRACE_SECONDS
+    )
     if expected is None:
         assert ended, "only the end of the engine ends the wait"
     else:
         assert not ended
-        assert expected <= now <= expected + 2 * engine_guard.LONGEST_LOOK_SECONDS
+        assert expected <= now <= expected + 2 * engine_guard.LONGEST_CHECK_SECONDS
 
 
 def test_a_guard_ends_with_an_engine_that_ends_by_itself(
     tmp_path: Path, engine: subprocess.Popen[bytes]
 ) -> None:
     home = Home(tmp_path / "home")
-    started = start_time(engine.pid)
+    started = process_start_time(engine.pid)
     assert started is not None
-    watching = Guard(tmp_path / "engine.json", engine.pid, started, home.lock)
+    watching = EngineGuard(tmp_path / "engine.json", engine.pid, started, home.lock)
     engine.send_signal(signal.SIGKILL)
     engine.wait()
     assert watching.wait(600)

@@ -14,17 +14,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from houston_daemon.engines.process import start_time
-from houston_daemon.service import engine_places
-from houston_daemon.service.engine_child import end_left_over
-from houston_daemon.service.engine_server import Missing, Remote, servers
-from houston_daemon.service.engine_watch import EngineState
-from houston_daemon.service.engines import PATIENCE_SECONDS, Engines
-from houston_daemon.service.gpus import GpuLedger
-from houston_daemon.service.inbox import Inbox
-from houston_daemon.service.log_reading import tail
-from houston_shared.config import Configuration, Daemon, Loaded
-from houston_shared.config_engine import Engine
+from houston_daemon.engines.engine_process import process_start_time
+from houston_daemon.service import engine_endpoints
+from houston_daemon.service.daemon_log import read_log_tail
+from houston_daemon.service.engine_child import end_orphaned_engines
+from houston_daemon.service.engine_servers import (
+    ENGINE_PATIENCE_SECONDS,
+    EnginePool,
+    EngineState,
+    MissingEngine,
+    RemoteEngine,
+    engine_server_factory,
+)
+from houston_daemon.service.gpu_ledger import GpuLedger
+from houston_daemon.service.supervisor_inbox import SupervisorInbox
+from houston_shared.config import Configuration, DaemonSettings, LoadedConfiguration
+from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 
@@ -46,18 +51,22 @@ def listening(port: int = 0) -> Iterator[int]:
         yield int(server.getsockname()[1])
 
 
-def loaded(tmp_path: Path, **engines: Engine) -> Loaded:
-    return Loaded(Configuration(engines=engines), Home(tmp_path), "houston.toml")
+def loaded(tmp_path: Path, **engines: EngineSettings) -> LoadedConfiguration:
+    return LoadedConfiguration(Configuration(engines=engines), Home(tmp_path), "houston.toml")
 
 
 class Watching:
     """Engines with a real inbox."""
 
-    def __init__(self, configuration: Loaded, gpus: dict[str, int] | None = None) -> None:
-        self.inbox = Inbox()
+    def __init__(
+        self, configuration: LoadedConfiguration, gpus: dict[str, int] | None = None
+    ) -> None:
+        self.inbox = SupervisorInbox()
         self.pauses = Pauses()
         self.gpus = GpuLedger(configuration.home.path / "gpus.json", gpus or {})
-        self.engines = Engines(servers(configuration, self.gpus), self.pauses, self.inbox.put)  # type: ignore[arg-type]
+        self.engines = EnginePool(
+            engine_server_factory(configuration, self.gpus), self.pauses, self.inbox.put
+        )  # type: ignore[arg-type]
 
     def until(self, done: Callable[[], bool], now: float = 0.0) -> None:
         end = time.monotonic() + 60
@@ -69,12 +78,12 @@ class Watching:
 
 
 def test_an_edited_engine_is_made_anew_when_nobody_uses_it(tmp_path: Path) -> None:
-    configuration = loaded(tmp_path, far=Engine(kind="token", url="http://127.0.0.1:1/v1"))
+    configuration = loaded(tmp_path, far=EngineSettings(kind="token", url="http://127.0.0.1:1/v1"))
     watching = Watching(configuration)
     watching.engines.use(["far"])
     watching.until(lambda: watching.engines.states["far"].startswith("down"))
     with listening() as port:
-        far = Engine(kind="token", url=f"http://127.0.0.1:{port}/v1")
+        far = EngineSettings(kind="token", url=f"http://127.0.0.1:{port}/v1")
         configuration.config = Configuration(engines={"far": far})
         watching.engines.edited("far")
         watching.engines.edited("never used")
@@ -90,14 +99,14 @@ def test_an_edited_engine_is_made_anew_when_nobody_uses_it(tmp_path: Path) -> No
 def test_no_two_engines_share_their_files(tmp_path: Path) -> None:
     """Full weights have an engine named after them; anybody may call another one `policy_3`."""
     names = ("policy@3", "policy_3", "policy 3", "policy/3", "policy%403")
-    files = [engine_places.state_file(Home(tmp_path), name) for name in names]
+    files = [engine_endpoints.state_file(Home(tmp_path), name) for name in names]
     assert len(set(files)) == len(names)
     assert {file.parent for file in files} == {files[0].parent}
 
 
 def test_an_engine_at_a_url_is_ready_when_it_answers_and_down_when_not(tmp_path: Path) -> None:
     with listening() as port:
-        far = Engine(kind="token", url=f"http://127.0.0.1:{port}/v1")
+        far = EngineSettings(kind="token", url=f"http://127.0.0.1:{port}/v1")
         bench = Watching(loaded(tmp_path, far=far))
         bench.engines.use(["far", "script:/x", "far"])
         assert bench.engines.reachable("script:/x") == "", "a file is always there"
@@ -118,12 +127,12 @@ def test_rollouts_wait_for_an_engine_that_is_down_for_long(tmp_path: Path) -> No
         ("starting", 0.0, []),
         ("ready", 1.0, [("gone", False)]),  # what an earlier daemon had paused goes on
         ("down: killed", 10.0, []),
-        ("down: still", 10.0 + PATIENCE_SECONDS - 1, []),
-        ("ready", 10.0 + PATIENCE_SECONDS - 0.5, []),
+        ("down: still", 10.0 + ENGINE_PATIENCE_SECONDS - 1, []),
+        ("ready", 10.0 + ENGINE_PATIENCE_SECONDS - 0.5, []),
         ("down: again", 100.0, []),
-        ("down: again", 100.0 + PATIENCE_SECONDS + 1, [("gone", True)]),
+        ("down: again", 100.0 + ENGINE_PATIENCE_SECONDS + 1, [("gone", True)]),
         # And again, for rollouts that were started since.
-        ("down: again", 100.0 + PATIENCE_SECONDS + 9, [("gone", True)]),
+        ("down: again", 100.0 + ENGINE_PATIENCE_SECONDS + 9, [("gone", True)]),
         ("ready", 200.0, [("gone", False)]),
         ("ready", 201.0, []),
     ]
@@ -140,8 +149,8 @@ def test_rollouts_wait_for_an_engine_that_is_down_for_long(tmp_path: Path) -> No
 
 
 def test_an_engine_that_the_configuration_lost_says_so(tmp_path: Path) -> None:
-    server = servers(loaded(tmp_path), GpuLedger(tmp_path / "gpus.json", {}))("lost")
-    assert isinstance(server, Missing)
+    server = engine_server_factory(loaded(tmp_path), GpuLedger(tmp_path / "gpus.json", {}))("lost")
+    assert isinstance(server, MissingEngine)
     with pytest.raises(ConfigurationError, match="lost"):
         server.bring_up()
 
@@ -160,28 +169,32 @@ def test_an_engine_that_the_configuration_lost_says_so(tmp_path: Path) -> None:
 )
 def test_addresses_of_engines(url: str, expected: tuple[str, int] | None) -> None:
     if expected:
-        assert engine_places.address_of(url) == expected
+        assert engine_endpoints.parse_address(url) == expected
         return
     with pytest.raises(ConfigurationError, match="no http"):
-        engine_places.address_of(url)
+        engine_endpoints.parse_address(url)
 
 
 def test_a_port_is_chosen_once_for_a_home_and_an_engine(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    first = engine_places.kept_port(home, "embedded", Engine(kind="embedded"))
-    assert engine_places.kept_port(home, "embedded", Engine(kind="embedded")) == first
-    assert engine_places.kept_port(home, "other", Engine(kind="embedded")) != first
-    assert engine_places.kept_port(home, "fixed", Engine(kind="vllm", port=4321)) == 4321
+    first = engine_endpoints.kept_port(home, "embedded", EngineSettings(kind="embedded"))
+    assert engine_endpoints.kept_port(home, "embedded", EngineSettings(kind="embedded")) == first
+    assert engine_endpoints.kept_port(home, "other", EngineSettings(kind="embedded")) != first
+    assert engine_endpoints.kept_port(home, "fixed", EngineSettings(kind="vllm", port=4321)) == 4321
 
 
 def test_a_port_that_somebody_took_is_replaced_unless_it_is_configured(tmp_path: Path) -> None:
     home = Home(tmp_path)
     with listening() as port:
-        other = engine_places.free_port(home, "e", Engine(kind="embedded"), port)
+        other = engine_endpoints.usable_port(home, "e", EngineSettings(kind="embedded"), port)
         assert other != port
-        assert engine_places.kept_port(home, "e", Engine(kind="embedded")) == other, "kept"
+        assert engine_endpoints.kept_port(home, "e", EngineSettings(kind="embedded")) == other, (
+            "kept"
+        )
         with pytest.raises(HoustonError, match=f"Port {port} of engine 'e' is taken"):
-            engine_places.free_port(home, "e", Engine(kind="embedded", port=port), port)
+            engine_endpoints.usable_port(
+                home, "e", EngineSettings(kind="embedded", port=port), port
+            )
 
 
 def test_an_engine_whose_files_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
@@ -208,7 +221,9 @@ def test_an_engine_waits_for_its_gpu_and_gives_it_back(tmp_path: Path) -> None:
     )
     bench.gpus.release("rollout:r")
     bench.until(lambda: bench.engines.states["own"] == "ready")
-    pid = msgspec.json.decode(engine_places.state_file(Home(tmp_path), "own").read_bytes())["pid"]
+    pid = msgspec.json.decode(engine_endpoints.state_file(Home(tmp_path), "own").read_bytes())[
+        "pid"
+    ]
     assert b"CUDA_VISIBLE_DEVICES=0" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     bench.engines.stop(keep=False, seconds=5)
     assert bench.gpus.told().leases == ()
@@ -217,13 +232,13 @@ def test_an_engine_waits_for_its_gpu_and_gives_it_back(tmp_path: Path) -> None:
 def test_stopping_is_bounded_even_when_an_engine_hangs(tmp_path: Path) -> None:
     asked = threading.Event()
 
-    class Hanging(Remote):
+    class Hanging(RemoteEngine):
         def bring_up(self) -> None:
             asked.set()
             time.sleep(5)
 
-    inbox = Inbox()
-    engines = Engines(lambda name: Hanging("http://127.0.0.1:1"), Pauses(), inbox.put)  # type: ignore[arg-type]
+    inbox = SupervisorInbox()
+    engines = EnginePool(lambda name: Hanging("http://127.0.0.1:1"), Pauses(), inbox.put)  # type: ignore[arg-type]
     engines.use(["hangs"])
     asked.wait(60)
     before = time.monotonic()
@@ -244,12 +259,12 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_
 """
 
 
-def child_engine(program: str = ANSWERS, port: int = 0) -> Engine:
-    return Engine(kind="vllm", command=(sys.executable, "-c", program, "{port}"), port=port)
+def child_engine(program: str = ANSWERS, port: int = 0) -> EngineSettings:
+    return EngineSettings(kind="vllm", command=(sys.executable, "-c", program, "{port}"), port=port)
 
 
 def pid_of(home: Home) -> int:
-    return int(msgspec.json.decode(engine_places.state_file(home, "own").read_bytes())["pid"])
+    return int(msgspec.json.decode(engine_endpoints.state_file(home, "own").read_bytes())["pid"])
 
 
 def test_a_child_is_started_again_at_the_same_address_and_found_by_the_next_daemon(
@@ -282,8 +297,8 @@ def test_a_child_is_started_again_at_the_same_address_and_found_by_the_next_daem
     other.until(lambda: other.engines.states["own"] == "ready")
     assert pid_of(configuration.home) != kept, "another command: another child"
     other.engines.stop(keep=True, seconds=5)
-    assert end_left_over(configuration.home) == ["own"], "a stop ends what was left"
-    assert end_left_over(configuration.home) == []
+    assert end_orphaned_engines(configuration.home) == ["own"], "a stop ends what was left"
+    assert end_orphaned_engines(configuration.home) == []
 
 
 def test_a_copied_home_takes_no_engine_of_the_first(tmp_path: Path) -> None:
@@ -296,7 +311,7 @@ def test_a_copied_home_takes_no_engine_of_the_first(tmp_path: Path) -> None:
     shutil.copytree(home.path, tmp_path / "copy", ignore=shutil.ignore_patterns("*.pipe"))
     copied = Home(tmp_path / "copy")
     assert pid_of(copied) == pid_of(home)
-    assert end_left_over(copied) == []
+    assert end_orphaned_engines(copied) == []
     shutil.rmtree(copied.path)
     shutil.copytree(home.path, copied.path, ignore=shutil.ignore_patterns("*.pipe"))
     second = Watching(loaded(copied.path, own=engine))
@@ -305,7 +320,7 @@ def test_a_copied_home_takes_no_engine_of_the_first(tmp_path: Path) -> None:
     assert pid_of(copied) != pid_of(home)
     assert second.engines.reachable("own") != first.engines.reachable("own")
     second.engines.stop(keep=False, seconds=5)
-    assert start_time(pid_of(home)) is not None, "the first one's engine runs on"
+    assert process_start_time(pid_of(home)) is not None, "the first one's engine runs on"
     assert first.engines.states["own"] == "ready"
     first.engines.stop(keep=False, seconds=5)
 
@@ -342,8 +357,8 @@ def test_an_engine_that_keeps_ending_is_waited_for_and_shown(tmp_path: Path) -> 
 def test_an_engine_writes_into_a_log_that_is_turned_over(tmp_path: Path) -> None:
     chatty = "for number in range(150_000):\n    print('line', number, flush=True)\n" + ANSWERS
     configuration = loaded(tmp_path, own=child_engine(chatty))
-    small = Daemon(log_mb=1, log_files=2)
-    configuration = Loaded(
+    small = DaemonSettings(log_mb=1, log_files=2)
+    configuration = LoadedConfiguration(
         Configuration(engines=configuration.config.engines, daemon=small),
         configuration.home,
         "houston.toml",
@@ -351,13 +366,13 @@ def test_an_engine_writes_into_a_log_that_is_turned_over(tmp_path: Path) -> None
     bench = Watching(configuration)
     bench.engines.use(["own"])
     bench.until(lambda: bench.engines.states["own"] == "ready")
-    log = engine_places.engine_log(configuration.home, "own")
+    log = engine_endpoints.engine_log(configuration.home, "own")
     bench.engines.stop(keep=False, seconds=5)
-    lines, _ = tail(log, 10**6)
+    lines, _ = read_log_tail(log, 10**6)
     found = [int(line.split()[1]) for line in lines if line.startswith("line ")]
     assert found == list(range(150_000))
     assert log.with_name("own.log.1").exists()
-    assert not engine_places.state_file(configuration.home, "own").exists()
+    assert not engine_endpoints.state_file(configuration.home, "own").exists()
 
 
 def test_a_child_whose_configured_port_is_taken_says_so(tmp_path: Path) -> None:

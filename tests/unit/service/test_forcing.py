@@ -16,13 +16,13 @@ HANGS = {
 }
 PROGRAM = """
 import concurrent.futures, signal, sys, threading, time
-from houston_daemon.service.forcing import Forcing
+from houston_daemon.service.force_exit import ForceExit
 lock = threading.Lock()
 heard = []
 def tell(number):
     heard.append(number)
     print(number.name, flush=True)
-forcing = Forcing(tell, {patience})
+forcing = ForceExit(tell, {patience})
 forcing.start((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 print("ready", flush=True)
 {hang}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.service.gpus import GpuLedger
+from houston_daemon.service.gpu_ledger import GpuLedger
 
 HOSTS = {"local": 2, "gpu2": 1}
 

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.hosts.ssh import left
-from houston_daemon.hosts.ssh.messages import Hello
-from houston_daemon.service.gpu_rollouts import RolloutGpus
-from houston_daemon.service.gpus import GpuLedger
-from houston_daemon.service.inbox import Inbox
-from houston_daemon.service.leftovers import Leftovers
-from houston_shared.config_hosts import Host
+from houston_daemon.hosts.ssh import remote_part
+from houston_daemon.hosts.ssh.ssh_protocol import Hello
+from houston_daemon.service.gpu_ledger import GpuLedger, RolloutGpus
+from houston_daemon.service.orphaned_terminals import OrphanedTerminals
+from houston_daemon.service.supervisor_inbox import SupervisorInbox
+from houston_shared.config_sections import HostSettings
 from houston_shared.home import Home
 
 
@@ -36,12 +35,15 @@ def test_they_are_held_while_processes_may_run_on_a_machine_that_is_away(
     for rollout in ("r1", "r2"):
         ledger.lease(f"rollout:{rollout}", {"gpu2": 1})
     ledger.lease("rollout:r1-b", {"gpu2": 2})  # waits
-    leftovers = Leftovers(home.database, tmp_path / "hosts", Inbox())
-    note = left.place(tmp_path / "hosts", "r1", "gpu2")
+    leftovers = OrphanedTerminals(home.database, tmp_path / "hosts", SupervisorInbox())
+    note = remote_part.leftover_path(tmp_path / "hosts", "r1", "gpu2")
     hello = Hello(
         version="0", rollout="r1", root="", key="k", owner="", sandbox="bubblewrap", network=False
     )
-    left.write(note, left.Left(host="gpu2", settings=Host(ssh="gpu2"), hello=hello))
+    remote_part.write_leftover(
+        note,
+        remote_part.RemoteLeftover(host="gpu2", settings=HostSettings(ssh="gpu2"), hello=hello),
+    )
     assert gpus.over() == {"r1", "r1-b"}
     assert leftovers.may_run("r1") and not leftovers.may_run("r1-b")
     note.unlink()

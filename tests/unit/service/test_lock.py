@@ -11,15 +11,15 @@ import pytest
 
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.lock import HomeLock, Owner, holder, left_behind
+from houston_shared.home_lock import HomeLock, HomeOwner, find_dead_daemon, find_running_daemon
 
 HOLD = """
 import os, subprocess, sys, time
 from pathlib import Path
 from houston_shared.home import Home
-from houston_shared.lock import HomeLock, Owner
+from houston_shared.home_lock import HomeLock, HomeOwner
 lock = HomeLock(Home(Path(sys.argv[1])))
-other = lock.take(Owner(os.getpid(), "then"))
+other = lock.take(HomeOwner(os.getpid(), "then"))
 child = subprocess.Popen(["sleep", "30"], close_fds=False) if "child" in sys.argv else None
 print(other.pid if other else 0, child.pid if child else 0, flush=True)
 time.sleep(30 if other is None else 0)
@@ -42,27 +42,27 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_nobody_holds_a_home_that_is_not_there(tmp_path: Path) -> None:
-    assert holder(Home(tmp_path / "nowhere")) is None
+    assert find_running_daemon(Home(tmp_path / "nowhere")) is None
 
 
 def test_the_holder_is_named_and_the_second_is_told(home: Home) -> None:
     lock = HomeLock(home)
-    assert lock.take(Owner(os.getpid(), "now", "abc")) is None
-    assert holder(home) == Owner(os.getpid(), "now", "abc")
-    assert HomeLock(home).take(Owner(1, "later")) == Owner(os.getpid(), "now", "abc")
+    assert lock.take(HomeOwner(os.getpid(), "now", "abc")) is None
+    assert find_running_daemon(home) == HomeOwner(os.getpid(), "now", "abc")
+    assert HomeLock(home).take(HomeOwner(1, "later")) == HomeOwner(os.getpid(), "now", "abc")
     lock.release()
-    assert holder(home) is None
+    assert find_running_daemon(home) is None
 
 
 def test_a_killed_holder_leaves_nothing_behind_even_with_a_child(home: Home) -> None:
     process, other, child = hold(home, "child")
     try:
         assert other == 0
-        found = holder(home)
+        found = find_running_daemon(home)
         assert found and found.pid == process.pid
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert holder(home) is None, "the child does not hold it"
+        assert find_running_daemon(home) is None, "the child does not hold it"
     finally:
         os.kill(child, signal.SIGKILL)
 
@@ -73,12 +73,12 @@ def test_the_next_holder_knows_who_died_and_a_clean_end_is_no_death(home: Home) 
     process.wait()
     for leaves in (True, False):  # a start that failed leaves the name for the next one
         lock = HomeLock(home)
-        assert lock.take(Owner(os.getpid(), "now")) is None
-        assert lock.died == Owner(process.pid, "then")
+        assert lock.take(HomeOwner(os.getpid(), "now")) is None
+        assert lock.died == HomeOwner(process.pid, "then")
         lock.release(lock.died if leaves else None)
-        assert left_behind(home) == (lock.died if leaves else None)
+        assert find_dead_daemon(home) == (lock.died if leaves else None)
     after = HomeLock(home)
-    assert after.take(Owner(os.getpid(), "now")) is None
+    assert after.take(HomeOwner(os.getpid(), "now")) is None
     assert after.died is None
     after.release()
 
@@ -108,8 +108,8 @@ def test_looking_never_keeps_a_daemon_out(home: Home) -> None:
             sys.executable,
             "-c",
             "import sys\nfrom pathlib import Path\nfrom houston_shared.home import Home\n"
-            "from houston_shared.lock import holder\nprint('go', flush=True)\n"
-            "while True: holder(Home(Path(sys.argv[1])))",
+            "from houston_shared.home_lock import find_running_daemon\nprint('go', flush=True)\n"
+            "while True: find_running_daemon(Home(Path(sys.argv[1])))",
             str(home.path),
         ],
         stdout=subprocess.PIPE,
@@ -118,7 +118,7 @@ def test_looking_never_keeps_a_daemon_out(home: Home) -> None:
         assert looker.stdout and looker.stdout.readline()
         for _ in range(50):
             lock = HomeLock(home)
-            assert lock.take(Owner(os.getpid(), "now")) is None
+            assert lock.take(HomeOwner(os.getpid(), "now")) is None
             lock.release()
             time.sleep(0.002)
     finally:
@@ -129,4 +129,4 @@ def test_looking_never_keeps_a_daemon_out(home: Home) -> None:
 def test_a_home_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HoustonError, match="cannot be used"):
-        HomeLock(Home(tmp_path / "file")).take(Owner(1, ""))
+        HomeLock(Home(tmp_path / "file")).take(HomeOwner(1, ""))

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.service.log import LogFile, last_line
-from houston_daemon.service.log_reading import Place, follow, tail
-from houston_daemon.service.rotation import rotate, rotated
+from houston_daemon.service.daemon_log import (
+    LogFile,
+    LogPosition,
+    follow_log,
+    read_last_line,
+    read_log_tail,
+)
+from houston_daemon.service.log_rotation import rotate_log, rotated_logs
 
 
 def writer(path: Path, kilobytes: float, files: int) -> logging.Logger:
@@ -36,7 +41,7 @@ def test_every_line_is_in_one_of_the_files(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert path.with_name("daemon.log.3").exists(), "it was rotated"
-    lines, _ = tail(path, 10_000)
+    lines, _ = read_log_tail(path, 10_000)
     assert sorted(numbers(lines)) == list(range(800))
 
 
@@ -57,7 +62,7 @@ def test_following_misses_nothing_while_it_rotates(tmp_path: Path) -> None:
     path = tmp_path / "daemon.log"
     logger = writer(path, 1, 100)
     logger.info("line 0")
-    _, place = tail(path, 1)
+    _, place = read_log_tail(path, 1)
 
     def write() -> None:
         for i in range(1, 1001):
@@ -65,7 +70,7 @@ def test_following_misses_nothing_while_it_rotates(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=write)
     thread.start()
-    lines = list(itertools.islice(follow(path, place), 1000))
+    lines = list(itertools.islice(follow_log(path, place), 1000))
     thread.join()
     assert numbers(lines) == list(range(1, 1001))
 
@@ -75,19 +80,19 @@ def test_following_begins_at_its_place_though_the_log_rotates_as_it_is_opened(
 ) -> None:
     path = tmp_path / "daemon.log"
     path.write_text("line 0\nline 1\n")
-    _, place = tail(path, 0)
+    _, place = read_log_tail(path, 0)
     with path.open("a") as file:
         file.write("line 2\n")
 
     def rotated_at_once(log: Path) -> list[Path]:
-        files = rotated(log)
+        files = rotated_logs(log)
         if not files:
-            rotate(log, 3)
+            rotate_log(log, 3)
             log.write_text("line 3\n")
         return files
 
-    monkeypatch.setattr("houston_daemon.service.log_reading.rotated", rotated_at_once)
-    assert list(itertools.islice(follow(path, place), 2)) == ["line 2", "line 3"]
+    monkeypatch.setattr("houston_daemon.service.daemon_log.rotated_logs", rotated_at_once)
+    assert list(itertools.islice(follow_log(path, place), 2)) == ["line 2", "line 3"]
 
 
 def test_following_a_log_whose_place_was_rotated_away_starts_at_the_oldest(tmp_path: Path) -> None:
@@ -95,7 +100,7 @@ def test_following_a_log_whose_place_was_rotated_away_starts_at_the_oldest(tmp_p
     logger = writer(path, 1, 2)
     for i in range(100):
         logger.info("line %s", i)
-    got = numbers(list(itertools.islice(follow(path, Place(inode=0, offset=5)), 30)))
+    got = numbers(list(itertools.islice(follow_log(path, LogPosition(inode=0, offset=5)), 30)))
     assert got == list(range(got[0], got[0] + 30))
 
 
@@ -105,7 +110,7 @@ def test_the_last_lines(tmp_path: Path, count: int, expected: list[int]) -> None
     logger = writer(path, 100, 2)
     for i in range(10):
         logger.info("line %s", i)
-    assert numbers(tail(path, count)[0]) == expected
+    assert numbers(read_log_tail(path, count)[0]) == expected
 
 
 def test_a_log_moved_away_goes_on_in_a_new_file(tmp_path: Path) -> None:
@@ -133,8 +138,8 @@ def test_a_log_moved_away_goes_on_in_a_new_file(tmp_path: Path) -> None:
 )
 def test_the_last_line(tmp_path: Path, content: bytes, expected: str) -> None:
     (tmp_path / "log").write_bytes(content)
-    assert last_line(tmp_path / "log") == expected
-    assert last_line(tmp_path / "missing") == ""
+    assert read_last_line(tmp_path / "log") == expected
+    assert read_last_line(tmp_path / "missing") == ""
 
 
 def test_following_a_log_that_was_removed_waits_for_the_next(
@@ -142,7 +147,7 @@ def test_following_a_log_that_was_removed_waits_for_the_next(
 ) -> None:
     path = tmp_path / "daemon.log"
     path.write_text("line 0\n")
-    _, place = tail(path, 0)
+    _, place = read_log_tail(path, 0)
     waits = 0
 
     def wait(seconds: float) -> None:
@@ -153,6 +158,6 @@ def test_following_a_log_that_was_removed_waits_for_the_next(
         elif waits == 3:
             path.write_text("line 1\n")
 
-    monkeypatch.setattr("houston_daemon.service.log_reading.time.sleep", wait)
-    assert next(follow(path, place)) == "line 1"
+    monkeypatch.setattr("houston_daemon.service.daemon_log.time.sleep", wait)
+    assert next(follow_log(path, place)) == "line 1"
     assert waits == 3, "it slept between looks"

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.service.log_pipe import LogPipe
-from houston_daemon.service.log_pump import Pump
-from houston_daemon.service.rotation import numbered, rotate, rotated
+from houston_daemon.service.engine_child import LOG_PUMP_MODULE, EngineLogPipe
+from houston_daemon.service.log_rotation import LogPump, numbered_log, rotate_log, rotated_logs
 from tests.support.station import alive, command_line
 
 COUNTS = r"""
@@ -32,7 +31,7 @@ def until(done: Callable[[], bool], seconds: float = 30) -> None:
 
 def lines(log: Path) -> list[str]:
     """Every line of the log and of its older files, the oldest first."""
-    files = [*reversed(rotated(log)), log]
+    files = [*reversed(rotated_logs(log)), log]
     return "".join(file.read_text() for file in files if file.exists()).splitlines()
 
 
@@ -56,11 +55,11 @@ def test_files_move_up_and_only_the_oldest_goes(
     log = tmp_path / "a[b].log"
     log.write_text("newest")
     for number in there:
-        numbered(log, number).write_text(f"was {number}")
-    rotate(log, 4)
-    assert rotated(log) == [numbered(log, number) for number in after]
-    assert numbered(log, 1).read_text() == "newest"
-    kept = {file.read_text() for file in rotated(log)} - {"newest"}
+        numbered_log(log, number).write_text(f"was {number}")
+    rotate_log(log, 4)
+    assert rotated_logs(log) == [numbered_log(log, number) for number in after]
+    assert numbered_log(log, 1).read_text() == "newest"
+    kept = {file.read_text() for file in rotated_logs(log)} - {"newest"}
     gone = {f"was {number}" for number in there} - kept
     assert gone == ({"was 4"} if there == [1, 2, 3, 4] else set())
 
@@ -68,17 +67,17 @@ def test_files_move_up_and_only_the_oldest_goes(
 @pytest.mark.parametrize("chunk", [1, 7, 100, 65_536])
 def test_no_line_is_torn_however_the_bytes_come(tmp_path: Path, chunk: int) -> None:
     log = tmp_path / "log"
-    pump = Pump(log, 500, 1_000)
+    pump = LogPump(log, 500, 1_000)
     data = "".join(f"line {number} {'y' * (number % 90)}\n" for number in range(300)).encode()
     data += b"z" * 2_000 + b"\nend without a line's end"
     for start in range(0, len(data), chunk):
         pump.take(data[start : start + chunk])
-    assert len(rotated(log)) > 10
-    assert b"".join(file.read_bytes() for file in [*reversed(rotated(log)), log]) == data
-    assert all(file.read_bytes().endswith(b"\n") for file in rotated(log))
+    assert len(rotated_logs(log)) > 10
+    assert b"".join(file.read_bytes() for file in [*reversed(rotated_logs(log)), log]) == data
+    assert all(file.read_bytes().endswith(b"\n") for file in rotated_logs(log))
 
 
-def start(pipe: LogPipe, first: int, last: int, who: str) -> "subprocess.Popen[bytes]":
+def start(pipe: EngineLogPipe, first: int, last: int, who: str) -> "subprocess.Popen[bytes]":
     """A program that writes numbered lines into the pipe, as an engine does."""
     output = pipe.open()
     try:
@@ -94,18 +93,18 @@ def start(pipe: LogPipe, first: int, last: int, who: str) -> "subprocess.Popen[b
 def pump_of(log: Path) -> int | None:
     for entry in Path("/proc").glob("[0-9]*"):
         words = command_line(entry)
-        if "log_pump" in words and f" {log} " in words and alive(int(entry.name)):
+        if LOG_PUMP_MODULE in words and f" {log} " in words and alive(int(entry.name)):
             return int(entry.name)
     return None
 
 
 def test_two_programs_and_a_pump_that_is_frozen_for_a_while_lose_no_line(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
-    pipe = LogPipe(tmp_path / "engine.pipe", log, 20_000, 10_000)
+    pipe = EngineLogPipe(tmp_path / "engine.pipe", log, 20_000, 10_000)
     running = [start(pipe, 0, 8_000, "a"), start(pipe, 0, 8_000, "b")]
     stopped = 0
     while any(program.poll() is None for program in running):
-        if stopped < 3 and len(rotated(log)) > 2 * stopped and (pid := pump_of(log)):
+        if stopped < 3 and len(rotated_logs(log)) > 2 * stopped and (pid := pump_of(log)):
             os.kill(pid, signal.SIGSTOP)
             until(lambda pid=pid: state(pid) == "T")
             os.kill(pid, signal.SIGCONT)
@@ -115,7 +114,7 @@ def test_two_programs_and_a_pump_that_is_frozen_for_a_while_lose_no_line(tmp_pat
     pipe.settle(30)
     assert numbers(log, "a") == list(range(8_000))
     assert numbers(log, "b") == list(range(8_000))
-    assert len(rotated(log)) > 10
+    assert len(rotated_logs(log)) > 10
     until(lambda: pump_of(log) is None)
 
 
@@ -125,7 +124,7 @@ def state(pid: int) -> str:
 
 def test_what_is_written_without_a_pump_waits_for_the_next(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
-    pipe = LogPipe(tmp_path / "engine.pipe", log, 5_000, 1_000)
+    pipe = EngineLogPipe(tmp_path / "engine.pipe", log, 5_000, 1_000)
     output = pipe.open()
     try:
         until(lambda: pump_of(log) is not None)
@@ -148,7 +147,7 @@ def test_what_is_written_without_a_pump_waits_for_the_next(tmp_path: Path) -> No
 
 def test_a_log_that_logrotate_moved_is_begun_anew(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
-    pump = Pump(log, 1_000_000, 5)
+    pump = LogPump(log, 1_000_000, 5)
     pump.take(b"one\nhalf of ")
     log.rename(tmp_path / "moved")
     pump.take(b"a line\n")
@@ -160,10 +159,10 @@ def test_a_log_that_logrotate_moved_is_begun_anew(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_holds_nobody_up_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("houston_daemon.service.log_pump.FULL_SECONDS", 0.0)
+    monkeypatch.setattr("houston_daemon.service.log_rotation.FULL_DISK_SECONDS", 0.0)
     log = tmp_path / "engine.log"
     log.symlink_to("/dev/full")
-    pump = Pump(log, 1_000_000, 5)
+    pump = LogPump(log, 1_000_000, 5)
     pump.take(b"lost\n")
     pump.take(b"lost too\n")
     log.unlink()

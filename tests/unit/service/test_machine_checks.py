@@ -6,19 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.service import filesystem, machine_checks
-from houston_daemon.service.finding import Check, Finding
-from houston_shared.config import Configuration, Daemon, Loaded
+from houston_daemon.commands import doctor_commands
+from houston_daemon.commands.doctor_commands import DoctorCheck, DoctorFinding
+from houston_daemon.service import home_setup
+from houston_shared.config import Configuration, DaemonSettings, LoadedConfiguration
 from houston_shared.home import Home
 
 MOUNTS = "21 1 0:20 / / {options} - {kind} /dev/vda rw\n"
 
 
-def loaded(home: Path, rollouts: int = 64) -> Loaded:
-    return Loaded(Configuration(daemon=Daemon(max_rollouts=rollouts)), Home(home), "defaults")
+def loaded(home: Path, rollouts: int = 64) -> LoadedConfiguration:
+    return LoadedConfiguration(
+        Configuration(daemon=DaemonSettings(max_rollouts=rollouts)), Home(home), "defaults"
+    )
 
 
-def only(check: Check, on: Loaded, name: str) -> Finding:
+def only(check: DoctorCheck, on: LoadedConfiguration, name: str) -> DoctorFinding:
     (found,) = [finding for finding in check(on) if finding.name == name]
     assert found.state == "ok" or found.next, "who finds something says what to do"
     return found
@@ -39,33 +42,33 @@ def only(check: Check, on: Loaded, name: str) -> Finding:
 def test_a_home_on_each_kind_of_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, state: str
 ) -> None:
-    monkeypatch.setattr(machine_checks, "kind", lambda path: kind)
-    found = only(machine_checks.home, loaded(tmp_path), "home")
+    monkeypatch.setattr(doctor_commands, "filesystem_type", lambda path: kind)
+    found = only(doctor_commands.check_home, loaded(tmp_path), "home")
     assert (found.state, kind in found.found) == (state, True)
 
 
 def test_options_of_a_mount_are_read(tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS.format(options="rw,noexec,nosuid", kind="tmpfs"))
-    assert "noexec" in filesystem.options(tmp_path, mounts)
+    assert "noexec" in home_setup.mount_options(tmp_path, mounts)
 
 
 def test_a_temporary_folder_in_which_nothing_may_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine_checks.tempfile, "gettempdir", lambda: str(tmp_path))
-    assert only(machine_checks.temporary, loaded(tmp_path), "tmp").state == "ok"
-    monkeypatch.setattr(machine_checks, "options", lambda folder: {"noexec"})
-    assert only(machine_checks.temporary, loaded(tmp_path), "tmp").state == "warn"
-    monkeypatch.setattr(machine_checks.tempfile, "gettempdir", lambda: "/proc")
-    assert only(machine_checks.temporary, loaded(tmp_path), "tmp").state == "fail"
+    monkeypatch.setattr(doctor_commands.tempfile, "gettempdir", lambda: str(tmp_path))
+    assert only(doctor_commands.check_temporary_folder, loaded(tmp_path), "tmp").state == "ok"
+    monkeypatch.setattr(doctor_commands, "mount_options", lambda folder: {"noexec"})
+    assert only(doctor_commands.check_temporary_folder, loaded(tmp_path), "tmp").state == "warn"
+    monkeypatch.setattr(doctor_commands.tempfile, "gettempdir", lambda: "/proc")
+    assert only(doctor_commands.check_temporary_folder, loaded(tmp_path), "tmp").state == "fail"
 
 
 def test_open_files_for_every_rollout_and_console(tmp_path: Path) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    assert only(machine_checks.descriptors, loaded(tmp_path, 1), "files").state == "ok"
+    assert only(doctor_commands.check_descriptor_limit, loaded(tmp_path, 1), "files").state == "ok"
     if hard != resource.RLIM_INFINITY:
-        found = only(machine_checks.descriptors, loaded(tmp_path, hard), "files")
+        found = only(doctor_commands.check_descriptor_limit, loaded(tmp_path, hard), "files")
         assert found.state == "warn"
         assert "ulimit" in found.next
 
@@ -75,12 +78,12 @@ def test_sockets_of_a_long_home_lie_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
     home = Path("/srv") / ("h" * length)
-    assert only(machine_checks.sockets, loaded(home), "sockets").state == "ok"
+    assert only(doctor_commands.check_socket_folder, loaded(home), "sockets").state == "ok"
     monkeypatch.setattr("houston_shared.home.TEMPORARY", "/nowhere")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/nowhere")
     monkeypatch.setenv("TMPDIR", "/nowhere")
     expected = "ok" if length < 100 else "fail"
-    assert only(machine_checks.sockets, loaded(home), "sockets").state == expected
+    assert only(doctor_commands.check_socket_folder, loaded(home), "sockets").state == expected
 
 
 @pytest.mark.parametrize(("free", "files", "state"), [(1, 0, "warn"), (9_000, 9, "warn")])
@@ -93,14 +96,14 @@ def test_a_disk_without_bytes_or_without_inodes(
 
     real = os.statvfs(tmp_path)
     counts = os.statvfs_result([*real[:5], max(files, 1), files, files, *real[8:]])
-    monkeypatch.setattr(machine_checks.shutil, "disk_usage", lambda folder: Used())
-    monkeypatch.setattr(machine_checks.os, "statvfs", lambda folder: counts)
-    assert only(machine_checks.home, loaded(tmp_path), "space").state == state
+    monkeypatch.setattr(doctor_commands.shutil, "disk_usage", lambda folder: Used())
+    monkeypatch.setattr(doctor_commands.os, "statvfs", lambda folder: counts)
+    assert only(doctor_commands.check_home, loaded(tmp_path), "space").state == state
 
 
 def test_the_clock_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert only(machine_checks.clock, loaded(tmp_path), "clock").state in ("ok", "warn")
-    monkeypatch.setattr(machine_checks, "_synchronised", lambda: True)
-    assert only(machine_checks.clock, loaded(tmp_path), "clock").state == "ok"
-    monkeypatch.setattr(machine_checks.time, "time", lambda: 0.0)
-    assert only(machine_checks.clock, loaded(tmp_path), "clock").state == "fail"
+    assert only(doctor_commands.check_clock, loaded(tmp_path), "clock").state in ("ok", "warn")
+    monkeypatch.setattr(doctor_commands, "_is_clock_synchronised", lambda: True)
+    assert only(doctor_commands.check_clock, loaded(tmp_path), "clock").state == "ok"
+    monkeypatch.setattr(doctor_commands.time, "time", lambda: 0.0)
+    assert only(doctor_commands.check_clock, loaded(tmp_path), "clock").state == "fail"

@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from houston_daemon.service.metrics import Figures
-from houston_daemon.service.metrics_page import page
-from houston_daemon.service.metrics_totals import Totals
-from houston_shared.config import Configuration, Loaded, Metrics
+from houston_daemon.service.prometheus_metrics import (
+    DatabaseTotals,
+    MetricsExporter,
+    render_metrics,
+)
+from houston_shared.config import Configuration, LoadedConfiguration, MetricsSettings
+from houston_shared.control_messages import Status
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import ObservationBody
-from houston_shared.wire_status import Status
 from tests.support.written_home import WrittenHome
 
 HOSTILE = 'back\\slash "quote"\nline'
@@ -85,8 +87,8 @@ def sample(
     )
 
 
-def totals(home: WrittenHome) -> Totals:
-    found = Totals(home.home.database)
+def totals(home: WrittenHome) -> DatabaseTotals:
+    found = DatabaseTotals(home.home.database)
     found.read()
     return found
 
@@ -106,7 +108,7 @@ def test_the_page_is_what_prometheus_reads(written: WrittenHome) -> None:
         restarts={"workers": 2, "engines": 0},
         troubles={"engine far": "gone"},
     )
-    found = read(page(now, totals(written), written.home))
+    found = read(render_metrics(now, totals(written), written.home))
     one: tuple[tuple[str, str], ...] = ()
     assert found["houston_recorder_up"][one] == 1
     assert found["houston_acked_messages_total"][one] == 7
@@ -138,7 +140,7 @@ def test_training_runs_that_go_on_are_figures(written: WrittenHome) -> None:
     progress = '{"state":"running","step":12,"steps":48,"loss":1.25,"tokens_per_second":640.0}'
     (folder / "progress.json").write_text(progress)
     now = status("home", training={"sft-1": "step 12", "sft-2": "queued"}, policies={"e": "p@2"})
-    found = read(page(now, totals(written), written.home))
+    found = read(render_metrics(now, totals(written), written.home))
     run = (("run", "sft-1"),)
     assert found["houston_training_step"] == {run: 12}, "one that has said nothing has no figure"
     assert found["houston_training_steps"] == {run: 48}
@@ -149,7 +151,7 @@ def test_training_runs_that_go_on_are_figures(written: WrittenHome) -> None:
 
 def test_without_an_answer_of_the_recorder_the_database_still_counts(written: WrittenHome) -> None:
     sample(written, 1, "clean", 10, 5)
-    found = read(page(None, totals(written), written.home))
+    found = read(render_metrics(None, totals(written), written.home))
     assert found["houston_recorder_up"][()] == 0
     assert found["houston_prefix_hit_ratio"][()] == 0.5
     assert "houston_queue" not in found
@@ -172,7 +174,7 @@ def test_tokens_are_counted_by_engine_as_endpoints_say(written: WrittenHome) -> 
     sample(written, 1, "clean", 900, 768, 70, 40)
     sample(written, 2, "clean", 100, None, 5)
     sample(written, 3, "clean", None, None)
-    lines = page(None, totals(written), written.home).splitlines()
+    lines = render_metrics(None, totals(written), written.home).splitlines()
     told = [one.rpartition(" ") for one in lines if one.startswith("houston_usage_tokens_total{")]
     counts = {labels.rpartition('kind="')[2].rstrip('"}'): float(n) for labels, _, n in told}
     assert counts == {"prompt": 1000, "cached": 768, "completion": 75, "reasoning": 40}
@@ -190,9 +192,11 @@ class Silent:
         return self.answer
 
 
-def figures(written: WrittenHome, **settings: Any) -> Figures:
-    metrics = Metrics(seconds=0.1, **settings)
-    return Figures(Loaded(Configuration(metrics=metrics), written.home, "houston.toml"))
+def figures(written: WrittenHome, **settings: Any) -> MetricsExporter:
+    metrics = MetricsSettings(seconds=0.1, **settings)
+    return MetricsExporter(
+        LoadedConfiguration(Configuration(metrics=metrics), written.home, "houston.toml")
+    )
 
 
 def free_port() -> int:
@@ -267,13 +271,13 @@ def test_signals_are_counted_as_their_steps_close(tmp_path: Path) -> None:
     with closing(WrittenHome(tmp_path / "home")) as home:
         home.rollout("r")
         home.step("r", 1, observation=seen("error", "error_streak"))
-        figures = Totals(home.home.database)
+        figures = DatabaseTotals(home.home.database)
         figures.read()
         home.step("r", 2, observation=seen("error"))
         home.step("r", 3, observation=seen())
         figures.read()
         figures.read()
-        found = read(page(None, figures, home.home))["houston_attention_total"]
+        found = read(render_metrics(None, figures, home.home))["houston_attention_total"]
         assert {dict(labels)["signal"]: count for labels, count in found.items()} == {
             "error": 2,
             "error_streak": 1,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.service.run_folder import settle
+from houston_daemon.service.home_setup import prepare_socket_folder
 from houston_shared.errors import HoustonError
 from houston_shared.home import IPC_PATH_LIMIT, Home
 
@@ -42,13 +42,13 @@ def test_a_client_with_another_environment_finds_the_daemon(
     home: Home, short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """cron, systemd and SSH set XDG_RUNTIME_DIR differently, or not at all."""
-    settle(home, "")
+    prepare_socket_folder(home, "")
     chosen = home.run
     assert chosen.parent == short / "t"
     assert (chosen.stat().st_mode & 0o777, chosen.stat().st_uid) == (0o700, os.geteuid())
     runtime(short, monkeypatch, "xdg")
     assert Home(home.path).run == chosen
-    settle(home, "")
+    prepare_socket_folder(home, "")
     assert home.run == chosen, "the next daemon keeps it"
 
 
@@ -57,10 +57,10 @@ def test_what_was_noted_is_left_when_it_has_gone(
 ) -> None:
     """A runtime folder ends with its login."""
     login = runtime(short, monkeypatch, "xdg")
-    settle(home, "")
+    prepare_socket_folder(home, "")
     home.run.rmdir()
     login.rmdir()
-    settle(home, "")
+    prepare_socket_folder(home, "")
     assert home.run.parent == short / "t"
     assert home.run.is_dir()
 
@@ -81,19 +81,19 @@ def test_a_runtime_folder_that_cannot_be_used_is_passed_over(
         Path(named).mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", named)
     monkeypatch.chdir(short)
-    settle(home, "")
+    prepare_socket_folder(home, "")
     assert home.run.parent == short / "t"
     assert len(os.fsencode(home.run / "control.sock")) <= IPC_PATH_LIMIT
     assert not (short / "nowhere").exists(), "nothing is made where nothing was"
 
 
 def test_a_copied_home_does_not_use_the_folder_of_the_other(home: Home) -> None:
-    settle(home, "")
+    prepare_socket_folder(home, "")
     copy = Home(home.path.with_name("copy" * 30))
     copy.path.mkdir()
     copy.run_note.write_bytes(home.run_note.read_bytes())
     assert copy.run != home.run
-    settle(copy, "")
+    prepare_socket_folder(copy, "")
     assert copy.noted_run == copy.run
 
 
@@ -109,7 +109,7 @@ def test_a_folder_of_somebody_else_is_refused(home: Home, short: Path, kind: str
     else:
         theirs.rename(place)
     with pytest.raises(HoustonError, match="no folder of this user"):
-        settle(home, "")
+        prepare_socket_folder(home, "")
     assert home.noted_run is None
 
 
@@ -119,7 +119,7 @@ def test_annotators_of_the_group_can_get_there(
     """The runtime folder of a login is closed to them; the one for temporary files is not."""
     closed = runtime(short, monkeypatch, "xdg")
     closed.chmod(0o700)
-    settle(home, grp.getgrgid(os.getegid()).gr_name)
+    prepare_socket_folder(home, grp.getgrgid(os.getegid()).gr_name)
     assert home.run.parent == Path("/tmp"), "the test's folders are closed, too"
     home.run.rmdir()
     assert home.run_note.stat().st_mode & 0o044 == 0o044

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from houston_shared import wire
+from houston_shared.control_client import send_with_retry
 from houston_shared.errors import AnswerLost, DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.home import Home
-from houston_shared.lock import Owner
-from houston_shared.sending import send
+from houston_shared.home_lock import HomeOwner
 from tests.unit.service.test_control_client import Answer, daemon
 
 GUIDE = wire.Guide(id="g-1", rollout="r", text="hello")
@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Home:
 
 def test_without_a_daemon_nothing_may_have_been_done(home: Home) -> None:
     with pytest.raises(DaemonNotRunning) as problem:
-        send(home, GUIDE, *DOUBT)
+        send_with_retry(home, GUIDE, *DOUBT)
     assert not isinstance(problem.value, AnswerLost)
     assert "houston daemon start" in str(problem.value)
 
@@ -35,7 +35,7 @@ def test_a_daemon_that_ends_for_good_leaves_a_doubt(home: Home) -> None:
     with daemon(home, lambda _: None) as lock:
         threading.Timer(0.3, lock.release).start()
         with pytest.raises(AnswerLost) as problem:
-            send(home, GUIDE, *DOUBT)
+            send_with_retry(home, GUIDE, *DOUBT)
     assert problem.value.code == ExitCode.DAEMON_NOT_RUNNING
     assert (problem.value.effect, problem.value.next) == DOUBT
 
@@ -45,7 +45,7 @@ def test_a_daemon_that_is_back_hears_it_under_the_same_id(home: Home) -> None:
 
     def answer(message: wire.ControlRequest) -> wire.ControlReply | None:
         heard.append(message)
-        return wire.Done(seq=7) if back.is_set() else None
+        return wire.RequestStored(seq=7) if back.is_set() else None
 
     back = threading.Event()
     with daemon(home, answer) as lock:
@@ -56,10 +56,10 @@ def test_a_daemon_that_is_back_hears_it_under_the_same_id(home: Home) -> None:
 
         def again() -> None:
             back.set()
-            assert lock.take(Owner(os.getpid(), "later")) is None
+            assert lock.take(HomeOwner(os.getpid(), "later")) is None
 
         threading.Timer(0.3, restart).start()
-        assert send(home, GUIDE, *DOUBT) == wire.Done(seq=7)
+        assert send_with_retry(home, GUIDE, *DOUBT) == wire.RequestStored(seq=7)
     assert heard == [GUIDE, GUIDE]
 
 
@@ -72,5 +72,5 @@ REFUSALS: dict[str, Answer] = {
 @pytest.mark.parametrize("case", REFUSALS)
 def test_a_denial_keeps_its_words(case: str, home: Home) -> None:
     with daemon(home, REFUSALS[case]), pytest.raises(HoustonError, match=r"^No\.$") as problem:
-        send(home, GUIDE, *DOUBT)
+        send_with_retry(home, GUIDE, *DOUBT)
     assert not isinstance(problem.value, AnswerLost)

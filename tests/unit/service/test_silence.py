@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from houston_daemon.recorder import workers
-from houston_daemon.service.silence import Silences, starved
+from houston_daemon.recorder import live_workers
+from houston_daemon.service.worker_spawner import SilenceWatch, starved_seconds
 
 LIMIT = 0.4
 SPIN = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass"
@@ -22,7 +22,7 @@ def crowd() -> Iterator[list[int]]:
     made = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(6)]
     try:
         end = time.monotonic() + 60
-        while not all(starved(one.pid) > 0.2 for one in made):
+        while not all(starved_seconds(one.pid) > 0.2 for one in made):
             assert time.monotonic() < end, "each waits for the others"
             time.sleep(0.05)
         yield [one.pid for one in made]
@@ -35,10 +35,10 @@ def crowd() -> Iterator[list[int]]:
 def test_a_starved_process_is_spared_and_a_stopped_one_is_not(crowd: list[int]) -> None:
     busy, stopped = crowd[0], crowd[1]
     os.kill(stopped, signal.SIGSTOP)
-    silences = Silences(LIMIT)
+    silences = SilenceWatch(LIMIT)
     assert silences.noticed(busy, LIMIT / 2) and silences.noticed(stopped, LIMIT / 2)
-    before = starved(busy)
-    while starved(busy) < before + 2 * LIMIT:
+    before = starved_seconds(busy)
+    while starved_seconds(busy) < before + 2 * LIMIT:
         time.sleep(0.05)
     assert not silences.hung(busy, 2 * LIMIT), "it had no processor to say anything"
     assert silences.hung(stopped, 2 * LIMIT), "it would have said nothing with one"
@@ -46,7 +46,7 @@ def test_a_starved_process_is_spared_and_a_stopped_one_is_not(crowd: list[int]) 
 
 
 def test_a_short_silence_is_none() -> None:
-    silences = Silences(60.0)
+    silences = SilenceWatch(60.0)
     assert not silences.noticed(os.getpid(), 14.0)
     assert silences.noticed(os.getpid(), 16.0)
     assert not silences.hung(os.getpid(), 16.0)
@@ -56,7 +56,7 @@ def test_a_short_silence_is_none() -> None:
     ("gaps", "listening", "counted"),
     [
         ([0.25, 0.25, 0.25], True, 0.75),
-        ([0.25, 60.0, 0.25], True, 0.5 + workers.TURN_SECONDS),  # the daemon was stopped
+        ([0.25, 60.0, 0.25], True, 0.5 + live_workers.MAX_TURN_SECONDS),  # the daemon was stopped
         ([0.25, 0.25, 0.25], False, 0.0),  # it had no room to listen
     ],
 )
@@ -64,8 +64,8 @@ def test_only_time_in_which_the_recorder_listens_counts(
     monkeypatch: pytest.MonkeyPatch, gaps: list[float], listening: bool, counted: float
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(workers.time, "monotonic", lambda: now)
-    book = workers.Workers()
+    monkeypatch.setattr(live_workers.time, "monotonic", lambda: now)
+    book = live_workers.LiveWorkers()
     book.add("r", 1)
     book.heard("r", 1, b"x")
     for gap in gaps:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.service.tool_checks import search
-from houston_shared.config import Configuration, Loaded
-from houston_shared.config_tools import SearchTool, Tools
+from houston_daemon.commands.doctor_commands import check_search_provider
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import ToolSettings, WebSearchSettings
 from houston_shared.home import Home
 
 CASES = [
@@ -34,8 +34,8 @@ def test_the_search_provider(
 ) -> None:
     monkeypatch.setenv("FILE_KEY", "sk-0123456789\n")
     monkeypatch.setenv("SET_KEY", "sk-0123456789")
-    config = Configuration(tools=Tools(search=SearchTool(**settings)))  # type: ignore[arg-type]
-    (found,) = search(Loaded(config, Home(tmp_path), "houston.toml"))
+    config = Configuration(tools=ToolSettings(search=WebSearchSettings(**settings)))  # type: ignore[arg-type]
+    (found,) = check_search_provider(LoadedConfiguration(config, Home(tmp_path), "houston.toml"))
     assert (found.state, words in found.found) == (state, True), found
     assert bool(found.next) == (state != "ok")
     assert "sk-0123456789" not in repr(found)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.service.gpus import GpuLedger
-from houston_daemon.service.trainers import TrainerEnded, Trainers, _Child
-from houston_shared import synced_file, training_progress
-from houston_shared.config import load
+from houston_daemon.service.gpu_ledger import GpuLedger
+from houston_daemon.service.trainers import TrainerEnded, Trainers, _TrainerProcess
+from houston_shared import atomic_file, policy_and_run_files
+from houston_shared.config import load_configuration
 
 RUN = "sft-1"
 
@@ -34,8 +34,8 @@ def told() -> Told:
 
 @pytest.fixture
 def trainers(tmp_path: Path, told: Told) -> Trainers:
-    loaded = load(str(tmp_path / "home"), None)
-    (training_progress.folder(loaded.home, RUN)).mkdir(parents=True)
+    loaded = load_configuration(str(tmp_path / "home"), None)
+    (policy_and_run_files.training_run_folder(loaded.home, RUN)).mkdir(parents=True)
     ledger = GpuLedger(tmp_path / "gpus.json", {})
     nobody: Any = None
     recorder: Any = told
@@ -49,7 +49,7 @@ def ends(trainers: Trainers) -> Callable[[int, float, str], None]:
     def end(code: int, now: float, ending: str = "") -> None:
         process = subprocess.Popen([sys.executable, "-c", f"import os; os._exit({code})"])
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        trainers._children[RUN] = _Child(process, ending)
+        trainers._children[RUN] = _TrainerProcess(process, ending)
         trainers.ended(TrainerEnded(RUN, process.pid), now)
 
     return end
@@ -82,8 +82,10 @@ def test_a_run_that_said_why_it_failed_is_not_tried_again(
     trainers: Trainers, told: Told, ends: Any
 ) -> None:
     ends(1, 100.0)
-    folder = training_progress.folder(trainers._home, RUN)
-    synced_file.write(folder / "progress.json", b'{"state": "failed", "message": "No GPU."}')
+    folder = policy_and_run_files.training_run_folder(trainers._home, RUN)
+    atomic_file.write_atomically(
+        folder / "progress.json", b'{"state": "failed", "message": "No GPU."}'
+    )
     ends(1, 200.0)
     assert told.moves == [(RUN, "failed")]
     assert trainers.troubles(200.0) == {}

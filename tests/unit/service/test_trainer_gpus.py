@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.service.gpus import GpuLedger
-from houston_daemon.service.trainer_gpus import TrainerGpus
-from houston_shared.config import Configuration, Loaded
-from houston_shared.config_engine import Engine
-from houston_shared.config_hosts import Hosts
+from houston_daemon.service.gpu_ledger import GpuLedger
+from houston_daemon.service.trainers import TrainerGpus
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import EngineSettings, HostsSettings
 from houston_shared.home import Home
 
 CASES: dict[str, tuple[int, bool, dict[str, tuple[int, bool]], tuple[str, ...], str, bool]] = {
@@ -34,8 +33,10 @@ CASES: dict[str, tuple[int, bool, dict[str, tuple[int, bool]], tuple[str, ...], 
 @pytest.mark.parametrize("name", CASES)
 def test_who_gets_which(tmp_path: Path, name: str) -> None:
     wanted, share, held, running, why, waits = CASES[name]
-    engines = {"big": Engine(kind="vllm", gpus=2), "blind": Engine(kind="vllm")}
-    loaded = Loaded(Configuration(hosts=Hosts(gpus=2), engines=engines), Home(tmp_path), "x")
+    engines = {"big": EngineSettings(kind="vllm", gpus=2), "blind": EngineSettings(kind="vllm")}
+    loaded = LoadedConfiguration(
+        Configuration(hosts=HostsSettings(gpus=2), engines=engines), Home(tmp_path), "x"
+    )
     ledger = GpuLedger(tmp_path / "gpus.json", {"local": 2})
     for engine, (count, shared) in held.items():
         assert isinstance(ledger.lease(f"engine:{engine}", {"local": count}, shared), dict)
@@ -54,7 +55,7 @@ def test_who_gets_which(tmp_path: Path, name: str) -> None:
 
 
 def test_it_waits_for_a_rollout(tmp_path: Path) -> None:
-    loaded = Loaded(Configuration(hosts=Hosts(gpus=1)), Home(tmp_path), "x")
+    loaded = LoadedConfiguration(Configuration(hosts=HostsSettings(gpus=1)), Home(tmp_path), "x")
     ledger = GpuLedger(tmp_path / "gpus.json", {"local": 1})
     ledger.lease("rollout:r", {"local": 1})
     gpus = TrainerGpus(loaded, ledger, lambda: ())

@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.service.systemd import MARK, comes_again
-from houston_daemon.service.unit import Unit
-from houston_shared.config import Configuration, Daemon, Loaded
+from houston_daemon.service.systemd_service import UNIT_VARIABLE, SystemdUnit, will_be_restarted
+from houston_shared.config import Configuration, DaemonSettings, LoadedConfiguration
 from houston_shared.home import Home
 from tests.support.station import Station
 
 
-def unit(home: str = "/srv/houston", **changes: Any) -> Unit:
+def unit(home: str = "/srv/houston", **changes: Any) -> SystemdUnit:
     source = changes.pop("source", "defaults")
     settings: dict[str, Any] = {
-        "loaded": Loaded(Configuration(daemon=Daemon(drain_seconds=10)), Home(Path(home)), source),
+        "loaded": LoadedConfiguration(
+            Configuration(daemon=DaemonSettings(drain_seconds=10)), Home(Path(home)), source
+        ),
         "name": "houston.service",
         "system": False,
         "user": "ada",
@@ -30,10 +31,10 @@ def unit(home: str = "/srv/houston", **changes: Any) -> Unit:
         "systemd": 252,
         "setuid_bwrap": False,
     }
-    return Unit(**{**settings, **changes})
+    return SystemdUnit(**{**settings, **changes})
 
 
-def lines(made: Unit) -> dict[str, str]:
+def lines(made: SystemdUnit) -> dict[str, str]:
     """Keys and values; of a key given twice the last."""
     pairs = [line.partition("=") for line in made.text().splitlines() if "=" in line]
     return {key: value for key, _, value in pairs}
@@ -190,5 +191,5 @@ def test_engines_are_ended_only_when_the_daemon_does_not_come_again(
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("SERVICE_RESULT", result)
-    monkeypatch.setenv(MARK, mark)
-    assert comes_again() is again
+    monkeypatch.setenv(UNIT_VARIABLE, mark)
+    assert will_be_restarted() is again

@@ -11,15 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.recorder.protocol import Assignment
-from houston_daemon.service.births import Births, Lost
-from houston_daemon.service.inbox import Inbox
-from houston_daemon.service.log import LogFile, last_line
-from houston_daemon.service.logs import LOOK_SECONDS, Logs
-from houston_daemon.service.nursery import Birth, Born, Died
-from houston_daemon.service.progress import Standing
-from houston_daemon.service.rotation import rotated
-from houston_daemon.service.workers import DEATHS_LIMIT, STARTING_LIMIT, Workers
+from houston_daemon.recorder.recorder_handle import Assignment
+from houston_daemon.service.daemon_log import LOG_CHECK_SECONDS, DaemonLogs, LogFile, read_last_line
+from houston_daemon.service.fork_server import StartWorker, WorkerEnded, WorkerStarted
+from houston_daemon.service.log_rotation import rotated_logs
+from houston_daemon.service.supervisor_inbox import SupervisorInbox
+from houston_daemon.service.supervisor_queries import ResumableRollout
+from houston_daemon.service.worker_pool import (
+    STARTING_WORKERS_LIMIT,
+    WORKER_DEATHS_LIMIT,
+    WorkerPool,
+)
+from houston_daemon.service.worker_spawner import WorkerLost, WorkerSpawner
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec, TaskRecord
 from tests.support.station import alive, command_line
@@ -61,14 +64,14 @@ class Bench:
     def __init__(self, folder: Path, program: str, rollouts: list[str], limit: int = 64) -> None:
         (folder / "worker_program.py").write_text(program)
         self.recorder = Assigning(rollouts)
-        self.inbox = Inbox()
-        self.births = Births(self.inbox, "", folder / "nursery.log")
+        self.inbox = SupervisorInbox()
+        self.births = WorkerSpawner(self.inbox, "", folder / "nursery.log")
         self.folder = folder
         self.steps = 0
         self.engine_url: str | None = ""
         self.urls: list[str] = []
         self.now = 0.0
-        self.workers = Workers(
+        self.workers = WorkerPool(
             self.recorder,  # type: ignore[arg-type]
             self.launch,
             lambda rollout: folder / f"{rollout}.log",
@@ -79,7 +82,7 @@ class Bench:
         self.urls.append(url)
         rollout = assignment.spec.rollout
         self.births.ask(
-            Birth(
+            StartWorker(
                 rollout=rollout,
                 lease=assignment.lease,
                 module="worker_program",
@@ -90,24 +93,26 @@ class Bench:
         )
 
     @property
-    def standings(self) -> dict[str, Standing]:
+    def standings(self) -> dict[str, ResumableRollout]:
         known = [*self.recorder.waiting, *self.recorder.leases]
-        return {rollout: Standing("e", self.steps, False) for rollout in known}
+        return {rollout: ResumableRollout("e", self.steps, False) for rollout in known}
 
     def fill(self) -> None:
         self.workers.fill(self.now, self.standings, lambda engine: self.engine_url)
 
-    def until(self, done: Callable[[], bool], kinds: tuple[type, ...] = (Born, Died)) -> None:
+    def until(
+        self, done: Callable[[], bool], kinds: tuple[type, ...] = (WorkerStarted, WorkerEnded)
+    ) -> None:
         """Handle events of these kinds until `done`; the limit only bounds a hanging test."""
         end = time.monotonic() + 60
         while not done():
             assert time.monotonic() < end, "it did not happen"
             for event in self.inbox.take(0.2):
-                if isinstance(event, Born) and Born in kinds:
+                if isinstance(event, WorkerStarted) and WorkerStarted in kinds:
                     self.workers.born(event)
-                elif isinstance(event, Died) and Died in kinds:
+                elif isinstance(event, WorkerEnded) and WorkerEnded in kinds:
                     self.workers.died(event, self.now, self.standings)
-                elif isinstance(event, Lost):
+                elif isinstance(event, WorkerLost):
                     self.workers.lost(event, self.now)
 
     def death(self) -> None:
@@ -145,7 +150,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 def test_only_a_few_start_at_once_and_the_limit_holds(bench: Callable[..., Bench]) -> None:
     some = bench(STAY, [f"r{i}" for i in range(9)], limit=6)
     some.fill()
-    assert len(some.workers) == STARTING_LIMIT, "none has been born"
+    assert len(some.workers) == STARTING_WORKERS_LIMIT, "none has been born"
     assert sorted(some.recorder.leases) == ["r0", "r1", "r2", "r3"], "the oldest first"
 
     def full() -> bool:
@@ -163,7 +168,7 @@ def test_a_worker_that_dies_waits_longer_each_time_and_then_its_rollout_fails(
 ) -> None:
     some = bench(DIE, ["r"])
     waits = []
-    for _ in range(DEATHS_LIMIT - 1):
+    for _ in range(WORKER_DEATHS_LIMIT - 1):
         some.death()
         due = some.workers.next_due(some.now)
         assert due is not None
@@ -174,12 +179,12 @@ def test_a_worker_that_dies_waits_longer_each_time_and_then_its_rollout_fails(
     some.death()
     assert waits == [1.0, 2.0, 4.0, 8.0]
     assert "the disk of the moon" in some.recorder.failures["r"]
-    assert some.recorder.leases["r"] == DEATHS_LIMIT, "a new lease for each worker"
+    assert some.recorder.leases["r"] == WORKER_DEATHS_LIMIT, "a new lease for each worker"
 
 
 def test_a_step_between_the_deaths_begins_the_count_again(bench: Callable[..., Bench]) -> None:
     some = bench(DIE, ["r"])
-    for _ in range(2 * DEATHS_LIMIT):
+    for _ in range(2 * WORKER_DEATHS_LIMIT):
         some.steps += 1
         some.death()
         assert some.workers.next_due(some.now) == some.now + 1.0
@@ -204,7 +209,7 @@ def test_an_end_that_cannot_be_stored_now_is_told_again(bench: Callable[..., Ben
 
 def test_a_worker_that_leaves_has_not_died(bench: Callable[..., Bench]) -> None:
     some = bench(LEAVE, ["r"])
-    for _ in range(2 * DEATHS_LIMIT):
+    for _ in range(2 * WORKER_DEATHS_LIMIT):
         some.death()
         some.now += 2
     assert not some.recorder.failures
@@ -237,7 +242,7 @@ def test_what_a_dying_worker_says_is_in_its_log(
 ) -> None:
     some = bench(program, ["r"])
     some.death()
-    assert said in last_line(tmp_path / "r.log")
+    assert said in read_last_line(tmp_path / "r.log")
     assert some.workers.next_due(0.0) == 1.0, "it was a death"
 
 
@@ -336,12 +341,12 @@ def test_a_worker_that_writes_for_hours_has_its_log_turned_over_without_a_lost_l
     some = bench(COUNTS, ["r0"])
     log = tmp_path / "r0.log"
     own = LogFile(tmp_path / "daemon.log", 1, 3, capture=False)
-    logs = Logs(own, lambda of: tmp_path / f"{of}.log", 2_000, 1_000)
+    logs = DaemonLogs(own, lambda of: tmp_path / f"{of}.log", 2_000, 1_000)
     some.fill()
     some.until(lambda: bool(some.workers.pids))
     now = 0.0
-    while len(rotated(log)) < 5:
-        now += LOOK_SECONDS
+    while len(rotated_logs(log)) < 5:
+        now += LOG_CHECK_SECONDS
         logs.look(now, {**some.workers.pids, **some.births.pids})
         time.sleep(0.02)
     (tmp_path / "moved").mkdir()
@@ -349,7 +354,7 @@ def test_a_worker_that_writes_for_hours_has_its_log_turned_over_without_a_lost_l
     logs.reopen({**some.workers.pids, **some.births.pids})
     some.until(lambda: log.exists() and log.stat().st_size > 100)
     some.clear()
-    files = [*reversed(rotated(log)), tmp_path / "moved" / "by-logrotate", log]
+    files = [*reversed(rotated_logs(log)), tmp_path / "moved" / "by-logrotate", log]
     text = "".join(file.read_text() for file in files)
     found = [int(line.split()[1]) for line in text.splitlines() if line.startswith("line ")]
     assert found == list(range(len(found)))
@@ -365,13 +370,13 @@ def test_everything_ends_with_the_daemon_however_it_ends(tmp_path: Path) -> None
             "-c",
             "import sys\n"
             "import pathlib\n"
-            "from houston_daemon.service.births import Births\n"
-            "from houston_daemon.service.inbox import Inbox\n"
-            "from houston_daemon.service.nursery import Birth\n"
-            "inbox = Inbox()\n"
-            "births = Births(inbox, '', pathlib.Path(sys.argv[1] + '.nursery'))\n"
+            "from houston_daemon.service.worker_spawner import WorkerSpawner\n"
+            "from houston_daemon.service.supervisor_inbox import SupervisorInbox\n"
+            "from houston_daemon.service.fork_server import StartWorker\n"
+            "inbox = SupervisorInbox()\n"
+            "births = WorkerSpawner(inbox, '', pathlib.Path(sys.argv[1] + '.nursery'))\n"
             "for lease in (1, 2):\n"
-            "    births.ask(Birth('r', lease, 'worker_program', [], sys.argv[1], 1))\n"
+            "    births.ask(StartWorker('r', lease, 'worker_program', [], sys.argv[1], 1))\n"
             "pids = []\n"
             "while len(pids) < 2:\n"
             "    pids += [event.pid for event in inbox.take(9)]\n"

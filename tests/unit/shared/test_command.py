@@ -183,5 +183,5 @@ def failing(monkeypatch: pytest.MonkeyPatch, problem: BaseException) -> None:
     def run(*_: Any) -> int:
         raise problem
 
-    module = SimpleNamespace(arguments=lambda parser: None, run=run)
+    module = SimpleNamespace(add_rollout_list_arguments=lambda parser: None, run_rollout_list=run)
     monkeypatch.setattr(command.importlib, "import_module", lambda name: module)

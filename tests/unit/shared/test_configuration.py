@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_shared.config import load
+from houston_shared.config import load_configuration
 from houston_shared.errors import ConfigurationError
 from houston_shared.home import IPC_PATH_LIMIT, Home
 from houston_shared.task import load_task
@@ -54,7 +54,7 @@ def test_a_wrong_configuration_is_named(name: str, tmp_path: Path) -> None:
     text, names = WRONG_CONFIGURATIONS[name]
     (tmp_path / "houston.toml").write_text(text)
     with pytest.raises(ConfigurationError) as problem:
-        load(home=str(tmp_path), environment={})
+        load_configuration(home=str(tmp_path), environment={})
     assert str(tmp_path / "houston.toml") in problem.value.cause
     for part in names:
         assert part in problem.value.cause
@@ -66,27 +66,32 @@ def test_a_wrong_name_shows_nothing_of_what_stands_under_it(tmp_path: Path) -> N
         '[hosts.A]\nssh = "secret-1"\n[engines.x]\nkind = { secret-2 = 1 }\n'
     )
     with pytest.raises(ConfigurationError) as problem:
-        load(home=str(tmp_path), environment={})
+        load_configuration(home=str(tmp_path), environment={})
     assert "secret" not in problem.value.cause
 
 
 def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
     (tmp_path / "houston.toml").write_text("[daemon]\nmax_rollouts = 3\n")
     variables = {"HOUSTON_HOME": str(tmp_path), "HOUSTON__DAEMON__MAX_ROLLOUTS": "7"}
-    assert load(environment=variables).config.daemon.max_rollouts == 7
-    assert load(environment={"HOUSTON_HOME": str(tmp_path)}).config.daemon.max_rollouts == 3
+    assert load_configuration(environment=variables).config.daemon.max_rollouts == 7
+    assert (
+        load_configuration(environment={"HOUSTON_HOME": str(tmp_path)}).config.daemon.max_rollouts
+        == 3
+    )
     with pytest.raises(ConfigurationError, match="HOUSTON__"):
-        load(environment={**variables, "HOUSTON__DAEMON__MAX_ROLLOUTS": "none"})
+        load_configuration(environment={**variables, "HOUSTON__DAEMON__MAX_ROLLOUTS": "none"})
 
 
 def test_flags_win_over_the_environment(tmp_path: Path) -> None:
-    loaded = load(home=str(tmp_path / "a"), environment={"HOUSTON_HOME": str(tmp_path / "b")})
+    loaded = load_configuration(
+        home=str(tmp_path / "a"), environment={"HOUSTON_HOME": str(tmp_path / "b")}
+    )
     assert loaded.home.path == tmp_path / "a"
 
 
 def test_an_unknown_engine_names_those_there_are(tmp_path: Path) -> None:
     (tmp_path / "houston.toml").write_text('[engines.big]\nkind = "vllm"\n')
-    loaded = load(home=str(tmp_path), environment={})
+    loaded = load_configuration(home=str(tmp_path), environment={})
     assert loaded.engine("big").kind == "vllm"
     assert loaded.engine("embedded").kind == "embedded"
     assert loaded.engine("script:x.jsonl").path.endswith("/x.jsonl")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from houston_shared.logprob_kind import of_sampling, true_kind
+from houston_daemon.engines.logprob_kind import sampling_parameters, true_logprob_kind
 from houston_shared.records import LogprobKind
 
 CASES: dict[str, tuple[dict[str, Any], LogprobKind]] = {
@@ -29,10 +29,10 @@ CASES: dict[str, tuple[dict[str, Any], LogprobKind]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_only_what_was_drawn_as_the_model_says_is_the_policys(case: str) -> None:
     parameters, kind = CASES[case]
-    assert true_kind("policy", parameters) == kind
-    assert "max_tokens" not in of_sampling(parameters)
+    assert true_logprob_kind("policy", parameters) == kind
+    assert "max_tokens" not in sampling_parameters(parameters)
 
 
 @pytest.mark.parametrize("kind", ["none", "after_grammar", "after_temperature"])
 def test_other_kinds_stay(kind: LogprobKind) -> None:
-    assert true_kind(kind, {"temperature": 0.7}) == kind
+    assert true_logprob_kind(kind, {"temperature": 0.7}) == kind

@@ -4,17 +4,21 @@ from typing import Any
 
 import pytest
 
-from houston_shared.need import Standing, ordered, weigh
-from houston_shared.records import AWAY
-from houston_shared.store.queries.attention import Marked
-from houston_shared.store.queries.looking import Look
-from houston_shared.store.queries.rollouts import Rollout
+from houston_shared.records import AWAY_ACTIVITY
+from houston_shared.store.attention_ranking import (
+    MarkedStep,
+    RolloutOverview,
+    rank_rollouts,
+    weigh_rollout,
+)
+from houston_shared.store.presence_queries import PresenceRow
+from houston_shared.store.rollout_queries import RolloutRow
 
 NOW = 1_000_000_000_000_000
 MINUTE = 60_000_000
 
 
-def rollout(id: str = "r", **fields: Any) -> Rollout:
+def rollout(id: str = "r", **fields: Any) -> RolloutRow:
     given: dict[str, Any] = {
         "id": id, "task": "t", "state": "running", "paused_by": "", "reason": "", "engine": "e",
         "policy": "", "group_id": "", "parent": "", "parent_step": None, "sandbox": "bubblewrap",
@@ -22,130 +26,153 @@ def rollout(id: str = "r", **fields: Any) -> Rollout:
         "best_score": None, "last_score": None, "errors": 0, "activity": "", "created_at": 1,
         "updated_at": 1, "last_seq": 100, "spec_seq": 1, "head_seq": 2,
     }  # fmt: skip
-    return Rollout(**{**given, **fields})
+    return RolloutRow(**{**given, **fields})
 
 
-def marked(*signals: str, **reasons: str) -> list[Marked]:
-    return [Marked("r", 9, signals, reasons)]
+def marked(*signals: str, **reasons: str) -> list[MarkedStep]:
+    return [MarkedStep("r", 9, signals, reasons)]
 
 
-def look(name: str = "ben", **fields: Any) -> Look:
-    given: dict[str, Any] = dict.fromkeys(Look.__struct_fields__, 0)
-    return Look(**{**given, "rollout": "r", "name": name, "here": 1, "last": NOW, **fields})
+def look(name: str = "ben", **fields: Any) -> PresenceRow:
+    given: dict[str, Any] = dict.fromkeys(PresenceRow.__struct_fields__, 0)
+    return PresenceRow(**{**given, "rollout": "r", "name": name, "here": 1, "last": NOW, **fields})
 
 
-SITUATIONS: dict[str, tuple[Standing, str]] = {
-    "all is well": (Standing(rollout()), ""),
-    "it finished": (Standing(rollout(state="finished", reason="finish")), ""),
-    "it was cancelled": (Standing(rollout(state="cancelled", reason="by ada")), ""),
-    "it failed": (Standing(rollout(state="failed", reason="no engine")), "failed: no engine"),
-    "it failed and somebody has seen it": (Standing(rollout(state="failed"), seen_seq=100), ""),
+SITUATIONS: dict[str, tuple[RolloutOverview, str]] = {
+    "all is well": (RolloutOverview(rollout()), ""),
+    "it finished": (RolloutOverview(rollout(state="finished", reason="finish")), ""),
+    "it was cancelled": (RolloutOverview(rollout(state="cancelled", reason="by ada")), ""),
+    "it failed": (
+        RolloutOverview(rollout(state="failed", reason="no engine")),
+        "failed: no engine",
+    ),
+    "it failed and somebody has seen it": (
+        RolloutOverview(rollout(state="failed"), seen_seq=100),
+        "",
+    ),
     "it failed low": (
-        Standing(rollout(state="failed", best_score=12.0)),
+        RolloutOverview(rollout(state="failed", best_score=12.0)),
         "failed; ended low, unseen: best score 12",
     ),
-    "it failed with a good score": (Standing(rollout(state="failed", best_score=80.0)), "failed"),
+    "it failed with a good score": (
+        RolloutOverview(rollout(state="failed", best_score=80.0)),
+        "failed",
+    ),
     "it finished low": (
-        Standing(rollout(state="finished", best_score=20.0), low_seq=90),
+        RolloutOverview(rollout(state="finished", best_score=20.0), low_seq=90),
         "ended low, unseen: best score 20",
     ),
     "it finished without a score": (
-        Standing(rollout(state="finished"), low_seq=90),
+        RolloutOverview(rollout(state="finished"), low_seq=90),
         "ended low, unseen: no score",
     ),
     "it finished low and somebody left before": (
-        Standing(rollout(state="finished", best_score=20.0), low_seq=90, seen_seq=89),
+        RolloutOverview(rollout(state="finished", best_score=20.0), low_seq=90, seen_seq=89),
         "ended low, unseen: best score 20",
     ),
     "it finished low and somebody has seen it": (
-        Standing(rollout(state="finished", best_score=20.0), low_seq=90, seen_seq=90), "",
+        RolloutOverview(rollout(state="finished", best_score=20.0), low_seq=90, seen_seq=90), "",
     ),
     "a background job failed": (
-        Standing(rollout(), marked("job_failed", job_failed="python t.py ended with exit code 1")),
+        RolloutOverview(
+            rollout(), marked("job_failed", job_failed="python t.py ended with exit code 1")
+        ),
         "background job failed: python t.py ended with exit code 1",
     ),
     "nothing got better": (
-        Standing(rollout(steps=9), marked("no_gain", no_gain="no score for 4.0 h")),
+        RolloutOverview(rollout(steps=9), marked("no_gain", no_gain="no score for 4.0 h")),
         "no gain: no score for 4.0 h",
     ),
     "nothing got better until the newest step": (
-        Standing(rollout(steps=10), marked("no_gain", no_gain="no score for 4.0 h")), "",
+        RolloutOverview(rollout(steps=10), marked("no_gain", no_gain="no score for 4.0 h")), "",
     ),
     "an error streak with its reason": (
-        Standing(rollout(), marked("error_streak", error_streak="4 steps in a row")),
+        RolloutOverview(rollout(), marked("error_streak", error_streak="4 steps in a row")),
         "error streak: 4 steps in a row",
     ),
-    "the same action again": (Standing(rollout(), marked("repeated_action")), "repeating itself"),
+    "the same action again": (
+        RolloutOverview(rollout(), marked("repeated_action")),
+        "repeating itself",
+    ),
     "the score fell": (
-        Standing(rollout(), marked("score_fell", score_fell="12 after 40")),
+        RolloutOverview(rollout(), marked("score_fell", score_fell="12 after 40")),
         "score fell: 12 after 40",
     ),
-    "it asks to finish low": (Standing(rollout(), marked("low_finish")), "about to finish low"),
+    "it asks to finish low": (
+        RolloutOverview(rollout(), marked("low_finish")),
+        "about to finish low",
+    ),
     "little budget and a low score": (
-        Standing(rollout(best_score=12.0), marked("near_budget", near_budget="3 steps left")),
+        RolloutOverview(
+            rollout(best_score=12.0), marked("near_budget", near_budget="3 steps left")
+        ),
         "about to finish low: best score 12: 3 steps left",
     ),
     "little budget and a good score": (
-        Standing(rollout(best_score=90.0), marked("near_budget")), "near budget",
+        RolloutOverview(rollout(best_score=90.0), marked("near_budget")), "near budget",
     ),
-    "a signal of a package": (Standing(rollout(), marked("too_polite")), "too polite"),
+    "a signal of a package": (RolloutOverview(rollout(), marked("too_polite")), "too polite"),
     "paused by a person": (
-        Standing(rollout(state="paused", paused_by="person:ada", reason="lunch")),
+        RolloutOverview(rollout(state="paused", paused_by="person:ada", reason="lunch")),
         "paused by ada: lunch",
     ),
     "paused for the engine": (
-        Standing(rollout(state="paused", paused_by="engine", reason="it died")),
+        RolloutOverview(rollout(state="paused", paused_by="engine", reason="it died")),
         "engine down: it died",
     ),
     "paused for an engine that refuses": (
-        Standing(
+        RolloutOverview(
             rollout(
-                state="paused", paused_by="engine", reason="401: the key", activity=f"{AWAY}: 401"
+                state="paused",
+                paused_by="engine",
+                reason="401: the key",
+                activity=f"{AWAY_ACTIVITY}: 401",
             )
         ),
         "engine refuses: 401: the key",
     ),
     "paused by a repair": (
-        Standing(rollout(state="paused", paused_by="repair", reason="it was damaged")),
+        RolloutOverview(rollout(state="paused", paused_by="repair", reason="it was damaged")),
         "paused by repair: it was damaged",
     ),
     "the host is not there": (
-        Standing(rollout(state="paused", paused_by="host", reason="no route")),
+        RolloutOverview(rollout(state="paused", paused_by="host", reason="no route")),
         "paused by host: no route",
     ),
     "another machine is away": (
-        Standing(rollout(state="paused", paused_by="host-away", reason="no route")),
+        RolloutOverview(rollout(state="paused", paused_by="host-away", reason="no route")),
         "host away: no route",
     ),
     "it runs and waits for a GPU": (
-        Standing(rollout(activity="waits for 1 GPU on a40")), "waits for 1 GPU on a40",
+        RolloutOverview(rollout(activity="waits for 1 GPU on a40")), "waits for 1 GPU on a40",
     ),
     "the engine does not answer": (
-        Standing(rollout(activity="waiting for the engine: 503")), "waiting for the engine: 503",
+        RolloutOverview(rollout(activity="waiting for the engine: 503")),
+        "waiting for the engine: 503",
     ),
     "the disk is full": (
-        Standing(rollout(activity="waiting: the disk is full")), "waiting: the disk is full",
+        RolloutOverview(rollout(activity="waiting: the disk is full")), "waiting: the disk is full",
     ),
     "no GPU is free": (
-        Standing(rollout(state="queued", reason="waits for a GPU of a40")),
+        RolloutOverview(rollout(state="queued", reason="waits for a GPU of a40")),
         "queued: waits for a GPU of a40",
     ),
-    "queued as usual": (Standing(rollout(state="queued")), ""),
+    "queued as usual": (RolloutOverview(rollout(state="queued")), ""),
     "nobody saw what followed": (
-        Standing(rollout(), unanswered=7),
+        RolloutOverview(rollout(), unanswered=7),
         "guidance heard at step 7, nobody has seen what followed",
     ),
     "guidance waits for long": (
-        Standing(rollout(), queued=2, queued_at=NOW - 90 * MINUTE),
+        RolloutOverview(rollout(), queued=2, queued_at=NOW - 90 * MINUTE),
         "2 messages queued for 90 min and not heard",
     ),
-    "guidance was just said": (Standing(rollout(), queued=1, queued_at=NOW - MINUTE), ""),
+    "guidance was just said": (RolloutOverview(rollout(), queued=1, queued_at=NOW - MINUTE), ""),
     "guidance waits while it is paused": (
-        Standing(rollout(state="paused", paused_by="person:a"), queued=1, queued_at=1),
+        RolloutOverview(rollout(state="paused", paused_by="person:a"), queued=1, queued_at=1),
         "paused by a",
     ),
     "several, the heaviest first": (
-        Standing(rollout(), marked("error", "error_streak", "blind_edit"), unanswered=3),
+        RolloutOverview(rollout(), marked("error", "error_streak", "blind_edit"), unanswered=3),
         "error streak; guidance heard at step 3, nobody has seen what followed; error; blind edit",
     ),
 }  # fmt: skip
@@ -154,7 +181,7 @@ SITUATIONS: dict[str, tuple[Standing, str]] = {
 @pytest.mark.parametrize("case", SITUATIONS)
 def test_need_is_said_in_words(case: str) -> None:
     standing, words = SITUATIONS[case]
-    found = weigh(standing, NOW)
+    found = weigh_rollout(standing, NOW)
     assert found.text == words
     assert bool(found.weight) == bool(words)
     assert found.weight <= 120
@@ -162,20 +189,24 @@ def test_need_is_said_in_words(case: str) -> None:
 
 def test_who_needs_a_person_most_comes_first() -> None:
     names = {
-        "quiet": Standing(rollout("quiet", created_at=5)),
-        "younger": Standing(rollout("younger", created_at=9)),
-        "ended": Standing(rollout("ended", state="finished", created_at=99)),
-        "errs": Standing(rollout("errs"), marked("error")),
-        "streak": Standing(rollout("streak"), marked("error_streak"), marked_seq=50),
-        "worse": Standing(rollout("worse"), marked("error_streak", "no_change"), marked_seq=50),
-        "seen": Standing(rollout("seen"), marked("error_streak"), marked_seq=50, seen_seq=50),
-        "watched": Standing(
+        "quiet": RolloutOverview(rollout("quiet", created_at=5)),
+        "younger": RolloutOverview(rollout("younger", created_at=9)),
+        "ended": RolloutOverview(rollout("ended", state="finished", created_at=99)),
+        "errs": RolloutOverview(rollout("errs"), marked("error")),
+        "streak": RolloutOverview(rollout("streak"), marked("error_streak"), marked_seq=50),
+        "worse": RolloutOverview(
+            rollout("worse"), marked("error_streak", "no_change"), marked_seq=50
+        ),
+        "seen": RolloutOverview(
+            rollout("seen"), marked("error_streak"), marked_seq=50, seen_seq=50
+        ),
+        "watched": RolloutOverview(
             rollout("watched"), marked("error_streak", "no_change"), marked_seq=50, lookers=[look()]
         ),
-        "damaged": Standing(rollout("damaged", state="paused", paused_by="repair")),
-        "failed": Standing(rollout("failed", state="failed")),
+        "damaged": RolloutOverview(rollout("damaged", state="paused", paused_by="repair")),
+        "failed": RolloutOverview(rollout("failed", state="failed")),
     }
-    found = [one.standing.rollout.id for one in ordered(list(names.values()), NOW)]
+    found = [one.standing.rollout.id for one in rank_rollouts(list(names.values()), NOW)]
     assert found == [
         "damaged", "failed", "worse", "streak", "watched", "seen", "errs", "younger", "quiet",
         "ended",

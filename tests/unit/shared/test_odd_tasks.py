@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from houston_daemon.commands.task_validate import findings
+from houston_daemon.commands.task_commands import describe_task
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import Task, load_task
 
@@ -45,7 +45,7 @@ def _load(folder: Path, text: str) -> None:
     said = "" if "instructions" in text else 'instructions = "Do it."\n'
     name = "" if text.startswith("name ") else 'name = "odd"\n'
     file.write_text(f"{name}{said}{text}\n")
-    findings(load_task(file))
+    describe_task(load_task(file))
 
 
 def _keys(kind: type[msgspec.Struct], above: str = "") -> Iterator[str]:

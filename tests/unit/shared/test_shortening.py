@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_shared import real_user
-from houston_shared.records import Delivered
-from houston_shared.shortening import BEGINNING, fit, utf8
+from houston_shared import guidance_tag
+from houston_shared.context_messages import BEGINNING_CHARACTERS, fit_guidance, utf8_length
+from houston_shared.records import DeliveredGuidance
 
 
-def said(*texts: str) -> list[Delivered]:
-    return [Delivered(id=f"g{n}", author="ada", text=text) for n, text in enumerate(texts)]
+def said(*texts: str) -> list[DeliveredGuidance]:
+    return [DeliveredGuidance(id=f"g{n}", author="ada", text=text) for n, text in enumerate(texts)]
 
 
 LONG = "word " * 2_000
@@ -21,9 +21,15 @@ LONG = "word " * 2_000
     [
         ("what fits is whole", ["a", "b"], 1_000, [1, 1], 0),
         ("one too long is cut", [LONG], 2_000, [1_800], 0),
-        ("the older is shortened first", [LONG, "b" * 900], 2_000, [BEGINNING, 900], 0),
-        ("oldest first", ["a" * 900, "b" * 900, "c" * 900], 2_500, [BEGINNING, 900, 900], 0),
-        ("the newest has priority", [LONG, LONG], 3_000, [BEGINNING, 2_000], 0),
+        ("the older is shortened first", [LONG, "b" * 900], 2_000, [BEGINNING_CHARACTERS, 900], 0),
+        (
+            "oldest first",
+            ["a" * 900, "b" * 900, "c" * 900],
+            2_500,
+            [BEGINNING_CHARACTERS, 900, 900],
+            0,
+        ),
+        ("the newest has priority", [LONG, LONG], 3_000, [BEGINNING_CHARACTERS, 2_000], 0),
         ("many small ones", ["small " * 5] * 500, 1_000, None, 400),
         ("hardly any room", ["old", LONG], 300, [0, 17], 1),
         ("no room at all", ["a" * 90, "b" * 90], 0, [0, 0], 2),
@@ -33,14 +39,14 @@ def test_shown(
     name: str, texts: list[str], room: int, shown: list[int] | None, left_out: int
 ) -> None:
     guidance = said(*texts)
-    found = fit(guidance, room)
+    found = fit_guidance(guidance, room)
     lengths = [found.get(one.id, len(one.text)) for one in guidance]
     for length, least in zip(lengths, shown or [], strict=bool(shown)):
         assert length >= least, (name, lengths)
     assert lengths.count(0) >= left_out, name
-    text = real_user.render(guidance, found)
+    text = guidance_tag.render_guidance(guidance, found)
     if lengths[-1] and room:
-        assert utf8(text) <= room, name
+        assert utf8_length(text) <= room, name
     whole = [one for one in guidance if one.id not in found]
     assert all(f"<real_user>{one.text}</real_user>" in text for one in whole)
     assert text.count("do not fit this model's window") == (
@@ -54,11 +60,11 @@ def test_shown(
 )
 def test_what_is_shown_fits_and_newer_words_come_first(texts: list[str], room: int) -> None:
     guidance = said(*texts)
-    found = fit(guidance, room)
-    assert found == fit(guidance, room)
-    text = real_user.render(guidance, found)
+    found = fit_guidance(guidance, room)
+    assert found == fit_guidance(guidance, room)
+    text = guidance_tag.render_guidance(guidance, found)
     none = dict.fromkeys((one.id for one in guidance), 0)
-    assert utf8(text) <= max(room, utf8(real_user.render(guidance, none)))
+    assert utf8_length(text) <= max(room, utf8_length(guidance_tag.render_guidance(guidance, none)))
     assert text.count("<real_user>") == sum(found.get(one.id) != 0 for one in guidance)
     shares = [min(found.get(one.id, len(one.text)) / len(one.text), 1) for one in guidance]
     left_out = [share == 0 for share in shares]

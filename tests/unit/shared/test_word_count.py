@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_shared.word_count import words
+from houston_shared.times_and_counts import count_words
 
 TEXTS = {
     "Read the file first.": 4,
@@ -21,4 +21,4 @@ TEXTS = {
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_words(text: str) -> None:
-    assert words(text) == TEXTS[text]
+    assert count_words(text) == TEXTS[text]

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_shared.store.reader import Reader
+from houston_shared.store.store_reader import Reader
 from tests.support.written_home import WrittenHome
 
 

@@ -8,14 +8,14 @@ import pytest
 
 from houston_shared.errors import HoustonError
 from houston_shared.store.async_reader import AsyncReader
-from houston_shared.store.plan import Ask, Plan
+from houston_shared.store.journal_events import ReadPlan, RunSql
 from tests.support.written_home import WrittenHome
 
 
-def _count(statements: int) -> Plan[int]:
+def _count(statements: int) -> ReadPlan[int]:
     seen = 0
     for _ in range(statements):
-        rows = yield Ask("SELECT count(*) FROM events")
+        rows = yield RunSql("SELECT count(*) FROM events")
         seen = rows[0][0]
     return seen
 

@@ -8,19 +8,19 @@ import msgspec
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from houston_shared.context_messages import EARLIER_GUIDANCE
 from houston_shared.errors import HoustonError
-from houston_shared.records import Call, ForkBody, Head, ObservationBody
-from houston_shared.store import context
-from houston_shared.store.context import context_at
-from houston_shared.store.journal import ERASED
-from houston_shared.store.messages import EARLIER
-from houston_shared.store.reader import Reader
+from houston_shared.records import ContextHead, ForkBody, ObservationBody, ToolCall
+from houston_shared.store import step_context
+from houston_shared.store.journal_events import ERASED_TEXT
+from houston_shared.store.step_context import read_context
+from houston_shared.store.store_reader import Reader
 from tests.support.written_home import WrittenHome, sample
 
 WORDS = ["<s>", *"abcdefghij"]
 HEAD_IDS = (0, 1, 2)
-LOOK = Call(id="1.0", name="list_dir", arguments={"path": "."})
-READ = Call(id="1.1", name="read_file", arguments={"path": "a.txt"})
+LOOK = ToolCall(id="1.0", name="list_dir", arguments={"path": "."})
+READ = ToolCall(id="1.1", name="read_file", arguments={"path": "a.txt"})
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def tokenizer(tmp_path: Path) -> str:
     return str(file)
 
 
-def head(tokenizer: str, ids: tuple[int, ...] | None = HEAD_IDS) -> Head:
-    return Head(
+def head(tokenizer: str, ids: tuple[int, ...] | None = HEAD_IDS) -> ContextHead:
+    return ContextHead(
         system="You act.",
         task="Count.",
         tools=(),
@@ -127,7 +127,7 @@ def test_every_prompt_is_rebuilt_exactly(
     sent = Sent(written, "r1")
     history(sent)  # type: ignore[operator]
     for number in {*range(1, min(len(sent.prompts), 8) + 1), len(sent.prompts)}:
-        view = context_at(reader, "r1", number)
+        view = read_context(reader, "r1", number)
         prompt = sent.prompts[number - 1]
         assert view.token_ids == prompt
         assert view.rendered == " ".join(WORDS[i] for i in prompt)
@@ -147,8 +147,8 @@ def test_only_bodies_that_hold_some_of_the_prompt_are_read(
     forked(sent)
     (second,) = written.connection.execute("SELECT seq FROM samples WHERE step = 2").fetchone()
     written.erase(second)
-    assert context_at(reader, "r1", 5).token_ids == sent.prompts[4]
-    view = context_at(reader, "r1", 3)
+    assert read_context(reader, "r1", 5).token_ids == sent.prompts[4]
+    view = read_context(reader, "r1", 3)
     assert view.token_ids is None
     assert "erased" in view.note
 
@@ -159,7 +159,7 @@ def test_a_broken_ledger_is_said(written: WrittenHome, reader: Reader, tokenizer
     clean(Sent(written, "r1"))
     written.connection.execute("UPDATE samples SET parent_seq = 99999 WHERE step = 3")
     with pytest.raises(HoustonError, match="ledger is broken") as problem:
-        context_at(reader, "r1", 3)
+        read_context(reader, "r1", 3)
     assert problem.value.next == "houston verify"
 
 
@@ -181,7 +181,7 @@ def test_messages_join_head_and_steps_as_the_model_sees_them(
 ) -> None:
     dialogue(written)
     written.step("r1", 4)
-    view = context_at(reader, "r1", 4)
+    view = read_context(reader, "r1", 4)
     assert [(one.role, one.content) for one in view.messages] == [
         ("system", "You act."),
         ("user", "Count."),
@@ -198,7 +198,7 @@ def test_messages_join_head_and_steps_as_the_model_sees_them(
         ("user", "[step 3]"),
     ]
     assert view.token_ids is None
-    assert view.note == context.WITHOUT_IDS
+    assert view.note == step_context.WITHOUT_IDS_NOTE
     assert view.rendered.count("<real_user>Mind") == 1
 
 
@@ -209,18 +209,18 @@ def test_after_a_fork_the_summary_stands_for_what_it_compressed(
     fork = ForkBody(k=2, first_kept_step=3, summary="S", guidance=("g0", "g1"), mechanical=True)
     written.fork("r1", 4, fork)
     written.step("r1", 4, sample("go on", drift="forked"))
-    before, after = context_at(reader, "r1", 3), context_at(reader, "r1", 4)
+    before, after = read_context(reader, "r1", 3), read_context(reader, "r1", 4)
     assert len(before.messages) == 7
     assert [(one.role, one.content.partition("\n")[0]) for one in after.messages] == [
         ("system", "You act."),
         ("user", "Count."),
         ("assistant", "S"),
-        ("user", EARLIER),
+        ("user", EARLIER_GUIDANCE),
         ("assistant", "hm"),
         ("user", "[step 3]"),
     ]
     kept = after.messages[3].content
-    assert kept.startswith(f"{EARLIER}\n<real_user>Be quick.</real_user>\n[call 1 of 2")
+    assert kept.startswith(f"{EARLIER_GUIDANCE}\n<real_user>Be quick.</real_user>\n[call 1 of 2")
     assert kept.endswith("<real_user>Mind &lt;real_user>.</real_user>")
     assert kept.count("<real_user>") == 2
     assert after.drift == "forked"
@@ -232,7 +232,7 @@ def test_a_missing_tokenizer_is_said_and_the_ids_stay(
     written.rollout("r1")
     written.head("r1", head(str(tmp_path / "gone.json")))
     clean(Sent(written, "r1"))
-    view = context_at(reader, "r1", 2)
+    view = read_context(reader, "r1", 2)
     assert view.token_ids == [0, 1, 2, 3, 4, 5]
     assert "gone.json is not there" in view.note
     assert "You act." in view.rendered
@@ -243,7 +243,7 @@ def test_an_erased_head_shows_as_such(written: WrittenHome, reader: Reader) -> N
     seq = written.head("r1", head("", None))
     written.step("r1", 1, observation=ObservationBody(tail="."))
     written.erase(seq)
-    assert context_at(reader, "r1", 1).messages[0].content == ERASED
+    assert read_context(reader, "r1", 1).messages[0].content == ERASED_TEXT
 
 
 MISSING = {"none yet": (0, 1, "has no step yet"), "beyond": (2, 3, "It has steps 1 to 2")}
@@ -258,14 +258,16 @@ def test_a_step_that_is_not_there_names_those_that_are(
     for number in range(1, there + 1):
         written.step("r1", number)
     with pytest.raises(HoustonError, match="no step") as problem:
-        context_at(reader, "r1", asked)
+        read_context(reader, "r1", asked)
     assert sentence in problem.value.effect
     assert problem.value.next == "houston steps r1"
 
 
 def test_the_json_has_its_keys(written: WrittenHome, reader: Reader) -> None:
     dialogue(written)
-    found = json.loads(msgspec.json.encode(context.as_json(context_at(reader, "r1", 2))))
+    found = json.loads(
+        msgspec.json.encode(step_context.context_as_json(read_context(reader, "r1", 2)))
+    )
     assert list(found) == ["messages", "rendered", "token_ids", "drift", "parent"]
     assert found["messages"][2]["calls"] == [
         {"id": "1.0", "name": "list_dir", "arguments": {"path": "."}}

@@ -7,17 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from houston_daemon.recorder.steps.journal import Key
-from houston_shared.records import Call, ForkBody
-from houston_shared.store import in_order
-from houston_shared.store.bodies import Bookmarked
-from houston_shared.store.plan import END
-from houston_shared.store.queries import progress
-from houston_shared.store.reader import Reader
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_shared.records import ForkBody, ToolCall
+from houston_shared.store import journal_events, rollout_queries
+from houston_shared.store.event_bodies import StepBookmarked
+from houston_shared.store.journal_events import OPEN_END
+from houston_shared.store.store_reader import Reader
 from tests.support.written_home import WrittenHome, sample
 
 STEPS = 40
-LOOK = sample(calls=(Call(id="1", name="list_dir", arguments={}),))
+LOOK = sample(calls=(ToolCall(id="1", name="list_dir", arguments={}),))
 KINDS = {
     "all kinds": (),
     "a common one": ("result",),
@@ -36,7 +35,7 @@ def _asides(home: WrittenHome, step: int) -> None:
     home.guide("r", f"g{step}", "go on")
     if step > 5:
         home.sampled("r", step - 5, sample(role="judge"), part=f"judge.{step}")
-        home.event(Key("r", step // 2), "bookmark", Bookmarked(author="ada"))
+        home.event(EventKey("r", step // 2), "bookmark", StepBookmarked(author="ada"))
 
 
 def _attempts(home: WrittenHome, step: int) -> None:
@@ -76,17 +75,19 @@ def test_a_rollout_is_read_in_order(
         f"{all_of_it} {f'AND kind IN ({marks})' if wanted else ''} ORDER BY seq", wanted
     ).fetchall()
     seqs = [seq for seq, _ in rows]
-    for at in (0, *range(1, written.seq, 17), written.seq, END):
+    for at in (0, *range(1, written.seq, 17), written.seq, OPEN_END):
         behind = [seq for seq in seqs if seq > at]
         ahead = [seq for seq in reversed(seqs) if seq < at]
         for limit in (1, 7, 1_000):
-            found = reader.run(in_order.forward("seq", "r", at, limit, wanted))
+            found = reader.run(journal_events.events_forward("seq", "r", at, limit, wanted))
             assert [seq for (seq,) in found] == behind[:limit]
-            found = reader.run(in_order.backward("seq", "r", at, limit, wanted))
+            found = reader.run(journal_events.events_backward("seq", "r", at, limit, wanted))
             assert [seq for (seq,) in found] == ahead[:limit]
-        bounded = reader.run(in_order.backward("seq", "r", END, 1_000, wanted, after=at))
+        bounded = reader.run(
+            journal_events.events_backward("seq", "r", OPEN_END, 1_000, wanted, after=at)
+        )
         assert [seq for (seq,) in bounded] == behind[::-1]
-        touched = written.connection.execute(in_order.TOUCHED, ("r", at)).fetchall()
+        touched = written.connection.execute(journal_events.CHANGED_STEPS, ("r", at)).fetchall()
         steps = written.connection.execute(f"{all_of_it} AND seq > ?", (at,)).fetchall()
         assert {step for (step,) in touched} == {step for _, step in steps}
 
@@ -94,18 +95,21 @@ def test_a_rollout_is_read_in_order(
 def test_a_rollout_without_steps_has_its_own_events(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r")
     guided = written.guide("r", "g", "begin")
-    assert [one.seq for one in reader.run(progress.since(0, "r"))] == [guided - 1, guided]
-    assert [one.seq for one in reader.run(progress.newest(1, "r"))] == [guided]
-    assert reader.run(progress.since(0, "nobody")) == []
-    condition = f"SELECT seq FROM events WHERE {in_order.OF_ROLLOUT}"
+    assert [one.seq for one in reader.run(rollout_queries.events_since(0, "r"))] == [
+        guided - 1,
+        guided,
+    ]
+    assert [one.seq for one in reader.run(rollout_queries.newest_events(1, "r"))] == [guided]
+    assert reader.run(rollout_queries.events_since(0, "nobody")) == []
+    condition = f"SELECT seq FROM events WHERE {journal_events.EVENTS_OF_ROLLOUT}"
     own = written.connection.execute(condition, ("r",)).fetchall()
     assert own == [(guided - 1,), (guided,)]
 
 
 READS = {
-    "a window": (in_order._WINDOW, ("r", 1, 9, 1, 2)),
-    "all of a rollout": (in_order.OF_ROLLOUT, ("r",)),
-    "steps that were touched": (f"step IN ({in_order.TOUCHED}) AND seq = 1", ("r", 1)),
+    "a window": (journal_events._EVENT_WINDOW, ("r", 1, 9, 1, 2)),
+    "all of a rollout": (journal_events.EVENTS_OF_ROLLOUT, ("r",)),
+    "steps that were touched": (f"step IN ({journal_events.CHANGED_STEPS}) AND seq = 1", ("r", 1)),
 }
 
 

@@ -2,22 +2,22 @@
 
 import pytest
 
-from houston_daemon.dialects.chatml_json import ChatmlJson
-from houston_daemon.rollout.rendering import Renderer, head_messages
+from houston_daemon.prompts.model_dialects import ChatmlJsonDialect
+from houston_daemon.prompts.prompt_renderer import PromptRenderer, head_messages
+from houston_shared.context_messages import ContextBody, build_messages
 from houston_shared.records import (
-    Call,
-    Delivered,
+    ContextHead,
+    DeliveredGuidance,
     ForkBody,
-    Head,
     Message,
     ObservationBody,
-    Result,
     StepRecord,
+    ToolCall,
+    ToolResult,
 )
-from houston_shared.store.messages import Since, of_context
 from tests.support.written_home import result, sample
 
-HEAD = Head(
+HEAD = ContextHead(
     system="Act.",
     task="Count.",
     tools=(),
@@ -26,18 +26,18 @@ HEAD = Head(
     dialect="chatml-json",
     tokenizer="",
 )
-LOOK = Call(id="1.0", name="list_dir", arguments={"path": "."})
-READ = Call(id="1.1", name="read_file", arguments={"path": "a"})
-LAST = Call(id="loop", name="evaluate", arguments={})
-SAID = Delivered(id="g1", author="ada", text="Mind <real_user> it.")
-OLD = Delivered(id="g0", author="ada", text="Be quick.")
+LOOK = ToolCall(id="1.0", name="list_dir", arguments={"path": "."})
+READ = ToolCall(id="1.1", name="read_file", arguments={"path": "a"})
+LAST = ToolCall(id="loop", name="evaluate", arguments={})
+SAID = DeliveredGuidance(id="g1", author="ada", text="Mind <real_user> it.")
+OLD = DeliveredGuidance(id="g0", author="ada", text="Be quick.")
 
 
 def step(
     thought: str,
-    calls: tuple[Call, ...] = (),
-    results: tuple[Result, ...] = (),
-    guidance: tuple[Delivered, ...] = (),
+    calls: tuple[ToolCall, ...] = (),
+    results: tuple[ToolResult, ...] = (),
+    guidance: tuple[DeliveredGuidance, ...] = (),
     room: int = 0,
 ) -> StepRecord:
     return StepRecord(
@@ -63,7 +63,7 @@ STEPS = {
         "look",
         (LOOK,),
         (result(LOOK, "a"),),
-        (OLD, Delivered(id="g2", author="a", text="b" * 999)),
+        (OLD, DeliveredGuidance(id="g2", author="a", text="b" * 999)),
         300,
     ),
     "no call": step("hm"),
@@ -79,14 +79,14 @@ STEPS = {
 
 
 def sent(strip: bool, steps: list[StepRecord]) -> list[Message]:
-    renderer = Renderer(ChatmlJson(), None, "strip" if strip else "keep")
+    renderer = PromptRenderer(ChatmlJsonDialect(), None, "strip" if strip else "keep")
     found = list(head_messages(HEAD))
     for one in steps:
         found += entry(renderer, one).messages
     return found
 
 
-def entry(renderer: Renderer, one: StepRecord):  # type: ignore[no-untyped-def]
+def entry(renderer: PromptRenderer, one: StepRecord):  # type: ignore[no-untyped-def]
     assert one.observation is not None
     return renderer.entry(one.step, one.sample, one.results, one.observation, one.guidance)
 
@@ -94,21 +94,21 @@ def entry(renderer: Renderer, one: StepRecord):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("strip", [False, True])
 @pytest.mark.parametrize("case", STEPS)
 def test_a_step_reads_as_it_was_sent(case: str, strip: bool) -> None:
-    since = Since(None, None, (), [STEPS[case]])
-    assert of_context(HEAD, since, strip=strip) == sent(strip, [STEPS[case]])
+    since = ContextBody(None, None, (), [STEPS[case]])
+    assert build_messages(HEAD, since, strip=strip) == sent(strip, [STEPS[case]])
 
 
 @pytest.mark.parametrize("shown", [{}, {"g0": 3}, {"g0": 0, "g1": 5}])
 @pytest.mark.parametrize("earlier", [(), (OLD,), (OLD, SAID)])
 @pytest.mark.parametrize("case", STEPS)
 def test_a_fork_reads_as_it_was_sent(
-    case: str, earlier: tuple[Delivered, ...], shown: dict[str, int]
+    case: str, earlier: tuple[DeliveredGuidance, ...], shown: dict[str, int]
 ) -> None:
     compressed = STEPS[case]
     fork = ForkBody(k=1, first_kept_step=2, summary="S", shortened=shown)
-    renderer = Renderer(ChatmlJson(), None, "keep")
+    renderer = PromptRenderer(ChatmlJsonDialect(), None, "keep")
     own = {one.id for one in compressed.guidance}
     kept = [one for one in earlier if one.id not in own]
     pair = renderer.pair(entry(renderer, compressed), "S", kept, shown).messages
-    found = of_context(HEAD, Since(fork, compressed, earlier, []))
+    found = build_messages(HEAD, ContextBody(fork, compressed, earlier, []))
     assert found == [*head_messages(HEAD), *pair]

@@ -14,15 +14,14 @@ import pytest
 
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
-from houston_shared.records import Call
-from houston_shared.store import schema
+from houston_shared.records import ToolCall
+from houston_shared.store import rollout_queries, schema, step_queries
 from houston_shared.store.async_reader import AsyncReader
-from houston_shared.store.plan import Ask, Plan
-from houston_shared.store.queries import progress, rollouts, steps
-from houston_shared.store.reader import Reader, ReadFailed
+from houston_shared.store.journal_events import ReadPlan, RunSql
+from houston_shared.store.store_reader import Reader, ReadFailed
 from tests.support.written_home import WrittenHome, sample
 
-CALL = Call(id="1.0", name="list_dir", arguments={})
+CALL = ToolCall(id="1.0", name="list_dir", arguments={})
 
 
 def nothing(home: Home) -> None:
@@ -50,7 +49,7 @@ def not_a_database(home: Home) -> None:
 def newer_schema(home: Home) -> None:
     WrittenHome(home.path).close()
     connection = sqlite3.connect(home.database)
-    connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    connection.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION + 1}")
     connection.close()
 
 
@@ -60,7 +59,7 @@ REFUSED = {
     "empty file": (empty_file, "There is no database", ExitCode.FAILED),
     "no tables": (no_tables, "has no tables yet", ExitCode.FAILED),
     "not a database": (not_a_database, "is damaged", ExitCode.FAILED),
-    "newer schema": (newer_schema, f"schema {schema.VERSION + 1}", ExitCode.CONFIGURATION),
+    "newer schema": (newer_schema, f"schema {schema.SCHEMA_VERSION + 1}", ExitCode.CONFIGURATION),
 }
 
 
@@ -90,10 +89,14 @@ async def test_both_readers_give_the_same(written: WrittenHome, reader: Reader) 
     written.rollout("r2", task="other")
     written.step("r1", 1, sample(calls=(CALL,)), ("long",), blob=True)
     async with AsyncReader(written.home) as twin:
-        for plan in (rollouts.all_rollouts, rollouts.tasks, lambda: steps.records("r1")):
+        for plan in (
+            rollout_queries.list_rollouts,
+            rollout_queries.list_tasks,
+            lambda: step_queries.read_steps("r1"),
+        ):
             assert await twin.run(plan()) == reader.run(plan())
         with pytest.raises(HoustonError, match="no rollout"):
-            await twin.run(rollouts.rollout("nobody"))
+            await twin.run(rollout_queries.find_rollout("nobody"))
         version = await twin.data_version()
         written.rollout("r3")
         assert await twin.data_version() != version
@@ -102,8 +105,8 @@ async def test_both_readers_give_the_same(written: WrittenHome, reader: Reader) 
 ENDLESS = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
 
 
-def endless() -> Plan[None]:
-    yield Ask(ENDLESS)
+def endless() -> ReadPlan[None]:
+    yield RunSql(ENDLESS)
 
 
 async def test_a_cancelled_read_ends_at_once_and_the_next_one_works(written: WrittenHome) -> None:
@@ -114,7 +117,9 @@ async def test_a_cancelled_read_ends_at_once_and_the_next_one_works(written: Wri
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
-        assert await asyncio.wait_for(reader.run(rollouts.resolve("r1")), 20) == "r1"
+        assert (
+            await asyncio.wait_for(reader.run(rollout_queries.resolve_rollout_id("r1")), 20) == "r1"
+        )
 
 
 def test_a_read_is_interrupted_from_another_thread(written: WrittenHome, reader: Reader) -> None:
@@ -123,7 +128,7 @@ def test_a_read_is_interrupted_from_another_thread(written: WrittenHome, reader:
     with pytest.raises(ReadFailed, match="interrupted"):
         reader.run(endless())
     timer.join()
-    assert reader.run(progress.last_seq()) == 0
+    assert reader.run(rollout_queries.newest_seq()) == 0
 
 
 def test_data_version_changes_when_somebody_else_commits(
@@ -139,21 +144,21 @@ def test_a_plan_sees_one_state_of_the_journal(written: WrittenHome, reader: Read
     written.rollout("r1")
 
     def twice():  # type: ignore[no-untyped-def]
-        first = yield from progress.last_seq()
+        first = yield from rollout_queries.newest_seq()
         written.rollout("r2")
-        return first, (yield from progress.last_seq())
+        return first, (yield from rollout_queries.newest_seq())
 
     first, second = reader.run(twice())
     assert first == second
-    assert reader.run(progress.last_seq()) > second
+    assert reader.run(rollout_queries.newest_seq()) > second
 
 
 def test_no_transaction_is_left_open_after_a_plan_or_its_failure(
     written: WrittenHome, reader: Reader
 ) -> None:
-    reader.run(progress.last_seq())
+    reader.run(rollout_queries.newest_seq())
     with pytest.raises(HoustonError):
-        reader.run(rollouts.rollout("nobody"))
+        reader.run(rollout_queries.find_rollout("nobody"))
     assert reader._journal is not None
     assert not reader._journal.connection.in_transaction
     # A pinned reader would keep this from truncating the log.
@@ -211,7 +216,7 @@ def test_after_a_clean_stop_a_group_reader_reads_and_follows_when_the_daemon_is_
     back: list[sqlite3.Connection] = []
 
     def stopped() -> None:
-        assert reader.run(rollouts.resolve("r1")) == "r1"
+        assert reader.run(rollout_queries.resolve_rollout_id("r1")) == "r1"
         assert reader._journal is not None
         assert reader._journal.immutable
         seen.append(reader.data_version())
@@ -221,7 +226,7 @@ def test_after_a_clean_stop_a_group_reader_reads_and_follows_when_the_daemon_is_
         back[0].execute("UPDATE rollouts SET id = 'r9'")
 
     def running() -> None:
-        assert reader.run(rollouts.resolve("r9")) == "r9"
+        assert reader.run(rollout_queries.resolve_rollout_id("r9")) == "r9"
         assert reader._journal is not None
         assert not reader._journal.immutable
         assert reader.data_version() not in seen

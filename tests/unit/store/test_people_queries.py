@@ -5,42 +5,38 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_console.app.transcript.plans import step_rows
-from houston_daemon.recorder.steps.journal import Key
-from houston_daemon.recorder.upkeep import remainder
-from houston_shared.clock import now_us
-from houston_shared.need import ordered
-from houston_shared.person import Person
-from houston_shared.records import Call, Intent, ObservationBody, Result
-from houston_shared.store.bodies import StoredObservation, VerdictGiven
-from houston_shared.store.journal import ERASED
-from houston_shared.store.queries import (
-    actions,
-    claims,
-    cost,
-    home,
-    looking,
-    people,
-    scores,
-    verdicts,
+from houston_console.transcript.trajectory_reader import read_step_rows
+from houston_daemon.maintenance import erased_body
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_shared.records import CallIntent, ObservationBody, ToolCall, ToolResult
+from houston_shared.store import (
+    annotation_queries,
+    attention_ranking,
+    presence_queries,
+    rollout_queries,
 )
-from houston_shared.store.reader import Reader
-from houston_shared.wire import encode
+from houston_shared.store.attention_ranking import rank_rollouts
+from houston_shared.store.event_bodies import StoredObservation, VerdictGiven
+from houston_shared.store.journal_events import ERASED_TEXT
+from houston_shared.store.presence_queries import Person
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import now_us
+from houston_shared.wire import encode_message
 from tests.support.written_home import WrittenHome, sample, stored
 
-EVAL = Call(id="1.0", name="eval", arguments={})
-RUN = Call(id="1.0", name="run_command", arguments={"command": "python train.py\n--fast"})
+EVAL = ToolCall(id="1.0", name="eval", arguments={})
+RUN = ToolCall(id="1.0", name="run_command", arguments={"command": "python train.py\n--fast"})
 ADA = Person("ada", 1000)
 
 
 def scored(written: WrittenHome, rollout: str, step: int, score: float) -> None:
     written.sampled(rollout, step, sample(calls=(EVAL,)))
-    written.event(Key(rollout, step, 1, "intent.0"), "intent", Intent(call=EVAL))
+    written.event(EventKey(rollout, step, 1, "intent.0"), "intent", CallIntent(call=EVAL))
     fields = {"overall_score": score, "state": "scored"}
-    done = Result(call=EVAL, kind="eval", success=True, text="", fields=fields)
-    written.event(Key(rollout, step, 1, "call.0"), "result", done)
+    done = ToolResult(call=EVAL, kind="eval", success=True, text="", fields=fields)
+    written.event(EventKey(rollout, step, 1, "call.0"), "result", done)
     closed = stored(StoredObservation, ObservationBody(tail=""), active_us=1_000_000 * step)
-    written.event(Key(rollout, step, 1, "observation"), "observation", closed)
+    written.event(EventKey(rollout, step, 1, "observation"), "observation", closed)
 
 
 def read(written: WrittenHome, plan: Any) -> Any:
@@ -56,12 +52,14 @@ def test_a_branch_has_the_scores_of_the_past_that_it_shares(written: WrittenHome
     written.rollout("limb", parent="root", parent_step=2)
     scored(written, "limb", 3, 77.0)
     written.rollout("twig", parent="limb", parent_step=3)
-    found = read(written, scores.history(["root", "limb", "twig", "other"]))
+    found = read(written, rollout_queries.score_history(["root", "limb", "twig", "other"]))
     assert {name: [one.score for one in all_] for name, all_ in found.items()} == {
         "root": [10, 20, 30, 40], "limb": [10, 20, 77], "twig": [10, 20, 77], "other": [],
     }  # fmt: skip
     assert [one.active_us for one in found["limb"]] == [1_000_000, 2_000_000, 3_000_000]
-    assert [one.score for one in read(written, scores.history(["root"], 2))["root"]] == [30, 40]
+    assert [
+        one.score for one in read(written, rollout_queries.score_history(["root"], 2))["root"]
+    ] == [30, 40]
 
 
 def test_what_was_said_of_a_replaced_attempt_no_longer_stands(written: WrittenHome) -> None:
@@ -69,13 +67,13 @@ def test_what_was_said_of_a_replaced_attempt_no_longer_stands(written: WrittenHo
     for step in (1, 2):
         written.step("root", step)
         masked = VerdictGiven(last=step, verdict="mask", by="rules", source="rule", asked="ada")
-        written.event(Key("root", step), "verdict", masked)
+        written.event(EventKey("root", step), "verdict", masked)
     written.step("root", 1, attempt=2)
-    assert list(read(written, verdicts.standing("root"))) == [2]
-    written.event(Key("root", 1), "verdict", VerdictGiven(last=1, verdict="keep", by="ada"))
-    said = read(written, verdicts.standing("root"))[1]
+    assert list(read(written, annotation_queries.read_verdicts_with_reasons("root"))) == [2]
+    written.event(EventKey("root", 1), "verdict", VerdictGiven(last=1, verdict="keep", by="ada"))
+    said = read(written, annotation_queries.read_verdicts_with_reasons("root"))[1]
     assert [(one.attempt, one.verdict) for one in said] == [(2, "keep")]
-    assert len(read(written, verdicts.history("root", 1, 1))) == 2
+    assert len(read(written, annotation_queries.read_verdict_history("root", 1, 1))) == 2
 
 
 KEPT = {"verdict": "keep", "source": "judge", "by": "judge:e", "reason": "it is sound"}
@@ -115,17 +113,17 @@ def test_which_verdict_counts_is_the_same_for_everybody_who_asks(
     for one in said:
         body = VerdictGiven(last=1, **one)  # type: ignore[arg-type]
         if erased:
-            left = remainder.blank("verdict", encode(body))
+            left = erased_body.blank_body("verdict", encode_message(body))
             body = msgspec.msgpack.decode(left or b"", type=VerdictGiven)
-            assert remainder.blank("verdict", encode(body)) == left
+            assert erased_body.blank_body("verdict", encode_message(body)) == left
             assert "exit code" not in body.reason and "changed" not in body.reason
-        written.event(Key("r", 1), "verdict", body)
+        written.event(EventKey("r", 1), "verdict", body)
     written.rollout("limb", parent="r", parent_step=1)
     for rollout in ("r", "limb"):
-        first = read(written, verdicts.standing(rollout))[1][0]
-        listed = read(written, people.verdicts(rollout))
-        column = people.standing(listed)[1, 1]
-        (row,) = read(written, step_rows(rollout, 1, 1))
+        first = read(written, annotation_queries.read_verdicts_with_reasons(rollout))[1][0]
+        listed = read(written, annotation_queries.list_verdicts(rollout))
+        column = annotation_queries.effective_verdicts(listed)[1, 1]
+        (row,) = read(written, read_step_rows(rollout, 1, 1))
         assert f"{first.verdict} {first.source}" == counts
         assert f"{'keep' if column.keep else 'mask'} {column.source}" == counts
         assert row.verdict == f"{column.source}{column.keep}"
@@ -134,11 +132,13 @@ def test_which_verdict_counts_is_the_same_for_everybody_who_asks(
 def test_an_error_speaks_for_its_own_attempt_only(written: WrittenHome) -> None:
     written.rollout("r")
     written.step("r", 1)
-    written.event(Key("r", 1), "verdict", VerdictGiven(last=1, **ERROR))  # type: ignore[arg-type]
+    written.event(EventKey("r", 1), "verdict", VerdictGiven(last=1, **ERROR))  # type: ignore[arg-type]
     written.step("r", 1, attempt=2)
-    written.event(Key("r", 1), "verdict", VerdictGiven(last=1, **KEPT))  # type: ignore[arg-type]
-    assert read(written, verdicts.standing("r"))[1][0].verdict == "keep"
-    column = people.standing(read(written, people.verdicts("r")))
+    written.event(EventKey("r", 1), "verdict", VerdictGiven(last=1, **KEPT))  # type: ignore[arg-type]
+    assert read(written, annotation_queries.read_verdicts_with_reasons("r"))[1][0].verdict == "keep"
+    column = annotation_queries.effective_verdicts(
+        read(written, annotation_queries.list_verdicts("r"))
+    )
     assert [(number, one.keep) for (_, number), one in sorted(column.items())] == [(1, 0), (2, 1)]
 
 
@@ -154,9 +154,9 @@ def test_what_the_past_of_a_branch_cost_counts_where_it_is_asked_for(
     written.rollout("limb", parent="root", parent_step=2)
     written.guide("limb", "g9", "seven")
     written.look("limb", "ben", active_us=5)
-    own = read(written, cost.of(["limb"]))["limb"]
+    own = read(written, presence_queries.read_attention_costs(["limb"]))["limb"]
     assert [(one.name, one.words, one.active_us) for one in own] == [("ben", 0, 5), ("ada", 1, 0)]
-    line = read(written, cost.with_past("limb"))
+    line = read(written, presence_queries.read_attention_cost_with_past("limb"))
     assert [(one.name, one.words, one.active_us) for one in line] == [("ada", 4, 60), ("ben", 0, 5)]
 
 
@@ -173,14 +173,14 @@ def test_the_last_action_is_said_in_a_line(case: str, written: WrittenHome) -> N
     body, words = ACTED[case]
     written.rollout("r")
     written.step("r", 1, body, open=True)
-    found = read(written, actions.last(["r"]))["r"]
+    found = read(written, attention_ranking.read_last_actions(["r"]))["r"]
     assert (found.step, found.open, found.text) == (1, True, words)
 
 
 def test_an_action_that_was_erased_is_said_to_be(written: WrittenHome) -> None:
     written.rollout("r")
     written.erase(written.step("r", 1))
-    assert read(written, actions.last(["r"]))["r"].text == ERASED
+    assert read(written, attention_ranking.read_last_actions(["r"]))["r"].text == ERASED_TEXT
 
 
 def test_the_home_has_everything_of_a_line_in_one_read(written: WrittenHome) -> None:
@@ -196,16 +196,21 @@ def test_the_home_has_everything_of_a_line_in_one_read(written: WrittenHome) -> 
     written.look("seen", "ada", uid=1000, seq=newest, seen_at=now, last=now - 10**9, here=0)
     written.step("seen", 3)
     written.look("spoken", "ben", last=now)
-    stands = {one.rollout.id: one for one in read(written, home.standings(ADA, now))}
+    stands = {
+        one.rollout.id: one
+        for one in read(written, attention_ranking.read_rollout_overviews(ADA, now))
+    }
     assert (stands["quiet"].queued, stands["quiet"].unanswered) == (1, 0)
     assert (stands["spoken"].unanswered, stands["spoken"].queued) == (1, 0)
     assert stands["seen"].unanswered == 0, "somebody has seen what followed"
     assert (stands["seen"].new_steps, stands["quiet"].new_steps) == (1, None)
     assert [look.name for look in stands["spoken"].lookers] == ["ben"]
-    assert list(read(written, looking.now(now))) == ["spoken"]
-    later = [one.standing.rollout.id for one in ordered(list(stands.values()), now + 3600 * 10**6)]
+    assert list(read(written, presence_queries.list_present_people(now))) == ["spoken"]
+    later = [
+        one.standing.rollout.id for one in rank_rollouts(list(stands.values()), now + 3600 * 10**6)
+    ]
     assert later == ["quiet", "spoken", "seen"], "ben looks at one that waits to be seen"
-    spent = read(written, cost.of(["quiet", "spoken"]))
+    spent = read(written, presence_queries.read_attention_costs(["quiet", "spoken"]))
     assert [(one.name, one.words) for one in spent["quiet"]] == [("ada", 4)]
     assert {one.name for one in spent["spoken"]} == {"ada", "ben"}
-    assert read(written, claims.all_claims()) == {}
+    assert read(written, presence_queries.list_claims()) == {}

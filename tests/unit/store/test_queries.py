@@ -4,27 +4,24 @@ import re
 
 import pytest
 
-from houston_daemon.recorder.steps.journal import Key
-from houston_shared import observation
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_shared import context_messages
 from houston_shared.errors import HoustonError
-from houston_shared.records import Call, FileChange, ObservationBody, TerminalSpan
-from houston_shared.store.bodies import Bookmarked
-from houston_shared.store.journal import ERASED
-from houston_shared.store.plan import END
-from houston_shared.store.queries import (
-    attention,
-    guidance,
-    people,
-    progress,
-    rollouts,
-    steps,
-    world,
+from houston_shared.records import FileChange, ObservationBody, TerminalSpan, ToolCall
+from houston_shared.store import (
+    annotation_queries,
+    attention_ranking,
+    rollout_queries,
+    step_queries,
+    workspace_queries,
 )
-from houston_shared.store.reader import Reader
+from houston_shared.store.event_bodies import StepBookmarked
+from houston_shared.store.journal_events import ERASED_TEXT, OPEN_END
+from houston_shared.store.store_reader import Reader
 from tests.support.written_home import WrittenHome, sample
 
-LOOK = Call(id="1.0", name="list_dir", arguments={"path": "."})
-READ = Call(id="1.1", name="read_file", arguments={"path": "a.txt"})
+LOOK = ToolCall(id="1.0", name="list_dir", arguments={"path": "."})
+READ = ToolCall(id="1.1", name="read_file", arguments={"path": "a.txt"})
 
 
 RESOLVED = {
@@ -43,7 +40,7 @@ def test_a_rollout_is_found_by_its_id_or_a_unique_part(
     for name in ("r-ab", "r-abc", "r-xyz", "abc-r"):
         written.rollout(name)
     name, found = RESOLVED[case]
-    assert reader.run(rollouts.resolve(name)) == found
+    assert reader.run(rollout_queries.resolve_rollout_id(name)) == found
 
 
 def marked(*signals: str) -> ObservationBody:
@@ -61,14 +58,17 @@ def test_rollouts_that_ask_for_a_person(written: WrittenHome, reader: Reader) ->
     written.step("busy", 9, observation=marked("no_change", "error"))
     written.step("busy", 10, open=True)
     written.step("calm", 1)
-    found = reader.run(attention.recent())
+    found = reader.run(attention_ranking.read_recent_signals())
     assert [(one.step, one.signals) for one in found["busy"]] == [
         (9, ("no_change", "error")), (7, ("error",)), (6, ("error",)),
     ]  # fmt: skip
     assert list(found) == ["busy"]
-    assert attention.need(found["busy"]) == {"no_change": "why no_change", "error": "why error"}
-    assert list(reader.run(attention.recent(1, ("finished",)))) == ["over"]
-    assert reader.run(attention.recent(rollout="calm")) == {}
+    assert attention_ranking.newest_signals(found["busy"]) == {
+        "no_change": "why no_change",
+        "error": "why error",
+    }
+    assert list(reader.run(attention_ranking.read_recent_signals(1, ("finished",)))) == ["over"]
+    assert reader.run(attention_ranking.read_recent_signals(rollout="calm")) == {}
 
 
 def test_signals_are_listed_without_bodies_and_beside_damaged_ones(
@@ -76,10 +76,10 @@ def test_signals_are_listed_without_bodies_and_beside_damaged_ones(
 ) -> None:
     written.rollout("busy")
     written.step("busy", 1, observation=marked("error"))
-    ((one,),) = reader.run(attention.recent(reasons=False)).values()
+    ((one,),) = reader.run(attention_ranking.read_recent_signals(reasons=False)).values()
     assert (one.signals, one.reasons) == (("error",), {})
     written.connection.execute("UPDATE events SET body = x'ff' WHERE part = 'observation'")
-    ((one,),) = reader.run(attention.recent()).values()
+    ((one,),) = reader.run(attention_ranking.read_recent_signals()).values()
     assert (one.signals, one.reasons) == (("error",), {})
 
 
@@ -100,7 +100,7 @@ def test_an_unknown_rollout_names_what_is_near(
         written.rollout(name)
     name, sentence = UNKNOWN[case]
     with pytest.raises(HoustonError) as problem:
-        reader.run(rollouts.resolve(name))
+        reader.run(rollout_queries.resolve_rollout_id(name))
     assert problem.value.next == "houston rollout list"
     assert re.search(sentence, problem.value.cause)
 
@@ -111,7 +111,7 @@ def test_engines_that_workers_wait_for(written: WrittenHome, reader: Reader) -> 
     written.rollout("r2", engine="far", activity=said)
     written.rollout("r3", engine="near", activity="sampling")
     written.rollout("r4", engine="gone", activity=said, state="failed")
-    assert reader.run(rollouts.waiting()) == [("far", said, 2)]
+    assert reader.run(rollout_queries.list_engines_waited_for()) == [("far", said, 2)]
 
 
 def test_a_step_is_read_back_as_it_was_stored(written: WrittenHome, reader: Reader) -> None:
@@ -123,12 +123,12 @@ def test_a_step_is_read_back_as_it_was_stored(written: WrittenHome, reader: Read
     written.step("r1", 1, body, ("a.txt", "hello"), said)
     written.deliver("r1", 1, "g1")
     written.deliver("r1", 1, "g2")
-    (step,) = reader.run(steps.records("r1"))
+    (step,) = reader.run(step_queries.read_steps("r1"))
     assert (step.sample, step.observation) == (body, said)
     assert [intent.call for intent in step.intents] == [LOOK, READ]
     assert [one.text for one in step.results] == ["a.txt", "hello"]
     assert [one.text for one in step.guidance] == ["Mind the gap.", "And the other."]
-    whole = observation.text(step.results, said.tail, step.guidance)
+    whole = context_messages.observation_text(step.results, said.tail, step.guidance)
     assert whole.endswith("<real_user>And the other.</real_user>")
 
 
@@ -136,7 +136,7 @@ def test_a_body_in_a_blob_reads_like_one_in_its_row(written: WrittenHome, reader
     written.rollout("r1")
     long = "x" * 100_000
     written.step("r1", 1, sample(calls=(LOOK,)), (long,), blob=True)
-    (step,) = reader.run(steps.records("r1"))
+    (step,) = reader.run(step_queries.read_steps("r1"))
     assert step.results[0].text == long
 
 
@@ -146,7 +146,7 @@ def test_a_missing_blob_is_said(written: WrittenHome, reader: Reader) -> None:
     for file in written.home.blobs.rglob("*.zst"):
         file.unlink()
     with pytest.raises(HoustonError, match="cannot be read") as problem:
-        reader.run(steps.records("r1"))
+        reader.run(step_queries.read_steps("r1"))
     assert problem.value.next == "houston verify"
 
 
@@ -157,12 +157,12 @@ def test_erased_bodies_show_as_such(written: WrittenHome, reader: Reader) -> Non
     written.deliver("r1", 1, "g1")
     for seq in range(1, written.seq + 1):
         written.erase(seq)
-    (step,) = reader.run(steps.records("r1"))
-    assert step.sample.thought == ERASED
-    assert [one.text for one in step.results] == [ERASED]
+    (step,) = reader.run(step_queries.read_steps("r1"))
+    assert step.sample.thought == ERASED_TEXT
+    assert [one.text for one in step.results] == [ERASED_TEXT]
     assert step.observation is not None
-    assert step.observation.tail == ERASED
-    assert step.guidance[0].text == ERASED
+    assert step.observation.tail == ERASED_TEXT
+    assert step.guidance[0].text == ERASED_TEXT
 
 
 def test_attempts_that_were_replaced_are_there_when_asked_for(
@@ -171,37 +171,37 @@ def test_attempts_that_were_replaced_are_there_when_asked_for(
     written.rollout("r1")
     written.step("r1", 1, sample("first"))
     written.step("r1", 1, sample("second"), attempt=2)
-    assert [s.sample.thought for s in reader.run(steps.records("r1"))] == ["second"]
-    both = reader.run(steps.records("r1", attempts=True))
+    assert [s.sample.thought for s in reader.run(step_queries.read_steps("r1"))] == ["second"]
+    both = reader.run(step_queries.read_steps("r1", attempts=True))
     assert [(s.attempt, s.sample.thought) for s in both] == [(1, "first"), (2, "second")]
-    replaced = reader.run(steps.record("r1", 1, attempt=1))
+    replaced = reader.run(step_queries.read_step("r1", 1, attempt=1))
     assert replaced is not None
     assert replaced.sample.thought == "first"
-    assert reader.run(steps.record("r1", 2)) is None
+    assert reader.run(step_queries.read_step("r1", 2)) is None
 
 
 def test_a_summary_before_a_step_is_no_part_of_it(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r1")
     written.sampled("r1", 1, sample("summary", role="summary"), part="summary.1")
     written.step("r1", 1, sample("policy"))
-    (step,) = reader.run(steps.records("r1"))
+    (step,) = reader.run(step_queries.read_steps("r1"))
     assert step.sample.thought == "policy"
 
 
 def test_an_open_step_has_no_observation(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r1")
     written.step("r1", 1, sample(calls=(LOOK, READ)), ("a.txt",), open=True)
-    (step,) = reader.run(steps.records("r1"))
+    (step,) = reader.run(step_queries.read_steps("r1"))
     assert step.observation is None
     assert (len(step.intents), len(step.results)) == (2, 1)
 
 
 RANGES = {
-    "all": (1, END, [1, 2, 3, 4, 5]),
-    "from": (4, END, [4, 5]),
+    "all": (1, OPEN_END, [1, 2, 3, 4, 5]),
+    "from": (4, OPEN_END, [4, 5]),
     "to": (1, 2, [1, 2]),
     "one": (3, 3, [3]),
-    "beyond": (9, END, []),
+    "beyond": (9, OPEN_END, []),
 }
 
 
@@ -213,8 +213,8 @@ def test_a_range_of_steps_is_inclusive(case: str, written: WrittenHome, reader: 
         written.step("r1", number)
         written.step("r2", number)
     first, last, found = RANGES[case]
-    assert [row.step for row in reader.run(steps.rows("r1", first, last))] == found
-    assert [one.step for one in reader.run(steps.records("r1", first, last))] == found
+    assert [row.step for row in reader.run(step_queries.list_step_rows("r1", first, last))] == found
+    assert [one.step for one in reader.run(step_queries.read_steps("r1", first, last))] == found
 
 
 def test_steps_that_changed_since_a_sequence(written: WrittenHome, reader: Reader) -> None:
@@ -222,10 +222,13 @@ def test_steps_that_changed_since_a_sequence(written: WrittenHome, reader: Reade
     written.step("r1", 1)
     seen = written.seq
     written.step("r1", 2)
-    assert [row.step for row in reader.run(steps.changed_since("r1", seen))] == [2]
-    assert reader.run(progress.last_seq("r1")) == written.seq
-    assert [one.seq for one in reader.run(progress.since(seen))] == [seen + 1, seen + 2]
-    assert [one.kind for one in reader.run(progress.newest(1))] == ["observation"]
+    assert [row.step for row in reader.run(step_queries.list_changed_step_rows("r1", seen))] == [2]
+    assert reader.run(rollout_queries.newest_seq("r1")) == written.seq
+    assert [one.seq for one in reader.run(rollout_queries.events_since(seen))] == [
+        seen + 1,
+        seen + 2,
+    ]
+    assert [one.kind for one in reader.run(rollout_queries.newest_events(1))] == ["observation"]
 
 
 def test_files_come_with_their_diff(written: WrittenHome, reader: Reader) -> None:
@@ -233,10 +236,12 @@ def test_files_come_with_their_diff(written: WrittenHome, reader: Reader) -> Non
     change = FileChange(path="a.py", kind="changed", added=1, removed=2, diff="@@ -1 +1 @@\n")
     span = TerminalSpan(host="local", terminal="main", start=0, end=40)
     written.step("r1", 1, observation=ObservationBody(tail="", files=(change,), spans=(span,)))
-    (row,) = reader.run(world.files("r1"))
-    assert reader.run(world.diff(row)) == change
-    assert reader.run(world.files("r1", path="b.py")) == []
-    assert [(one.terminal, one.end) for one in reader.run(world.spans("r1"))] == [("main", 40)]
+    (row,) = reader.run(workspace_queries.list_file_changes("r1"))
+    assert reader.run(workspace_queries.read_file_change(row)) == change
+    assert reader.run(workspace_queries.list_file_changes("r1", path="b.py")) == []
+    assert [
+        (one.terminal, one.end) for one in reader.run(workspace_queries.list_terminal_spans("r1"))
+    ] == [("main", 40)]
 
 
 def test_guidance_keeps_its_order_and_states(written: WrittenHome, reader: Reader) -> None:
@@ -244,23 +249,25 @@ def test_guidance_keeps_its_order_and_states(written: WrittenHome, reader: Reade
     written.guide("r1", "g-b", "one")
     written.guide("r1", "g-a", "two", mode="wake", verified=False)
     written.deliver("r1", 7, "g-b")
-    first, second = reader.run(guidance.of_rollout("r1"))
+    first, second = reader.run(annotation_queries.list_guidance("r1"))
     assert (first.text, first.state, first.step) == ("one", "delivered", 7)
     assert (second.state, second.delivered_at, second.verified) == ("queued", None, False)
-    assert reader.run(guidance.one("g-a")) == second
+    assert reader.run(annotation_queries.find_guidance("g-a")) == second
     for wrong in ("g", "zzz", ""):
         with pytest.raises(HoustonError):
-            reader.run(guidance.one(wrong))
+            reader.run(annotation_queries.find_guidance(wrong))
 
 
 def test_bookmarks_notes_and_presence(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r1")
-    written.event(Key("r1", 1), "bookmark", Bookmarked(author="ada", note="look here"))
+    written.event(EventKey("r1", 1), "bookmark", StepBookmarked(author="ada", note="look here"))
     written.insert("annotators", name="ada", verified=1, rollout="r1", step=1, last_seen=50)
-    assert [one.note for one in reader.run(people.bookmarks("r1"))] == ["look here"]
-    assert [one.text for one in reader.run(people.notes("r1"))] == ["look here"]
-    assert [one.name for one in reader.run(people.annotators(50))] == ["ada"]
-    assert reader.run(people.annotators(51)) == []
+    assert [one.note for one in reader.run(annotation_queries.list_bookmarks("r1"))] == [
+        "look here"
+    ]
+    assert [one.text for one in reader.run(annotation_queries.list_notes("r1"))] == ["look here"]
+    assert [one.name for one in reader.run(annotation_queries.list_annotators(50))] == ["ada"]
+    assert reader.run(annotation_queries.list_annotators(51)) == []
 
 
 def test_a_persons_verdict_outranks_the_judges(written: WrittenHome, reader: Reader) -> None:
@@ -268,7 +275,9 @@ def test_a_persons_verdict_outranks_the_judges(written: WrittenHome, reader: Rea
     for number, (source, keep) in enumerate([("human", 1), ("judge", 0), ("rule", 0)]):
         key = {"rollout": "r1", "step": 1, "attempt": 1, "source": source}
         written.insert("verdicts", **key, keep=keep, seq=1, at=number)
-    found = people.standing(reader.run(people.verdicts("r1")))
+    found = annotation_queries.effective_verdicts(
+        reader.run(annotation_queries.list_verdicts("r1"))
+    )
     assert (found[1, 1].source, found[1, 1].keep) == ("human", 1)
 
 
@@ -277,10 +286,15 @@ def test_states_tasks_and_drifts_are_counted(written: WrittenHome, reader: Reade
     written.rollout("r2", state="finished", best_score=60.0)
     written.step("r1", 1, sample(drift="forked"))
     written.step("r1", 2)
-    assert reader.run(progress.states()) == {"running": 1, "finished": 1}
-    assert reader.run(progress.drifts("r1")) == {"forked": 1, "clean": 1}
-    (task,) = reader.run(rollouts.tasks())
+    assert reader.run(rollout_queries.count_rollouts_by_state()) == {"running": 1, "finished": 1}
+    assert reader.run(rollout_queries.count_drifts("r1")) == {"forked": 1, "clean": 1}
+    (task,) = reader.run(rollout_queries.list_tasks())
     assert (task.rollouts, task.running, task.best_score) == (2, 1, 60.0)
-    assert reader.run(rollouts.task(task)).instructions == "Count."
-    assert [one.id for one in reader.run(rollouts.all_rollouts(state="finished"))] == ["r2"]
-    assert reader.run(rollouts.spec(reader.run(rollouts.rollout("r1")))).rollout == "r1"
+    assert reader.run(rollout_queries.read_task_record(task)).instructions == "Count."
+    assert [one.id for one in reader.run(rollout_queries.list_rollouts(state="finished"))] == ["r2"]
+    assert (
+        reader.run(
+            rollout_queries.read_rollout_spec(reader.run(rollout_queries.find_rollout("r1")))
+        ).rollout
+        == "r1"
+    )

@@ -5,7 +5,7 @@ import random
 import pytest
 import regex
 
-from houston_shared.store.finding.required import runs
+from houston_shared.store.search_matching import required_runs
 
 PATTERNS: dict[str, list[str]] = {
     r"quasar \d+": ["quasar "],
@@ -25,7 +25,7 @@ PATTERNS: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_runs_of_a_pattern(pattern: str) -> None:
-    assert runs(pattern) == PATTERNS[pattern]
+    assert required_runs(pattern) == PATTERNS[pattern]
 
 
 def test_no_match_lacks_a_run() -> None:
@@ -34,7 +34,7 @@ def test_no_match_lacks_a_run() -> None:
         signs = chance.randint(1, 7)
         pattern = "".join(chance.choice("abc.\\*+?{}[]^$1d ,-") for _ in range(signs))
         text = "".join(chance.choice("abcd1 .,-{}[]^$+*?\\") for _ in range(12))
-        if not runs(pattern):
+        if not required_runs(pattern):
             continue
         try:
             found = regex.search(pattern, text, regex.IGNORECASE | regex.MULTILINE)
@@ -42,5 +42,8 @@ def test_no_match_lacks_a_run() -> None:
             continue
         if found and found.end() > found.start():
             matched += 1
-            assert all(one.lower() in text.lower() for one in runs(pattern)), (pattern, text)
+            assert all(one.lower() in text.lower() for one in required_runs(pattern)), (
+                pattern,
+                text,
+            )
     assert matched > 500

@@ -8,18 +8,27 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.recorder.steps.journal import Key
+from houston_daemon.recorder.journal_writer import EventKey
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.records import Call, FileChange, ForkBody, Result, TerminalSpan
-from houston_shared.store.bodies import StoredObservation, StoredSample, VerdictGiven
-from houston_shared.store.finding.looking import SLOW_TEXTS, Hit, as_json, search
-from houston_shared.store.finding.query import Mode, Query
-from houston_shared.store.reader import Reader
-from houston_shared.store.searchable import tag, text_of
-from houston_shared.terminal_folder import segment, terminals_folder
+from houston_shared.records import FileChange, ForkBody, TerminalSpan, ToolCall, ToolResult
+from houston_shared.store.event_bodies import StoredObservation, StoredSample, VerdictGiven
+from houston_shared.store.journal_search import (
+    MOST_SLOW_TEXTS,
+    SearchHit,
+    search_hit_json,
+    search_home,
+)
+from houston_shared.store.search_matching import (
+    SearchMode,
+    SearchQuery,
+    rollout_tag,
+    searchable_text,
+)
+from houston_shared.store.store_reader import Reader
+from houston_shared.terminal_log_files import segment_file, terminals_folder
 from tests.support.written_home import WrittenHome, sample, stored
 
-WRITE = Call(id="2.0", name="write_file", arguments={"path": "src/solve.py", "content": "x"})
+WRITE = ToolCall(id="2.0", name="write_file", arguments={"path": "src/solve.py", "content": "x"})
 
 
 def index(written: WrittenHome, upto: int) -> None:
@@ -33,9 +42,10 @@ def index(written: WrittenHome, upto: int) -> None:
         "SELECT seq, rollout, kind, body FROM events WHERE seq <= ? AND body IS NOT NULL", (upto,)
     )
     for seq, rollout, kind, body in rows.fetchall():
-        if text := text_of(kind, body):
+        if text := searchable_text(kind, body):
             connection.execute(
-                "INSERT INTO entries (rowid, tag, text) VALUES (?, ?, ?)", (seq, tag(rollout), text)
+                "INSERT INTO entries (rowid, tag, text) VALUES (?, ?, ?)",
+                (seq, rollout_tag(rollout), text),
             )
     connection.execute("INSERT INTO indexed VALUES (1, ?)", (upto,))
     connection.commit()
@@ -79,17 +89,17 @@ QUERIES = {
 }
 
 
-def find(reader: Reader, query: str, rollout: str = "", **fields: Any) -> list[Hit]:
+def find(reader: Reader, query: str, rollout: str = "", **fields: Any) -> list[SearchHit]:
     """Everything that is found."""
-    asked = Query(query, **{"mode": "words", **fields})
+    asked = SearchQuery(query, **{"mode": "words", **fields})
     if rollout:
         asked = msgspec.structs.replace(asked, where="rollout", rollout=rollout)
-    progress = list(search(reader, asked))
+    progress = list(search_home(reader, asked))
     assert progress[-1].done
     return [hit for one in progress for hit in one.hits]
 
 
-def begun(thought: str, *calls: Call) -> Any:
+def begun(thought: str, *calls: ToolCall) -> Any:
     return stored(StoredSample, sample(thought, calls=calls), active_us=1)
 
 
@@ -105,7 +115,7 @@ def test_the_same_is_found_whatever_the_index_knows(
     assert [(hit.rollout, hit.step, hit.name) for hit in found] == expected
 
 
-MODES: dict[str, tuple[Mode, str, list[tuple[str, int, str]]]] = {
+MODES: dict[str, tuple[SearchMode, str, list[tuple[str, int, str]]]] = {
     "part of a word": ("literal", "EEDLE in r-", [("r-2", 1, "sample"), ("r-1", 1, "sample")]),
     "across a space": ("literal", "eedle IN R-1", [("r-1", 1, "sample")]),
     "one character": ("literal", "看", [("r-2", 0, "guidance"), ("r-1", 0, "guidance")]),
@@ -126,7 +136,7 @@ def test_text_as_it_stands_and_patterns(case: str, written: WrittenHome, reader:
 
 
 def test_a_number_among_arguments_is_found(written: WrittenHome, reader: Reader) -> None:
-    call = Call(id="1.0", name="sleep", arguments={"seconds": 5120, "deep": [{"on": True}]})
+    call = ToolCall(id="1.0", name="sleep", arguments={"seconds": 5120, "deep": [{"on": True}]})
     written.rollout("r1")
     written.step("r1", 1, sample("wait", calls=(call,)), ("ok",))
     for text in ("512", "tru", "5120"):
@@ -146,7 +156,7 @@ def test_what_is_no_pattern_is_a_mistake_of_the_person(
 
 def test_a_pattern_that_would_never_end_is_given_up(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r1")
-    for number in range(1, SLOW_TEXTS + 3):
+    for number in range(1, MOST_SLOW_TEXTS + 3):
         written.step("r1", number, sample("a" * 200 + "!"))
     with pytest.raises(HoustonError, match="takes too long"):
         find(reader, r"^(a|aa|aaa|a?b?a)+$", mode="regex")
@@ -164,15 +174,15 @@ def test_diffs_and_searches_are_looked_at_where_they_are_asked_for(
     written: WrittenHome, reader: Reader
 ) -> None:
     written.rollout("r1")
-    asked = Call(id="1.0", name="web_search", arguments={"query": "needle sharpening"})
-    found = Result(call=asked, kind="web_search", success=True, text="3 pages on sharpening")
-    written.event(Key("r1", 1, part="sample"), "sample", begun("look", asked))
-    written.event(Key("r1", 1, part="call.0"), "result", found)
+    asked = ToolCall(id="1.0", name="web_search", arguments={"query": "needle sharpening"})
+    found = ToolResult(call=asked, kind="web_search", success=True, text="3 pages on sharpening")
+    written.event(EventKey("r1", 1, part="sample"), "sample", begun("look", asked))
+    written.event(EventKey("r1", 1, part="call.0"), "result", found)
     change = FileChange(
         path="src/needle.py", kind="changed", added=1, removed=1, diff="-old\n+newer line"
     )
     written.event(
-        Key("r1", 1, part="observation"), "observation",
+        EventKey("r1", 1, part="observation"), "observation",
         StoredObservation(tail="", files=(change,), active_us=1),
     )  # fmt: skip
     assert [hit.name for hit in find(reader, "sharpening", what="searches")] == ["web_search"]
@@ -187,13 +197,15 @@ def test_terminals_are_searched_in_their_logs_and_lead_to_the_step(
     folder = terminals_folder(tmp_path / "host", "r1") / "main"
     folder.mkdir(parents=True)
     first = b"begin\r\nloss \x1b[31m0.5\x1b[0m\r\n"
-    segment(folder, 0).write_bytes(first)
-    segment(folder, len(first)).write_bytes(b"loss 0.4\r\nan end without a line break: loss 0.3")
+    segment_file(folder, 0).write_bytes(first)
+    segment_file(folder, len(first)).write_bytes(
+        b"loss 0.4\r\nan end without a line break: loss 0.3"
+    )
     for step, (start, end) in enumerate(((0, len(first)), (len(first), len(first) + 60)), 1):
-        written.event(Key("r1", step, part="sample"), "sample", begun("go"))
+        written.event(EventKey("r1", step, part="sample"), "sample", begun("go"))
         span = TerminalSpan(host="local", terminal="main", start=start, end=end)
         body = StoredObservation(tail="", spans=(span,), active_us=1)
-        written.event(Key("r1", step, part="observation"), "observation", body)
+        written.event(EventKey("r1", step, part="observation"), "observation", body)
     found = find(reader, "loss 0", what="terminals", mode="literal")
     assert [(hit.step, hit.snippet) for hit in found] == [
         (2, "loss 0.4"), (2, "an end without a line break: loss 0.3"), (1, "loss 0.5"),
@@ -208,7 +220,7 @@ def test_what_rules_say_only_quotes_a_step_and_is_not_found_beside_it(
     sources: tuple[Any, ...] = ("rule", "judge", "human")
     for source in sources:
         said = VerdictGiven(last=1, verdict="mask", by=source, source=source, reason="a needle")
-        written.event(Key("r1", 1), "verdict", said)
+        written.event(EventKey("r1", 1), "verdict", said)
     index(written, written.seq)
     for mode in ("words", "literal"):
         assert len(find(reader, "needle", mode=mode)) == 3, mode
@@ -231,8 +243,8 @@ def test_what_the_index_guesses_comes_first_and_counts_once(
     for number in range(1, 131):
         written.step("r1", number, sample("two needles" if number == 4 else "one pinneedle"))
     index(written, written.seq)
-    query = Query("needle", "literal", "rollout", rollout="r1")
-    hits = [hit for one in search(reader, query, soon=True) for hit in one.hits]
+    query = SearchQuery("needle", "literal", "rollout", rollout="r1")
+    hits = [hit for one in search_home(reader, query, soon=True) for hit in one.hits]
     assert hits[0].step == 4  # the others have it within a word
     assert sorted(hit.step for hit in hits) == list(range(1, 131))
 
@@ -268,7 +280,7 @@ def test_a_hit_in_a_blob_is_found_without_an_index(written: WrittenHome, reader:
 def test_the_json_has_its_keys(written: WrittenHome, reader: Reader) -> None:
     history(written)
     (hit,) = find(reader, "haystack", "r-1")
-    line = as_json(hit)
+    line = search_hit_json(hit)
     assert (line["rollout"], line["step"], line["kind"]) == ("r-1", None, "guidance")
     start, end = line["match"]
     assert line["snippet"][start:end] == "haystack"

@@ -6,16 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_shared.store import search_query
-from houston_shared.store.search_query import Term
+from houston_shared.store import search_matching
+from houston_shared.store.search_matching import SearchTerm
 
 TERMS = {
-    "words": ("read the file", [Term("read", False), Term("the", False), Term("file", False)]),
-    "a phrase": ('"two words" one', [Term("two words", False), Term("one", False)]),
-    "a beginning": ("eval*", [Term("eval", True)]),
-    "a star alone": ("*", [Term("*", False)]),
-    "an open quote": ('"never closed', [Term("never closed", False)]),
-    "operators are words": ("a OR NOT b", [Term(w, False) for w in ("a", "OR", "NOT", "b")]),
+    "words": (
+        "read the file",
+        [SearchTerm("read", False), SearchTerm("the", False), SearchTerm("file", False)],
+    ),
+    "a phrase": ('"two words" one', [SearchTerm("two words", False), SearchTerm("one", False)]),
+    "a beginning": ("eval*", [SearchTerm("eval", True)]),
+    "a star alone": ("*", [SearchTerm("*", False)]),
+    "an open quote": ('"never closed', [SearchTerm("never closed", False)]),
+    "operators are words": ("a OR NOT b", [SearchTerm(w, False) for w in ("a", "OR", "NOT", "b")]),
     "nothing": ('  "" ', []),
 }
 
@@ -23,7 +26,7 @@ TERMS = {
 @pytest.mark.parametrize("case", TERMS)
 def test_terms(case: str) -> None:
     query, found = TERMS[case]
-    assert search_query.terms(query) == found
+    assert search_matching.split_terms(query) == found
 
 
 INDEXABLE = {
@@ -41,13 +44,13 @@ INDEXABLE = {
 @pytest.mark.parametrize("case", INDEXABLE)
 def test_what_the_index_can_answer(case: str) -> None:
     query, answer = INDEXABLE[case]
-    assert search_query.indexable(search_query.terms(query)) is answer
+    assert search_matching.is_indexable(search_matching.split_terms(query)) is answer
 
 
 @given(st.text())
 def test_no_query_is_an_error_of_the_index(query: str) -> None:
-    terms = search_query.terms(query)
-    if not terms or not search_query.indexable(terms):
+    terms = search_matching.split_terms(query)
+    if not terms or not search_matching.is_indexable(terms):
         return
     connection = sqlite3.connect(":memory:")
     connection.execute(
@@ -55,7 +58,7 @@ def test_no_query_is_an_error_of_the_index(query: str) -> None:
     )
     connection.execute("INSERT INTO entries (rowid, tag, text) VALUES (1, 'rx', ?)", (query,))
     try:
-        expression = search_query.expression(terms, "rx")
+        expression = search_matching.fts_expression(terms, "rx")
         rows = connection.execute(
             "SELECT rowid FROM entries WHERE entries MATCH ?", (expression,)
         ).fetchall()
@@ -74,7 +77,7 @@ SNIPPETS = {
 @pytest.mark.parametrize("case", SNIPPETS)
 def test_a_snippet_is_one_line_around_the_match(case: str) -> None:
     query, text, marked = SNIPPETS[case]
-    found = search_query.snippet(search_query.terms(query), text)
+    found = search_matching.snippet_of_terms(search_matching.split_terms(query), text)
     assert found.text[found.start : found.end] == marked
     assert "\n" not in found.text
     assert len(found.text) < 200

@@ -7,11 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.supervision.attention.catalog import SIGNALS, signals
-from houston_daemon.supervision.attention.watch import Watch
-from houston_daemon.supervision.attention.window import Left, StepSeen, Window, horizon, seen
-from houston_shared.records import Call, FileChange, ObservationBody, Result, StepRecord
-from houston_shared.task import Attention
+from houston_daemon.review.attention_catalog import SIGNALS, AttentionTracker, active_signals
+from houston_daemon.review.attention_window import (
+    AttentionWindow,
+    ObservedStep,
+    RemainingBudgets,
+    observe_step,
+    window_length,
+)
+from houston_shared.records import FileChange, ObservationBody, StepRecord, ToolCall, ToolResult
+from houston_shared.task import AttentionSettings
 from tests.support.written_home import sample
 
 CHANGE = (FileChange(path="a.py", kind="changed", added=1, removed=1),)
@@ -24,7 +29,7 @@ def call(
     arguments = {key[1:]: value for key, value in fields.items() if key.startswith("_")}
     typed = {key: value for key, value in fields.items() if not key.startswith("_")}
     return {
-        "call": Call(id="1.0", name=name, arguments=arguments),
+        "call": ToolCall(id="1.0", name=name, arguments=arguments),
         "kind": kind or name,
         "success": ok,
         "text": text,
@@ -87,7 +92,7 @@ def step(
     reason: str = "stop",
 ) -> StepRecord:
     """A closed step as the journal has it."""
-    results = tuple(Result(**one) for one in calls)
+    results = tuple(ToolResult(**one) for one in calls)
     body = sample(malformed=malformed, calls=tuple(one.call for one in results))
     body = msgspec.structs.replace(body, finish_reason=reason)
     files = CHANGE if changed else ()
@@ -102,19 +107,19 @@ Steps = list[tuple[dict[str, Any], ...]]
 
 
 def found(
-    history: Steps, limits: Attention, changed: bool | None = True, **left: Any
+    history: Steps, limits: AttentionSettings, changed: bool | None = True, **left: Any
 ) -> dict[str, str]:
     """Signals of the last step of a history in which every step changes files, or none does."""
     records = [step(n, *calls, changed=changed) for n, calls in enumerate(history, 1)]
     return look_at(records, limits, **left)
 
 
-def look_at(records: list[StepRecord], limits: Attention, **left: Any) -> dict[str, str]:
-    watch = Watch(limits, records[:-1])
+def look_at(records: list[StepRecord], limits: AttentionSettings, **left: Any) -> dict[str, str]:
+    watch = AttentionTracker(limits, records[:-1])
     last = records[-1]
     assert last.observation is not None
-    now = seen(last.step, last.sample, last.results, last.observation)
-    return watch.step(now, Left(**left), last.results)
+    now = observe_step(last.step, last.sample, last.results, last.observation)
+    return watch.step(now, RemainingBudgets(**left), last.results)
 
 
 POLL = [(sleep(600, ["main"]),), (run("tail log", "1"),), (sleep(600, ["main"]),)]
@@ -220,7 +225,8 @@ CASES: list[tuple[str, str, Steps, dict[str, Any], str]] = [
     ("blind_edit", "its own edit showed it", [(look(),), (edit(),), (edit(),)],
      {"blind_edit_steps": 1}, ""),
     ("blind_edit", "looked at on another host",
-     [({**look(), "call": Call(id="1", name="open_file", arguments={"host": "far"})},), (edit(),)],
+     [({**look(), "call": ToolCall(id="1", name="open_file", arguments={"host": "far"})},),
+      (edit(),)],
      {}, "not looked at"),
     ("blind_edit", "a quote is open", [(run("cat 'a.py"),), (edit(),)], {}, "a.py was changed"),
     ("long_sleep", "half an hour", [(sleep(1800, ["main"]),)], {}, "asked to sleep for 1800 s"),
@@ -240,7 +246,7 @@ CASES: list[tuple[str, str, Steps, dict[str, Any], str]] = [
 def test_signals_of_what_was_done(
     name: str, case: str, steps: Steps, limits: dict[str, Any], reason: str
 ) -> None:
-    said = found(steps, Attention(**limits)).get(name, "")
+    said = found(steps, AttentionSettings(**limits)).get(name, "")
     assert reason in said, case
     assert bool(reason) == bool(said), case
 
@@ -271,7 +277,7 @@ UNCHANGED: list[tuple[str, str, Steps, dict[str, Any], bool | None, str]] = [
 def test_signals_of_what_did_not_change(
     name: str, case: str, steps: Steps, limits: dict[str, Any], changed: bool | None, reason: str
 ) -> None:
-    said = found(steps, Attention(**limits), changed).get(name, "")
+    said = found(steps, AttentionSettings(**limits), changed).get(name, "")
     assert reason in said, case
     assert bool(reason) == bool(said), case
 
@@ -330,7 +336,7 @@ def test_signals_of_scores_and_budgets(
     reason: str,
 ) -> None:
     standing = {**FULL, "evaluations_left": 3, **left}
-    said = found([(one,)], Attention(**limits), **standing).get(name, "")
+    said = found([(one,)], AttentionSettings(**limits), **standing).get(name, "")
     assert reason in said, case
     assert bool(reason) == bool(said), case
 
@@ -349,12 +355,12 @@ def test_signals_of_steps_without_an_action(
     name: str, reason: str, malformed: str, said: str
 ) -> None:
     one = step(1, malformed=malformed, reason=reason)
-    assert look_at([one], Attention(), **FULL).get(name, "") == said
+    assert look_at([one], AttentionSettings(), **FULL).get(name, "") == said
 
 
 def test_no_action_counts_as_going_wrong() -> None:
     records = [step(1, malformed="x"), step(2, BAD), step(3, malformed="no call")]
-    assert "now no action: no call" in look_at(records, Attention())["error_streak"]
+    assert "now no action: no call" in look_at(records, AttentionSettings())["error_streak"]
 
 
 def test_every_signal_has_cases_and_a_sentence() -> None:
@@ -363,22 +369,30 @@ def test_every_signal_has_cases_and_a_sentence() -> None:
     assert all(says.__doc__ for says in SIGNALS.values())
 
 
-@pytest.mark.parametrize("limits", [Attention(), Attention(unchanged_steps=3, error_streak=2)])
-def test_a_watch_that_begins_anywhere_finds_the_same(limits: Attention) -> None:
+@pytest.mark.parametrize(
+    "limits", [AttentionSettings(), AttentionSettings(unchanged_steps=3, error_streak=2)]
+)
+def test_a_watch_that_begins_anywhere_finds_the_same(limits: AttentionSettings) -> None:
     """As after a kill: the last steps from the journal are enough."""
     kinds: Steps = [(BAD,), (run("ls"),), (edit(),), (look(),), (sleep(90, []),), (score(5),)]
     records = [step(n, *kinds[n * n % 7 % 6], changed=bool(n % 5 == 0)) for n in range(1, 120)]
-    whole = Watch(limits)
+    whole = AttentionTracker(limits)
     for number, record in enumerate(records):
         assert record.observation is not None
-        now = seen(record.step, record.sample, record.results, record.observation)
-        again = Watch(limits, records[max(0, number - horizon(limits)) : number])
-        left = Left(best=90.0)
+        now = observe_step(record.step, record.sample, record.results, record.observation)
+        again = AttentionTracker(limits, records[max(0, number - window_length(limits)) : number])
+        left = RemainingBudgets(best=90.0)
         assert whole.step(now, left) == again.step(now, left), number
 
 
 def test_an_empty_step_has_no_signal() -> None:
-    assert signals(Window([StepSeen(1, (), None)], Left(steps_left=1)), Attention()) == {}
+    assert (
+        active_signals(
+            AttentionWindow([ObservedStep(1, (), None)], RemainingBudgets(steps_left=1)),
+            AttentionSettings(),
+        )
+        == {}
+    )
 
 
 @pytest.mark.parametrize("gives", ["raise KeyError('x')", "return 3"])
@@ -392,8 +406,10 @@ def test_a_packages_signal_that_is_broken_marks_the_step_and_ends_nothing(
     (info / "entry_points.txt").write_text("[houston.signals]\nfull = houston_moon:full\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "houston_moon", raising=False)
-    one = StepSeen(1, (), None)
-    found = Watch(Attention(signals=("full",))).step(one, Left(steps_left=1))
+    one = ObservedStep(1, (), None)
+    found = AttentionTracker(AttentionSettings(signals=("full",))).step(
+        one, RemainingBudgets(steps_left=1)
+    )
     assert "the code of this signal failed" in found["full"]
 
 
@@ -402,7 +418,7 @@ def test_the_loops_own_last_evaluation_is_not_the_agents_repetition() -> None:
     asked = msgspec.structs.replace(last.sample, calls=last.sample.calls[:2])
     left = {**FULL, "best": 5.0, "finished": True}
     said = {
-        who: look_at([step(1, score(5)), record], Attention(), **left)
+        who: look_at([step(1, score(5)), record], AttentionSettings(), **left)
         for who, record in (
             ("the loop", msgspec.structs.replace(last, sample=asked)),
             ("the agent", last),

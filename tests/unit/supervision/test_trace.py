@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.steps.journal import Key
-from houston_daemon.supervision import trace as traces
-from houston_daemon.supervision.trace import Scored, Trace
-from houston_shared.records import Call, ForkBody
-from houston_shared.store.bodies import Erased, VerdictGiven
-from houston_shared.store.reader import Reader
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_daemon.review import rollout_trace as traces
+from houston_daemon.review.rollout_trace import RolloutTrace, ScoredStep
+from houston_shared.records import ForkBody, ToolCall
+from houston_shared.store.event_bodies import BodiesErased, VerdictGiven
+from houston_shared.store.store_reader import Reader
 from tests.support.written_home import WrittenHome, sample
 
-EVAL = Call(id="1.0", name="eval", arguments={})
+EVAL = ToolCall(id="1.0", name="eval", arguments={})
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def with_ids(**fields: Any) -> Any:
     return sample(**{**ids, **fields})
 
 
-def both(written: WrittenHome, rollout: str) -> Trace:
+def both(written: WrittenHome, rollout: str) -> RolloutTrace:
     """The rollout as both ways of reading give it, which is the same."""
     with Reader(written.home) as reader:
-        one, other = reader.run(traces.trace(rollout)), traces.read(reader, rollout)
+        one, other = reader.run(traces.query_trace(rollout)), traces.read_trace(reader, rollout)
     assert one == other
     return one
 
@@ -40,7 +40,7 @@ def both(written: WrittenHome, rollout: str) -> Trace:
 def test_closed_steps_are_there_in_order_over_pages_and_without_ids(
     written: WrittenHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traces, "PAGE", 3)
+    monkeypatch.setattr(traces, "STEPS_PER_PAGE", 3)
     rollout = written.rollout("r")
     for number in range(1, 8):
         written.step(rollout, number, with_ids(thought=f"thought {number}"))
@@ -79,8 +79,8 @@ def test_a_branch_has_the_past_that_it_shares_and_its_forks(written: WrittenHome
 
 
 def test_scores_are_those_of_submissions_that_gave_one(written: WrittenHome) -> None:
-    from houston_shared.records import ObservationBody, Result
-    from houston_shared.store.bodies import StoredObservation
+    from houston_shared.records import ObservationBody, ToolResult
+    from houston_shared.store.event_bodies import StoredObservation
     from tests.support.written_home import stored
 
     rollout = written.rollout("r")
@@ -88,12 +88,14 @@ def test_scores_are_those_of_submissions_that_gave_one(written: WrittenHome) -> 
     for number, (state, score) in enumerate(given, 1):
         written.step(rollout, number, sample(calls=(EVAL,)), open=True)
         fields = {"overall_score": score, "state": state, "counted": state == "scored"}
-        result = Result(call=EVAL, kind="eval", success=score is not None, text="", fields=fields)
-        written.event(Key(rollout, number, 1, "call.0"), "result", result)
+        result = ToolResult(
+            call=EVAL, kind="eval", success=score is not None, text="", fields=fields
+        )
+        written.event(EventKey(rollout, number, 1, "call.0"), "result", result)
         closed = stored(StoredObservation, ObservationBody(tail=""), active_us=1)
-        written.event(Key(rollout, number, 1, "observation"), "observation", closed)
+        written.event(EventKey(rollout, number, 1, "observation"), "observation", closed)
     found = both(written, rollout)
-    assert found.scores == (Scored(1, 41.5), Scored(3, 63.0), Scored(5, 50.0))
+    assert found.scores == (ScoredStep(1, 41.5), ScoredStep(3, 63.0), ScoredStep(5, 50.0))
     assert found.best == 63.0
 
 
@@ -115,11 +117,14 @@ def test_a_rollout_whose_texts_are_gone_is_refused_also_as_the_past_of_a_branch(
     seqs = [written.step("r", number) for number in (1, 2, 3)]
     written.rollout("limb", parent="r", parent_step=2)
     written.rollout("other", parent="r", parent_step=1)
-    body = Erased(by="person:ada", seqs=(seqs[1],), remainders=(b"",), **how)  # type: ignore[arg-type]
+    body = BodiesErased(by="person:ada", seqs=(seqs[1],), remainders=(b"",), **how)  # type: ignore[arg-type]
     both(written, "limb")
-    written.event(Key("r"), "erased", body)
+    written.event(EventKey("r"), "erased", body)
     with Reader(written.home) as reader:
-        for make in (lambda: reader.run(traces.trace("limb")), lambda: traces.read(reader, "limb")):
+        for make in (
+            lambda: reader.run(traces.query_trace("limb")),
+            lambda: traces.read_trace(reader, "limb"),
+        ):
             with pytest.raises(traces.TextsGone) as told:
                 make()
             assert said[0] in told.value.cause and said[1] in told.value.next
@@ -133,16 +138,16 @@ def test_a_rollout_that_is_archived_while_it_is_read_is_refused(
 ) -> None:
     written.rollout("r")
     seq = written.step("r", 1)
-    page = traces._page
+    page = traces._trace_page
 
     def late(rollout: str, first: int) -> Any:
-        body = Erased(by="person:ada", seqs=(seq,), remainders=(b"",), archive="/a/r.zst")
-        written.event(Key("r"), "erased", body)
+        body = BodiesErased(by="person:ada", seqs=(seq,), remainders=(b"",), archive="/a/r.zst")
+        written.event(EventKey("r"), "erased", body)
         return page(rollout, first)
 
-    monkeypatch.setattr(traces, "_page", late)
+    monkeypatch.setattr(traces, "_trace_page", late)
     with Reader(written.home) as reader, pytest.raises(traces.TextsGone):
-        traces.read(reader, "r")
+        traces.read_trace(reader, "r")
 
 
 def test_notes_and_verdicts_that_were_erased_leave_a_rollout_as_it_was(
@@ -150,9 +155,11 @@ def test_notes_and_verdicts_that_were_erased_leave_a_rollout_as_it_was(
 ) -> None:
     written.rollout("r")
     written.step("r", 1)
-    said = written.event(Key("r", 1), "verdict", VerdictGiven(last=1, verdict="keep", by="ada"))
-    body = Erased(by="person:ada", seqs=(said,), remainders=(b"",))
-    written.event(Key("r"), "erased", body)
+    said = written.event(
+        EventKey("r", 1), "verdict", VerdictGiven(last=1, verdict="keep", by="ada")
+    )
+    body = BodiesErased(by="person:ada", seqs=(said,), remainders=(b"",))
+    written.event(EventKey("r"), "erased", body)
     assert len(both(written, "r").steps) == 1
 
 
@@ -162,12 +169,12 @@ def test_only_what_closed_or_was_replaced_since_is_read_again(tmp_path: Path) ->
     for number in (1, 2, 3):
         written.step("r", number)
     with Reader(written.home) as reader:
-        before = traces.read(reader, "r")
+        before = traces.read_trace(reader, "r")
         written.step("r", 3, sample("another"), attempt=2)
         written.connection.execute("UPDATE steps SET current = 0 WHERE step = 3 AND attempt = 1")
         written.step("r", 4)
-        now = traces.read(reader, "r", before.steps)
-        assert now.steps == traces.read(reader, "r").steps
+        now = traces.read_trace(reader, "r", before.steps)
+        assert now.steps == traces.read_trace(reader, "r").steps
     written.close()
     assert [one.attempt for one in now.steps] == [1, 1, 2, 1]
     kept = zip(now.steps, before.steps, strict=False)

@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from houston_shared.clean_log import clean_root
+from houston_shared.redacted_logging import log_redacted_to_stderr
 
 LOGGER = logging.getLogger("houston.embedded")
 _PR_SET_PDEATHSIG = 1
@@ -23,25 +23,24 @@ def main() -> int:
     asked = _arguments()
     if asked.die_with_parent:
         die_with_parent()
-    clean_root("%(asctime)s %(levelname)s %(message)s")
+    log_redacted_to_stderr("%(asctime)s %(levelname)s %(message)s")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
     import uvicorn
 
-    from houston_daemon.engines.embedded.app import Server
-    from houston_daemon.engines.embedded.generation import Sampler
-    from houston_daemon.engines.embedded.scheduler import Scheduler
-    from houston_daemon.engines.embedded.weights import Model
+    from houston_daemon.engines.embedded.embedded_model import EmbeddedModel
+    from houston_daemon.engines.embedded.embedded_server import EmbeddedServer
+    from houston_daemon.engines.embedded.sampling_jobs import JobSampler, JobScheduler
 
     torch.set_num_threads(asked.threads)
-    model = Model(asked.model, asked.dtype)
-    scheduler = Scheduler(Sampler(model, asked.cache_tokens or 3 * model.window))
+    model = EmbeddedModel(asked.model, asked.dtype)
+    scheduler = JobScheduler(JobSampler(model, asked.cache_tokens or 3 * model.window))
     scheduler.start()
     name = asked.name or asked.model.name
     LOGGER.info("serving %s, %s, %d threads", name, model.dtype, asked.threads)
     uvicorn.run(
-        Server(model, scheduler, name).app(),
+        EmbeddedServer(model, scheduler, name).app(),
         host="127.0.0.1",
         port=asked.port or 0,
         uds=asked.uds,

@@ -34,8 +34,8 @@ from houston_daemon.environments.typed_observation import (
     render,
 )
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import Call, Intent, Result, RolloutSpec
-from houston_shared.secret_values import redact
+from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
+from houston_shared.secret_redaction import redact
 from houston_shared.task import LoadedTask, Task
 
 SOURCE = "simulator"
@@ -161,23 +161,23 @@ class HttpEnvironment:
             observation_boundary.readable(redact(state.start.text)), self._characters
         )
 
-    def check(self, call: Call) -> Call:
+    def check(self, call: ToolCall) -> ToolCall:
         """The call with its arguments validated (defaults filled in), or with `error` set."""
         if self._task.http.score and call.name == SCORE and not call.arguments and not call.error:
             return call
         return self._tools.check(call)
 
-    def deadline(self, call: Call) -> float:
+    def deadline(self, call: ToolCall) -> float:
         """Nothing here sleeps."""
         return 0.0
 
-    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
         """Run one call; what goes wrong is an observation."""
         begun = time.monotonic()
         call = self.check(call)
         return await self._result(call, await self._observe(call, standing, stop), begun)
 
-    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """What the simulator did is not done again: where it tells, the call is run or found."""
         begun, call = time.monotonic(), self.check(intent.call)
         foreign = self._tools.find(call.name)
@@ -203,13 +203,13 @@ class HttpEnvironment:
             await self._session.end()
         await self._client.close()
 
-    async def _result(self, call: Call, observation: Observation, begun: float) -> Result:
+    async def _result(self, call: ToolCall, observation: Observation, begun: float) -> ToolResult:
         return await result_since(begun, call, observation, self._characters)
 
-    async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         return await observed(call, lambda: self._do(call, standing, stop), _words, log)
 
-    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if self._tools.find(call.name) is not None:
             return await unless_stopped(self._step(call), stop)
         if call.name == SCORE:
@@ -220,7 +220,7 @@ class HttpEnvironment:
         await self._session.finish()
         return EpisodeFinished(finished=True)
 
-    async def _step(self, call: Call) -> Observation:
+    async def _step(self, call: ToolCall) -> Observation:
         if self._session.is_over(call.id):
             return Failed(error="The episode is over.")
         answer = await self._session.step(self._taken(call))
@@ -238,7 +238,7 @@ class HttpEnvironment:
             return Failed(error="There is no tool 'eval'; finish ends the episode.")
         return SimulatorScore(overall_score=(await self._session.score()).overall_score)
 
-    def _taken(self, call: Call) -> RecordedAction:
+    def _taken(self, call: ToolCall) -> RecordedAction:
         tool = self._tools.find(call.name)
         assert tool is not None
         return RecordedAction(call.id, tool.name, self._tools.arguments(call))

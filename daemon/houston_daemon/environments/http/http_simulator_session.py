@@ -18,11 +18,11 @@ from houston_daemon.environments.http.http_simulator_client import (
     SimulatorFailed,
     Step,
 )
-from houston_daemon.hosts.errors import NeedsPerson
-from houston_shared import synced_file
+from houston_daemon.hosts.host_protocol import NeedsPerson
+from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec
-from houston_shared.terminal_folder import rollout_folder
+from houston_shared.terminal_log_files import rollout_folder
 
 
 class RecordedAction(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ def load_session(file: Path) -> SessionState | None:
 def save_session(file: Path, state: SessionState) -> None:
     """Keep it through any kill. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    synced_file.write(file, msgspec.json.encode(state))
+    atomic_file.write_atomically(file, msgspec.json.encode(state))
 
 
 class SessionLost(NeedsPerson):

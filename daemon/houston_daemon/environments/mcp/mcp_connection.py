@@ -27,7 +27,7 @@ from mcp.types import (
 from houston_daemon.environments.foreign_schema import one_line
 from houston_daemon.environments.foreign_tools import OfferedTool
 from houston_daemon.environments.mcp.mcp_relay import LONGEST
-from houston_shared.task_servers import McpServer
+from houston_shared.task_tables import McpServerSettings
 
 _PLAIN = ("", "identity")
 
@@ -125,7 +125,11 @@ class Connection:
     """One server of one rollout."""
 
     def __init__(
-        self, name: str, settings: McpServer, started: ServerCommand, headers: Mapping[str, str]
+        self,
+        name: str,
+        settings: McpServerSettings,
+        started: ServerCommand,
+        headers: Mapping[str, str],
     ):
         self.name = name
         self.instructions = ""

@@ -20,9 +20,9 @@ from houston_daemon.environments.mcp.mcp_servers import Servers, tool_result_tex
 from houston_daemon.environments.mcp.mcp_step_changes import StepChanges
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.typed_observation import Interrupted, Observation, Text, render
-from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.local_host import LocalHost
 from houston_shared.errors import HoustonError
-from houston_shared.records import Call, Intent, Result
+from houston_shared.records import CallIntent, ToolCall, ToolResult
 from houston_shared.task import Task
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.local_host_setup import local_host
 from houston_daemon.environments.mcp.mcp_actions import own_actions
 from houston_daemon.environments.mcp.mcp_connection import Connection
-from houston_daemon.hosts.branching import Past
-from houston_shared.config_hosts import LOCAL
+from houston_daemon.hosts.rollout_workspace import BranchSnapshot
+from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.records import RolloutSpec
-from houston_shared.secret_values import restored
-from houston_shared.task_servers import McpServer
-from houston_shared.terminal_folder import rollout_folder
+from houston_shared.secret_redaction import restore_secrets
+from houston_shared.task_tables import McpServerSettings
+from houston_shared.terminal_log_files import rollout_folder
 
 
 class ToolCalled(Observation, frozen=True, kw_only=True):
@@ -114,24 +114,24 @@ class McpEnvironment:
         self.tools = self._servers.tools
         self.brief = self._servers.instructions
 
-    def check(self, call: Call) -> Call:
+    def check(self, call: ToolCall) -> ToolCall:
         """The call with its arguments validated (defaults filled in), or with `error` set."""
         if self._evaluation and call.name == _EVAL and not call.arguments and not call.error:
             return call  # the loop scores also where the agent is not offered it
         return self._servers.check(call)
 
-    def deadline(self, call: Call) -> float:
+    def deadline(self, call: ToolCall) -> float:
         """Nothing here sleeps."""
         return 0.0
 
-    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
         """Run one call; what goes wrong is an observation."""
         begun = time.monotonic()
         call = self.check(call)
         await asyncio.to_thread(self._steps.run)
         return await self._result(call, await self._observe(call, standing, stop), begun)
 
-    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """A tool is not called again: nobody knows what it did."""
         call = self.check(intent.call)
         if call.error or self._servers.offered.find(call.name) is None:
@@ -150,11 +150,11 @@ class McpEnvironment:
             await self._host.destroy_terminals()
         await self._host.close()
 
-    async def _result(self, call: Call, observation: Observation, begun: float) -> Result:
+    async def _result(self, call: ToolCall, observation: Observation, begun: float) -> ToolResult:
         met = await self._host.limits_met()
         return await result_since(begun, call, observation, self._characters, met)
 
-    async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         def words(problem: Exception) -> str:
             if isinstance(problem, ServerFailed):
                 return str(problem)
@@ -164,7 +164,7 @@ class McpEnvironment:
 
         return await observed(call, lambda: self._do(call, standing, stop), words, log)
 
-    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if self._servers.offered.find(call.name) is not None:
             return await unless_stopped(self._call(call), stop, wake=True)
         if call.name == _EVAL and self._evaluation is not None:
@@ -174,7 +174,7 @@ class McpEnvironment:
             return McpFinished(success=False, error=error, finished=False)
         return McpFinished(finished=True)
 
-    async def _call(self, call: Call) -> Observation:
+    async def _call(self, call: ToolCall) -> Observation:
         tool = self._servers.offered.find(call.name)
         assert tool is not None
         found = await self._servers.call(call)
@@ -219,8 +219,8 @@ def build_mcp_environment(making: EnvironmentSetup) -> McpEnvironment:
     """The environment; no server is started before `open`."""
     spec, task = making.spec, making.task
     commit = spec.origin.snapshot if spec.origin else ""
-    past = Past(spec.parent, commit) if commit else None
-    host = local_host(spec, task, making.owner, past, tuple(making.gpus.get(LOCAL, ())))
+    past = BranchSnapshot(spec.parent, commit) if commit else None
+    host = local_host(spec, task, making.owner, past, tuple(making.gpus.get(LOCAL_HOST, ())))
     connections = [
         Connection(name, one, partial(_start, host, one), _restored(one.headers))
         for name, one in task.mcp.servers.items()
@@ -240,7 +240,7 @@ def build_mcp_environment(making: EnvironmentSetup) -> McpEnvironment:
     )
 
 
-async def _start(host: LocalHost, server: McpServer) -> list[str]:
+async def _start(host: LocalHost, server: McpServerSettings) -> list[str]:
     return await host.enclosed([server.command, *server.args], _restored(server.env))
 
 
@@ -258,4 +258,4 @@ def _evaluation(
 
 
 def _restored(values: dict[str, str]) -> dict[str, str]:
-    return {name: restored(value) for name, value in values.items()}
+    return {name: restore_secrets(value) for name, value in values.items()}

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 
-from houston_daemon.service.tether import tie
+from houston_daemon.service.parent_death import end_with_parent
 
 LONGEST = 16 << 20
 """Bytes of a line."""
@@ -33,7 +33,7 @@ def relay_lines(source: int, target: int) -> bool:
 
 def main() -> int:
     """Run the server of the command line; its exit code."""
-    if not tie(int(sys.argv[1])):
+    if not end_with_parent(int(sys.argv[1])):
         return 1
     with subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE) as server:
         assert server.stdout is not None

@@ -22,9 +22,9 @@ from houston_daemon.environments.foreign_tools import ForeignTools, OfferedTool
 from houston_daemon.environments.mcp.mcp_connection import Connection, ServerFailed
 from houston_daemon.environments.protocol import ToolSpec
 from houston_daemon.environments.tool_arguments import Catalog
-from houston_daemon.hosts.errors import NeedsPerson
-from houston_shared import synced_file
-from houston_shared.records import Call
+from houston_daemon.hosts.host_protocol import NeedsPerson
+from houston_shared import atomic_file
+from houston_shared.records import ToolCall
 
 
 class KnownTools(msgspec.Struct, frozen=True):
@@ -86,11 +86,11 @@ class Servers:
         if self._known is None:
             self.news()
 
-    def check(self, call: Call) -> Call:
+    def check(self, call: ToolCall) -> ToolCall:
         """The call, or with `error` saying what is wrong with it."""
         return self.offered.check(call)
 
-    async def call(self, call: Call) -> CallToolResult:
+    async def call(self, call: ToolCall) -> CallToolResult:
         """Call a tool of a server. Raises ServerFailed."""
         tool = self.offered.find(call.name)
         assert tool is not None, "a tool of a server"
@@ -117,7 +117,7 @@ class Servers:
         if lines or self._known is None:
             self._known = KnownTools({**self._names, **self.offered.names}, now)
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            synced_file.write(self._file, msgspec.json.encode(self._known))
+            atomic_file.write_atomically(self._file, msgspec.json.encode(self._known))
         return "\n".join(lines)
 
     async def close(self) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.environments.protocol import Closing
-from houston_daemon.hosts.protocol import ChangedFile, Host
-from houston_shared import synced_file
+from houston_daemon.hosts.host_protocol import FileDiff, RolloutHost
+from houston_shared import atomic_file
 from houston_shared.records import FileChange
-from houston_shared.secret_values import redact
+from houston_shared.secret_redaction import redact
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class StepChanges:
     """The closed steps of one rollout."""
 
     def __init__(
-        self, host: Host, file: Path, arrival: Callable[[], Awaitable[tuple[str, ...]]]
+        self, host: RolloutHost, file: Path, arrival: Callable[[], Awaitable[tuple[str, ...]]]
     ) -> None:
         """arrival: what the agent is told with its first observation, once the world is made."""
         self._host = host
@@ -82,11 +82,11 @@ class StepChanges:
         )
 
     def _keep(self, told: ClosedSteps) -> None:
-        synced_file.write(self._file, msgspec.json.encode(told))
+        atomic_file.write_atomically(self._file, msgspec.json.encode(told))
         self._told = told
 
 
-def _change(file: ChangedFile) -> FileChange:
+def _change(file: FileDiff) -> FileChange:
     return FileChange(
         path=redact(file.path),
         kind=file.kind,

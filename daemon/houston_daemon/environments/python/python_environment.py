@@ -33,9 +33,9 @@ from houston_daemon.environments.questions.question_answering import (
 )
 from houston_daemon.environments.tool_arguments import Arguments, Catalog
 from houston_daemon.environments.typed_observation import Failed, Interrupted, Observation
-from houston_daemon.hosts.local import LocalHost
+from houston_daemon.hosts.local_host import LocalHost
 from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.records import Call, Intent, Result, RolloutSpec
+from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import LoadedTask, Task
 
 
@@ -126,23 +126,23 @@ class PythonEnvironment:
             state = await asyncio.to_thread(self._answering.begin)
         self.brief = f"Question: {state.question.question}"
 
-    def check(self, call: Call) -> Call:
+    def check(self, call: ToolCall) -> ToolCall:
         """The call with its arguments validated (defaults filled in), or with `error` set."""
         if self._answering and call.name == SCORE and not call.arguments and not call.error:
             return call
         return self._catalog.check(call)
 
-    def deadline(self, call: Call) -> float:
+    def deadline(self, call: ToolCall) -> float:
         """Nothing here sleeps."""
         return 0.0
 
-    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
         """Run one call; what goes wrong is an observation."""
         begun = time.monotonic()
         call = self.check(call)
         return await self._result(call, await self._observe(call, standing, stop), begun)
 
-    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """The same as `act`, but for code that may have reached the network."""
         call = self.check(intent.call)
         if call.error or call.name != RunPython.name or not self._task.mapped.network:
@@ -160,11 +160,11 @@ class PythonEnvironment:
             await self._host.destroy_terminals()
         await self._host.close()
 
-    async def _result(self, call: Call, observation: Observation, begun: float) -> Result:
+    async def _result(self, call: ToolCall, observation: Observation, begun: float) -> ToolResult:
         met = await self._host.limits_met()
         return await result_since(begun, call, observation, self._characters, met)
 
-    async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         def words(problem: Exception) -> str:
             if isinstance(problem, CallInterrupted):
                 return str(problem)
@@ -175,7 +175,7 @@ class PythonEnvironment:
 
         return await observed(call, lambda: self._do(call, standing, stop), words, log)
 
-    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if call.name == SCORE and self._answering:
             return self._answering.unanswered(standing, Finish.name)
         arguments = self._catalog.arguments(call)

@@ -10,8 +10,8 @@ import msgspec
 
 from houston_daemon.environments import local_host_setup
 from houston_daemon.environments.typed_observation import Observation, Text, render
-from houston_daemon.hosts.protocol import Finished, Host
-from houston_shared.task_worlds import Python
+from houston_daemon.hosts.host_protocol import ProcessResult, RolloutHost
+from houston_shared.task_tables import PythonToolSettings
 
 
 class Executed(Observation, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class _Report(msgspec.Struct, frozen=True):
 class PythonTool:
     """Runs code on one host; calls may overlap."""
 
-    def __init__(self, host: Host, settings: Python) -> None:
+    def __init__(self, host: RolloutHost, settings: PythonToolSettings) -> None:
         self._host = host
         self._settings = settings
 
@@ -97,7 +97,7 @@ class PythonTool:
         places = local_host_setup.package_paths(self._settings.packages)
         return list(local_host_setup.interpreter_paths(_PROGRAM, *places))
 
-    def _executed(self, done: Finished) -> Executed:
+    def _executed(self, done: ProcessResult) -> Executed:
         report = self._report(done)
         return Executed(
             success=not report.error_type,
@@ -109,7 +109,7 @@ class PythonTool:
             dropped=done.cut,
         )
 
-    def _report(self, done: Finished) -> _Report:
+    def _report(self, done: ProcessResult) -> _Report:
         if done.exit_code is None:
             limit = f"the code ran longer than {self._settings.seconds:g} s and was ended"
             return _Report("TimeoutError", limit)

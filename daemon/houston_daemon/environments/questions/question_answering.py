@@ -17,11 +17,11 @@ from houston_daemon.environments.questions.question_set import (
     read_questions,
 )
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
-from houston_shared import synced_file
+from houston_shared import atomic_file
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import RolloutSpec
 from houston_shared.task import LoadedTask, Task
-from houston_shared.terminal_folder import rollout_folder
+from houston_shared.terminal_log_files import rollout_folder
 
 
 class Answered(Observation, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ def load_question(file: Path) -> QuestionState | None:
 def save_question(file: Path, state: QuestionState) -> None:
     """Keep it through any kill. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    synced_file.write(file, msgspec.json.encode(state))
+    atomic_file.write_atomically(file, msgspec.json.encode(state))
 
 
 SCORE = "eval"

@@ -14,7 +14,7 @@ import msgspec
 
 from houston_daemon.environments.questions.answer_scoring import normal
 from houston_shared.errors import ConfigurationError
-from houston_shared.task_worlds import Questions, Split
+from houston_shared.task_tables import QuestionSettings, QuestionSplit
 
 _MOST = 2_000
 """Most characters of a question or an answer."""
@@ -26,7 +26,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     question: str
     answers: tuple[str, ...]
-    split: Split
+    split: QuestionSplit
 
 
 def read_questions(file: Path) -> tuple[Question, ...]:
@@ -56,7 +56,7 @@ def read_questions(file: Path) -> tuple[Question, ...]:
 
 
 def choose_question(
-    questions: Sequence[Question], settings: Questions, seed: int, where: str
+    questions: Sequence[Question], settings: QuestionSettings, seed: int, where: str
 ) -> Question:
     """The question of a rollout: `settings.id`, or by its seed.
 

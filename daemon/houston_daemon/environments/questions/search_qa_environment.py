@@ -36,7 +36,7 @@ from houston_daemon.environments.retrieval.searcher import retrieval_root, task_
 from houston_daemon.environments.tool_arguments import Arguments, Catalog
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.records import Call, Intent, Result, RolloutSpec
+from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import LoadedTask, Task
 
 
@@ -224,24 +224,24 @@ class SearchQa:
             state = await asyncio.to_thread(self._answering.begin, index.name)
         self.brief = f"Question: {state.question.question}"
 
-    def check(self, call: Call) -> Call:
+    def check(self, call: ToolCall) -> ToolCall:
         """The call with its arguments validated (defaults filled in), or with `error` set."""
         if call.name == SCORE and not call.arguments and not call.error:
             return call
         return self._catalog.check(call)
 
-    def deadline(self, call: Call) -> float:
+    def deadline(self, call: ToolCall) -> float:
         """Nothing here sleeps."""
         return 0.0
 
-    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
         """Run one call; what goes wrong is an observation."""
         begun = time.monotonic()
         call = self.check(call)
         observation = await self._observe(call, standing, stop)
         return await result_since(begun, call, observation, self._characters)
 
-    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """The same as `act`: an answer that was taken already is not taken twice."""
         return await self.act(intent.call, standing, stop)
 
@@ -252,10 +252,10 @@ class SearchQa:
     async def close(self, ended: bool) -> None:
         """Nothing to let go of: indexes belong to all rollouts."""
 
-    async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         return await observed(call, lambda: self._do(call, standing, stop), _words, log)
 
-    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if call.name == SCORE:
             return self._answering.unanswered(standing, "answer")
         arguments = self._catalog.arguments(call)

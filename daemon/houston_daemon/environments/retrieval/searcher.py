@@ -20,11 +20,11 @@ from houston_daemon.environments.retrieval.corpus_documents import Document
 from houston_daemon.environments.retrieval.corpus_search import Corpus
 from houston_daemon.environments.retrieval.protocol import Hit, Provider, SearchFailed
 from houston_daemon.environments.retrieval.web_search import Bing, Searxng, Serper, Tavily
-from houston_shared.config_tools import SearchTool
+from houston_shared.config_sections import WebSearchSettings
 from houston_shared.records import RolloutSpec
-from houston_shared.secret_values import restored
+from houston_shared.secret_redaction import restore_secrets
 from houston_shared.task import Task
-from houston_shared.toml_file import convert
+from houston_shared.toml_file import convert_toml
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -213,12 +213,14 @@ def retrieval_root(spec: RolloutSpec) -> Path:
     return Path(spec.host_root) / "retrieval"
 
 
-def search_settings(tools: Mapping[str, Mapping[str, Any]]) -> SearchTool:
+def search_settings(tools: Mapping[str, Mapping[str, Any]]) -> WebSearchSettings:
     """`[tools.search]` as it was when the rollout started."""
-    return convert(dict(tools.get("search", {})), SearchTool, "the rollout's [tools.search]")
+    return convert_toml(
+        dict(tools.get("search", {})), WebSearchSettings, "the rollout's [tools.search]"
+    )
 
 
-def _provider(settings: SearchTool, root: Path) -> Provider:
+def _provider(settings: WebSearchSettings, root: Path) -> Provider:
     """Raises SearchFailed (`not_configured`) saying what is missing."""
     name = settings.provider
     if name in ("", "corpus"):
@@ -231,7 +233,7 @@ def _provider(settings: SearchTool, root: Path) -> Provider:
         )
     if name == "searxng" and not settings.url:
         raise SearchFailed("not_configured", "The node's search provider has no address.")
-    return WEB_PROVIDERS[name](restored(settings.url), _key(settings), settings.seconds)
+    return WEB_PROVIDERS[name](restore_secrets(settings.url), _key(settings), settings.seconds)
 
 
 def is_key(text: str) -> bool:
@@ -239,7 +241,7 @@ def is_key(text: str) -> bool:
     return text.isascii() and text.isprintable() and text == text.strip()
 
 
-def _key(settings: SearchTool) -> str:
+def _key(settings: WebSearchSettings) -> str:
     """The key, from the environment of the daemon."""
     variable = settings.api_key_env
     if not variable and settings.provider == "searxng":

@@ -10,7 +10,7 @@ from typing import Any
 from houston_daemon.environments.simulation import simulation_environment
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import LoadedTask, Task
-from houston_shared.task_worlds import ScienceWorld, WorldSplit
+from houston_shared.task_tables import ScienceWorldSettings, WorldSplit
 
 VARIATIONS: dict[str, int] = {
     "boil": 30,
@@ -68,7 +68,7 @@ def is_electrical(task: str) -> bool:
     return any(word in task for word in _ELECTRICAL)
 
 
-def check_settings(settings: ScienceWorld, where: str) -> None:
+def check_settings(settings: ScienceWorldSettings, where: str) -> None:
     """Raise ConfigurationError for tasks, variations and simplifications that are none."""
     for name in settings.tasks:
         if name not in VARIATIONS:
@@ -92,7 +92,7 @@ def check_settings(settings: ScienceWorld, where: str) -> None:
             )
 
 
-def _check_variation(name: str, settings: ScienceWorld, where: str) -> None:
+def _check_variation(name: str, settings: ScienceWorldSettings, where: str) -> None:
     there = variations(name, settings.split)
     if settings.variation >= 0 and settings.variation not in there:
         raise ConfigurationError(
@@ -101,7 +101,7 @@ def _check_variation(name: str, settings: ScienceWorld, where: str) -> None:
         )
 
 
-def choose_variation(settings: ScienceWorld, seed: int) -> dict[str, Any]:
+def choose_variation(settings: ScienceWorldSettings, seed: int) -> dict[str, Any]:
     """Task, variation and simplifications of a rollout.
 
     `repeat` consecutive seeds share a variation. Between them the tasks take turns, each going
@@ -119,7 +119,7 @@ def choose_variation(settings: ScienceWorld, seed: int) -> dict[str, Any]:
     }
 
 
-def _tasks(settings: ScienceWorld) -> tuple[str, ...]:
+def _tasks(settings: ScienceWorldSettings) -> tuple[str, ...]:
     return settings.tasks or tuple(VARIATIONS)
 
 

@@ -26,7 +26,7 @@ from houston_daemon.environments.simulation.simulator_protocol import (
     Seen,
     Show,
 )
-from houston_shared import synced_file
+from houston_shared import atomic_file
 
 
 class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class ActionLog:
         lines = [msgspec.structs.replace(past.beginning, settings=settings), *turns]
         self._file.parent.mkdir(parents=True, exist_ok=True)
         data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
-        synced_file.write(self._file, data)
+        atomic_file.write_atomically(self._file, data)
 
     def begin(self, beginning: WorldSettings) -> None:
         """Write the first line. Raises OSError."""

@@ -30,11 +30,11 @@ from houston_daemon.environments.simulation.simulator_process import SimulatorFa
 from houston_daemon.environments.simulation.simulator_protocol import Show
 from houston_daemon.environments.tool_arguments import Arguments, Catalog
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
-from houston_daemon.hosts.errors import NeedsPerson
+from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.records import Call, Intent, Result, RolloutSpec
+from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import LoadedTask, Task
-from houston_shared.terminal_folder import rollout_folder
+from houston_shared.terminal_log_files import rollout_folder
 
 
 class SimulationAction(Arguments, frozen=True, kw_only=True):
@@ -263,24 +263,24 @@ class Simulation:
             ) from None
         self.brief = "\n\n".join(part for part in (opened.goal, opened.place) if part)
 
-    def check(self, call: Call) -> Call:
+    def check(self, call: ToolCall) -> ToolCall:
         """The call with its arguments validated (defaults filled in), or with `error` set."""
         if call.name == SCORE and not call.arguments and not call.error:
             return call
         return self._catalog.check(call)
 
-    def deadline(self, call: Call) -> float:
+    def deadline(self, call: ToolCall) -> float:
         """Nothing here sleeps."""
         return 0.0
 
-    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
         """Run one call; what goes wrong is an observation."""
         begun = time.monotonic()
         call = self.check(call)
         observation = await self._observe(call, standing, stop)
         return await result_since(begun, call, observation, self._characters)
 
-    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """The same as `act`: a turn that was made and written is not made again."""
         return await self.act(intent.call, standing, stop)
 
@@ -292,15 +292,15 @@ class Simulation:
         """End the simulator."""
         await self.world.close()
 
-    async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         return await observed(call, lambda: self._do(call, standing, stop), _words, log)
 
-    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if call.name == SCORE:
             return self._spent(standing)
         return await unless_stopped(self._in_the_world(call, standing), stop)
 
-    async def _in_the_world(self, call: Call, standing: Standing) -> Observation:
+    async def _in_the_world(self, call: ToolCall, standing: Standing) -> Observation:
         arguments = self._catalog.arguments(call)
         if isinstance(arguments, Act):
             return await self._turn(call.id, arguments.action)

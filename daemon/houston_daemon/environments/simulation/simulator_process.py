@@ -14,7 +14,7 @@ from collections import deque
 import msgspec
 
 from houston_daemon.environments.simulation.simulator_protocol import Answer, Question
-from houston_daemon.hosts.processes import MARK
+from houston_daemon.hosts.process_table import MARK_VARIABLE
 
 _LONGEST = 1 << 24
 """Bytes of an answer."""
@@ -46,7 +46,7 @@ class Child:
             "PATH": os.environ.get("PATH", os.defpath),
             "LANG": "C.UTF-8",
             "PYTHONHASHSEED": "0",
-            MARK: rollout,
+            MARK_VARIABLE: rollout,
         }
         try:
             process = await asyncio.create_subprocess_exec(

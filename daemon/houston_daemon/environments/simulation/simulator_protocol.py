@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from houston_daemon.service.tether import tie
+from houston_daemon.service.parent_death import end_with_parent
 
 Outcome = Literal["", "won", "lost"]
 """Whether the world is over, and how."""
@@ -95,7 +95,7 @@ class Impossible(Exception):
 
 def serve(make: Callable[[dict[str, Any]], World]) -> None:
     """Answer until stdin ends. make: a world of the settings; may raise Impossible."""
-    if not tie(int(sys.argv[1])):
+    if not end_with_parent(int(sys.argv[1])):
         return
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)

@@ -11,7 +11,7 @@ from typing import Any
 from houston_daemon.environments.simulation import simulation_environment
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import LoadedTask, Task
-from houston_shared.task_worlds import TextWorld
+from houston_shared.task_tables import TextWorldSettings
 
 CANDIDATES = 256
 """Game seeds that belong to one number; the first whose game is of the split is taken."""
@@ -27,7 +27,7 @@ _KEYS = {
 }
 
 
-def check_settings(settings: TextWorld, where: str) -> None:
+def check_settings(settings: TextWorldSettings, where: str) -> None:
     """Raise ConfigurationError for settings that the generator would refuse."""
     most = _LEVELS.get(settings.game)
     if most and settings.level > most:
@@ -40,7 +40,7 @@ def check_settings(settings: TextWorld, where: str) -> None:
         )
 
 
-def choose_game(settings: TextWorld, seed: int, folder: Path) -> dict[str, Any]:
+def choose_game(settings: TextWorldSettings, seed: int, folder: Path) -> dict[str, Any]:
     """What the simulator is asked for.
 
     folder: where it keeps the game. `repeat` consecutive seeds share a game.

@@ -25,11 +25,11 @@ from houston_daemon.environments.workstation.web_fetch import Fetcher
 from houston_daemon.environments.workstation.web_page import PageCache
 from houston_daemon.environments.workstation.workstation_hosts import WorkstationHost
 from houston_daemon.environments.workstation.workstation_state import WorkstationState
-from houston_daemon.hosts.protocol import Host
-from houston_shared.config_tools import BrowseTool, MultimodalTool
+from houston_daemon.hosts.host_protocol import RolloutHost
+from houston_shared.config_sections import MultimodalSettings, WebBrowseSettings
 from houston_shared.records import RolloutSpec
 from houston_shared.task import Task
-from houston_shared.terminal_folder import rollout_folder
+from houston_shared.terminal_log_files import rollout_folder
 
 
 class ActionFamily(Protocol):
@@ -46,7 +46,7 @@ def action_families(
     spec: RolloutSpec,
     task: Task,
     place: WorkstationHost,
-    here: Host | None,
+    here: RolloutHost | None,
     state: Callable[[], WorkstationState],
     characters: int,
 ) -> tuple[ActionFamily, ...]:
@@ -58,8 +58,8 @@ def action_families(
     searcher = make_searcher(spec, task)
     folder = rollout_folder(root, spec.rollout)
     settings = spec.tool_settings
-    media = msgspec.convert(settings.get("multimodal", {}), MultimodalTool)
-    pages = msgspec.convert(settings.get("browse", {}), BrowseTool)
+    media = msgspec.convert(settings.get("multimodal", {}), MultimodalSettings)
+    pages = msgspec.convert(settings.get("browse", {}), WebBrowseSettings)
     private = task.browse.private_addresses
     browse = BrowseActions(
         Fetcher(

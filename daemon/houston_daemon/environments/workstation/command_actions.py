@@ -22,8 +22,13 @@ from houston_daemon.environments.workstation.command_observations import (
 )
 from houston_daemon.environments.workstation.session_records import SessionRecords, shortened
 from houston_daemon.environments.workstation.session_records import SessionRecords as Known
-from houston_daemon.hosts.errors import TerminalBusy, TerminalMissing
-from houston_daemon.hosts.protocol import Host, Terminal, TerminalStatus
+from houston_daemon.hosts.host_protocol import (
+    HostTerminal,
+    RolloutHost,
+    TerminalBusy,
+    TerminalMissing,
+    TerminalStatus,
+)
 
 MAIN = "main"
 """The session that commands use when none is named."""
@@ -165,7 +170,7 @@ ActionHandler = Callable[[Any, Stop], Awaitable[Observation]]
 class SessionActions:
     """Actions on sessions that run no command."""
 
-    def __init__(self, host: Host, known: Known) -> None:
+    def __init__(self, host: RolloutHost, known: Known) -> None:
         self._host = host
         self._known = known
         self.actions: Mapping[type[Arguments], ActionHandler] = {
@@ -278,7 +283,9 @@ class OutputLines(NamedTuple):
     """Bytes between head and tail that were not read; the text says so."""
 
 
-async def output_lines(terminal: Terminal, start: int, end: int, characters: int) -> OutputLines:
+async def output_lines(
+    terminal: HostTerminal, start: int, end: int, characters: int
+) -> OutputLines:
     """The log of [start, end) within `characters`: whole, or head and tail with a notice."""
     part = max(4_000, characters * 2)
     if end - start <= 2 * part:
@@ -296,7 +303,7 @@ async def output_lines(terminal: Terminal, start: int, end: int, characters: int
 
 
 async def newest_lines(
-    terminal: Terminal, begin: int, end: int, count: int
+    terminal: HostTerminal, begin: int, end: int, count: int
 ) -> tuple[list[str], bool]:
     """The last `count` lines of [begin, end), and whether there are earlier ones.
 
@@ -355,7 +362,7 @@ class CommandLimits:
 class CommandActions:
     """The twelve command actions."""
 
-    def __init__(self, host: Host, known: SessionRecords, limits: CommandLimits) -> None:
+    def __init__(self, host: RolloutHost, known: SessionRecords, limits: CommandLimits) -> None:
         self._host = host
         self._known = known
         self._limits = limits
@@ -451,7 +458,7 @@ class CommandActions:
         head = f"Session {session_id}, {last if status.command else 'nothing ran yet'}; it shows:"
         return "\n".join([head, *(lines or ["(no output)"])])
 
-    async def _open(self, name: str) -> tuple[Terminal, str]:
+    async def _open(self, name: str) -> tuple[HostTerminal, str]:
         """A session with a living shell, and what to say of one that had ended."""
         try:
             end = (await (await self._host.terminal(name)).status()).end
@@ -468,7 +475,7 @@ class CommandActions:
         clock = time.strftime("%H:%M:%SZ", time.gmtime(since.known_from))
         return since.offset, f"Times before {clock} are not known; this is the output since then."
 
-    async def _is_silent(self, terminal: Terminal, stop: Stop) -> bool:
+    async def _is_silent(self, terminal: HostTerminal, stop: Stop) -> bool:
         """Whether the command has been silent long enough; gives it one such while to be so."""
         for attempt in range(2):
             status = await terminal.status()
@@ -479,7 +486,7 @@ class CommandActions:
                 await terminal.wait(min(missing + 0.05, self._limits.silence_seconds), stop.event)
         return False
 
-    async def _watch_answer(self, terminal: Terminal, start: int, stop: Stop) -> TerminalStatus:
+    async def _watch_answer(self, terminal: HostTerminal, start: int, stop: Stop) -> TerminalStatus:
         """Wait until the command ends, or has printed something and is quiet again."""
         deadline = time.monotonic() + min(_ANSWER_SECONDS, self._limits.command_seconds)
         while True:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from houston_daemon.hosts.sandbox.profile import INSIDE
+from houston_daemon.hosts.sandbox.sandbox_profile import WORKSPACE_INSIDE
 
 _MOST_LINKS = 40
 _KINDS = {
@@ -48,7 +48,7 @@ class ConfinedFolder:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._prefixes = tuple(dict.fromkeys((INSIDE, str(root), str(root.resolve()))))
+        self._prefixes = tuple(dict.fromkeys((WORKSPACE_INSIDE, str(root), str(root.resolve()))))
 
     @contextlib.contextmanager
     def place(self, path: str, make_folders: bool = False) -> Iterator[ConfinedEntry]:
@@ -168,7 +168,7 @@ class _Walk:
             if path == prefix or path.startswith(prefix + "/"):
                 return path[len(prefix) :]
         raise PathRefused(
-            f"{path!r} is outside the workspace; file actions reach {INSIDE} only. "
+            f"{path!r} is outside the workspace; file actions reach {WORKSPACE_INSIDE} only. "
             "run_command can read what else the sandbox shows."
         )
 

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from houston_daemon.environments import local_host_setup
-from houston_daemon.hosts.protocol import Finished, Host
+from houston_daemon.hosts.host_protocol import ProcessResult, RolloutHost
 
 Kind = Literal["html", "pdf", "docx", "pptx", "latex"]
 SECONDS = 90.0
@@ -43,7 +43,7 @@ class _Refused(msgspec.Struct, frozen=True):
 class Converter:
     """Converts files for one rollout."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: RolloutHost) -> None:
         self._host = host
 
     async def convert(
@@ -87,7 +87,7 @@ class Converter:
         return _read(done, kind, seconds)
 
 
-def _read(done: Finished, kind: str, seconds: float) -> Converted:
+def _read(done: ProcessResult, kind: str, seconds: float) -> Converted:
     if done.exit_code is None:
         raise Unreadable(f"The file could not be converted within {seconds:g} s.")
     if done.exit_code or done.cut:

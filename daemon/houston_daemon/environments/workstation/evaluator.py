@@ -15,13 +15,13 @@ from typing import Any, ClassVar, NoReturn
 from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_daemon.environments.workstation.evaluation_slots import Slots
-from houston_daemon.hosts.protocol import Finished, Host
-from houston_shared.config_hosts import LOCAL
+from houston_daemon.hosts.host_protocol import ProcessResult, RolloutHost
+from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.faults import point
-from houston_shared.plural import many
 from houston_shared.safe_text import safe
 from houston_shared.task import Task
-from houston_shared.task_tables import Evaluate
+from houston_shared.task_tables import EvaluationSettings
+from houston_shared.times_and_counts import pluralize
 
 
 class EvaluationResult(Observation, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class EvaluationResult(Observation, frozen=True, kw_only=True):
 
 @render.register
 def _(one: EvaluationResult) -> Text:
-    left = f"{many(one.left, 'submission')} left"
+    left = f"{pluralize(one.left, 'submission')} left"
     if one.state != "scored":
         return Text(f"Error: {one.error} No submission was used; {left}.")
     lines = [f"{name}: {value}" for name, value in one.metrics.items()]
@@ -98,7 +98,7 @@ def links_found(found: bytes) -> str:
 
 _METRICS = 50
 _METRIC_TEXT = 500
-_SCALED = Evaluate()
+_SCALED = EvaluationSettings()
 
 
 class Malformed(Exception):
@@ -106,7 +106,7 @@ class Malformed(Exception):
 
 
 def read_score(
-    output: bytes, cut: bool = False, scale: Evaluate = _SCALED
+    output: bytes, cut: bool = False, scale: EvaluationSettings = _SCALED
 ) -> tuple[float, dict[str, Any]]:
     """The score and the other metrics in an evaluator's output.
 
@@ -213,7 +213,7 @@ class Evaluation:
 
     def __init__(
         self,
-        host: Host,
+        host: RolloutHost,
         task: Task,
         folder: Path,
         slots: Slots,
@@ -233,7 +233,7 @@ class Evaluation:
             return Failed(error="This task has no evaluator; finish when the work is done.")
         if standing.evaluations >= limit:
             return Failed(error=f"All {limit} submissions are used.")
-        if self._host.name == LOCAL and not self._folder.is_dir():
+        if self._host.name == LOCAL_HOST and not self._folder.is_dir():
             return Failed(error="The task's folder, where its evaluator lies, is not there now.")
         seconds = self._seconds(standing)
         if seconds <= 0:
@@ -308,14 +308,16 @@ class Evaluation:
         paths = (self._folder / one for one in named)
         return [str(path) for path in paths if self._folder in path.parents]
 
-    async def _spawn(self, attempt: "Attempt", script: str, *words: str) -> Finished:
+    async def _spawn(self, attempt: "Attempt", script: str, *words: str) -> ProcessResult:
         """Run a script within the attempt's time."""
         left = max(0.1, attempt.seconds - attempt.seconds_used)
         done = await self._run(attempt, left, script, *words)
         attempt.seconds_used += done.seconds
         return done
 
-    async def _run(self, attempt: "Attempt", seconds: float, script: str, *words: str) -> Finished:
+    async def _run(
+        self, attempt: "Attempt", seconds: float, script: str, *words: str
+    ) -> ProcessResult:
         """Run a script shut in with task folder and workspace."""
         return await self._host.spawn(
             ["/bin/bash", "-c", script, "evaluate", *words],
@@ -326,7 +328,7 @@ class Evaluation:
             output_limit=_OUTPUT,
         )
 
-    def _ended(self, done: Finished, attempt: "Attempt") -> EvaluationResult:
+    def _ended(self, done: ProcessResult, attempt: "Attempt") -> EvaluationResult:
         """The observation of an evaluation that was cut short."""
         why = f"took longer than {attempt.seconds:g} s and was ended"
         why = "was interrupted by a person" if attempt.interrupted.is_set() else why

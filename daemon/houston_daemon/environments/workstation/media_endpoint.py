@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import httpx
 import msgspec
 
-from houston_shared.config_tools import MultimodalTool
+from houston_shared.config_sections import MultimodalSettings
 
 _TRIES = 3
 _PAUSE = 0.5
@@ -37,7 +37,7 @@ class Picture(NamedTuple):
 class Endpoint:
     """Requests to the node's multimodal endpoint."""
 
-    def __init__(self, settings: MultimodalTool, key: str) -> None:
+    def __init__(self, settings: MultimodalSettings, key: str) -> None:
         self._settings = settings
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 

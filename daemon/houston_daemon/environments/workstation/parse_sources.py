@@ -18,7 +18,7 @@ from houston_daemon.environments.workstation.document_converter import (
     Unreadable,
 )
 from houston_daemon.environments.workstation.file_window import reader
-from houston_daemon.hosts.protocol import Host
+from houston_daemon.hosts.host_protocol import RolloutHost
 
 MOST_DOCUMENT = 512 << 20
 MOST_VIDEO = 16 << 30
@@ -97,7 +97,7 @@ class Frames(NamedTuple):
     """Whether the video goes on after the last of them."""
 
 
-async def frames(host: Host, file: str, interval: int) -> Frames:
+async def frames(host: RolloutHost, file: str, interval: int) -> Frames:
     """Every `interval`-th frame of `file`, a path as the sandbox shows it. Raises Unreadable."""
     program = shutil.which("ffmpeg")
     if program is None:
@@ -157,7 +157,7 @@ class Documents(Protocol):
 class DocumentsHere:
     """Of a workspace on this machine; see `Documents`."""
 
-    def __init__(self, host: Host, converter: Converter) -> None:
+    def __init__(self, host: RolloutHost, converter: Converter) -> None:
         self._host = host
         self._confined = ConfinedFolder(host.workspace)
         self._converter = converter

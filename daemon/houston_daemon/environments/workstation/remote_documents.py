@@ -17,9 +17,9 @@ from houston_daemon.environments.workstation.document_converter import (
     Unreadable,
 )
 from houston_daemon.environments.workstation.parse_sources import DocumentsHere, Frames
-from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.ssh.host import SshHost
-from houston_daemon.hosts.ssh.serving import Service
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.ssh.remote_server import RemoteService
+from houston_daemon.hosts.ssh.ssh_host import SshHost
 
 SERVICE = "documents"
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class DocumentsThere:
         return msgspec.msgpack.decode(done.value, type=kind)
 
 
-def serve(host: LocalHost) -> Service:
+def serve(host: LocalHost) -> RemoteService:
     """The far end: documents of the workspace of `host`."""
     documents = DocumentsHere(host, Converter(host))
 

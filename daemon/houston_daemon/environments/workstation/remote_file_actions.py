@@ -18,9 +18,9 @@ from houston_daemon.environments.workstation.confined_paths import ConfinedFolde
 from houston_daemon.environments.workstation.file_action_types import FILE_ACTIONS, FileWindow
 from houston_daemon.environments.workstation.file_actions import FileActions
 from houston_daemon.environments.workstation.workstation_state import StateFile
-from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.ssh.host import SshHost
-from houston_daemon.hosts.ssh.serving import Service
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.ssh.remote_server import RemoteService
+from houston_daemon.hosts.ssh.ssh_host import SshHost
 
 log = logging.getLogger(__name__)
 SERVICE = "files"
@@ -119,7 +119,7 @@ def _observation(done: _Done) -> Observation:
     return msgspec.convert(done.observation, _OBSERVATIONS[done.kind])
 
 
-def serve(host: LocalHost) -> Service:
+def serve(host: LocalHost) -> RemoteService:
     """The far end: file actions on the workspace of `host`, one at a time."""
     state = StateFile(host.folder / "workstation.json")
     turn = asyncio.Lock()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from houston_daemon.environments.workstation.workstation_state import WorkstationState
-from houston_daemon.hosts.protocol import Host, TerminalStatus
+from houston_daemon.hosts.host_protocol import RolloutHost, TerminalStatus
 from houston_shared.errors import HoustonError
 from houston_shared.records import TerminalSpan
 
@@ -39,7 +39,7 @@ class OutputStart(NamedTuple):
 class SessionRecords:
     """Times, hidden output and spans of one rollout's sessions."""
 
-    def __init__(self, host: Host, state: Callable[[], WorkstationState]) -> None:
+    def __init__(self, host: RolloutHost, state: Callable[[], WorkstationState]) -> None:
         self._host = host
         self._state = state
         self._marks: dict[str, list[tuple[float, int]]] = {}

@@ -15,10 +15,9 @@ from houston_daemon.environments.workstation.workstation_hosts import (
     WorkstationHosts,
 )
 from houston_daemon.environments.workstation.workstation_state import KeptClosing, WorkstationState
-from houston_daemon.hosts.errors import HostAway
-from houston_daemon.hosts.protocol import ChangedFile, Host
+from houston_daemon.hosts.host_protocol import FileDiff, HostAway, RolloutHost
 from houston_shared.records import FileChange, TerminalSpan
-from houston_shared.secret_values import redact
+from houston_shared.secret_redaction import redact
 
 
 async def close_step(places: WorkstationHosts, state: WorkstationState, step: int) -> Closing:
@@ -84,7 +83,7 @@ def _elsewhere(file: FileChange, host: str) -> FileChange:
 
 
 async def snapshot_within_step(
-    host: Host, state: WorkstationState, touched: list[str], why: str
+    host: RolloutHost, state: WorkstationState, touched: list[str], why: str
 ) -> str:
     """Take a snapshot within a step, large files too; its changes still belong to the step.
 
@@ -128,7 +127,7 @@ def _joined(before: FileChange, after: FileChange) -> FileChange | None:
     )
 
 
-def _change(file: ChangedFile) -> FileChange:
+def _change(file: FileDiff) -> FileChange:
     return FileChange(
         path=redact(file.path),
         kind=file.kind,

@@ -10,7 +10,7 @@ from houston_daemon.environments.call_handling import too_early
 from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
-from houston_shared.records import Intent
+from houston_shared.records import CallIntent
 
 
 class ThoughtNoted(Observation, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ async def sleep(seconds: float, stop: Stop, running: tuple[str, ...] | None = No
     return Slept(asked=seconds, slept=slept, ended_by=ended_by, running=running)
 
 
-async def sleep_on(intent: Intent, seconds: float, stop: Stop) -> Slept:
+async def sleep_on(intent: CallIntent, seconds: float, stop: Stop) -> Slept:
     """Go on with a sleep that a stop of the daemon broke off; its time ran on meanwhile.
 
     seconds: what was asked for, and the most that is waited: a clock that was set back meanwhile

@@ -14,7 +14,7 @@ import httpcore
 import httpx
 
 from houston_daemon.environments.workstation.checked_network import AddressRefused, CheckedTransport
-from houston_shared.config_tools import BrowseTool
+from houston_shared.config_sections import WebBrowseSettings
 
 _META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.I)
 _DECLARED = re.compile(rb"^<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9_:.-]{1,40})", re.I)
@@ -178,7 +178,12 @@ class Fetcher:
     """Fetches pages for one rollout."""
 
     def __init__(
-        self, settings: BrowseTool, *, private: bool, proxy: str = "", hosts: Sequence[str] = ("*",)
+        self,
+        settings: WebBrowseSettings,
+        *,
+        private: bool,
+        proxy: str = "",
+        hosts: Sequence[str] = ("*",),
     ) -> None:
         self._settings = settings
         self._hosts = hosts

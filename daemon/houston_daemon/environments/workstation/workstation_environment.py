@@ -58,21 +58,26 @@ from houston_daemon.environments.workstation.workstation_hosts import (
     without_host_argument,
 )
 from houston_daemon.environments.workstation.workstation_state import StateFile, WorkstationState
-from houston_daemon.hosts.branching import Past
-from houston_daemon.hosts.errors import HostAway, TerminalBusy, TerminalDead, TerminalMissing
-from houston_daemon.hosts.limits import Hit
-from houston_daemon.hosts.local import LocalHost
-from houston_daemon.hosts.protocol import Host
-from houston_daemon.hosts.ssh import left
-from houston_daemon.hosts.ssh.host import SshHost
-from houston_daemon.hosts.ssh.messages import Hello
-from houston_daemon.hosts.ssh.settings import settings_of
-from houston_shared.config_hosts import LOCAL
+from houston_daemon.hosts.host_protocol import (
+    HostAway,
+    RolloutHost,
+    TerminalBusy,
+    TerminalDead,
+    TerminalMissing,
+)
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.resource_limits import LimitHit
+from houston_daemon.hosts.rollout_workspace import BranchSnapshot
+from houston_daemon.hosts.ssh import remote_part
+from houston_daemon.hosts.ssh.ssh_command import decode_host_settings
+from houston_daemon.hosts.ssh.ssh_host import SshHost
+from houston_daemon.hosts.ssh.ssh_protocol import Hello
+from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.faults import point
-from houston_shared.records import Call, Intent, Result, RolloutSpec
+from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import Task
-from houston_shared.terminal_folder import rollout_folder
+from houston_shared.terminal_log_files import rollout_folder
 
 ACTIONS: dict[str, type[Arguments]] = {
     action.name: action
@@ -115,21 +120,25 @@ def _bounds(task: Task) -> Bounds:
 
 _TOO_LARGE = 128 + signal.SIGXFSZ
 """What a shell says of a command that the kernel ended for the size of a file."""
-_FILE = Hit("file size", "The command was ended: no single file may be that large.")
-_REFUSED = Hit("file size", "No single file may be that large.")
+_FILE = LimitHit("file size", "The command was ended: no single file may be that large.")
+_REFUSED = LimitHit("file size", "No single file may be that large.")
 _EFBIG = os.strerror(errno.EFBIG)
 
 
 def workstation_result(
-    call: Call, observation: Observation, limit: int, seconds: float, met: Sequence[Hit] = ()
-) -> Result:
+    call: ToolCall,
+    observation: Observation,
+    limit: int,
+    seconds: float,
+    met: Sequence[LimitHit] = (),
+) -> ToolResult:
     """The result of `call`; see `environments.result`."""
     if isinstance(observation, CommandOutput) and not (observation.window or observation.running):
         met = (*met, *_file_size(observation))
     return call_handling.result(call, observation, limit, seconds, met)
 
 
-def _file_size(observation: CommandOutput) -> list[Hit]:
+def _file_size(observation: CommandOutput) -> list[LimitHit]:
     """Whether a command failed on the size of a file: ended by the kernel, or told so (Python)."""
     if observation.exit_code == _TOO_LARGE:
         return [_FILE]
@@ -161,7 +170,7 @@ class Workstation:
         characters: int,
         families: Sequence[ActionFamily] = (),
         arrival: Callable[[], Awaitable[tuple[str, ...]]],
-        here: Host | None = None,
+        here: RolloutHost | None = None,
     ) -> None:
         """arrival: what the agent is told with its first observation, once the world is made.
         here: this machine, where no host of the rollout is, for what must be done beside it.
@@ -197,18 +206,18 @@ class Workstation:
         for place in self._places:
             place.sessions.open()
 
-    def check(self, call: Call) -> Call:
+    def check(self, call: ToolCall) -> ToolCall:
         """The call with its arguments validated (defaults filled in), or with `error` set."""
         return self._catalog.check(call)
 
-    def deadline(self, call: Call) -> float:
+    def deadline(self, call: ToolCall) -> float:
         """Unix time at which a sleep would end if it began now; 0 for other calls."""
         call = self._catalog.check(call)
         if call.error or call.name != "sleep":
             return 0.0
         return time.time() + self._sleep_seconds(call)
 
-    async def act(self, call: Call, standing: Standing, stop: Stop) -> Result:
+    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
         """Run one call; see `protocol.Environment.act`."""
         begun = time.monotonic()
         call = self._catalog.check(call)
@@ -218,7 +227,7 @@ class Workstation:
         met = await self._places.limits_met()
         return await asyncio.to_thread(self._result, call, observation, begun, met)
 
-    async def recover(self, intent: Intent, standing: Standing, stop: Stop) -> Result:
+    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """The result of a call that was about to run when the worker ended."""
         call = self._catalog.check(intent.call)
         if call.error:
@@ -251,7 +260,7 @@ class Workstation:
         if self._here is not None:
             await self._here.close()
 
-    async def _observe(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if call.error:
             return Failed(error=call.error)
         place = self._places.of(call.arguments)
@@ -284,7 +293,7 @@ class Workstation:
             error = error.replace(str(workspace.parent), "[the host]")
         return Failed(error=error[:_LONGEST_ERROR])
 
-    async def _do(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         arguments = without_host_argument(call.arguments, ACTIONS[call.name])
         place = self._places.of(call.arguments)
         if isinstance(arguments, command_actions.CommandAction):
@@ -296,7 +305,7 @@ class Workstation:
         family = self._families.get(type(arguments), place.files)
         return await family.act(arguments, stop)
 
-    async def _system(self, call: Call, standing: Standing, stop: Stop) -> Observation:
+    async def _system(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         match call.name:
             case "think":
                 return system_actions.think(self._state.now.last_action)
@@ -309,19 +318,19 @@ class Workstation:
                 return system_actions.finish(standing, self._task.budget.minimum_steps)
 
     def _result(
-        self, call: Call, observation: Observation, begun: float, met: Sequence[Hit]
-    ) -> Result:
+        self, call: ToolCall, observation: Observation, begun: float, met: Sequence[LimitHit]
+    ) -> ToolResult:
         """Save what the call changed, then say what it found: also where the disk is full, for
         looking, freeing space and `finish` need none."""
         try:
             self._state.save()
         except OSError as problem:
             log.warning("the state is not saved: %s", problem)
-            met = [*met, Hit("disk", f"{problem.strerror}. {_FREEING}")]
+            met = [*met, LimitHit("disk", f"{problem.strerror}. {_FREEING}")]
         seconds = round(time.monotonic() - begun, 6)
         return workstation_result(call, observation, self._characters, seconds, met)
 
-    def _sleep_seconds(self, call: Call) -> float:
+    def _sleep_seconds(self, call: ToolCall) -> float:
         return min(float(call.arguments["sleep_time"]), self._task.budget.sleep_seconds)
 
 
@@ -347,8 +356,8 @@ def _workstation_host(
     host: LocalHost | SshHost
     files: Files
     documents: Documents
-    if name == LOCAL:
-        leased = making.gpus.get(LOCAL, ())
+    if name == LOCAL_HOST:
+        leased = making.gpus.get(LOCAL_HOST, ())
         host = local_host(spec, task, making.owner, branch_origin(spec, task, name), leased)
         files = FileActions(ConfinedFolder(host.workspace), state, characters)
         documents = DocumentsHere(host, Converter(host))
@@ -366,7 +375,7 @@ def _workstation_host(
 def ssh_host(making: EnvironmentSetup, name: str) -> SshHost:
     """Another machine as the task maps it."""
     spec, task, leased = making.spec, making.task, making.gpus.get(name, ())
-    mapped, settings = task.mapped, settings_of(spec.hosts[name])
+    mapped, settings = task.mapped, decode_host_settings(spec.hosts[name])
     before = branch_origin(spec, task, name)
     hello = Hello(
         version=version("houston-agents"),
@@ -392,7 +401,7 @@ def ssh_host(making: EnvironmentSetup, name: str) -> SshHost:
     )
     folder = Path(spec.task.folder)
     data = {mount: folder / path for mount, path in task.data.mounts.items()}
-    note = left.place(Path(spec.host_root), spec.rollout, name)
+    note = remote_part.leftover_path(Path(spec.host_root), spec.rollout, name)
     return SshHost(name, settings, hello, data, note)
 
 
@@ -406,13 +415,13 @@ def _remote_environment(environment: str, host: str) -> str:
     return environment
 
 
-def branch_origin(spec: RolloutSpec, task: Task, host: str) -> Past | None:
+def branch_origin(spec: RolloutSpec, task: Task, host: str) -> BranchSnapshot | None:
     """Where a branch's workspace on a host comes from; None for a copy of the task's folder."""
     origin = spec.origin
     if origin is None:
         return None
     commit = origin.snapshot if host == task.hosts[0] else origin.snapshots.get(host, "")
-    return Past(spec.parent, commit) if commit else None
+    return BranchSnapshot(spec.parent, commit) if commit else None
 
 
 async def workstation_arrival(spec: RolloutSpec, places: WorkstationHosts) -> tuple[str, ...]:
@@ -439,7 +448,7 @@ def build_workstation(making: EnvironmentSetup) -> Workstation:
     state = StateFile(rollout_folder(root, spec.rollout) / "workstation.json")
     hosts = make_hosts(making, state)
     first = hosts.first
-    here = None if LOCAL in task.hosts else local_host(spec, task, making.owner)
+    here = None if LOCAL_HOST in task.hosts else local_host(spec, task, making.owner)
 
     scored = hosts.of({"host": task.evaluate.host})
 
@@ -448,7 +457,7 @@ def build_workstation(making: EnvironmentSetup) -> Workstation:
         return await snapshot_within_step(scored.host, scored.state(), touched, "evaluation")
 
     # Slots are held here: their files name the host that the evaluations run on.
-    name = task.name if scored.host.name == LOCAL else f"{task.name}@{scored.host.name}"
+    name = task.name if scored.host.name == LOCAL_HOST else f"{task.name}@{scored.host.name}"
     slots = Slots(root, name, task.evaluate.slots, making.waiting_for_slot)
     return Workstation(
         task,

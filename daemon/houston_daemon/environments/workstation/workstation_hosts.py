@@ -23,10 +23,9 @@ from houston_daemon.environments.workstation.file_action_types import FileAction
 from houston_daemon.environments.workstation.parse_sources import Documents
 from houston_daemon.environments.workstation.session_records import SessionRecords
 from houston_daemon.environments.workstation.workstation_state import WorkstationState
-from houston_daemon.hosts.errors import HostAway
-from houston_daemon.hosts.limits import Hit
-from houston_daemon.hosts.protocol import Host
-from houston_shared.records import Call
+from houston_daemon.hosts.host_protocol import HostAway, RolloutHost
+from houston_daemon.hosts.resource_limits import LimitHit
+from houston_shared.records import ToolCall
 
 
 class Files(Protocol):
@@ -53,7 +52,7 @@ class Files(Protocol):
 class WorkstationHost:
     """One host, and what is done on it."""
 
-    host: Host
+    host: RolloutHost
     state: Callable[[], WorkstationState]
     sessions: SessionRecords
     commands: CommandActions
@@ -91,9 +90,9 @@ class WorkstationHosts:
             found += [f"{place.host.name}:{name}" if other else name for name in names]
         return tuple(found)
 
-    async def limits_met(self) -> list[Hit]:
+    async def limits_met(self) -> list[LimitHit]:
         """Limits that were met on any host that can be asked now."""
-        found: list[Hit] = []
+        found: list[LimitHit] = []
         for place in self:
             try:
                 found += await place.host.limits_met()
@@ -165,7 +164,7 @@ def _joined(found: Sequence[tuple[str, Observation]], away: tuple[str, ...]) -> 
     return SessionList(sessions=entries, away=away)
 
 
-async def interrupted_observation(call: Call, place: WorkstationHost) -> Interrupted:
+async def interrupted_observation(call: ToolCall, place: WorkstationHost) -> Interrupted:
     """Say that the outcome is unknown, and what the terminal or the file shows now."""
     try:
         now = await current_view(call, place)
@@ -174,7 +173,7 @@ async def interrupted_observation(call: Call, place: WorkstationHost) -> Interru
     return Interrupted(error=f"The daemon went down while {call.name} ran.", now=now)
 
 
-async def current_view(call: Call, place: WorkstationHost) -> str:
+async def current_view(call: ToolCall, place: WorkstationHost) -> str:
     """What the call was about shows now. Raises HostAway."""
     path = call.arguments.get("path") or call.arguments.get("filename")
     if "session_id" in call.arguments:
@@ -187,7 +186,9 @@ async def current_view(call: Call, place: WorkstationHost) -> str:
 _GO_ON = "Its sessions and what runs in them go on there, and the connection is tried again."
 
 
-async def host_away_observation(call: Call, place: WorkstationHost, away: HostAway) -> Observation:
+async def host_away_observation(
+    call: ToolCall, place: WorkstationHost, away: HostAway
+) -> Observation:
     """The honest result; where the host is back by now, with what it shows."""
     if not away.cut:
         return Failed(

@@ -2,18 +2,24 @@
 
 import pytest
 
-from houston_daemon.supervision.judge.agreement import Agreement, compare, wilson
+from houston_daemon.review.judge.judge_calibration import (
+    VerdictAgreement,
+    compare_verdicts,
+    wilson_interval,
+)
 
 
 def test_pairs_are_counted_by_what_both_say() -> None:
     pairs = [(True, True), (True, False), (True, False), (False, True), (False, False)]
-    assert compare(pairs) == Agreement(both=1, only_source=2, only_people=1, neither=1)
-    assert compare([]).steps == 0
+    assert compare_verdicts(pairs) == VerdictAgreement(
+        both=1, only_source=2, only_people=1, neither=1
+    )
+    assert compare_verdicts([]).steps == 0
 
 
 def test_a_table_from_the_literature() -> None:
     """20, 5, 10, 15: the usual example of Cohen's kappa, 0.4 with an agreement of 0.7."""
-    one = Agreement(20, 5, 10, 15)
+    one = VerdictAgreement(20, 5, 10, 15)
     assert one.kappa == pytest.approx(0.4)
     assert one.agreed.value == pytest.approx(0.7)
     assert one.precision.value == pytest.approx(0.8)
@@ -33,26 +39,26 @@ def test_a_table_from_the_literature() -> None:
 )
 def test_wilsons_bounds(hits: int, of: int, low: float, high: float) -> None:
     """The last row is Newcombe's (1998), method 3."""
-    found = wilson(hits, of)
+    found = wilson_interval(hits, of)
     assert found.low == pytest.approx(low, abs=1e-4)
     assert found.high == pytest.approx(high, abs=1e-4)
 
 
 def test_where_nothing_can_be_said_nothing_is_said() -> None:
-    nothing = Agreement(0, 0, 0, 0)
+    nothing = VerdictAgreement(0, 0, 0, 0)
     assert nothing.kappa is None and nothing.f1 is None and nothing.precision.value is None
-    assert Agreement(0, 0, 0, 50).kappa is None, "both always keep: chance agrees as well"
-    assert Agreement(0, 0, 12, 30).precision.value is None
-    assert Agreement(0, 0, 12, 30).recall.value == 0.0
+    assert VerdictAgreement(0, 0, 0, 50).kappa is None, "both always keep: chance agrees as well"
+    assert VerdictAgreement(0, 0, 12, 30).precision.value is None
+    assert VerdictAgreement(0, 0, 12, 30).recall.value == 0.0
 
 
 @pytest.mark.parametrize(
     ("one", "said"),
     [
-        (Agreement(3, 1, 1, 5), "only 10 steps"),
-        (Agreement(3, 1, 1, 95), "masked only 4"),
-        (Agreement(20, 5, 10, 15), ""),
+        (VerdictAgreement(3, 1, 1, 5), "only 10 steps"),
+        (VerdictAgreement(3, 1, 1, 95), "masked only 4"),
+        (VerdictAgreement(20, 5, 10, 15), ""),
     ],
 )
-def test_too_little_is_said_to_be_too_little(one: Agreement, said: str) -> None:
+def test_too_little_is_said_to_be_too_little(one: VerdictAgreement, said: str) -> None:
     assert said in one.few and bool(said) == bool(one.few)

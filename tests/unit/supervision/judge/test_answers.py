@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.supervision.judge import answers
-from houston_daemon.supervision.judge.answers import Judged
+from houston_daemon.review.judge import judge_answers
+from houston_daemon.review.judge.judge_answers import JudgedStep
 
 KEEP = {"reason": "it looks first", "verdict": "keep"}
 MASK = {"reason": "blind_edit: x", "verdict": "mask"}
 BOTH = json.dumps({"3": KEEP, "4": MASK})
-DECIDED = {3: Judged("keep", "it looks first"), 4: Judged("mask", "blind_edit: x")}
+DECIDED = {3: JudgedStep("keep", "it looks first"), 4: JudgedStep("mask", "blind_edit: x")}
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ DECIDED = {3: Judged("keep", "it looks first"), 4: Judged("mask", "blind_edit: x
     ],
 )
 def test_answers_that_decide_every_step(text: str) -> None:
-    assert answers.read(text, [3, 4]) == (DECIDED, "")
+    assert judge_answers.parse_answer(text, [3, 4]) == (DECIDED, "")
 
 
 def test_the_arguments_of_a_call_are_an_answer() -> None:
-    assert answers.read({"3": KEEP, "4": MASK}, [3, 4]) == (DECIDED, "")
+    assert judge_answers.parse_answer({"3": KEEP, "4": MASK}, [3, 4]) == (DECIDED, "")
 
 
 @pytest.mark.parametrize(
@@ -52,21 +52,23 @@ def test_the_arguments_of_a_call_are_an_answer() -> None:
 def test_answers_that_leave_steps_undecided_say_why(
     text: str, decided: set[int], told: str
 ) -> None:
-    reading = answers.read(text, [3, 4])
+    reading = judge_answers.parse_answer(text, [3, 4])
     assert set(reading.steps) == decided
     assert told in reading.problem
-    assert len(reading.problem) <= answers.LONGEST
+    assert len(reading.problem) <= judge_answers.MAX_REASON_CHARACTERS
 
 
 def test_a_reason_is_a_clean_line() -> None:
     said = {"reason": "<real_user>x</real_user>\n\x1b[31m" + "y" * 900, "verdict": "mask"}
-    (judged,) = answers.read({"3": said}, [3]).steps.values()
+    (judged,) = judge_answers.parse_answer({"3": said}, [3]).steps.values()
     assert "<real_user>" not in judged.reason and "\x1b" not in judged.reason
-    assert "\n" not in judged.reason and len(judged.reason) <= answers.LONGEST + 1
+    assert (
+        "\n" not in judged.reason and len(judged.reason) <= judge_answers.MAX_REASON_CHARACTERS + 1
+    )
 
 
 def test_the_schema_asks_for_every_step_and_nothing_else() -> None:
-    schema: dict[str, Any] = answers.schema([7, 8])
+    schema: dict[str, Any] = judge_answers.answer_schema([7, 8])
     assert schema["required"] == ["7", "8"] and not schema["additionalProperties"]
     assert list(schema["properties"]["7"]["properties"]) == ["reason", "verdict"]
-    assert answers.tool([7])["parameters"] == answers.schema([7])
+    assert judge_answers.answer_tool([7])["parameters"] == judge_answers.answer_schema([7])

@@ -8,17 +8,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from houston_daemon.engines.protocol import EngineUnavailable, Sampled, SampleRequest
-from houston_daemon.rollout.tokens import Characters
-from houston_daemon.supervision import ruling
-from houston_daemon.supervision.judge import judging, template, waiting
-from houston_daemon.supervision.judge.asking import Asking, Desk
-from houston_daemon.supervision.judge.cache import Cache
-from houston_daemon.supervision.judge.cost import Cost
-from houston_daemon.supervision.judge.judging import Verdicts
-from houston_shared.config_judge import Judge
+from houston_daemon.engines.engine_protocol import EngineSample, EngineUnavailable, SampleRequest
+from houston_daemon.prompts.prompt_tokenizer import TokenEstimator
+from houston_daemon.review import verdict_updates
+from houston_daemon.review.judge import judge_prompt, judge_session, judge_verdicts
+from houston_daemon.review.judge.judge_cache import JudgeCache
+from houston_daemon.review.judge.judge_client import JudgeClient, JudgeCost, WindowJudge
+from houston_daemon.review.judge.judge_verdicts import JudgeVerdicts
+from houston_shared.config_sections import JudgeSettings
 from houston_shared.home import Home
-from houston_shared.records import Call
+from houston_shared.records import ToolCall
 from tests.support.judged import step, trace
 
 WHOLE = trace([step(number, "x" * 20_000) for number in range(1, 13)])
@@ -36,7 +35,7 @@ class Voice:
         self._answer = answer
         self._pause = pause
 
-    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
         self.asked.append(request)
         self.at_once += 1
         self.most = max(self.most, self.at_once)
@@ -44,7 +43,7 @@ class Voice:
         self.at_once -= 1
         steps = [int(name) for name in request.tools[0]["parameters"]["required"]]
         text = self._answer(len(self.asked), steps)
-        return Sampled(text=text, finish_reason="stop", calls=())
+        return EngineSample(text=text, finish_reason="stop", calls=())
 
     async def ready(self) -> None: ...
     async def close(self) -> None: ...
@@ -54,18 +53,22 @@ def masks(_: int, steps: list[int]) -> str:
     return json.dumps({str(one): {"reason": "because", "verdict": "mask"} for one in steps})
 
 
-def desk(engine: Voice) -> Desk:
-    return Desk("voice", engine, "m", engine.window, Characters(), None)
+def desk(engine: Voice) -> JudgeClient:
+    return JudgeClient("voice", engine, "m", engine.window, TokenEstimator(), None)
 
 
 async def judged(
-    engine: Voice, folder: Path, at_once: int = 4, settings: Judge | None = None
-) -> tuple[Verdicts, Cost]:
-    cost, words = Cost(), template.load()
-    asking = Asking(desk(engine), words, settings or Judge(), Cache(Home(folder)), cost)
-    windows = judging.windows(WHOLE, words, asking.desk)
+    engine: Voice, folder: Path, at_once: int = 4, settings: JudgeSettings | None = None
+) -> tuple[JudgeVerdicts, JudgeCost]:
+    cost, words = JudgeCost(), judge_prompt.load_template()
+    asking = WindowJudge(
+        desk(engine), words, settings or JudgeSettings(), JudgeCache(Home(folder)), cost
+    )
+    windows = judge_verdicts.plan_windows(WHOLE, words, asking.desk)
     turn = asyncio.Semaphore(at_once)
-    return await judging.judge(WHOLE, windows, asking, turn, {3: "e"}, lambda _: None), cost
+    return await judge_verdicts.judge_rollout(
+        WHOLE, windows, asking, turn, {3: "e"}, lambda _: None
+    ), cost
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
@@ -104,11 +107,11 @@ async def test_an_answer_is_asked_for_again_as_often_as_is_configured(
     tmp_path: Path, tries: int
 ) -> None:
     engine = Voice(lambda *_: "no")
-    found, cost = await judged(engine, tmp_path, 1, replace(Judge(), tries=tries))
+    found, cost = await judged(engine, tmp_path, 1, replace(JudgeSettings(), tries=tries))
     assert cost.requests == cost.unusable == tries * cost.windows == len(engine.asked)
     assert not found.steps and list(found.undecided) == list(range(1, 13))
     assert "no JSON object" in found.undecided[1]
-    again, second = await judged(engine, tmp_path, 1, replace(Judge(), tries=tries))
+    again, second = await judged(engine, tmp_path, 1, replace(JudgeSettings(), tries=tries))
     assert second.cached == 0 and again == found, "what cannot be used is not kept"
 
 
@@ -116,25 +119,37 @@ async def test_that_answers_cannot_be_kept_is_said_and_costs_nothing_else(tmp_pa
     (tmp_path / "judge").write_text("no folder")
     found, cost = await judged(Voice(masks), tmp_path)
     assert len(found.steps) == 12
-    assert cost.unkept and f"answers were not kept: {cost.unkept}" in cost.words(Judge())
+    assert cost.unkept and f"answers were not kept: {cost.unkept}" in cost.words(JudgeSettings())
 
 
 async def test_another_question_has_another_answer(tmp_path: Path) -> None:
     """Engine, model, policy, temperature and words are part of the question."""
-    words = template.load()
-    (window,) = judging.windows(trace([step(1)]), words, desk(Voice(masks)))
+    words = judge_prompt.load_template()
+    (window,) = judge_verdicts.plan_windows(trace([step(1)]), words, desk(Voice(masks)))
     asked = desk(Voice(masks))
-    other = template.read(template.PACKAGED.read_text() + "\n", "other")
+    other = judge_prompt.parse_template(judge_prompt.TEMPLATE_FILE.read_text() + "\n", "other")
     ways = [
-        (asked, words, Judge()),
-        (Desk("voice", asked.engine, "n", 16_000, Characters(), None), words, Judge()),
-        (Desk("other", asked.engine, "m", 16_000, Characters(), None), words, Judge()),
-        (Desk("voice", asked.engine, "m", 16_000, Characters(), None, "policy@2"), words, Judge()),
-        (asked, words, replace(Judge(), temperature=0.7)),
-        (asked, other, Judge()),
+        (asked, words, JudgeSettings()),
+        (
+            JudgeClient("voice", asked.engine, "n", 16_000, TokenEstimator(), None),
+            words,
+            JudgeSettings(),
+        ),
+        (
+            JudgeClient("other", asked.engine, "m", 16_000, TokenEstimator(), None),
+            words,
+            JudgeSettings(),
+        ),
+        (
+            JudgeClient("voice", asked.engine, "m", 16_000, TokenEstimator(), None, "policy@2"),
+            words,
+            JudgeSettings(),
+        ),
+        (asked, words, replace(JudgeSettings(), temperature=0.7)),
+        (asked, other, JudgeSettings()),
     ]
     for one, text, settings in ways:
-        asking = Asking(one, text, settings, Cache(Home(tmp_path)), Cost())
+        asking = WindowJudge(one, text, settings, JudgeCache(Home(tmp_path)), JudgeCost())
         assert not asking.known(window)
         await asking.decide(window)
         assert asking.known(window)
@@ -142,10 +157,10 @@ async def test_another_question_has_another_answer(tmp_path: Path) -> None:
 
 async def test_a_call_of_another_tool_is_no_answer(tmp_path: Path) -> None:
     class Caller(Voice):
-        async def sample(self, request: SampleRequest, stop: asyncio.Event) -> Sampled:
+        async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
             sampled = await super().sample(request, stop)
-            call = Call(id="1", name="run_command", arguments=json.loads(sampled.text))
-            return Sampled(text="", finish_reason="stop", calls=(call,))
+            call = ToolCall(id="1", name="run_command", arguments=json.loads(sampled.text))
+            return EngineSample(text="", finish_reason="stop", calls=(call,))
 
     found, _ = await judged(Caller(masks), tmp_path)
     assert not found.steps
@@ -154,13 +169,13 @@ async def test_a_call_of_another_tool_is_no_answer(tmp_path: Path) -> None:
 def test_steps_that_a_branch_shares_are_its_parents() -> None:
     steps = [replace(step(1), inherited="r-0"), step(2)]
     made = trace(steps)
-    assert ruling.own_steps(made) == [2]
-    (window,) = judging.windows(made, template.load(), desk(Voice(masks)))
+    assert verdict_updates.own_steps(made) == [2]
+    (window,) = judge_verdicts.plan_windows(made, judge_prompt.load_template(), desk(Voice(masks)))
     assert window.judged == (2,) and "step 1 begins, context only]" in window.message
 
 
 def test_kept_answers_can_be_forgotten(tmp_path: Path) -> None:
-    cache = Cache(Home(tmp_path))
+    cache = JudgeCache(Home(tmp_path))
     cache.forget()
     asyncio.run(judged(Voice(masks), tmp_path))
     assert list((tmp_path / "judge").rglob("*.json"))
@@ -176,7 +191,7 @@ async def test_a_judge_that_takes_long_is_heard_of_before_it_answers(tmp_path: P
         notes.append(text)
         heard.set()
 
-    async with waiting.told("r-1", 1, note, every=0.01) as done:
+    async with judge_session.report_progress("r-1", 1, note, every=0.01) as done:
         await asyncio.wait_for(heard.wait(), 20)
         done(None)  # type: ignore[arg-type]  # only that it is done counts
     assert notes[0].startswith("r-1: asking, 0 of 1 window after ")

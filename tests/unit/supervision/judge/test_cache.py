@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.supervision.judge.cache import Cache, Kept, key
+from houston_daemon.review.judge.judge_cache import CachedAnswer, JudgeCache, cache_key
 from houston_shared.home import Home
 
-NAME = key({"message": "one"})
-KEPT = Kept(
+NAME = cache_key({"message": "one"})
+KEPT = CachedAnswer(
     answer='{"3": "keep"}', engine="e", template="t", prompt_tokens=10, sampled_tokens=2,
     seconds=0.5, tries=1,
 )  # fmt: skip
@@ -25,16 +25,16 @@ def file_of(folder: Path) -> Path:
 
 
 def test_an_answer_is_found_by_its_question_and_by_no_other(tmp_path: Path) -> None:
-    cache = Cache(Home(tmp_path))
+    cache = JudgeCache(Home(tmp_path))
     cache.put(NAME, KEPT)
-    assert Cache(Home(tmp_path)).get(NAME) == KEPT
-    assert cache.get(key({"message": "two"})) is None
+    assert JudgeCache(Home(tmp_path)).get(NAME) == KEPT
+    assert cache.get(cache_key({"message": "two"})) is None
     assert file_of(tmp_path).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("place", [0, 40, -2])
 def test_a_file_that_is_not_sound_is_no_answer(tmp_path: Path, place: int) -> None:
-    cache = Cache(Home(tmp_path))
+    cache = JudgeCache(Home(tmp_path))
     cache.put(NAME, KEPT)
     data = bytearray(file_of(tmp_path).read_bytes())
     data[place] ^= 1
@@ -45,7 +45,7 @@ def test_a_file_that_is_not_sound_is_no_answer(tmp_path: Path, place: int) -> No
 
 
 def test_half_a_file_is_no_answer(tmp_path: Path) -> None:
-    cache = Cache(Home(tmp_path))
+    cache = JudgeCache(Home(tmp_path))
     cache.put(NAME, KEPT)
     file_of(tmp_path).write_bytes(file_of(tmp_path).read_bytes()[:30])
     assert cache.get(NAME) is None
@@ -55,14 +55,14 @@ def test_writers_that_are_killed_leave_whole_answers_or_none(tmp_path: Path) -> 
     program = (
         "import sys, itertools\n"
         "from pathlib import Path\n"
-        "from houston_daemon.supervision.judge.cache import Cache, Kept, key\n"
+        "from houston_daemon.review.judge.judge_cache import CachedAnswer, JudgeCache, cache_key\n"
         "from houston_shared.home import Home\n"
-        "cache = Cache(Home(Path(sys.argv[1])))\n"
+        "cache = JudgeCache(Home(Path(sys.argv[1])))\n"
         "print('ready', flush=True)\n"
         "for number in itertools.count():\n"
-        "    kept = Kept(answer='x' * 20000, engine='', template='', prompt_tokens=number,\n"
-        "                sampled_tokens=0, seconds=0, tries=1)\n"
-        "    cache.put(key({'number': number % 7}), kept)\n"
+        "    kept = CachedAnswer(answer='x' * 20000, engine='', template='',\n"
+        "                prompt_tokens=number, sampled_tokens=0, seconds=0, tries=1)\n"
+        "    cache.put(cache_key({'number': number % 7}), kept)\n"
     )
     writers = [
         subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE)
@@ -70,13 +70,13 @@ def test_writers_that_are_killed_leave_whole_answers_or_none(tmp_path: Path) -> 
     ]
     for writer in writers:
         assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
-    cache = Cache(Home(tmp_path))
+    cache = JudgeCache(Home(tmp_path))
     end = time.monotonic() + 60
-    while not all(cache.get(key({"number": number})) for number in range(7)):
+    while not all(cache.get(cache_key({"number": number})) for number in range(7)):
         assert time.monotonic() < end, "a writer that works keeps its answers"
     for writer in writers:
         os.kill(writer.pid, signal.SIGKILL)
         writer.communicate()
     for number in range(7):
-        kept = cache.get(key({"number": number}))
+        kept = cache.get(cache_key({"number": number}))
         assert kept is not None and kept.answer == "x" * 20_000

@@ -6,16 +6,20 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.recorder.steps.journal import Key
-from houston_daemon.supervision.judge.agreement import Agreement
-from houston_daemon.supervision.judge.calibration import Calibration, calibrate, judged_by_people
-from houston_shared.records import Call
-from houston_shared.store.bodies import Erased, VerdictGiven
-from houston_shared.store.reader import Reader
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_daemon.review.judge.judge_calibration import (
+    CalibrationReport,
+    VerdictAgreement,
+    calibrate,
+    judged_by_people,
+)
+from houston_shared.records import ToolCall
+from houston_shared.store.event_bodies import BodiesErased, VerdictGiven
+from houston_shared.store.store_reader import Reader
 from tests.support.written_home import WrittenHome, sample
 
 FAILS = "Traceback (most recent call last):\nValueError: no\n"
-RUN = Call(id="1.0", name="run_command", arguments={"command": "python a.py"})
+RUN = ToolCall(id="1.0", name="run_command", arguments={"command": "python a.py"})
 ERROR = "error_observation@5: run_command python a.py: ValueError: no"
 OVERRULED = {"verdict": "mask", "reason": f"{ERROR}; the judge would keep it"}
 OWN = {"verdict": "mask", "reason": "wrong_tool: why not ls; the judge would keep it"}
@@ -37,10 +41,10 @@ def judged(written: WrittenHome, rollout: str, *judge: dict[str, Any], **options
         for one in ({"verdict": "mask", "by": "ada"}, {**said, "source": "judge", "by": "judge:e"}):
             if said or one["by"] == "ada":
                 body = VerdictGiven(last=step, **one)  # type: ignore[arg-type]
-                written.event(Key(rollout, step), "verdict", body)
+                written.event(EventKey(rollout, step), "verdict", body)
 
 
-def compared(written: WrittenHome) -> Calibration:
+def compared(written: WrittenHome) -> CalibrationReport:
     with Reader(written.home) as reader:
         return calibrate(reader, reader.run(judged_by_people()))
 
@@ -48,7 +52,7 @@ def compared(written: WrittenHome) -> Calibration:
 def test_a_keep_that_an_error_overruled_is_the_judges_own_keep(written: WrittenHome) -> None:
     judged(written, "r", OVERRULED, OVERRULED, OWN, KEEPS, {})
     by = compared(written).by
-    assert by["judge"] == Agreement(both=1, only_source=0, only_people=3, neither=0)
+    assert by["judge"] == VerdictAgreement(both=1, only_source=0, only_people=3, neither=0)
     assert by["judge"].recall.value == 0.25, "it would have found one of four"
     assert by["error_observation@5"].recall.value == 1.0
     assert by["rules and judge"].recall.value == 1.0, "an error counts, whatever the judge keeps"
@@ -59,11 +63,11 @@ def test_a_rule_is_measured_only_where_the_task_wants_it(written: WrittenHome) -
     judged(written, "off", {}, {}, {}, task="off", rules='off = ["error_observation"]')
     judged(written, "only", KEEPS, task="only", rules='only = ["blind_edit"]')
     by = compared(written).by
-    assert by["error_observation@5"] == Agreement(2, 0, 0, 0)
+    assert by["error_observation@5"] == VerdictAgreement(2, 0, 0, 0)
     assert by["null_action@1"].steps == 5
     assert by["blind_edit@6"].steps == 6
-    assert by["all rules"] == Agreement(2, 0, 4, 0)
-    assert by["rules and judge"] == Agreement(2, 0, 4, 0), "nothing overrules that keep"
+    assert by["all rules"] == VerdictAgreement(2, 0, 4, 0)
+    assert by["rules and judge"] == VerdictAgreement(2, 0, 4, 0), "nothing overrules that keep"
 
 
 def test_a_rollout_whose_texts_are_gone_is_left_out_and_named(written: WrittenHome) -> None:
@@ -73,9 +77,9 @@ def test_a_rollout_whose_texts_are_gone_is_left_out_and_named(written: WrittenHo
     (seq,) = written.connection.execute(
         "SELECT sample_seq FROM steps WHERE rollout = 'gone' AND step = 2"
     ).fetchone()
-    body = Erased(by="person:ada", seqs=(seq,), remainders=(b"",), archive="/a.zst")
-    written.event(Key("gone"), "erased", body)
+    body = BodiesErased(by="person:ada", seqs=(seq,), remainders=(b"",), archive="/a.zst")
+    written.event(EventKey("gone"), "erased", body)
     after = compared(written)
     assert (before.rollouts, before.steps, before.passed) == (2, 3, [])
     assert (after.rollouts, after.steps, after.passed) == (1, 1, ["gone"])
-    assert after.by["judge"] == Agreement(1, 0, 0, 0)
+    assert after.by["judge"] == VerdictAgreement(1, 0, 0, 0)

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.rollout.tokens import Characters
-from houston_daemon.supervision.judge import cases, template
-from houston_daemon.supervision.judge.cases import Case
-from houston_daemon.supervision.judge.windows import Planner
+from houston_daemon.prompts.prompt_tokenizer import TokenEstimator
+from houston_daemon.review.judge import judge_calibration, judge_prompt
+from houston_daemon.review.judge.judge_calibration import JudgeCase
+from houston_daemon.review.judge.judge_prompt import WindowPlanner
 from houston_shared.errors import ConfigurationError
 from tests.support.judged import read_back
 
-CASES = cases.load()
+CASES = judge_calibration.load_cases()
 PROSE = {"decision"}
 """What the template says in prose and not as a point: decision against execution, early or late."""
 
@@ -21,15 +21,17 @@ def test_each_point_of_the_template_has_a_step_to_keep_and_one_to_mask() -> None
     meant: dict[str, Counter[str]] = defaultdict(Counter)
     for one in CASES:
         meant[one.criterion][one.meant] += 1
-    assert set(meant) == {*template.load().points, *PROSE}
+    assert set(meant) == {*judge_prompt.load_template().points, *PROSE}
     for criterion, found in meant.items():
         assert found["keep"] == found["mask"] >= 1, criterion
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda one: f"{one.criterion}-{one.meant}-{one.name}")
-def test_the_judge_is_shown_what_the_case_turns_on(case: Case) -> None:
+def test_the_judge_is_shown_what_the_case_turns_on(case: JudgeCase) -> None:
     steps = [one.step for one in case.trace.steps]
-    (window,) = Planner(case.trace, template.load(), Characters(), 16_000).windows(steps)
+    (window,) = WindowPlanner(
+        case.trace, judge_prompt.load_template(), TokenEstimator(), 16_000
+    ).windows(steps)
     for text in case.holds:
         assert text in window.message
     key = window.message.partition("The key of the frames is ")[2][:8]
@@ -50,6 +52,6 @@ def test_the_judge_is_shown_what_the_case_turns_on(case: Case) -> None:
 def test_a_file_that_is_no_case_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(ConfigurationError, match=r"mine\.yaml"):
-        cases.load(tmp_path)
+        judge_calibration.load_cases(tmp_path)
     with pytest.raises(ConfigurationError, match="no cases"):
-        cases.load(tmp_path / "nothing")
+        judge_calibration.load_cases(tmp_path / "nothing")

@@ -2,9 +2,14 @@
 
 import pytest
 
-from houston_daemon.rollout.tokens import Characters, Tokens
-from houston_daemon.supervision.judge.framing import framed, harmless, key_for, shown
-from houston_shared import secret_values
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstimator
+from houston_daemon.review.judge.judge_prompt import (
+    frame_key,
+    frame_steps,
+    harmless_text,
+    render_step,
+)
+from houston_shared import secret_redaction
 from houston_shared.records import StepRecord
 from tests.support.judged import read_back, step
 from tests.support.small_tokenizer import small_tokenizer
@@ -22,9 +27,9 @@ INJECTED = (
 
 
 def window(steps: list[StepRecord]) -> tuple[str, str]:
-    made = [shown(one, Characters(), 10_000) for one in steps]
-    key = key_for([one.text for one in made])
-    return framed(made, lambda number: number == 1, key), key
+    made = [render_step(one, TokenEstimator(), 10_000) for one in steps]
+    key = frame_key([one.text for one in made])
+    return frame_steps(made, lambda number: number == 1, key), key
 
 
 @pytest.mark.parametrize("text", INJECTED)
@@ -77,30 +82,30 @@ def test_a_person_is_heard_as_a_person_and_nobody_else() -> None:
 
 def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_TEST_TOKEN", "hunter2-hunter2-hunter2")
-    secret_values.redactor.cache_clear()
+    secret_redaction.process_redactor.cache_clear()
     try:
         message, _ = window([step(1, "key hunter2-hunter2-hunter2", thought="AKIA" + "A" * 16)])
     finally:
-        secret_values.redactor.cache_clear()
+        secret_redaction.process_redactor.cache_clear()
     assert "hunter2" not in message and "AKIAAAAA" not in message
     assert "[secret:JUDGE_TEST_TOKEN]" in message
 
 
 def test_ordinary_text_is_shown_as_it_is() -> None:
     text = "if a < b: print('step 3 begins')\n中文 [1, 2] <html> {x}\n"
-    assert harmless(text) == text
+    assert harmless_text(text) == text
 
 
 @pytest.mark.parametrize("limit", [60, 200, 1000])
 def test_a_long_step_is_cut_in_its_middle_and_says_so(
     limit: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    tokens = Tokens(small_tokenizer(tmp_path_factory.mktemp("tokens")))
+    tokens = PromptTokenizer(small_tokenizer(tmp_path_factory.mktemp("tokens")))
     long = "first line\n" + "word " * 4000 + "\nlast line"
-    one = shown(step(7, long, thought=long, command=long), tokens, limit)
+    one = render_step(step(7, long, thought=long, command=long), tokens, limit)
     assert not one.whole
     assert tokens.count(one.text) <= limit + 180, "notes of what is missing are a few words each"
     for part in ("## thought", "## calls", "## observation"):
         assert part in one.text
     assert "…" in one.text
-    assert shown(step(7, "short"), tokens, 10_000).whole
+    assert render_step(step(7, "short"), tokens, 10_000).whole

@@ -7,26 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.engines.process import start_time
-from houston_daemon.service.engine_places import state_file
-from houston_daemon.supervision.judge.serving import Place
-from houston_shared.config import Configuration, Loaded
-from houston_shared.config_engine import Engine
+from houston_daemon.engines.engine_process import process_start_time
+from houston_daemon.review.judge.judge_engine import JudgeEnginePlace
+from houston_daemon.service.engine_endpoints import state_file
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 
 
-def loaded(folder: Path, **engine: object) -> Loaded:
+def loaded(folder: Path, **engine: object) -> LoadedConfiguration:
     """A home with an engine `v` whose server is a real one that says it is well."""
     site = folder / "site"
     site.mkdir(exist_ok=True)
     (site / "health").touch()
     serve = (sys.executable, "-m", "http.server", "{port}", "-d", str(site))
-    made = Engine(kind="vllm", **{"command": serve, **engine})  # type: ignore[arg-type]
-    return Loaded(Configuration(engines={"v": made}), Home(folder / "home"), "defaults")
+    made = EngineSettings(kind="vllm", **{"command": serve, **engine})  # type: ignore[arg-type]
+    return LoadedConfiguration(
+        Configuration(engines={"v": made}), Home(folder / "home"), "defaults"
+    )
 
 
-def pid_of(config: Loaded) -> int:
+def pid_of(config: LoadedConfiguration) -> int:
     """The server that the state file names; 0 where none is named."""
     file = state_file(config.home, "v")
     return int(file.read_text().partition('"pid":')[2].partition(",")[0]) if file.exists() else 0
@@ -34,23 +36,25 @@ def pid_of(config: Loaded) -> int:
 
 def test_a_child_is_started_when_it_is_asked_for_and_ended_after(tmp_path: Path) -> None:
     config, told = loaded(tmp_path), list[str]()
-    with Place(config, "v", told.append) as place:
+    with JudgeEnginePlace(config, "v", told.append) as place:
         assert not place.running() and not told, "nothing is started before it is needed"
         url = place.url()
         pid = pid_of(config)
-        with Place(config, "v", told.append) as other:
+        with JudgeEnginePlace(config, "v", told.append) as other:
             assert other.running() and other.url() == url, "one server, found by its state"
-        assert start_time(pid) is not None, "who did not start it does not end it"
-    assert start_time(pid) is None and len(told) == 1
+        assert process_start_time(pid) is not None, "who did not start it does not end it"
+    assert process_start_time(pid) is None and len(told) == 1
 
 
 def test_what_a_killed_command_left_is_found_by_the_next(tmp_path: Path) -> None:
     config = loaded(tmp_path)
-    place = Place(config, "v", lambda _: None)
+    place = JudgeEnginePlace(config, "v", lambda _: None)
     url = place.url()
     pid = pid_of(config)
     try:
-        with Place(config, "v", lambda _: None) as later:  # the first one's end never came
+        with JudgeEnginePlace(
+            config, "v", lambda _: None
+        ) as later:  # the first one's end never came
             assert later.running() and later.url() == url
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -68,11 +72,11 @@ def test_a_child_that_cannot_be_had_says_why(
 ) -> None:
     with (
         pytest.raises(HoustonError, match=said),
-        Place(loaded(tmp_path, **engine), "v", lambda _: None) as place,
+        JudgeEnginePlace(loaded(tmp_path, **engine), "v", lambda _: None) as place,
     ):
         place.url()
 
 
 def test_an_engine_that_plays_a_file_is_no_judge(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot judge"):
-        Place(loaded(tmp_path), "script:x.jsonl", lambda _: None)
+        JudgeEnginePlace(loaded(tmp_path), "script:x.jsonl", lambda _: None)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from houston_daemon.rollout.tokens import Characters, Tokens
-from houston_daemon.supervision.judge import template
-from houston_daemon.supervision.judge.windows import Planner, Window
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstimator
+from houston_daemon.review.judge import judge_prompt
+from houston_daemon.review.judge.judge_prompt import JudgeWindow, WindowPlanner
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import StepRecord
-from houston_shared.task_rules import Rules
+from houston_shared.task_tables import RuleSettings
 from tests.support.judged import step, trace
 from tests.support.small_tokenizer import small_tokenizer
 
@@ -21,22 +21,22 @@ SIZE = 24_000
 
 
 @pytest.fixture(scope="module")
-def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tokens]:
-    yield Tokens(small_tokenizer(tmp_path_factory.mktemp("tokens")))
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PromptTokenizer]:
+    yield PromptTokenizer(small_tokenizer(tmp_path_factory.mktemp("tokens")))
 
 
 def planned(
-    tokens: Characters | Tokens,
+    tokens: TokenEstimator | PromptTokenizer,
     steps: list[StepRecord],
     size: int = SIZE,
     forks: tuple[int, ...] = (),
-) -> list[Window]:
+) -> list[JudgeWindow]:
     made = trace(steps, forks=forks)
     asked = [one.step for one in steps]
-    return list(Planner(made, template.load(), tokens, size).windows(asked))
+    return list(WindowPlanner(made, judge_prompt.load_template(), tokens, size).windows(asked))
 
 
-def fits(window: Window, tokens: Characters | Tokens, size: int) -> bool:
+def fits(window: JudgeWindow, tokens: TokenEstimator | PromptTokenizer, size: int) -> bool:
     prompt = tokens.count(window.system) + tokens.count(window.message)
     return prompt + window.answer_tokens <= size
 
@@ -50,7 +50,7 @@ def fits(window: Window, tokens: Characters | Tokens, size: int) -> bool:
 def test_windows_ask_about_each_step_once_in_order_and_fit(
     lengths: list[int], said: list[str], task: int
 ) -> None:
-    tokens, size = Characters(), 8192
+    tokens, size = TokenEstimator(), 8192
     texts = {number: said[number] for number in range(len(said))}
     steps = [
         step(number, "o" * length, said=texts.get(number, ""))
@@ -58,12 +58,12 @@ def test_windows_ask_about_each_step_once_in_order_and_fit(
     ]
     made = trace(steps, instructions="t" * task)
     asked = [one.step for one in steps]
-    found = list(Planner(made, template.load(), tokens, size).windows(asked))
+    found = list(WindowPlanner(made, judge_prompt.load_template(), tokens, size).windows(asked))
     assert [number for one in found for number in one.judged] == asked
     assert all(fits(one, tokens, size) for one in found)
 
 
-def test_task_scores_and_guidance_stand_in_every_window(tokens: Tokens) -> None:
+def test_task_scores_and_guidance_stand_in_every_window(tokens: PromptTokenizer) -> None:
     steps = [step(number, "x" * 3000) for number in range(1, 31)]
     steps[4] = step(5, "x", said="Keep the test set out of it.")
     steps[9] = step(10, "scored", score=13.5)
@@ -82,9 +82,9 @@ def test_task_scores_and_guidance_stand_in_every_window(tokens: Tokens) -> None:
 
 
 MAXIMA = {
-    "as the task says": (Rules(max_score=60), "The maximum possible is 60."),
-    "also a part of a point": (Rules(max_score=99.5), "The maximum possible is 99.5."),
-    "where it says nothing": (Rules(), "The maximum possible is 100."),
+    "as the task says": (RuleSettings(max_score=60), "The maximum possible is 60."),
+    "also a part of a point": (RuleSettings(max_score=99.5), "The maximum possible is 99.5."),
+    "where it says nothing": (RuleSettings(), "The maximum possible is 100."),
 }
 
 
@@ -92,12 +92,14 @@ MAXIMA = {
 def test_the_highest_score_is_the_tasks_as_it_is_for_the_rules(name: str) -> None:
     rules, said = MAXIMA[name]
     made = trace([step(1, "scored", score=60), step(2)], rules=rules)
-    (window,) = Planner(made, template.load(), Characters(), SIZE).windows([1, 2])
+    (window,) = WindowPlanner(made, judge_prompt.load_template(), TokenEstimator(), SIZE).windows(
+        [1, 2]
+    )
     assert said in window.message and "step 1: 60" in window.message
     assert window.message.count("maximum possible is") == 1
 
 
-def test_a_window_shows_what_was_before_and_what_followed(tokens: Tokens) -> None:
+def test_a_window_shows_what_was_before_and_what_followed(tokens: PromptTokenizer) -> None:
     steps = [step(number, f"seen {number} " + "x" * 3000) for number in range(1, 21)]
     middle = planned(tokens, steps)[1]
     before, after = middle.judged[0] - 1, middle.judged[-1] + 1
@@ -108,17 +110,17 @@ def test_a_window_shows_what_was_before_and_what_followed(tokens: Tokens) -> Non
     assert middle.message.rstrip().endswith(f"{', '.join(map(str, middle.judged))}.")
 
 
-def test_the_same_rollout_gives_the_same_windows(tokens: Tokens) -> None:
+def test_the_same_rollout_gives_the_same_windows(tokens: PromptTokenizer) -> None:
     steps = [step(number, "x" * 2000) for number in range(1, 10)]
     assert planned(tokens, steps) == planned(tokens, steps)
 
 
-def test_steps_that_are_not_shown_whole_are_counted(tokens: Tokens) -> None:
+def test_steps_that_are_not_shown_whole_are_counted(tokens: PromptTokenizer) -> None:
     windows = planned(tokens, [step(1, "x" * 200_000), step(2)])
     assert sum(one.shortened for one in windows) == 1
 
 
-def test_a_window_without_room_is_refused_with_what_to_do(tokens: Tokens) -> None:
+def test_a_window_without_room_is_refused_with_what_to_do(tokens: PromptTokenizer) -> None:
     with pytest.raises(ConfigurationError) as refused:
         planned(tokens, [step(1)], size=3000)
     assert "3000 tokens is too small" in refused.value.cause
@@ -127,12 +129,12 @@ def test_a_window_without_room_is_refused_with_what_to_do(tokens: Tokens) -> Non
 
 def test_the_whole_of_smollm_fits_its_window() -> None:
     """8,192 positions are what the small real model has."""
-    from houston_daemon.engines.model import model_path
+    from houston_daemon.engines.local_model import model_path
 
     folder = model_path()
     if folder is None:
         pytest.skip("the model was not fetched")
-    tokens = Tokens(str(Path(folder) / "tokenizer.json"))
+    tokens = PromptTokenizer(str(Path(folder) / "tokenizer.json"))
     windows = planned(tokens, [step(number, "word " * 700) for number in range(1, 12)], size=8192)
     assert all(fits(one, tokens, 8192) for one in windows)
     assert max(len(one.judged) for one in windows) > 1

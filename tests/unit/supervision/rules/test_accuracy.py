@@ -2,7 +2,7 @@
 
 import pytest
 
-from houston_daemon.supervision.rules import catalog
+from houston_daemon.review.rules import rule_catalog
 from tests.support import rule_cases
 
 PRECISION, RECALL = 0.9, 0.8
@@ -15,10 +15,10 @@ def test_there_are_cases_enough_and_each_has_its_own_name() -> None:
     assert len({one.name for one in CASES}) == len(CASES)
     assert sum(one.held_out for one in CASES) >= 10
     assert sum(not one.expected for one in CASES) >= len(CASES) / 3, "what is kept counts as much"
-    assert FIGURES.keys() == catalog.RULES.keys(), "each rule has a case"
+    assert FIGURES.keys() == rule_catalog.RULES.keys(), "each rule has a case"
 
 
-@pytest.mark.parametrize("rule", catalog.RULES)
+@pytest.mark.parametrize("rule", rule_catalog.RULES)
 def test_a_rule_is_right(rule: str) -> None:
     figures = FIGURES[rule]
     assert figures.precision >= PRECISION, figures

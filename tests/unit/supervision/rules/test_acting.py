@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.supervision.rules import compute, guidance, scripts
-from houston_daemon.supervision.rules.finding import Masks
-from houston_shared.task_rules import Contradiction, Rules
+from houston_daemon.review.rollout_trace import RuleFunction
+from houston_daemon.review.rules import guidance_rule, idle_gpu_rule, script_rules
+from houston_shared.task_tables import GuidanceContradiction, RuleSettings
 from tests.support.traced import (
     Done,
     Step,
@@ -318,7 +318,7 @@ CONTRADICTED: dict[str, Case] = {
     "a pattern of the task": (
         [run("python train.py --use_lora"), heard("We want full fine-tuning!", think()),
          create("run.sh", "python train.py --lora\n"), run("bash run.sh"), run("python train.py")],
-        {"guidance": (Contradiction(said="full fine-?tuning", action=r"--(use_)?lora"),)},
+        {"guidance": (GuidanceContradiction(said="full fine-?tuning", action=r"--(use_)?lora"),)},
         {1, 3, 4}),
     "words are not looked at": ([heard("Do not use pandas.", think()), run("pandas x")],
                                 {"guidance_found": False}, set()),
@@ -327,11 +327,11 @@ CONTRADICTED: dict[str, Case] = {
     "nobody spoke": ([run("python sweep.py")], {}, set()),
 }  # fmt: skip
 
-TABLES: dict[str, tuple[Masks, dict[str, Case]]] = {
-    "ignored_script": (scripts.ignored_script, IGNORED),
-    "transformers_inference": (scripts.transformers_inference, SLOW),
-    "idle_compute": (compute.idle_compute, IDLE),
-    "contradicted_guidance": (guidance.contradicted_guidance, CONTRADICTED),
+TABLES: dict[str, tuple[RuleFunction, dict[str, Case]]] = {
+    "ignored_script": (script_rules.ignored_script, IGNORED),
+    "transformers_inference": (script_rules.transformers_inference, SLOW),
+    "idle_compute": (idle_gpu_rule.idle_compute, IDLE),
+    "contradicted_guidance": (guidance_rule.contradicted_guidance, CONTRADICTED),
 }
 
 
@@ -341,7 +341,7 @@ TABLES: dict[str, tuple[Masks, dict[str, Case]]] = {
 def test_what_is_masked(rule: str, case: str) -> None:
     masks, cases = TABLES[rule]
     steps, given, expected = cases[case]
-    settings = Rules(**{key: value for key, value in given.items() if key[0] != "_"})
+    settings = RuleSettings(**{key: value for key, value in given.items() if key[0] != "_"})
     around = {key[1:]: value for key, value in given.items() if key[0] == "_"}
     found = list(masks(traced(steps, **around), settings))
     assert {one.step for one in found} == expected, found
@@ -351,10 +351,10 @@ def test_what_is_masked(rule: str, case: str) -> None:
 def test_a_reason_says_what_was_said_and_which_file_was_meant() -> None:
     steps: Steps = [create("g.py", HF), run("python g.py"), heard("Stop running g.py", output())]
     trace = traced(steps, gpus={"local": 8})
-    assert dict(scripts.transformers_inference(trace, Rules())) == {
+    assert dict(script_rules.transformers_inference(trace, RuleSettings())) == {
         1: "g.py samples with transformers and not with vLLM",
         2: "runs g.py of step 1, which samples with transformers and not with vLLM",
     }
-    assert dict(guidance.contradicted_guidance(trace, Rules())) == {
+    assert dict(guidance_rule.contradicted_guidance(trace, RuleSettings())) == {
         2: "run_command with g.py, before a person said in step 3: Stop running g.py",
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.supervision.rules import catalog
+from houston_daemon.review.rules import rule_catalog
 from tests.support.traced import EVALUATED, Done, Step, Steps, call, traced
 
 NAMES = (
@@ -57,7 +57,7 @@ def test_no_environment_breaks_a_rule(seed: int) -> None:
         for _ in range(40)
     ]  # fmt: skip
     trace = traced(steps, EVALUATED, gpus={"local": 8})
-    found = catalog.found(trace)
-    assert found == catalog.found(trace)
+    found = rule_catalog.run_rules(trace)
+    assert found == rule_catalog.run_rules(trace)
     assert set(found) <= set(range(1, 41))
     assert all(one.reason for said in found.values() for one in said)

@@ -4,7 +4,7 @@ and on which host.
 
 import pytest
 
-from houston_daemon.supervision.rules import catalog
+from houston_daemon.review.rules import rule_catalog
 from tests.support.traced import Done, Steps, call, create, edit, look, run, traced
 
 TRAIN = "train.py"
@@ -90,17 +90,17 @@ AT_ONCE: dict[str, tuple[Steps, set[int]]] = {
 @pytest.mark.parametrize("case", AT_ONCE)
 def test_what_one_step_did_before_its_edit(case: str) -> None:
     steps, expected = AT_ONCE[case]
-    found = catalog.found(traced(steps, 'hosts = ["local", "gpu"]\n'))
+    found = rule_catalog.run_rules(traced(steps, 'hosts = ["local", "gpu"]\n'))
     assert set(found) == expected
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_which_file_is_meant(case: str) -> None:
     steps, expected = CASES[case]
-    assert set(catalog.found(traced(steps, 'hosts = ["local", "gpu"]\n'))) == expected
+    assert set(rule_catalog.run_rules(traced(steps, 'hosts = ["local", "gpu"]\n'))) == expected
 
 
 def test_the_first_host_may_have_another_name() -> None:
     task = 'hosts = ["gpu", "local"]\n'
-    assert set(catalog.found(traced([look(TRAIN), change(_host="gpu")], task))) == set()
-    assert set(catalog.found(traced([look(TRAIN), change(_host="local")], task))) == {2}
+    assert set(rule_catalog.run_rules(traced([look(TRAIN), change(_host="gpu")], task))) == set()
+    assert set(rule_catalog.run_rules(traced([look(TRAIN), change(_host="local")], task))) == {2}

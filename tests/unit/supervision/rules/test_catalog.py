@@ -5,16 +5,15 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.supervision import ruling, storing
-from houston_daemon.supervision.rules import catalog, verdicts
-from houston_daemon.supervision.rules.finding import Finding, Rule
-from houston_daemon.supervision.trace import Trace
-from houston_shared import plugins, rule_reasons, secret_values
+from houston_daemon.review import verdict_updates
+from houston_daemon.review.rollout_trace import RolloutTrace, Rule, RuleFinding
+from houston_daemon.review.rules import rule_catalog
+from houston_shared import plugins, secret_redaction, verdict_precedence
+from houston_shared.control_messages import REASON_LIMIT
 from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.rule_reasons import LONGEST, RuleReason
-from houston_shared.store.queries.verdicts import Given
-from houston_shared.task_rules import Rules
-from houston_shared.wire_people import REASON_LIMIT
+from houston_shared.store.annotation_queries import SourceVerdict
+from houston_shared.task_tables import RuleSettings
+from houston_shared.verdict_precedence import LONGEST_RULE_REASON, RuleReason
 from tests.support.traced import (
     EVALUATED,
     Step,
@@ -101,15 +100,15 @@ KEPT: dict[str, Steps] = {
 @pytest.mark.parametrize("case", KEPT)
 def test_no_rule_masks_what_is_good(case: str) -> None:
     trace = traced(KEPT[case], EVALUATED, gpus={"local": 8})
-    assert catalog.found(trace) == {}
+    assert rule_catalog.run_rules(trace) == {}
 
 
 def test_an_error_is_masked_also_where_patience_is_right() -> None:
     failed = call("sleep", "error", "Error: longer than allowed", False, _sleep_time=99_999)
     trace = traced([begin("python train.py"), failed, sleep(), output("", False, 0)])
-    assert {step: [one.rule for one in said] for step, said in catalog.found(trace).items()} == {
-        2: ["error_observation"]
-    }
+    assert {
+        step: [one.rule for one in said] for step, said in rule_catalog.run_rules(trace).items()
+    } == {2: ["error_observation"]}
 
 
 HISTORY: Steps = [
@@ -117,18 +116,20 @@ HISTORY: Steps = [
 ]  # fmt: skip
 
 
-def rules(trace: Trace) -> dict[int, list[str]]:
-    return {step: [one.rule for one in said] for step, said in catalog.found(trace).items()}
+def rules(trace: RolloutTrace) -> dict[int, list[str]]:
+    return {
+        step: [one.rule for one in said] for step, said in rule_catalog.run_rules(trace).items()
+    }
 
 
 def test_a_step_has_every_rule_that_masks_it_in_order_with_version_and_reason() -> None:
-    found = catalog.found(traced(HISTORY, EVALUATED))
+    found = rule_catalog.run_rules(traced(HISTORY, EVALUATED))
     assert rules(traced(HISTORY, EVALUATED)) == {
         3: ["error_observation", "after_best"],
         4: ["blind_edit", "after_best"],
     }
     one = found[4][0]
-    assert (one.step, one.version) == (4, catalog.RULES["blind_edit"].version)
+    assert (one.step, one.version) == (4, rule_catalog.RULES["blind_edit"].version)
     assert one.reason == "a.py was changed and not looked at in the step before"
 
 
@@ -152,13 +153,16 @@ def test_a_branch_says_nothing_of_the_past_that_it_shares() -> None:
     assert rules(traced([shared, run("make", code=2)])) == {2: ["error_observation"]}
 
 
-WRONG: dict[str, tuple[Rules, str]] = {
-    "no such rule": (Rules(off=("blind_edits",)), "There is no rule 'blind_edits'; there are: err"),
-    "none that is wanted": (Rules(only=("x",)), "There is no rule 'x'"),
-    "both": (Rules(only=("after_best",), off=("blind_edit",)), "not given together"),
-    "no expression": (Rules(error_patterns=("(",)), "no regular expression"),
-    "a package that is not there": (Rules(packages=("mine",)), "There is no rule 'mine'"),
-    "Houston's own": (Rules(packages=("blind_edit",)), "is Houston's own"),
+WRONG: dict[str, tuple[RuleSettings, str]] = {
+    "no such rule": (
+        RuleSettings(off=("blind_edits",)),
+        "There is no rule 'blind_edits'; there are: err",
+    ),
+    "none that is wanted": (RuleSettings(only=("x",)), "There is no rule 'x'"),
+    "both": (RuleSettings(only=("after_best",), off=("blind_edit",)), "not given together"),
+    "no expression": (RuleSettings(error_patterns=("(",)), "no regular expression"),
+    "a package that is not there": (RuleSettings(packages=("mine",)), "There is no rule 'mine'"),
+    "Houston's own": (RuleSettings(packages=("blind_edit",)), "is Houston's own"),
 }
 
 
@@ -166,73 +170,82 @@ WRONG: dict[str, tuple[Rules, str]] = {
 def test_what_is_no_choice_is_said(case: str) -> None:
     settings, words = WRONG[case]
     with pytest.raises(ConfigurationError) as problem:
-        catalog.chosen(settings)
+        rule_catalog.load_rules(settings)
     assert words in str(problem.value)
 
 
-def short(trace: Trace, settings: Rules) -> Iterator[tuple[int, str]]:
+def short(trace: RolloutTrace, settings: RuleSettings) -> Iterator[tuple[int, str]]:
     """A package's rule: steps with one call."""
     yield from ((one.step, "one call") for one in trace.seen if len(one.calls) == 1)
 
 
 def test_a_package_brings_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(group: str, name: str, what: str) -> Any:
-        assert (group, what) == (plugins.RULES, "rule")
+        assert (group, what) == (plugins.RULE_GROUP, "rule")
         return {"short": short, "broken": lambda *_: 1 / 0, "text": "x"}[name]
 
-    monkeypatch.setattr(plugins, "load", load)
+    monkeypatch.setattr(plugins, "load_plugin", load)
     choice = '[rules]\npackages = ["{}"]\nonly = ["{}"]\n'
     assert rules(traced([run("ls")], choice.format("short", "short"))) == {1: ["short"]}
     with pytest.raises(HoustonError, match="The code of the rule 'broken' failed: ZeroDivision"):
-        catalog.found(traced([run("ls")], choice.format("broken", "broken")))
+        rule_catalog.run_rules(traced([run("ls")], choice.format("broken", "broken")))
     with pytest.raises(ConfigurationError, match="is no function"):
-        catalog.chosen(Rules(packages=("text",)))
+        rule_catalog.load_rules(RuleSettings(packages=("text",)))
 
 
-def fails(trace: Any, settings: Rules) -> Any:
-    yield Finding(1, "before")
+def fails(trace: Any, settings: RuleSettings) -> Any:
+    yield RuleFinding(1, "before")
     raise IndexError(f"no such\n  word {'!' * 900}")
 
 
 def test_a_rule_of_houston_that_fails_says_which_and_how(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "RULES", {**catalog.RULES, "broken_file": Rule(1, fails)})
-    with pytest.raises(catalog.RuleFailed) as told:
-        catalog.found(traced([run("ls")]))
+    monkeypatch.setattr(
+        rule_catalog, "RULES", {**rule_catalog.RULES, "broken_file": Rule(1, fails)}
+    )
+    with pytest.raises(rule_catalog.RuleFailed) as told:
+        rule_catalog.run_rules(traced([run("ls")]))
     said = "The code of the rule 'broken_file' failed: IndexError: no such word !!!"
     assert told.value.cause.startswith(said) and len(told.value.cause) < 400
     off = '[rules]\noff = ["broken_file"]\n'
-    assert catalog.found(traced([run("ls")], off)) == {}
+    assert rule_catalog.run_rules(traced([run("ls")], off)) == {}
 
 
 def stands(*said: tuple[int, Any, str], source: str = "rule", attempt: int = 1) -> Any:
     """What stands of steps, as the store says it."""
     return {
-        step: [Given(step, attempt, source, verdict, "rules", reason, 0, 0)]
+        step: [SourceVerdict(step, attempt, source, verdict, "rules", reason, 0, 0)]
         for step, verdict, reason in said
     }
 
 
 ERROR = (
-    f"error_observation@{catalog.RULES['error_observation'].version}: run_command make: exit code 2"
+    f"error_observation@{rule_catalog.RULES['error_observation'].version}:"
+    " run_command make: exit code 2"
 )
 
 
 def test_only_what_differs_is_sent_and_the_second_time_nothing() -> None:
     trace = traced([run("make", code=2), run("ls"), run("make", code=2), run("make", code=2)])
     masked = [(one, "mask", ERROR) for one in (1, 3, 4)]
-    (message,) = verdicts.messages(trace, {}, "ada")
+    (message,) = verdict_updates.rule_verdict_messages(trace, {}, "ada")
     assert [(one.first, one.last, one.verdict, one.reason) for one in message.steps] == [
         (1, 1, "mask", ERROR), (3, 4, "mask", ERROR)
     ]  # fmt: skip
     assert (message.source, message.by, message.claimed) == ("rule", "rules", "ada")
-    assert verdicts.messages(trace, stands(*masked)) == []
-    some = verdicts.changes(trace, stands(*masked[:2], (2, "mask", "blind_edit@1: x")))
+    assert verdict_updates.rule_verdict_messages(trace, stands(*masked)) == []
+    some = verdict_updates.rule_verdict_changes(
+        trace, stands(*masked[:2], (2, "mask", "blind_edit@1: x"))
+    )
     assert [(one.first, one.verdict) for one in some] == [(2, "undecided"), (4, "mask")]
     other = stands(*masked, source="human")
-    assert [one.first for one in verdicts.changes(trace, other)] == [1, 3]
-    assert len(verdicts.changes(trace, stands(*masked, attempt=2))) == 2, "of a replaced attempt"
+    assert [one.first for one in verdict_updates.rule_verdict_changes(trace, other)] == [1, 3]
+    assert len(verdict_updates.rule_verdict_changes(trace, stands(*masked, attempt=2))) == 2, (
+        "of a replaced attempt"
+    )
     again = stands((1, "mask", "error_observation@0: x"), *masked[1:])
-    assert [one.first for one in verdicts.changes(trace, again)] == [1], "another version says it"
+    assert [one.first for one in verdict_updates.rule_verdict_changes(trace, again)] == [1], (
+        "another version says it"
+    )
 
 
 KEY = "qV7rT2mX9bLp4WzN8cHd"
@@ -248,61 +261,65 @@ LEAKS: dict[str, tuple[str, str]] = {
 def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A key is configured after the agent wrote it."""
     monkeypatch.setenv("LATE_TOKEN", KEY)
-    secret_values.redactor.cache_clear()
+    secret_redaction.process_redactor.cache_clear()
     yield
     monkeypatch.undo()
-    secret_values.redactor.cache_clear()
+    secret_redaction.process_redactor.cache_clear()
 
 
 @pytest.mark.parametrize("case", LEAKS)
 def test_a_reason_is_compared_shown_and_sent_as_it_is_stored(case: str, late: None) -> None:
     command, expected = LEAKS[case]
     trace = traced([run(command, code=2)])
-    said = ruling.said(trace, catalog.found(trace))
-    version = catalog.RULES["error_observation"].version
+    said = verdict_updates.rule_masks(trace, rule_catalog.run_rules(trace))
+    version = rule_catalog.RULES["error_observation"].version
     assert said == {1: ("mask", f"error_observation@{version}: {expected}")}
-    assert ruling.errors(catalog.found(trace)) == {1: said[1].reason}
-    (one,) = verdicts.changes(trace, {})
-    assert one.reason == said[1].reason == secret_values.redact(one.reason)
-    assert verdicts.changes(trace, stands((1, "mask", one.reason))) == []
+    assert verdict_updates.error_steps(rule_catalog.run_rules(trace)) == {1: said[1].reason}
+    (one,) = verdict_updates.rule_verdict_changes(trace, {})
+    assert one.reason == said[1].reason == secret_redaction.redact(one.reason)
+    assert verdict_updates.rule_verdict_changes(trace, stands((1, "mask", one.reason))) == []
 
 
 def test_a_secret_is_taken_out_before_a_reason_is_cut(late: None) -> None:
     """A few characters of one are found no more."""
-    said = [catalog.RuleVerdict(1, "mine", 1, f"{'x' * (LONGEST - 8)} {KEY}")]
-    (one,) = ruling.said(traced([run("ls")]), {1: said}).values()
+    said = [rule_catalog.RuleMask(1, "mine", 1, f"{'x' * (LONGEST_RULE_REASON - 8)} {KEY}")]
+    (one,) = verdict_updates.rule_masks(traced([run("ls")]), {1: said}).values()
     assert KEY[:4] not in one.reason and one.reason.endswith("…")
 
 
 def test_much_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storing, "RANGES", 3)
+    monkeypatch.setattr(verdict_updates, "MOST_JUDGED_RANGES", 3)
     trace = traced([one for n in range(7) for one in (run(f"make {n}", code=2), run("ls"))])
-    sent = verdicts.messages(trace, {})
+    sent = verdict_updates.rule_verdict_messages(trace, {})
     assert [len(one.steps) for one in sent] == [3, 3, 1]
     assert len({one.request for one in sent}) == 3
-    monkeypatch.setattr(storing, "STEPS", 2)
+    monkeypatch.setattr(verdict_updates, "MOST_JUDGED_STEPS", 2)
     trace = traced([run("make", code=2)] * 5)
-    sizes = [[(one.first, one.last) for one in part.steps] for part in verdicts.messages(trace, {})]
+    sizes = [
+        [(one.first, one.last) for one in part.steps]
+        for part in verdict_updates.rule_verdict_messages(trace, {})
+    ]
     assert sizes == [[(1, 2)], [(3, 4)], [(5, 5)]]
 
 
 def test_reasons_are_one_text_in_which_the_rules_are_found() -> None:
     said = [RuleReason("error_observation", 1, "ls: no; such file"), RuleReason("b", 12, "c: d")]
-    text = rule_reasons.joined(said)
+    text = verdict_precedence.join_rule_reasons(said)
     assert text == "error_observation@1: ls: no; such file; b@12: c: d"
-    assert rule_reasons.split(text) == said
-    assert rule_reasons.split("not worth it; see above") == []
-    forged = rule_reasons.joined([RuleReason("a", 1, "x; b@1: y\nz")])
-    assert [one.rule for one in rule_reasons.split(forged)] == ["a"]
+    assert verdict_precedence.split_rule_reasons(text) == said
+    assert verdict_precedence.split_rule_reasons("not worth it; see above") == []
+    forged = verdict_precedence.join_rule_reasons([RuleReason("a", 1, "x; b@1: y\nz")])
+    assert [one.rule for one in verdict_precedence.split_rule_reasons(forged)] == ["a"]
     many = [RuleReason(f"r{n}", n, "why " * 200) for n in range(13)]
-    assert len(rule_reasons.joined(many)) <= REASON_LIMIT
-    assert [one.rule for one in rule_reasons.split(rule_reasons.joined(many))] == [
-        one.rule for one in many
-    ]
+    assert len(verdict_precedence.join_rule_reasons(many)) <= REASON_LIMIT
+    assert [
+        one.rule
+        for one in verdict_precedence.split_rule_reasons(verdict_precedence.join_rule_reasons(many))
+    ] == [one.rule for one in many]
 
 
 def test_every_rule_has_a_name_a_version_and_words() -> None:
-    for name, rule in catalog.RULES.items():
+    for name, rule in rule_catalog.RULES.items():
         assert isinstance(rule, Rule)
         assert rule.masks.__name__ == name
         assert rule.version >= 1

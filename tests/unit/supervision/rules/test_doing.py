@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.supervision.rules import best, edits, evaluations
-from houston_daemon.supervision.rules.finding import Masks
-from houston_shared.task_rules import Rules
+from houston_daemon.review.rollout_trace import RuleFunction
+from houston_daemon.review.rules import blind_edit_rule, evaluation_rules
+from houston_shared.task_tables import RuleSettings
 from tests.support.traced import (
     EVALUATED,
     Step,
@@ -190,13 +190,13 @@ AFTER: dict[str, Case] = {
     "no score": ([create("a"), finish()], {}, set()),
 }  # fmt: skip
 
-TABLES: dict[str, tuple[Masks, dict[str, Case]]] = {
-    "blind_edit": (edits.blind_edit, BLIND),
-    "repeated_evaluation": (evaluations.repeated_evaluation, REPEATED),
-    "untimely_evaluation": (evaluations.untimely_evaluation, EVALUATION),
-    "untimely_finish": (evaluations.untimely_finish, FINISH),
-    "lowered_score": (best.lowered_score, LOWERED),
-    "after_best": (best.after_best, AFTER),
+TABLES: dict[str, tuple[RuleFunction, dict[str, Case]]] = {
+    "blind_edit": (blind_edit_rule.blind_edit, BLIND),
+    "repeated_evaluation": (evaluation_rules.repeated_evaluation, REPEATED),
+    "untimely_evaluation": (evaluation_rules.untimely_evaluation, EVALUATION),
+    "untimely_finish": (evaluation_rules.untimely_finish, FINISH),
+    "lowered_score": (evaluation_rules.lowered_score, LOWERED),
+    "after_best": (evaluation_rules.after_best, AFTER),
 }
 
 
@@ -206,13 +206,13 @@ TABLES: dict[str, tuple[Masks, dict[str, Case]]] = {
 def test_what_is_masked(rule: str, case: str) -> None:
     masks, cases = TABLES[rule]
     steps, settings, expected = cases[case]
-    found = list(masks(traced(steps, EVALUATED), Rules(**settings)))
+    found = list(masks(traced(steps, EVALUATED), RuleSettings(**settings)))
     assert {one.step for one in found} == expected, found
     assert all(one.reason for one in found)
 
 
 def test_what_follows_the_best_score_is_known_at_the_end() -> None:
     steps: Steps = [score(100), create("a"), score(60)]
-    for rule in (best.lowered_score, best.after_best):
-        assert list(rule(traced(steps, EVALUATED, ended=False), Rules())) == []
-        assert list(rule(traced(steps, EVALUATED), Rules())) != []
+    for rule in (evaluation_rules.lowered_score, evaluation_rules.after_best):
+        assert list(rule(traced(steps, EVALUATED, ended=False), RuleSettings())) == []
+        assert list(rule(traced(steps, EVALUATED), RuleSettings())) != []

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.supervision.rules import guidance
-from houston_shared.task_rules import Rules
+from houston_daemon.review.rules import guidance_rule
+from houston_shared.task_tables import RuleSettings
 from tests.support.traced import (
     Done,
     Step,
@@ -118,5 +118,5 @@ CASES: dict[str, tuple[Steps, dict[str, Any], set[int]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_how_far_guidance_reaches(case: str) -> None:
     steps, settings, expected = CASES[case]
-    found = list(guidance.contradicted_guidance(traced(steps), Rules(**settings)))
+    found = list(guidance_rule.contradicted_guidance(traced(steps), RuleSettings(**settings)))
     assert {one.step for one in found} == expected, found

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.supervision.rules import catalog
-from houston_daemon.supervision.rules.jobs import jobs
+from houston_daemon.review.rules import rule_catalog
+from houston_daemon.review.rules.background_jobs import all_jobs
 from tests.support.traced import (
     EVALUATED,
     Done,
@@ -88,7 +88,7 @@ CASES: dict[str, tuple[Steps, dict[int, list[str]]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_rules_say_of_jobs(case: str) -> None:
     steps, expected = CASES[case]
-    found = catalog.found(traced(steps, HOSTS + EVALUATED, gpus=GPUS))
+    found = rule_catalog.run_rules(traced(steps, HOSTS + EVALUATED, gpus=GPUS))
     assert {step: [one.rule for one in said] for step, said in found.items()} == expected, found
 
 
@@ -112,5 +112,5 @@ SURE: dict[str, tuple[list[Any], bool]] = {
 @pytest.mark.parametrize("case", SURE)
 def test_whether_a_job_is_known_to_run(case: str) -> None:
     then, sure = SURE[case]
-    (job,) = jobs(traced([begin("python make.py --out out.json"), *then]))
+    (job,) = all_jobs(traced([begin("python make.py --out out.json"), *then]))
     assert job.known_to_run(len(then) + 2) is sure

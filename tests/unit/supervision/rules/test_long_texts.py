@@ -5,15 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from houston_daemon.supervision.rules import (
-    compute,
-    exit_codes,
-    scripts,
-    shell,
-    training_runs,
-    wrong,
+from houston_daemon.review.rules import (
+    command_failures,
+    error_rules,
+    idle_gpu_rule,
+    script_rules,
+    shell_commands,
 )
-from houston_daemon.supervision.rules.prohibitions import allowed, forbidden
+from houston_daemon.review.rules.guidance_prohibitions import find_permissions, find_prohibitions
 
 PIECES = (
     "a", "a.", "./", "Error", "use ", "do not use ", "'\"`", "train_", "sh: a: ", "import from ",
@@ -27,7 +26,14 @@ COMMAND = 20_000
 
 
 def patterns() -> Iterator[re.Pattern[str]]:
-    for module in (compute, exit_codes, scripts, shell, training_runs, wrong):
+    for module in (
+        idle_gpu_rule,
+        command_failures,
+        script_rules,
+        shell_commands,
+        idle_gpu_rule,
+        error_rules,
+    ):
         yield from (one for one in vars(module).values() if isinstance(one, re.Pattern))
 
 
@@ -37,8 +43,8 @@ def patterns() -> Iterator[re.Pattern[str]]:
 def test_long_texts_are_read_in_time(piece: str) -> None:
     """Bounded by the time limit alone: what is quadratic takes minutes, the others milliseconds."""
     text = piece * (SIZE // len(piece))
-    assert isinstance(forbidden(text) + allowed(text), list)
-    assert isinstance(shell.read(text), shell.Command)
+    assert isinstance(find_prohibitions(text) + find_permissions(text), list)
+    assert isinstance(shell_commands.parse_command(text), shell_commands.ShellCommand)
     assert all(list(one.finditer(text)) is not None for one in patterns())
 
 
@@ -47,10 +53,10 @@ def test_long_texts_are_read_in_time(piece: str) -> None:
 def test_commands_of_many_names_are_read_in_time(piece: str) -> None:
     """A command holds no copy of everything before it."""
     text = "".join(piece.format(number, number) for number in range(COMMAND // len(piece)))
-    held = [len(one.environment) for one in shell.read(text).simple]
-    assert held and max(held) <= shell.VARIABLES + 1
+    held = [len(one.environment) for one in shell_commands.parse_command(text).simple]
+    assert held and max(held) <= shell_commands.MAX_VARIABLES + 1
 
 
 def test_shells_in_shells_are_read_to_some_depth() -> None:
-    found = shell.read("".join(f"bash <<A{n}\n" for n in range(2000)))
+    found = shell_commands.parse_command("".join(f"bash <<A{n}\n" for n in range(2000)))
     assert [one.program for one in found.simple] == ["bash"]

@@ -2,33 +2,37 @@
 
 import pytest
 
-from houston_daemon.supervision.rules.prohibitions import Forbidden, allowed, forbidden
+from houston_daemon.review.rules.guidance_prohibitions import (
+    Prohibition,
+    find_permissions,
+    find_prohibitions,
+)
 
-SAID: dict[str, list[Forbidden]] = {
-    "Do not use transformers.": [Forbidden("use", "transformers")],
-    "Please don't use the transformers library, use vLLM.": [Forbidden("use", "transformers")],
-    "do not use transformers for inference": [Forbidden("use", "transformers", "inference")],
-    "Do not run a.py again, mend b.py first.": [Forbidden("run", "a.py", now=True)],
-    "First mend b.py; do not run a.py.": [Forbidden("run", "a.py")],
-    "Never run `make clean` again!": [Forbidden("run", "make clean")],
-    "stop editing config.json": [Forbidden("write", "config.json")],
-    "Stop editing the config.json file because it is right.": [Forbidden("write", "config.json")],
-    "You should not touch eval.py or the data.": [Forbidden("write", "eval.py")],
-    "Avoid using pandas; it is slow.": [Forbidden("use", "pandas")],
-    "Stop sleeping.": [Forbidden("call", "sleep")],
-    "stop evaluating, you have one left": [Forbidden("call", "eval")],
-    "Don't submit again": [Forbidden("call", "eval")],
-    "Do not finish.": [Forbidden("call", "finish")],
-    'never use "--fp16" and "--lora"': [Forbidden("use", "--fp16"), Forbidden("use", "--lora")],
-    "Do not use sed. Do not use awk.": [Forbidden("use", "sed"), Forbidden("use", "awk")],
-    "Please use vLLM instead of transformers.": [Forbidden("use", "transformers")],
-    "use vllm, not transformers for inference": [Forbidden("use", "transformers", "inference")],
-    "Run train.sh rather than my_train.py!": [Forbidden("run", "my_train.py")],
-    "test.jsonl must not be used for training": [Forbidden("use", "test.jsonl", "training")],
-    "The file `eval.py` should never be changed.": [Forbidden("write", "eval.py")],
-    "Don't kill the training, wait.": [Forbidden("call", "kill_session_processes")],
-    "Look at the data and do not use pandas": [Forbidden("use", "pandas")],
-    "You must not use pandas": [Forbidden("use", "pandas")],
+SAID: dict[str, list[Prohibition]] = {
+    "Do not use transformers.": [Prohibition("use", "transformers")],
+    "Please don't use the transformers library, use vLLM.": [Prohibition("use", "transformers")],
+    "do not use transformers for inference": [Prohibition("use", "transformers", "inference")],
+    "Do not run a.py again, mend b.py first.": [Prohibition("run", "a.py", now=True)],
+    "First mend b.py; do not run a.py.": [Prohibition("run", "a.py")],
+    "Never run `make clean` again!": [Prohibition("run", "make clean")],
+    "stop editing config.json": [Prohibition("write", "config.json")],
+    "Stop editing the config.json file because it is right.": [Prohibition("write", "config.json")],
+    "You should not touch eval.py or the data.": [Prohibition("write", "eval.py")],
+    "Avoid using pandas; it is slow.": [Prohibition("use", "pandas")],
+    "Stop sleeping.": [Prohibition("call", "sleep")],
+    "stop evaluating, you have one left": [Prohibition("call", "eval")],
+    "Don't submit again": [Prohibition("call", "eval")],
+    "Do not finish.": [Prohibition("call", "finish")],
+    'never use "--fp16" and "--lora"': [Prohibition("use", "--fp16"), Prohibition("use", "--lora")],
+    "Do not use sed. Do not use awk.": [Prohibition("use", "sed"), Prohibition("use", "awk")],
+    "Please use vLLM instead of transformers.": [Prohibition("use", "transformers")],
+    "use vllm, not transformers for inference": [Prohibition("use", "transformers", "inference")],
+    "Run train.sh rather than my_train.py!": [Prohibition("run", "my_train.py")],
+    "test.jsonl must not be used for training": [Prohibition("use", "test.jsonl", "training")],
+    "The file `eval.py` should never be changed.": [Prohibition("write", "eval.py")],
+    "Don't kill the training, wait.": [Prohibition("call", "kill_session_processes")],
+    "Look at the data and do not use pandas": [Prohibition("use", "pandas")],
+    "You must not use pandas": [Prohibition("use", "pandas")],
     "You never read README.md!": [],
     "You do not use vLLM; why?": [],
     "The scripts do not use vllm.": [],
@@ -52,13 +56,13 @@ SAID: dict[str, list[Forbidden]] = {
 
 @pytest.mark.parametrize("text", SAID)
 def test_what_is_forbidden(text: str) -> None:
-    assert forbidden(text) == SAID[text]
+    assert find_prohibitions(text) == SAID[text]
 
 
 def test_what_is_allowed_again() -> None:
-    assert allowed("You can now use transformers.") == [Forbidden("use", "transformers")]
-    assert allowed("Now edit config.json") == [Forbidden("write", "config.json")]
-    assert allowed("Do not use transformers.") == []
+    assert find_permissions("You can now use transformers.") == [Prohibition("use", "transformers")]
+    assert find_permissions("Now edit config.json") == [Prohibition("write", "config.json")]
+    assert find_permissions("Do not use transformers.") == []
 
 
 @pytest.mark.parametrize(
@@ -67,4 +71,4 @@ def test_what_is_allowed_again() -> None:
      ("Do not run a.py", False), ("Do not use LoRA.", False)],
 )  # fmt: skip
 def test_what_is_forbidden_for_the_moment(text: str, passing: bool) -> None:
-    assert [one.passing for one in forbidden(text)] == [passing]
+    assert [one.passing for one in find_prohibitions(text)] == [passing]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_daemon.supervision.rules import shell
+from houston_daemon.review.rules import shell_commands
 
 PIECES = (
     "cat ", "bash -c ", "sh <<A\n", "python a.py", "'", '"', "\\", "\n", "<<EOF", "<<'E'", '<<-"X"',
@@ -40,11 +40,13 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
 @pytest.mark.parametrize("case", SCRIPTS)
 def test_which_scripts_run(case: str) -> None:
     command, expected = SCRIPTS[case]
-    assert [one.script for one in shell.read(command).simple if one.script] == expected
+    assert [
+        one.script for one in shell_commands.parse_command(command).simple if one.script
+    ] == expected
 
 
 def test_variables_hold_for_a_program_or_from_their_export_on() -> None:
-    found = shell.read("X=1 python a.py; export Y=2; python b.py").simple
+    found = shell_commands.parse_command("X=1 python a.py; export Y=2; python b.py").simple
     by = {one.script: dict(one.environment) for one in found if one.script}
     assert by == {"a.py": {"X": "1"}, "b.py": {"Y": "2"}}
 
@@ -78,17 +80,17 @@ APART: dict[str, tuple[str, dict[str, tuple[dict[str, str], bool]]]] = {
 @pytest.mark.parametrize("case", APART)
 def test_variables_and_folders_end_with_their_shell(case: str) -> None:
     command, expected = APART[case]
-    found = [one for one in shell.read(command).simple if one.script]
+    found = [one for one in shell_commands.parse_command(command).simple if one.script]
     assert {one.script: (dict(one.environment), one.apart) for one in found} == expected
 
 
 def test_files_of_here_documents() -> None:
-    one = shell.read(
+    one = shell_commands.parse_command(
         "mkdir -p d && cat > d/a.py <<'EOF'\nx = 1\nEOF\ncat >> log.txt <<E\nhi\nE\nls"
     )
     assert one.texts == (("d/a.py", "x = 1\n", False), ("log.txt", "hi\n", True))
     assert [each.program for each in one.simple] == ["mkdir", "cat", "cat", "ls"]
-    (python,) = shell.read("python - <<EOF\nprint(1)\nEOF").simple
+    (python,) = shell_commands.parse_command("python - <<EOF\nprint(1)\nEOF").simple
     assert python.inline == "print(1)\n"
 
 
@@ -129,7 +131,7 @@ QUOTED: dict[str, tuple[str, list[str], tuple[tuple[str, str, bool], ...]]] = {
 @pytest.mark.parametrize("case", QUOTED)
 def test_here_documents_in_quotes(case: str) -> None:
     command, programs, texts = QUOTED[case]
-    found = shell.read(command)
+    found = shell_commands.parse_command(command)
     assert [one.program for one in found.simple] == programs
     assert found.texts == texts
 
@@ -142,13 +144,13 @@ def test_here_documents_in_quotes(case: str) -> None:
      ("a \"$(b 'c d' \")\")\" e", ("a", "$(b 'c d' \")\")", "e")), ("a#b", ("a#b",))],
 )  # fmt: skip
 def test_what_is_quoted_is_no_operator_and_no_comment(command: str, words: tuple[str, ...]) -> None:
-    (one,) = shell.read(command).simple
+    (one,) = shell_commands.parse_command(command).simple
     assert one.words == words
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
 def test_every_text_is_read(text: str) -> None:
-    found = shell.read(text)
+    found = shell_commands.parse_command(text)
     for one in found.simple:
         assert all(isinstance(word, str) for word in (one.program, one.script, one.git, *one.words))
         assert isinstance(one.views, bool) and isinstance(one.changes, tuple)
@@ -165,7 +167,7 @@ def test_every_text_is_read(text: str) -> None:
      ("sed -ni p a", False), ("command -v vllm", True)],
 )  # fmt: skip
 def test_what_only_shows(command: str, views: bool) -> None:
-    assert shell.read(command).views is views
+    assert shell_commands.parse_command(command).views is views
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_what_only_shows(command: str, views: bool) -> None:
      ("s/a.py", "t/a.py", False), ("ba.py", "a.py", False)],
 )  # fmt: skip
 def test_paths_of_one_file(one: str, other: str, expected: bool) -> None:
-    assert shell.same(one, other) is expected
+    assert shell_commands.same_path(one, other) is expected
 
 
 CHANGES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -196,7 +198,10 @@ CHANGES: dict[str, tuple[str, tuple[str, ...]]] = {
 @pytest.mark.parametrize("case", CHANGES)
 def test_files_that_are_changed_in_place(case: str) -> None:
     command, expected = CHANGES[case]
-    assert tuple(path for one in shell.read(command).simple for path in one.changes) == expected
+    assert (
+        tuple(path for one in shell_commands.parse_command(command).simple for path in one.changes)
+        == expected
+    )
 
 
 JOINED: dict[str, tuple[str, list[str]]] = {
@@ -211,4 +216,4 @@ JOINED: dict[str, tuple[str, list[str]]] = {
 @pytest.mark.parametrize("case", JOINED)
 def test_how_commands_are_joined(case: str) -> None:
     command, expected = JOINED[case]
-    assert [one.after for one in shell.read(command).simple] == expected
+    assert [one.after for one in shell_commands.parse_command(command).simple] == expected

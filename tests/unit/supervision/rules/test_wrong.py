@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.supervision.rules import wrong
-from houston_shared.task_rules import Rules
+from houston_daemon.review.rules import error_rules
+from houston_shared.task_tables import RuleSettings
 from tests.support.traced import (
     Step,
     Steps,
@@ -123,7 +123,7 @@ ERRORS: dict[str, tuple[Steps, dict[str, Any], dict[int, str]]] = {
 @pytest.mark.parametrize("case", ERRORS)
 def test_an_error_in_the_observation(case: str) -> None:
     steps, settings, expected = ERRORS[case]
-    said = dict(wrong.error_observation(traced(steps), Rules(**settings)))
+    said = dict(error_rules.error_observation(traced(steps), RuleSettings(**settings)))
     assert said.keys() == expected.keys()
     assert all(words in said[step] for step, words in expected.items()), said
 
@@ -141,7 +141,7 @@ NULLS: dict[str, tuple[Steps, dict[int, str]]] = {
 @pytest.mark.parametrize("case", NULLS)
 def test_no_action(case: str) -> None:
     steps, expected = NULLS[case]
-    assert dict(wrong.null_action(traced(steps), Rules())) == expected
+    assert dict(error_rules.null_action(traced(steps), RuleSettings())) == expected
 
 
 BROKEN: dict[str, tuple[Steps, dict[int, str]]] = {
@@ -160,6 +160,6 @@ BROKEN: dict[str, tuple[Steps, dict[int, str]]] = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_file_that_cannot_be_parsed(case: str) -> None:
     steps, expected = BROKEN[case]
-    said = dict(wrong.broken_file(traced(steps), Rules()))
+    said = dict(error_rules.broken_file(traced(steps), RuleSettings()))
     assert said.keys() == expected.keys()
     assert all(words in said[step] for step, words in expected.items()), said

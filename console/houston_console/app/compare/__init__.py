@@ -1,1 +1,0 @@
-"""Two rollouts of a task, side by side."""

@@ -1,0 +1,332 @@
+"""What the console knows and shows, apart from any widget, and how it is kept up to date.
+
+`ConsoleState` holds rollouts, the state of the daemon link, the guidance queue and the board of
+who needs a person. `NeedsReader` reads that board with a reader of its own, so that no key waits
+behind it. `ChangeWatcher` wakes after commits: by the daemon's notices, and without them by a
+poll once a second. Widgets ask the state for what they draw; nothing here draws or writes.
+"""
+
+import asyncio
+import time
+import tomllib
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from houston_console.commands.rollout_summary import apply_current_conditions
+from houston_shared.async_control_client import LiveFeed
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.store import annotation_queries, journal_events
+from houston_shared.store import attention_ranking as homes
+from houston_shared.store.async_reader import AsyncReader
+from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview, rank_rollouts
+from houston_shared.store.journal_events import (
+    JournalEvent,
+    ReadPlan,
+    RunSql,
+    column_list,
+    rows_to_records,
+)
+from houston_shared.store.presence_queries import SILENCE_US, WRITTEN_US, Person
+from houston_shared.store.rollout_queries import RolloutRow
+from houston_shared.task import BudgetSettings
+from houston_shared.times_and_counts import now_us
+from houston_shared.wire import Notice
+
+
+class RolloutChanges(NamedTuple):
+    """The rollouts that changed, guidance waiting for each, and the newest sequence."""
+
+    rollouts: list[RolloutRow]
+    waiting: dict[str, int]
+    seq: int
+
+
+def read_rollout_changes(since: int) -> ReadPlan[RolloutChanges]:
+    """Rollouts changed after `since`, and all that have not ended (their activity has no event)."""
+    rows = yield RunSql(
+        f"SELECT {column_list(RolloutRow)} FROM rollouts"
+        " WHERE last_seq > ? OR state IN ('queued', 'running', 'paused')",
+        (since,),
+    )
+    waiting = yield RunSql("SELECT rollout, count(*) FROM guidance WHERE state='queued' GROUP BY 1")
+    seq = yield RunSql("SELECT coalesce(max(seq), 0) FROM events")
+    return RolloutChanges(rows_to_records(RolloutRow, rows), dict(waiting), seq[0][0])
+
+
+MIN_READ_PAUSE_SECONDS = 0.5
+"""Between two reads at least, and several times as long as a read took."""
+READ_PAUSE_FACTOR = 4
+MAX_READ_PAUSE_SECONDS = 5.0
+MAX_READ_INTERVAL_SECONDS = 15.0
+"""Between two reads at most: visits end and guidance waits without a commit."""
+
+
+class NeedsBoard(NamedTuple):
+    """Everything that the home screen shows."""
+
+    needs: list[RolloutNeed]
+    """All rollouts, who needs a person most first."""
+    at_home: tuple[str, ...] = ()
+    """Others who are at no rollout now."""
+
+
+class _TaskDefinition(msgspec.Struct, frozen=True):
+    definition: str = ""
+
+
+class _RolloutSpec(msgspec.Struct, frozen=True):
+    task: _TaskDefinition = _TaskDefinition()
+
+
+def read_budgets(seqs: dict[str, int]) -> ReadPlan[dict[str, BudgetSettings]]:
+    """By rollout, the budget of its task as it was stored. seqs: the specs' events by rollout."""
+    events = yield from journal_events.events_by_seq(list(seqs.values()))
+    found: dict[str, BudgetSettings] = {}
+    for rollout, seq in seqs.items():
+        if event := events.get(seq):
+            found[rollout] = yield from _read_spec_budget(event)
+    return found
+
+
+def _read_spec_budget(event: JournalEvent) -> ReadPlan[BudgetSettings]:
+    try:
+        spec = yield from journal_events.read_event_record(event, _RolloutSpec, _RolloutSpec())
+    except HoustonError:  # one damaged body, which `houston verify` names, must not hide the rest
+        return BudgetSettings()
+    return _parse_budget(spec.task.definition)
+
+
+def _parse_budget(definition: str) -> BudgetSettings:
+    """The defaults where the text is none that this version reads."""
+    try:
+        return msgspec.convert(tomllib.loads(definition).get("budget", {}), BudgetSettings)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError):
+        return BudgetSettings()
+
+
+def read_people_at_home(person: Person, now: int) -> ReadPlan[tuple[str, ...]]:
+    """Others who have a console open and look at no rollout."""
+    found = yield from annotation_queries.list_annotators(now - SILENCE_US - WRITTEN_US)
+    return tuple(one.name for one in found if not one.rollout and one.name != person.name)
+
+
+class NeedsReader:
+    """Keeps the board of one home."""
+
+    def __init__(
+        self,
+        home: Home,
+        reader: AsyncReader,
+        person: Person,
+        changed: Callable[[NeedsBoard], None],
+        failed: Callable[[HoustonError], None],
+    ) -> None:
+        """reader: one on which nobody waits for a key. changed: told after every read."""
+        self.budgets: dict[str, BudgetSettings] = {}
+        """Of every rollout; they never change."""
+        self._home = home
+        self._reader = reader
+        self._person = person
+        self._changed = changed
+        self._failed = failed
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Something was committed."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Read whenever it is due, for ever."""
+        while True:
+            self._woken.clear()
+            begun = time.monotonic()
+            try:
+                self._changed(await self.read())
+            except HoustonError as problem:
+                self._failed(problem)
+            took = time.monotonic() - begun
+            await asyncio.sleep(
+                min(MAX_READ_PAUSE_SECONDS, max(MIN_READ_PAUSE_SECONDS, READ_PAUSE_FACTOR * took))
+            )
+            try:
+                await asyncio.wait_for(self._woken.wait(), MAX_READ_INTERVAL_SECONDS)
+            except TimeoutError:
+                continue
+
+    async def read(self) -> NeedsBoard:
+        """How things stand now. Raises HoustonError."""
+        now = now_us()
+        found = await self._reader.run(homes.read_rollout_overviews(self._person, now))
+        found = await asyncio.to_thread(apply_current_conditions, found, self._home)
+        await self._read_budgets(found)
+        here = await self._reader.run(read_people_at_home(self._person, now))
+        return NeedsBoard(rank_rollouts(found, now), here)
+
+    async def _read_budgets(self, found: Iterable[RolloutOverview]) -> None:
+        rows = [one.rollout for one in found if one.rollout.id not in self.budgets]
+        if rows:
+            seqs = {one.id: one.spec_seq for one in rows}
+            self.budgets.update(await self._reader.run(read_budgets(seqs)))
+
+
+DaemonLinkState = Literal["live", "reconnecting", "down"]
+"""`down`: no daemon holds the home. `reconnecting`: one does, and does not answer."""
+
+
+EMPTY_BOARD = NeedsBoard([])
+"""Before anything was read."""
+
+
+@dataclass
+class ConsoleState:
+    """Everything shown that is not the content of one rollout."""
+
+    link: DaemonLinkState = "reconnecting"
+    link_reason: str = ""
+    rollouts: dict[str, RolloutRow] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    seq: int = 0
+    """Newest sequence that was read."""
+    announced: int = 0
+    """Newest sequence that a notice named."""
+    selected: str = ""
+    me: str = ""
+    """The name of who sits here, as others see it."""
+    board: NeedsBoard = EMPTY_BOARD
+    """Who needs a person, as it was read last."""
+    read: bool = False
+    """Whether it is known which rollouts there are."""
+    offered: list[tuple[str, str]] = field(default_factory=list)
+    """What can be taken back and how long still, the newest first."""
+    problem: str = ""
+    """Why the newest read failed; empty when it did not."""
+
+    def take(self, seen: RolloutChanges) -> bool:
+        """Merge what was read; returns whether the selector shows something else now."""
+        before = (dict(self.rollouts), self.waiting)
+        self.rollouts.update((one.id, one) for one in seen.rollouts)
+        self.waiting = seen.waiting
+        self.seq = max(self.seq, seen.seq)
+        self.read = True
+        return before != (self.rollouts, self.waiting)
+
+    def nothing(self, read: bool) -> str:
+        """What a list without rollouts says. read: whether what it lists was read."""
+        if read:
+            return " no rollouts yet"
+        return f" not read: {self.problem}" if self.problem else " loading …"
+
+    @property
+    def lag(self) -> int:
+        """Events that were announced and not read yet."""
+        return max(0, self.announced - self.seq)
+
+    @property
+    def current(self) -> RolloutRow | None:
+        """The rollout that is open."""
+        return self.rollouts.get(self.selected)
+
+    def needs(self) -> list[RolloutNeed]:
+        """Who needs a person most first, with the newest rows; what nobody judged yet is last."""
+        judged = [self._newest(one) for one in self.board.needs]
+        known = {one.standing.rollout.id for one in judged}
+        others = [self._standing(one) for one in self.rollouts.values() if one.id not in known]
+        return [*judged, *rank_rollouts(others, 0)]
+
+    def _newest(self, one: RolloutNeed) -> RolloutNeed:
+        row = one.standing.rollout
+        newest = self._standing(self.rollouts.get(row.id, row))
+        return one._replace(
+            standing=one.standing._replace(rollout=newest.rollout, queued=newest.queued)
+        )
+
+    def _standing(self, one: RolloutRow) -> RolloutOverview:
+        return RolloutOverview(one, queued=self.waiting.get(one.id, 0))
+
+    def need(self, rollout: str) -> RolloutNeed | None:
+        """How one rollout stands; None before it was judged."""
+        found = (one for one in self.board.needs if one.standing.rollout.id == rollout)
+        return next(found, None)
+
+    def only_one(self) -> str:
+        """The rollout to open when none was named: where there is no choice."""
+        return next(iter(self.rollouts)) if len(self.rollouts) == 1 else ""
+
+    def counts(self) -> list[tuple[str, int]]:
+        """Rollouts by state, for the status line; states without one are left out."""
+        states = [one.state for one in self.rollouts.values()]
+        kinds = ("running", "paused", "queued", "failed", "finished", "cancelled")
+        return [(kind, states.count(kind)) for kind in kinds if kind in states]
+
+
+POLL_SECONDS = 1.0
+COALESCE_SECONDS = 0.2
+LOW_BANDWIDTH_SECONDS = 1.5
+"""The same over a narrow line."""
+
+
+class ChangeWatcher:
+    """Calls `changed` after commits, one call at a time."""
+
+    def __init__(
+        self,
+        home: Home,
+        reader: AsyncReader,
+        changed: Callable[[], Awaitable[None]],
+        announced: Callable[[Notice], None],
+        failed: Callable[[HoustonError], None],
+        pause: float = COALESCE_SECONDS,
+    ) -> None:
+        """announced: called for every notice; must not block. failed: a read did not succeed.
+
+        pause: seconds between two calls at least.
+        """
+        self._pause = pause
+        self._home = home
+        self._reader = reader
+        self._changed = changed
+        self._announced = announced
+        self._failed = failed
+        self._woken = asyncio.Event()
+        self._version: tuple[int, int] | None = None
+
+    def wake(self) -> None:
+        """Look now."""
+        self._version = None
+        self._woken.set()
+
+    async def listen(self) -> None:
+        """Take notices, for ever."""
+        feed = LiveFeed(self._home)
+        try:
+            async for notice in feed:
+                self._announced(notice)
+                self._woken.set()
+        finally:
+            feed.close()
+
+    async def run(self) -> None:
+        """Call `changed` whenever something was committed, for ever."""
+        while True:
+            self._woken.clear()
+            try:
+                await self._look()
+            except HoustonError as problem:
+                self._failed(problem)
+                await asyncio.sleep(POLL_SECONDS)
+                continue
+            await asyncio.sleep(self._pause)
+            try:
+                await asyncio.wait_for(self._woken.wait(), POLL_SECONDS)
+            except TimeoutError:
+                continue
+
+    async def _look(self) -> None:
+        version = await self._reader.data_version()
+        if version != self._version:
+            await self._changed()
+            self._version = version

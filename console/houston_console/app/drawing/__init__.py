@@ -1,1 +1,0 @@
-"""How lines are drawn: spans, colours, frames, and the one widget that shows lines."""

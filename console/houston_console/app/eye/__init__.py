@@ -1,1 +1,0 @@
-"""Exactly what the model was given at a step."""

@@ -1,1 +1,0 @@
-"""Files that the agent changed, and what it searched."""

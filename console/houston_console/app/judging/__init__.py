@@ -1,1 +1,0 @@
-"""Verdicts of people: keep or mask steps, with reasons, and take it back."""

@@ -1,1 +1,0 @@
-"""Bookmarks, notes and permalinks: what people leave on steps for each other."""

@@ -1,1 +1,0 @@
-"""Which rollouts there are, and who needs a person."""

@@ -1,1 +1,0 @@
-"""Searching: what is asked, the process that looks, and what it found."""

@@ -1,1 +1,0 @@
-"""What may cost something and is asked before it is done: branches."""

@@ -1,1 +1,0 @@
-"""What the terminals of a rollout print."""

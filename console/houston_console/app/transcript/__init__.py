@@ -1,1 +1,0 @@
-"""The trajectory: one virtual widget over all steps, what it reads and keeps, and search in it."""

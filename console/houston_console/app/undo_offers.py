@@ -1,0 +1,143 @@
+"""Undo for single-key actions: offered for some seconds, in a row of its own.
+
+A key acts at once and offers to undo it; what cannot be undone asks first and offers nothing.
+Actions are done one after the other, and leaving the console keeps what was done. What an action
+is and how it is undone is defined where the action is (rollout actions, verdicts).
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from houston_shared.errors import HoustonError
+
+UNDO_OFFER_SECONDS = 5.0
+"""How long an act is offered to be undone, from when the daemon has it."""
+PENDING_ACTION_TIMEOUT_SECONDS = 2.0
+"""How long leaving waits for an act that is on its way."""
+
+
+class UndoableAction(NamedTuple):
+    """Something that was done."""
+
+    words: str
+    """What is said of it."""
+    back: Callable[[], Awaitable[str]] | None = None
+    """Undoes it and returns what to say, which is nothing where that was said; None where it
+    changed nothing. May raise HoustonError."""
+    command: str = ""
+    """What undoes it from outside the console."""
+
+
+@dataclass(eq=False)
+class UndoOffer:
+    """An act as it is offered to be undone."""
+
+    about: str
+    """What it is about: a later act about the same takes its place. Empty for nothing."""
+    doing: str
+    """What is said of it until it is done."""
+    act: UndoableAction | None = None
+    """None until it is done."""
+    until: float = math.inf
+    """When the offer ends, by the clock."""
+
+
+class UndoOffers:
+    """The acts of one console."""
+
+    def __init__(
+        self,
+        changed: Callable[[], None],
+        tell: Callable[[str], None],
+        failed: Callable[[HoustonError], None],
+        watch: Callable[[Awaitable[None]], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """changed: other offers stand. tell: something was done. clock: seconds.
+
+        watch: given each act as it goes on, to say what is wrong with the code of one; what it
+        does with that must not end the act.
+        """
+        self.offers: list[UndoOffer] = []
+        """The oldest first."""
+        self.clock = clock
+        self._changed, self._tell, self._failed, self._watch = changed, tell, failed, watch
+        self._turn = asyncio.Lock()
+        self._going: set[asyncio.Task[None]] = set()
+
+    def do(
+        self, doing: str, work: Coroutine[Any, Any, UndoableAction | None], about: str = ""
+    ) -> None:
+        """Do something and offer to undo it; None: nothing was done, which was said already."""
+        offer = UndoOffer(about, doing)
+        self.offers.append(offer)
+        self._start(self._do(offer, work))
+
+    def take_back(self) -> None:
+        """Undo the newest that is offered, once it is done."""
+        if self.offers:
+            self._start(self._undo(self.offers.pop()))
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What is offered and how long still, the newest first."""
+        now = self.clock()
+        return [
+            (one.act.words, f"{math.ceil(one.until - now)} s") if one.act else (one.doing, "")
+            for one in reversed(self.offers)
+        ]
+
+    def look(self) -> None:
+        """Called once a second: offers end."""
+        now = self.clock()
+        if any(one.until <= now for one in self.offers):
+            self.offers = [one for one in self.offers if one.until > now]
+
+    async def settle(self) -> None:
+        """Wait for what is on its way: whoever leaves has done it."""
+        if self._going:
+            await asyncio.wait(self._going, timeout=PENDING_ACTION_TIMEOUT_SECONDS)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._going.add(task)
+        task.add_done_callback(self._going.discard)
+        self._watch(asyncio.shield(task))
+        self._changed()
+
+    async def _do(self, offer: UndoOffer, work: Coroutine[Any, Any, UndoableAction | None]) -> None:
+        async with self._turn:
+            try:
+                offer.act = await work
+            except HoustonError as problem:
+                self._failed(problem)
+        self._settled(offer, offer.act)
+
+    def _settled(self, offer: UndoOffer, act: UndoableAction | None) -> None:
+        if act is not None and act.back is not None:
+            self.offers = [
+                one
+                for one in self.offers
+                if one is offer or not offer.about or one.about != offer.about
+            ]
+            offer.until = self.clock() + UNDO_OFFER_SECONDS
+        else:
+            self.offers = [one for one in self.offers if one is not offer]
+            if act is not None:
+                self._tell(act.words)
+        self._changed()
+
+    async def _undo(self, offer: UndoOffer) -> None:
+        async with self._turn:
+            if offer.act is None or offer.act.back is None:
+                return  # it was not done
+            try:
+                words = await offer.act.back()
+            except HoustonError as problem:
+                self._failed(problem)
+                return
+        if words:
+            self._tell(words)

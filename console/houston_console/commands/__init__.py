@@ -1,0 +1,1 @@
+"""Headless commands that read a home or send one small message; none imports Textual."""

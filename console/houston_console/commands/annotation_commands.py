@@ -1,0 +1,309 @@
+"""`houston bookmark` and `houston verdict`: mark steps for everybody; keep or mask them for
+training.
+
+Without a verdict it shows what every source said of the steps, and what counts. Masks take effect
+when rows are exported, in the daemon's `training`.
+"""
+
+import argparse
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from houston_console.commands import command_options, daemon_requests
+from houston_console.commands.output_page import OutputPage, span
+from houston_shared import command_arguments, command_output, verdict_precedence
+from houston_shared.command_arguments import StepReference
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_messages import MOST_JUDGED_STEPS, GiveVerdicts, JudgedSteps, Judgement
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.store import annotation_queries, event_text, rollout_queries
+from houston_shared.store.annotation_queries import BookmarkRow as Marked
+from houston_shared.store.annotation_queries import SourceVerdict, VerdictHistoryEntry
+from houston_shared.store.journal_events import OPEN_END, ReadPlan
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import iso_time, local_time
+from houston_shared.wire import BookmarkStep
+
+
+def add_bookmark_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `STEP`, `--note`, `--remove`, `--as`, `--json`."""
+    command_options.add_place_argument(parser)
+    parser.add_argument(
+        "step",
+        type=command_options.positive_int,
+        nargs="?",
+        metavar="STEP",
+        help="the step to mark",
+    )
+    change = parser.add_mutually_exclusive_group()
+    change.add_argument("--note", default="", metavar="TEXT", help="why; everybody reads it")
+    change.add_argument("--remove", action="store_true", help="take one's own mark away")
+    command_options.add_speaker_option(parser)
+    command_options.add_json_option(parser, "one JSON line a bookmark")
+
+
+def run_bookmark(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Mark, take away, or list."""
+    name, step = command_arguments.parse_step_reference(arguments.rollout, arguments.step)
+    if not step and (arguments.note or arguments.remove):
+        raise HoustonError("Name a step.", "", "houston bookmark R@STEP", ExitCode.USAGE)
+    reader = Reader(loaded.home)
+    rollout = daemon_requests.resolve_rollout(reader, name).id
+    if step:
+        _send_bookmark(arguments, loaded, rollout, step)
+    found = [
+        one
+        for one in reader.run(annotation_queries.list_bookmarks(rollout))
+        if step in (0, one.step)
+    ]
+    reader.close()
+    if arguments.json:
+        for one in found:
+            line = {"rollout": one.rollout, "step": one.step, "author": one.author}
+            command_output.print_json_line({**line, "note": one.note, "at": iso_time(one.at)})
+    elif step:
+        done = "your mark is removed" if arguments.remove else "marked"
+        command_output.print_line(f"{command_arguments.format_permalink(rollout, step)}: {done}.")
+    else:
+        _print_bookmarks(rollout, found)
+    return int(ExitCode.DONE)
+
+
+def _send_bookmark(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration, rollout: str, step: int
+) -> None:
+    message = BookmarkStep(
+        rollout=rollout,
+        step=step,
+        note=arguments.note,
+        remove=arguments.remove,
+        claimed=daemon_requests.claimed_name(arguments, loaded),
+    )
+    look = f"houston bookmark {rollout}"
+    daemon_requests.send_request(loaded, message, "The bookmark may have been kept.", look)
+
+
+def _print_bookmarks(rollout: str, found: list[Marked]) -> None:
+    page = OutputPage()
+    for one in found:
+        page.line(
+            span(f"{command_arguments.format_permalink(rollout, one.step)} ", "name"),
+            span(f"{local_time(one.at)} {one.author}", "dim"),
+            span(f"  {one.note}" if one.note else ""),
+        )
+    if not found:
+        next = f"houston bookmark {rollout}@STEP --note TEXT"
+        command_output.print_note(f"No step of {rollout} is marked.\n  next: {next}")
+
+
+VERDICT_TONES = {"keep": "good", "mask": "bad"}
+_VERDICT_WORDS = {"keep": "kept", "mask": "masked"}
+
+
+def verdict_json(
+    rollout: str, step: int, stands: Sequence[SourceVerdict], said: Sequence[VerdictHistoryEntry]
+) -> dict[str, Any]:
+    """One step: the verdict that counts, all that stand, and all that was said of it."""
+    given = stands[0] if stands else None
+    return {
+        "rollout": rollout,
+        "step": step,
+        "verdict": given.verdict if given else None,
+        "source": given.source if given else None,
+        "by": given.by if given else None,
+        "reason": given.reason if given else "",
+        "at": iso_time(given.at) if given else None,
+        "sources": [_verdict_source_json(one) for one in stands],
+        "history": [
+            {
+                "verdict": one.verdict,
+                "source": one.source,
+                "by": one.by,
+                "verified": one.verified,
+                "reason": one.reason,
+                "at": iso_time(one.at),
+            }
+            for one in said
+            if one.first <= step <= one.last
+        ],
+    }
+
+
+def print_verdicts(
+    page: OutputPage,
+    place: StepReference,
+    stands: dict[int, list[SourceVerdict]],
+    said: Sequence[VerdictHistoryEntry],
+    closed: int,
+) -> None:
+    """What stands of the steps of a place, with reasons; and what was said, oldest first.
+
+    closed: steps of the rollout that are over, judged or not.
+    """
+    if not said and not stands and not place.first:
+        next = f"houston verdict {place.rollout} STEP keep|mask"
+        command_output.print_note(f"No step of {place.rollout} was judged.\n  next: {next}")
+        return
+    for one in said:
+        who = one.by if one.verified else f"{one.by} (unverified)"
+        page.line(
+            span(f"{local_time(one.at)} {who} ({one.source})  ", "dim"),
+            span(f"{event_text.format_step_range(one.first, one.last)} ", "name"),
+            span(one.verdict, VERDICT_TONES.get(one.verdict, "dim")),
+            span(f": {one.reason}" if one.reason else ""),
+        )
+    if place.first:
+        _print_current_verdicts(page, place, stands)
+        return
+    masked = sum(given[0].verdict == "mask" for given in stands.values())
+    others = closed - len(stands)
+    alone = f"; {event_text.format_step_count(others)} nobody judged" if others > 0 else ""
+    page.line(span(f"now {len(stands) - masked} kept, {masked} masked{alone}", "dim"))
+
+
+def _print_current_verdicts(
+    page: OutputPage, place: StepReference, stands: dict[int, list[SourceVerdict]]
+) -> None:
+    """By step, what counts and what it outranks; of a range only steps that were judged."""
+    several = place.last > place.first
+    for step in sorted(stands) if several else [place.first]:
+        given = stands.get(step, [])
+        how = _VERDICT_WORDS[given[0].verdict] if given else "kept"
+        by = f"by {given[0].source}" if given else "it was not judged"
+        tone = VERDICT_TONES[given[0].verdict] if given else "dim"
+        page.line(span(f"step {step} ", "name"), span(f"is {how}", tone), span(f": {by}"))
+        for rank, one in enumerate(given):
+            _print_verdict_source(page, one, counts=rank == 0)
+
+
+def _print_verdict_source(page: OutputPage, one: SourceVerdict, counts: bool) -> None:
+    rules = verdict_precedence.split_rule_reasons(one.reason)
+    why = f": {one.reason}" if one.reason and not rules else ""
+    outranked = "" if counts else " (does not count)"
+    page.line(
+        span(f"  {one.source:<6}"),
+        span(one.verdict, VERDICT_TONES[one.verdict] if counts else "dim"),
+        span(f" by {one.by}{why}{outranked}"),
+        span(f"  {local_time(one.at)}", "dim"),
+    )
+    for rule in rules:
+        page.line(span(f"         {rule.rule}@{rule.version}", "name"), span(f": {rule.reason}"))
+
+
+def _verdict_source_json(one: SourceVerdict) -> dict[str, Any]:
+    rules = verdict_precedence.split_rule_reasons(one.reason) if one.source == "rule" else []
+    return {
+        "source": one.source,
+        "verdict": one.verdict,
+        "by": one.by,
+        "reason": one.reason,
+        "at": iso_time(one.at),
+        "rules": [rule._asdict() for rule in rules],
+    }
+
+
+VERDICT_ARGUMENTS: dict[str, Judgement] = {
+    "keep": "keep",
+    "mask": "mask",
+    "clear": "undecided",
+    "undecided": "undecided",
+}
+
+_VERDICT_ANSWERS = {"undecided": "taken back; what judge and rules say counts again"}
+
+
+def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `STEP`, a verdict, `--reason`, `--as`, `--json`."""
+    command_options.add_place_argument(parser, "STEP, R@STEP-STEP")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="[STEP | STEP-STEP] [keep | mask | clear]",
+        help="steps, and what is said of them; clear takes one's word back: the judge's or the"
+        " rule's counts again. Without a verdict: why it is kept or masked, by every source in the"
+        " order in which they count, and all that was said",
+    )
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in the journal")
+    command_options.add_speaker_option(parser)
+    command_options.add_json_option(parser, "one JSON line a step that has, or had, a verdict")
+
+
+def run_verdict(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Judge, or show."""
+    place, verdict = _parse_request(arguments)
+    reader = Reader(loaded.home)
+    row = daemon_requests.resolve_rollout(reader, place.rollout)
+    rollout = row.id
+    place = place._replace(rollout=rollout)
+    if place.first > row.steps and not verdict:
+        raise command_options.missing_steps_text(row, place)
+    if verdict:
+        _send_verdict(
+            arguments, loaded, place, verdict, reader.run(rollout_queries.newest_seq(rollout))
+        )
+    stands, said = reader.run(_read_verdicts(place))
+    reader.close()
+    if arguments.json:
+        for step in sorted({*stands, *_judged_steps(said, place)}):
+            command_output.print_json_line(verdict_json(rollout, step, stands.get(step, []), said))
+    elif verdict:
+        steps = event_text.format_step_range(place.first, place.last)
+        command_output.print_line(f"{rollout} {steps}: {_VERDICT_ANSWERS.get(verdict, verdict)}.")
+    else:
+        print_verdicts(OutputPage(), place, stands, said, row.steps)
+    return int(ExitCode.DONE)
+
+
+def _parse_request(arguments: argparse.Namespace) -> tuple[StepReference, Judgement | None]:
+    """Which steps, and what is said of them; raises HoustonError (2)."""
+    place = command_arguments.parse_permalink(arguments.rollout)
+    words = list(arguments.words)
+    verdict = VERDICT_ARGUMENTS[words.pop()] if words and words[-1] in VERDICT_ARGUMENTS else None
+    if words and not place.first:
+        place = StepReference(place.rollout, *command_arguments.parse_step_range(words.pop(0)))
+    if words or (verdict and not place.first) or (arguments.reason and not verdict):
+        raise HoustonError(
+            f"{words[0]!r} is no verdict." if words else "Name steps and a verdict.",
+            "Nothing was changed.",
+            "houston verdict R STEP keep|mask|clear",
+            ExitCode.USAGE,
+        )
+    return place, verdict
+
+
+def _send_verdict(
+    arguments: argparse.Namespace,
+    loaded: LoadedConfiguration,
+    place: StepReference,
+    verdict: Judgement,
+    seen: int,
+) -> None:
+    for first in range(place.first, place.last + 1, MOST_JUDGED_STEPS):
+        last = min(place.last, first + MOST_JUDGED_STEPS - 1)
+        steps = JudgedSteps(first=first, last=last, verdict=verdict, reason=arguments.reason)
+        message = GiveVerdicts(
+            request=uuid.uuid4().hex,
+            rollout=place.rollout,
+            steps=(steps,),
+            seen=seen,
+            claimed=daemon_requests.claimed_name(arguments, loaded),
+        )
+        look = f"houston verdict {place.rollout}"
+        daemon_requests.send_request(loaded, message, "The verdict may have been kept.", look)
+
+
+def _read_verdicts(
+    place: StepReference,
+) -> ReadPlan[tuple[dict[int, list[SourceVerdict]], list[VerdictHistoryEntry]]]:
+    ends = (place.first or 1, place.last or OPEN_END)
+    stands = yield from annotation_queries.read_verdicts_with_reasons(place.rollout, *ends)
+    return stands, (yield from annotation_queries.read_verdict_history(place.rollout, *ends))
+
+
+def _judged_steps(said: Sequence[VerdictHistoryEntry], place: StepReference) -> set[int]:
+    """Steps of a range of which something was said; a word on many steps is many."""
+    found: set[int] = set()
+    for one in said:
+        found |= set(range(max(one.first, place.first), min(one.last, place.last or OPEN_END) + 1))
+    return found

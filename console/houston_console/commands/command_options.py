@@ -1,0 +1,77 @@
+"""Arguments that several commands share: a rollout, a place, a time, `--json`, `--as`.
+
+Also the parsers behind them and the error for steps that a rollout does not have. What a command
+does is in its own module.
+"""
+
+import argparse
+import re
+from datetime import datetime
+
+from houston_shared.command_arguments import StepReference, whole_number
+from houston_shared.errors import HoustonError
+from houston_shared.store import event_text
+from houston_shared.store.rollout_queries import RolloutRow
+from houston_shared.times_and_counts import now_us
+
+positive_int = whole_number(1)
+"""A whole number from 1 on, for argparse."""
+
+
+_SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def parse_since_time(text: str) -> int:
+    """A time for argparse, UTC microseconds: ISO 8601 (local without an offset), or `2h` ago."""
+    if ago := re.fullmatch(r"(\d{1,6})([smhd])", text):
+        return now_us() - int(ago[1]) * _SECONDS_PER_UNIT[ago[2]] * 1_000_000
+    try:
+        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1_000_000)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time such as 2026-11-20T09:00, 30m, 2h or 3d"
+        ) from None
+
+
+def add_rollout_argument(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """`R`: a rollout's id or a unique beginning or ending of one."""
+    said = "rollout: its id, or a unique beginning or ending of it"
+    if optional:
+        parser.add_argument("rollout", nargs="?", default="", metavar="R", help=said)
+    else:
+        parser.add_argument("rollout", metavar="R", help=said)
+
+
+def add_place_argument(parser: argparse.ArgumentParser, steps: str = "STEP") -> None:
+    """`R@STEP` and the like, to be read with `permalink.split`."""
+    parser.add_argument(
+        "rollout",
+        metavar="R",
+        help="rollout: its id, or a unique beginning or ending of it; a step of it is written"
+        f" R@{steps}, as the console copies it",
+    )
+
+
+def missing_steps_text(row: RolloutRow, place: StepReference) -> HoustonError:
+    """What to say where a rollout has none of the steps that were named."""
+    return HoustonError(
+        f"{row.id} has {event_text.format_step_count(row.steps)} so far: nothing is there of"
+        f" {event_text.format_step_range(place.first, place.last)}.",
+        "Nothing was shown.",
+        f"houston steps {row.id} -n 1",
+    )
+
+
+def add_json_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """`--json`."""
+    parser.add_argument("--json", action="store_true", help=what)
+
+
+def add_speaker_option(parser: argparse.ArgumentParser) -> None:
+    """`--as NAME`."""
+    parser.add_argument(
+        "--as",
+        dest="claimed",
+        metavar="NAME",
+        help="name to speak under where annotators share a login; kept, and marked unverified",
+    )

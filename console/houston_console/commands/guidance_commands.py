@@ -1,0 +1,194 @@
+"""`houston guide` and `houston guidance`: send guidance to an agent; list, withdraw, edit,
+reorder it.
+
+The daemon refuses a change of what was delivered or changed meanwhile. The console's composer is
+in `panes.guidance_composer`.
+"""
+
+import argparse
+import sys
+
+from houston_console.commands import command_options, daemon_requests, rollout_summary
+from houston_console.commands.output_page import OutputPage
+from houston_shared import command_output
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_messages import ReorderGuidance, new_guidance_id
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.records import Guidance, GuidanceMode
+from houston_shared.store import annotation_queries, json_views, rollout_queries
+from houston_shared.store.rollout_queries import RolloutRow
+from houston_shared.store.store_reader import Reader
+from houston_shared.wire import EditGuidance, Guide, WithdrawGuidance
+
+
+def add_guide_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `TEXT`, `--wake` or `--interrupt`, `--as`, `--json`."""
+    command_options.add_rollout_argument(parser)
+    parser.add_argument(
+        "text", nargs="+", metavar="TEXT", help="what to say; - reads it from stdin"
+    )
+    modes = parser.add_argument_group(
+        "when it is heard",
+        "without a flag its mode is `next`: joined to the end of the step that is under way",
+    ).add_mutually_exclusive_group()
+    modes.add_argument("--wake", action="store_true", help="also cut a sleep or a wait short")
+    modes.add_argument(
+        "--interrupt", action="store_true", help="also stop what the model is saying or waiting for"
+    )
+    command_options.add_speaker_option(parser)
+    command_options.add_json_option(parser, "one JSON object: the guidance")
+
+
+def run_guide(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Queue it; prints its id, its state and when it will be heard."""
+    text = _guidance_text(arguments.text)
+    with_mode: GuidanceMode = (
+        "interrupt" if arguments.interrupt else "wake" if arguments.wake else "next"
+    )
+    reader = Reader(loaded.home)  # not `with`, which says that there is no database yet
+    rollout = daemon_requests.resolve_rollout(reader, arguments.rollout)
+    reader.close()
+    message = Guide(
+        id=new_guidance_id(),
+        rollout=rollout.id,
+        text=text,
+        mode=with_mode,
+        claimed=daemon_requests.claimed_name(arguments, loaded),
+    )
+    look = f"houston guidance {rollout.id}"
+    said = daemon_requests.send_request(
+        loaded, message, "The guidance may have been queued.", look
+    ).guidance
+    assert said is not None
+    if arguments.json:
+        command_output.print_json_line(json_views.guidance_json(said))
+    else:
+        command_output.print_line(f"{said.id} {said.state}: {_delivery_text(said, rollout)}")
+    return int(ExitCode.DONE)
+
+
+def _guidance_text(words: list[str]) -> str:
+    text = _read_standard_input() if words == ["-"] else " ".join(words)
+    if not text.strip():
+        raise HoustonError("There is no text to say.", "", "houston guide R TEXT", ExitCode.USAGE)
+    return text.strip("\n")
+
+
+def _read_standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError:
+        raise HoustonError(
+            "Standard input is not UTF-8 text.", "Nothing was said.", code=ExitCode.USAGE
+        ) from None
+
+
+def _delivery_text(said: Guidance, rollout: RolloutRow) -> str:
+    """When, in words."""
+    if said.state == "delivered":
+        return f"{rollout.id} heard it at step {said.step}."
+    step = rollout.steps + 1
+    if rollout.state == "queued":
+        return f"{rollout.id} will hear it with its first observation."
+    if rollout_queries.is_at_rest(rollout) or rollout.paused_by == "engine":
+        return f"{rollout.id} is paused; it will hear it with step {step}, once it goes on."
+    when = {
+        "next": f"at the end of step {step}",
+        "wake": f"at the end of step {step}, and sooner if it sleeps",
+        "interrupt": "now: what it is doing is cut short",
+    }[said.mode]
+    return f"{rollout.id} will hear it {when}."
+
+
+def add_guidance_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--withdraw`, `--edit` or `--reorder`, `--as`, `--json`."""
+    command_options.add_rollout_argument(parser)
+    change = parser.add_mutually_exclusive_group()
+    change.add_argument("--withdraw", metavar="ID", help="take queued guidance back")
+    change.add_argument(
+        "--edit", nargs=2, metavar=("ID", "TEXT"), help="give queued guidance another text"
+    )
+    change.add_argument(
+        "--reorder",
+        nargs="+",
+        metavar="ID",
+        help="deliver what is queued in this order; what is not named comes after it as before",
+    )
+    command_options.add_speaker_option(parser)
+    command_options.add_json_option(parser, "one JSON line a piece of guidance")
+
+
+def run_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """List, withdraw, edit or reorder."""
+    if arguments.withdraw or arguments.edit:
+        found = [_change_guidance(arguments, loaded)]
+    elif arguments.reorder:
+        found = _reorder_queue(arguments, loaded)
+    else:
+        with Reader(loaded.home) as reader:
+            rollout = reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
+            found = reader.run(annotation_queries.list_guidance(rollout))
+    page = OutputPage()
+    for one in found:
+        if arguments.json:
+            command_output.print_json_line(json_views.guidance_json(one))
+        else:
+            rollout_summary.print_guidance(page, one)
+    if not found:
+        command_output.print_note(
+            f"Nothing was said to {rollout}.\n  next: houston guide {rollout} TEXT"
+        )
+    return int(ExitCode.DONE)
+
+
+def _reorder_queue(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> list[Guidance]:
+    """Put queued guidance in another order; the daemon refuses when the queue changed meanwhile."""
+    with Reader(loaded.home) as reader:
+        rollout = daemon_requests.resolve_rollout(reader, arguments.rollout).id
+        queued = _queued_guidance(reader.run(annotation_queries.list_guidance(rollout)))
+        named = [reader.run(annotation_queries.find_guidance(id)) for id in arguments.reorder]
+        ids = [one.id for one in queued]
+        for one in named:
+            if one.id not in ids:
+                raise HoustonError(
+                    f"Guidance {one.id} is not queued for {rollout}: it is {one.state}.",
+                    "Nothing was changed.",
+                    f"houston guidance {rollout}",
+                )
+        first = list(dict.fromkeys(one.id for one in named))
+        message = ReorderGuidance(
+            rollout=rollout,
+            order=(*first, *(id for id in ids if id not in first)),
+            seen=tuple(ids),
+            claimed=daemon_requests.claimed_name(arguments, loaded),
+        )
+        look = f"houston guidance {rollout}"
+        daemon_requests.send_request(loaded, message, "The order may have been changed.", look)
+        return _queued_guidance(reader.run(annotation_queries.list_guidance(rollout)))
+
+
+def _queued_guidance(found: list[Guidance]) -> list[Guidance]:
+    return [one for one in found if one.state == "queued"]
+
+
+def _change_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Guidance:
+    """Withdraw or edit; the daemon refuses what was delivered or changed meanwhile."""
+    with Reader(loaded.home) as reader:
+        rollout = daemon_requests.resolve_rollout(reader, arguments.rollout).id
+        said = reader.run(annotation_queries.find_guidance(arguments.withdraw or arguments.edit[0]))
+    if said.rollout != rollout:
+        raise HoustonError(
+            f"Guidance {said.id} belongs to {said.rollout}, not to {rollout}.",
+            "Nothing was changed.",
+            f"houston guidance {said.rollout}",
+        )
+    claimed = daemon_requests.claimed_name(arguments, loaded)
+    message: WithdrawGuidance | EditGuidance = WithdrawGuidance(id=said.id, claimed=claimed)
+    if not arguments.withdraw:
+        text, seen = arguments.edit[1], said.revision
+        message = EditGuidance(id=said.id, revision=seen, text=text, claimed=claimed)
+    done = daemon_requests.send_request(
+        loaded, message, "It may have been changed.", f"houston guidance {rollout}"
+    )
+    assert done.guidance is not None
+    return done.guidance

@@ -1,0 +1,565 @@
+"""`houston tail` and `houston log`: events of the journal as lines, live, or as an audit.
+
+Which kinds of events each shows, who did them, and reading by pages so that nothing is missed or
+shown twice. The words for an event are `houston_shared.store.told`.
+"""
+
+import argparse
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from houston_console.commands import command_options
+from houston_console.commands.daemon_requests import JournalFollower
+from houston_console.commands.output_page import OutputPage, span
+from houston_shared import command_output
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.records import ENDED_STATES
+from houston_shared.store import event_text, journal_events, rollout_queries
+from houston_shared.store.journal_events import (
+    OPEN_END,
+    JournalEvent,
+    JournalEventHeader,
+    ReadPlan,
+    RunSql,
+)
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import iso_time, local_time
+
+TAIL_KINDS = (
+    "sample", "result", "observation", "delivery", "fork",
+    "spec", "state", "cancel", "guidance", "edit", "withdraw", "reorder", "bookmark", "verdict",
+    "claim", "policy", "training", "training-moved", "activation", "activated",
+)  # fmt: skip
+"""Kinds that `tail` shows; the others (intents, clocks, leases, heads) only repeat or announce."""
+AUDIT_KINDS = (
+    "daemon", "stop", "spec", "guidance", "edit", "withdraw", "reorder", "bookmark", "verdict",
+    "claim", "state", "cancel", "erased", "repaired", "cleaned", "refused",
+    "policy", "training", "training-cancel", "activation",
+)  # fmt: skip
+"""Kinds that somebody did: `log --audit`."""
+
+EventFields = dict[str, Any]
+
+
+class JournalEntry(NamedTuple):
+    """An event and what its body says."""
+
+    event: JournalEvent
+    fields: EventFields
+
+
+def read_entries(condition: str, parameters: tuple[Any, ...]) -> ReadPlan[list[JournalEntry]]:
+    """Events that meet an SQL condition (with its ORDER BY), with their bodies."""
+    found = []
+    for event in (yield from journal_events.select_events(condition, parameters)):
+        found.append(JournalEntry(event, (yield from journal_events.read_event_fields(event))))
+    return found
+
+
+def entry_text(entry: JournalEntry) -> str:
+    """What the event says, in a few words; may hold line breaks of its own text."""
+    return event_text.describe_event(entry.event.kind, entry.fields, entry.event.step)
+
+
+def entry_author(entry: JournalEntry) -> str:
+    """Who did it: a person's name, or `worker`, `supervisor`, `daemon`, …; empty when unknown."""
+    fields = entry.fields
+    name = str(fields.get("asked") or fields.get("by") or fields.get("author") or "")
+    if entry.event.kind in ("daemon", "activated"):
+        return "daemon"
+    return name.removeprefix("person:")
+
+
+def is_audited(entry: JournalEntry) -> bool:
+    """Whether a person (or a start of the daemon) is behind it, and not a rollout's own course."""
+    by = str(entry.fields.get("by", ""))
+    return entry.event.kind != "state" or by.startswith("person:") or "erased" in entry.fields
+
+
+def is_failure(entry: JournalEntry) -> bool:
+    """Whether something went wrong: a failed call, no action, a signal, a failure."""
+    fields = entry.fields
+    match entry.event.kind:
+        case "result":
+            return not fields.get("success", True)
+        case "sample":
+            return bool(fields.get("malformed"))
+        case "observation":
+            return bool(fields.get("attention"))
+        case "fork":
+            return bool(fields.get("mechanical"))
+        case "state":
+            by = str(fields.get("by", ""))
+            stopped = fields.get("state") == "paused" and not by.startswith("person:")
+            return stopped or fields.get("state") == "failed"
+        case "training-moved":
+            return fields.get("state") == "failed"
+        case "activated":
+            return not fields.get("ok")
+    return False
+
+
+def is_author_verified(entry: JournalEntry) -> bool:
+    """Whether the name is the kernel's word."""
+    return bool(entry.fields.get("verified", True))
+
+
+AUDIT_EVENTS_PER_READ = 500
+"""Events of one read: short transactions, whatever the length of the journal."""
+
+
+class AuditFilter(NamedTuple):
+    """Which deeds are shown; empty is everything."""
+
+    rollout: str = ""
+    by: str = ""
+    """A name, claimed or not, or a numeric uid."""
+    since_us: int = 0
+    newest: int | None = None
+
+
+def read_audit(reader: Reader, wanted: AuditFilter) -> Iterator[JournalEntry]:
+    """What people and the daemon did, oldest first."""
+    kept: deque[JournalEntry] = deque(maxlen=wanted.newest)
+    for one in _read_all_audited(reader, wanted.rollout):
+        if not _matches_filter(one, wanted):
+            continue
+        if wanted.newest is None:
+            yield one
+        else:
+            kept.append(one)
+    yield from kept
+
+
+def _read_all_audited(reader: Reader, rollout: str) -> Iterator[JournalEntry]:
+    asked: dict[str, dict[str, Any]] = {}
+    after = 0
+    while found := reader.run(_read_audit_page(after, rollout)):
+        for one in found:
+            if one.event.kind == "cancel":
+                asked[one.event.rollout] = one.fields
+            if is_audited(one):
+                yield _attribute_ending(one, asked)
+        after = found[-1].event.seq
+
+
+def _attribute_ending(one: JournalEntry, asked: dict[str, dict[str, Any]]) -> JournalEntry:
+    """A rollout that its worker ended at a person's word is that person's deed, as they asked."""
+    if one.event.kind != "state" or one.fields.get("uid") is not None:
+        return one
+    cancel = asked.get(one.event.rollout, {})
+    if cancel.get("by") != one.fields.get("by"):
+        return one
+    who: dict[str, Any] = {
+        key: cancel[key] for key in ("uid", "verified", "pid", "role") if key in cancel
+    }
+    return JournalEntry(one.event, {**one.fields, **who})
+
+
+def _read_audit_page(after: int, rollout: str) -> ReadPlan[list[JournalEntry]]:
+    marks = ", ".join("?" * len(AUDIT_KINDS))
+    within = "AND (rollout = ? OR kind = 'refused')" if rollout else ""
+    parameters = (after, *AUDIT_KINDS, *([rollout] if rollout else []), AUDIT_EVENTS_PER_READ)
+    condition = f"seq > ? AND kind IN ({marks}) {within} ORDER BY seq LIMIT ?"
+    return (yield from read_entries(condition, parameters))
+
+
+def _matches_filter(one: JournalEntry, wanted: AuditFilter) -> bool:
+    if one.event.at < wanted.since_us:
+        return False
+    refused = one.event.kind == "refused"
+    if wanted.rollout and refused and one.fields.get("about") != wanted.rollout:
+        return False
+    return wanted.by in ("", entry_author(one), str(one.fields.get("uid")))
+
+
+def print_audit_entry(page: OutputPage, one: JournalEntry, json: bool) -> None:
+    """One deed as a line."""
+    event, who, verified = one.event, entry_author(one), is_author_verified(one)
+    fields, refused = one.fields, one.event.kind == "refused"
+    rollout = event.rollout or (str(fields.get("about", "")) if refused else "")
+    if json:
+        line: dict[str, Any] = {"seq": event.seq, "at": iso_time(event.at), "who": who}
+        line |= {"verified": verified, "did": event.kind, "rollout": rollout}
+        line |= {"step": event.step or None, "text": entry_text(one)}
+        line |= {"uid": fields.get("uid"), "pid": fields.get("pid") or None}
+        line |= {"role": fields.get("role") or None, "outcome": "refused" if refused else "done"}
+        command_output.print_json_line({**line, "times": int(fields.get("times", 1))})
+        return
+    role = f" {fields['role']}" if fields.get("role") else ""
+    uid = f" [uid {fields['uid']}{role}]" if fields.get("uid") is not None else ""
+    page.line(
+        span(f"{local_time(event.at)} ", "dim"),
+        span(f"{who}{'' if verified else ' (unverified)'}", "person"),
+        span(f"{uid} ", "dim"),
+        span(f"{event.kind} ", "bad" if refused else ""),
+        span(f"{rollout or '–'}{f' {event.step}' if event.step else ''} ", "name"),
+        span(entry_text(one)),
+    )
+
+
+HEADERS_PER_READ = 500
+"""Events of one read: short transactions, whatever the length of the journal."""
+
+DEFAULT_LOG_LINES = 50
+"""Lines for a person who names no number; a program that asks for JSON gets all."""
+
+
+def add_log_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--audit`, `--rollout`, `--by`, `--since`, `-n`, `--json`."""
+    parser.add_argument(
+        "--audit",
+        action="store_true",
+        help="only what people and the daemon did, and who was refused what",
+    )
+    parser.add_argument("--by", default="", metavar="WHO", help="of the audit: a name or a uid")
+    parser.add_argument(
+        "--since",
+        type=command_options.parse_since_time,
+        default=0,
+        metavar="WHEN",
+        help="of the audit: from this time on (2026-11-20T09:00, or 30m, 2h, 3d ago)",
+    )
+    parser.add_argument("--rollout", default="", metavar="R", help="only of this rollout")
+    parser.add_argument(
+        "-n",
+        type=command_options.positive_int,
+        metavar="N",
+        help=f"only the last N (as text {DEFAULT_LOG_LINES}; --json: all)",
+    )
+    command_options.add_json_option(parser, "one JSON line an event")
+
+
+def run_log(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Print them, oldest first."""
+    if (arguments.by or arguments.since) and not arguments.audit:
+        raise HoustonError(
+            "--by and --since are of the audit.", next="houston log --audit", code=ExitCode.USAGE
+        )
+    page = OutputPage()
+    with Reader(loaded.home) as reader:
+        rollout = (
+            reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
+            if arguments.rollout
+            else ""
+        )
+        newest = arguments.n or (None if arguments.json else DEFAULT_LOG_LINES)
+        shown = 0
+        if arguments.audit:
+            wanted = AuditFilter(rollout, arguments.by, arguments.since, newest)
+            for deed in read_audit(reader, wanted):
+                shown += 1
+                print_audit_entry(page, deed, arguments.json)
+        else:
+            for header in read_headers(reader, rollout, newest):
+                shown += 1
+                _print_header(page, header, arguments.json)
+    if arguments.n is None and shown == newest:
+        page.flush()
+        command_output.print_note(
+            f"These are the newest {DEFAULT_LOG_LINES}; -n N shows the newest N."
+        )
+    return int(ExitCode.DONE)
+
+
+def read_headers(reader: Reader, rollout: str, newest: int | None) -> Iterator[JournalEventHeader]:
+    """All headers, or the newest, oldest first; read a page at a time."""
+    after = 0
+    if newest:
+        found = reader.run(rollout_queries.newest_events(newest, rollout))
+        after = found[0].seq - 1 if found else 0
+    while found := reader.run(rollout_queries.events_since(after, rollout, HEADERS_PER_READ)):
+        yield from found
+        after = found[-1].seq
+
+
+def _print_header(page: OutputPage, one: JournalEventHeader, json: bool) -> None:
+    if json:
+        fields: dict[str, Any] = {name: getattr(one, name) for name in one.__struct_fields__}
+        command_output.print_json_line(
+            {**fields, "at": iso_time(one.at), "erased": bool(one.erased)}
+        )
+        return
+    place = f"{one.rollout or '–'} {one.step or '–'}"
+    part = one.part or "–"
+    page.line(
+        span(f"{one.seq} ", "dim"),
+        span(f"{local_time(one.at)} "),
+        span(f"{place} ", "name"),
+        span(f"{one.kind} {part}{' attempt ' + str(one.attempt) if one.attempt > 1 else ''}"),
+        span(" erased" if one.erased else "", "bad"),
+    )
+
+
+TAIL_EVENTS_PER_READ = 200
+"""Events of one read."""
+MAX_ERROR_LOOK_BACK = 20_000
+"""Events that are looked through at most for the newest that went wrong."""
+
+
+class TailFilter(NamedTuple):
+    """Which events."""
+
+    rollouts: tuple[str, ...]
+    """Ids; empty for all."""
+    task: str
+    kinds: tuple[str, ...]
+    errors: bool
+    """Only what went wrong."""
+
+    @property
+    def one(self) -> str:
+        """The rollout, where it is one alone."""
+        return self.rollouts[0] if len(self.rollouts) == 1 and not self.task else ""
+
+    def where(self) -> tuple[str, tuple[str, ...]]:
+        """The condition for rows of `events`, and its parameters."""
+        parts = [f"kind IN ({_sql_placeholders(self.kinds)})"]
+        if self.rollouts:
+            parts.append(f"rollout IN ({_sql_placeholders(self.rollouts)})")
+        if self.task:
+            parts.append("rollout IN (SELECT id FROM rollouts WHERE task = ?)")
+        values = (*self.kinds, *self.rollouts, *([self.task] if self.task else []))
+        return " AND ".join(parts), values
+
+
+class TailPage(NamedTuple):
+    """What one read found."""
+
+    found: list[JournalEntry]
+    seq: int
+    """Everything up to here was looked at."""
+    more: bool
+
+
+def read_newest_events(wanted: TailFilter, count: int) -> ReadPlan[tuple[list[JournalEntry], int]]:
+    """The last events, oldest first, and the sequence behind which the next ones are."""
+    last = yield from rollout_queries.newest_seq()
+    found: list[JournalEntry] = []
+    before, looked = OPEN_END, 0
+    while len(found) < count and looked < MAX_ERROR_LOOK_BACK:
+        size = TAIL_EVENTS_PER_READ if wanted.errors else count - len(found)
+        seqs = yield from _read_sequences_before(wanted, before, size)
+        if not seqs:
+            break
+        before, looked = seqs[0], looked + len(seqs)
+        found = (yield from _read_entries_by_sequence(wanted, seqs)) + found
+    if wanted.one and len(found) < count and not wanted.errors:
+        found = (yield from _read_shared_past(wanted, count - len(found))) + found
+    return found[-count:] if count else [], last
+
+
+def read_events_after(wanted: TailFilter, after: int) -> ReadPlan[TailPage]:
+    """The next events behind a sequence."""
+    if wanted.one:
+        headers = yield from rollout_queries.events_since(
+            after, wanted.one, TAIL_EVENTS_PER_READ, wanted.kinds
+        )
+        seqs = [one.seq for one in headers]
+    else:
+        condition, values = wanted.where()
+        rows = yield RunSql(
+            f"SELECT seq FROM events WHERE seq > ? AND {condition} ORDER BY seq LIMIT ?",
+            (after, *values, TAIL_EVENTS_PER_READ),
+        )
+        seqs = [seq for (seq,) in rows]
+    if len(seqs) == TAIL_EVENTS_PER_READ:
+        return TailPage((yield from _read_entries_by_sequence(wanted, seqs)), seqs[-1], True)
+    # The same state of the journal: what is not wanted is not looked through again.
+    return TailPage(
+        (yield from _read_entries_by_sequence(wanted, seqs)),
+        (yield from rollout_queries.newest_seq()),
+        False,
+    )
+
+
+def _read_sequences_before(wanted: TailFilter, before: int, count: int) -> ReadPlan[list[int]]:
+    """The last sequences ahead of one, oldest first."""
+    if wanted.one:
+        rows = yield from journal_events.events_backward(
+            "seq", wanted.one, before, count, wanted.kinds
+        )
+    else:
+        condition, values = wanted.where()
+        rows = yield RunSql(
+            f"SELECT seq FROM events WHERE seq < ? AND {condition} ORDER BY seq DESC LIMIT ?",
+            (before, *values, count),
+        )
+    return [row[0] for row in rows[::-1]]
+
+
+def _read_shared_past(wanted: TailFilter, count: int) -> ReadPlan[list[JournalEntry]]:
+    """The last events of the past that a branch shares, as those of the rollouts that have it."""
+    found: list[JournalEntry] = []
+    one = yield from rollout_queries.find_rollout(wanted.one)
+    while one.parent and count:
+        origin = (yield from rollout_queries.read_rollout_spec(one)).origin
+        if origin is None:
+            break
+        headers = yield from rollout_queries.newest_events_until(
+            origin.seq, one.parent, count, wanted.kinds
+        )
+        found = (
+            yield from _read_entries_by_sequence(wanted, [each.seq for each in headers])
+        ) + found
+        count -= len(headers)
+        one = yield from rollout_queries.find_rollout(one.parent)
+    return found
+
+
+def _read_entries_by_sequence(
+    wanted: TailFilter, seqs: Sequence[int]
+) -> ReadPlan[list[JournalEntry]]:
+    found: list[JournalEntry] = []
+    for start in range(0, len(seqs), TAIL_EVENTS_PER_READ):
+        chunk = tuple(seqs[start : start + TAIL_EVENTS_PER_READ])
+        found += yield from read_entries(f"seq IN ({_sql_placeholders(chunk)}) ORDER BY seq", chunk)
+    return [one for one in found if is_failure(one)] if wanted.errors else found
+
+
+def _sql_placeholders(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+MAX_EVENT_CHARACTERS = 300
+"""Characters of an event's text on its line; --json has all of it."""
+KINDS_WITH_AUTHOR = ("guidance", "edit", "withdraw", "reorder", "bookmark", "verdict", "claim")
+"""Kinds whose line begins with who did it."""
+EVENT_TONES = {"guidance": "person", "edit": "person", "withdraw": "person", "delivery": "person",
+         "sample": "", "result": "dim", "observation": "dim", "state": "name"}  # fmt: skip
+
+
+def add_tail_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `-f`, `-n`, `--rollout`, `--task`, `--kind`, `--errors`, `--json`."""
+    command_options.add_rollout_argument(parser, optional=True)
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="go on as events are stored, until R ends"
+    )
+    parser.add_argument(
+        "-n", type=whole_number(), default=20, metavar="N", help="begin with the last N (20)"
+    )
+    parser.add_argument(
+        "--rollout",
+        dest="more",
+        action="append",
+        default=[],
+        metavar="R",
+        help="only of this rollout (may be given again)",
+    )
+    parser.add_argument(
+        "--task", default="", metavar="NAME", help="only of this task's rollouts, later ones too"
+    )
+    parser.add_argument(
+        "--kind",
+        action="append",
+        choices=TAIL_KINDS,
+        metavar="KIND",
+        help=f"only these (may be given again): {', '.join(TAIL_KINDS)}",
+    )
+    parser.add_argument(
+        "--errors",
+        action="store_true",
+        help="only what went wrong: failed calls, no action, signals, failures, forced pauses",
+    )
+    command_options.add_json_option(parser, "one JSON line an event")
+
+
+def run_tail(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Print what is there, and with -f what comes, until the rollouts end or interrupted."""
+    page = OutputPage()
+    with Reader(loaded.home) as reader:
+        wanted = _tail_filter(arguments, reader)
+        if not arguments.follow:
+            _print_events(
+                page, arguments.json, reader.run(read_newest_events(wanted, arguments.n))[0]
+            )
+            return int(ExitCode.DONE)
+        with JournalFollower(loaded.home, reader) as following:
+            # Looked at before its events are: nothing that ended it is left out.
+            ended = _is_over(following, wanted)
+            found, seq = following.read(lambda: read_newest_events(wanted, arguments.n))
+            _print_events(page, arguments.json, found)
+            while not ended:
+                following.wait()
+                ended = _is_over(following, wanted)
+                seq = _print_new_events(
+                    following, wanted, seq, partial(_print_events, page, arguments.json)
+                )
+    many = len(wanted.rollouts) > 1
+    command_output.print_note(f"{', '.join(wanted.rollouts)} {'have' if many else 'has'} ended.")
+    return int(ExitCode.DONE)
+
+
+def _tail_filter(arguments: argparse.Namespace, reader: Reader) -> TailFilter:
+    names = [name for name in (arguments.rollout, *arguments.more) if name]
+    ids = dict.fromkeys(reader.run(rollout_queries.resolve_rollout_id(name)) for name in names)
+    if arguments.task and not reader.run(rollout_queries.list_rollouts(arguments.task)):
+        command_output.print_note(f"No rollout of a task {arguments.task!r} was started yet.")
+    kinds = tuple(dict.fromkeys(arguments.kind or TAIL_KINDS))
+    return TailFilter(tuple(ids), arguments.task, kinds, arguments.errors)
+
+
+def _is_over(following: JournalFollower, wanted: TailFilter) -> bool:
+    """Whether nothing comes any more; of all rollouts together, or a task, something always may."""
+    ids = wanted.rollouts
+    return (
+        bool(ids)
+        and not wanted.task
+        and all(
+            following.read(partial(rollout_queries.find_rollout, id)).state in ENDED_STATES
+            for id in ids
+        )
+    )
+
+
+def _print_new_events(
+    following: JournalFollower,
+    wanted: TailFilter,
+    after: int,
+    show: Callable[[list[JournalEntry]], None],
+) -> int:
+    """Show everything behind a sequence, a page at a time; returns the newest."""
+    while True:
+        found, after, more = following.read(partial(read_events_after, wanted, after))
+        show(found)
+        if not more:
+            return after
+
+
+def _print_events(page: OutputPage, json: bool, found: list[JournalEntry]) -> None:
+    for one in found:
+        if json:
+            command_output.print_json_line(event_json(one))
+        else:
+            _print_event(page, one)
+    page.flush()
+
+
+def event_json(one: JournalEntry) -> dict[str, Any]:
+    """A line of `tail --json`."""
+    event = one.event
+    return {
+        "seq": event.seq,
+        "rollout": event.rollout,
+        "step": event.step or None,
+        "attempt": event.attempt,
+        "kind": event.kind,
+        "at": iso_time(event.at),
+        "text": entry_text(one),
+    }
+
+
+def _print_event(page: OutputPage, one: JournalEntry) -> None:
+    event, text = one.event, " ".join(entry_text(one).split())
+    who = entry_author(one) if event.kind in KINDS_WITH_AUTHOR else ""
+    text = text if len(text) <= MAX_EVENT_CHARACTERS else f"{text[:MAX_EVENT_CHARACTERS]}…"
+    page.line(
+        span(f"{local_time(event.at)} ", "dim"),
+        span(f"{event.rollout or '–'} {event.step or '–'} ", "name"),
+        span(f"{event.kind} ", "dim"),
+        span(f"{who}: {text}" if who else text, EVENT_TONES.get(event.kind, "")),
+    )

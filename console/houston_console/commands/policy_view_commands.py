@@ -1,0 +1,260 @@
+"""`houston policy list|show|activate|rollback`.
+
+Lists policies with their origin and use, and asks the daemon to have new rollouts of an engine
+sample with one. Running rollouts keep the policy they have. Merging and exporting are commands of
+the daemon.
+"""
+
+import argparse
+import time
+import uuid
+from typing import Any
+
+from houston_console.commands import command_options, daemon_requests
+from houston_console.commands.daemon_requests import JournalFollower
+from houston_console.commands.output_page import OutputPage, OutputSpan, span
+from houston_shared import command_output
+from houston_shared.command_arguments import seconds_argument
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_messages import ActivatePolicy
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.policy_and_run_files import BASE_MODEL, policies_folder
+from houston_shared.store import policy_queries
+from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.policy_queries import ActivationRow, PolicyRow
+from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import PolicyRegistered
+from houston_shared.times_and_counts import local_time
+
+HASH_CHARACTERS = 12
+"""Characters of a hash that people are shown."""
+PolicyUse = tuple[list[PolicyRow], dict[str, str], dict[str, int], dict[str, int]]
+
+
+def add_policy_list_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--json`."""
+    command_options.add_json_option(parser, "one JSON line a policy")
+
+
+def run_policy_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """List them."""
+    with Reader(loaded.home) as reader:
+        found, active, used, tokens = reader.run(read_policy_use())
+    if arguments.json:
+        for one in found:
+            sampled = tokens.get("" if one.kind == "base" else one.name, 0)
+            command_output.print_json_line(policy_queries.policy_json(one, active, used, sampled))
+    elif found:
+        page = OutputPage()
+        titles = ("policy", "kind", "parent", "active on", "going on#", "tokens#", "data", "since")
+        page.table(titles, [_policy_row(one, active, used, tokens) for one in found])
+        if not active:
+            command_output.print_note(
+                "None was activated: new rollouts sample with their engine's own model."
+            )
+    else:
+        command_output.print_note(
+            "Nothing was trained in this home.\n  next: houston train sft --help"
+        )
+    return int(ExitCode.DONE)
+
+
+def read_policy_use() -> ReadPlan[PolicyUse]:
+    """All policies; engine → active policy; policy → unfinished rollouts; policy → tokens."""
+    found = yield from policy_queries.list_policies()
+    active = yield from policy_queries.list_displayed_policies()
+    used: dict[str, int] = {}
+    for one in (yield from policy_queries.list_policy_uses()):
+        used[one.policy] = used.get(one.policy, 0) + len(one.rollouts)
+    return found, active, used, (yield from policy_queries.count_sampled_tokens())
+
+
+def _policy_row(
+    one: PolicyRow, active: dict[str, str], used: dict[str, int], tokens: dict[str, int]
+) -> tuple[OutputSpan, ...]:
+    engines = ", ".join(engine for engine, name in active.items() if name == one.name)
+    key = "" if one.kind == "base" else one.name
+    return (
+        span(one.name, "name"),
+        span(one.kind),
+        span(one.parent or "–"),
+        span(engines or "–", "good" if engines else ""),
+        span(used.get(key, 0)),
+        span(f"{tokens.get(key, 0):,}"),
+        span(one.manifest[:HASH_CHARACTERS] or "–"),
+        span(local_time(one.created_at), "dim"),
+    )
+
+
+def add_policy_show_arguments(parser: argparse.ArgumentParser) -> None:
+    """`POLICY`, `--json`."""
+    parser.add_argument("policy", metavar="POLICY", help="its name: policy@2")
+    command_options.add_json_option(parser, "one JSON object")
+
+
+def run_policy_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Show it."""
+    with Reader(loaded.home) as reader:
+        policy = resolve_policy(reader, arguments.policy)
+        said = reader.run(policy_queries.read_policy_registration(policy))
+        own = "" if policy.kind == "base" else policy.name
+        history = [
+            one for one in reader.run(policy_queries.list_activations()) if one.policy == own
+        ]
+        _, active, used, tokens = reader.run(read_policy_use())
+    if arguments.json:
+        whole = policy_queries.policy_json(policy, active, used, tokens.get(own, 0))
+        history_json = [policy_queries.activation_json(one) for one in history]
+        command_output.print_json_line(
+            {**whole, **policy_queries.registration_json(said), "activations": history_json}
+        )
+        return int(ExitCode.DONE)
+    page = OutputPage()
+    page.line(span(policy.name, "name"), f"  {policy.kind}, since {local_time(policy.created_at)}")
+    for title, text in _policy_facts(loaded, policy, said):
+        page.line(span(f"  {title:<9} ", "dim"), span(text))
+    page.line(
+        span("  sampled   ", "dim"),
+        f"{tokens.get(own, 0):,} tokens; {used.get(own, 0)} rollouts go on",
+    )
+    for one in history:
+        page.line(span("  engine    ", "dim"), span(_activation_text(one)))
+    return int(ExitCode.DONE)
+
+
+def resolve_policy(reader: Reader, name: str) -> PolicyRow:
+    """The policy of that name. Raises HoustonError naming those there are."""
+    found = reader.run(policy_queries.find_policy(name))
+    if found is None:
+        known = ", ".join(one.name for one in reader.run(policy_queries.list_policies())) or "none"
+        raise HoustonError(
+            f"There is no policy {name!r}; there are: {known}.", next="houston policy list"
+        )
+    return found
+
+
+def _policy_facts(
+    loaded: LoadedConfiguration, policy: PolicyRow, said: PolicyRegistered | None
+) -> list[tuple[str, str]]:
+    folder = policies_folder(loaded.home) / policy.folder if policy.folder else policy.base
+    facts = [("files", f"{folder} ({policy.hash[:12]})")]
+    facts += [("parent", policy.parent)] if policy.parent else []
+    facts += [("base", f"{policy.base} ({policy.base_hash[:12]})")] if policy.folder else []
+    facts += [("run", policy.run)] if policy.run else []
+    facts += [("data", f"manifest {policy.manifest[:12]}")] if policy.manifest else []
+    if said is None:
+        return [*facts, ("recipe", "erased")]
+    facts += [("fits", "engines of kind " + ", ".join(said.engines))]
+    facts += [("metrics", format_settings(said.metrics))] if said.metrics else []
+    facts += [("recipe", format_settings(said.recipe))] if said.recipe else []
+    return [*facts, *([("note", said.note)] if said.note else [])]
+
+
+def format_settings(values: dict[str, Any]) -> str:
+    """Figures or settings in one line, as a recipe's file has them; without those left empty."""
+    said = {key: value for key, value in values.items() if value not in (None, "")}
+    return ", ".join(f"{key} {_format_setting(value)}" for key, value in said.items())
+
+
+def _format_setting(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"({format_settings(value)})"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _activation_text(one: ActivationRow) -> str:
+    how = "taken back to" if one.rollback else "given"
+    reason = f": {one.reason}" if one.reason else ""
+    by = one.by.removeprefix("person:")
+    return f"{one.engine} was {how} it, {one.state}{reason} ({by}, {local_time(one.at)})"
+
+
+ACTIVATION_WAIT_SECONDS = 900.0
+"""A large model may take minutes to start."""
+
+
+def add_policy_activate_arguments(parser: argparse.ArgumentParser) -> None:
+    """`POLICY`, and the options of `rollback`."""
+    parser.add_argument(
+        "policy", metavar="POLICY", help=f"policy@2; `{BASE_MODEL}` for the engine's own model"
+    )
+    add_activation_options(parser)
+
+
+def add_activation_options(parser: argparse.ArgumentParser) -> None:
+    """`--engine`, `--wait`, `--as`, `--json`."""
+    parser.add_argument("--engine", default="", metavar="E", help="engine; default: the default")
+    parser.add_argument(
+        "--wait",
+        type=seconds_argument,
+        default=ACTIVATION_WAIT_SECONDS,
+        metavar="SECONDS",
+        help=f"return at the latest after so long ({ACTIVATION_WAIT_SECONDS:g});"
+        " it goes on all the same",
+    )
+    command_options.add_speaker_option(parser)
+    command_options.add_json_option(parser, "one JSON object: the activation")
+
+
+def run_policy_activate(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Ask for it, and say what came of it."""
+    policy = "" if arguments.policy == BASE_MODEL else arguments.policy
+    return request_activation(arguments, loaded, policy, rollback=False)
+
+
+def request_activation(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration, policy: str, rollback: bool
+) -> int:
+    """One activation, from asking to its end."""
+    engine = arguments.engine or loaded.config.default_engine
+    loaded.engine(engine)  # unknown ones are said at once
+    message = ActivatePolicy(
+        request=uuid.uuid4().hex,
+        engine=engine,
+        policy=policy,
+        rollback=rollback,
+        claimed=daemon_requests.claimed_name(arguments, loaded),
+    )
+    seq = daemon_requests.send_request(
+        loaded, message, "It may have been done.", "houston policy list"
+    ).seq
+    ended = _wait_for_activation(loaded, seq, arguments.wait)
+    if arguments.json:
+        command_output.print_json_line(policy_queries.activation_json(ended))
+    if ended.state == "failed":
+        effect = f"New rollouts of {engine} sample with what they did."
+        raise HoustonError(ended.reason, effect, "houston policy list")
+    if not arguments.json:
+        what = ended.policy or "its own model"
+        command_output.print_line(
+            f"New rollouts of {engine} sample with {what}; those that run keep theirs."
+        )
+    return int(ExitCode.DONE)
+
+
+def _wait_for_activation(loaded: LoadedConfiguration, seq: int, patience: float) -> ActivationRow:
+    end = time.monotonic() + patience
+    with Reader(loaded.home) as reader, JournalFollower(loaded.home, reader) as following:
+        while True:
+            now = following.read(lambda: policy_queries.find_activation(seq))
+            if now is not None and now.state != "asked":
+                return now
+            if not following.wait(max(0.0, end - time.monotonic())):
+                raise HoustonError(
+                    f"The engine has not answered with it for {patience:g} s.",
+                    "It goes on being tried; new rollouts sample with what they did until then.",
+                    "houston daemon status",
+                    ExitCode.BUSY,
+                )
+
+
+def add_policy_rollback_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--engine`, `--wait`, `--as`, `--json`."""
+    add_activation_options(parser)
+
+
+def run_policy_rollback(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Take the newest activation back; once more takes back the one before."""
+    return request_activation(arguments, loaded, "", rollback=True)

@@ -1,0 +1,410 @@
+"""`houston rollout pause|resume|cancel|branch|clean` and `houston claim`.
+
+Each sends one small message to the daemon; `--wait` follows the journal until the rollout is in
+the wanted state. The daemon does the work.
+"""
+
+import argparse
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from houston_console.commands import command_options, daemon_requests
+from houston_console.commands.daemon_requests import JournalFollower
+from houston_console.commands.output_page import OutputPage, span
+from houston_shared import command_arguments, command_output
+from houston_shared.command_arguments import seconds_argument
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_messages import (
+    BranchRollout,
+    ClaimRollout,
+    CleanRollouts,
+    new_guidance_id,
+)
+from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
+from houston_shared.home_lock import find_running_daemon
+from houston_shared.records import ENDED_STATES
+from houston_shared.store import json_views, presence_queries, removed_data_queries, rollout_queries
+from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.presence_queries import ClaimStatus
+from houston_shared.store.removed_data_queries import HostCleaning
+from houston_shared.store.rollout_queries import RolloutRow
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import local_time
+from houston_shared.wire import Steer
+
+SteerAction = Literal["pause", "resume", "cancel"]
+STEER_WAIT_SECONDS = 60.0
+
+STEER_REACHED: dict[str, Callable[[RolloutRow], bool]] = {
+    "pause": lambda one: rollout_queries.is_at_rest(one) or one.state in ENDED_STATES,
+    "resume": lambda one: one.state != "paused",
+    "cancel": lambda one: one.state in ENDED_STATES,
+}
+"""What `--wait` waits for."""
+STEER_TIMING = {
+    "pause": "it stops after the step it is in",
+    "resume": "it goes on at once",
+    "cancel": "it ends at its next safe point",
+}
+"""When what was asked for happens, where it has not yet."""
+
+
+def add_steer_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--reason`, `--wait`, `--as`, `--json`."""
+    command_options.add_rollout_argument(parser)
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in the journal")
+    parser.add_argument(
+        "--wait",
+        nargs="?",
+        type=seconds_argument,
+        const=STEER_WAIT_SECONDS,
+        metavar="SECONDS",
+        help="return when the rollout stands so, or fail (75) after SECONDS"
+        f" ({STEER_WAIT_SECONDS:g})",
+    )
+    command_options.add_speaker_option(parser)
+    command_options.add_json_option(parser, "one JSON object: the rollout as `rollout show`")
+
+
+def run_steer(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration, action: SteerAction
+) -> int:
+    """Ask for it and say how the rollout stands."""
+    reader = Reader(loaded.home)
+    name = daemon_requests.resolve_rollout(reader, arguments.rollout).id
+    claimed = daemon_requests.claimed_name(arguments, loaded)
+    message = Steer(rollout=name, action=action, reason=arguments.reason, claimed=claimed)
+    daemon_requests.send_request(
+        loaded, message, "It may have been heard.", f"houston rollout show {name}"
+    )
+    if arguments.wait is None:
+        now = reader.run(rollout_queries.find_rollout(name))
+    else:
+        now = _wait_for_state(loaded, reader, name, action, arguments.wait)
+    reader.close()
+    if arguments.json:
+        command_output.print_json_line(json_views.rollout_json(now))
+    else:
+        command_output.print_line(_steer_answer(now, action))
+    return int(ExitCode.DONE)
+
+
+def _wait_for_state(
+    loaded: LoadedConfiguration, reader: Reader, name: str, action: SteerAction, seconds: float
+) -> RolloutRow:
+    end = time.monotonic() + seconds
+    with JournalFollower(loaded.home, reader) as following:
+        now = following.read(lambda: rollout_queries.find_rollout(name))
+        while not STEER_REACHED[action](now):
+            if not following.wait(max(0.0, end - time.monotonic())):
+                doing = "working" if action == "pause" else now.state
+                raise HoustonError(
+                    f"{name} is still {doing} after {seconds:g} s.",
+                    f"{action.capitalize()} is asked for; {STEER_TIMING[action]}.",
+                    f"houston rollout show {name}",
+                    ExitCode.BUSY,
+                )
+            now = following.read(lambda: rollout_queries.find_rollout(name))
+    return now
+
+
+def _steer_answer(now: RolloutRow, action: SteerAction) -> str:
+    if STEER_REACHED[action](now):
+        return f"{now.id} is {now.state}."
+    return f"{now.id}: {action} is asked for; {STEER_TIMING[action]}."
+
+
+def add_rollout_pause_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--json`."""
+    add_steer_arguments(parser)
+
+
+def run_rollout_pause(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Ask the daemon for it."""
+    return run_steer(arguments, loaded, "pause")
+
+
+def add_rollout_resume_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--json`."""
+    add_steer_arguments(parser)
+
+
+def run_rollout_resume(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Ask the daemon for it."""
+    return run_steer(arguments, loaded, "resume")
+
+
+def add_rollout_cancel_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--json`."""
+    add_steer_arguments(parser)
+
+
+def run_rollout_cancel(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Ask the daemon for it."""
+    return run_steer(arguments, loaded, "cancel")
+
+
+def add_rollout_branch_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--at`, `--guidance`, `--as`, `--json`."""
+    command_options.add_place_argument(parser)
+    parser.add_argument(
+        "--at",
+        type=command_options.positive_int,
+        metavar="STEP",
+        help="last step both share; or R@STEP",
+    )
+    parser.add_argument(
+        "--guidance", metavar="TEXT", help="for the first observation of the branch"
+    )
+    command_options.add_speaker_option(parser)
+    command_options.add_json_option(
+        parser, "one JSON object: rollout, task, state, parent, guidance"
+    )
+
+
+def run_rollout_branch(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Queue it and print its id; the rollout itself goes on as it does."""
+    text = (arguments.guidance or "").strip("\n")
+    if arguments.guidance is not None and not text.strip():
+        raise HoustonError(
+            "There is no text to say.", "No branch was started.", code=ExitCode.USAGE
+        )
+    name, step = command_arguments.parse_step_reference(arguments.rollout, arguments.at)
+    if not step:
+        raise HoustonError(
+            "Name one step to branch at.",
+            "No branch was started.",
+            "houston rollout branch R@STEP",
+            ExitCode.USAGE,
+        )
+    reader = Reader(loaded.home)
+    one = daemon_requests.resolve_rollout(reader, name)
+    reader.close()
+    message = BranchRollout(
+        request=uuid.uuid4().hex,
+        rollout=one.id,
+        step=step,
+        id=new_guidance_id() if text else "",
+        text=text,
+        claimed=daemon_requests.claimed_name(arguments, loaded),
+    )
+    done = daemon_requests.send_request(
+        loaded, message, "It may have been queued.", "houston rollout list"
+    )
+    (branch,) = done.rollouts
+    if arguments.json:
+        with Reader(loaded.home) as reader:
+            made = reader.run(rollout_queries.find_rollout(branch))
+        command_output.print_json_line(
+            {
+                "rollout": branch,
+                "task": made.task,
+                "state": made.state,
+                "parent": {"rollout": made.parent, "step": made.parent_step},
+                "guidance": done.guidance.id if done.guidance else None,
+            }
+        )
+    else:
+        command_output.print_line(branch)
+        command_output.print_note(f"next: houston tail {branch} -f")
+    return int(ExitCode.DONE)
+
+
+CLEAN_WAIT_SECONDS = 600.0
+"""How long this command waits; the daemon goes on."""
+_DAEMON_POLL_SECONDS = 2.0
+"""How often is looked whether the daemon is still there."""
+KEPT_TEXT = (
+    "The journal stays whole: steps, contexts, search. Files of 16 MB and more come back only where"
+    " an evaluation kept a copy."
+)
+
+
+def add_rollout_clean_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R…`, `--ended-before`, `--snapshots`, `--as`, `--json`."""
+    parser.add_argument("rollouts", metavar="R", nargs="*", help="rollouts, which must have ended")
+    parser.add_argument(
+        "--ended-before",
+        type=command_options.parse_since_time,
+        metavar="TIME",
+        help="all that ended before this time (7d, 12h, 2026-11-20T09:00) and were not freed yet",
+    )
+    parser.add_argument(
+        "--snapshots",
+        action="store_true",
+        help="also the snapshots: no step's files can be brought back then",
+    )
+    command_options.add_speaker_option(parser)
+    command_options.add_json_option(parser, "one JSON line a rollout")
+
+
+def run_rollout_clean(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Ask for it, wait until it is done, and say how much was freed."""
+    if bool(arguments.rollouts) == (arguments.ended_before is not None):
+        raise HoustonError(
+            "Name rollouts, or a time with --ended-before.",
+            "Nothing was freed.",
+            code=ExitCode.USAGE,
+        )
+    with Reader(loaded.home) as reader:
+        wanted, done = _select_rollouts(arguments, reader)
+        for one in done:
+            command_output.print_note(f"{one} was freed before: nothing is left to free.")
+        if not wanted:
+            command_output.print_note("There is nothing to free.")
+            return int(ExitCode.DONE)
+        message = CleanRollouts(
+            rollouts=tuple(wanted),
+            snapshots=arguments.snapshots,
+            claimed=daemon_requests.claimed_name(arguments, loaded),
+        )
+        look = f"houston rollout show {wanted[0]}"
+        seq = daemon_requests.send_request(loaded, message, "It may have been freed.", look).seq
+        found = _wait_for_cleanup(loaded, reader, wanted, _CleanRequest(seq, arguments.snapshots))
+    _print_cleanups(found, arguments.json)
+    return int(ExitCode.DONE if all(one.whole for one in found.values()) else ExitCode.FAILED)
+
+
+def _select_rollouts(arguments: argparse.Namespace, reader: Reader) -> tuple[list[str], list[str]]:
+    """Rollouts to free, and those named that were freed before."""
+    if arguments.ended_before is not None:
+        named = reader.run(removed_data_queries.list_rollouts_ended_before(arguments.ended_before))
+    else:
+        found = [
+            daemon_requests.resolve_rollout(reader, name)
+            for name in dict.fromkeys(arguments.rollouts)
+        ]
+        _refuse_running(found)
+        named = [one.id for one in found]
+    before = {
+        one: reader.run(removed_data_queries.find_last_cleaning(one))
+        for one in dict.fromkeys(named)
+    }
+    done = [
+        one for one, last in before.items() if last and _is_clean_enough(last, arguments.snapshots)
+    ]
+    wanted = [one for one in before if one not in done]
+    return wanted, done if arguments.rollouts else []
+
+
+def _refuse_running(found: Sequence[rollout_queries.RolloutRow]) -> None:
+    """Said before anything is asked for; the daemon looks again."""
+    for one in found:
+        if one.state not in ENDED_STATES:
+            raise HoustonError(
+                f"{one.id} has not ended ({one.state}): it works with what would be freed.",
+                "Nothing was freed.",
+                f"houston rollout cancel {one.id} --wait",
+            )
+
+
+def _is_clean_enough(last: HostCleaning, snapshots: bool) -> bool:
+    return last.whole and (last.body.snapshots or not snapshots)
+
+
+class _CleanRequest(NamedTuple):
+    """What tells this command's own answer from one to somebody else who asked for less."""
+
+    seq: int
+    snapshots: bool
+
+
+def _wait_for_cleanup(
+    loaded: LoadedConfiguration, reader: Reader, wanted: list[str], asked: _CleanRequest
+) -> dict[str, HostCleaning]:
+    """What was freed of each; raises HoustonError (75 when it takes too long)."""
+    found: dict[str, HostCleaning] = {}
+    end = time.monotonic() + CLEAN_WAIT_SECONDS
+    with JournalFollower(loaded.home, reader) as following:
+        while True:
+            for rollout in wanted:
+                if rollout not in found:
+                    last = following.read(lambda one=rollout: _read_cleanup_answer(one, asked))  # type: ignore[misc]
+                    found |= {rollout: last} if last else {}
+            if len(found) == len(wanted):
+                return {rollout: found[rollout] for rollout in wanted}
+            following.wait(_DAEMON_POLL_SECONDS)
+            if find_running_daemon(loaded.home) is None:
+                raise DaemonNotRunning(
+                    "The daemon ended before it had said what was freed.",
+                    "Some of it may be.",
+                    "houston daemon start, then the same command again",
+                )
+            if time.monotonic() > end:
+                raise HoustonError(
+                    f"{len(wanted) - len(found)} rollouts are still being freed.",
+                    "The daemon goes on.",
+                    "houston log --audit",
+                    ExitCode.BUSY,
+                )
+
+
+def _read_cleanup_answer(rollout: str, asked: _CleanRequest) -> ReadPlan[HostCleaning | None]:
+    last = yield from removed_data_queries.find_last_cleaning(rollout)
+    if last is None or last.seq <= asked.seq:
+        return None
+    return last if _is_clean_enough(last, asked.snapshots) or not last.whole else None
+
+
+def _print_cleanups(found: dict[str, HostCleaning], json: bool) -> None:
+    page = OutputPage()
+    for rollout, one in found.items():
+        if json:
+            body = one.body
+            line = {"rollout": rollout, "bytes": body.bytes, "snapshots": body.snapshots}
+            command_output.print_json_line({**line, "left": body.left})
+        else:
+            page.line(
+                span(rollout, "name"), span(f": {removed_data_queries.describe_cleaning(one)}")
+            )
+    if not json:
+        total = sum(one.body.bytes for one in found.values())
+        command_output.print_note(f"{removed_data_queries.format_bytes(total)} in all. {KEPT_TEXT}")
+
+
+def add_claim_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--note`, `--release`, `--as`, `--json`."""
+    command_options.add_rollout_argument(parser)
+    parser.add_argument(
+        "--note",
+        default="",
+        metavar="TEXT",
+        help="for the next person; stays until another is left",
+    )
+    parser.add_argument("--release", action="store_true", help="no longer look after it")
+    command_options.add_speaker_option(parser)
+    command_options.add_json_option(parser, "one JSON object")
+
+
+def run_claim(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Claim or release; says who held it before, and what they left."""
+    reader = Reader(loaded.home)
+    rollout = daemon_requests.resolve_rollout(reader, arguments.rollout).id
+    before = reader.run(presence_queries.find_claim(rollout))
+    message = ClaimRollout(
+        request=uuid.uuid4().hex,
+        rollout=rollout,
+        note=arguments.note,
+        release=arguments.release,
+        claimed=daemon_requests.claimed_name(arguments, loaded),
+    )
+    look = f"houston rollout show {rollout}"
+    daemon_requests.send_request(loaded, message, "It may have been done.", look)
+    now = reader.run(presence_queries.find_claim(rollout))
+    reader.close()
+    if arguments.json:
+        command_output.print_json_line(
+            json_views.claim_json(now or ClaimStatus(rollout, "", None, True, 0, 0))
+        )
+        return int(ExitCode.DONE)
+    holder = now.holder if now else ""
+    command_output.print_line(
+        f"{rollout} is held by {holder}." if holder else f"Nobody holds {rollout}."
+    )
+    if before and before.holder and before.holder != holder:
+        command_output.print_line(f"{before.holder} held it since {local_time(before.since)}.")
+    if now and now.note:
+        command_output.print_line(f"note by {now.note_by} ({local_time(now.note_at)}): {now.note}")
+    return int(ExitCode.DONE)

@@ -1,0 +1,226 @@
+"""How a rollout is described in one line: state, reason, scores, durations, and the table of
+them.
+
+Adds to the rows what only the home's other files say: a full disk, a wait for a GPU. The table
+fits its terminal by leaving out columns in a fixed order. Used by the commands and by the
+console's screens; it reads no events.
+"""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from houston_console.commands.output_page import COLUMN_GAP, OutputPage, OutputSpan, span
+from houston_shared import gpu_leases, home_lock
+from houston_shared.home import Home
+from houston_shared.records import ENDED_STATES, LOW_DISK_BYTES, Guidance
+from houston_shared.safe_text import safe_line
+from houston_shared.store import rollout_queries
+from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview
+from houston_shared.store.rollout_queries import RolloutRow
+from houston_shared.times_and_counts import local_time
+
+STATE_TONES = {"running": "good", "finished": "good", "failed": "bad", "cancelled": "dim"}
+
+
+MIN_REASON_CHARACTERS = 16
+"""Characters of a reason that are shown however narrow the terminal is."""
+
+
+def format_seconds(seconds: float) -> str:
+    """Seconds as h:mm:ss."""
+    return str(timedelta(seconds=int(seconds)))
+
+
+def format_score(value: float | None) -> str:
+    """A score from 0 to 100 as people read it, four digits of it, or a dash."""
+    return "–" if value is None else f"{value:.4g}"
+
+
+def state_span(one: RolloutRow, room: int | None = None, archived: bool = False) -> OutputSpan:
+    """A rollout's state, who owns its pause, and whether it ran without a sandbox or is archived.
+
+    room: characters that it should fit; the reason is cut to that, the rest is always said.
+    """
+    said = one.state
+    if one.paused_by:
+        said += f" by {one.paused_by}"
+    if one.paused_by.startswith("person:") and one.activity and not rollout_queries.is_at_rest(one):
+        said += ", still in its step"
+    if one.cancelling and one.state not in ENDED_STATES:
+        said += f", being cancelled by {one.cancelling}"
+    mark = " [no sandbox]" if one.sandbox == "none" else ""
+    mark += " [archived]" if archived else ""
+    if one.reason:
+        left = (
+            None
+            if room is None
+            else max(MIN_REASON_CHARACTERS, room - len(said) - len(" ()") - len(mark))
+        )
+        said += f" ({cut_text(one.reason, left)})"
+    return span(said + mark, STATE_TONES.get(one.state, ""))
+
+
+def need_text(need: RolloutNeed) -> str:
+    """Why somebody is needed, without what the rollout's state says already."""
+    said = ("paused", "engine", "host-away", "disk", "waiting", "gpu", "failed")
+    return "; ".join(one.text for one in need.reasons if one.kind not in said)
+
+
+def cut_text(text: str, most: int | None) -> str:
+    """Text on one line of at most `most` characters; it says with … that it was cut."""
+    line = safe_line(text)
+    return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
+
+
+def format_local_time(iso: str) -> str:
+    """A stored time (ISO 8601, UTC) in local time with its offset."""
+    from datetime import datetime
+
+    stamp = datetime.fromisoformat(iso)
+    return local_time(int(stamp.timestamp() * 1_000_000))
+
+
+def print_guidance(page: OutputPage, one: Guidance) -> None:
+    """One piece of guidance and where it stands."""
+    state = f"delivered at step {one.step}" if one.state == "delivered" else one.state
+    who = one.author if one.verified else f"{one.author} (unverified)"
+    facts = [format_local_time(one.queued_at), who, one.mode, state]
+    if one.revision > 1:
+        facts.append(f"revision {one.revision}")
+    page.line(span(one.id, "name"), span("  " + " · ".join(facts), "dim"))
+    page.block(one.text, "  ", "person")
+
+
+def apply_full_disk(found: list[RolloutRow], home: Home) -> list[RolloutRow]:
+    """Rollouts as they are now: on a full disk, those that a daemon would run are paused by it."""
+    room = shutil.disk_usage(home.path)
+    if not room.total or room.free >= LOW_DISK_BYTES or home_lock.find_running_daemon(home) is None:
+        return found
+    reason = f"{room.free // 1_000_000} MB free on the disk of the home"
+    return [
+        replace(one, state="paused", paused_by="disk", reason=reason)
+        if one.state in ("queued", "running")
+        else one
+        for one in found
+    ]
+
+
+def apply_gpu_waits(found: list[RolloutRow], home: Home) -> list[RolloutRow]:
+    """Rollouts with what they wait for, where that is a GPU: a queued one has it as its reason."""
+    waiting = (
+        gpu_leases.read_gpu_ledger(home).waiting
+        if any(_can_wait_for_gpu(one) for one in found)
+        else {}
+    )
+    return [_with_gpu_wait(one, waiting.get(f"rollout:{one.id}", "")) for one in found]
+
+
+def _can_wait_for_gpu(one: RolloutRow) -> bool:
+    return one.state in ("queued", "running")
+
+
+def _with_gpu_wait(one: RolloutRow, why: str) -> RolloutRow:
+    if not why or not _can_wait_for_gpu(one):
+        return one
+    return replace(one, reason=why) if one.state == "queued" else replace(one, activity=why)
+
+
+def apply_current_conditions(found: Sequence[RolloutOverview], home: Home) -> list[RolloutOverview]:
+    """With what waits for a GPU, or for room on the disk."""
+    rows = [one.rollout for one in found]
+    now = apply_gpu_waits(apply_full_disk(rows, home), home)
+    return [one._replace(rollout=row) for one, row in zip(found, now, strict=True)]
+
+
+MAX_REASON_CHARACTERS = 60
+"""Characters of a reason where there is no terminal whose width would decide; --json has all."""
+MAX_CELL_CHARACTERS = 40
+"""Characters of other words."""
+MIN_NEED_CHARACTERS = 16
+"""Characters of the need that a narrow terminal leaves; a column goes before it has fewer."""
+HIDDEN_WHEN_EMPTY = ("new#", "people", "doing", "need")
+"""Columns that are left out where they are empty."""
+DROP_ORDER = ("doing", "task", "active#", "last#", "new#", "people", "best#", "steps#")
+"""In this order columns go where the terminal is narrow."""
+
+TableColumns = dict[str, list[OutputSpan]]
+
+
+def print_rollout_table(
+    page: OutputPage, found: Sequence[RolloutNeed], archives: dict[str, str], by_task: bool
+) -> None:
+    """Print them; archives: where archived ones lie. by_task: the task is said above the table."""
+    columns = _table_columns(found)
+    left_out = {
+        title for title in HIDDEN_WHEN_EMPTY if not any(cell.text for cell in columns[title])
+    }
+    left_out |= {"task"} if by_task else set()
+    columns = {title: cells for title, cells in columns.items() if title not in left_out}
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if width is not None:
+        states = [_state_cell(one, 0, archives) for one in found]
+        columns = _columns_that_fit(columns, width - max(len(one.text) for one in states))
+    room = None if width is None else width - _columns_width(columns)
+    columns["state"] = [_state_cell(one, room, archives) for one in found]
+    page.table(tuple(columns), list(zip(*columns.values(), strict=True)))
+
+
+def _table_columns(found: Sequence[RolloutNeed]) -> TableColumns:
+    rows = [_table_row(one) for one in found]
+    return {title: [row[title] for row in rows] for title in rows[0]}
+
+
+def _table_row(need: RolloutNeed) -> dict[str, OutputSpan]:
+    stands, one = need.standing, need.standing.rollout
+    held = stands.holding.holder if stands.holding else ""
+    people = [f"{held} holds it"] if held else []
+    people += [look.name for look in stands.lookers]
+    branch = f" (branch of {one.parent} at {one.parent_step})" if one.parent else ""
+    return {
+        "rollout": span(one.id, "name"),
+        "task": span(f"{one.task}{branch}"),
+        "steps#": span(one.steps),
+        "new#": span("" if stands.new_steps is None else f"+{stands.new_steps}"),
+        "best#": span(format_score(one.best_score)),
+        "last#": span(format_score(one.last_score)),
+        "active#": span(format_seconds(one.active_us / 1_000_000)),
+        "need": span(cut_text(need_text(need), MAX_CELL_CHARACTERS), "bad"),
+        "people": span(cut_text(", ".join(people), MAX_CELL_CHARACTERS), "person"),
+        "doing": span(
+            "" if rollout_queries.is_at_rest(one) else cut_text(one.activity, MAX_CELL_CHARACTERS)
+        ),
+    }
+
+
+def _columns_that_fit(columns: TableColumns, width: int) -> TableColumns:
+    """The columns that a width has room for, all of whose rows are one line."""
+    for title in (*DROP_ORDER, ""):
+        over = _columns_width(columns) - width
+        needs = columns.get("need", [])
+        longest = max((len(cell.text) for cell in needs), default=0)
+        if over <= 0:
+            break
+        if needs and (longest - over >= min(MIN_NEED_CHARACTERS, longest) or not title):
+            room = max(MIN_NEED_CHARACTERS, longest - over)
+            return {**columns, "need": [span(cut_text(one.text, room), one.tone) for one in needs]}
+        columns = {name: cells for name, cells in columns.items() if name != title}
+    return columns
+
+
+def _columns_width(columns: TableColumns) -> int:
+    """How wide they are, with what is between them and the next."""
+    widths = OutputPage.widths(tuple(columns), list(zip(*columns.values(), strict=True)))
+    return sum(width + COLUMN_GAP for width in widths)
+
+
+def _state_cell(need: RolloutNeed, room: int | None, archives: dict[str, str]) -> OutputSpan:
+    """How it stands; on a terminal all of it fits the line, elsewhere the reason is short."""
+    one: RolloutRow = need.standing.rollout
+    if room is None:
+        one = msgspec.structs.replace(one, reason=cut_text(one.reason, MAX_REASON_CHARACTERS))
+    return state_span(one, room, one.id in archives)

@@ -1,0 +1,516 @@
+"""`houston task list` and `houston rollout list|show|people|compare`.
+
+They read the database only and work while the daemon is down. Commands that change a rollout are
+in `commands.rollout_control_commands`.
+"""
+
+import argparse
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+
+from houston_console.commands import command_options, rollout_summary
+from houston_console.commands.output_page import OutputPage, span
+from houston_console.commands.rollout_summary import (
+    format_local_time,
+    format_score,
+    format_seconds,
+    state_span,
+)
+from houston_shared import command_output
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.records import ENDED_STATES, RolloutState
+from houston_shared.store import (
+    annotation_queries,
+    attention_ranking,
+    json_views,
+    presence_queries,
+    removed_data_queries,
+    rollout_queries,
+    step_queries,
+    workspace_queries,
+)
+from houston_shared.store.attention_ranking import (
+    RolloutNeed,
+    RolloutOverview,
+    rank_rollouts,
+    weigh_rollout,
+)
+from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.presence_queries import AttentionCost, Person, current_person
+from houston_shared.store.rollout_queries import RolloutRow, ScorePoint
+from houston_shared.store.store_reader import Reader
+from houston_shared.store.workspace_queries import EvaluationRow
+from houston_shared.times_and_counts import iso_time, local_time, now_us
+
+
+def add_task_list_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--packaged`, `--json`."""
+    parser.add_argument(
+        "--packaged", action="store_true", help="tasks that `houston task new --from` copies"
+    )
+    command_options.add_json_option(parser, "one JSON line a task")
+
+
+def run_task_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """List them by name."""
+    if arguments.packaged:
+        return _list_packaged_tasks(arguments.json)
+    from houston_shared.task import compare_with_record  # slow: the other commands go without it
+
+    with Reader(loaded.home) as reader:
+        found = reader.run(rollout_queries.list_tasks())
+        stands = [
+            compare_with_record(reader.run(rollout_queries.read_task_record(one))) for one in found
+        ]
+    if arguments.json:
+        for one, now in zip(found, stands, strict=True):
+            command_output.print_json_line(json_views.task_json(one, *now))
+        return int(ExitCode.DONE)
+    rows = [
+        (
+            span(one.name, "name"),
+            span(one.rollouts),
+            span(one.running),
+            span(format_score(one.best_score)),
+            span(f"broken: {problem}", "bad") if problem else span("changed" if edited else ""),
+        )
+        for one, (edited, problem) in zip(found, stands, strict=True)
+    ]
+    if rows:
+        OutputPage().table(("task", "rollouts#", "going on#", "best#", "file"), rows)
+    else:
+        command_output.print_note(
+            "No task was started in this home.\n  next: houston rollout start TASK.toml"
+        )
+    return int(ExitCode.DONE)
+
+
+def _list_packaged_tasks(json: bool) -> int:
+    from houston_shared.task import load_packaged_tasks
+
+    found = load_packaged_tasks()
+    if json:
+        for one in found:
+            command_output.print_json_line(json_views.packaged_task_json(one))
+        return int(ExitCode.DONE)
+    rows = [
+        (span(one.folder.name, "name"), span(one.task.domain), span(one.task.environment))
+        for one in found
+    ]
+    OutputPage().table(("task", "domain", "environment"), rows)
+    command_output.print_note("next: houston task new NAME --from TASK")
+    return int(ExitCode.DONE)
+
+
+def add_rollout_list_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--task`, `--state`, `--by-task`, `--json`."""
+    parser.add_argument("--task", default="", metavar="NAME", help="only rollouts of this task")
+    states = get_args(RolloutState)
+    parser.add_argument("--state", default="", choices=states, help="only rollouts in this state")
+    parser.add_argument(
+        "--by-task", action="store_true", help="task by task, that with the most need first"
+    )
+    command_options.add_json_option(parser, "one JSON line a rollout")
+
+
+def run_rollout_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """List them."""
+    me = current_person(loaded.config.console.name)
+    plan = attention_ranking.read_rollout_overviews(
+        me, 0, arguments.task, arguments.state, bodies=arguments.json
+    )
+    with Reader(loaded.home) as reader:
+        stands = reader.run(plan)
+        archives = reader.run(removed_data_queries.list_archive_files()) if stands else {}
+        stood = rollout_queries.last_known_at(reader)
+    found = rank_rollouts(rollout_summary.apply_current_conditions(stands, loaded.home), now_us())
+    if arguments.by_task:
+        found = _group_by_task(found)
+    if arguments.json:
+        for one in found:
+            id = one.standing.rollout.id
+            archive = {"archive": archives[id]} if id in archives else {}
+            as_of = {"as_of": stood and iso_time(stood)}
+            command_output.print_json_line(
+                {
+                    **json_views.rollout_json(one.standing.rollout),
+                    **json_views.need_json(one),
+                    **archive,
+                    **as_of,
+                }
+            )
+    elif found:
+        page = OutputPage()
+        tables = groupby(found, _task_name) if arguments.by_task else [("", iter(found))]
+        for number, (task, needs) in enumerate(tables):
+            if task:
+                page.line("\n" if number else "", span(task, "name"))
+            rollout_summary.print_rollout_table(page, list(needs), archives, by_task=bool(task))
+        if stood:
+            command_output.print_note(rollout_queries.last_known_sentence(stood))
+    elif arguments.task or arguments.state:
+        command_output.print_note("There is no such rollout.\n  next: houston rollout list")
+    else:
+        command_output.print_note(
+            "No rollout was started in this home.\n  next: houston rollout start TASK.toml"
+        )
+    return int(ExitCode.DONE)
+
+
+def _task_name(one: RolloutNeed) -> str:
+    return one.standing.rollout.task
+
+
+def _group_by_task(found: list[RolloutNeed]) -> list[RolloutNeed]:
+    """Tasks in the order of their neediest rollout; within one as before."""
+    first = {task: number for number, task in reversed(list(enumerate(map(_task_name, found))))}
+    return sorted(found, key=lambda one: first[_task_name(one)])
+
+
+def add_rollout_show_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--json`."""
+    command_options.add_rollout_argument(parser)
+    command_options.add_json_option(parser, "one JSON object")
+
+
+def run_rollout_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Show it."""
+    with Reader(loaded.home) as reader:
+        stands, facts, scores = reader.run(
+            _read_rollout(arguments.rollout, _current_person(loaded))
+        )
+        stood = rollout_queries.last_known_at(reader)
+    (stands,) = rollout_summary.apply_current_conditions([stands], loaded.home)
+    need, one = weigh_rollout(stands, now_us()), stands.rollout
+    facts |= json_views.need_json(need)
+    if arguments.json:
+        line = {**json_views.rollout_json(one), **facts, "scores": _score_rows(scores)}
+        command_output.print_json_line({**line, "as_of": stood and iso_time(stood)})
+        return int(ExitCode.DONE)
+    _print_rollout(OutputPage(), one, facts, scores)
+    if stood:
+        command_output.print_note(rollout_queries.last_known_sentence(stood))
+    return int(ExitCode.DONE)
+
+
+def _current_person(loaded: LoadedConfiguration) -> Person:
+    return current_person(loaded.config.console.name)
+
+
+def _read_rollout(
+    name: str, person: Person
+) -> ReadPlan[tuple[RolloutOverview, dict[str, Any], list[EvaluationRow]]]:
+    one = yield from rollout_queries.find_rollout(name)
+    (stands,) = yield from attention_ranking.read_rollout_overviews(person, rollout=one.id)
+    drifts = yield from rollout_queries.count_drifts(one.id)
+    said = yield from annotation_queries.list_guidance(one.id)
+    waiting = sum(each.state == "queued" for each in said)
+    delivered = sum(each.state == "delivered" for each in said)
+    workspace = yield from rollout_queries.read_workspace_folder(one)
+    archive = yield from removed_data_queries.find_archive_file(one.id)
+    freed = yield from removed_data_queries.find_last_cleaning(one.id)
+    losses = step_queries.group_repair_losses(
+        (yield from step_queries.list_quarantined_events(one.id))
+    )
+    facts = {
+        "seed": (yield from _seed_json(one)),
+        "drift": drifts,
+        "usage": msgspec.to_builtins((yield from rollout_queries.read_token_usage(one.id))),
+        "guidance": {"queued": waiting, "delivered": delivered},
+        "workspace": workspace,
+        "limited_by": _resource_limits(one.id, workspace),
+        "archive": archive,
+        "cleaned": _cleanup_json(freed),
+        "set_aside": [
+            {"repair": loss.repair, "events": loss.events, "steps": loss.steps} for loss in losses
+        ],
+    }
+    return stands, facts, (yield from workspace_queries.list_evaluations(one.id))
+
+
+def _seed_json(one: RolloutRow) -> ReadPlan[int | None]:
+    """What chose its world, its question and its samples; None where that was erased."""
+    try:
+        return (yield from rollout_queries.read_rollout_spec(one)).seed
+    except HoustonError:
+        return None
+
+
+def _resource_limits(rollout: str, workspace: str | None) -> str:
+    """What limits its processes and memory, as its host has noted; empty when nothing runs."""
+    if not workspace:
+        return ""
+    note = Path(workspace).parents[2] / "limits" / f"{rollout}.json"
+    try:
+        return str(msgspec.json.decode(note.read_bytes())["mechanism"])
+    except (OSError, IndexError):
+        return ""
+
+
+def _cleanup_json(one: removed_data_queries.HostCleaning | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    fields = {"bytes": one.body.bytes, "snapshots": one.body.snapshots, "left": one.body.left}
+    return {
+        "at": iso_time(one.at),
+        "by": one.body.by,
+        **fields,
+        "said": removed_data_queries.describe_cleaning(one),
+    }
+
+
+def _token_usage(usage: dict[str, int | None]) -> str:
+    """What its samples cost, as far as engines said."""
+    if usage["prompt_tokens"] is None and usage["completion_tokens"] is None:
+        return ""
+    told = {name: "?" if count is None else f"{count:,}" for name, count in usage.items()}
+    cached = f" ({told['cached_tokens']} cached)" if usage["cached_tokens"] is not None else ""
+    thought = (
+        f" ({told['reasoning_tokens']} of reasoning)"
+        if usage["reasoning_tokens"] is not None
+        else ""
+    )
+    return (
+        f"{told['prompt_tokens']} prompt{cached}, {told['completion_tokens']} sampled{thought},"
+        f" in {told['samples']} samples"
+    )
+
+
+def _claim_text(held: dict[str, Any] | None) -> str:
+    if held is None:
+        return ""
+    who = f"held by {held['holder']}" if held["holder"] else "held by nobody"
+    note = f"; note by {held['note_by']}: {held['note']}" if held["note"] else ""
+    return f"{who} since {format_local_time(held['since'])}{note}"
+
+
+def _cleanup_text(freed: dict[str, Any] | None) -> str:
+    return f"{freed['said']} ({format_local_time(freed['at'])}, {freed['by']})" if freed else ""
+
+
+def _losses_text(facts: dict[str, Any]) -> list[step_queries.LossFromRepair]:
+    return [step_queries.LossFromRepair(**one) for one in facts["set_aside"]]
+
+
+def _score_rows(evaluations: list[EvaluationRow]) -> list[dict[str, Any]]:
+    """Evaluations in order; only those that gave a score used a submission, and have its number."""
+    lines: list[dict[str, Any]] = []
+    number = 0
+    for each in evaluations:
+        number += each.state == "scored"
+        used = number if each.state == "scored" else None
+        lines.append({"number": used, "step": each.step, "score": each.score, "state": each.state})
+    return lines
+
+
+def _print_rollout(
+    page: OutputPage, one: RolloutRow, facts: dict[str, Any], scores: list[EvaluationRow]
+) -> None:
+    drift = ", ".join(f"{count} {name}" for name, count in sorted(facts["drift"].items()))
+    said = facts["guidance"]
+    history = ", ".join(
+        f"{format_score(each.score)} at step {each.step}"
+        + ("" if each.state == "scored" else " (no score, no submission used)")
+        for each in scores
+    )
+    page.line(span(one.id, "name"), "  ", state_span(one, archived=bool(facts["archive"])))
+    lines = {
+        "task": one.task,
+        "engine": " ".join(filter(None, (one.engine, one.policy))),
+        "seed": "" if facts["seed"] is None else str(facts["seed"]),
+        "started": local_time(one.created_at),
+        "newest": f"{local_time(one.updated_at)}{f', now {one.activity}' if one.activity else ''}",
+        "steps": f"{one.steps} ({drift or 'none'}); {one.errors} with errors; {one.forks} forks",
+        "tokens": _token_usage(facts["usage"]),
+        "active": format_seconds(one.active_us / 1_000_000),
+        "score": f"best {format_score(one.best_score)},"
+        f" {'final' if one.state in ENDED_STATES else 'last'} {format_score(one.last_score)}",
+        "scores": history,
+        "guidance": f"{said['queued']} queued, {said['delivered']} delivered",
+        "need": "; ".join(one["text"] for one in facts["reasons"]),
+        "claim": _claim_text(facts["claim"]),
+        "people": f"{', '.join(facts['looking'])} looking" if facts["looking"] else "",
+        "workspace": facts["workspace"] or "",
+        "cleaned": _cleanup_text(facts["cleaned"]),
+        "limits": f"by {facts['limited_by']}" if facts["limited_by"] else "",
+        "archive": facts["archive"],
+        "repair": "; ".join(
+            step_queries.describe_repair_loss(loss) for loss in _losses_text(facts)
+        ),
+        "branch": f"of {one.parent} at step {one.parent_step}" if one.parent else "",
+    }
+    for name, value in lines.items():
+        if value:
+            page.line("  ", span(name.ljust(10), "dim"), span(value))
+
+
+def add_rollout_people_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--task`, `--with-past`, `--json`."""
+    command_options.add_rollout_argument(parser, optional=True)
+    parser.add_argument("--task", default="", metavar="NAME", help="only rollouts of this task")
+    parser.add_argument(
+        "--with-past",
+        action="store_true",
+        help="for branches, also what the past that they share cost",
+    )
+    command_options.add_json_option(parser, "one JSON line a rollout and person")
+
+
+def run_rollout_people(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """List them, of one rollout or of all."""
+    with Reader(loaded.home) as reader:
+        found = reader.run(_read_attention_cost(arguments))
+    lines = [(rollout, one) for rollout, spent in found.items() for one in spent]
+    if arguments.json:
+        for rollout, one in lines:
+            command_output.print_json_line(json_views.attention_cost_json(rollout, one))
+    elif lines:
+        _print_attention_table(lines)
+    else:
+        command_output.print_note("Nobody has looked at it or spoken to it with a console yet.")
+    return int(ExitCode.DONE)
+
+
+def _read_attention_cost(arguments: argparse.Namespace) -> ReadPlan[dict[str, list[AttentionCost]]]:
+    if arguments.rollout:
+        ids = [(yield from rollout_queries.resolve_rollout_id(arguments.rollout))]
+    else:
+        ids = [one.id for one in (yield from rollout_queries.list_rollouts(arguments.task))]
+    if not arguments.with_past:
+        return (yield from presence_queries.read_attention_costs(ids))
+    found: dict[str, list[AttentionCost]] = {}
+    for id in ids:
+        found[id] = yield from presence_queries.read_attention_cost_with_past(id)
+    return found
+
+
+def _print_attention_table(lines: list[tuple[str, AttentionCost]]) -> None:
+    titles = ("rollout", "person", "active#", "looked#", "visits#", "messages#", "words#")
+    rows = [(rollout, one.name if one.verified else f"{one.name} (unverified)", one)
+            for rollout, one in lines]  # fmt: skip
+    OutputPage().table(
+        titles,
+        [
+            (
+                span(rollout, "name"),
+                span(who, "person"),
+                span(format_seconds(one.active_us / 1e6)),
+                span(format_seconds(one.looked_us / 1e6)),
+                span(one.visits),
+                span(one.messages),
+                span(one.words),
+            )
+            for rollout, who, one in rows
+        ],
+    )
+
+
+ALL_SCORES = 1_000_000
+"""Scores of a rollout: every one."""
+
+
+class ComparisonSide(NamedTuple):
+    """One of the two."""
+
+    rollout: RolloutRow
+    scores: list[ScorePoint]
+    people: list[AttentionCost]
+
+    @property
+    def minutes(self) -> float:
+        """Of people with a key pressed in the last minute."""
+        return sum(one.active_us for one in self.people) / 60e6
+
+    @property
+    def words(self) -> int:
+        """Said to it."""
+        return sum(one.words for one in self.people)
+
+
+def add_rollout_compare_arguments(parser: argparse.ArgumentParser) -> None:
+    """`A`, `B`, `--json`."""
+    for name in ("a", "b"):
+        parser.add_argument(
+            name, metavar=name.upper(), help="rollout: its id, or a unique beginning or ending"
+        )
+    command_options.add_json_option(parser, "one JSON object with both")
+
+
+def run_rollout_compare(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Show both."""
+    with Reader(loaded.home) as reader:
+        sides = reader.run(_read_comparison((arguments.a, arguments.b)))
+    if arguments.json:
+        command_output.print_json_line({"rollouts": [_comparison_json(one) for one in sides]})
+    else:
+        _print_comparison(OutputPage(), sides)
+    return int(ExitCode.DONE)
+
+
+def _read_comparison(names: tuple[str, str]) -> ReadPlan[list[ComparisonSide]]:
+    found = []
+    for name in names:
+        found.append((yield from rollout_queries.find_rollout(name)))
+    ids = [one.id for one in found]
+    scored = yield from rollout_queries.score_history(ids, ALL_SCORES)
+    spent = yield from presence_queries.read_attention_costs(ids)
+    return [ComparisonSide(one, scored[one.id], spent[one.id]) for one in found]
+
+
+def _comparison_json(one: ComparisonSide) -> dict[str, Any]:
+    return {
+        **json_views.rollout_json(one.rollout),
+        "scores": [
+            {"step": each.step, "active_seconds": each.active_us / 1e6, "score": each.score}
+            for each in one.scores
+        ],
+        "minutes": one.minutes,
+        "words": one.words,
+        "people": [json_views.attention_cost_json(one.rollout.id, each) for each in one.people],
+    }
+
+
+def _print_comparison(page: OutputPage, sides: list[ComparisonSide]) -> None:
+    rows: list[tuple[str, Sequence[object]]] = [
+        ("task", [one.rollout.task for one in sides]),
+        ("state", [state_span(one.rollout, 40).text for one in sides]),
+        ("engine", [f"{one.rollout.engine} {one.rollout.policy}".strip() for one in sides]),
+        ("steps", [one.rollout.steps for one in sides]),
+        ("with errors", [one.rollout.errors for one in sides]),
+        ("active", [format_seconds(one.rollout.active_us / 1e6) for one in sides]),
+        ("evaluations", [one.rollout.evaluations for one in sides]),
+        ("best score", [format_score(one.rollout.best_score) for one in sides]),
+        ("last score", [format_score(one.rollout.last_score) for one in sides]),
+        ("minutes of people", [f"{one.minutes:.1f}" for one in sides]),
+        ("words of people", [one.words for one in sides]),
+        *_score_rows_over_time(sides),
+    ]
+    titles = ("", *(one.rollout.id for one in sides))
+    table = [(span(name, "dim"), *(span(value) for value in values)) for name, values in rows]
+    page.table(titles, table)
+
+
+def _score_rows_over_time(sides: list[ComparisonSide]) -> list[tuple[str, Sequence[object]]]:
+    """A line for each time at which one of them was scored: the score that each had by then."""
+    seconds = sorted({each.active_us // 1_000_000 for one in sides for each in one.scores})
+    return [
+        (
+            f"score at {format_seconds(second)}",
+            [_score_by_second(one.scores, second) for one in sides],
+        )
+        for second in seconds
+    ]
+
+
+def _score_by_second(found: list[ScorePoint], second: int) -> str:
+    """The newest score in a second of active time; in brackets where it is older."""
+    had = [one for one in found if one.active_us // 1_000_000 <= second]
+    if not had:
+        return "–"
+    said = format_score(had[-1].score)
+    return said if had[-1].active_us // 1_000_000 == second else f"({said})"

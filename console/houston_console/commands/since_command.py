@@ -1,0 +1,181 @@
+"""`houston since R`: what happened since this person last looked.
+
+Shows it and then tells the daemon that they were here, so that the next time begins where this
+one ends. The console's strip is `panes.since_visit_pane`.
+"""
+
+import argparse
+from typing import Any
+
+from houston_console.commands import command_options, daemon_requests
+from houston_console.commands.output_page import OutputPage, OutputSpan, span
+from houston_console.commands.rollout_summary import format_score, format_seconds
+from houston_shared import command_arguments, command_output
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.store import changes_since_visit, presence_queries, rollout_queries
+from houston_shared.store.attention_ranking import LastAction
+from houston_shared.store.changes_since_visit import ChangesSinceEvent, HeardGuidance, NotableEvent
+from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.presence_queries import LastSeen, Person, current_person
+from houston_shared.store.rollout_queries import RolloutRow
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import iso_time, local_time
+from houston_shared.wire import ReportPresence
+
+MAX_LISTED_EVENTS = 40
+"""Happenings that are listed for people unless asked for all: the newest."""
+EVENT_KIND_TONES = {"error": "bad", "attention": "bad", "guidance": "person", "evaluation": "name"}
+
+
+def add_since_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--peek`, `--full`, `--as`, `--json`."""
+    command_options.add_rollout_argument(parser)
+    parser.add_argument(
+        "--peek", action="store_true", help="look without being counted as having been here"
+    )
+    parser.add_argument("--full", action="store_true", help="leave nothing out")
+    command_options.add_speaker_option(parser)
+    command_options.add_json_option(parser, "one JSON object")
+
+
+def run_since(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Show it, then say to the daemon that this person was here."""
+    claimed = daemon_requests.claimed_name(arguments, loaded)
+    with Reader(loaded.home) as reader:
+        one, before, found = reader.run(_read_changes(arguments.rollout, current_person(claimed)))
+    if arguments.json:
+        command_output.print_json_line(since_json(before, found))
+    else:
+        _print_changes(OutputPage(), one, before, found, arguments.full)
+    command_output.flush_stdout()
+    if not arguments.peek:
+        _report_visit(loaded.home, one, claimed)
+    return int(ExitCode.DONE)
+
+
+def _read_changes(
+    name: str, person: Person
+) -> ReadPlan[tuple[RolloutRow, LastSeen | None, ChangesSinceEvent]]:
+    one = yield from rollout_queries.find_rollout(name)
+    before = yield from presence_queries.read_last_seen(one.id, person)
+    return (
+        one,
+        before,
+        (yield from changes_since_visit.read_changes_since(one.id, before.seq if before else 0)),
+    )
+
+
+def _report_visit(home: Home, one: RolloutRow, claimed: str) -> None:
+    """So that the next time begins here. Reading goes on without a daemon, and so does this."""
+    from houston_shared.control_client import ControlClient  # zmq: 40 ms, after all is shown
+
+    try:
+        with ControlClient(home) as client:
+            client.ask(ReportPresence(rollout=one.id, step=one.steps, active=True, claimed=claimed))
+            client.ask(ReportPresence(claimed=claimed))
+    except HoustonError as problem:
+        command_output.print_note(f"It is not noted that you were here: {problem.cause}")
+
+
+def since_json(before: LastSeen | None, found: ChangesSinceEvent) -> dict[str, Any]:
+    """The JSON of `since`; `last_seen` is null for who was never here."""
+    seen = {"seq": before.seq, "step": before.step, "at": iso_time(before.at)} if before else None
+    return {
+        "rollout": found.rollout,
+        "last_seen": seen,
+        "seq": found.seq,
+        "steps": {"first": found.first, "last": found.last, "count": found.steps},
+        "errors": found.errors,
+        "active_seconds": found.active_us / 1_000_000,
+        "best_before": found.best_before,
+        "evaluations": [
+            {"step": one.step, "score": one.score, "state": one.state, "at": iso_time(one.at)}
+            for one in found.evaluations
+        ],
+        "guidance": [_guidance_json(one) for one in found.guidance],
+        "files": [
+            {name: getattr(one, name) for name in ("path", "times", "added", "removed", "step")}
+            for one in found.files
+        ],
+        "more_files": found.more_files,
+        "events": [_event_json(one) for one in found.events],
+    }
+
+
+def _guidance_json(one: HeardGuidance) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "author": one.author,
+        "text": one.text,
+        "step": one.step,
+        "at": iso_time(one.at),
+        "followed": _reaction_json(one.followed),
+    }
+
+
+def _reaction_json(one: LastAction | None) -> dict[str, Any] | None:
+    return {"step": one.step, "text": one.text} if one else None
+
+
+def _event_json(one: NotableEvent) -> dict[str, Any]:
+    line = {"seq": one.seq, "step": one.step or None, "at": iso_time(one.at)}
+    return {**line, "kind": one.kind, "text": one.text}
+
+
+def _print_changes(
+    page: OutputPage, one: RolloutRow, before: LastSeen | None, found: ChangesSinceEvent, full: bool
+) -> None:
+    when = f"since {local_time(before.at)}" if before else "you were never here: from its beginning"
+    page.line(span(one.id, "name"), span(f"  {when}"))
+    if not found.steps and not found.events:
+        page.line("  nothing happened")
+        return
+    facts = f"{found.steps} steps"
+    if found.steps:
+        facts += f" ({found.first} to {found.last}) in {format_seconds(found.active_us / 1e6)}"
+    page.line(f"  {facts}; {found.errors} with errors{_score_change_text(found)}")
+    for heard in found.guidance:
+        _print_guidance_effects(page, one.id, heard)
+    if found.files:
+        named = ", ".join(
+            f"{file.path} ({file.times}×, +{file.added} −{file.removed})" for file in found.files
+        )
+        more = f" and {found.more_files} more" if found.more_files else ""
+        page.line("  ", span("files ", "dim"), span(f"{named}{more}"))
+    events = found.events if full else found.events[-MAX_LISTED_EVENTS:]
+    if len(events) < len(found.events):
+        page.line(span(f"  … {len(found.events) - len(events)} earlier (--full)", "dim"))
+    for event in events:
+        page.line(*_event_spans(one.id, event))
+
+
+def _score_change_text(found: ChangesSinceEvent) -> str:
+    """How the best score moved; empty where nothing was scored meanwhile."""
+    new = [one.score for one in found.evaluations if one.score is not None]
+    if not new:
+        return ""
+    best = max([*new, *([] if found.best_before is None else [found.best_before])])
+    return (
+        f"; best score {format_score(found.best_before)} → {format_score(best)},"
+        f" last {format_score(new[-1])}"
+    )
+
+
+def _print_guidance_effects(page: OutputPage, rollout: str, heard: HeardGuidance) -> None:
+    where = command_arguments.format_permalink(rollout, heard.step)
+    page.line("  ", span(f"{heard.author} was heard at {where}: {heard.text}", "person"))
+    if heard.followed:
+        page.line("    ", span(f"step {heard.followed.step}: {heard.followed.text}"))
+
+
+def _event_spans(rollout: str, one: NotableEvent) -> list[OutputSpan | str]:
+    where = command_arguments.format_permalink(rollout, one.step) if one.step else rollout
+    return [
+        "  ",
+        span(f"{local_time(one.at)} ", "dim"),
+        span(f"{where} ", "name"),
+        span(f"{one.kind} ", "dim"),
+        span(one.text, EVENT_KIND_TONES.get(one.kind, "")),
+    ]

@@ -1,0 +1,548 @@
+"""`houston steps`, `houston context` and `houston files`: what happened at the steps of a
+rollout.
+
+Steps with calls and observations (and all that their terminals printed), the exact request of a
+step, the files that steps changed with diffs. Read in short transactions, a page at a time.
+"""
+
+import argparse
+import codecs
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_console.commands import command_options
+from houston_console.commands.daemon_requests import JournalFollower
+from houston_console.commands.output_page import OutputPage, OutputSpan, span
+from houston_console.commands.rollout_summary import format_local_time, format_seconds
+from houston_shared import command_arguments, command_output, terminal_log_files
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.records import ENDED_STATES, FileChange, StepRecord, TerminalSpan, ToolCall
+from houston_shared.safe_text import safe
+from houston_shared.secret_redaction import redact
+from houston_shared.store import (
+    annotation_queries,
+    removed_data_queries,
+    rollout_queries,
+    step_context,
+    step_json,
+    step_queries,
+    workspace_queries,
+)
+from houston_shared.store.annotation_queries import VerdictRow
+from houston_shared.store.journal_events import OPEN_END, ReadPlan
+from houston_shared.store.rollout_queries import RolloutRow
+from houston_shared.store.step_context import ContextSurroundings, ContextView
+from houston_shared.store.store_reader import Reader
+from houston_shared.store.workspace_queries import (
+    FileEditRow,
+    FileHistoryRow,
+    RecordedFileEdit,
+    SearchRow,
+)
+from houston_shared.times_and_counts import local_time
+
+MAX_TEXT_LINES = 12
+"""Lines of a thought or an observation that are shown without --full."""
+AGENT_BAR, PERSON_BAR = "  │ ", "  ┃ "
+"""Bars before what an agent or its tools wrote and before a person's words: no text can fake one,
+because every line of it stands behind its own."""
+_MAX_ARGUMENT_CHARACTERS = 60
+"""Characters of an argument's value on a call's line."""
+
+
+def call_line(one: ToolCall, limit: int = _MAX_ARGUMENT_CHARACTERS) -> str:
+    """A call on one line; long values are cut."""
+    words = [f"{name}={_argument_value(value, limit)}" for name, value in one.arguments.items()]
+    return " ".join([one.name, *words])
+
+
+def _argument_value(value: Any, limit: int) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def file_line(one: FileChange) -> str:
+    """A changed file on one line."""
+    note = f" ({one.note})" if one.note else ""
+    return f"{one.kind} {one.path} +{one.added} −{one.removed}{note}"
+
+
+def print_step(page: OutputPage, one: StepRecord, verdict: str | None, full: bool) -> None:
+    """A whole step; `full` leaves nothing out."""
+    sample = one.sample
+    title = f"step {one.step}" + (f" attempt {one.attempt}" if one.attempt > 1 else "")
+    facts = [
+        format_local_time(one.at),
+        format_seconds(one.active_seconds),
+        sample.policy,
+        sample.drift,
+    ]
+    page.line(span(title, "name"), span("  " + " · ".join(filter(None, facts)), "dim"))
+    page.block(sample.thought, AGENT_BAR, limit=0 if full else MAX_TEXT_LINES)
+    for each in sample.calls:
+        page.line(
+            "  → ", span(call_line(each, 10**6 if full else _MAX_ARGUMENT_CHARACTERS), "call")
+        )
+    if sample.malformed:
+        page.line("  ", span(f"no action: {sample.malformed}", "bad"))
+    page.block(
+        step_json.observation_as_seen(one), f"  {AGENT_BAR}", "dim", 0 if full else MAX_TEXT_LINES
+    )
+    for said in one.guidance:
+        page.line(PERSON_BAR, span(f"{said.author} said: {said.text}", "person"))
+    closed = one.observation
+    for changed in closed.files if closed else ():
+        page.line("  ", span(file_line(changed)))
+    if closed and closed.more_files:
+        page.line(f"  … {closed.more_files} more files")
+    if closed and closed.attention:
+        for name in closed.attention:
+            why = f" ({closed.reasons[name]})" if closed.reasons.get(name) else ""
+            page.line("  ", span(f"attention: {name}{why}", "bad"))
+    for mark in one.aside:
+        page.line("  ", span(step_queries.describe_quarantine(mark), "bad"))
+    if verdict:
+        page.line("  ", span(f"verdict: {verdict}"))
+
+
+_BLOCK_BYTES = 1 << 20
+_SHELL_MARK = re.compile("\x1b\\]7771;[^\x07\x1b]{0,90}\x07")
+
+
+def print_terminal_output(
+    page: OutputPage, home: Path, host_root: str, rollout: str, printed: TerminalSpan
+) -> None:
+    """All that one terminal printed during a step, under a line that says what it is.
+
+    home: where the rollout's machines are known, for logs that are on another one.
+    """
+    size = printed.end - printed.start
+    title = f"{size:,} bytes of terminal {printed.terminal} on {printed.host}"
+    page.line("  ", span(title, "name"))
+    folder = terminal_log_files.terminals_folder(Path(host_root), rollout) / printed.terminal
+    inside = terminal_log_files.is_terminal_name(printed.terminal)
+    if printed.host != "local":
+        _print_remote_output(page, home, rollout, printed)
+        return
+    if not host_root or not inside or not folder.is_dir():
+        page.line("    ", span("its log is not on this machine", "dim"))
+        return
+    _print_blocks(page, log_blocks(folder, printed.start, printed.end))
+    page.line("    ", span(f"byte for byte in {folder}", "dim"))
+
+
+def _print_remote_output(page: OutputPage, home: Path, rollout: str, printed: TerminalSpan) -> None:
+    """The same from another machine; where it cannot be reached, that is said."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "log"
+        words = ["rollout", "printed", rollout, f"--host={printed.host}", f"--into={file}"]
+        words += [f"--from={printed.start}", f"--to={printed.end}", "--", printed.terminal]
+        done = subprocess.run(
+            [sys.executable, "-m", "houston_shared.command", "--home", str(home), *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode:
+            why = done.stderr.decode(errors="replace").removeprefix("houston: ").splitlines()
+            page.line("    ", span(f"its log is on the host {printed.host}, not here", "dim"))
+            page.line("    ", span(why[0] if why else "it could not be read", "dim"))
+            return
+        _print_blocks(page, _file_blocks(file))
+
+
+def _file_blocks(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as opened:
+        while data := opened.read(_BLOCK_BYTES):
+            yield data
+
+
+def _print_blocks(page: OutputPage, parts: Iterator[bytes]) -> None:
+    for text in _decode_lines(parts):
+        page.line("    │ ", safe(redact(_SHELL_MARK.sub("", text))))
+
+
+def log_blocks(folder: Path, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of [start, end) of a log, whatever segments they lie in."""
+    for at, path in terminal_log_files.list_segments(folder):
+        with path.open("rb") as file:
+            file.seek(max(0, start - at))
+            left = end - at - file.tell()
+            while left > 0 and (data := file.read(min(_BLOCK_BYTES, left))):
+                left -= len(data)
+                yield data
+
+
+def _decode_lines(parts: Iterator[bytes]) -> Iterator[str]:
+    """Lines of text; what is not UTF-8 is U+FFFD, and no block's edge shows."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    rest: list[str] = []
+    for part in parts:
+        *whole, last = decoder.decode(part).split("\n")
+        for line in whole:
+            yield "".join([*rest, line]).removesuffix("\r")
+            rest = []
+        rest.append(last)
+    if left := "".join([*rest, decoder.decode(b"", True)]):
+        yield left.removesuffix("\r")
+
+
+STEPS_PER_READ = 50
+"""Steps of one read: short transactions, whatever the length of the rollout."""
+
+VerdictsByStep = Mapping[tuple[int, int], VerdictRow]
+ClosedSteps = tuple[list[StepRecord], VerdictsByStep, int]
+"""Steps that are over, verdicts on them, and the newest step."""
+PlanRunner = Callable[[Callable[[], ReadPlan[ClosedSteps]]], ClosedSteps]
+"""Runs the plan that it is given the maker of."""
+StepPrinter = Callable[[list[StepRecord], VerdictsByStep], None]
+
+
+def add_steps_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--from`, `--to`, `-n`, `-f`, `--full`, `--printed`, `--json`."""
+    command_options.add_place_argument(parser, "STEP, R@STEP-STEP")
+    number = command_options.positive_int
+    parser.add_argument(
+        "--from", dest="first", type=number, default=1, metavar="N", help="first step (1)"
+    )
+    parser.add_argument(
+        "--to",
+        dest="last",
+        type=number,
+        default=OPEN_END,
+        metavar="N",
+        help="last step (the newest)",
+    )
+    parser.add_argument("-n", dest="newest", type=number, metavar="N", help="only the last N")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on as steps are closed")
+    parser.add_argument("--full", action="store_true", help="leave nothing out")
+    parser.add_argument(
+        "--printed", action="store_true", help="all that its terminals printed, from their logs"
+    )
+    command_options.add_json_option(parser, "one JSON line a closed step")
+
+
+def run_steps(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Show closed steps, oldest first."""
+    place = command_arguments.parse_permalink(arguments.rollout)
+    if place.first:
+        arguments.first = max(arguments.first, place.first)
+        arguments.last = min(arguments.last, place.last)
+    with Reader(loaded.home) as reader:
+        one = reader.run(rollout_queries.find_rollout(place.rollout))
+        if told := reader.run(removed_data_queries.describe_archived(one.id)):
+            command_output.print_note(told)
+        for loss in step_queries.group_repair_losses(
+            reader.run(step_queries.list_quarantined_events(one.id))
+        ):
+            command_output.print_note(f"{one.id}: {step_queries.describe_repair_loss(loss)}.")
+        first = arguments.first
+        if arguments.newest:
+            first = max(first, min(one.steps, arguments.last) - arguments.newest + 1)
+        host_root = (
+            reader.run(rollout_queries.read_rollout_spec(one)).host_root
+            if arguments.printed
+            else ""
+        )
+        show = _step_printer(one.id, arguments, loaded.home.path, host_root)
+        if arguments.follow:
+            after = _follow_steps(loaded, reader, one, first, arguments.last, show)
+        else:
+            after = _print_pages(
+                lambda plan: reader.run(plan()), one.id, first, arguments.last, show
+            )
+        if place.first and after == first <= arguments.last:
+            raise command_options.missing_steps_text(one, place)
+    return int(ExitCode.DONE)
+
+
+def _step_printer(
+    rollout: str, arguments: argparse.Namespace, home: Path, host_root: str
+) -> StepPrinter:
+    page = OutputPage()
+
+    def show(found: list[StepRecord], verdicts: VerdictsByStep) -> None:
+        for one in found:
+            line = step_json.step_json(rollout, one, verdicts.get((one.step, one.attempt)))
+            if arguments.json:
+                command_output.print_json_line(line)
+            else:
+                print_step(page, one, line["verdict"], arguments.full)
+                spans = one.observation.spans if one.observation and arguments.printed else ()
+                for span in spans:
+                    print_terminal_output(page, home, host_root, one.inherited or rollout, span)
+        page.flush()
+
+    return show
+
+
+def _follow_steps(
+    loaded: LoadedConfiguration,
+    reader: Reader,
+    one: RolloutRow,
+    first: int,
+    last: int,
+    show: StepPrinter,
+) -> int:
+    """Go on until the rollout has ended, or the range; returns the number of the next step."""
+    with JournalFollower(loaded.home, reader) as following:
+        while True:
+            # Looked at before its steps are: a rollout that has ended closes no more of them.
+            ended = (
+                following.read(lambda: rollout_queries.find_rollout(one.id)).state in ENDED_STATES
+            )
+            first = _print_pages(following.read, one.id, first, last, show)
+            if ended:
+                command_output.print_note(f"{one.id} has ended.")
+            if ended or first > last:
+                return first
+            following.wait()
+
+
+def _print_pages(read: PlanRunner, rollout: str, first: int, last: int, show: StepPrinter) -> int:
+    """Show steps that are over from `first` on; returns the number of the next one."""
+    while first <= last:
+        end = min(last, first + STEPS_PER_READ - 1)
+        found, verdicts, newest = read(partial(_read_closed_steps, rollout, first, end))
+        show(found, verdicts)
+        if end >= newest:
+            return found[-1].step + 1 if found else first
+        first = end + 1
+    return first
+
+
+def _read_closed_steps(rollout: str, first: int, last: int) -> ReadPlan[ClosedSteps]:
+    """Closed steps, and those that a repair has left without an end."""
+    records = yield from step_queries.read_steps(rollout, first, last)
+    found = yield from step_queries.mark_quarantined_steps(rollout, records, first, last)
+    verdicts = yield from annotation_queries.list_verdicts(rollout, first, last)
+    newest = yield from step_queries.find_last_step(rollout)
+    ended = (yield from rollout_queries.find_rollout(rollout)).state in ENDED_STATES
+    over = [
+        one
+        for one in found
+        if one.observation is not None or (one.aside and (ended or one.step < newest))
+    ]
+    newest = max([newest, *(one.step for one in over)])
+    return over, annotation_queries.effective_verdicts(verdicts), newest
+
+
+def add_context_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `STEP`, `--attempt`, `--tokens`, `--json`."""
+    command_options.add_place_argument(parser)
+    parser.add_argument(
+        "step",
+        type=command_options.positive_int,
+        nargs="?",
+        metavar="STEP",
+        help="its number, from 1",
+    )
+    parser.add_argument(
+        "--attempt",
+        type=command_options.positive_int,
+        metavar="N",
+        help="an attempt that was replaced",
+    )
+    parser.add_argument("--tokens", action="store_true", help="token ids instead of their text")
+    parser.add_argument(
+        "--diff", action="store_true", help="what is new since the step before, and what went"
+    )
+    command_options.add_json_option(parser, "one JSON object")
+
+
+def run_context(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Print the text on stdout, and on stderr what it is."""
+    name, step = command_arguments.parse_step_reference(arguments.rollout, arguments.step)
+    if not step:
+        raise HoustonError("Name one step.", "", "houston context R@STEP", ExitCode.USAGE)
+    with Reader(loaded.home) as reader:
+        rollout = reader.run(rollout_queries.resolve_rollout_id(name))
+        if told := reader.run(removed_data_queries.describe_archived(rollout)):
+            command_output.print_note(told)
+        view = step_context.read_context(reader, rollout, step, arguments.attempt)
+        if arguments.diff:
+            _print_difference(
+                view,
+                reader.run(step_context.read_context_surroundings(rollout, step)),
+                arguments.json,
+            )
+            return int(ExitCode.DONE)
+    if arguments.json:
+        command_output.print_json_line(step_context.context_as_json(view))
+        return int(ExitCode.DONE)
+    command_output.print_note(_request_summary(view))
+    if view.note:
+        command_output.print_note(view.note)
+    if not arguments.tokens:
+        OutputPage().line(view.rendered)
+        if view.token_ids is None and view.tools:
+            OutputPage().line(
+                "[tools]\n" + "\n".join(msgspec.json.encode(t).decode() for t in view.tools)
+            )
+    elif view.token_ids is not None:
+        command_output.print_line(" ".join(map(str, view.token_ids)))
+    return int(ExitCode.DONE)
+
+
+def _print_difference(view: ContextView, around: ContextSurroundings, as_json: bool) -> None:
+    """What the request has that the one before had not, and the other way round."""
+    change = step_context.compare_contexts(around.before or [], view.messages)
+    step = view.sample.step
+    if as_json:
+        command_output.print_json_line(step_context.context_change_as_json(change, around, step))
+        return
+    command_output.print_note(_request_summary(view))
+    for one in around.summarised:
+        command_output.print_note(
+            f"Steps {one.first} to {one.last} are a summary since step {one.before}."
+        )
+    before = f"as in step {step - 1}" if around.before is not None else "(there is no step before)"
+    command_output.print_note(
+        f"{change.kept} messages {before}, {len(change.gone)} gone, {len(change.new)} new."
+    )
+    page = OutputPage()
+    for sign, tone, messages in (("-", "bad", change.gone), ("+", "good", change.new)):
+        for number, message in messages:
+            page.line(span(f"{sign} {number} ", tone), span(message.role, "name"))
+            page.block(message.content, f"{sign}   ")
+            for call in message.calls:
+                page.line(f"{sign}   ", span(f"{call.name} {call.arguments}", "call"))
+
+
+def _request_summary(view: ContextView) -> str:
+    sample, parent = view.sample, view.parent
+    size = "without token ids" if view.token_ids is None else f"{len(view.token_ids)} tokens"
+    kept = f", {sample.kept} kept from step {parent.step}" if parent and sample.kept else ""
+    cached = "" if sample.cached_tokens is None else f", {sample.cached_tokens} cached"
+    return f"{sample.rollout} step {sample.step}: {view.drift}, {size}{kept}{cached}"
+
+
+DIFFS_PER_READ = 40
+"""Diffs of one read: short transactions, whatever the length of the history."""
+_DIFF_TONES = {"+": "good", "-": "bad", "@": "dim"}
+
+
+def add_files_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `PATH`, `--searches`, `--json`."""
+    command_options.add_place_argument(parser, "STEP")
+    parser.add_argument(
+        "path", nargs="?", default="", metavar="PATH", help="every change of this file"
+    )
+    parser.add_argument("--searches", action="store_true", help="what the agent searched")
+    command_options.add_json_option(parser, "one JSON line a file, a change or a search")
+
+
+def run_files(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Print them: files and changes the newest first."""
+    place = command_arguments.parse_permalink(arguments.rollout)
+    if arguments.searches and arguments.path:
+        raise HoustonError("--searches has no file.", code=ExitCode.USAGE)
+    with Reader(loaded.home) as reader:
+        row = reader.run(rollout_queries.find_rollout(place.rollout))
+        one = row.id
+        if place.first > row.steps:
+            raise command_options.missing_steps_text(row, place)
+        if told := reader.run(removed_data_queries.describe_archived(one)):
+            command_output.print_note(told)
+        if arguments.searches:
+            _print_searches(
+                reader.run(workspace_queries.list_newest_searches(one)), place, arguments.json
+            )
+        elif arguments.path or place.first:
+            first, last = place.first or 1, place.last or OPEN_END
+            made = reader.run(workspace_queries.list_file_edits(one, arguments.path, first, last))
+            for at in range(0, len(made), DIFFS_PER_READ):
+                part = made[at : at + DIFFS_PER_READ]
+                _print_diffs(
+                    part, reader.run(workspace_queries.read_file_diffs(part)), arguments.json
+                )
+            if not made:
+                command_output.print_note(
+                    f"Nothing of that was changed; all files: houston files {one}"
+                )
+        else:
+            _print_files(reader.run(workspace_queries.list_changed_files(one)), arguments.json)
+    return int(ExitCode.DONE)
+
+
+def _print_files(found: Iterable[FileHistoryRow], as_json: bool) -> None:
+    rows = list(found)
+    if as_json:
+        for one in rows:
+            command_output.print_json_line(
+                {name: getattr(one, name) for name in one.__struct_fields__}
+            )
+        return
+    OutputPage().table(
+        ("FILE", "CHANGES#", "ADDED#", "REMOVED#", "LAST STEP#"),
+        [
+            (
+                span(one.path, "name"),
+                span(one.changes),
+                span(f"+{one.added}", "good"),
+                span(f"-{one.removed}", "bad"),
+                span(one.last_step),
+            )
+            for one in rows
+        ],
+    )
+    if not rows:
+        command_output.print_note("No step has changed a file.")
+    elif len(rows) == workspace_queries.MOST_CHANGED_FILES:
+        command_output.print_note(
+            f"These are the {workspace_queries.MOST_CHANGED_FILES} files that were changed last."
+        )
+
+
+def _print_diffs(
+    made: Iterable[FileEditRow], changes: Iterable[RecordedFileEdit], as_json: bool
+) -> None:
+    page = OutputPage()
+    for one, change in zip(made, changes, strict=True):
+        if as_json:
+            command_output.print_json_line(workspace_queries.file_edit_json(change, one))
+            continue
+        page.line(*_change_head(one))
+        for text in change.change.diff.splitlines():
+            page.line("  ", span(text, _DIFF_TONES.get(text[:1], "")))
+        if change.change.note or not change.change.diff:
+            page.line("  ", span(change.change.note or "no text to compare", "dim"))
+
+
+def _change_head(one: FileEditRow) -> tuple[OutputSpan, ...]:
+    return (
+        span(f"step {one.step} ", "name"),
+        span(one.path),
+        span(
+            f"  {one.kind} +{one.added} -{one.removed}  agent {one.tools}  {local_time(one.at)}",
+            "dim",
+        ),
+    )
+
+
+def _print_searches(
+    found: Iterable[SearchRow], place: command_arguments.StepReference, as_json: bool
+) -> None:
+    page = OutputPage()
+    for one in found:
+        if place.first and not place.first <= one.step <= place.last:
+            continue
+        if as_json:
+            fields = ("step", "kind", "query", "results")
+            command_output.print_json_line({name: getattr(one, name) for name in fields})
+        else:
+            page.line(
+                span(f"step {one.step} ", "name"),
+                span(f"{one.kind} ", "call"),
+                span(one.query),
+                span(f"  {one.results} found", "dim"),
+            )

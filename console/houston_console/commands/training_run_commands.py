@@ -1,0 +1,158 @@
+"""`houston train list|show|cancel`: training runs, how far they are, and ending one.
+
+Checkpoints of a cancelled run stay. Starting a run is a command of the daemon.
+"""
+
+import argparse
+
+from houston_console.commands import command_options, daemon_requests, policy_view_commands
+from houston_console.commands.output_page import OutputPage, OutputSpan, span
+from houston_console.commands.rollout_summary import STATE_TONES, cut_text
+from houston_shared import command_output, policy_and_run_files
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_messages import CancelTraining
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home_lock import find_running_daemon
+from houston_shared.policy_and_run_files import TrainingProgress
+from houston_shared.store import policy_queries
+from houston_shared.store.policy_queries import TrainingRunRow
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import local_time
+
+MAX_PROGRESS_CHARACTERS = 100
+"""Characters of how it stands; --json has all."""
+
+ENDED_RUN_STATES = ("finished", "failed", "cancelled")
+
+
+def add_train_list_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--json`."""
+    command_options.add_json_option(parser, "one JSON line a run")
+
+
+def run_train_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """List them, the oldest first."""
+    with Reader(loaded.home) as reader:
+        found = reader.run(policy_queries.list_training_runs())
+    runs = [
+        (one, policy_and_run_files.read_training_progress(loaded.home, one.id)) for one in found
+    ]
+    if arguments.json:
+        for one, progress in runs:
+            command_output.print_json_line(policy_queries.training_run_json(one, progress))
+    elif runs:
+        there = find_running_daemon(loaded.home) is not None
+        titles = ("run", "kind", "state", "became", "queued", "how it stands")
+        OutputPage().table(titles, [_run_row(*one, there) for one in runs])
+    else:
+        command_output.print_note(
+            "Nothing was trained in this home.\n  next: houston train sft --help"
+        )
+    return int(ExitCode.DONE)
+
+
+def run_progress_text(one: TrainingRunRow, progress: TrainingProgress | None, daemon: bool) -> str:
+    """How a run stands, in words. daemon: whether one holds the home."""
+    if one.state == "running" and not daemon and not one.alone:
+        return "goes on from its last checkpoint when the daemon is back"
+    if one.cancelling and one.state == "running":
+        return f"is being cancelled by {one.cancelling.removeprefix('person:')}"
+    if one.reason or one.state == "queued":
+        return one.reason
+    if (
+        progress is not None
+        and one.state in ENDED_RUN_STATES
+        and progress.state not in ENDED_RUN_STATES
+    ):
+        return f"ended at step {progress.step:,} of {progress.steps:,}"
+    return policy_and_run_files.describe_training_progress(progress)
+
+
+def _run_row(
+    one: TrainingRunRow, progress: TrainingProgress | None, daemon: bool
+) -> tuple[OutputSpan, ...]:
+    alone = ", alone" if one.alone else ""
+    return (
+        span(one.id, "name"),
+        span(one.kind),
+        span(f"{one.state}{alone}", STATE_TONES.get(one.state, "")),
+        span(one.policy or "–"),
+        span(local_time(one.queued_at), "dim"),
+        span(cut_text(run_progress_text(one, progress, daemon), MAX_PROGRESS_CHARACTERS)),
+    )
+
+
+def add_train_show_arguments(parser: argparse.ArgumentParser) -> None:
+    """`RUN`, `--json`."""
+    parser.add_argument("run", metavar="RUN", help="its name, as `train list` says it")
+    command_options.add_json_option(parser, "one JSON object")
+
+
+def run_train_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Show it."""
+    with Reader(loaded.home) as reader:
+        one = resolve_training_run(reader, arguments.run)
+        asked = reader.run(policy_queries.read_training_request(one))
+    progress = policy_and_run_files.read_training_progress(loaded.home, one.id)
+    if arguments.json:
+        command_output.print_json_line(
+            {
+                **policy_queries.training_run_json(one, progress),
+                **policy_queries.training_request_json(asked),
+            }
+        )
+        return int(ExitCode.DONE)
+    page = OutputPage()
+    there = find_running_daemon(loaded.home) is not None
+    page.line(
+        span(one.id, "name"), f"  {one.kind}, {one.state}, queued {local_time(one.queued_at)}"
+    )
+    facts = [("stands", run_progress_text(one, progress, there))]
+    facts += [("became", one.policy)] if one.policy else []
+    facts += [("begun", f"{one.starts} times")] if one.starts > 1 else []
+    if asked is not None:
+        facts += [("from", asked.parent or asked.base)]
+        facts += [("rollouts", ", ".join(asked.rollouts))] if asked.rollouts else []
+        facts += (
+            [("recipe", policy_view_commands.format_settings(asked.recipe))] if asked.recipe else []
+        )
+    folder = policy_and_run_files.training_run_folder(loaded.home, one.id)
+    for title, text in [*facts, ("files", f"{folder} (log.txt, output.txt)")]:
+        page.line(span(f"  {title:<9} ", "dim"), span(text))
+    return int(ExitCode.DONE)
+
+
+def resolve_training_run(reader: Reader, name: str) -> TrainingRunRow:
+    """The run of that name. Raises HoustonError."""
+    found = reader.run(policy_queries.find_training_run(name))
+    if found is None:
+        raise HoustonError(f"There is no training run {name!r}.", next="houston train list")
+    return found
+
+
+def add_train_cancel_arguments(parser: argparse.ArgumentParser) -> None:
+    """`RUN`, `--reason`, `--as`, `--json`."""
+    parser.add_argument("run", metavar="RUN", help="its name, as `train list` says it")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in the journal")
+    command_options.add_speaker_option(parser)
+    command_options.add_json_option(parser, "one JSON object: the run as `train list`")
+
+
+def run_train_cancel(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Ask for it."""
+    with Reader(loaded.home) as reader:
+        one = resolve_training_run(reader, arguments.run)
+        claimed = daemon_requests.claimed_name(arguments, loaded)
+        message = CancelTraining(run=one.id, reason=arguments.reason, claimed=claimed)
+        look = f"houston train show {one.id}"
+        daemon_requests.send_request(loaded, message, "It may have been heard.", look)
+        now = resolve_training_run(reader, one.id)
+    if arguments.json:
+        command_output.print_json_line(policy_queries.training_run_json(now, None))
+    elif now.state == "cancelled":
+        command_output.print_line(f"{now.id} is cancelled.")
+    else:
+        command_output.print_line(
+            f"{now.id}: cancel is asked for; it ends once its checkpoint is written."
+        )
+    return int(ExitCode.DONE)

@@ -1,0 +1,151 @@
+"""The command `houston console [R]`.
+
+Parses its options, sets what Textual reads from the environment, takes the person's own keys, and
+then either runs the app or writes an SVG screenshot. Textual is imported only inside
+`run_console`, after the keys are in force, because widgets take their bindings when they are
+imported. What the app does is in `app.console_app`.
+"""
+
+import argparse
+import asyncio
+import gc
+import os
+import re
+import sys
+from pathlib import Path
+from typing import get_args
+
+from houston_console.commands import command_options, daemon_requests
+from houston_shared import command_output
+from houston_shared.config import ColorChoice, LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.store import rollout_queries
+from houston_shared.store.store_reader import Reader
+
+DEFAULT_SCREENSHOT_SIZE = "160x50"
+MAX_FPS = "240"
+"""Drawings a second at most: 60, Textual's own, would hold a key's echo back for up to 17 ms."""
+LOW_BANDWIDTH_FPS = "8"
+"""Drawings a second at most over a narrow line; a key is seen that much later."""
+
+
+def add_console_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which rollout, under which name, or a picture."""
+    parser.add_argument("rollout", nargs="?", default="", metavar="R", help="rollout to open")
+    command_options.add_speaker_option(parser)
+    parser.add_argument("--picture", metavar="FILE.svg", help="write a picture, open no screen")
+    parser.add_argument(
+        "--keymap", action="store_true", help="print every key, as a file to change yours in"
+    )
+    parser.add_argument(
+        "--low-bandwidth", action="store_true", help="draw rarely and with few colours"
+    )
+    parser.add_argument(
+        "--colors",
+        choices=[name for name in get_args(ColorChoice) if isinstance(name, str)],
+        help="how many the terminal has, else [console] colors, which is read from TERM at first",
+    )
+    parser.add_argument(
+        "--size",
+        default=DEFAULT_SCREENSHOT_SIZE,
+        help=f"of the picture, default {DEFAULT_SCREENSHOT_SIZE}",
+    )
+    parser.add_argument(
+        "--keys", default="", metavar="KEYS", help='pressed before the picture, as in ": 6 enter"'
+    )
+
+
+def run_console(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Show the console until somebody leaves."""
+    if parsed.keymap:
+        return _print_keymap()
+    # Textual reads it when it is imported.
+    os.environ.setdefault("TEXTUAL_FPS", LOW_BANDWIDTH_FPS if parsed.low_bandwidth else MAX_FPS)
+    os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"  # nothing is rounded after our own filter
+    _apply_personal_keymap()
+    rollout, name = (
+        _resolve_rollout_id(parsed.rollout, loaded),
+        daemon_requests.claimed_name(parsed, loaded),
+    )
+    wanted: ColorChoice = parsed.colors or loaded.config.console.colors
+    if parsed.picture:
+        from houston_console.app.console_app import write_screenshot
+        from houston_console.widgets.color_themes import choose_color_depth
+
+        path = Path(parsed.picture)
+        keys = ["colon" if key == ":" else key for key in parsed.keys.split()]
+        colours = choose_color_depth("truecolor" if wanted == "auto" else wanted, os.environ)
+        asyncio.run(
+            write_screenshot(
+                loaded, rollout, path, _parse_screen_size(parsed.size), keys, name, colours
+            )
+        )
+        command_output.print_note(f"wrote {path}")
+        return int(ExitCode.DONE)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise HoustonError(
+            "The console needs a terminal, and this is none.",
+            "Nothing was opened.",
+            "houston tail, or houston console --picture FILE.svg",
+            ExitCode.USAGE,
+        )
+    from houston_console.app.console_app import HoustonConsole
+    from houston_console.widgets.color_themes import choose_color_depth
+
+    colours = choose_color_depth(wanted, os.environ)
+    app = HoustonConsole(loaded, rollout, low=parsed.low_bandwidth, name=name, depth=colours)
+    tune_garbage_collector()
+    app.run()
+    for offer in app.undoing.offers:
+        if offer.act is not None:
+            command_output.print_line(
+                f"{offer.act.words} It stands; to undo it: {offer.act.command}"
+            )
+    return app.return_code or int(ExitCode.DONE)
+
+
+def _print_keymap() -> int:
+    from houston_console.app.key_bindings import keymap_path, keymap_toml, load_keymap
+
+    for text in keymap_toml(load_keymap(keymap_path())).splitlines():
+        command_output.print_line(text)
+    command_output.print_note(f"yours are read from {keymap_path()}")
+    return int(ExitCode.DONE)
+
+
+def _apply_personal_keymap() -> None:
+    """A person's own keys, before any widget is imported."""
+    from houston_console.app import key_bindings
+    from houston_console.app.key_bindings import keymap_path, load_keymap
+
+    key_bindings.set_active_keys(load_keymap(keymap_path()))
+
+
+def tune_garbage_collector() -> None:
+    """Let full garbage collections be rare and look at little: each stopped the screen for 100 ms.
+
+    What was imported lives as long as the process. The many small parts of drawn lines hold no
+    cycles and are freed without a collection.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+def _resolve_rollout_id(name: str, loaded: LoadedConfiguration) -> str:
+    if not name:
+        return ""
+    with Reader(loaded.home) as reader:
+        return reader.run(rollout_queries.resolve_rollout_id(name))
+
+
+def _parse_screen_size(text: str) -> tuple[int, int]:
+    width, _, height = text.partition("x")
+    known = all(re.fullmatch("[0-9]{1,4}", side) for side in (width, height))
+    if not known or int(width) < 40 or int(height) < 12:
+        raise HoustonError(
+            f"{text!r} is no size of a screen.",
+            "No picture was made.",
+            f"--size {DEFAULT_SCREENSHOT_SIZE} (columns x lines, at least 40x12)",
+            ExitCode.USAGE,
+        )
+    return int(width), int(height)

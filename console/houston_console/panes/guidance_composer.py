@@ -1,0 +1,350 @@
+"""The composer: a few lines of plain text for the agent, stored at every change, sent by keys.
+
+Includes word completion (changed files, steps), the history of earlier messages, and the hint
+that a strategy helps more than a command. Whether and when a message reaches the daemon is not
+known here.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from rich.text import Text
+from textual import events
+from textual.message import Message
+from textual.widgets import TextArea
+
+from houston_console.app.error_boundary import PaneBoundary
+from houston_console.app.key_bindings import actions_by_key
+from houston_console.panes.guidance_messages import GuidanceDraft, GuidanceOutbox
+from houston_console.screens.base_screen import UserNotice, post_from
+from houston_shared.records import GuidanceMode
+from houston_shared.safe_text import safe_cells
+
+COMPOSER_PLACEHOLDER = "Say what to aim for and why; the how is the agent's. It reads this next."
+"""In an empty composer: where it is read once and is never in the way."""
+STRATEGY_HINT = "a strategy helps longer than a command"
+"""Beside what reads like a command; nothing is refused."""
+_SHELL_COMMAND = re.compile(
+    r"^\s*(\$ |>>> |```|sudo |pip |git |cd |python3? |bash |sed |cat )|&&|\|\|?\s*\w"
+)
+
+
+def is_mostly_commands(text: str) -> bool:
+    """Whether most lines of `text` are for a shell rather than for somebody who thinks."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return bool(lines) and 2 * sum(bool(_SHELL_COMMAND.search(line)) for line in lines) > len(lines)
+
+
+_WORD_BEFORE_CURSOR = re.compile(r"[\w./+@:~-]+$")
+MAX_SHOWN_COMPLETIONS = 5
+"""Words that are shown at once."""
+
+
+class WordCompletion(NamedTuple):
+    """Words that may be meant, one of which is taken."""
+
+    typed: str
+    words: tuple[str, ...]
+    at: int = 0
+
+    @property
+    def taken(self) -> str:
+        """The word in place of what was typed."""
+        return self.words[self.at]
+
+    def next(self) -> "WordCompletion":
+        """The same with the next word."""
+        return self._replace(at=(self.at + 1) % len(self.words))
+
+    def said(self) -> str:
+        """The words near the one that is taken, for the person."""
+        first = max(0, min(self.at - 1, len(self.words) - MAX_SHOWN_COMPLETIONS))
+        shown = range(first, min(first + MAX_SHOWN_COMPLETIONS, len(self.words)))
+        words = "   ".join(f"‹{self.words[i]}›" if i == self.at else self.words[i] for i in shown)
+        return f"{self.at + 1}/{len(self.words)}   {words}"
+
+
+def complete_word(before: str, candidates: Sequence[str]) -> WordCompletion | None:
+    """What may be meant by the end of `before`; None when nothing begins or contains that.
+
+    Candidates that begin with it come first, then those of which a part (after `/` or a space)
+    does, then those that contain it; each group in the given order.
+    """
+    found = _WORD_BEFORE_CURSOR.search(before)
+    typed = found.group() if found else ""
+    low = typed.lower()
+    groups: tuple[list[str], ...] = ([], [], [])
+    for word in dict.fromkeys(candidates):
+        at = word.lower().find(low)
+        parts = re.split(r"[/ ]", word.lower())
+        if at == 0:
+            groups[0].append(word)
+        elif any(part.startswith(low) for part in parts):
+            groups[1].append(word)
+        elif at > 0:
+            groups[2].append(word)
+    words = tuple(word for group in groups for word in group if word != typed)
+    return WordCompletion(typed, words) if words else None
+
+
+class MessageHistory:
+    """Messages, the newest last, and where in them the composer stands."""
+
+    def __init__(self, said: Sequence[str] = ()) -> None:
+        self._said: list[str] = []
+        self._at = 0
+        self._draft = ""
+        self.take(said)
+
+    def take(self, said: Sequence[str]) -> None:
+        """Know these messages; the same text is there once, where it was said last."""
+        if not self.walking:
+            self._said = list(dict.fromkeys(reversed(said)))[::-1]
+            self._at = len(self._said)
+
+    @property
+    def walking(self) -> bool:
+        """Whether the composer shows a message from before."""
+        return self._at < len(self._said)
+
+    def older(self, text: str) -> str | None:
+        """The message before; None at the first. text: what the composer holds now."""
+        if self._at == 0:
+            return None
+        if not self.walking:
+            self._draft = text
+        self._at -= 1
+        return self._said[self._at]
+
+    def newer(self) -> str | None:
+        """The message after, then what had been typed before walking; None when not walking."""
+        if not self.walking:
+            return None
+        self._at += 1
+        return self._said[self._at] if self.walking else self._draft
+
+    def leave(self) -> None:
+        """What is shown was changed or sent: it is a text of its own."""
+        self._at = len(self._said)
+
+
+CompletionSource = Callable[[], Awaitable[list[str]]]
+ROLLOUT_ENDED_TEXT = "This rollout has ended; nobody would hear it."
+
+
+class Composer(PaneBoundary, TextArea):
+    """Writes the draft of one rollout at a time."""
+
+    class Posted(Message):
+        """A message is stored as unsent."""
+
+    class Unheard(Message):
+        """Nothing was sent, because nobody would hear it."""
+
+    class Asked(Message):
+        """Something that a person must confirm, or the daemon agree to; the draft stays."""
+
+        def __init__(self, mode: GuidanceMode, draft: GuidanceDraft) -> None:
+            super().__init__()
+            self.mode = mode
+            self.draft = draft
+
+    class Snippets(Message):
+        """Choose among the texts that are kept, or keep this one."""
+
+    class Leave(Message):
+        """Back to the trajectory."""
+
+    class Lost(Message):
+        """A draft or a message could not be stored."""
+
+        def __init__(self, problem: OSError) -> None:
+            super().__init__()
+            self.problem = problem
+
+    def __init__(
+        self,
+        outbox: GuidanceOutbox,
+        said: CompletionSource,
+        known: CompletionSource,
+        **arguments: Any,
+    ) -> None:
+        """said: what this person said before, the newest last; known: words to finish with."""
+        super().__init__(
+            soft_wrap=True,
+            show_line_numbers=False,
+            highlight_cursor_line=False,
+            placeholder=COMPOSER_PLACEHOLDER,
+            **arguments,
+        )
+        self.cursor_blink = False
+        self._keys = actions_by_key("composer")
+        self._outbox = outbox
+        self.draft = GuidanceDraft("", "")
+        self._heard = True
+        self._said, self._known = said, known
+        self._history = MessageHistory()
+        self._offer: WordCompletion | None = None
+        self._left = False
+        """Left, though the focus has not gone yet: what is typed now is meant for elsewhere."""
+
+    def on_focus(self) -> None:
+        """What is typed is the draft's."""
+        self._left = False
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Keys are taken here, not as bindings: those may overtake letters typed before them."""
+        letter = event.character or ""
+        # Escape and a letter within half a second reach a program in tmux as one: alt and a letter.
+        joined = letter.isalnum() and event.key.startswith("alt+") and event.key not in self._keys
+        if self._left or joined:
+            event.stop()
+            event.prevent_default()
+            if joined and not self._left:
+                self.action_leave()
+            self.app.post_message(events.Key(letter if joined else event.key, event.character))
+            return
+        action = self._keys.get(event.key) or self._walk(event.key)
+        if action != "complete":
+            self._offer = None
+        if action not in ("older", "newer") and (event.is_printable or event.key == "backspace"):
+            self._history.leave()
+        if action:
+            event.stop()
+            event.prevent_default()
+            await self.run_action(action)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """Pasted text keeps its lines, whatever ended them."""
+        event.prevent_default()
+        self.insert(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+
+    def get_line(self, line_index: int) -> Text:
+        """A line as it is drawn: safe, character by character; what is sent stays as written."""
+        shown = safe_cells(self.document.get_line(line_index))
+        return Text(shown, end="", no_wrap=True)
+
+    # --- the draft ---------------------------------------------------------------------------
+
+    def open(self, rollout: str) -> None:
+        """Take up the draft for a rollout; the last letters for the one before are kept."""
+        self.on_text_area_changed()
+        self._put(self._outbox.draft(rollout))
+
+    def open_ears(self, heard: bool) -> None:
+        """Whether somebody would hear what is sent."""
+        if heard != self._heard:
+            self._heard = heard
+            self.placeholder = COMPOSER_PLACEHOLDER if heard else ROLLOUT_ENDED_TEXT
+
+    def write(self, draft: GuidanceDraft) -> None:
+        """Have another draft in the composer, and store it."""
+        self._put(draft)
+        self._keep(draft.text)
+
+    def taken(self, draft: GuidanceDraft) -> None:
+        """`draft` has gone; what was typed behind it since is a message of its own."""
+        rest = self.text.removeprefix(draft.text).lstrip("\n")
+        self.write(GuidanceDraft(draft.rollout, rest))
+
+    def _put(self, draft: GuidanceDraft) -> None:
+        self.draft = draft
+        self.load_text(draft.text)
+        self.move_cursor(self.document.end)
+
+    def on_text_area_changed(self) -> None:
+        """Store the draft as it is now."""
+        if self.draft.rollout and self.text != self.draft.text:
+            self._keep(self.text)
+
+    def _keep(self, text: str) -> None:
+        """Store another text; an emptied draft edits nothing any more."""
+        edits = (self.draft.edits, self.draft.revision) if text else ("", 0)
+        self.draft = GuidanceDraft(self.draft.rollout, text, *edits)
+        try:
+            self._outbox.keep_draft(self.draft)
+        except OSError as problem:
+            post_from(self, self.Lost(problem))
+
+    def _walk(self, key: str) -> str:
+        """The arrows walk through what was said where they have no line to go to."""
+        row, _ = self.cursor_location
+        if key == "up" and row == 0 and (self._history.walking or not self.text):
+            return "older"
+        if key == "down" and row == self.document.line_count - 1 and self._history.walking:
+            return "newer"
+        return ""
+
+    # --- keys --------------------------------------------------------------------------------
+
+    def action_send(self, mode: GuidanceMode) -> None:
+        """Send, unless there is nothing but space."""
+        self._keep(self.text)
+        if not self.draft.rollout or not self.text.strip():
+            return
+        if not self._heard:
+            post_from(self, self.Unheard())
+            return
+        if mode == "interrupt" or self.draft.edits:
+            post_from(self, self.Asked(mode, self.draft))
+        else:
+            self.store(mode)
+
+    def store(self, mode: GuidanceMode) -> None:
+        """Store the draft as a message to be sent, and be free for the next."""
+        draft = self.draft
+        try:
+            self._outbox.post(draft.rollout, draft.text, mode)
+        except OSError as problem:
+            post_from(self, self.Lost(problem))
+            return
+        self.write(GuidanceDraft(draft.rollout, ""))
+        post_from(self, self.Posted())
+
+    async def action_older(self) -> None:
+        """What was said before this."""
+        self._history.take(await self._said())
+        self._show(self._history.older(self.text))
+
+    async def action_newer(self) -> None:
+        """What was said after it."""
+        self._show(self._history.newer())
+
+    def _show(self, text: str | None) -> None:
+        """Another text, of the same draft."""
+        if text is not None:
+            self.load_text(text)
+            self.move_cursor(self.document.end)
+            self._keep(text)
+
+    async def action_complete(self) -> None:
+        """Finish the word before the cursor; again: with the next word that fits."""
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column]
+        last = self._offer
+        if last is not None and before.endswith(last.taken):
+            found: WordCompletion | None = last.next()
+            length = len(last.taken)
+        else:
+            found = complete_word(before, await self._known())
+            length = len(found.typed) if found else 0
+        self._offer = found
+        if found is None:
+            post_from(self, UserNotice("Nothing is called that."))
+            return
+        self.replace(found.taken, (row, column - length), (row, column))
+        post_from(self, UserNotice(found.said(), good=True))
+
+    def action_snippets(self) -> None:
+        """Texts that are kept."""
+        post_from(self, self.Snippets())
+
+    def action_newline(self) -> None:
+        """A new line at the cursor."""
+        self.insert("\n")
+
+    def action_leave(self) -> None:
+        """Back to the trajectory; the draft stays."""
+        self._left = True
+        post_from(self, self.Leave())

@@ -1,0 +1,346 @@
+"""Guidance messages of the console: drafts, what is unsent, what is queued, and their lines.
+
+`GuidanceOutbox` stores drafts and unsent messages in the user's state folder at every change, so
+nothing typed is lost when terminal, console or daemon dies. Also here: the queue as one list,
+reads of earlier messages and of what the agent did next, and how each is shown. It sends nothing;
+`app.daemon_link` does.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeVar
+
+import msgspec
+from platformdirs import user_state_path
+
+from houston_console.widgets.styled_text import (
+    TextLine,
+    TextSpan,
+    Tone,
+    fit_text,
+    justify_line,
+    line,
+    line_text,
+    span,
+    text_block,
+)
+from houston_shared import guidance_tag
+from houston_shared.control_messages import new_guidance_id
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.records import DeliveredGuidance, Guidance, GuidanceMode
+from houston_shared.store import annotation_queries, attention_ranking
+from houston_shared.store.attention_ranking import LastAction
+from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.presence_queries import PERSON_NAME_LIMIT
+
+GuidanceState = Literal["unsent", "refused", "queued", "delivered", "withdrawn"]
+
+
+class GuidanceEntry(NamedTuple):
+    """One message in the queue, whether the daemon has it or not."""
+
+    id: str
+    state: GuidanceState
+    mode: GuidanceMode
+    author: str
+    text: str
+    step: int | None = None
+    revision: int = 0
+    verified: bool = True
+    reason: str = ""
+    """Why it was refused."""
+    queued_at: str = ""
+    """UTC, as in JSON; empty for what is not sent."""
+    delivered_at: str = ""
+
+
+def merge_guidance_entries(
+    stored: Iterable[Guidance], unsent: Iterable[GuidanceEntry]
+) -> list[GuidanceEntry]:
+    """What was said to a rollout: what is not sent, what waits in the order in which the agent will
+    hear it, then the newest of the rest first.
+
+    A message that the daemon has is never shown as unsent, whatever the outbox still holds.
+    """
+    found = [
+        GuidanceEntry(
+            id=one.id,
+            state=one.state,
+            mode=one.mode,
+            author=one.author,
+            text=one.text,
+            step=one.step,
+            revision=one.revision,
+            verified=one.verified,
+            queued_at=one.queued_at,
+            delivered_at=one.delivered_at or "",
+        )
+        for one in stored
+    ]
+    known = {one.id for one in found}
+    here = [one for one in unsent if one.id not in known]
+    waiting = [one for one in found if one.state == "queued"]
+    return here + waiting + [one for one in found[::-1] if one.state != "queued"]
+
+
+def move_in_order(
+    entries: Iterable[GuidanceEntry], id: str, by: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Ids of what waits: as it is, and with `id` so many places later; the same at an end."""
+    order = [one.id for one in entries if one.state == "queued"]
+    if id not in order:
+        return tuple(order), tuple(order)
+    at = order.index(id)
+    wanted = order.copy()
+    wanted.insert(max(0, min(at + by, len(order) - 1)), wanted.pop(at))
+    return tuple(order), tuple(wanted)
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class GuidanceDraft(msgspec.Struct, frozen=True):
+    """What stands in the composer for one rollout."""
+
+    rollout: str
+    text: str
+    edits: str = ""
+    """Id of the queued guidance that is being edited; empty for a new message."""
+    revision: int = 0
+    """Its revision as it was seen."""
+
+
+class UnsentMessage(msgspec.Struct, frozen=True):
+    """A message that the daemon has not acknowledged."""
+
+    id: str
+    rollout: str
+    text: str
+    mode: GuidanceMode
+    number: int
+    """Order of writing, nanoseconds."""
+    refused: str = ""
+    """The daemon's reason for not taking it; such a message is not sent again by itself."""
+
+
+class GuidanceOutbox:
+    """Drafts and unsent messages of one person for one home."""
+
+    def __init__(self, home: Home, folder: Path | None = None, claimed: str = "") -> None:
+        """folder: where the files are; the user's state folder when None. Raises HoustonError.
+
+        claimed: the name they speak under where several share a login: each has words of their own,
+        which nobody else's console takes up or sends under another name.
+        """
+        self.folder = folder or user_state_path("houston") / "console" / home.key
+        name = claimed.strip()[:PERSON_NAME_LIMIT]
+        if name:
+            self.folder = self.folder / "people" / hashlib.sha256(name.encode()).hexdigest()[:16]
+        self._drafts = self.folder / "drafts"
+        self._unsent = self.folder / "unsent"
+        try:
+            for place in (self._drafts, self._unsent):
+                place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as problem:
+            raise HoustonError(
+                f"The folder {self.folder} for drafts cannot be made: {problem.strerror}.",
+                "The console was not opened, because what you type could be lost.",
+                "Make it writable, or set XDG_STATE_HOME to a folder of your own.",
+            ) from None
+
+    def draft(self, rollout: str) -> GuidanceDraft:
+        """The draft for `rollout`; an empty one when there is none."""
+        found = _read_record(self._drafts / _file_name(rollout), GuidanceDraft)
+        return found or GuidanceDraft(rollout, "")
+
+    def keep_draft(self, draft: GuidanceDraft) -> None:
+        """Store a draft; an empty one is removed."""
+        path = self._drafts / _file_name(draft.rollout)
+        if draft.text:
+            _write_record(path, draft)
+        else:
+            path.unlink(missing_ok=True)
+
+    def post(self, rollout: str, text: str, mode: GuidanceMode) -> UnsentMessage:
+        """Keep a message until it is acknowledged; its id is made here, once. Raises OSError."""
+        message = UnsentMessage(new_guidance_id(), rollout, text, mode, time.time_ns())
+        _write_record(self._unsent / _file_name(message.id), message)
+        return message
+
+    def refuse(self, message: UnsentMessage, reason: str) -> None:
+        """The daemon will not take it: keep the words and the reason."""
+        _write_record(
+            self._unsent / _file_name(message.id), msgspec.structs.replace(message, refused=reason)
+        )
+
+    def done(self, id: str) -> None:
+        """It was acknowledged, or its author dropped it."""
+        (self._unsent / _file_name(id)).unlink(missing_ok=True)
+
+    def unsent(self, rollout: str = "") -> list[UnsentMessage]:
+        """Messages without an acknowledgement, oldest first; of one rollout when named."""
+        read = [_read_record(path, UnsentMessage) for path in self._unsent.glob("*.json")]
+        found = [one for one in read if one and rollout in ("", one.rollout)]
+        return sorted(found, key=lambda one: one.number)
+
+    def entries(self, rollout: str, author: str) -> list[GuidanceEntry]:
+        """The unsent messages of a rollout as the queue shows them."""
+        return [
+            GuidanceEntry(
+                id=one.id,
+                state="refused" if one.refused else "unsent",
+                mode=one.mode,
+                author=author,
+                text=one.text,
+                reason=one.refused,
+            )
+            for one in self.unsent(rollout)
+        ]
+
+
+def _file_name(key: str) -> str:
+    """A file name for an id, whatever is in it."""
+    return "".join(c if c.isalnum() or c in "-_" else f"%{ord(c):x}" for c in key) + ".json"
+
+
+def _read_record(path: Path, kind: type[T]) -> T | None:
+    """The record in `path`; None when there is none, or it was cut by a full disk."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def _write_record(path: Path, record: msgspec.Struct) -> None:
+    beside = path.with_suffix(f".{os.getpid()}.new")
+    beside.write_bytes(msgspec.json.encode(record))
+    beside.replace(path)
+
+
+MAX_HISTORY_MESSAGES = 200
+"""Messages of a person that the composer walks through."""
+FOLLOWING_STEPS = 3
+"""Steps after a message that are shown with it."""
+
+
+class AgentReaction(NamedTuple):
+    """What the agent did after it had heard a message."""
+
+    id: str
+    steps: tuple[LastAction, ...]
+
+
+def read_messages_by(author: str) -> ReadPlan[list[str]]:
+    """What a person said to any rollout, the newest last."""
+    return [
+        one.text
+        for one in (
+            yield from annotation_queries.list_guidance_by_author(author, MAX_HISTORY_MESSAGES)
+        )
+    ]
+
+
+def read_agent_reaction(rollout: str, id: str, heard: int) -> ReadPlan[AgentReaction]:
+    """The steps after step `heard`, in whose observation the message was."""
+    found: list[LastAction] = []
+    for step in range(heard + 1, heard + 1 + FOLLOWING_STEPS):
+        acted = yield from attention_ranking.read_action_of_step(rollout, step)
+        if acted is not None:
+            found.append(acted)
+    return AgentReaction(id, tuple(found))
+
+
+GUIDANCE_STATE_GLYPHS: dict[str, tuple[str, Tone]] = {
+    "unsent": ("◌", "warning"),
+    "refused": ("✗", "error"),
+    "queued": ("○", "guidance"),
+    "delivered": ("●", "success"),
+    "withdrawn": ("⊘", "faint"),
+}
+"""Glyph and tone of each state of guidance."""
+_DELIVERY_MODE_LABELS = {"next": "", "wake": "wake ", "interrupt": "interrupt "}
+
+
+def guidance_entry_line(one: GuidanceEntry, width: int) -> TextLine:
+    """One message of the queue: state, who, what."""
+    glyph, tone = GUIDANCE_STATE_GLYPHS[one.state]
+    state = f"step {one.step}" if one.state == "delivered" else one.state
+    author = one.author if one.verified else f"{one.author}?"
+    left = line(
+        span(f" {glyph} ", tone),
+        TextSpan(fit_text(state, 11), tone),
+        span(_DELIVERY_MODE_LABELS[one.mode], "warning"),
+        span(f"{author}  ", "key"),
+        span(one.text, "faint" if one.state == "withdrawn" else "text"),
+    )
+    right = line(span(f" {one.reason} ", "error")) if one.reason else ()
+    return justify_line(left, _cut_line(right, width // 2), width)
+
+
+def delivered_text_lines(text: str, width: int, most: int, never: bool = False) -> list[TextLine]:
+    """What the agent reads, in `most` lines; how much more there is takes the last of them.
+
+    never: it was withdrawn or refused, so that the agent will not.
+    """
+    mark = span(" never heard " if never else " agent reads ", "faint")
+    pad = span(" " * len(mark.text))
+    wrapped = text_block(delivered_text(text), width - len(mark.text), "guidance_text")
+    lines = [(mark if not at else pad, *one) for at, one in enumerate(wrapped)]
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], line(pad, span(f"… {len(lines) - most + 1} more lines", "dim"))]
+
+
+def delivery_lines(
+    one: GuidanceEntry, followed: AgentReaction | None, width: int
+) -> list[TextLine]:
+    """Who said a message and when, where it was heard, and what the agent did next.
+
+    Of what was refused: why, in full.
+    """
+    if one.reason:
+        return text_block(one.reason, width, "error", span("             "))
+    if not one.queued_at:
+        return []
+    told = f"{one.author} said it {format_local_time(one.queued_at)}"
+    if one.state == "delivered":
+        told += f"; heard at step {one.step}, {format_local_time(one.delivered_at)}"
+    parts = [line(span("             "), span(fit_text(told, width - 13), "dim"))]
+    if followed is None or followed.id != one.id:
+        return parts
+    for at, acted in enumerate(followed.steps):
+        head = span("        then " if not at else "             ", "faint")
+        number = span(f"{acted.step:>5} ", "number")
+        parts.append(line(head, number, span(fit_text(acted.text, width - 19))))
+    if one.state == "delivered" and not followed.steps:
+        parts.append(line(span("        then ", "faint"), span("no step yet", "dim")))
+    return parts
+
+
+def format_local_time(at: str) -> str:
+    """A time of JSON as the person's clock shows it, with the day where it is another."""
+    when = datetime.fromisoformat(at).astimezone()
+    today = when.date() == datetime.now(UTC).astimezone().date()
+    return when.strftime("%H:%M" if today else "%d %b %H:%M")
+
+
+def _cut_line(parts: TextLine, width: int) -> TextLine:
+    """At most `width` cells of a line."""
+    text = line_text(parts)
+    return (
+        parts
+        if len(text) <= width or not parts
+        else (TextSpan(fit_text(text, width), parts[0].tone),)
+    )
+
+
+def delivered_text(text: str) -> str:
+    """The exact text that the agent will see for a message."""
+    return guidance_tag.render_guidance([DeliveredGuidance(id="", author="", text=text)]).strip(
+        "\n"
+    )

@@ -1,0 +1,483 @@
+"""The guidance pane below the trajectory: composer, exact text the agent will read, and queue.
+
+Queued messages can be withdrawn, edited and reordered. Snippets are a file of texts that a person
+uses again. The composer is in `panes.guidance_composer`, storage in `panes.guidance_messages`.
+"""
+
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Literal
+
+from platformdirs import user_config_path
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+
+from houston_console.app import daemon_link
+from houston_console.app.daemon_link import DaemonLink
+from houston_console.app.error_boundary import ErrorBoundary
+from houston_console.app.key_bindings import bindings_for
+from houston_console.panes import guidance_messages
+from houston_console.panes.guidance_composer import (
+    ROLLOUT_ENDED_TEXT,
+    STRATEGY_HINT,
+    Composer,
+    is_mostly_commands,
+)
+from houston_console.panes.guidance_messages import (
+    AgentReaction,
+    GuidanceDraft,
+    GuidanceEntry,
+    GuidanceOutbox,
+    delivered_text_lines,
+    delivery_lines,
+    guidance_entry_line,
+    merge_guidance_entries,
+    move_in_order,
+)
+from houston_console.screens.base_screen import (
+    ActionFailed,
+    GoToStep,
+    UserNotice,
+    post_from,
+    reporting_errors,
+)
+from houston_console.screens.rollout_selector import RolloutFacts
+from houston_console.transcript.trajectory_reader import RolloutSource
+from houston_console.widgets.dialogs import CommandPalette, ConfirmDialog, PaletteCommand
+from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
+from houston_console.widgets.styled_text import LOADING_LINE, TextLine, line, span
+from houston_shared import atomic_file
+from houston_shared.errors import HoustonError
+from houston_shared.records import ENDED_STATES
+from houston_shared.store import annotation_queries
+from houston_shared.store.presence_queries import current_person
+from houston_shared.store.rollout_queries import RolloutRow
+from houston_shared.store.workspace_queries import list_changed_files
+
+_SNIPPET_SEPARATOR = "---"
+
+
+def snippets_path() -> Path:
+    """Where a person keeps theirs."""
+    return user_config_path("houston") / "snippets.txt"
+
+
+def read_snippets(path: Path) -> list[str]:
+    """The texts in the file, in its order; none when there is no file. Raises OSError."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    parts: list[list[str]] = [[]]
+    for text_line in text.splitlines():
+        if text_line.strip() == _SNIPPET_SEPARATOR:
+            parts.append([])
+        else:
+            parts[-1].append(text_line)
+    return [found for part in parts if (found := "\n".join(part).strip())]
+
+
+def add_snippet(path: Path, text: str) -> bool:
+    """Add a text at the end; returns whether it was new. Raises OSError."""
+    known = read_snippets(path)
+    if text.strip() in known:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = f"\n{_SNIPPET_SEPARATOR}\n".join([*known, text.strip()]) + "\n"
+    atomic_file.write_atomically(path, whole.encode())
+    return True
+
+
+QueueAction = Literal["withdraw", "edit", "go", "earlier", "later"]
+
+
+EMPTY_QUEUE_LINE = line(span(" nothing was said to this agent yet", "dim"))
+
+
+class GuidanceQueue(LineView):
+    """One line for each message."""
+
+    BINDINGS = bindings_for("queue")
+
+    class Asked(Message):
+        """Do something with one message."""
+
+        def __init__(self, what: QueueAction, entry: GuidanceEntry) -> None:
+            super().__init__()
+            self.what = what
+            self.entry = entry
+
+    class Moved(Message):
+        """The cursor is on another message."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.entries: list[GuidanceEntry] = []
+        self.empty = LOADING_LINE
+
+    def line_count(self) -> int:
+        """One line each."""
+        return len(self.entries)
+
+    def line_at(self, number: int) -> TextLine:
+        """One message."""
+        return guidance_entry_line(self.entries[number], self.room)
+
+    def moved(self) -> None:
+        """Tell what is under the cursor."""
+        post_from(self, self.Moved())
+
+    @property
+    def under_cursor(self) -> GuidanceEntry | None:
+        """The message with the cursor."""
+        return self.entries[self.cursor] if self.cursor < len(self.entries) else None
+
+    @property
+    def waiting(self) -> int:
+        """Messages that the agent has yet to hear."""
+        return sum(one.state in ("queued", "unsent") for one in self.entries)
+
+    def unread(self) -> None:
+        """Nobody knows yet what was said to this agent."""
+        self.empty = LOADING_LINE
+        self.entries, self.cursor = [], 0
+        self.show()
+
+    def take(self, entries: list[GuidanceEntry]) -> None:
+        """Show these messages; the cursor stays on its message."""
+        if self.empty != EMPTY_QUEUE_LINE:
+            self.empty = EMPTY_QUEUE_LINE
+            self.refresh()
+        under = self.under_cursor
+        if entries == self.entries:
+            return
+        self.entries = entries
+        ids = [one.id for one in entries]
+        self.show()
+        if under and under.id in ids:
+            self.keep_line(ids.index(under.id))
+        else:
+            self.cursor = max(0, min(self.cursor, len(ids) - 1))
+        self.moved()
+
+    def _ask(self, what: QueueAction) -> None:
+        if self.under_cursor is not None:
+            post_from(self, self.Asked(what, self.under_cursor))
+
+    def action_withdraw(self) -> None:
+        """Take it back."""
+        self._ask("withdraw")
+
+    def action_edit(self) -> None:
+        """Change it."""
+        self._ask("edit")
+
+    def action_move(self, by: int) -> None:
+        """Have it heard earlier or later than the others that wait."""
+        self._ask("later" if by > 0 else "earlier")
+
+    async def copied(self) -> tuple[str, str]:
+        """The message under the cursor."""
+        return "the message", self.under_cursor.text if self.under_cursor else ""
+
+    def action_choose(self) -> None:
+        """Go to the step that heard it."""
+        self._ask("go")
+
+
+MAX_PREVIEW_LINES = 3
+"""Lines of the exact text that are shown while somebody writes."""
+MAX_DELIVERY_LINES = 9
+"""The same, and what followed, for a message of the queue."""
+COMPLETABLE_STEPS = 20
+"""The last steps, whose numbers a word can be finished with."""
+KEEP_SNIPPET = "keep"
+
+
+class GuidancePane(ErrorBoundary, Vertical):
+    """The area below the trajectory."""
+
+    class Compose(Message):
+        """Somebody wants to write."""
+
+    def __init__(self, outbox: GuidanceOutbox, link: DaemonLink, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.composer = Composer(outbox, self._said, self._known, id="composer")
+        self.heard, self.queue = RolloutFacts(id="heard"), GuidanceQueue(id="queue")
+        self.source: RolloutSource | None = None
+        self._outbox = outbox
+        self._link = link
+        self._followed: AgentReaction | None = None
+
+    def compose(self) -> ComposeResult:
+        """Composer, what the agent will read, queue."""
+        yield self.composer
+        yield self.heard
+        yield self.queue
+
+    def on_mount(self) -> None:
+        """Name the area."""
+        self.dress()
+
+    def turn_to(self, source: RolloutSource) -> None:
+        """Speak to another rollout from now on; what was said to it is not read yet."""
+        self.source = source
+        self.composer.open(source.rollout)
+        self.queue.unread()
+        self.dress()
+
+    def stand(self, rollout: RolloutRow | None) -> None:
+        """How the rollout stands: one that has ended hears nothing."""
+        self.composer.open_ears(rollout is None or rollout.state not in ENDED_STATES)
+
+    async def refresh_queue(self) -> None:
+        """Show what was said, sent or not. Raises HoustonError."""
+        source = self.source
+        if source is not None:
+            stored = await source.read(annotation_queries.list_guidance(source.rollout))
+            author = current_person(self._link.claimed).name
+            unsent = self._outbox.entries(source.rollout, author)
+            if source is self.source:
+                self.queue.take(merge_guidance_entries(stored, unsent))
+                self.dress()
+
+    # --- what the composer may ask ------------------------------------------------------------
+
+    async def _said(self) -> list[str]:
+        """What this person said before."""
+        source, name = self.source, current_person(self._link.claimed).name
+        return await source.read(guidance_messages.read_messages_by(name)) if source else []
+
+    async def _known(self) -> list[str]:
+        """Files that the agent changed, the newest first, then its last steps."""
+        if self.source is None:
+            return []
+        changed = await self.source.read(list_changed_files(self.source.rollout))
+        newest = (await self.source.changes(0)).steps
+        steps = [
+            f"step {number}" for number in range(newest, max(0, newest - COMPLETABLE_STEPS), -1)
+        ]
+        return [one.path for one in changed] + steps
+
+    def on_composer_snippets(self) -> None:
+        """Texts that are said again and again."""
+        path, text = snippets_path(), self.composer.text.strip()
+        try:
+            found = read_snippets(path)
+        except OSError as problem:
+            post_from(self, UserNotice(f"{path} cannot be read: {problem.strerror}"))
+            return
+        offered = [PaletteCommand(" ".join(one.split()), str(at)) for at, one in enumerate(found)]
+        if text and text not in found:
+            offered.append(
+                PaletteCommand("keep what is written here, to say it again", KEEP_SNIPPET)
+            )
+        if not offered:
+            post_from(
+                self, UserNotice(f"Nothing is kept in {path} yet: write something, then this key.")
+            )
+            return
+        self.app.push_screen(
+            CommandPalette(offered, "Snippets"), lambda chosen: self._take_snippet(chosen, found)
+        )
+
+    def _take_snippet(self, chosen: PaletteCommand | None, found: list[str]) -> None:
+        if chosen is None:
+            return
+        if chosen.action != KEEP_SNIPPET:
+            self.composer.insert(found[int(chosen.action)])
+            return
+        path = snippets_path()
+        try:
+            add_snippet(path, self.composer.text)
+        except OSError as problem:
+            post_from(self, UserNotice(f"It is not kept: {path}: {problem.strerror}"))
+        else:
+            post_from(self, UserNotice(f"Kept in {path}.", good=True))
+
+    # --- what the agent will read ------------------------------------------------------------
+
+    def dress(self) -> None:
+        """Say what would happen on Enter, and what the agent would read."""
+        edits, waiting = self.composer.draft.edits, self.queue.waiting
+        name = self.composer.draft.rollout
+        whom = f" to {name}" if name else ""
+        set_frame_title(self, f"5 Editing what waits for {name}" if edits else f"5 Say{whom}")
+        manner = STRATEGY_HINT if is_mostly_commands(self.composer.text) else ""
+        told = [one for one in (manner, f"{waiting} waiting" if waiting else "") if one]
+        set_frame_subtitle(self, line("   ".join(told)))
+        lines = self._heard_lines()
+        self.heard.display = bool(lines)
+        self.heard.styles.height = max(1, len(lines))
+        self.heard.put(lambda width: lines)
+
+    def _heard_lines(self) -> list[TextLine]:
+        under, width = self.queue.under_cursor, self.content_size.width
+        if not self.queue.has_focus:
+            text = self.composer.text
+            return delivered_text_lines(text, width, MAX_PREVIEW_LINES) if text.strip() else []
+        if under is None:
+            return []
+        fate = delivery_lines(under, self._followed, width)
+        never = under.state in ("withdrawn", "refused")
+        return (
+            delivered_text_lines(under.text, width, max(2, MAX_DELIVERY_LINES - len(fate)), never)
+            + fate
+        )
+
+    async def _read_on(self) -> None:
+        """Read what the agent did after it heard the message under the cursor."""
+        source, under = self.source, self.queue.under_cursor
+        if source is None or under is None or under.step is None or not self.queue.has_focus:
+            return
+        self._followed = await source.read(
+            guidance_messages.read_agent_reaction(source.rollout, under.id, under.step)
+        )
+        self.dress()
+
+    @on(Composer.Changed)
+    @on(GuidanceQueue.Moved)
+    def _text_changed(self) -> None:
+        self.dress()
+        self._later(self._read_on())
+
+    def on_resize(self) -> None:
+        """What the agent would read is wrapped for the width there is."""
+        self.dress()
+
+    def on_descendant_focus(self) -> None:
+        """Which of the two has the focus."""
+        self.dress()
+        self._later(self._read_on())
+
+    def on_descendant_blur(self) -> None:
+        """The same when it leaves."""
+        self.dress()
+
+    # --- sending -----------------------------------------------------------------------------
+
+    def on_composer_lost(self, message: Composer.Lost) -> None:
+        """The disk of the state folder is full, or the like."""
+        post_from(self, UserNotice(f"What you type is only on this screen: {message.problem}"))
+
+    def on_composer_unheard(self) -> None:
+        """The rollout has ended; what was typed stays as a draft."""
+        post_from(self, UserNotice(ROLLOUT_ENDED_TEXT))
+
+    def on_composer_posted(self) -> None:
+        """Send what is stored, and show it either way."""
+        self._later(self._deliver())
+
+    async def _deliver(self) -> None:
+        before = {one.id for one in self.queue.entries if one.state == "refused"}
+        await self._link.send_waiting()
+        await self.refresh_queue()
+        refused = [one for one in self.queue.entries if one.state == "refused"]
+        if refused and refused[-1].id not in before:
+            post_from(self, UserNotice(refused[-1].reason))
+        if self._link.state != "live":
+            words = "Kept as unsent: it is sent as soon as the daemon is there."
+            post_from(self, UserNotice(words))
+
+    def on_composer_asked(self, message: Composer.Asked) -> None:
+        """An edit is for the daemon to agree to; interrupting, for the person to confirm."""
+        draft = message.draft
+        if draft.edits:
+            self._later(self._change(draft))
+            return
+        question = "Interrupt what the agent is doing now, and say this?"
+        self.app.push_screen(
+            ConfirmDialog(question, draft.text),
+            lambda yes: self.composer.store("interrupt") if yes else None,
+        )
+
+    async def _change(self, draft: GuidanceDraft) -> None:
+        try:
+            words = await daemon_link.edit_guidance(self._link, draft)
+        except HoustonError as problem:
+            await self.refresh_queue()
+            self._again(draft, problem)
+            return
+        self.composer.taken(draft)
+        post_from(self, UserNotice(words, good=True))
+        await self.refresh_queue()
+
+    def _again(self, draft: GuidanceDraft, problem: HoustonError) -> None:
+        """What was typed stays; the next Enter does what can still be done with it."""
+        now = next((one for one in self.queue.entries if one.id == draft.edits), None)
+        newer = now is not None and now.state == "queued" and now.revision != draft.revision
+        if now is None or (now.state == "queued" and not newer):
+            post_from(self, ActionFailed(problem))
+            return
+        words = self.composer.text
+        if newer:
+            self.composer.write(GuidanceDraft(draft.rollout, words, draft.edits, now.revision))
+            told = "It was changed meanwhile, and reads now as below. enter: your words instead."
+        else:
+            self.composer.write(GuidanceDraft(draft.rollout, words))
+            told = f"It is {now.state} already, as it was. enter: say your words as a new message."
+        post_from(self, UserNotice(told))
+
+    # --- the queue ---------------------------------------------------------------------------
+
+    def on_guidance_queue_asked(self, message: GuidanceQueue.Asked) -> None:
+        """Withdraw, edit, or go to where it was heard."""
+        entry = message.entry
+        if message.what == "go":
+            if entry.step is not None:
+                post_from(self, GoToStep(entry.step))
+        elif entry.state in ("unsent", "refused"):
+            if message.what == "withdraw" or self._edit(entry):
+                self._outbox.done(entry.id)
+                self._later(self.refresh_queue())
+        elif entry.state != "queued":
+            words = f"It is {entry.state} already; only queued guidance can change."
+            post_from(self, UserNotice(words))
+        elif message.what == "withdraw":
+            self._ask_withdraw(entry)
+        elif message.what in ("earlier", "later"):
+            self._later(self._move(entry, 1 if message.what == "later" else -1))
+        else:
+            self._edit(entry)
+
+    async def _move(self, entry: GuidanceEntry, by: int) -> None:
+        seen, order = move_in_order(self.queue.entries, entry.id, by)
+        if self.source is not None and order != seen:
+            words = await daemon_link.reorder_guidance(self._link, self.source.rollout, seen, order)
+            post_from(self, UserNotice(words, good=True))
+            await self.refresh_queue()
+
+    def _ask_withdraw(self, entry: GuidanceEntry) -> None:
+        """One's own words are taken back at once; those of others only when that is meant."""
+        if entry.author == current_person(self._link.claimed).name:
+            self._later(self._withdraw(entry))
+            return
+        self.app.push_screen(
+            ConfirmDialog(f"Take back what {entry.author} said?", entry.text),
+            lambda yes: self._later(self._withdraw(entry)) if yes else None,
+        )
+
+    async def _withdraw(self, entry: GuidanceEntry) -> None:
+        post_from(
+            self, UserNotice(await daemon_link.withdraw_guidance(self._link, entry), good=True)
+        )
+        await self.refresh_queue()
+
+    def _edit(self, entry: GuidanceEntry) -> bool:
+        """Have a message in the composer, unless something stands there that would be lost."""
+        edits = entry.id if entry.state == "queued" else ""
+        draft = self.composer.draft
+        if draft.text.strip() and draft.edits != edits:
+            post_from(
+                self, UserNotice("There is a draft in the composer: send it or clear it first.")
+            )
+            return False
+        self.composer.write(GuidanceDraft(draft.rollout, entry.text, edits, entry.revision))
+        post_from(self, self.Compose())
+        return True
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do what waits for the daemon or the database; no key waits for it."""
+        self.run_worker(reporting_errors(self, work), group="guidance")

@@ -1,0 +1,534 @@
+"""The strip above the trajectory: what happened since this person last looked, and who is here.
+
+One line that unfolds to a list, and a walk with one stop for each step with events. It takes no
+line when there is nothing to say. The headless command is `commands.since_command`.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+
+from houston_console.app.error_boundary import ErrorBoundary
+from houston_console.app.key_bindings import bindings_for, key_label
+from houston_console.commands.rollout_summary import format_score
+from houston_console.screens.base_screen import ActionFailed, GoToStep, UserNotice, post_from
+from houston_console.screens.rollout_lists import (
+    format_age,
+    format_moment,
+    other_viewers,
+    people_text,
+    unread_note,
+)
+from houston_console.screens.rollout_selector import RolloutFacts
+from houston_console.widgets.line_view import LineView
+from houston_console.widgets.styled_text import (
+    TextLine,
+    TextSpan,
+    Tone,
+    justify_line,
+    line,
+    line_width,
+    span,
+    text_block,
+)
+from houston_shared.errors import HoustonError
+from houston_shared.store import changes_since_visit, presence_queries
+from houston_shared.store.async_reader import AsyncReader
+from houston_shared.store.attention_ranking import RolloutOverview
+from houston_shared.store.changes_since_visit import (
+    ChangesSinceEvent,
+    HeardGuidance,
+    NotableEvent,
+    ScoredEvaluation,
+    TouchedFile,
+)
+from houston_shared.store.presence_queries import IDLE_US, LastSeen, Person
+from houston_shared.times_and_counts import now_us
+
+EVENT_GLYPHS: dict[str, tuple[str, Tone]] = {
+    "error": ("✗", "error"),
+    "attention": ("!", "warning"),
+    "evaluation": ("★", "score"),
+    "guidance": ("✎", "guidance"),
+    "fork": ("↳", "fork"),
+    "verdict": ("✓", "dim"),
+    "claim": ("☞", "guidance"),
+    "bookmark": ("⚑", "dim"),
+    "state": ("●", "dim"),
+    "cancel": ("⊘", "warning"),
+}
+"""Glyph and tone of each kind of event."""
+
+
+class ChangesSinceVisit(NamedTuple):
+    """What happened, and since when."""
+
+    happened: ChangesSinceEvent
+    seen_at: int
+    """When this person was here before, UTC microseconds; 0 for never."""
+
+
+class SinceEntry(NamedTuple):
+    """A line of the list, and the step it leads to."""
+
+    line: TextLine
+    step: int = 0
+    """0 for none."""
+    head: bool = False
+    """Whether it stands over others."""
+
+
+def is_empty_visit(visit: ChangesSinceVisit) -> bool:
+    """Whether there is nothing to tell."""
+    return not visit.happened.steps and not visit.happened.events
+
+
+def summary_strip(
+    visit: ChangesSinceVisit,
+    now: int,
+    width: int,
+    unfolded: bool,
+    named: tuple[str, str] = ("", ""),
+) -> TextLine:
+    """One line that says it all, as far as it fits. named: the keys that unfold and walk."""
+    keys = line(
+        span(f"  {named[0]} ", "tool"),
+        span("fold" if unfolded else "show", "dim"),
+        span(f" {named[1]} ", "tool"),
+        span("next ", "dim"),
+    )
+    room = width - line_width(keys)
+    leads = ["new to you:"]
+    if visit.seen_at:
+        when = format_age(visit.seen_at, now)
+        leads = [f"since you were here, {when}:", f"since {when}:"]
+    facts = _summary_facts(visit.happened)
+    found = [_join_fitting_facts(lead, facts, room) for lead in leads]
+    whole = next((line for line, left_out in found if not left_out), found[-1][0])
+    return justify_line(whole, keys, width)
+
+
+def _join_fitting_facts(lead: str, facts: list[TextLine], room: int) -> tuple[TextLine, int]:
+    """The facts that fit behind the lead, and how many were left out."""
+    parts, left_out = [span(f" {lead}", "dim")], 0
+    for fact in facts:
+        if line_width([*parts, span("  "), *fact]) > room:
+            left_out += 1
+        else:
+            parts += [span("  "), *fact]
+    return tuple(parts), left_out
+
+
+def _summary_facts(one: ChangesSinceEvent) -> list[TextLine]:
+    found = [line(span(count_text(one.steps, "step"), "strong"))]
+    scores = [each.score for each in one.evaluations if each.score is not None]
+    if one.evaluations:
+        best = f", best {format_score(max(scores))}" if scores else ", no score"
+        before = f" (was {format_score(one.best_before)})" if one.best_before is not None else ""
+        found.append(line(span(f"★ {len(one.evaluations)}{best}{before}", "score")))
+    if one.errors:
+        found.append(line(span(f"✗ {count_text(one.errors, 'error')}", "error")))
+    if one.guidance:
+        found.append(line(span(f"✎ {len(one.guidance)} heard", "guidance")))
+    if one.files:
+        found.append(line(span(f"± {count_text(len(one.files) + one.more_files, 'file')}", "dim")))
+    return found
+
+
+def count_text(count: int, what: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def since_entries(visit: ChangesSinceVisit, now: int, width: int) -> list[SinceEntry]:
+    """All of it: scores, guidance and what followed, files, then every event in order."""
+    one = visit.happened
+    found: list[SinceEntry] = []
+    if one.evaluations:
+        found.append(_heading_entry("Evaluations"))
+        found += [_evaluation_entry(each, now) for each in one.evaluations]
+    if one.guidance:
+        found.append(_heading_entry("Guidance that was heard, and what followed"))
+        found += [entry for each in one.guidance for entry in _guidance_entries(each, now)]
+    if one.files:
+        more = f", {one.more_files} more not shown" if one.more_files else ""
+        found.append(_heading_entry(f"Files that changed most{more}"))
+        found += [_file_entry(each) for each in one.files]
+    if one.events:
+        found.append(_heading_entry("In the order in which it happened"))
+        found += [_event_entry(each, now) for each in one.events]
+    return [entry._replace(line=justify_line(entry.line, (), width)) for entry in found]
+
+
+def _heading_entry(text: str) -> SinceEntry:
+    return SinceEntry(line(span(f" {text}", "title")), head=True)
+
+
+def _step_and_time(step: int, at: int, now: int) -> list[TextSpan]:
+    where = f"{step:>7} " if step else "        "
+    return [span(where, "number"), span(f"{format_moment(at, now)}  ", "faint")]
+
+
+def _evaluation_entry(one: ScoredEvaluation, now: int) -> SinceEntry:
+    said = format_score(one.score) if one.score is not None else f"no score: {one.state}"
+    tone: Tone = "score" if one.score is not None else "warning"
+    return SinceEntry(line(*_step_and_time(one.step, one.at, now), span(said, tone)), one.step)
+
+
+def _guidance_entries(one: HeardGuidance, now: int) -> list[SinceEntry]:
+    head = [*_step_and_time(one.step, one.at, now), span(f"{one.author}: ", "guidance")]
+    found = [SinceEntry(line(*head, span(" ".join(one.text.split()), "guidance_text")), one.step)]
+    if one.followed is not None:
+        told = span(f"→ {one.followed.text}", "text")
+        found.append(
+            SinceEntry(
+                line(*_step_and_time(one.followed.step, one.followed.at, now), told),
+                one.followed.step,
+            )
+        )
+    return found
+
+
+def _file_entry(one: TouchedFile) -> SinceEntry:
+    return SinceEntry(
+        line(
+            span(f"{one.step:>7} ", "number"),
+            span(f"{one.path}  ", "text"),
+            span(f"{count_text(one.times, 'change')} ", "dim"),
+            span(f"+{one.added} ", "added"),
+            span(f"−{one.removed}", "removed"),
+        ),
+        one.step,
+    )
+
+
+def _event_entry(one: NotableEvent, now: int) -> SinceEntry:
+    glyph, tone = EVENT_GLYPHS.get(one.kind, ("·", "dim"))
+    return SinceEntry(
+        line(
+            *_step_and_time(one.step, one.at, now), span(f"{glyph} ", tone), span(one.text, "text")
+        ),
+        one.step,
+    )
+
+
+class WalkStop(NamedTuple):
+    """A step, and what happened at it."""
+
+    step: int
+    at: int
+    """When the first of it did, UTC microseconds."""
+    text: str
+
+
+def walk_stops(events: Sequence[NotableEvent]) -> list[WalkStop]:
+    """Steps that are worth a stop; events that belong to no step have none."""
+    found: dict[int, WalkStop] = {}
+    for event in sorted(events, key=lambda one: (one.step, one.seq)):
+        if not event.step:
+            continue
+        had = found.get(event.step)
+        text = f"{had.text}; {event.text}" if had else event.text
+        found[event.step] = WalkStop(event.step, had.at if had else event.at, text)
+    return list(found.values())
+
+
+class EventWalk:
+    """Where somebody is on it."""
+
+    def __init__(self, events: Sequence[NotableEvent]) -> None:
+        self.stops = walk_stops(events)
+        self.place = -1
+        """Index of the last stop; -1 before the first."""
+
+    def go(self, by: int, step: int) -> WalkStop | None:
+        """The next stop (`by` 1) or the one before (-1); None at either end.
+
+        step: where the cursor is: who has gone elsewhere walks on from there.
+        """
+        here = self.stops[self.place].step if 0 <= self.place < len(self.stops) else None
+        if here is not None and here != step:
+            after = [at for at, stop in enumerate(self.stops) if stop.step > step]
+            before = [at for at, stop in enumerate(self.stops) if stop.step < step]
+            place = (after or [len(self.stops)])[0] if by > 0 else (before or [-1])[-1]
+        else:
+            place = min(max(self.place + by, -1), len(self.stops))
+        self.place = place
+        return self.stops[place] if 0 <= place < len(self.stops) else None
+
+
+MAX_NOTE_LINES = 3
+"""Of a note of who was here before."""
+
+
+class SinceList(LineView):
+    """Everything that happened; enter leads to its step."""
+
+    BINDINGS = bindings_for("since")
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.entries: list[SinceEntry] = []
+
+    def line_count(self) -> int:
+        """Heads and events."""
+        return len(self.entries)
+
+    def line_at(self, number: int) -> TextLine:
+        """One of them."""
+        return self.entries[number].line
+
+    def selectable(self, number: int) -> bool:
+        """All but heads."""
+        return not self.entries[number].head
+
+    def take(self, found: list[SinceEntry]) -> None:
+        """Show these, from the start."""
+        self.entries, self.cursor = found, 0
+        self.show()
+        if found:
+            self.put_cursor(0)
+
+    def reveal(self, number: int) -> None:
+        """As every list, but with its first head, and not before there is room for any line."""
+        if self.size.height:
+            super().reveal(0 if number <= 1 else number)
+
+    def on_resize(self) -> None:
+        """There is room now, or another."""
+        super().on_resize()
+        self.reveal(self.cursor)
+
+    def action_choose(self) -> None:
+        """Go to the step."""
+        if self.entries and self.entries[self.cursor].step:
+            post_from(self, GoToStep(self.entries[self.cursor].step))
+
+    def on_click(self, event: Any) -> None:
+        """A click goes there."""
+        super().on_click(event)
+        self.action_choose()
+
+
+class SinceVisitPane(ErrorBoundary, Vertical):
+    """People, a note, a line of what happened, and all of it when it is unfolded."""
+
+    class Read(Message):
+        """What happened, and since when, is known."""
+
+    def __init__(self, reader: AsyncReader, person: Person, **arguments: Any) -> None:
+        """reader: one that no key waits for. person: who sits here."""
+        super().__init__(**arguments)
+        self.people, self.line = RolloutFacts(id="people"), RolloutFacts(id="since-line")
+        self.list = SinceList(id="since-list")
+        self.visit: ChangesSinceVisit | None = None
+        self._reader, self._person = reader, person
+        self._shown_seq, self._shown_at = 0, now_us()
+        """The newest event that was shown when a key was last pressed here, and when that was."""
+        self._missed: tuple[int, int] | None = None
+        """The same two of before a long silence; None before the first."""
+        self._walk = EventWalk(())
+        self._rollout = ""
+        self._seen: LastSeen | None = None
+        self._hidden = False
+        self._known, self._wanted = False, False
+        """Whether it was read; whether somebody has asked for all of it before that."""
+
+    def compose(self) -> ComposeResult:
+        """Three parts, none of which is there without something to say."""
+        yield self.people
+        yield self.line
+        yield self.list
+
+    def on_mount(self) -> None:
+        """Nothing is open yet."""
+        for part in (self.people, self.line, self.list):
+            part.display = False
+
+    # --- what is read ------------------------------------------------------------------------
+
+    def turn_to(self, rollout: str) -> None:
+        """Another rollout: nothing of it is known yet."""
+        self._rollout, self._seen = rollout, None
+        self._show(None)
+        self._known = self._wanted = False
+        self.people.display = False
+
+    def open(self, seq: int) -> None:
+        """The rollout that was turned to is shown up to the event `seq`."""
+        self._missed = None
+        self._shown_seq, self._shown_at = seq, now_us()
+        self.run_worker(self._read(self._rollout), group="since", exclusive=True)
+
+    def pressed(self, seq: int) -> None:
+        """A key, with everything up to the event `seq` shown; the first one after a long silence
+        is of somebody who comes back.
+        """
+        now = now_us()
+        if now - self._shown_at > IDLE_US:
+            self._missed = (self._shown_seq, self._shown_at)
+            self.run_worker(self._read(self._rollout), group="since", exclusive=True)
+        self._shown_seq, self._shown_at = seq, now
+
+    async def _read(self, rollout: str) -> None:
+        try:
+            if self._missed is not None:
+                await self._read_after(rollout, *self._missed)
+            else:
+                await self._read_seen(rollout)
+        except HoustonError as problem:
+            post_from(self, ActionFailed(problem))
+        else:
+            post_from(self, self.Read())
+
+    async def _read_seen(self, rollout: str) -> None:
+        seen = await self._reader.run(presence_queries.read_last_seen(rollout, self._person))
+        if rollout != self._rollout:
+            return
+        self._seen = seen
+        if seen is not None:
+            await self._read_after(rollout, seen.seq, seen.at)
+        self._known = True
+        if self._wanted and rollout == self._rollout:
+            await self.unfold()
+
+    async def _read_after(self, rollout: str, seq: int, at: int) -> None:
+        """What happened behind the event `seq`, when somebody was here at `at`."""
+        happened = await self._reader.run(changes_since_visit.read_changes_since(rollout, seq))
+        if rollout == self._rollout:
+            visit = ChangesSinceVisit(happened, at)
+            self._show(None if is_empty_visit(visit) else visit)
+
+    def _show(self, visit: ChangesSinceVisit | None) -> None:
+        self.visit, self._hidden = visit, False
+        self._walk = EventWalk(visit.happened.events if visit else ())
+        self.list.display = False
+        self._dress()
+
+    # --- what is shown -----------------------------------------------------------------------
+
+    def _dress(self) -> None:
+        visit = self.visit
+        self.line.display = visit is not None and not self._hidden
+        if visit is not None:
+            open, named = (
+                self.list.display,
+                (key_label("whole", "since"), key_label("whole", "walk(1)")),
+            )
+            self.line.put(lambda width: [summary_strip(visit, now_us(), width, open, named)])
+
+    def stand(self, found: RolloutOverview | None, me: str) -> None:
+        """Who else is here and who looks after it, and a note that was not read yet."""
+        here = found is not None and found.rollout.id == self._rollout
+        note = unread_note(found.holding, self._seen, me) if found and here else None
+        shown = bool(
+            found
+            and here
+            and (other_viewers(found, me) or (found.holding and found.holding.holder))
+        )
+        self.people.display = shown or note is not None
+        if found is not None and self.people.display:
+            self.people.put(partial(_people_lines, found, self._seen, me))
+            self.people.styles.height = max(1, len(self.people.lines))
+
+    def on_resize(self) -> None:
+        """A note is wrapped for the width there is; the list for its own."""
+        self.people.styles.height = max(1, len(self.people.lines))
+        self._fill()
+
+    def _fill(self) -> None:
+        if self.visit is not None and self.list.display:
+            at = self.list.cursor
+            found = since_entries(self.visit, now_us(), self.list.room)
+            self.list.styles.height = min(len(found) + 1, self.screen.size.height * 2 // 5)
+            self.list.take(found)
+            self.list.put_cursor(at)
+
+    async def unfold(self) -> bool:
+        """Show all of it, or fold it; whether it is shown now."""
+        if self.list.display:
+            self.list.display = False
+            self._dress()
+            return False
+        if not self._known:
+            self._wanted = True
+            return False
+        if self.visit is None:
+            await self._read_all()
+        if self.visit is None:
+            return False
+        self._hidden, self.list.display = False, True
+        self._dress()
+        self.list.cursor = 0
+        self._fill()
+        self.list.focus()
+        return True
+
+    async def _read_all(self) -> None:
+        """Who was never here, or missed nothing, may still ask for everything."""
+        if self._seen is not None:
+            words = f"Nothing happened since you were here {format_age(self._seen.at, now_us())}."
+            post_from(self, UserNotice(words))
+            return
+        try:
+            await self._read_after(self._rollout, 0, 0)
+        except HoustonError as problem:
+            post_from(self, ActionFailed(problem))
+        else:
+            if self.visit is None:
+                post_from(self, UserNotice("Nothing has happened yet."))
+
+    # --- the walk ----------------------------------------------------------------------------
+
+    def walk(self, by: int, step: int) -> int:
+        """The step of the next event, or of the one before; 0 for none, which is said."""
+        if self.visit is None:
+            key = key_label("whole", "since")
+            words = f"Nothing is new since you were here; {key} shows all that happened."
+            post_from(self, UserNotice(words))
+            return 0
+        stop = self._walk.go(by, step)
+        if stop is None:
+            post_from(
+                self,
+                UserNotice(
+                    "That was all since you were here." if by > 0 else "That was the first."
+                ),
+            )
+            if by > 0:
+                self._hidden, self.list.display = True, False
+                self._dress()
+            return 0
+        place = f"{self._walk.place + 1}/{len(self._walk.stops)}"
+        post_from(
+            self,
+            UserNotice(
+                f"{place}  step {stop.step}, {format_age(stop.at, now_us())}: {stop.text}", True
+            ),
+        )
+        return stop.step
+
+
+def _people_lines(
+    found: RolloutOverview, seen: LastSeen | None, me: str, width: int
+) -> list[TextLine]:
+    """One line of who is here; under it a note that was not read."""
+    now = now_us()
+    here = [(mark, text) for mark, text in people_text(found, me, now) if mark != "✉"]
+    rows = [line(*(span(f" {mark} {text}  ", "tool") for mark, text in here))] if here else []
+    note = unread_note(found.holding, seen, me)
+    if note is not None:
+        text = f"{note.note_by} left a note {format_age(note.note_at, now)}: {note.note}"
+        wrapped = text_block(text, width - 3, "guidance_text")
+        more = len(wrapped) > MAX_NOTE_LINES
+        shown = (
+            [*wrapped[: MAX_NOTE_LINES - 1], line(span("… in full under 1", "dim"))]
+            if more
+            else wrapped
+        )
+        rows += [(span("   " if at else " ✉ ", "guidance"), *row) for at, row in enumerate(shown)]
+    return rows

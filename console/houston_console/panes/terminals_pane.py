@@ -1,0 +1,577 @@
+"""The terminals pane: one terminal of the rollout as it grows, or as a step left it.
+
+Read-only; looked at only while on the screen, at most five times a second. Also says how a person
+attaches to the tmux session read-only. Logs are read by `panes.terminal_log_reader`.
+"""
+
+import asyncio
+import os
+import pwd
+import shlex
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from textual.app import ComposeResult, SuspendNotSupported
+from textual.containers import Vertical
+
+from houston_console.app.error_boundary import ErrorBoundary
+from houston_console.app.key_bindings import bindings_for
+from houston_console.panes import terminal_log_reader
+from houston_console.panes.terminal_log_reader import (
+    EMPTY_SNAPSHOT,
+    FetchedLogs,
+    LogIndex,
+    TerminalSnapshot,
+)
+from houston_console.screens.base_screen import ActionFailed, GoToStep, UserNotice, post_from
+from houston_console.transcript.trajectory_reader import RolloutSource
+from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
+from houston_console.widgets.styled_text import (
+    LOADING_LINE,
+    TextLine,
+    TextSpan,
+    justify_line,
+    line,
+    span,
+    text_block,
+)
+from houston_shared import terminal_log_files
+from houston_shared.errors import HoustonError
+from houston_shared.records import RolloutSpec
+from houston_shared.safe_text import SafeText
+from houston_shared.store import rollout_queries, workspace_queries
+from houston_shared.store.journal_events import ReadPlan, RowRecord, RunSql
+from houston_shared.times_and_counts import local_time
+
+LOCAL_HOST = "local"
+
+
+class RolloutTerminals(NamedTuple):
+    """Terminals of a rollout, and the machines they may be on."""
+
+    names: list[tuple[str, str]]
+    """Host and name of those that steps used."""
+    spec: RolloutSpec
+
+
+class StepOutput(RowRecord, frozen=True):
+    """What one terminal printed during a step."""
+
+    step: int
+    start: int
+    end: int
+    at: int
+    """When the step was closed; 0 while it is open."""
+    rollout: str
+    """Whose step, and so whose terminal, it is: a branch shares those of its parent."""
+
+
+def read_rollout_terminals(rollout: str) -> ReadPlan[RolloutTerminals]:
+    """Terminals that steps used."""
+    names = [(one.host, one.name) for one in (yield from workspace_queries.list_terminals(rollout))]
+    one = yield from rollout_queries.find_rollout(rollout)
+    return RolloutTerminals(names, (yield from rollout_queries.read_rollout_spec(one)))
+
+
+def read_step_output(
+    rollout: str, host: str, name: str, step: int, by: int = 0
+) -> ReadPlan[StepOutput | None]:
+    """The newest step up to `step` in which a terminal printed; by: 1 the next after, -1 before."""
+    later = by > 0
+    parts = yield from rollout_queries.step_ranges(rollout)
+    for part in parts if later else reversed(parts):
+        rows = yield RunSql(
+            "SELECT t.step, t.start, t.end, coalesce(s.closed_at, 0), t.rollout"
+            " FROM terminal_spans t JOIN steps s USING (rollout, step, attempt)"
+            " WHERE t.rollout = ?1 AND s.current = 1 AND t.step BETWEEN ?2 AND ?3"
+            f" AND t.host = ?4 AND t.terminal = ?5 AND t.step {'>' if later else '<='} ?6"
+            f" ORDER BY t.step {'' if later else 'DESC'} LIMIT 1",
+            (*part, host, name, step - 1 if by < 0 else step),
+        )
+        if rows:
+            return StepOutput(*rows[0])
+    return None
+
+
+LEAVE_HINT = "read-only: ctrl+q leaves"
+
+
+class AttachCommand(NamedTuple):
+    """A command that attaches; or why this user cannot, and what would do."""
+
+    command: tuple[str, ...]
+    reason: str = ""
+    next: str = ""
+
+
+def attach_command(spec: RolloutSpec, host: str, name: str) -> AttachCommand:
+    """The way to a terminal of a rollout."""
+    if host != "local":
+        return _ssh_attach_command(spec, host, name)
+    terminals = terminal_log_files.terminals_folder(Path(spec.host_root), spec.rollout)
+    note = terminal_log_files.socket_note(terminals)
+    try:
+        socket = note.read_text().strip()
+        owner = Path(socket).stat().st_uid
+    except PermissionError:
+        command = _shell_command(f'"$(cat {shlex.quote(str(note))})"', name)
+        return AttachCommand(
+            (), "This user may not see where its session is.", f"its owner: {command}"
+        )
+    except OSError:
+        return AttachCommand(
+            (), "It has no tmux session here: it was not opened, or has been closed."
+        )
+    if owner not in (os.geteuid(), 0) and os.geteuid():
+        command = _shell_command(shlex.quote(socket), name)
+        user = _login_name(owner)
+        return AttachCommand((), f"The session is {user}'s.", f"sudo -u {user} {command}")
+    return AttachCommand(("tmux", "-S", socket, *_tmux_words(name)))
+
+
+def _tmux_words(name: str) -> tuple[str, ...]:
+    return (
+        *("bind-key", "-n", "C-q", "detach-client", ";"),
+        *("attach-session", "-r", "-t", f"={name}", ";"),
+        *("display-message", "-d", "2500", LEAVE_HINT),
+    )
+
+
+def _shell_command(socket: str, name: str) -> str:
+    """A command as people type it; socket: as the shell reads it."""
+    return f"tmux -S {socket} {shlex.join(_tmux_words(name))}"
+
+
+def _ssh_attach_command(spec: RolloutSpec, host: str, name: str) -> AttachCommand:
+    """Over SSH, by the rights of whoever sits here."""
+    settings = spec.hosts.get(host)
+    if settings is None:
+        return AttachCommand((), f"The rollout does not say where the host {host} is.")
+    root = settings.get("host_root") or f"~/.local/state/houston/{spec.host_key}"
+    terminals = terminal_log_files.terminals_folder(Path(root), spec.rollout)
+    note = str(terminal_log_files.socket_note(terminals))
+    quoted = f"~/{shlex.quote(note[2:])}" if note.startswith("~/") else shlex.quote(note)
+    given = [
+        *(("-p", str(settings["port"])) if settings.get("port") else ()),
+        *(("-i", settings["identity_file"]) if settings.get("identity_file") else ()),
+        *(("-F", settings["ssh_config"]) if settings.get("ssh_config") else ()),
+    ]
+    far = _shell_command(f'"$(cat {quoted})"', name)
+    return AttachCommand(("ssh", "-t", *given, "--", settings.get("ssh", ""), far))
+
+
+def _login_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+STEP_EDGE = TextSpan(SafeText("▎"), "tool")
+"""Stands before what the step printed that is looked at."""
+MAX_COPIED_LINES = 5_000
+"""Lines of a step that are copied at most."""
+
+
+class TerminalView(LineView):
+    """The output, its end visible until somebody scrolls up."""
+
+    has_cursor = False
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._index: LogIndex | None = None
+        self._screen: tuple[TextLine, ...] = ()
+        self._marked = range(0)
+        """Lines that the step printed, or the one that was gone to."""
+        self._held = False
+        """Whether a line was gone to: it stays in view while more is printed."""
+
+    def line_count(self) -> int:
+        """All lines of the log, or of what tmux shows."""
+        return self._index.lines if self._index is not None else len(self._screen)
+
+    def line_at(self, number: int) -> TextLine:
+        """One of them; longer than the width is cut with `…`."""
+        found = self._index.line(number) if self._index is not None else self._screen[number]
+        if not self._marked:
+            return justify_line(found, (), self.room)
+        edge = STEP_EDGE if number in self._marked else span(" ")
+        return (edge, *justify_line(found, (), self.room - 1))
+
+    async def copied(self) -> tuple[str, str]:
+        """What the step printed, else what can be seen."""
+        top = round(self.scroll_y)
+        seen = range(top, min(self.line_count(), top + self.size.height))
+        wanted = self._marked[:MAX_COPIED_LINES] or seen
+        rows = [self._index.line(n) if self._index else self._screen[n] for n in wanted]
+        text = "\n".join("".join(part.text for part in row) for row in rows)
+        return "what the step printed" if self._marked else "what the terminal shows", text
+
+    def live(self, shown: TerminalSnapshot) -> None:
+        """As it stands; at its end where it was there before."""
+        there = round(self.scroll_y) >= round(self.max_scroll_y)
+        held = self._held and shown.origin == "log" and not there
+        at_end = not held and (bool(self._marked) or there)
+        if not held:
+            self._marked, self._held = range(0), False
+        self._index = shown.log if shown.origin == "log" else None
+        self._screen = shown.screen
+        if shown.reason:
+            self._screen = tuple(text_block(shown.reason, self.room, "warning"))
+        self.show()
+        if at_end:
+            self.jump(self.line_count())
+
+    def at_step(self, index: LogIndex, start: int) -> None:
+        """As a step left it; start: the first byte that the step printed."""
+        self._index, self._screen, self._held = index, (), False
+        self._marked = range(index.line_of(start), index.lines)
+        self.show()
+        height = max(1, self.size.height)
+        self.jump(max(0, min(self._marked.start - 2, index.lines - height)))
+
+    def at_byte(self, byte: int) -> None:
+        """Go to the line of the log, as it is shown now, that holds a byte."""
+        if self._index is None:
+            return
+        number = self._index.line_of(byte)
+        self._marked, self._held = range(number, number + 1), True
+        self.show()
+        self.jump(number - self.size.height // 3)
+
+    def nothing(self, why: str) -> None:
+        """There is nothing to show, and this is why."""
+        self._index, self._screen, self._marked = None, (), range(0)
+        self.empty = line(span(f" {why}", "dim"))
+        self.show()
+
+
+TERMINAL_POLL_SECONDS = 0.2
+LOW_BANDWIDTH_POLL_SECONDS = 1.0
+"""The same where little is to be written to the screen."""
+TITLE_NAME_CELLS = 40
+"""Cells of the title that names take before they are left out."""
+
+
+@runtime_checkable
+class LowBandwidthApp(Protocol):
+    """An app that may be asked to write little."""
+
+    low: bool
+
+
+class TerminalsPane(ErrorBoundary, Vertical):
+    """The area at the lower right."""
+
+    BINDINGS = bindings_for("terminals")
+
+    def __init__(self, home: Path, **arguments: Any) -> None:
+        """home: for logs that are fetched from other machines."""
+        super().__init__(**arguments)
+        self.text = TerminalView(id="terminal-text")
+        self.source: RolloutSource | None = None
+        self.names: list[tuple[str, str]] = []
+        self.chosen = 0
+        self._home = home
+        self._spec: RolloutSpec | None = None
+        self._shown = EMPTY_SNAPSHOT
+        self._looking = False
+        self._step = 0
+        """The step at the trajectory's cursor."""
+        self._replay: StepOutput | None = None
+        """The step whose output is shown; None for live."""
+        self._aim = -1
+        """The byte of the log to go to as soon as it was read; −1 for none."""
+        self._fetched, self._fetching = FetchedLogs(), False
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        yield self.text
+
+    def on_mount(self) -> None:
+        """Look regularly; `look` does nothing while nobody can see it."""
+        self._dress()
+        sparing = isinstance(self.app, LowBandwidthApp) and self.app.low
+        self.set_interval(
+            LOW_BANDWIDTH_POLL_SECONDS if sparing else TERMINAL_POLL_SECONDS, self.look
+        )
+
+    def on_unmount(self) -> None:
+        """What was fetched goes."""
+        self._fetched.close()
+
+    def turn_to(self, source: RolloutSource) -> None:
+        """Show another rollout; nothing of it was read yet."""
+        self.source, self._spec = source, None
+        self.names, self.chosen, self._shown, self._replay = [], 0, EMPTY_SNAPSHOT, None
+        self.text.live(EMPTY_SNAPSHOT)
+        self._dress()
+
+    async def refresh_names(self) -> None:
+        """Terminals that steps used, and those that have a log here already."""
+        source = self.source
+        if source is None:
+            return
+        known = await source.read(read_rollout_terminals(source.rollout))
+        here = terminal_log_reader.terminals_with_log(known.spec.host_root, source.rollout)
+        names = sorted({*known.names, *((LOCAL_HOST, name) for name in here)})
+        if source is not self.source:
+            return
+        first, self._spec = self._spec is None, known.spec
+        if first and not names:
+            self._dress()
+        if names != self.names:
+            chosen = self.names[self.chosen] if self.names else None
+            self.names = names
+            self.chosen = names.index(chosen) if chosen in names else 0
+            self._shown = self._shown if chosen in names else EMPTY_SNAPSHOT
+            await self.look()
+            self._dress()
+
+    # --- as it grows -------------------------------------------------------------------------
+
+    @property
+    def _folder(self) -> Path | None:
+        """Where the chosen terminal has its log on this machine."""
+        host, name = self.names[self.chosen]
+        if self.source is None or self._spec is None:
+            return None
+        if host != LOCAL_HOST:
+            fetched = self._fetched.has(self.source.rollout, host, name)
+            return self._fetched.place(self.source.rollout, host, name) if fetched else None
+        return terminal_log_reader.terminal_log_folder(
+            self._spec.host_root, self.source.rollout, name
+        )
+
+    async def look(self) -> None:
+        """Read what is new of the chosen terminal, when somebody can see it."""
+        seen = self.size.width > 0 and self.app.screen is self.screen
+        if self._looking or not seen or not self.names or self._spec is None:
+            return
+        self._looking = True
+        try:
+            await self._look(self.names[self.chosen], self._folder)
+        finally:
+            self._looking = False
+
+    async def _look(self, chosen: tuple[str, str], folder: Path | None) -> None:
+        if folder is None:
+            found = TerminalSnapshot(reason=_missing_log_text(*chosen))
+        else:
+            found = await terminal_log_reader.read_terminal(
+                folder, self._shown, live=self._replay is None
+            )
+        if not self.names or self.names[self.chosen] != chosen or found is self._shown:
+            return
+        if found == self._shown and not found.log:
+            return
+        self._shown = found
+        if self._replay is None:
+            self.text.live(found)
+            if self._aim >= 0 and found.log is not None:
+                self.text.at_byte(self._aim)
+                self._aim = -1
+        self._dress()
+
+    def _dress(self) -> None:
+        several = len({host for host, _ in self.names}) > 1
+        shown = [
+            f"‹{_terminal_label(one, several)}›"
+            if index == self.chosen
+            else _terminal_label(one, several)
+            for index, one in enumerate(self.names)
+        ]
+        while len(shown) > 2 and sum(map(len, shown)) > TITLE_NAME_CELLS:
+            shown.pop(0 if self.chosen > len(self.names) // 2 else -1)
+        set_frame_title(self, "  ".join(["3 Terminals", *shown]))
+        set_frame_subtitle(self, line(self._standing() if self.names else ""))
+        if self._replay is None:
+            self._dress_empty()
+
+    def _dress_empty(self) -> None:
+        words = " no output" if self.names else " no terminal was used yet"
+        empty = (
+            line(span(words, "dim"))
+            if self._spec is not None or self.source is None
+            else LOADING_LINE
+        )
+        if empty != self.text.empty:
+            self.text.empty = empty
+            self.text.refresh()
+
+    def _standing(self) -> str:
+        host, log = self.names[self.chosen][0], self._shown.log
+        if self._replay is not None:
+            when = f" at {local_time(self._replay.at)[11:16]}" if self._replay.at else ""
+            size = self._replay.end - self._replay.start
+            return f"as step {self._replay.step} left it{when}, {size:,} bytes of it · s live"
+        lines = f" · {log.lines:,} lines" if log is not None else ""
+        return f"{host} · {self._shown.origin}{lines}" if self._shown.origin else host
+
+    async def action_terminal(self, by: int) -> None:
+        """Another terminal."""
+        if self.names:
+            self.chosen = (self.chosen + by) % len(self.names)
+            self._shown = EMPTY_SNAPSHOT
+            self.text.live(EMPTY_SNAPSHOT)
+            await self.look()
+            if self._replay is not None:
+                await self._go_to(self._step)
+            self._dress()
+
+    async def show_line(self, name: str, byte: int) -> None:
+        """A line of one terminal of this machine, with what was printed before and after it."""
+        if (LOCAL_HOST, name) not in self.names:
+            post_from(self, UserNotice(f"The log of {name} is gone."))
+            return
+        self.chosen, self._replay, self._shown = (
+            self.names.index((LOCAL_HOST, name)),
+            None,
+            EMPTY_SNAPSHOT,
+        )
+        self.text.live(EMPTY_SNAPSHOT)
+        self._aim = byte
+        await self.look()
+
+    # --- as a step left it -------------------------------------------------------------------
+
+    def follow(self, step: int) -> None:
+        """The trajectory's cursor is on another step; no key waits for what that reads."""
+        moved, self._step = step != self._step, step
+        if moved and self._replay is not None:
+            self.run_worker(self._go_to(step), group="replay", exclusive=True)
+
+    async def action_replay(self) -> None:
+        """Show what the terminal showed at the step at the trajectory's cursor; again: live."""
+        if self._replay is None:
+            await self._go_to(self._step)
+        else:
+            self._replay = None
+            self.text.live(self._shown)
+            self._dress()
+
+    async def action_printed(self, by: int) -> None:
+        """The next step that printed here, or the one before."""
+        at = self._replay.step if self._replay else self._step + (by < 0)
+        await self._go_to(at, by)
+
+    async def _go_to(self, step: int, by: int = 0) -> None:
+        source = self.source
+        if source is None or not self.names:
+            return
+        host, name = self.names[self.chosen]
+        try:
+            found = await source.read(read_step_output(source.rollout, host, name, step, by))
+        except HoustonError as problem:
+            post_from(self, ActionFailed(problem))
+            return
+        if source is not self.source:
+            return
+        if found is None:
+            side = "after" if by > 0 else "before" if by < 0 else "up to"
+            post_from(self, UserNotice(f"No step {side} step {step} printed in terminal {name}."))
+            return
+        await self._show(found, host, name)
+
+    async def _show(self, found: StepOutput, host: str, name: str) -> None:
+        """What a terminal showed when a step was over, its own part marked."""
+        folder = self._folder
+        if found.rollout != (self.source.rollout if self.source else "") and self._spec:
+            folder = terminal_log_reader.terminal_log_folder(
+                self._spec.host_root, found.rollout, name
+            )
+        if folder is None:
+            post_from(self, UserNotice(_missing_log_text(host, name)))
+            return
+        try:
+            shown = await terminal_log_reader.read_terminal(folder, self._shown, live=False)
+            if shown.log is None:
+                post_from(self, UserNotice(shown.reason or "Its log is gone."))
+                return
+            index = await asyncio.to_thread(shown.log.until, found.end)
+        except OSError as problem:
+            post_from(self, UserNotice(f"Its log cannot be read: {problem.strerror}."))
+            return
+        if index.end <= found.start:
+            post_from(self, UserNotice(f"Its log does not hold what step {found.step} printed."))
+            return
+        self._replay = found
+        self.text.at_step(index, found.start)
+        self._dress()
+
+    def action_choose(self) -> None:
+        """Go to the step whose output is shown."""
+        if self._replay is not None:
+            post_from(self, GoToStep(self._replay.step))
+        else:
+            post_from(
+                self,
+                UserNotice("s shows what the terminal showed at a step; enter then goes there."),
+            )
+
+    # --- the session itself, and logs elsewhere ----------------------------------------------
+
+    def action_attach(self) -> None:
+        """Look at the tmux session itself, read-only, in place of the console."""
+        if not self.names or self._spec is None:
+            return
+        found = attach_command(self._spec, *self.names[self.chosen])
+        if found.reason:
+            post_from(self, UserNotice(found.reason + (f"  {found.next}" if found.next else "")))
+            return
+        environment = {name: value for name, value in os.environ.items() if name != "TMUX"}
+        try:
+            with self.app.suspend():
+                done = subprocess.run(found.command, env=environment, check=False)
+        except (SuspendNotSupported, OSError):
+            post_from(self, UserNotice(f"From a shell: {shlex.join(found.command)}"))
+            return
+        if done.returncode:
+            words = shlex.join(found.command)
+            post_from(
+                self,
+                UserNotice(f"It could not be attached ({done.returncode}). From a shell: {words}"),
+            )
+
+    def action_fetch(self) -> None:
+        """Bring the log of a terminal on another machine here, or what is new of it."""
+        if not self.names or self.source is None or self._fetching:
+            return
+        host, name = self.names[self.chosen]
+        if host == LOCAL_HOST:
+            post_from(
+                self, UserNotice("This terminal's log is on this machine: all of it is shown.")
+            )
+        else:
+            post_from(self, UserNotice(f"Its log is being fetched from {host} …", good=True))
+            self.run_worker(self._fetch(self.source.rollout, host, name), group="fetch")
+
+    async def _fetch(self, rollout: str, host: str, name: str) -> None:
+        self._fetching = True
+        try:
+            await self._fetched.fetch(self._home, rollout, host, name)
+        except HoustonError as problem:
+            post_from(self, ActionFailed(problem))
+        except OSError as problem:
+            post_from(self, UserNotice(f"The log could not be kept here: {problem.strerror}."))
+        else:
+            post_from(
+                self, UserNotice(f"Fetched at {time.strftime('%H:%M:%S')}; F again for more.", True)
+            )
+            await self.look()
+        finally:
+            self._fetching = False
+
+
+def _terminal_label(one: tuple[str, str], several: bool) -> str:
+    host, name = one
+    return f"{host}:{name}" if several else name
+
+
+def _missing_log_text(host: str, name: str) -> str:
+    if host != LOCAL_HOST:
+        return f"The log of {name} is on the host {host}, not here: F fetches it, t attaches."
+    return "The rollout names no folder for its terminals."

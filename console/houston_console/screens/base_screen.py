@@ -1,0 +1,376 @@
+"""What every full screen has: the status bar, tabs, hints and undo rows, and its messages.
+
+`HoustonScreen` is the base class of all screens; the app brings it up to date. The messages that
+any pane may post to the app (a notice, a failure, go to a step, open the prompt inspector) are
+defined here too. What a screen shows is its own.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, cast
+
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.reactive import Reactive
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Input, TextArea
+
+from houston_console.app.console_state import ConsoleState
+from houston_console.app.error_boundary import ErrorBoundary, PaneBoundary
+from houston_console.app.key_bindings import Area, hints_for, key_label
+from houston_console.screens.rollout_lists import STATE_GLYPHS
+from houston_console.widgets.styled_text import (
+    TextLine,
+    TextSpan,
+    Tone,
+    blank_strip,
+    justify_line,
+    line,
+    line_width,
+    palette_for_theme,
+    span,
+    text_block,
+)
+from houston_shared.errors import HoustonError
+
+
+def post_from(widget: Widget, message: Message) -> None:
+    """Post a message as the widget's own, whoever called it.
+
+    Textual takes the pump that runs now for the sender, and does not let a message rise to its
+    sender: what an area says while the app calls it would never reach the app.
+    """
+    widget.post_message(message.set_sender(widget))
+
+
+class ActionFailed(Message):
+    """Something could not be read or done."""
+
+    def __init__(self, problem: HoustonError) -> None:
+        super().__init__()
+        self.problem = problem
+
+
+async def reporting_errors(widget: Widget, work: Awaitable[None]) -> None:
+    """Do what waits for the daemon or the database; tell what went wrong as the widget's word."""
+    try:
+        await work
+    except HoustonError as problem:
+        post_from(widget, ActionFailed(problem))
+
+
+class UserNotice(Message):
+    """Something to say to the person at the screen."""
+
+    def __init__(self, text: str, good: bool = False) -> None:
+        super().__init__()
+        self.text = text
+        self.good = good
+
+
+class GoToStep(Message):
+    """Show a step of the trajectory, unfolded; of another rollout where one is named."""
+
+    def __init__(self, step: int, rollout: str = "") -> None:
+        super().__init__()
+        self.step = step
+        self.rollout = rollout
+
+
+class GoToTerminalLine(Message):
+    """Show a line of what a terminal printed, and the step that did."""
+
+    def __init__(self, rollout: str, step: int, terminal: str, byte: int) -> None:
+        """step: 0 for none. byte: where in the terminal's log the line begins."""
+        super().__init__()
+        self.rollout, self.step = rollout, step
+        self.terminal, self.byte = terminal, byte
+
+
+class OpenPromptInspector(Message):
+    """Show exactly what the model was given at a step."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step = step
+
+
+class AskForLine(Message):
+    """Have the person type one line, at the lower edge of the trajectory."""
+
+    def __init__(
+        self, what: str, answer: Callable[[str], Awaitable[None]], value: str = ""
+    ) -> None:
+        """answer: given what was typed, without spaces around it; may raise HoustonError."""
+        super().__init__()
+        self.what = what
+        self.answer = answer
+        self.value = value
+
+
+ALWAYS_SHOWN_HINTS = 2
+"""Hints that are there at any width."""
+MAX_NOTICE_LINES = 4
+"""Lines that something to be told may take."""
+MAX_UNDO_OFFERS = 3
+"""Acts that are shown to be taken back."""
+HOME_NAME_MIN_COLUMNS = 120
+"""Columns from which the home is named."""
+LINK_LABELS: dict[str, tuple[str, str, Tone]] = {
+    "live": ("●", "live", "success"),
+    "reconnecting": ("◌", "reconnecting", "warning"),
+    "down": ("○", "daemon down: reading only", "error"),
+}
+
+
+class BarWidget(PaneBoundary, Widget):
+    """One line; drawn again only when it says something else."""
+
+    DEFAULT_CSS = "BarWidget { height: 1; }"
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._lines: tuple[TextLine, ...] = ()
+
+    def put(self, *lines: TextLine) -> None:
+        """Say something, in as many lines as the bar is high."""
+        if lines != self._lines:
+            self._lines = lines
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """The line."""
+        if y >= len(self._lines) or not self._lines[y]:
+            return blank_strip(self.size.width, self.rich_style)
+        colours = palette_for_theme(self.app.current_theme, self.app.theme_variables)
+        return colours.strip(self._lines[y], self.size.width, self.rich_style)
+
+
+class StatusBar(BarWidget):
+    """Daemon, rollouts by state, sequence, clock."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._taken: tuple[ConsoleState, str] | None = None
+
+    def on_resize(self) -> None:
+        """More or less of it fits."""
+        if self._taken is not None:
+            self.take(*self._taken)
+
+    def take(self, state: ConsoleState, home: str) -> None:
+        """Show how things stand now."""
+        self._taken = (state, home)
+        glyph, words, tone = LINK_LABELS[state.link]
+        left: list[TextSpan] = [span(" houston ", "title"), span(f" {glyph} {words} ", tone)]
+        short: list[TextSpan] = [*left]
+        for kind, count in state.counts():
+            mark, colour = STATE_GLYPHS[kind]
+            left += [span(f"  {mark} ", colour), span(f"{count} {kind}", "dim")]
+            short += [span(f" {mark}", colour), span(f"{count}", "dim")]
+        lag = f"  {state.lag} to read" if state.lag else ""
+        clock = time.strftime("%H:%M %z")
+        place = span(f"  {home}", "faint") if self.size.width >= HOME_NAME_MIN_COLUMNS else span("")
+        right = line(place, span(f"  seq {state.seq}{lag}", "dim"), span(f"  {clock} "))
+        room = max(20, self.size.width)
+        if line_width(left) + line_width(right) > room:
+            left, right = short, line(span(f"{lag}  {clock} ", "dim"))
+        self.put(justify_line(tuple(left), right, room))
+
+
+class TabBar(BarWidget):
+    """Areas by number, for a screen that shows one at a time."""
+
+    def take(self, area: Area) -> None:
+        """Mark the area that is shown."""
+        names: tuple[tuple[Area, str], ...] = (
+            ("home", "0 Home"),
+            ("rollouts", "1 Rollouts"),
+            ("trajectory", "2 Trajectory"),
+            ("terminals", "3 Terminals"),
+            ("files", "4 Files"),
+            ("composer", "5 Guide"),
+        )
+        on = "composer" if area == "queue" else area
+        self.put(
+            tuple(
+                span(f" {name} ", "title") if key == on else span(f" {name} ", "faint")
+                for key, name in names
+            )
+        )
+
+
+class UndoBar(BarWidget):
+    """What can be taken back, the newest in front; not there while nothing can."""
+
+    DEFAULT_CSS = "UndoBar { display: none; height: 1; }"
+
+    def take(self, offered: Sequence[tuple[str, str]], key: str) -> None:
+        """offered: acts and how long still, the newest first. key: what takes the newest back."""
+        self.display = bool(offered)
+        lines = []
+        for at, (words, left) in enumerate(offered[:MAX_UNDO_OFFERS]):
+            named = span("" if at else f" {key} ", "tool")
+            right = line(
+                named, span("" if at else "takes it back", "dim"), span(f" {left:>5} ", "dim")
+            )
+            tone: Tone = "dim" if at else "warning"
+            lead = line(span("   then " if at else " ↶ ", tone), span(words, tone))
+            lines.append(justify_line(lead, right, max(20, self.size.width)))
+        if lines and (self.styles.height is None or self.styles.height.value != len(lines)):
+            self.styles.height = len(lines)
+        self.put(*lines)
+
+
+class HintBar(BarWidget):
+    """Keys of the area with the focus, or the last thing to be told."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._area: Area = "trajectory"
+        self._message: TextLine = ()
+        """What to tell, in one piece; wrapped for the width there is."""
+
+    def area(self, area: Area) -> None:
+        """The focus is there now."""
+        self._area = area
+        self._say()
+
+    def tell(self, text: str, tone: Tone) -> None:
+        """Say something until `quiet`."""
+        self._message = line(span(text, tone))
+        self._say()
+
+    def quiet(self) -> None:
+        """It was read."""
+        if self._message:
+            self._message = ()
+            self._say()
+
+    def _say(self) -> None:
+        if self._message:
+            words = self._message[0]
+            told = text_block(words.text, max(20, self.size.width - 1), words.tone, span(" "))[
+                :MAX_NOTICE_LINES
+            ]
+            self._show(*told)
+            return
+        found = [line(span(f" {key}", "tool"), span(f" {word}  ", "dim"))
+                 for key, word in hints_for(self._area)]  # fmt: skip
+        # What does not fit is left out before the last two, help and quit.
+        while len(found) > ALWAYS_SHOWN_HINTS and sum(map(line_width, found)) > self.size.width > 0:
+            found.pop(-ALWAYS_SHOWN_HINTS - 1)
+        self._show(tuple(part for hint in found for part in hint))
+
+    def _show(self, *lines: TextLine) -> None:
+        """As high as what is told needs: what to do next stands at its end."""
+        if self.styles.height is None or self.styles.height.value != len(lines):
+            self.styles.height = len(lines)
+        self.put(*lines)
+
+    def on_resize(self) -> None:
+        """More or fewer of them fit."""
+        self._say()
+
+
+class HoustonScreen(ErrorBoundary, Screen[None]):
+    """A screen that the app brings up to date. Its areas are composed by `body`."""
+
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+    """As Textual's own, which draws the whole screen for it: frames and cursors change, no more."""
+
+    def _compositor_refresh(self) -> None:
+        """Nothing while another full screen hides it: Textual would draw that one again, whole."""
+        stack = self.app.screen_stack
+        above = stack[stack.index(self) + 1 :] if self in stack else ()
+        if any(isinstance(one, HoustonScreen) for one in above):
+            self._dirty_widgets.clear()
+            self._compositor._dirty_regions.clear()
+            self._repaint_required = True  # once it is seen again
+            return
+        super()._compositor_refresh()
+
+    def __init__(self, state: ConsoleState, home: str) -> None:
+        """home: how the home is named to people."""
+        super().__init__()
+        self.state = state
+        self.status, self.hints = StatusBar(id="status"), HintBar(id="hints")
+        self.undo = UndoBar(id="undo")
+        self._home = home
+
+    def compose(self) -> ComposeResult:
+        """The areas between two lines."""
+        yield self.status
+        yield from self.body()
+        yield self.undo
+        yield self.hints
+
+    def leave(self) -> None:
+        """Back to the screen below; nothing when a key before it has done so."""
+        if self.is_active:
+            self.app.pop_screen()
+
+    def body(self) -> ComposeResult:
+        """What is between the two lines."""
+        raise NotImplementedError
+
+    @property
+    def area(self) -> Area:
+        """Where the focus is: which keys can be pressed."""
+        raise NotImplementedError
+
+    async def caught_up(self, changed: bool) -> None:
+        """The state is as new as the newest commit. changed: the rollouts are others than before.
+
+        Raises HoustonError.
+        """
+        raise NotImplementedError
+
+    def judged(self) -> None:
+        """Who needs a person, and who is where, was read again."""
+
+    def pressed(self, key: str) -> None:
+        """A key was pressed: somebody is here. key: as Textual names it."""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Which rollout is looked at here, and at which step; an empty name for none."""
+        return "", 0
+
+    def later(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
+        """Do something that no key waits for; instead of what the group was doing."""
+        self.run_worker(cast(Any, work), group=group, exclusive=True)
+
+    def linked(self) -> None:
+        """The daemon came, or went, or took what was sent."""
+
+    def on_screen_resume(self) -> None:
+        """It is shown, for the first time or again."""
+        self.say()
+
+    def say(self) -> None:
+        """Say how things stand; called once a second, so it draws only what has changed."""
+        self.status.take(self.state, self._home)
+        self.offer()
+
+    def offer(self) -> None:
+        """Say what can be taken back, and by which key: a letter is none while somebody types."""
+        key = key_label("undo", "take_back(True)" if self.types else "take_back")
+        self.undo.take(self.state.offered, key)
+
+    @property
+    def types(self) -> bool:
+        """Whether somebody types here: letters are letters."""
+        return isinstance(self.app.focused, (Input, TextArea))
+
+    def tell(self, text: str, tone: Tone) -> None:
+        """Say something until the next key."""
+        self.hints.tell(text, tone)
+
+    def told(self, problem: HoustonError) -> None:
+        """Show an error: cause, effect, next."""
+        follow = f"  next: {problem.next}" if problem.next else ""
+        text = " ".join(part for part in (problem.cause, problem.effect) if part)
+        self.tell(text + follow, "error")

@@ -1,0 +1,487 @@
+"""The list of the home screen: rollouts in one or two lines each, and the card of one of them.
+
+Renders columns by the width there is, with score sparklines, needs and people; the widget keeps
+the cursor where it is while the list changes. Filtering, marking and opening are in
+`screens.home_screen`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rich.style import Style
+from textual.message import Message
+
+from houston_console.commands.rollout_summary import format_score
+from houston_console.screens.base_screen import post_from
+from houston_console.screens.rollout_lists import (
+    STATE_GLYPHS,
+    ListOrder,
+    ListRow,
+    format_age,
+    format_moment,
+    handover_note,
+    name_within_task,
+    need_reasons,
+    other_viewers,
+    people_text,
+    person_cost,
+    person_name,
+    rollout_state_text,
+    urgency_mark,
+)
+from houston_console.widgets.line_view import LineView
+from houston_console.widgets.styled_text import (
+    LOADING_LINE,
+    TextLine,
+    TextSpan,
+    Tone,
+    fit_name,
+    fit_text,
+    justify_line,
+    line,
+    line_width,
+    span,
+    text_block,
+)
+from houston_shared.safe_text import SafeText
+from houston_shared.store.attention_ranking import RolloutNeed
+from houston_shared.store.presence_queries import AttentionCost
+from houston_shared.task import BudgetSettings
+
+SPARKLINE_BLOCKS = "▁▂▃▄▅▆▇█"
+SPARKLINE_TOP_SCORE = 100.0
+"""Scores go from 0 to 100; what is higher stretches the scale."""
+
+
+def render_sparkline(values: Sequence[float], most: int) -> str:
+    """The last `most` values, one character each, on a scale from 0 to 100."""
+    if most <= 0:
+        return ""
+    shown = values[-most:]
+    top = max([SPARKLINE_TOP_SCORE, *shown])
+    return "".join(SPARKLINE_BLOCKS[_sparkline_level(value, top)] for value in shown)
+
+
+def _sparkline_level(value: float, top: float) -> int:
+    share = min(max(value / top, 0.0), 1.0)
+    return min(len(SPARKLINE_BLOCKS) - 1, int(share * len(SPARKLINE_BLOCKS)))
+
+
+ONE_LINE_MIN_COLUMNS = 180
+"""Columns from which a rollout takes one line, where two for each do not fit."""
+REASON_INLINE_MIN_COLUMNS = 110
+"""Columns from which the reason stands beside the name, in the first line of two."""
+NAME_CELLS = 24
+"""Cells of a name; less on a narrow screen."""
+NARROW_NAME_CELLS = 20
+SPARKLINE_CELLS = 12
+PEOPLE_CELLS = 26
+"""Cells of who looks, in one line."""
+
+
+class HomeEntry(NamedTuple):
+    """One rollout as a list shows it."""
+
+    number: int
+    """Its place, from 1."""
+    need: RolloutNeed
+    budget: BudgetSettings
+    marked: bool = False
+    """Whether it was chosen to be compared."""
+    under_task: bool = False
+    """Whether its task stands above it."""
+
+
+class HomeViewContext(NamedTuple):
+    """Who looks, when, and how wide the screen is."""
+
+    me: str
+    now: int
+    """UTC microseconds."""
+    width: int
+    lines: int = 2
+    """That one rollout takes."""
+
+
+def format_hours(seconds: float) -> str:
+    """Active time, short: `57m`, `3h05`, `30h`."""
+    minutes = int(seconds // 60)
+    if minutes < 100:
+        return f"{minutes}m"
+    return f"{minutes // 60}h{minutes % 60:02}" if minutes % 60 else f"{minutes // 60}h"
+
+
+def column_heads(view: HomeViewContext) -> TextLine:
+    """What stands above the list: names of the columns."""
+    name = NAME_CELLS if view.width >= REASON_INLINE_MIN_COLUMNS else NARROW_NAME_CELLS
+    words = "why it needs somebody" if view.width >= REASON_INLINE_MIN_COLUMNS else ""
+    left = f"       {'rollout':<{name + 2}}{words}".rstrip()
+    parts = [span(left, "faint")]
+    numbers = (
+        f"{'steps':>10}{'best':>6}{'last':>6}  {'scores':<{SPARKLINE_CELLS}}{'active':>7}{'/of':<7}"
+    )
+    if view.lines == 1:
+        numbers += f"{'who is there':<{PEOPLE_CELLS}}"
+    return justify_line(tuple(parts), line(span(numbers, "faint")), view.width)
+
+
+def task_line(task: str, shown: Sequence[RolloutNeed], width: int) -> TextLine:
+    """A task above its rollouts."""
+    needy = sum(one.weight > 0 for one in shown)
+    count = f"{len(shown)} rollout{'s' * (len(shown) != 1)}"
+    tail = f", {needy} need{'s' * (needy == 1)} somebody" if needy else ""
+    return justify_line(
+        line(span(" "), span(task, "title")), line(span(f"{count}{tail} ", "faint")), width
+    )
+
+
+def rollout_lines(one: HomeEntry, view: HomeViewContext) -> list[TextLine]:
+    """A rollout in as many lines as `View.lines` says."""
+    if view.lines == 1:
+        right = (*_number_cells(one), *_pad_line(_people_cells(one.need, view), PEOPLE_CELLS))
+        room = view.width - line_width(right)
+        half = (room - line_width(_name_cells(one, NAME_CELLS))) * 3 // 5
+        why = span(f"{fit_text(_need_text(one.need), half)}  ", _need_tone(one.need))
+        return [
+            justify_line(
+                (*_name_cells(one, NAME_CELLS), why, *_activity_text(one.need)), right, view.width
+            )
+        ]
+    people, pad = _people_cells(one.need, view), span("       ")
+    reason, action = span(_need_text(one.need), _need_tone(one.need)), _activity_text(one.need)
+    if view.width >= REASON_INLINE_MIN_COLUMNS:
+        first, second = (*_name_cells(one, NAME_CELLS), reason), (pad, *action)
+    else:
+        gap = span(" · " if reason.text and action else "")
+        first, second = _name_cells(one, NARROW_NAME_CELLS), (pad, reason, gap, *action)
+    return [
+        justify_line(first, _number_cells(one), view.width),
+        justify_line(second, people, view.width),
+    ]
+
+
+def _name_cells(one: HomeEntry, width: int) -> TextLine:
+    rollout = one.need.standing.rollout
+    glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
+    name = name_within_task(rollout.id, rollout.task) if one.under_task else rollout.id
+    mark = span("×", "guidance") if one.marked else urgency_mark(one.need)
+    number = span(f"{one.number:>3} ", "number")
+    return line(
+        mark, number, span(f"{glyph} ", tone), span(fit_name(name, width), "strong"), span("  ")
+    )
+
+
+def _need_text(one: RolloutNeed) -> str:
+    if one.reasons:
+        return one.text
+    rollout = one.standing.rollout
+    return rollout_state_text(rollout) if rollout.state != "running" else ""
+
+
+def _need_tone(one: RolloutNeed) -> Tone:
+    mark: Tone = urgency_mark(one).tone
+    return mark if one.weight else "dim"
+
+
+def _activity_text(one: RolloutNeed) -> TextLine:
+    """What it does now, or did last."""
+    acted, rollout = one.standing.acted, one.standing.rollout
+    if acted is None:
+        return ()
+    now = rollout.activity if rollout.state == "running" else ""
+    if acted.text.startswith(now) or now in one.text:  # it is said already
+        return line(span(acted.text, "dim"))
+    return line(span(f"{now}: ", "tool"), span(acted.text, "dim"))
+
+
+def _number_cells(one: HomeEntry) -> TextLine:
+    rollout, budget = one.need.standing.rollout, one.budget
+    steps = f"{rollout.steps}/{budget.steps}"
+    active = format_hours(rollout.active_us / 1e6)
+    near = rollout.active_us / 1e6 > 0.9 * budget.active_seconds
+    scores = [each.score for each in one.need.standing.scores]
+    return line(
+        span(f"{steps:>10}", "number" if rollout.steps <= 0.9 * budget.steps else "warning"),
+        span(
+            f"{format_score(rollout.best_score) if scores else '–':>6}",
+            "score" if scores else "faint",
+        ),
+        span(
+            f"{format_score(rollout.last_score) if scores else '–':>6}",
+            "text" if scores else "faint",
+        ),
+        span(f"  {render_sparkline(scores, SPARKLINE_CELLS):<{SPARKLINE_CELLS}}", "score"),
+        span(f"{active:>7}", "warning" if near else "text"),
+        span(f"/{format_hours(budget.active_seconds):<5} ", "faint"),
+    )
+
+
+def _people_cells(one: RolloutNeed, view: HomeViewContext) -> TextLine:
+    found, parts = one.standing, []
+    for look in other_viewers(found, view.me):
+        parts.append(span(f"◉{person_name(look.name, look.verified, view.me)} ", "tool"))
+    if found.holding is not None and found.holding.holder:
+        holder = person_name(found.holding.holder, found.holding.verified, view.me)
+        parts.append(span(f"☞{holder} ", "guidance"))
+    if handover_note(found.holding, view.me):
+        parts.append(span("✉ ", "guidance"))
+    return line(*parts)
+
+
+def _pad_line(parts: TextLine, width: int) -> TextLine:
+    """Exactly `width` cells."""
+    room, kept = width, []
+    for part in parts:
+        cells = min(room, line_width((part,)))
+        kept.append(TextSpan(fit_text(part.text, cells), part.tone))
+        room -= cells
+    return (*kept, TextSpan(SafeText(" " * room)))
+
+
+def rollout_card(
+    one: HomeEntry, spent: Sequence[AttentionCost], view: HomeViewContext
+) -> list[TextLine]:
+    """Everything that is known of the rollout at the cursor from afar."""
+    stands, rollout = one.need.standing, one.need.standing.rollout
+    glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
+    where = f"{rollout.task} · {rollout.policy or rollout.engine}"
+    head = line(span(f" {glyph} ", tone), span(rollout.id, "strong"), span(f"  {where}  ", "dim"),
+                span(rollout_state_text(rollout), tone))  # fmt: skip
+    rows = [head]
+    if rollout.parent:
+        rows += _hanging_block(
+            "⑂", f"branch of {rollout.parent} at step {rollout.parent_step}", "dim", view
+        )
+    for text in need_reasons(one.need):
+        rows += _hanging_block("!", text, urgency_mark(one.need).tone, view)
+    if stands.acted is not None:
+        when = format_moment(stands.acted.at, view.now)
+        text = f"step {stands.acted.step}, {when} ({format_age(stands.acted.at, view.now)}): "
+        rows += _hanging_block("▸", text + stands.acted.text, "dim", view)
+    if stands.new_steps:
+        many = f"{stands.new_steps} step{'s' * (stands.new_steps > 1)}"
+        rows += _hanging_block("+", f"{many} since you were here", "text", view)
+    for mark, text in people_text(stands, view.me, view.now):
+        rows += _hanging_block(mark, text, "guidance_text" if mark == "✉" else "text", view)
+    if spent:
+        rows += _hanging_block(
+            "◷",
+            "attention: " + "; ".join(person_cost(each, view.me) for each in spent),
+            "dim",
+            view,
+        )
+    return rows
+
+
+def _hanging_block(mark: str, text: str, tone: Tone, view: HomeViewContext) -> list[TextLine]:
+    pad = span("   ")
+    rows = text_block(text, view.width - 3, tone)
+    return [(span(f" {mark} ", "key") if not at else pad, *row) for at, row in enumerate(rows)]
+
+
+def home_summary(
+    needs: Sequence[RolloutNeed], at_home: Sequence[str], me: str, seen: bool = True
+) -> TextLine:
+    """The lower edge of the frame: how many need somebody, who else is at home, what is yours.
+
+    seen: whether others see that this console is here.
+    """
+    needy = sum(one.weight > 0 for one in needs)
+    parts = [f"{needy} of {len(needs)} need somebody" if needy else "nobody is needed"]
+    mine = [one.standing.holding for one in needs if one.standing.holding]
+    yours = sum(one.holder == me for one in mine)
+    if yours:
+        parts.append(f"you look after {yours}")
+    if at_home:
+        parts.append(f"also at home: {', '.join(at_home)}")
+    if not seen:
+        parts.append("others do not see you")
+    return line(span("   ".join(parts), "dim"))
+
+
+class HomeList(LineView):
+    """Rollouts, each in one line or two, and the tasks above them where they are grouped."""
+
+    class Moved(Message):
+        """The cursor is on another rollout."""
+
+    class Opened(Message):
+        """A click: open the rollout at the cursor."""
+
+    def __init__(self, me: str, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.me = me
+        self.rows: list[ListRow] = []
+        self.budgets: dict[str, BudgetSettings] = {}
+        self.marks: tuple[str, ...] = ()
+        self.now = 0
+        self.empty = LOADING_LINE
+        self.order = ListOrder()
+        self._lines: list[tuple[int, int]] = []
+        """(row, line of it) for every line."""
+        self._high = 2
+        """Lines of a rollout, as `_lines` were measured: the size may be another one by now."""
+        self._numbers: list[int] = []
+        """Of each row its place among the rollouts, from 1."""
+        self._shown: list[TextLine] = []
+        self._made: dict[int, list[TextLine]] = {}
+        """Lines of rows, for as long as nothing changes."""
+
+    # --- lines -------------------------------------------------------------------------------
+
+    @property
+    def view(self) -> HomeViewContext:
+        """What the lines are made for."""
+        return HomeViewContext(self.me, self.now, self.room, self._high)
+
+    def line_count(self) -> int:
+        """Of all rows."""
+        return len(self._lines)
+
+    def line_at(self, number: int) -> TextLine:
+        """One of them."""
+        at, offset = self._lines[number]
+        made = self._made.get(at)
+        if made is None:
+            made = self._made[at] = self._row_lines(at)
+        return made[offset]
+
+    def _row_lines(self, at: int) -> list[TextLine]:
+        row = self.rows[at]
+        if row.need is None:
+            ones = [one.need for one in self.rows if one.task == row.task and one.need]
+            return [task_line(row.task, ones, self.room)]
+        return rollout_lines(self._as_shown(at), self.view)
+
+    def _as_shown(self, at: int) -> HomeEntry:
+        row = self.rows[at]
+        assert row.need is not None
+        number, marked = self._numbers[at], row.id in self.marks
+        budget = self.budgets.get(row.id) or BudgetSettings()
+        return HomeEntry(number, row.need, budget, marked, self.rows[0].need is None)
+
+    def selectable(self, number: int) -> bool:
+        """First lines of rollouts."""
+        at, offset = self._lines[number]
+        return not offset and self.rows[at].need is not None
+
+    def _under(self, number: int) -> Style | None:
+        """Both lines of the rollout at the cursor."""
+        if self._lines[number][0] == self._row_at_cursor:
+            return super()._under(self.cursor)
+        return None
+
+    def draw_ground(self, number: int) -> None:
+        """All lines of the rollout."""
+        self.refresh_lines(number, self._high)
+
+    def _measure(self) -> None:
+        self._made.clear()
+        fits = 2 * len(self.rows) <= self.size.height
+        self._high = 1 if self.room >= ONE_LINE_MIN_COLUMNS and not fits else 2
+        self._lines = [
+            (at, offset)
+            for at, row in enumerate(self.rows)
+            for offset in range(self._high if row.need else 1)
+        ]
+        self._numbers, count = [], 0
+        for row in self.rows:
+            count += row.need is not None
+            self._numbers.append(count)
+
+    # --- the rollout at the cursor -----------------------------------------------------------
+
+    @property
+    def _row_at_cursor(self) -> int:
+        return self._lines[self.cursor][0] if self.cursor < len(self._lines) else -1
+
+    @property
+    def under_cursor(self) -> HomeEntry | None:
+        """The rollout at the cursor."""
+        at = self._row_at_cursor
+        return self._as_shown(at) if at >= 0 and self.rows[at].need else None
+
+    @property
+    def chosen(self) -> str:
+        """Its id; empty where there is none."""
+        under = self.under_cursor
+        return under.need.standing.rollout.id if under else ""
+
+    def line_of(self, rollout: str) -> int | None:
+        """Where a rollout begins."""
+        ids = (
+            number
+            for number, (at, offset) in enumerate(self._lines)
+            if not offset and self.rows[at].id == rollout
+        )
+        return next(ids, None) if rollout else None
+
+    def go_to_number(self, number: int) -> None:
+        """Stand on the rollout at a place, counted from 1."""
+        places = enumerate(zip(self.rows, self._numbers, strict=True))
+        found = (at for at, (row, place) in places if row.need and place == number)
+        for at in found:
+            self.put_cursor(self._lines.index((at, 0)))
+
+    def moved(self) -> None:
+        """Tell that another rollout is at the cursor."""
+        post_from(self, self.Moved())
+
+    def reveal(self, target: int) -> None:
+        """All lines of the rollout; from the first one also what is above it."""
+        super().reveal(target + self._high - 1)
+        super().reveal(0 if target <= 1 else target)
+
+    # --- what changed ------------------------------------------------------------------------
+
+    def take(self, rows: list[ListRow], now: int, at: str = "") -> None:
+        """Show these rows; the cursor stays on its rollout, and that on its line of the screen.
+
+        at: the rollout to stand on, if not the one that is under the cursor.
+        """
+        keep, line_before = at or self.chosen, self.cursor
+        self.rows, self.now = rows, now
+        self._measure()
+        found = self.line_of(keep)
+        if found is None:
+            self.cursor = min(line_before, max(0, len(self._lines) - 1))
+        elif found != line_before:
+            self.cursor = found
+            if not at:
+                self.jump(round(self.scroll_y) + found - line_before)
+        if self._lines:
+            self.put_cursor(self.cursor)
+        self.draw_changed()
+
+    def draw_changed(self) -> None:
+        """Draw again when a line on the screen says something else."""
+        self._made.clear()
+        first = round(self.scroll_y)
+        shown = range(first, min(self.line_count(), first + self.size.height))
+        looks = [self.line_at(number) for number in shown]
+        if looks != self._shown or self.virtual_size.height != self.line_count():
+            self._shown = looks
+            self.show()
+
+    def show(self) -> None:
+        """Measured again: the width decides how many lines a rollout takes."""
+        found = self.chosen
+        self._measure()
+        place = self.line_of(found)
+        self.cursor = min(self.cursor, max(0, len(self._lines) - 1)) if place is None else place
+        super().show()
+
+    def touched(self) -> None:
+        """Nothing changes the order for some seconds."""
+        self.order.reading.touched()
+
+    def on_click(self, event: Any) -> None:
+        """A click on the rollout at the cursor opens it; on another, it goes there."""
+        event.prevent_default()  # the list's own, which knows of no second lines
+        at = round(self.scroll_y) + event.get_content_offset_capture(self).y
+        if at >= len(self._lines):
+            return
+        row, before = self._lines[at][0], self.chosen
+        self.put_cursor(self._lines.index((row, 0)))
+        if before and before == self.rows[row].id:
+            post_from(self, self.Opened())

@@ -1,0 +1,334 @@
+"""The screen of policies and training runs: what was trained, how far, what engines sample with.
+
+Activates a policy, rolls back, and cancels a training run by requests to the daemon. Progress is
+read from the folders of running trainers. It trains nothing.
+"""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from houston_console.app.console_state import ConsoleState
+from houston_console.app.daemon_link import DaemonLink
+from houston_console.app.key_bindings import Area, bindings_for
+from houston_console.screens.base_screen import HoustonScreen
+from houston_console.widgets.dialogs import ConfirmDialog, QuestionDialog
+from houston_console.widgets.line_view import LineView, set_frame_title
+from houston_console.widgets.styled_text import LOADING_LINE, TextLine, Tone, fit_text, line, span
+from houston_shared import policy_and_run_files
+from houston_shared.control_messages import ActivatePolicy, CancelTraining
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.policy_and_run_files import BASE_MODEL, TrainingProgress
+from houston_shared.store import policy_queries
+from houston_shared.store.async_reader import AsyncReader
+from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.policy_queries import ActivationRow, PolicyRow, TrainingRunRow
+from houston_shared.times_and_counts import local_time
+
+MAX_ACTIVATIONS = 50
+"""Activations that are read: the last of each engine is among them, or it is long ago."""
+
+
+class PoliciesSnapshot(NamedTuple):
+    """Everything that is shown."""
+
+    policies: list[PolicyRow]
+    runs: list[TrainingRunRow]
+    active: dict[str, str]
+    """Engine → the policy that its new rollouts sample with."""
+    engines: dict[str, list[str]]
+    """Policy (empty: engines' own models) → engines, an entry for each rollout that goes on."""
+    tokens: dict[str, int]
+    """Policy → tokens that were sampled with it."""
+    newest: list[ActivationRow]
+
+
+def read_policies_snapshot() -> ReadPlan[PoliciesSnapshot]:
+    """What the database says."""
+    engines: dict[str, list[str]] = {}
+    for use in (yield from policy_queries.list_policy_uses()):
+        engines.setdefault(use.policy, []).extend([use.engine] * len(use.rollouts))
+    return PoliciesSnapshot(
+        (yield from policy_queries.list_policies()),
+        (yield from policy_queries.list_training_runs()),
+        (yield from policy_queries.list_displayed_policies()),
+        engines,
+        (yield from policy_queries.count_sampled_tokens()),
+        (yield from policy_queries.list_activations(newest=MAX_ACTIVATIONS)),
+    )
+
+
+def read_run_progress(home: Home, runs: list[TrainingRunRow]) -> dict[str, TrainingProgress]:
+    """How far runs have come that go on, as their folders say it; who may not look sees none."""
+    read = {
+        one.id: policy_and_run_files.read_training_progress(home, one.id)
+        for one in runs
+        if one.state == "running"
+    }
+    return {run: one for run, one in read.items() if one is not None}
+
+
+PROGRESS_BAR_CELLS = 16
+"""Cells of a bar of progress."""
+POLICY_NAME_CELLS = 16
+RUN_STATE_GLYPHS: Mapping[str, tuple[str, Tone]] = {
+    "queued": ("○", "dim"),
+    "running": ("▶", "success"),
+    "finished": ("✓", "success"),
+    "failed": ("✗", "error"),
+    "cancelled": ("–", "dim"),
+}
+
+
+class PolicyListRow(NamedTuple):
+    """One line and what it is about."""
+
+    line: TextLine
+    policy: str = ""
+    run: str = ""
+
+
+def policy_rows(
+    known: PoliciesSnapshot, progress: Mapping[str, TrainingProgress], width: int
+) -> list[PolicyListRow]:
+    """Policies, the newest first, then training runs; what is wrong stands where it belongs."""
+    found = [PolicyListRow(line(span(" Policies", "title")))]
+    found += [
+        PolicyListRow(_policy_line(one, known, width), policy=one.name)
+        for one in known.policies[::-1]
+    ]
+    if not known.policies:
+        found.append(
+            PolicyListRow(line(span("   Nothing was trained yet: houston train sft", "dim")))
+        )
+    for text, tone in _activation_rows(known):
+        found.append(PolicyListRow(line(span(fit_text(f"   {text}", width).rstrip(), tone))))
+    found += [PolicyListRow(()), PolicyListRow(line(span(" Training", "title")))]
+    found += [
+        PolicyListRow(_run_line(one, progress.get(one.id), width), run=one.id)
+        for one in known.runs[::-1]
+    ]
+    if not known.runs:
+        found.append(PolicyListRow(line(span("   No run yet", "dim"))))
+    return found
+
+
+def _policy_line(one: PolicyRow, known: PoliciesSnapshot, width: int) -> TextLine:
+    engines = sorted(engine for engine, name in known.active.items() if name == one.name)
+    own = "" if one.kind == "base" else one.name
+    using, tokens = len(known.engines.get(own, ())), known.tokens.get(own, 0)
+    facts = [one.kind, f"from {one.parent}" if one.parent else "the base model"]
+    facts += [f"{using} rollouts"] if using else []
+    facts += [f"{tokens:,} tokens"] if tokens else []
+    facts += [f"since {local_time(one.created_at)}"]
+    mark = span(" ● " if engines else "   ", "success")
+    active = f"active on {', '.join(engines)}  " if engines else ""
+    room = width - 3 - POLICY_NAME_CELLS - 1 - len(active)
+    return line(
+        mark,
+        span(fit_text(one.name, POLICY_NAME_CELLS), "key" if engines else "text"),
+        " ",
+        span(active, "success"),
+        span(fit_text(" · ".join(facts), max(0, room)).rstrip(), "dim"),
+    )
+
+
+def _activation_rows(known: PoliciesSnapshot) -> list[tuple[str, Tone]]:
+    """What is being tried, and how the newest of an engine failed."""
+    found: list[tuple[str, Tone]] = []
+    for engine in sorted({one.engine for one in known.newest}):
+        last = [one for one in known.newest if one.engine == engine][-1]
+        what = last.policy or "its own model"
+        if last.state == "asked":
+            found.append((f"{engine} is being given {what} …", "warning"))
+        elif last.state == "failed":
+            found.append((f"{engine} was not given {what}: {last.reason}", "error"))
+    return found
+
+
+def _run_line(one: TrainingRunRow, progress: TrainingProgress | None, width: int) -> TextLine:
+    glyph, tone = RUN_STATE_GLYPHS[one.state]
+    said = one.reason
+    if progress is not None and one.state == "running":
+        said = (
+            f"{progress_bar(progress)} {policy_and_run_files.describe_training_progress(progress)}"
+        )
+    if one.cancelling and one.state == "running":
+        said = f"is being cancelled by {one.cancelling.removeprefix('person:')}"
+    became = f"became {one.policy}  " if one.policy else ""
+    head = f"{one.id}  {one.kind}, {one.state}  "
+    room = width - 3 - len(head) - len(became)
+    return line(
+        span(f" {glyph} ", tone),
+        span(head),
+        span(became, "success"),
+        span(fit_text(said, max(0, room)).rstrip(), "error" if one.state == "failed" else "dim"),
+    )
+
+
+def progress_bar(progress: TrainingProgress) -> str:
+    """How much of its steps a run has made, as `[████░░░░]`."""
+    share = progress.step / progress.steps if progress.steps else 0.0
+    full = round(PROGRESS_BAR_CELLS * min(1.0, share))
+    return f"[{'█' * full}{'░' * (PROGRESS_BAR_CELLS - full)}]"
+
+
+PROGRESS_POLL_SECONDS = 2.0
+"""How often the folders of running trainers are looked at."""
+ENGINE_PROMPT = "engine"
+
+
+class PolicyList(LineView):
+    """A line a policy or run, under their headings."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.rows: list[PolicyListRow] = []
+        self.empty = LOADING_LINE
+
+    def line_count(self) -> int:
+        """As many as there are."""
+        return len(self.rows)
+
+    def line_at(self, number: int) -> TextLine:
+        """One of them."""
+        return self.rows[number].line
+
+    def selectable(self, number: int) -> bool:
+        """Headings are passed over."""
+        return bool(self.rows[number].policy or self.rows[number].run)
+
+    @property
+    def here(self) -> PolicyListRow:
+        """What the cursor stands on."""
+        return self.rows[self.cursor] if self.cursor < len(self.rows) else PolicyListRow(())
+
+    def take(self, found: list[PolicyListRow]) -> None:
+        """Show others; the cursor stays with what it stood on."""
+        if found == self.rows:
+            return
+        before, first = self.here, not self.rows
+        self.rows = found
+        self.show()
+        same = (n for n, one in enumerate(found) if one[1:] == before[1:] and any(one[1:]))
+        usable = (n for n in range(len(found)) if self.selectable(n))
+        at = next(usable, 0) if first else next(same, None)
+        if at is not None:
+            self.keep_line(at)
+            self.put_cursor(at)
+
+
+class PoliciesScreen(HoustonScreen):
+    """Policies above, training runs below."""
+
+    BINDINGS = bindings_for("policies")
+
+    def __init__(
+        self, state: ConsoleState, reader: AsyncReader, link: DaemonLink, home: str, engine: str
+    ) -> None:
+        """reader: one that no key waits for. engine: the one that is meant where nobody says."""
+        super().__init__(state, home)
+        self.text = PolicyList(id="policy-lines")
+        self._reader, self._link, self._engine = reader, link, engine
+        self._known: PoliciesSnapshot | None = None
+
+    def body(self) -> ComposeResult:
+        """One list."""
+        with Vertical(id="policies"):
+            yield self.text
+
+    def on_mount(self) -> None:
+        """Read; running trainers say something new without a commit."""
+        set_frame_title(self.query_one("#policies"), "Policies and training")
+        self.hints.area("policies")
+        self.set_focus(self.text)
+        self.set_interval(PROGRESS_POLL_SECONDS, self._again)
+        self._again()
+
+    @property
+    def area(self) -> Area:
+        """One place."""
+        return "policies"
+
+    async def caught_up(self, changed: bool) -> None:
+        """Something was committed: read again, a moment later."""
+        self._again()
+
+    def _again(self) -> None:
+        self.later(self._read, "policies")
+
+    async def _read(self) -> None:
+        try:
+            self._known = await self._reader.run(read_policies_snapshot())
+        except HoustonError as problem:
+            self.told(problem)
+            return
+        read = read_run_progress(self._link.home, self._known.runs)
+        self.text.take(policy_rows(self._known, read, self.text.room))
+
+    # --- what is asked of the daemon ---------------------------------------------------------
+
+    def action_activate(self) -> None:
+        """Have new rollouts sample with the policy at the cursor; asks for which engine."""
+        policy = self.text.here.policy
+        if not policy:
+            self.tell("Go to a policy first.", "warning")
+            return
+        text = (
+            f"New rollouts will sample with {policy}, once the engine has answered with it. "
+            "Those that run keep theirs."
+        )
+        self.app.push_screen(
+            QuestionDialog(f"Activate {policy}", text, {ENGINE_PROMPT: self._engine}),
+            lambda said: None if said is None else self._activate(said[0].strip(), policy),
+        )
+
+    def action_rollback(self) -> None:
+        """Take the newest activation of an engine back; asks for which."""
+        text = "New rollouts will sample with what they sampled with before."
+        self.app.push_screen(
+            QuestionDialog("Roll back", text, {ENGINE_PROMPT: self._engine}),
+            lambda said: None if said is None else self._activate(said[0].strip(), None),
+        )
+
+    def _activate(self, engine: str, policy: str | None) -> None:
+        message = ActivatePolicy(
+            request=uuid.uuid4().hex,
+            engine=engine,
+            policy="" if policy in (None, BASE_MODEL) else str(policy),
+            rollback=policy is None,
+            claimed=self._link.claimed,
+        )
+        self._send(message, f"{engine} is being given {policy or 'what it had before'}.")
+
+    def action_cancel(self) -> None:
+        """End the training run at the cursor; asks first."""
+        run = self.text.here.run
+        if not run:
+            self.tell("Go to a training run first.", "warning")
+            return
+        message = CancelTraining(run=run, claimed=self._link.claimed)
+        self.app.push_screen(
+            ConfirmDialog(f"End training {run}? Its checkpoints stay."),
+            lambda yes: self._send(message, f"{run} is to end.") if yes else None,
+        )
+
+    def _send(self, message: ActivatePolicy | CancelTraining, done: str) -> None:
+        self.run_worker(self._ask(message, done), group="asking")
+
+    async def _ask(self, message: ActivatePolicy | CancelTraining, done: str) -> None:
+        try:
+            await self._link.ask(message)
+        except HoustonError as problem:
+            self.told(problem)
+        else:
+            self.tell(done, "success")
+            self._again()
+
+    def action_back(self) -> None:
+        """To where one came from."""
+        self.leave()

@@ -1,0 +1,324 @@
+"""The prompt inspector: exactly what the model was given at a step.
+
+A screen with tabs for messages, rendered text, token ids and the difference to the request
+before, with search in the text. Requests are read and wrapped in the background, so no key waits
+for 100,000 tokens. Rendering is in `screens.prompt_rendering`.
+"""
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Input
+
+from houston_console.app.console_state import ConsoleState
+from houston_console.app.key_bindings import Area, bindings_for
+from houston_console.screens import prompt_rendering
+from houston_console.screens import prompt_rendering as eye_lines
+from houston_console.screens.base_screen import GoToStep, HoustonScreen, post_from
+from houston_console.screens.prompt_rendering import InspectedRequest, request_facts
+from houston_console.transcript.trajectory_reader import RolloutSource
+from houston_console.widgets.dialogs import BottomPrompt, FixedLines
+from houston_console.widgets.line_view import (
+    LineView,
+    highlight_needles,
+    set_frame_subtitle,
+    set_frame_title,
+)
+from houston_console.widgets.styled_text import TextLine, line, line_text
+from houston_shared import context_messages
+from houston_shared.errors import HoustonError
+from houston_shared.store.step_context import ContextView
+
+EDGE_BARS = ("│ ", "+ ", "− ", "→ ")
+"""How a span ends that is the edge of a line and none of its text."""
+
+
+class LongText(LineView):
+    """Lines, and where in them something is."""
+
+    has_cursor = False
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.lines: Sequence[TextLine] = ()
+        self.whole = ("the whole text", "")
+        """What a key copies."""
+        self.needle = ""
+        self.hits: list[int] = []
+        """Numbers of lines in which the needle begins."""
+
+    def line_count(self) -> int:
+        """As many as there are."""
+        return len(self.lines)
+
+    def line_at(self, number: int) -> TextLine:
+        """One of them."""
+        return self.lines[number]
+
+    async def copied(self) -> tuple[str, str]:
+        """The whole, as it is and not as it is wrapped here."""
+        return self.whole
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the screen, with what was found marked."""
+        strip = super().render_line(y)
+        return (
+            highlight_needles(strip, strip.text, [self.needle], self.palette.hit)
+            if self.needle
+            else strip
+        )
+
+    def put(self, lines: Sequence[TextLine], hits: list[int], at: int) -> None:
+        """Show other lines, with the line `at` at the top."""
+        self.lines, self.hits = lines, hits
+        self.show()
+        self.jump(at)
+
+    def next_hit(self, by: int) -> int:
+        """Show the next line with a hit, or the one before, round the end; its place from 1."""
+        top = round(self.scroll_y)
+        at = bisect_right(self.hits, top) if by > 0 else bisect_left(self.hits, top) - 1
+        at %= len(self.hits)
+        self.jump(self.hits[at])
+        return at + 1
+
+
+def lines_with_needle(lines: Sequence[TextLine], needle: str) -> list[int]:
+    """Lines in which `needle` begins, in any case; also where it goes on in the next line."""
+    wanted = " ".join(needle.casefold().split())
+    if not wanted:
+        return []
+    texts = [_text_without_edge(one) for one in lines]
+    starts, at = [], 0
+    for one in texts:
+        starts.append(at)
+        at += len(one) + 1
+    whole = " ".join(texts)
+    found: list[int] = []
+    place = whole.find(wanted)
+    while place >= 0:
+        number = bisect_right(starts, place) - 1
+        if not found or found[-1] != number:
+            found.append(number)
+        place = whole.find(wanted, place + 1)
+    return found
+
+
+def _text_without_edge(parts: TextLine) -> str:
+    """What a line says, without its edge."""
+    edge = len(parts) > 1 and parts[0].text.endswith(EDGE_BARS)
+    return line_text(parts[1:] if edge else parts).strip().casefold()
+
+
+LineMaker = Callable[[InspectedRequest, int], tuple[Sequence[TextLine], int]]
+"""Lines for a width, and the line to begin at."""
+
+
+class InspectorTab(NamedTuple):
+    """One way to read a request."""
+
+    name: str
+    make: LineMaker
+
+
+INSPECTOR_TABS = (
+    InspectorTab("messages", eye_lines.message_lines),
+    InspectorTab("rendered", eye_lines.rendered_prompt_lines),
+    InspectorTab("token ids", eye_lines.token_id_lines),
+    InspectorTab("difference", eye_lines.difference_lines),
+)
+
+
+class FindPrompt(BottomPrompt):
+    """The line for words to look for."""
+
+    def action_leave(self) -> None:
+        """Back to the text."""
+        self.display = False
+        self.screen.set_focus(self.screen.query_one("#eye-text"))
+
+
+class PromptInspector(HoustonScreen):
+    """One request, and from there the next or the one before."""
+
+    BINDINGS = bindings_for("eye")
+
+    def __init__(
+        self, state: ConsoleState, home: str, source: RolloutSource, step: int, back: Widget
+    ) -> None:
+        """back: what shows a step when it is told to."""
+        super().__init__(state, home)
+        self._source, self._back = source, back
+        self.step, self.tab = step, 0
+        self.seen: InspectedRequest | None = None
+        self.above, self.text = FixedLines([], id="eye-facts"), LongText(id="eye-text")
+        self.above.can_focus = False
+        self.find = FindPrompt(id="eye-find")
+
+    def body(self) -> ComposeResult:
+        """Facts above, one of four texts below, a line to type in."""
+        with Vertical(id="eye"):
+            yield self.above
+            yield self.text
+            yield self.find
+
+    def on_mount(self) -> None:
+        """Begin with the messages."""
+        self.hints.area("eye")
+        self.set_focus(self.text)
+        self._dress("loading …")
+        self._go_to(self.step)
+
+    @property
+    def area(self) -> Area:
+        """One place."""
+        return "eye"
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The step whose request is read."""
+        return self._source.rollout, self.step
+
+    async def caught_up(self, changed: bool) -> None:
+        """A request never changes."""
+
+    @property
+    def view(self) -> ContextView | None:
+        """The request, once it was read."""
+        return self.seen.view if self.seen else None
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def _go_to(self, step: int) -> None:
+        self.later(partial(self._read, step), "eye")
+
+    async def _read(self, step: int) -> None:
+        try:
+            raw = await self._source.read(prompt_rendering.read_request(self._source.rollout, step))
+        except HoustonError as problem:
+            self.told(problem)
+            return
+        self.seen = await asyncio.to_thread(prompt_rendering.inspect_request, raw)
+        self.step = step
+        await self._show()
+
+    async def _show(self) -> None:
+        """Wrap the text that is wanted, from where a reader of it begins."""
+        seen, tab = self.seen, INSPECTOR_TABS[self.tab]
+        if seen is None or not self.text.region.width:
+            return
+        found = request_facts(seen, self.above.room)
+        most = max(3, self.size.height // 3)
+        self.above.styles.height = min(len(found), most) + 1
+        self.above.put(found)
+        width, needle = self.text.room, self.text.needle
+        lines, at = await asyncio.to_thread(tab.make, seen, width)
+        hits = await asyncio.to_thread(lines_with_needle, lines, needle) if needle else []
+        self.text.whole = (f"the whole request ({tab.name})", _copied_text(seen, self.tab))
+        self.text.put(lines, hits, max(0, at - 2))
+        self._dress()
+
+    def _dress(self, now: str = "") -> None:
+        names = "  ".join(
+            f"‹{one.name}›" if at == self.tab else one.name for at, one in enumerate(INSPECTOR_TABS)
+        )
+        newest = f" of {self.seen.newest}" if self.seen else ""
+        box = self.query_one("#eye")
+        set_frame_title(box, f"The eye · step {self.step}{newest}   {names}")
+        hits, needle = self.text.hits, self.text.needle
+        counted = (
+            f"{len(hits)} lines hold “{needle}”" if needle else f"{len(self.text.lines):,} lines"
+        )
+        set_frame_subtitle(box, line(now or counted))
+
+    def on_resize(self) -> None:
+        """Wrapped again for the new width."""
+        self.call_after_refresh(self._again)
+
+    def _again(self) -> None:
+        self.later(self._show, "eye-text")
+
+    # --- keys --------------------------------------------------------------------------------
+
+    def action_show(self, tab: int) -> None:
+        """Show one of the texts."""
+        self.tab = tab
+        self._again()
+
+    def action_turn(self, by: int) -> None:
+        """The next text or the one before."""
+        self.action_show((self.tab + by) % len(INSPECTOR_TABS))
+
+    def action_other(self, by: int) -> None:
+        """The request of the next step, or of the one before."""
+        if self.step + by < 1:
+            self.tell("Step 1 is the first.", "warning")
+        else:
+            self._go_to(self.step + by)  # where there is none yet, that is said
+
+    def action_cached(self) -> None:
+        """Go to where the engine's cache ended."""
+        at = next((n for n, one in enumerate(self.text.lines) if _is_cache_rule(one)), None)
+        reach = self.seen.reach if self.seen else None
+        if at is not None:
+            self.text.jump(max(0, at - self.text.size.height // 2))
+        elif reach is None:
+            self.tell("The engine said nothing of its cache, or had nothing of this in it.", "dim")
+        else:
+            words = "in the text cannot be told; the token ids show it."
+            self.tell(f"{reach.tokens:,} tokens came from the cache. Where they end {words}", "dim")
+
+    def action_ask(self) -> None:
+        """Ask for words to look for."""
+        self.find.ask("/", "words to look for in this request; nothing ends the search")
+
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Look for them."""
+        event.stop()
+        self.text.needle = " ".join(event.value.split())
+        lines, needle = self.text.lines, self.text.needle
+        self.text.hits = await asyncio.to_thread(lines_with_needle, lines, needle)
+        self._dress()
+        self.text.refresh()
+        if self.text.hits:
+            self.action_hit(1)
+        elif needle:
+            self.tell(f"Nothing here holds {needle!r}.", "warning")
+
+    def action_hit(self, by: int) -> None:
+        """The next line that holds what was looked for, or the one before."""
+        if self.text.hits:
+            at = self.text.next_hit(by)
+            set_frame_subtitle(self.query_one("#eye"), line(f"{at} of {len(self.text.hits)} lines"))
+
+    def action_choose(self) -> None:
+        """Show this step in the trajectory."""
+        self.leave()
+        post_from(self._back, GoToStep(self.step))
+
+    def action_back(self) -> None:
+        """Back to where the eye was opened."""
+        self.leave()
+
+
+def _is_cache_rule(one: TextLine) -> bool:
+    return len(one) == 1 and one[0].tone == "hunk" and one[0].text.startswith("── ↑")
+
+
+def _copied_text(seen: InspectedRequest, tab: int) -> str:
+    """A text as it is copied: not wrapped, nothing left out."""
+    view = seen.view
+    if INSPECTOR_TABS[tab].make is eye_lines.token_id_lines and view.token_ids is not None:
+        return " ".join(map(str, view.token_ids))
+    if INSPECTOR_TABS[tab].make is eye_lines.difference_lines and seen.change is not None:
+        return context_messages.format_messages([one.message for one in seen.change.new])
+    if INSPECTOR_TABS[tab].make is eye_lines.message_lines:
+        return context_messages.format_messages(view.messages)
+    return view.rendered

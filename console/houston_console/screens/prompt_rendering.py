@@ -1,0 +1,484 @@
+"""A model request as lines: messages, rendered prompt, token ids, and what changed.
+
+Reads one request and the one before it, compares them, and marks how far the engine's cache
+reached. All but the read is pure and runs in a thread. The screen that shows it is
+`screens.prompt_inspector`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from houston_console.widgets.styled_text import (
+    TextLine,
+    TextSpan,
+    Tone,
+    fit_text,
+    flow_groups,
+    line,
+    span,
+    text_block,
+    wrap_text,
+)
+from houston_shared import guidance_tag
+from houston_shared.records import Message, ToolCall
+from houston_shared.safe_text import SafeText
+from houston_shared.store import step_context, step_queries
+from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.step_context import (
+    WITHOUT_IDS_NOTE,
+    ContextChange,
+    ContextSurroundings,
+    ContextView,
+    NumberedMessage,
+    SampledRequest,
+    SummarisedSteps,
+    TextOmission,
+)
+
+
+class CachedPrefix(NamedTuple):
+    """Where what the engine had already ends."""
+
+    tokens: int
+    of: int
+    """Tokens of the whole prompt."""
+    characters: int | None
+    """Of the rendered text; None where that cannot be told."""
+
+
+class MessageOffset(NamedTuple):
+    """A place in the messages."""
+
+    number: int
+    """Of the message, from 0; one behind the last for the end."""
+    offset: int
+    """Characters of its content before the place; 0 for before the message."""
+
+
+def locate_in_messages(
+    rendered: str, messages: Sequence[Message], characters: int
+) -> MessageOffset:
+    """Where so many characters of the rendered text end in the messages that it was made from."""
+    at = 0
+    for index, one in enumerate(messages):
+        begins = rendered.find(one.content, at) if one.content else -1
+        if begins < 0:
+            continue
+        if characters <= begins:
+            return MessageOffset(index, 0)
+        if characters < begins + len(one.content):
+            return MessageOffset(index, characters - begins)
+        at = begins + len(one.content)
+    return MessageOffset(len(messages), 0)
+
+
+def cache_rule(reach: CachedPrefix, width: int) -> TextLine:
+    """The line between what was there and what was not."""
+    words = f" ↑ from the engine's cache: {reach.tokens:,} of {reach.of:,} tokens "
+    return line(span(f"──{words}".ljust(width, "─")[:width], "hunk"))
+
+
+def line_start(text: str, characters: int) -> int:
+    """The start of the line that a place is in: rules stand between lines."""
+    return text.rfind("\n", 0, characters) + 1
+
+
+class RawRequest(NamedTuple):
+    """What the journal holds."""
+
+    request: SampledRequest
+    around: ContextSurroundings
+    newest: int
+    """The newest step there is."""
+
+
+class InspectedRequest(NamedTuple):
+    """One request and how it stands to the one before."""
+
+    step: int
+    newest: int
+    view: ContextView
+    change: ContextChange | None
+    """None for the first step."""
+    summarised: list[SummarisedSteps]
+    cuts: list[TextOmission]
+    reach: CachedPrefix | None
+    """None where the engine says nothing of its cache, or had nothing in it."""
+
+    @property
+    def new(self) -> frozenset[int]:
+        """Numbers of the messages that the request before did not have."""
+        return frozenset(one.number for one in self.change.new) if self.change else frozenset()
+
+
+def read_request(rollout: str, step: int) -> ReadPlan[RawRequest]:
+    """Read it."""
+    request = yield from step_context.read_request(rollout, step)
+    around = yield from step_context.read_context_surroundings(rollout, step)
+    return RawRequest(request, around, (yield from step_queries.find_last_step(rollout)))
+
+
+def inspect_request(raw: RawRequest) -> InspectedRequest:
+    """Decode and compare; takes a moment where a context has 100,000 tokens."""
+    request, around = raw.request, raw.around
+    view = step_context.decode_context(request)
+    change = None
+    if around.before is not None:
+        change = step_context.compare_contexts(around.before, view.messages)
+    cuts = step_context.find_omissions(view.messages)
+    reach = _cached_prefix(request, view)
+    return InspectedRequest(request.step, raw.newest, view, change, around.summarised, cuts, reach)
+
+
+def _cached_prefix(request: SampledRequest, view: ContextView) -> CachedPrefix | None:
+    sample = view.sample
+    if not sample.cached_tokens:
+        return None
+    of = sample.prompt_tokens or len(view.token_ids or ())
+    characters = None if view.note else step_context.count_cached_characters(request, view.rendered)
+    return CachedPrefix(sample.cached_tokens, of, characters)
+
+
+NO_TOKEN_IDS_TEXT = "this engine gives no token ids"
+_MAX_NAMED_CUTS = 4
+"""Cuts that are named one by one."""
+
+
+def request_facts(seen: InspectedRequest, width: int) -> list[TextLine]:
+    """All that is known of a request but its text; wrapped."""
+    found = flow_groups(_origin_lines(seen.view, seen.step), width) + flow_groups(
+        _token_count_lines(seen), width
+    )
+    found += flow_groups(_change_lines(seen), width)
+    for words in _omitted_lines(seen):
+        found += text_block(words, width, "fork", span(" "))
+    note = (
+        f"{NO_TOKEN_IDS_TEXT}; its text is made from the messages"
+        if lacks_token_ids(seen.view)
+        else seen.view.note
+    )
+    return found + (text_block(note, width, "warning", span(" ")) if note else [])
+
+
+def lacks_token_ids(view: ContextView) -> bool:
+    """Whether there are no ids because the engine gives none, not because they were erased."""
+    return view.note == WITHOUT_IDS_NOTE
+
+
+def _origin_lines(view: ContextView, step: int) -> list[TextLine]:
+    parent = view.parent
+    came = f"extends step {parent.step} ({parent.role})" if parent else "extends nothing"
+    tone: Tone = "success" if view.drift == "clean" else "warning"
+    kept = f", keeps {view.sample.kept:,} of its ids" if parent and view.token_ids else ""
+    return [
+        line(span(f" step {step} ", "number")),
+        line(span(f" {view.drift} ", tone)),
+        line(span(f" {came}{kept} ", "dim")),
+    ]
+
+
+def _token_count_lines(seen: InspectedRequest) -> list[TextLine]:
+    view, sample = seen.view, seen.view.sample
+    counts: list[tuple[str, str]] = []
+    if sample.prompt_tokens is not None:
+        counts.append(("prompt", f"{sample.prompt_tokens:,} tokens"))
+    if sample.cached_tokens is not None:
+        part = sample.cached_tokens / sample.prompt_tokens if sample.prompt_tokens else 0
+        counts.append(("cached", f"{sample.cached_tokens:,}{f' ({part:.0%})' if part else ''}"))
+    if view.token_ids is not None:
+        counts.append(("ids", f"{len(view.token_ids):,}"))
+    counts.append(("text", f"{len(view.rendered):,} characters"))
+    roles = Counter(one.role for one in view.messages)
+    named = ", ".join(f"{count} {role}" for role, count in roles.items())
+    counts.append(("messages", f"{len(view.messages)} ({named})" if named else "0"))
+    if view.tools:
+        counts.append(("tools", str(len(view.tools))))
+    if sample.sampled_ids is not None:
+        counts.append(("sampled", f"{sample.sampled_ids:,}"))
+    counts += [("ended", sample.finish_reason), ("policy", sample.policy)]
+    return [line(span(f" {name} ", "key"), span(f"{value} ")) for name, value in counts if value]
+
+
+def _change_lines(seen: InspectedRequest) -> list[TextLine]:
+    change = seen.change
+    if change is None:
+        return [line(span(" the first request of this rollout ", "dim"))]
+    new, gone = [one.message for one in change.new], [one.message for one in change.gone]
+    found = [
+        line(
+            span(f" since step {seen.step - 1} ", "key"), span(f"{_size_text('+', new)} ", "added")
+        ),
+    ]
+    if gone:
+        found.append(line(span(f" {_size_text('−', gone)} ", "removed")))
+    found.append(line(span(f" {change.kept} as before ", "dim")))
+    return found
+
+
+def _size_text(sign: str, messages: Iterable[Message]) -> str:
+    every = list(messages)
+    named = "message" if len(every) == 1 else "messages"
+    return f"{sign}{len(every)} {named} ({sum(len(one.content) for one in every):,} characters)"
+
+
+def _omitted_lines(seen: InspectedRequest) -> list[str]:
+    """What the model no longer reads word for word, or never did."""
+    found = [
+        f"↳ steps {one.first} to {one.last} are a summary since step {one.before}"
+        + (", made without the model" if one.mechanical else "")
+        for one in seen.summarised
+    ]
+    if seen.view.drift == "stripped":
+        found.append("✂ thoughts of earlier answers are left out")
+    if seen.cuts:
+        places = ", ".join(str(one.number) for one in seen.cuts[:_MAX_NAMED_CUTS])
+        more = (
+            f" and {len(seen.cuts) - _MAX_NAMED_CUTS} more"
+            if len(seen.cuts) > _MAX_NAMED_CUTS
+            else ""
+        )
+        count = "1 text says" if len(seen.cuts) == 1 else f"{len(seen.cuts)} texts say"
+        found.append(f"✂ {count} that something was left out: message {places}{more}")
+    return found
+
+
+TOKEN_IDS_PER_LINE = 12
+_ROLE_TONES: dict[str, Tone] = {
+    "system": "dim",
+    "user": "key",
+    "assistant": "title",
+    "tool": "success",
+}
+GUIDANCE_ROLES = ("user", "tool")
+"""Roles in which a live tag is the daemon's: a system prompt explains it, models may write it."""
+MAX_REMOVED_LINES = 6
+"""Lines shown of a message that is no longer there; the step before has it whole."""
+
+
+def message_lines(seen: InspectedRequest, width: int) -> tuple[list[TextLine], int]:
+    """The messages, each under its role, and the line with the first that is new."""
+    view, reach = seen.view, seen.reach
+    found, first_new = _tool_lines(view, width), -1
+    ends = None
+    if reach is not None and reach.characters is not None:
+        ends = locate_in_messages(view.rendered, view.messages, reach.characters)
+    for index, one in enumerate(view.messages):
+        if index + 1 in seen.new and first_new < 0:
+            first_new = len(found)
+        new = index + 1 in seen.new
+        lines = _one_message_lines(index + 1, one, width, new)
+        if reach is not None and ends is not None and ends.number == index:
+            place = _line_at_offset(
+                one, ends.offset, width, len(_message_head(index + 1, one, width, new))
+            )
+            lines.insert(place, cache_rule(reach, width))
+        found += [*lines, ()]
+    return found, first_new if first_new >= 0 else len(found)
+
+
+def _tool_lines(view: ContextView, width: int) -> list[TextLine]:
+    """Tools that were offered: what they are is part of the rendered text."""
+    names = [one.get("function", one).get("name", "?") for one in view.tools]
+    if not names:
+        return []
+    head = line(span("     "), span("tools", "tool"), span(f"  {len(names)} offered", "faint"))
+    return [head, *text_block(", ".join(map(str, names)), width, "dim", span("   │ ", "tool")), ()]
+
+
+def _line_at_offset(one: Message, offset: int, width: int, head: int) -> int:
+    """Which line of a message, whose head has so many, a place in its content is before."""
+    if not offset:
+        return 0
+    before = line_start(one.content, offset)
+    above = _content_lines(one, one.content[: before - 1], width) if before else []
+    return head + len(above)
+
+
+def _one_message_lines(number: int, one: Message, width: int, new: bool) -> list[TextLine]:
+    found = _message_head(number, one, width, new) + (_content_lines(one, one.content, width))
+    for call in one.calls:
+        text = _call_text(call)
+        found += [
+            line(span("   → ", "tool"), TextSpan(part, "tool"))
+            for part in wrap_text(text, width - 5)
+        ]
+    return found
+
+
+def _call_text(call: ToolCall) -> str:
+    """A call with its arguments as JSON, as models are given them."""
+    return f"{call.name} {msgspec.json.encode(call.arguments).decode()}"
+
+
+def _message_head(number: int, one: Message, width: int, new: bool) -> list[TextLine]:
+    size = f"  {len(one.content):,} characters" if one.content else ""
+    answers = f" to call {one.call_id}" if one.call_id else ""
+    counted = (span(f"{number:>4} ", "number"), span(one.role, _ROLE_TONES[one.role]))
+    head: list[TextLine] = [counted, (span(answers, "faint"),), (span(size, "faint"),)]
+    return flow_groups([*head, (span("  + new", "added"),)] if new else head, width)
+
+
+def _content_lines(one: Message, text: str, width: int) -> list[TextLine]:
+    if not text:
+        return []
+    bar = TextSpan(SafeText("   │ "), _ROLE_TONES[one.role])
+    return (
+        prose_lines(text, width, bar)
+        if one.role in GUIDANCE_ROLES
+        else text_block(text, width, "text", bar)
+    )
+
+
+def rendered_prompt_lines(seen: InspectedRequest, width: int) -> tuple[list[TextLine], int]:
+    """The prompt as text, and its line with the end of what was cached.
+
+    Guidance is told apart only inside the messages that can hold it.
+    """
+    view, reach = seen.view, seen.reach
+    found: list[TextLine] = []
+    ends = -1
+    cut = reach.characters if reach and reach.characters is not None else len(view.rendered)
+    at = 0
+    for start, stop, heard in _prompt_spans(view):
+        text = view.rendered[start:stop]
+        made = prose_lines(text, width) if heard else text_block(text, width)
+        if reach and ends < 0 and start <= cut < stop:
+            before = line_start(text, cut - start)
+            part = text[: before - 1] if before else ""
+            above = (prose_lines(part, width) if heard else text_block(part, width)) if part else []
+            ends = len(found) + len(above)
+            made.insert(len(above), cache_rule(reach, width))
+        found += made
+        at = stop
+    found += _tool_schema_lines(view, width)
+    return found, ends if ends >= 0 else len(found) if at else 0
+
+
+def _prompt_spans(view: ContextView) -> list[tuple[int, int, bool]]:
+    """Start and end of what a person may have said, and of all between."""
+    found: list[tuple[int, int, bool]] = []
+    at = 0
+    for one in view.messages:
+        place = view.rendered.find(one.content, at) if one.content else -1
+        if place < 0 or one.role not in GUIDANCE_ROLES:
+            at = max(at, place + len(one.content)) if place >= 0 else at
+            continue
+        start = found[-1][1] if found else 0
+        if place > start:
+            found.append((start, place, False))
+        at = place + len(one.content)
+        found.append((place, at, True))
+    end = found[-1][1] if found else 0
+    return [*found, (end, len(view.rendered), False)] if end < len(view.rendered) else found
+
+
+def _tool_schema_lines(view: ContextView, width: int) -> list[TextLine]:
+    """Tools that an engine without ids got beside the messages."""
+    if view.token_ids is not None or not view.tools:
+        return []
+    text = "\n".join(msgspec.json.encode(one).decode() for one in view.tools)
+    return [line(span("[tools]", "tool")), *text_block(text, width, "dim")]
+
+
+def prose_lines(text: str, width: int, edge: TextSpan | None = None) -> list[TextLine]:
+    """Text that the daemon made, with what stands inside its live guidance tags told apart."""
+    found: list[TextLine] = []
+    bar = (edge,) if edge else ()
+    rest, inside = text, False
+    while rest:
+        tag = guidance_tag.CLOSING_TAG if inside else guidance_tag.OPENING_TAG
+        at = rest.find(tag)
+        if at < 0:
+            part, rest = rest, ""
+        elif inside:
+            part, rest = rest[: at + len(tag)], rest[at + len(tag) :].removeprefix("\n")
+        else:
+            part, rest = rest[:at].removesuffix("\n"), rest[at:]
+        tone: Tone = "guidance_text" if inside else "text"
+        if part:
+            found += [(*bar, TextSpan(one, tone)) for one in wrap_text(part, width - 5)]
+        inside = not inside
+    return found
+
+
+class TokenIdLines(Sequence[TextLine]):
+    """The ids as lines, each made when it is shown; what the parent did not have in full colour."""
+
+    def __init__(self, seen: InspectedRequest, width: int) -> None:
+        self._ids = seen.view.token_ids or []
+        self._kept = seen.view.sample.kept
+        self._reach, self._width = seen.reach, width
+        self._per_line = max(4, min(TOKEN_IDS_PER_LINE, (width - 10) // 8))
+        whole = -(-len(self._ids) // self._per_line)
+        self.rule = min(whole, self._reach.tokens // self._per_line) if self._reach else -1
+        """The line of the rule; −1 for none. It stands before the line with the first other id."""
+        self._count = whole + (self.rule >= 0)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number):  # type: ignore[no-untyped-def]
+        if isinstance(number, slice):
+            return [self[at] for at in range(*number.indices(self._count))]
+        if not 0 <= number < self._count:
+            raise IndexError(number)
+        if number == self.rule and self._reach:
+            return cache_rule(self._reach, self._width)
+        start = (number - (0 <= self.rule < number)) * self._per_line
+        chunk = self._ids[start : start + self._per_line]
+        old = max(0, min(len(chunk), self._kept - start))
+        return line(
+            TextSpan(fit_text(f"{start:>8}", 10), "number"),
+            span("".join(f"{one:>7} " for one in chunk[:old]), "faint"),
+            span("".join(f"{one:>7} " for one in chunk[old:]), "text"),
+        )
+
+
+def token_id_lines(seen: InspectedRequest, width: int) -> tuple[Sequence[TextLine], int]:
+    """The ids, and the line of the first that the parent did not have."""
+    view = seen.view
+    if view.token_ids is None:
+        return text_block(
+            NO_TOKEN_IDS_TEXT if lacks_token_ids(view) else view.note, width, "warning", span(" ")
+        ), 0
+    lines = TokenIdLines(seen, width)
+    return lines, len(lines)
+
+
+def difference_lines(seen: InspectedRequest, width: int) -> tuple[list[TextLine], int]:
+    """What the request has that the one before had not, and the other way round."""
+    change = seen.change
+    if change is None:
+        return [line(span(" There is no request before the first.", "dim"))], 0
+    found = _section_heading(f"new: {len(change.new)}", f"{change.kept} messages as before")
+    for one in change.new:
+        found += [*_one_message_lines(one.number, one.message, width, True), ()]
+    if change.gone:
+        found += _section_heading(
+            f"no longer there: {len(change.gone)}", f"as of step {seen.step - 1}"
+        )
+        found += [row for one in change.gone for row in _removed_message_lines(one, width)]
+    return found, 0
+
+
+def _section_heading(words: str, beside: str) -> list[TextLine]:
+    return [line(span(f" {words}", "strong"), span(f"  {beside}", "dim")), ()]
+
+
+def _removed_message_lines(one: NumberedMessage, width: int) -> list[TextLine]:
+    """The beginning of a message, as something that was taken away."""
+    message = one.message
+    head = line(
+        span(f"{one.number:>4} ", "number"),
+        span(message.role, _ROLE_TONES[message.role]),
+        span(f"  {len(message.content):,} characters", "faint"),
+        span("  − gone", "removed"),
+    )
+    text = message.content or ", ".join(_call_text(call) for call in message.calls)
+    rows = text_block(text[: MAX_REMOVED_LINES * width * 2], width, "dim", span("   − ", "removed"))
+    if len(rows) > MAX_REMOVED_LINES:
+        rows = [*rows[:MAX_REMOVED_LINES], line(span("     …", "faint"))]
+    return [head, *rows, ()]

@@ -1,0 +1,387 @@
+"""How rollouts are listed: their order and their words.
+
+Order is by need, held steady while somebody reads: for some seconds after a key nothing moves,
+and the rollout at the cursor keeps its place for a minute. The words cover state, reasons, people
+who look or hold a claim, and costs. Pure: it reads nothing and knows no widget.
+"""
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, TypeVar
+
+from houston_console.commands.rollout_summary import format_score
+from houston_console.widgets.styled_text import (
+    TextLine,
+    TextSpan,
+    Tone,
+    justify_line,
+    line,
+    line_width,
+    span,
+    text_block,
+)
+from houston_shared.records import ENDED_STATES
+from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview
+from houston_shared.store.presence_queries import AttentionCost, ClaimStatus, LastSeen, PresenceRow
+from houston_shared.store.rollout_queries import RolloutRow
+
+MICROSECONDS_PER_DAY = 86_400_000_000
+
+
+def format_moment(at: int, now: int) -> str:
+    """A moment in local time: `14:05`, or `Nov 19 14:05` when it was not within a day."""
+    form = "%H:%M" if 0 <= now - at < MICROSECONDS_PER_DAY else "%b %d %H:%M"
+    return time.strftime(form, time.localtime(at / 1e6))
+
+
+def format_age(at: int, now: int) -> str:
+    """How long ago, in one unit; no seconds, they would be drawn every second."""
+    minutes = max(0, now - at) // 60_000_000
+    if minutes < 1:
+        return "just now"
+    if minutes < 100:
+        return f"{minutes} min ago"
+    hours = minutes // 60
+    return f"{hours} h ago" if hours < 48 else f"{hours // 24} days ago"
+
+
+def person_name(name: str, verified: bool | int, me: str) -> str:
+    """How somebody is called here; with a question mark where only they say so."""
+    return "you" if name == me else name if verified else f"{name}?"
+
+
+def other_viewers(found: RolloutOverview, me: str) -> list[PresenceRow]:
+    """Who else looks at a rollout now."""
+    return [look for look in found.lookers if look.name != me]
+
+
+def claim_text(found: ClaimStatus | None, me: str, now: int) -> str:
+    """Who looks after a rollout since when; empty for nobody."""
+    if found is None or not found.holder:
+        return ""
+    return (
+        f"{person_name(found.holder, found.verified, me)} since {format_moment(found.since, now)}"
+    )
+
+
+def handover_note(found: ClaimStatus | None, me: str) -> ClaimStatus | None:
+    """A note that waits for whoever comes next: nobody has taken the rollout since, or I have."""
+    if found is None or not found.note or found.note_by == me:
+        return None
+    return found if found.holder in ("", me, found.note_by) else None
+
+
+def unread_note(found: ClaimStatus | None, seen: LastSeen | None, me: str) -> ClaimStatus | None:
+    """A note that this person has not had before their eyes."""
+    if found is None or not found.note or found.note_by == me:
+        return None
+    return found if seen is None or seen.at < found.note_at else None
+
+
+def people_text(found: RolloutOverview, me: str, now: int) -> list[tuple[str, str]]:
+    """Glyph and words: who looks and where, who holds it, what was left."""
+    said = [
+        ("◉", f"{person_name(look.name, look.verified, me)} at step {look.step}")
+        for look in other_viewers(found, me)
+    ]
+    if claim := claim_text(found.holding, me, now):
+        mine = found.holding is not None and found.holding.holder == me
+        said.append(("☞", f"{claim}, C lets go" if mine else claim))
+    if note := handover_note(found.holding, me):
+        said.append(("✉", f"{note.note_by}, {format_age(note.note_at, now)}: {note.note}"))
+    return said
+
+
+ORDER_HOLD_SECONDS = 8.0
+"""After a key or the mouse nothing in a list changes its order for so long."""
+CURSOR_HOLD_SECONDS = 60.0
+"""After it the rollout at the cursor keeps its place for so long: somebody reads there."""
+
+T = TypeVar("T")
+
+
+class ListAttention:
+    """Whether somebody is at a list."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """clock: seconds."""
+        self.clock = clock
+        self._at: float | None = None
+
+    def touched(self) -> None:
+        """A key was pressed there, or the mouse moved."""
+        self._at = self.clock()
+
+    def left(self) -> None:
+        """Nobody is there any more."""
+        self._at = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether somebody moves through it: its order is held."""
+        return self._within(ORDER_HOLD_SECONDS)
+
+    @property
+    def reads(self) -> bool:
+        """Whether somebody may still read at the cursor."""
+        return self._within(CURSOR_HOLD_SECONDS)
+
+    def _within(self, seconds: float) -> bool:
+        return self._at is not None and self.clock() - self._at < seconds
+
+
+def keep_order(found: Sequence[T], before: Sequence[T], key: Callable[[T], Hashable]) -> list[T]:
+    """`found` in the order of before; what is new comes last, in the order in which it is found."""
+    places = {key(one): at for at, one in enumerate(before)}
+    return sorted(found, key=lambda one: places.get(key(one), len(places)))
+
+
+class ListRow(NamedTuple):
+    """One entry of a list: a rollout, or (without one) the task over the rollouts that follow."""
+
+    task: str
+    need: RolloutNeed | None = None
+
+    @property
+    def id(self) -> str:
+        """Of the rollout; empty for a task."""
+        return self.need.standing.rollout.id if self.need else ""
+
+
+def arrange_rows(
+    found: Sequence[RolloutNeed],
+    by_task: bool,
+    before: Sequence[ListRow] = (),
+    keep: str = "",
+    hold: bool = False,
+) -> list[ListRow]:
+    """`found`, which is in the order of need, as it is listed.
+
+    by_task: under their tasks, the task with the neediest rollout first. before, keep: what was
+    listed, and the rollout of it whose place stays as it is. hold: all of it keeps its order.
+    """
+    rows = [ListRow(one.standing.rollout.task, one) for one in found]
+    if hold:
+        rows, keep = keep_order(rows, [row for row in before if row.need], lambda row: row.id), ""
+    if not by_task:
+        return _pin_row(rows, [row for row in before if row.need], keep)
+    by: dict[str, list[ListRow]] = {}
+    if keep or hold:
+        by = {row.task: [] for row in before}
+    for row in rows:
+        by.setdefault(row.task, []).append(row)
+    listed: list[ListRow] = []
+    for task, ones in by.items():
+        if ones:
+            stood = [row for row in before if row.need and row.task == task]
+            listed += [ListRow(task), *_pin_row(ones, stood, keep)]
+    return listed
+
+
+def _pin_row(rows: list[ListRow], before: Sequence[ListRow], keep: str) -> list[ListRow]:
+    """`rows`, but with the rollout `keep` at the place that it had."""
+    place = next((at for at, row in enumerate(before) if keep and row.id == keep), None)
+    mine = next((row for row in rows if keep and row.id == keep), None)
+    if place is None or mine is None:
+        return rows
+    others = [row for row in rows if row is not mine]
+    return [*others[:place], mine, *others[place:]]
+
+
+class ListOrder:
+    """How one list of rollouts stands, from one read to the next."""
+
+    def __init__(self) -> None:
+        self.reading = ListAttention()
+        self.rows: list[ListRow] = []
+        self.held = False
+        """Whether it would be another if nobody moved through the list."""
+        self._known: set[str] = set()
+        """Rollouts that were there when it was by need last."""
+
+    def take(
+        self, found: Sequence[RolloutNeed], by_task: bool, cursor: str, hold: bool = True
+    ) -> list[ListRow]:
+        """`found` as it is listed now. cursor: the rollout there, empty to keep no place.
+
+        hold: keep the order while somebody moves through the list.
+        """
+        keep = cursor if self.reading.reads else ""
+        rows = wanted = arrange_rows(found, by_task, self.rows, keep)
+        if hold and self.reading.moves and self.rows:
+            rows = arrange_rows(found, by_task, self.rows, hold=True)
+        self.rows, self.held = rows, rows != wanted
+        if not self.held:
+            self._known = {row.id for row in rows}
+        return rows
+
+    @property
+    def due(self) -> bool:
+        """Whether it was held, and need not be any more."""
+        return self.held and not self.reading.moves
+
+    def words(self, key: str) -> str:
+        """That it is held, and what is new; empty where it is by need. key: what sorts at once."""
+        new = len({row.id for row in self.rows} - self._known)
+        return f"{f'{new} new, ' if new else ''}order held: {key} sorts" if self.held else ""
+
+
+def filter_needs(found: Sequence[RolloutNeed], words: str) -> list[RolloutNeed]:
+    """Those that hold every word somewhere: in name, task, state, reasons, action, or people."""
+    wanted = words.lower().split()
+    return [one for one in found if all(word in _searchable_text(one) for word in wanted)]
+
+
+def _searchable_text(one: RolloutNeed) -> str:
+    stands, rollout = one.standing, one.standing.rollout
+    parts = [rollout.id, rollout.task, rollout.state, rollout.activity, rollout.policy, one.text]
+    parts += [look.name for look in stands.lookers]
+    parts += [stands.holding.holder] if stands.holding else []
+    parts += [stands.acted.text] if stands.acted else []
+    return "\n".join(parts).lower()
+
+
+STATE_GLYPHS: dict[str, tuple[str, Tone]] = {
+    "running": ("●", "success"),
+    "paused": ("‖", "warning"),
+    "queued": ("○", "dim"),
+    "finished": ("✓", "dim"),
+    "failed": ("✗", "error"),
+    "cancelled": ("⊘", "faint"),
+}
+"""Glyph and tone of each state of a rollout."""
+URGENT_WEIGHT = 40.0
+"""Weight from which a need is shown as one that should not wait."""
+LAST_KNOWN_TEXT = "when the daemon was last here"
+"""What is said of a rollout that ran then: whether it runs now is not known without it."""
+MAX_REASON_LINES = 5
+"""Lines of a state and its reason on the card."""
+
+
+def selector_line(one: ListRow, width: int, chosen: str, first: bool = False) -> TextLine:
+    """A line of the selector: a task (the first names the columns), or a rollout under it."""
+    if one.need is None:
+        heads = line(span("best steps " if first else "", "faint"))
+        return justify_line(line(span(" "), span(one.task, "title")), heads, width)
+    rollout = one.need.standing.rollout
+    glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
+    name: Tone = "strong" if rollout.id == chosen else "text"
+    shown = name_within_task(rollout.id, rollout.task)
+    left: TextLine = (urgency_mark(one.need), span(f"{glyph} ", tone), span(shown, name))
+    marks: list[TextSpan] = [span(" ")]
+    if one.need.standing.queued:
+        marks.append(span(f"✎{one.need.standing.queued} ", "guidance"))
+    if rollout.errors:
+        marks.append(span(f"✗{rollout.errors} ", "error"))
+    if rollout.best_score is not None:
+        marks.append(span(f"{format_score(rollout.best_score):>5} ", "score"))
+    marks.append(span(f"{rollout.steps:>4} ", "number"))
+    return justify_line(left, tuple(marks), width)
+
+
+def urgency_mark(one: RolloutNeed) -> TextSpan:
+    """One cell: how much a rollout needs somebody."""
+    if one.weight >= URGENT_WEIGHT:
+        return span("▲", "error")
+    return span("△", "warning") if one.weight else span(" ")
+
+
+def name_within_task(rollout: str, task: str) -> str:
+    """What tells a rollout from the others of its task: the id without the task's name."""
+    return rollout.removeprefix(f"{task}-") or rollout
+
+
+def rollout_state_text(one: RolloutRow, down: bool = False) -> str:
+    """A rollout's state, who owns its pause, and why; for what runs without a daemon: when."""
+    said = one.state
+    if one.paused_by:
+        said += f" by {one.paused_by}"
+    if one.cancelling and one.state not in ENDED_STATES:
+        said += f", being cancelled by {one.cancelling}"
+    if one.reason == "finish":
+        said += ": the agent called finish"
+    elif one.reason:  # which may say all of it: "cancelled by person:ada: …"
+        said = one.reason if one.reason.startswith(one.state) else f"{said}: {one.reason}"
+    return f"{said} {LAST_KNOWN_TEXT}" if down and one.state == "running" else said
+
+
+def ending_text(one: RolloutRow) -> tuple[str, Tone]:
+    """What stands after the newest step of a rollout that does not go on: why; else nothing."""
+    if one.state == "running" and not one.cancelling:
+        return "", "text"
+    glyph, tone = STATE_GLYPHS.get(one.state, ("?", "dim"))
+    return f"{glyph} {rollout_state_text(one)}", tone
+
+
+def rollout_facts(
+    need: RolloutNeed, spent: Sequence[AttentionCost], down: bool, me: str, now: int, width: int
+) -> list[TextLine]:
+    """What the selector says about the rollout under its cursor; down: there is no daemon.
+
+    spent: what people gave to it. me: the name of who sits here. now: UTC microseconds.
+    """
+    one = need.standing.rollout
+    glyph, tone = STATE_GLYPHS.get(one.state, ("?", "dim"))
+    rows = _hanging_text(f" {glyph} ", tone, rollout_state_text(one, down), tone, width)
+    if len(rows) > MAX_REASON_LINES:
+        more = span("   … in full after the newest step", "dim")
+        rows = [*rows[: MAX_REASON_LINES - 1], line(more)]
+    scores = f"{format_score(one.best_score)} best, {format_score(one.last_score)} last"
+    facts = {
+        "now": one.activity if one.state == "running" and not down else "",
+        "id": one.id,
+        "active": format_active_time(one.active_us),
+        "score": scores if one.last_score is not None else "none yet",
+        "engine": one.policy or one.engine,
+    }
+    for name, value in facts.items():
+        if value:
+            rows += _hanging_text(f"   {name:<7} ", "key", value, "text", width)
+    for reason in need_reasons(need)[:3]:
+        rows += _hanging_text("   ! ", "warning", reason, "warning", width)
+    for head, text in people_text(need.standing, me, now):
+        rows += _hanging_text(f"   {head} ", "key", text, "text", width)
+    rows += [
+        row
+        for each in spent
+        for row in _hanging_text("   ◷ ", "key", person_cost(each, me), "dim", width)
+    ]
+    return rows
+
+
+def need_reasons(need: RolloutNeed) -> list[str]:
+    """Why somebody should look, but what the first line says already."""
+    one = need.standing.rollout
+    found = [each.text for each in need.reasons if each.kind not in ("paused", "failed", "gpu")]
+    if need.standing.queued:
+        found.append(f"{need.standing.queued} waiting")
+    if one.errors:
+        found.append(f"{one.errors} with errors")
+    if one.sandbox == "none":
+        found.append("no sandbox")
+    return found
+
+
+def person_cost(one: AttentionCost, me: str) -> str:
+    """What a rollout had of one person: `ada 42 min, 118 words`."""
+    name = "you" if one.name == me else one.name if one.verified else f"{one.name}?"
+    parts = [format_active_time(one.active_us)] if one.active_us or not one.words else []
+    if one.words:
+        parts.append(f"{one.words} word{'s' * (one.words > 1)}")
+    return f"{name} {', '.join(parts)}"
+
+
+def _hanging_text(head: str, head_tone: Tone, text: str, tone: Tone, width: int) -> list[TextLine]:
+    """Text behind a head, wrapped under itself."""
+    first = span(head, head_tone)
+    pad = span(" " * line_width((first,)))
+    wrapped = text_block(text, width - line_width((first,)), tone)
+    return [(pad if at else first, *one) for at, one in enumerate(wrapped)]
+
+
+def format_active_time(microseconds: int) -> str:
+    """Active time for people: `7 min`, `3 h 05`; no seconds, they would be drawn every second."""
+    minutes = microseconds // 60_000_000
+    if not minutes:
+        return "under a minute"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02}"

@@ -1,0 +1,433 @@
+"""The screen on which one rollout is watched and guided: five panes side by side.
+
+Brings to each pane what changed and lets them find each other; on a narrow terminal it shows one
+at a time. What a pane shows is its own.
+"""
+
+from typing import Literal
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.widget import Widget
+
+from houston_console.app.console_state import ConsoleState
+from houston_console.app.daemon_link import DaemonLink, SteeringAction
+from houston_console.app.key_bindings import Area, bindings_for
+from houston_console.app.rollout_actions import ClaimActions, SteeringActions
+from houston_console.app.undo_offers import UndoOffers
+from houston_console.panes.files_pane import FilesPane
+from houston_console.panes.guidance_composer import Composer
+from houston_console.panes.guidance_messages import GuidanceOutbox
+from houston_console.panes.guidance_pane import GuidancePane, GuidanceQueue
+from houston_console.panes.since_visit_pane import SinceList, SinceVisitPane
+from houston_console.panes.terminals_pane import TerminalsPane
+from houston_console.screens.base_screen import (
+    GoToStep,
+    GoToTerminalLine,
+    HoustonScreen,
+    OpenPromptInspector,
+    TabBar,
+)
+from houston_console.screens.prompt_inspector import PromptInspector
+from houston_console.screens.rollout_selector import RolloutList, RolloutSelector
+from houston_console.transcript.trajectory_pane import TrajectoryPane
+from houston_console.transcript.trajectory_reader import RolloutSource
+from houston_shared.errors import HoustonError
+from houston_shared.records import ENDED_STATES
+from houston_shared.store import presence_queries, removed_data_queries
+from houston_shared.store.async_reader import AsyncReader
+from houston_shared.store.presence_queries import Person
+
+WATCH_AREAS: tuple[Area, ...] = (
+    "rollouts",
+    "trajectory",
+    "terminals",
+    "files",
+    "composer",
+    "queue",
+)
+"""In the order of the keys that go through them."""
+
+
+def area_of(widget: Widget) -> Area | None:
+    """The area that a widget belongs to."""
+    for node in widget.ancestors_with_self:
+        if isinstance(node, Composer):
+            return "composer"
+        if isinstance(node, GuidanceQueue):
+            return "queue"
+        if node.id in WATCH_AREAS:
+            found: Area = node.id
+            return found
+    return None
+
+
+NARROW_COLUMNS = 120
+"""Columns below which one area is shown at a time."""
+LOW_LINES = 30
+"""Lines below which one area is shown at a time."""
+
+
+class WatchScreen(HoustonScreen):
+    """One rollout."""
+
+    BINDINGS = [*bindings_for("watch"), *bindings_for("whole")]
+
+    def __init__(
+        self,
+        state: ConsoleState,
+        reader: AsyncReader,
+        outbox: GuidanceOutbox,
+        link: DaemonLink,
+        undoing: UndoOffers,
+        home: str,
+        rollout: str,
+        aside: AsyncReader,
+        person: Person,
+    ) -> None:
+        """rollout: the one to open first, a whole id; when empty, the only one there is.
+
+        aside: a reader that no key waits for. person: who sits here.
+        """
+        super().__init__(state, home)
+        self.reader, self.link = reader, link
+        self.tabs = TabBar(id="tabs")
+        self.selector = RolloutSelector(id="rollouts")
+        self.since = SinceVisitPane(aside, person, id="since")
+        self.trajectory = TrajectoryPane(link, undoing, reader, id="trajectory")
+        self.guidance = GuidancePane(outbox, link, id="guidance")
+        self.files = FilesPane(id="files")
+        self.terminals = TerminalsPane(link.home.path, id="terminals")
+        self.source: RolloutSource | None = None
+        self._aside = aside
+        self._claiming, self._steering = (
+            ClaimActions(link, undoing, self),
+            SteeringActions(link, undoing, self),
+        )
+        self._wanted = rollout
+        self._shown_seq = 0
+        self._stage: Literal["unread", "reading", "open"] = "unread"
+        """How far the rollout that was turned to is; what could not be read is tried again."""
+        self._area: Area = "trajectory"
+
+    def body(self) -> ComposeResult:
+        """Five areas."""
+        yield self.tabs
+        with Horizontal(id="areas"):
+            yield self.selector
+            with Vertical(id="centre"):
+                yield self.since
+                yield self.trajectory
+                yield self.guidance
+            with Vertical(id="right"):
+                yield self.files
+                yield self.terminals
+
+    def on_mount(self) -> None:
+        """Begin at the steps."""
+        self._go("trajectory")
+
+    # --- what changed ------------------------------------------------------------------------
+
+    async def caught_up(self, changed: bool) -> None:
+        """Read what is new of the rollout that is open. Raises HoustonError."""
+        if self.source is None:
+            first = self._wanted or self.state.only_one()
+            if first in self.state.rollouts:
+                await self.open_rollout(first)
+        elif self._stage == "open":
+            await self._refresh_rollout(self.source)
+        elif self._stage == "unread":
+            await self._read_rollout(self.source)
+        if changed:
+            self.selector.take(self.state)
+
+    async def open_rollout(self, rollout: str) -> None:
+        """Show another rollout everywhere. Raises HoustonError."""
+        await self._read_rollout(self._turn_to(rollout))
+
+    def _turn_to(self, rollout: str) -> RolloutSource:
+        """From now on keys are for `rollout`, before anything of it was read."""
+        source = RolloutSource(self.reader, rollout)
+        self.source, self.state.selected, self._stage = source, rollout, "reading"
+        self.guidance.turn_to(source)
+        self.trajectory.turn_to(source)
+        self.since.turn_to(rollout)
+        self.files.turn_to(source)
+        self.terminals.turn_to(source)
+        self.say()
+        return source
+
+    async def _read_rollout(self, source: RolloutSource) -> None:
+        self._stage = "reading"
+        try:
+            changes = await source.changes(0)
+            if source is self.source:
+                self._shown_seq = changes.seq
+                await self.trajectory.open(source, changes.steps)
+                await self.guidance.refresh_queue()
+        except HoustonError:
+            if source is self.source:
+                self._stage = "unread"
+            raise
+        if source is self.source:
+            self._stage = "open"
+            await self._show_around(source)
+
+    async def _show_around(self, source: RolloutSource) -> None:
+        """The areas around the trajectory of a rollout that was read."""
+        await self.files.refresh_content(self.trajectory.transcript.cursor)
+        await self.terminals.refresh_names()
+        self.terminals.follow(self.trajectory.transcript.cursor)
+        self.selector.take(self.state)
+        self.link.look_at(*self.place)
+        self.since.open(self._shown_seq)
+        self.judged()
+        self.say()
+        current = self.state.current
+        ended = current is not None and current.state in ENDED_STATES
+        if ended and (
+            told := await source.read(removed_data_queries.describe_archived(source.rollout))
+        ):
+            self.tell(told, "warning")
+
+    # --- since when, and who is here ---------------------------------------------------------
+
+    def judged(self) -> None:
+        """Order, people and what attention has cost may be others."""
+        self.selector.take(self.state)
+        need = self.state.need(self.state.selected)
+        self.since.stand(need.standing if need else None, self.state.me)
+        self.on_rollout_list_moved()
+
+    def on_since_visit_pane_read(self) -> None:
+        """Since when was read: a note may be new to this person."""
+        self.judged()
+
+    def on_rollout_list_moved(self) -> None:
+        """What attention the rollout under the cursor has cost is read for its card."""
+        self.later(self._read_cost, "cost")
+
+    async def _read_cost(self) -> None:
+        under = self.selector.rollouts.under_cursor
+        try:
+            if under is not None and under.id:
+                self.selector.spent(
+                    await self._aside.run(presence_queries.read_attention_costs([under.id]))
+                )
+        except HoustonError as problem:
+            self.told(problem)
+
+    def pressed(self, key: str) -> None:
+        """Whoever comes back to a console that was left open is told what happened meanwhile."""
+        if self._stage == "open":
+            self.since.pressed(self._shown_seq)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """What is looked at, once it was read."""
+        if self._stage != "open":
+            return "", 0
+        return self.state.selected, self.trajectory.transcript.cursor
+
+    async def action_since(self) -> None:
+        """Unfold what happened since this person was here, or fold it."""
+        if not await self.since.unfold():
+            self._go("trajectory")
+
+    async def action_walk(self, by: int) -> None:
+        """The next event since this person was here, or the one before."""
+        if step := self.since.walk(by, self.trajectory.transcript.cursor):
+            self._go("trajectory")
+            await self.trajectory.transcript.go_to(step, open=True)
+
+    def action_claim(self, back: bool = False) -> None:
+        """Look after this rollout, or hand it over; back: no longer, and nothing is asked."""
+        need = self.state.need(self.state.selected)
+        if need is not None:
+            do = self._claiming.take_back if back else self._claiming.toggle
+            do(self.state.selected, need.standing.holding, self.state)
+
+    def action_branch(self) -> None:
+        """Start siblings from the step at the cursor."""
+        self._steering.branch(self.state.selected, self.trajectory.transcript.cursor)
+
+    async def _refresh_rollout(self, source: RolloutSource) -> None:
+        changes = await source.changes(self._shown_seq)
+        if source is not self.source or changes.seq == self._shown_seq:
+            return
+        transcript = self.trajectory.transcript
+        if changes.touched or changes.steps != transcript.steps:
+            await transcript.grew(changes.touched, changes.steps)
+        self._shown_seq = changes.seq
+        if not transcript.opening.system:
+            transcript.opened(await source.opening())
+        await self.guidance.refresh_queue()
+        await self.files.refresh_content(transcript.cursor)
+        await self.terminals.refresh_names()
+
+    def linked(self) -> None:
+        """What waited may have been taken."""
+        self.selector.take(self.state)
+        self.later(self._requeue, "queue")
+
+    async def _requeue(self) -> None:
+        try:
+            await self.guidance.refresh_queue()
+        except HoustonError as problem:
+            self.told(problem)
+
+    def say(self) -> None:
+        """The line at the top, and how the rollout stands."""
+        super().say()
+        self.trajectory.dress(self.state.current, self.state.link == "down")
+        self.guidance.stand(self.state.current)
+        self.selector.rest()
+        self.files.rest()
+
+    def on_transcript_view_moved(self) -> None:
+        """The step at the cursor is another: its files too."""
+        self.say()
+        self.files.follow(self.trajectory.transcript.cursor)
+        self.terminals.follow(self.trajectory.transcript.cursor)
+
+    @property
+    def area(self) -> Area:
+        """The area with the focus."""
+        return self._area
+
+    # --- areas -------------------------------------------------------------------------------
+
+    def on_resize(self, event: events.Resize) -> None:
+        """All five areas, or one at a time."""
+        narrow = event.size.width < NARROW_COLUMNS or event.size.height < LOW_LINES
+        self.set_class(narrow, "-narrow")
+        self.say()
+        self.call_after_refresh(self._keep_focus)
+
+    def _keep_focus(self) -> None:
+        """What lost its place with the new size lost the focus too."""
+        if self.focused is None:
+            self._go(self._area)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """The line of keys follows the focus."""
+        self.offer()
+        if (area := area_of(event.widget)) is not None:
+            self._mark(area)
+        elif isinstance(event.widget, SinceList):
+            self.hints.area("since")
+
+    def action_whole(self) -> None:
+        """Give the area with the focus the whole screen, or take it back."""
+        self.toggle_class("-whole")
+
+    def _mark(self, area: Area) -> None:
+        if area != self._area:
+            self.remove_class("-whole")
+        self._area = area
+        for name in WATCH_AREAS:
+            self.set_class(name == area, f"-on-{name}")
+        self.tabs.take(area)
+        self.hints.area(area)
+
+    def _go(self, area: Area) -> None:
+        self._mark(area)
+        if area == "files":
+            self.call_after_refresh(self._show_files)
+            return
+        targets: dict[Area, Widget] = {
+            "rollouts": self.selector.rollouts,
+            "trajectory": self.trajectory.transcript,
+            "terminals": self.terminals.text,
+            "queue": self.guidance.queue,
+        }
+        # At once, not with the next message: keys that follow belong there already.
+        self.set_focus(targets.get(area, self.guidance.composer))
+
+    async def _show_files(self) -> None:
+        await self.files.refresh_content(self.trajectory.transcript.cursor)
+        self.files.listed.focus()
+
+    def action_area(self, area: Area) -> None:
+        """Go to an area."""
+        self._go(area)
+
+    def action_ask(self, kind: str) -> None:
+        """Ask for words to search, or for a step."""
+        self._mark("trajectory")
+        self.trajectory.ask(kind)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Letters are letters while somebody types."""
+        return not (self.types and action in ("area", "ask"))
+
+    def action_next_area(self, by: int) -> None:
+        """The area after this one, or before."""
+        self._go(WATCH_AREAS[(WATCH_AREAS.index(self._area) + by) % len(WATCH_AREAS)])
+
+    async def on_rollout_list_chosen(self, message: RolloutList.Chosen) -> None:
+        """A click on a rollout."""
+        await self.choose(message.rollout)
+
+    async def action_choose_rollout(self) -> None:
+        """Open the rollout under the selector's cursor; keys behind this one wait for it."""
+        if (under := self.selector.rollouts.under_cursor) is not None and under.need is not None:
+            await self.choose(under.id)
+
+    async def choose(self, rollout: str) -> None:
+        """Go to another rollout's steps: first the focus and the composer, then what is read."""
+        self._go("trajectory")
+        await self._opened(rollout)
+
+    async def _opened(self, rollout: str) -> bool:
+        try:
+            await self.open_rollout(rollout)
+        except HoustonError as problem:
+            self.told(problem)
+            return False
+        return True
+
+    async def on_go_to_step(self, message: GoToStep) -> None:
+        """From a change, a search, a message or a permalink to its step."""
+        other = message.rollout not in ("", self.state.selected)
+        if other and not await self._opened(message.rollout):
+            return
+        await self.trajectory.transcript.go_to(message.step, open=True)
+        self.trajectory.transcript.reveal_match(message.step)
+        self._go("trajectory")
+
+    async def on_go_to_terminal_line(self, message: GoToTerminalLine) -> None:
+        """From a search to what a terminal printed."""
+        if message.rollout != self.state.selected:
+            await self.choose(message.rollout)
+        if message.step:
+            await self.trajectory.transcript.go_to(message.step)
+        self._go("terminals")
+        self.call_after_refresh(self.terminals.show_line, message.terminal, message.byte)
+
+    async def action_hit(self, by: int) -> None:
+        """The next place that a search has found, or the one before."""
+        await self.trajectory.searching.action_hit(by)
+
+    async def on_open_prompt_inspector(self, message: OpenPromptInspector) -> None:
+        """What the model was given at a step, on a screen of its own."""
+        if self.source is not None:
+            await self.app.push_screen(
+                PromptInspector(self.state, self._home, self.source, message.step, self)
+            )
+
+    # --- steering ---------------------------------------------------------------
+
+    def on_composer_leave(self) -> None:
+        """Back to the steps."""
+        self._go("trajectory")
+
+    def on_guidance_pane_compose(self) -> None:
+        """Somebody wants to write."""
+        self._go("composer")
+
+    def action_steer(self, action: SteeringAction) -> None:
+        """Pause, resume or cancel the rollout that is open; cancelling asks first."""
+        self._steering.ask(self.state.selected, action)

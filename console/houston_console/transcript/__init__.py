@@ -1,0 +1,1 @@
+"""The trajectory of one rollout: its steps, search, verdicts and bookmarks."""

@@ -1,0 +1,333 @@
+"""The lines of a step: folded on one line, or unfolded with thought, calls, results and verdicts.
+
+Pure: from records to lines of a given width. Flags, verdict marks, bookmarks and notes in the
+margin have a glyph each. Diffs are rendered by `panes.diff_rendering`.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from houston_console.commands.rollout_summary import format_score
+from houston_console.panes import diff_rendering
+from houston_console.transcript.trajectory_reader import (
+    NO_ANNOTATIONS,
+    FoldedStepRow,
+    StepAnnotations,
+)
+from houston_console.widgets.styled_text import (
+    TextLine,
+    TextSpan,
+    Tone,
+    fit_text,
+    justify_line,
+    line,
+    line_width,
+    span,
+    text_block,
+    wrap_text,
+)
+from houston_shared.records import (
+    DeliveredGuidance,
+    FileChange,
+    ObservationBody,
+    StepRecord,
+    ToolCall,
+    ToolResult,
+)
+from houston_shared.safe_text import SafeText, safe
+from houston_shared.store import step_queries
+from houston_shared.store.annotation_queries import BookmarkRow, NoteRow, SourceVerdict
+from houston_shared.times_and_counts import local_time
+
+ATTENTION_GLYPH, BOOKMARK_GLYPH, NOTE_GLYPH = "!", "⚑", "¶"
+KEEP_GLYPH, MASK_GLYPH = "✓", "∅"
+SOURCE_LETTERS = {"human": "h", "judge": "j", "rule": "r"}
+VERDICT_GLYPHS: dict[str, tuple[str, Tone]] = {
+    "keep": (KEEP_GLYPH, "success"),
+    "mask": (MASK_GLYPH, "warning"),
+}
+_MARGIN_INDENT = TextSpan(SafeText("   "))
+
+
+def margin_mark(row: FoldedStepRow) -> TextSpan:
+    """One column: a note outranks a bookmark, which it may hang on."""
+    return span(NOTE_GLYPH if row.noted else BOOKMARK_GLYPH if row.marked else " ", "key")
+
+
+def verdict_mark(row: FoldedStepRow) -> tuple[TextSpan, TextSpan]:
+    """Two columns: what counts at the step, and who says so (h person, j judge, r rule)."""
+    if not row.verdict:
+        return span(" "), span(" ")
+    glyph, tone = VERDICT_GLYPHS["keep" if row.verdict.endswith("1") else "mask"]
+    return span(glyph, tone), span(SOURCE_LETTERS[row.verdict[:-1]], "dim")
+
+
+def attention_lines(observation: ObservationBody, width: int) -> list[TextLine]:
+    """The step's attention marks, each with its reason."""
+    found: list[TextLine] = []
+    for name in observation.attention:
+        why = observation.reasons.get(name, "")
+        text = f"{ATTENTION_GLYPH} {name.replace('_', ' ')}" + (f": {why}" if why else "")
+        found += text_block(text, width, "error" if name == "error" else "warning", _MARGIN_INDENT)
+    return found
+
+
+def annotation_lines(what: StepAnnotations, width: int) -> list[TextLine]:
+    """Verdicts, the one that counts first, then bookmarks and notes with their authors."""
+    found: list[TextLine] = []
+    for number, given in enumerate(what.verdicts):
+        found += _verdict_lines(given, number == 0, width)
+    noted = {(note.author, note.seq) for note in what.notes}
+    for mark in (one for one in what.bookmarks if (one.author, one.seq) not in noted):
+        text = f"{BOOKMARK_GLYPH} {mark.author}, {local_time(mark.at)}"
+        found.append(line(_MARGIN_INDENT, span(text, "key")))
+    for note in what.notes:
+        title = line(
+            _MARGIN_INDENT, span(f"{NOTE_GLYPH} {note.author}, {local_time(note.at)}", "key")
+        )
+        found += [title, *text_block(note.text, width, "text", span("   │ ", "key"))]
+    return found
+
+
+def _verdict_lines(given: SourceVerdict, counts: bool, width: int) -> list[TextLine]:
+    glyph, tone = VERDICT_GLYPHS[given.verdict]
+    who = f"{given.by} (person)" if given.source == "human" else given.source
+    if given.source != "human" and given.by not in ("", given.source, "rules"):
+        who += f" {given.by}"
+    why = f": {given.reason}" if given.reason else ", no reason given"
+    rest = "" if counts else "  (outranked)"
+    return text_block(f"{glyph} {given.verdict} by {who}{why}{rest}", width,
+                  tone if counts else "faint",
+                 _MARGIN_INDENT)  # fmt: skip
+
+
+class StepMark(NamedTuple):
+    """One line of the list."""
+
+    step: int
+    at: int
+    author: str
+    text: str
+    """A note's; empty for a bookmark alone."""
+
+
+def list_marks(bookmarks: Sequence[BookmarkRow], notes: Sequence[NoteRow]) -> list[StepMark]:
+    """Everything that people left, by step and time; a bookmark with its note is one line."""
+    noted = {(one.step, one.author) for one in notes}
+    found = [StepMark(one.step, one.at, one.author, one.text) for one in notes]
+    found += [
+        StepMark(one.step, one.at, one.author, "")
+        for one in bookmarks
+        if (one.step, one.author) not in noted
+    ]
+    return sorted(found)
+
+
+def mark_line(one: StepMark, width: int) -> TextLine:
+    """Step, author, the note's words; the time on the right."""
+    glyph = NOTE_GLYPH if one.text else BOOKMARK_GLYPH
+    left = line(
+        span(f" {one.step:>6} ", "number"),
+        span(f"{glyph} ", "key"),
+        span(f"{fit_text(one.author, 10)} ", "tool"),
+        span(" ".join(one.text.split())),
+    )
+    when = local_time(one.at)[5:16]  # month, day, hour, minute
+    return justify_line(left, line(span(f"  {when} ", "faint")), width)
+
+
+ERROR_GLYPH, GUIDANCE_GLYPH, SCORE_GLYPH, FORK_GLYPH, FLAG_GLYPH = "✗", "✎", "★", "↳", "!"
+FOLDED_GLYPH, UNFOLDED_GLYPH, RUNNING_GLYPH = "▸", "▾", "◌"
+CHOSEN_BAR = "▌ "
+GUTTER_COLUMNS = 8
+"""Columns before the text of an unfolded step: marker, number, space."""
+_TEXT_INDENT = TextSpan(SafeText("   "))
+_DIFF_INDENT = TextSpan(SafeText("  "))
+
+
+def folded_line(row: FoldedStepRow, width: int, unfolded: bool = False) -> TextLine:
+    """One line: number, flags, tools, the thought's first words; files and score on the right."""
+    marker = RUNNING_GLYPH if row.open else UNFOLDED_GLYPH if unfolded else FOLDED_GLYPH
+    tools = row.tools.replace(",", ", ") or ("…" if row.open else "no action")
+    room = min(20, max(11, width // 6))
+    left = line(
+        span(f"{marker} ", "title" if unfolded else "faint"),
+        span(f"{row.step:>5} ", "number"),
+        *_flag_columns(row),
+        TextSpan(fit_text(tools, room), "error" if row.errors else "tool"),
+        "  ",
+        span(" ".join(safe(row.thought).split()), "strong" if unfolded else "text"),
+    )
+    return justify_line(left, _right_columns(row), width)
+
+
+def with_chosen_bar(parts: TextLine) -> TextLine:
+    """A folded line of a step that a verdict would be on: a bar before it."""
+    return (span(CHOSEN_BAR, "title"), *parts[1:])
+
+
+def _flag_columns(row: FoldedStepRow) -> list[TextSpan]:
+    """A column for each flag, so that the eye runs down it."""
+    signals = [one for one in row.attention.split(",") if one and one != "error"]
+    worst = (
+        span(ERROR_GLYPH, "error")
+        if row.errors
+        else span(FLAG_GLYPH if signals else " ", "warning")
+    )
+    return [
+        worst,
+        span(GUIDANCE_GLYPH if row.guided else " ", "guidance"),
+        span(SCORE_GLYPH if row.score is not None else " ", "score"),
+        span(FORK_GLYPH if row.forked else " ", "fork"),
+        margin_mark(row),
+        *verdict_mark(row),
+        span(" "),
+    ]
+
+
+def _right_columns(row: FoldedStepRow) -> TextLine:
+    parts: list[TextSpan] = []
+    if row.files:
+        parts += [span("  ±", "dim"), span(f"{row.files}", "dim")]
+        parts += [span(f" +{row.added}", "added")] if row.added else []
+        parts += [span(f" −{row.removed}", "removed")] if row.removed else []
+    if row.score is not None:
+        parts.append(span(f"  {format_score(row.score)}", "score"))
+    return (*parts, span(" ")) if parts else ()
+
+
+def loading_line(step: int, width: int) -> TextLine:
+    """The line of a step that is being read."""
+    return justify_line(line(span(f"  {step:>5} ", "faint"), span("·", "faint")), (), width)
+
+
+def head_line(instructions: str, width: int, unfolded: bool = False) -> TextLine:
+    """Row 0: what the task asks."""
+    left = line(
+        span(f"{UNFOLDED_GLYPH if unfolded else FOLDED_GLYPH} ", "title" if unfolded else "faint"),
+        span(" task      ", "key"),
+        span(" ".join(safe(instructions).split()), "strong"),
+    )
+    return justify_line(left, (), width)
+
+
+def head_lines(instructions: str, system: str, width: int) -> list[TextLine]:
+    """Row 0 unfolded: the instructions, then the system prompt."""
+    found = [head_line(instructions, width, True)]
+    found += _barred_block("task", "key", instructions, "text", width)
+    if system:
+        found += _barred_block("system prompt", "dim", system, "dim", width)
+    return [*found, ()]
+
+
+def unfolded_lines(
+    row: FoldedStepRow, record: StepRecord, width: int, beside: StepAnnotations = NO_ANNOTATIONS
+) -> list[TextLine]:
+    """Everything of a step: its folded line, thought, calls with results, guidance, files, and
+    what people and judges said of it."""
+    found = [folded_line(row, width, True)]
+    sample = record.sample
+    if sample.thought.strip():
+        found += _barred_block("", "text", sample.thought.strip(), "text", width, bar="title")
+    if sample.malformed:
+        found += _barred_block("not an action", "error", sample.malformed, "error", width)
+    results = {result.call.id: result for result in record.results}
+    for call in sample.calls:
+        found += _call_lines(call, width)
+        if call.id in results:
+            found += _result_lines(results[call.id], width)
+        else:
+            found.append(line(_TEXT_INDENT, span("  ⋯ no result yet", "dim")))
+    if record.observation is not None and record.observation.tail.strip():
+        found += _barred_block(
+            "", "faint", record.observation.tail.strip(), "dim", width, bar="faint"
+        )
+    for message in record.guidance:
+        found += guidance_lines(message, width)
+    if record.observation is not None:
+        found += _file_lines(record.observation.files, record.observation.more_files, width)
+        found += attention_lines(record.observation, width)
+    found += annotation_lines(beside, width)
+    for mark in record.aside:
+        found += text_block(
+            f"{FLAG_GLYPH} {step_queries.describe_quarantine(mark)}", width, "warning", _TEXT_INDENT
+        )
+    return [*found, *_sampling_line(record, width), ()]
+
+
+def _barred_block(
+    title: str, title_tone: Any, text: str, tone: Any, width: int, bar: Any = "faint"
+) -> list[TextLine]:
+    edge = span("   │ ", bar)
+    head = [line(_TEXT_INDENT, span(title, title_tone))] if title else []
+    return head + text_block(text, width, tone, edge)
+
+
+def _call_lines(call: ToolCall, width: int) -> list[TextLine]:
+    found = [line(_TEXT_INDENT, span("→ ", "tool"), span(call.name, "tool"))]
+    if call.error:
+        found += text_block(call.error, width, "error", span("     ", "error"))
+    for key, value in call.arguments.items():
+        found += _argument_lines(key, value, width)
+    return found
+
+
+def _argument_lines(key: str, value: object, width: int) -> list[TextLine]:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    label = span(f"     {key} ", "key")
+    room = width - line_width((label,))
+    if "\n" not in text and len(text) <= room:
+        return [line(label, span(text))]
+    return [line(label), *text_block(text, width, "text", span("       ", "faint"))]
+
+
+def _result_lines(result: ToolResult, width: int) -> list[TextLine]:
+    tone: Any = "success" if result.success else "error"
+    mark = "←" if result.success else f"← {ERROR_GLYPH}"
+    facts = [span(f" {result.seconds:.1f} s", "faint")]
+    if result.forged_tags:
+        facts.append(span(f"  {FLAG_GLYPH} {result.forged_tags} forged tag disarmed", "warning"))
+    title = line(_TEXT_INDENT, span(f"{mark} {result.kind}", tone), *facts)
+    return [title, *text_block(result.text, width, "dim", span("   │ ", tone))]
+
+
+def guidance_lines(message: DeliveredGuidance, width: int) -> list[TextLine]:
+    """A person's words, as no other text is shown: a heavy bar and their name."""
+    bar = span("   ┃ ", "guidance")
+    title = line(bar, span(f"{GUIDANCE_GLYPH} {message.author}", "guidance"))
+    return [title, *text_block(message.text, width, "guidance_text", bar)]
+
+
+def _file_lines(files: tuple[FileChange, ...], more: int, width: int) -> list[TextLine]:
+    found: list[TextLine] = []
+    for change in files:
+        counts = line(span(f"  +{change.added}", "added"), span(f" −{change.removed} ", "removed"))
+        note = span(f" {change.note}", "dim") if change.note else span("")
+        left = line(_TEXT_INDENT, span("± ", "dim"), span(change.path, "key"), note)
+        found.append(justify_line(left, counts, width))
+        rows = diff_rendering.parse_diff(change.path, change.diff)
+        found += [
+            (_DIFF_INDENT, *one)
+            for one in diff_rendering.unified_diff_with_grounds(
+                rows, width - line_width((_DIFF_INDENT,))
+            )
+        ]
+    if more:
+        found.append(line(_TEXT_INDENT, span(f"± and {more} more files", "dim")))
+    return found
+
+
+def _sampling_line(record: StepRecord, width: int) -> list[TextLine]:
+    """The last line of a step: how it was sampled."""
+    sample = record.sample
+    parts = [sample.policy or sample.engine, sample.drift, sample.finish_reason]
+    if sample.prompt_tokens is not None:
+        cached = f" ({sample.cached_tokens:,} cached)" if sample.cached_tokens is not None else ""
+        parts.append(f"{sample.prompt_tokens:,} prompt tokens{cached}")
+    when = datetime.fromisoformat(record.at).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+    parts += [f"{sample.seconds:.1f} s", when]
+    text = " · ".join(part for part in parts if part)
+    return [line(_TEXT_INDENT, TextSpan(part, "faint")) for part in wrap_text(text, width - 3)]

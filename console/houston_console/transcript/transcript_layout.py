@@ -1,0 +1,307 @@
+"""Row heights, folding and bounded caches of the transcript.
+
+A Fenwick tree over row heights finds the row at a line in O(log rows). `FoldState` says which
+rows are shown and unfolded; `TranscriptCache` keeps blocks of folded rows and wrapped steps, and
+says what is missing or stale. It knows numbers and lines, no widget and no reader.
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Sequence
+
+from houston_console.transcript.trajectory_reader import FoldedStepRow
+from houston_console.widgets.styled_text import TextLine
+
+
+class FenwickTree:
+    """Heights of rows 0, 1, … with their running sums."""
+
+    def __init__(self, count: int = 0) -> None:
+        """`count` rows, one line high each."""
+        self._values = [1] * count
+        self._tree = [0, *(i & -i for i in range(1, count + 1))]
+
+    @classmethod
+    def of(cls, heights: list[int]) -> "FenwickTree":
+        """Rows with these heights, in one pass."""
+        made = cls()
+        made._values = heights
+        tree = [0, *heights]
+        for index in range(1, len(tree)):
+            parent = index + (index & -index)
+            if parent < len(tree):
+                tree[parent] += tree[index]
+        made._tree = tree
+        return made
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, row: int) -> int:
+        return self._values[row]
+
+    @property
+    def total(self) -> int:
+        """Lines of all rows together."""
+        return self.before(len(self._values))
+
+    def append(self, height: int) -> None:
+        """Add a row at the end."""
+        self._values.append(height)
+        index = len(self._values)
+        parent = index - (index & -index)
+        self._tree.append(self.before(index - 1) - self.before(parent) + height)
+
+    def set(self, row: int, height: int) -> int:
+        """Change one height; returns by how many lines it grew (negative: shrank)."""
+        change = height - self._values[row]
+        self._values[row] = height
+        index = row + 1
+        while change and index < len(self._tree):
+            self._tree[index] += change
+            index += index & -index
+        return change
+
+    def before(self, row: int) -> int:
+        """Lines above `row`, i.e. its first line."""
+        total = 0
+        while row > 0:
+            total += self._tree[row]
+            row -= row & -row
+        return total
+
+    def find(self, line: int) -> tuple[int, int]:
+        """The row that holds `line`, and the line's offset in it; clamped to the rows there are."""
+        position, remaining = 0, max(0, line)
+        step = 1 << (len(self._values).bit_length())
+        while step:
+            following = position + step
+            if following < len(self._tree) and self._tree[following] <= remaining:
+                position = following
+                remaining -= self._tree[following]
+            step >>= 1
+        if position >= len(self._values):
+            last = max(0, len(self._values) - 1)
+            return last, (self._values[last] - 1 if self._values else 0)
+        return position, remaining
+
+
+class FoldState:
+    """Fold state and heights of rows 0, 1, …."""
+
+    def __init__(self, rows: int = 0, all_open: bool = False) -> None:
+        self._heights = FenwickTree(rows)
+        self._all_open = all_open
+        self._flipped: set[int] = set()
+        self._only: set[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._heights)
+
+    @property
+    def total(self) -> int:
+        """Lines of all rows."""
+        return self._heights.total
+
+    def grow(self, rows: int) -> int:
+        """Have at least `rows` rows; returns how many were added."""
+        added = max(0, rows - len(self))
+        for _ in range(added):
+            self._heights.append(self._least(len(self)))
+        return added
+
+    @property
+    def filtered(self) -> bool:
+        """Whether only some rows are shown."""
+        return self._only is not None
+
+    @property
+    def those(self) -> Collection[int] | None:
+        """The rows that are shown; None for all."""
+        return self._only
+
+    def only(self, rows: set[int] | None) -> None:
+        """Show these rows only, or all; what was laid out is to be laid out again."""
+        self._only = rows
+        self._again()
+
+    def shown(self, row: int, by: int = 1) -> int:
+        """`row`, or the nearest shown one in the direction `by`, else in the other; 0 for none."""
+        if not self.total or self._heights[row]:
+            return row if self.total else 0
+        line = self.top(row) if by > 0 else self.top(row) - 1
+        return self.at(max(0, min(line, self.total - 1)))[0]
+
+    def _least(self, row: int) -> int:
+        """Lines of a row that was not laid out."""
+        return int(self._only is None or row in self._only)
+
+    def _again(self) -> None:
+        self._heights = FenwickTree.of([self._least(row) for row in range(len(self))])
+
+    def is_open(self, row: int) -> bool:
+        """Whether `row` is unfolded."""
+        return self._all_open != (row in self._flipped)
+
+    def set_open(self, row: int, open: bool) -> None:
+        """Fold or unfold one row; unfolded it keeps its height until `measured`."""
+        if open == self._all_open:
+            self._flipped.discard(row)
+        else:
+            self._flipped.add(row)
+        if not open:
+            self._heights.set(row, self._least(row))
+
+    def set_all(self, open: bool) -> None:
+        """Fold or unfold every row."""
+        self._all_open = open
+        self._flipped.clear()
+        if not open:
+            self._again()
+
+    @property
+    def all_open(self) -> bool:
+        """Whether rows are unfolded unless somebody folded them."""
+        return self._all_open
+
+    def measured(self, row: int, height: int) -> int:
+        """An unfolded row was laid out; returns by how many lines it grew."""
+        return self._heights.set(row, height) if self.is_open(row) and self._least(row) else 0
+
+    def height(self, row: int) -> int:
+        """Lines of `row`."""
+        return self._heights[row]
+
+    def top(self, row: int) -> int:
+        """First line of `row`."""
+        return self._heights.before(row)
+
+    def at(self, line: int) -> tuple[int, int]:
+        """Row and offset in it of `line`."""
+        return self._heights.find(line)
+
+    def between(self, first_line: int, count: int) -> Iterable[int]:
+        """Rows that have a line among `count` lines from `first_line` on."""
+        if not self.total:
+            return range(0)
+        first = self.at(first_line)[0]
+        last = self.at(first_line + max(0, count - 1))[0]
+        if self._only is None:
+            return range(first, last + 1)
+        return [row for row in sorted(self._only) if first <= row <= last]
+
+
+BLOCK_STEPS = 64
+"""Steps read at once: a little more than a screen."""
+MAX_BLOCKS = 64
+"""Blocks kept."""
+MAX_READ_GAP = 16
+"""Steps between two wanted ones that are read along with them."""
+MAX_SINGLE_ROWS = 1_000
+"""Rows kept beside the blocks."""
+MAX_WRAPPED_LINES = 60_000
+"""Lines of unfolded steps kept."""
+
+
+class TranscriptCache:
+    """Folded rows by block and wrapped steps by number."""
+
+    def __init__(self) -> None:
+        self._blocks: OrderedDict[int, dict[int, FoldedStepRow]] = OrderedDict()
+        self._some: OrderedDict[int, FoldedStepRow] = OrderedDict()
+        self._wrapped: OrderedDict[int, list[TextLine]] = OrderedDict()
+        self._lines = 0
+        self._stale_rows: set[int] = set()
+        self._stale_wrapped: set[int] = set()
+
+    def row(self, step: int) -> FoldedStepRow | None:
+        """The folded row of `step`, when it is here."""
+        block = self._blocks.get(step // BLOCK_STEPS)
+        if block is None:
+            return self._some.get(step)
+        self._blocks.move_to_end(step // BLOCK_STEPS)
+        return block.get(step)
+
+    def missing_blocks(self, steps: Iterable[int]) -> list[tuple[int, int]]:
+        """First and last step of the blocks to read so that `steps` have rows that are new."""
+        wanted = (step for step in steps if step > 0)
+        numbers = sorted(
+            {s // BLOCK_STEPS for s in wanted if s in self._stale_rows or self.row(s) is None}
+        )
+        return [
+            (number * BLOCK_STEPS, number * BLOCK_STEPS + BLOCK_STEPS - 1) for number in numbers
+        ]
+
+    def put_rows(self, first: int, rows: Sequence[FoldedStepRow]) -> None:
+        """Keep the block that starts at `first`."""
+        self._blocks[first // BLOCK_STEPS] = {row.step: row for row in rows}
+        self._blocks.move_to_end(first // BLOCK_STEPS)
+        self._stale_rows.difference_update(range(first, first + BLOCK_STEPS))
+        while len(self._blocks) > MAX_BLOCKS:
+            self._blocks.popitem(last=False)
+
+    def missing_rows(self, steps: Iterable[int]) -> list[tuple[int, int]]:
+        """First and last step of what to read so that just these `steps` have rows that are new."""
+        wanted = [s for s in steps if s > 0 and (s in self._stale_rows or self.row(s) is None)]
+        found: list[tuple[int, int]] = []
+        for step in wanted:
+            if found and step <= found[-1][1] + MAX_READ_GAP:
+                found[-1] = (found[-1][0], step)
+            else:
+                found.append((step, step))
+        return found
+
+    def put_some(self, rows: Sequence[FoldedStepRow]) -> None:
+        """Keep rows that are no whole block."""
+        for row in rows:
+            block = self._blocks.get(row.step // BLOCK_STEPS)
+            if block is None:
+                self._some[row.step] = row
+                self._some.move_to_end(row.step)
+            else:
+                block[row.step] = row
+            self._stale_rows.discard(row.step)
+        while len(self._some) > MAX_SINGLE_ROWS:
+            self._some.popitem(last=False)
+
+    def wrapped(self, step: int) -> list[TextLine] | None:
+        """The lines of an unfolded step (0: the task), when they are here."""
+        found = self._wrapped.get(step)
+        if found is not None:
+            self._wrapped.move_to_end(step)
+        return found
+
+    def put_wrapped(self, step: int, lines: list[TextLine]) -> None:
+        """Keep the lines of an unfolded step."""
+        self.drop_wrapped(step)
+        self._wrapped[step] = lines
+        self._lines += len(lines)
+        while self._lines > MAX_WRAPPED_LINES and len(self._wrapped) > 1:
+            self._lines -= len(self._wrapped.popitem(last=False)[1])
+
+    def needs_wrapping(self, step: int) -> bool:
+        """Whether an unfolded step is to be read, or read again."""
+        return step not in self._wrapped or step in self._stale_wrapped
+
+    def drop_wrapped(self, step: int) -> None:
+        """Forget the lines of one step."""
+        self._lines -= len(self._wrapped.pop(step, ()))
+        self._stale_wrapped.discard(step)
+
+    def drop_all_wrapped(self) -> None:
+        """The width changed: every line is to be wrapped again."""
+        self._wrapped.clear()
+        self._stale_wrapped.clear()
+        self._lines = 0
+
+    def touched(self, steps: Iterable[int]) -> None:
+        """These steps have new events: what is kept of them is to be read again."""
+        for step in steps:
+            if step // BLOCK_STEPS in self._blocks or step in self._some:
+                self._stale_rows.add(step)
+            if step in self._wrapped:
+                self._stale_wrapped.add(step)
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """Rows and wrapped lines in memory."""
+        return sum(map(len, self._blocks.values())) + len(self._some), self._lines

@@ -1,0 +1,457 @@
+"""Verdicts of people: keep or mask steps, with reasons, undo, and the history of a step.
+
+`VerdictSession` holds the chosen range, what was sent and how to undo it; what was never answered
+is sent again under its own key. Verdicts do not wait for a daemon that is away: that is said, and
+the steps stay chosen.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from houston_console.app.daemon_link import DaemonLink
+from houston_console.app.error_boundary import ErrorBoundary
+from houston_console.app.key_bindings import bindings_for
+from houston_console.app.undo_offers import UndoableAction, UndoOffers
+from houston_console.screens.base_screen import AskForLine, UserNotice, post_from, reporting_errors
+from houston_console.transcript.step_rendering import VERDICT_GLYPHS
+from houston_console.transcript.trajectory_reader import RolloutSource
+from houston_console.transcript.transcript_view import Transcript
+from houston_console.widgets.dialogs import Dialog, FixedLines
+from houston_console.widgets.line_view import set_frame_subtitle, set_frame_title
+from houston_console.widgets.styled_text import TextLine, line, span, text_block
+from houston_shared.control_messages import GiveVerdicts, JudgedSteps, Judgement
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.store import annotation_queries
+from houston_shared.store.annotation_queries import SourceVerdict
+from houston_shared.times_and_counts import local_time
+
+MAX_UNDO_VERDICTS = 100
+"""Deeds that can be taken back."""
+MAX_RANGES_PER_REQUEST = 500
+"""Ranges that the daemon takes at once."""
+
+
+class StepRange(NamedTuple):
+    """Steps of one rollout, both ends included."""
+
+    rollout: str
+    first: int
+    last: int
+
+    shown: tuple[int, ...] = ()
+    """The only ones of them that are meant: those on the screen, where others are left out."""
+
+    @property
+    def words(self) -> str:
+        """`step 7`, `steps 3 to 9`, or `4 steps between 3 and 9`."""
+        if self.shown and len(self.shown) < self.last - self.first + 1:
+            count = len(self.shown)
+            return f"{count} step{'s' * (count > 1)} between {self.first} and {self.last}"
+        if self.first == self.last:
+            return f"step {self.first}"
+        return f"steps {self.first} to {self.last}"
+
+
+class VerdictRequest(NamedTuple):
+    """What one message to the daemon says."""
+
+    request: str
+    steps: StepRange
+    given: tuple[JudgedSteps, ...]
+    seen: int
+
+
+class AppliedVerdict(NamedTuple):
+    """A deed that the daemon took, and what stood before it."""
+
+    steps: StepRange
+    before: tuple[JudgedSteps, ...]
+    seq: int
+
+
+@dataclass
+class VerdictSession:
+    """One person's judging at one console."""
+
+    anchor: int = 0
+    """Where the chosen range begins; 0 while none is chosen."""
+    done: list[AppliedVerdict] = field(default_factory=list)
+    doubtful: VerdictRequest | None = None
+    """Sent, and not answered: whether it counts is not known."""
+
+    def chosen(
+        self, rollout: str, cursor: int, shown: Collection[int] | None = None
+    ) -> StepRange | None:
+        """The steps that a verdict would be on; None at the task, which is no step.
+
+        shown: the only ones on the screen; None for all.
+        """
+        if not cursor:
+            return None
+        first, last = sorted((self.anchor or cursor, cursor))
+        if shown is None:
+            return StepRange(rollout, first, last)
+        return StepRange(
+            rollout, first, last, tuple(s for s in sorted(shown) if first <= s <= last)
+        )
+
+    def meant(
+        self, rollout: str, cursor: int, shown: Collection[int] | None = None
+    ) -> StepRange | None:
+        """The steps that a reason would be for: the chosen, or those just judged at the cursor."""
+        newest = self.done[-1].steps if self.done and not self.anchor else None
+        if newest and newest.rollout == rollout and newest.first <= cursor <= newest.last:
+            return newest
+        return self.chosen(rollout, cursor, shown)
+
+    def deed(self, steps: StepRange, given: tuple[JudgedSteps, ...], seen: int) -> VerdictRequest:
+        """A message, or once more the one that was not answered when it says the same."""
+        again = self.doubtful
+        if again is not None and (again.steps, again.given) == (steps, given):
+            return again
+        return VerdictRequest(uuid.uuid4().hex, steps, given, seen)
+
+    def verdict(self, steps: StepRange, verdict: Judgement, seen: int) -> VerdictRequest:
+        """Keep, mask or leave undecided; without a reason."""
+        runs = _contiguous_runs(steps.shown) if steps.shown else [(steps.first, steps.last)]
+        given = (JudgedSteps(first=first, last=last, verdict=verdict) for first, last in runs)
+        return self.deed(steps, tuple(given), seen)
+
+    def taken(
+        self, deed: VerdictRequest, before: tuple[JudgedSteps, ...], seq: int
+    ) -> AppliedVerdict:
+        """The daemon has it: the range is chosen no longer, and it can be taken back."""
+        done = AppliedVerdict(deed.steps, before, seq)
+        self.done = [*self.done, done][-MAX_UNDO_VERDICTS:]
+        self.anchor, self.doubtful = 0, None
+        return done
+
+    def back(self, done: AppliedVerdict) -> VerdictRequest:
+        """What brings back what stood before it."""
+        return self.deed(done.steps, done.before, done.seq)
+
+    def undo(self, rollout: str) -> tuple[AppliedVerdict, VerdictRequest] | None:
+        """The newest deed on this rollout, and what brings back what stood before it."""
+        found = next((one for one in reversed(self.done) if one.steps.rollout == rollout), None)
+        if found is None:
+            return None
+        return found, self.back(found)
+
+    def undone(self, what: AppliedVerdict) -> None:
+        """It was taken back."""
+        self.done = [one for one in self.done if one is not what]
+        self.doubtful = None
+
+
+def verdict_messages(deed: VerdictRequest) -> list[VerdictRequest]:
+    """A deed as what the daemon takes at once; each part under a key of its own."""
+    parts = [
+        deed.given[at : at + MAX_RANGES_PER_REQUEST]
+        for at in range(0, len(deed.given), MAX_RANGES_PER_REQUEST)
+    ]
+    return [
+        deed._replace(request=f"{deed.request}-{number}" if number else deed.request, given=part)
+        for number, part in enumerate(parts)
+    ]
+
+
+def verdicts_within(stands: tuple[JudgedSteps, ...], steps: StepRange) -> tuple[JudgedSteps, ...]:
+    """What stands on the steps that are meant, and on no others."""
+    only = set(steps.shown) or range(steps.first, steps.last + 1)
+    return tuple(
+        JudgedSteps(first=first, last=last, verdict=one.verdict, reason=one.reason)
+        for one in stands
+        for first, last in _contiguous_runs(
+            [s for s in range(one.first, one.last + 1) if s in only]
+        )
+    )
+
+
+def with_reason(stands: tuple[JudgedSteps, ...], reason: str) -> tuple[JudgedSteps, ...]:
+    """People's verdicts that stand, with another reason; what is undecided is left so."""
+    return tuple(
+        JudgedSteps(first=one.first, last=one.last, verdict=one.verdict, reason=reason)
+        for one in stands
+        if one.verdict != "undecided"
+    )
+
+
+def _contiguous_runs(steps: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last of every run of numbers without a gap."""
+    found: list[tuple[int, int]] = []
+    for step in steps:
+        if found and step == found[-1][1] + 1:
+            found[-1] = (found[-1][0], step)
+        else:
+            found.append((step, step))
+    return found
+
+
+def verdict_history_lines(
+    said: Sequence[annotation_queries.VerdictHistoryEntry],
+    stands: Sequence[SourceVerdict],
+    width: int,
+) -> list[TextLine]:
+    """One paragraph a word that was said; what counts now comes last."""
+    found: list[TextLine] = []
+    for one in said:
+        glyph, tone = VERDICT_GLYPHS.get(one.verdict, ("–", "dim"))
+        ends = f"step {one.first}" if one.first == one.last else f"steps {one.first}–{one.last}"
+        who = one.by if one.verified else f"{one.by} (unverified)"
+        when = span(f"  {who}, {local_time(one.at)}  ", "dim")
+        head = line(span(f" {glyph} {one.verdict}", tone), when, span(ends, "number"))
+        found += [head, *(text_block(one.reason, width, "text", span("   ")) if one.reason else [])]
+    if not found:
+        found.append(line(span(" Nobody has said anything of it.", "dim")))
+    told = [f"{one.source}: {one.verdict}" for one in stands]
+    now = f"{told[0]} counts" if told else "undecided: no source has said anything that stands"
+    outranked = f"; outranked: {', '.join(told[1:])}" if told[1:] else ""
+    return [*found, (), *text_block(f"now  {now}{outranked}", width, "strong", span(" "))]
+
+
+class VerdictHistoryDialog(Dialog[None]):
+    """A page to read."""
+
+    BINDINGS = [("escape,q,enter,H", "close", "close")]
+
+    def __init__(self, heading: str, make: Callable[[int], list[TextLine]]) -> None:
+        """make: the lines for a width."""
+        super().__init__()
+        self._heading = heading
+        self._make = make
+        self._text = FixedLines([])
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        with Vertical(id="said") as box:
+            set_frame_title(box, self._heading)
+            set_frame_subtitle(box, line("esc close"))
+            yield self._text
+
+    def on_resize(self) -> None:
+        """Wrapped for the width there is."""
+        self.call_after_refresh(lambda: self._text.put(self._make(self._text.room), at_end=True))
+
+    def action_close(self) -> None:
+        """Done."""
+        self.dismiss(None)
+
+
+DAEMON_AWAY_TEXT = (
+    "The daemon is away, and verdicts do not wait: {steps} stay as they were. Judge again then."
+)
+VERDICT_NOTICES: dict[Judgement, str] = {
+    "keep": "Kept {steps}.",
+    "mask": "Masked {steps}.",
+    "undecided": "Your verdict on {steps} is taken back.",
+}
+
+
+class VerdictActions(ErrorBoundary, Vertical):
+    """Around the transcript."""
+
+    BINDINGS = bindings_for("judging")
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        link: DaemonLink,
+        undoing: UndoOffers,
+        source: Callable[[], RolloutSource | None],
+        **arguments: Any,
+    ) -> None:
+        """source: the rollout that is open."""
+        super().__init__(**arguments)
+        self.bench = VerdictSession()
+        self._transcript = transcript
+        self._link, self._undoing = link, undoing
+        self._source = source
+        self._turn = asyncio.Lock()
+
+    def turn(self) -> None:
+        """Another rollout was opened: nothing of it is chosen."""
+        self._choose(0)
+
+    # --- what is chosen ----------------------------------------------------------------------
+
+    def action_choose(self) -> None:
+        """Begin a range at the cursor, or end it."""
+        self._choose(0 if self.bench.anchor else self._transcript.cursor)
+
+    def unchoose(self) -> bool:
+        """Choose nothing; whether something was chosen."""
+        chosen = bool(self.bench.anchor)
+        self._choose(0)
+        return chosen
+
+    def _choose(self, anchor: int) -> None:
+        self.bench.anchor = anchor
+        self._transcript.choose(anchor)
+
+    def _chosen(
+        self, pick: Callable[[str, int, Collection[int] | None], StepRange | None]
+    ) -> StepRange | None:
+        source, folds = self._source(), self._transcript.folds
+        found = pick(source.rollout, self._transcript.cursor, folds.those) if source else None
+        if source and found is None:
+            post_from(self, UserNotice("The task is no step: only steps are judged."))
+        return found
+
+    # --- verdicts ----------------------------------------------------------------------------
+
+    def action_judge(self, verdict: Judgement) -> None:
+        """Keep, mask or leave undecided what is chosen, or the step at the cursor."""
+        source, steps = self._source(), self._chosen(self.bench.chosen)
+        if source is not None and steps is not None:
+            deed = self.bench.verdict(steps, verdict, source.seq)
+            self._do(source, deed, VERDICT_NOTICES[verdict])
+
+    def _do(self, source: RolloutSource, deed: VerdictRequest, words: str) -> None:
+        """Say it, and offer to undo it; those before it are the bench's to undo."""
+        self._undoing.do(
+            f"Judging {deed.steps.words} …", self._give(source, deed, words), "verdict"
+        )
+
+    async def _give(
+        self, source: RolloutSource, deed: VerdictRequest, words: str
+    ) -> UndoableAction | None:
+        """None without a daemon, which is said. Raises HoustonError."""
+        steps = deed.steps
+        async with self._turn:
+            before = await self._stands(source, steps)
+            seq = await self._send(deed)
+            if seq is None:
+                return None
+            done = self.bench.taken(deed, before, seq)
+            self._transcript.choose(0)
+            await self._show(source, steps)
+
+        async def back() -> str:
+            async with self._turn:
+                return await self._undo(source, done, self.bench.back(done))
+
+        more = " R adds a reason." if "taken back" not in words else ""
+        return UndoableAction(
+            words.format(steps=steps.words) + more, back, f"houston verdict {steps.rollout}"
+        )
+
+    async def _stands(self, source: RolloutSource, steps: StepRange) -> tuple[JudgedSteps, ...]:
+        """What people's verdicts on these steps are now. Raises HoustonError."""
+        found = await source.read(
+            annotation_queries.read_human_verdict_ranges(steps.rollout, steps.first, steps.last)
+        )
+        return verdicts_within(found, steps)
+
+    async def _send(self, deed: VerdictRequest) -> int | None:
+        """The event that says it now; None without a daemon. Raises HoustonError."""
+        if self._link.state == "down":
+            post_from(self, UserNotice(DAEMON_AWAY_TEXT.format(steps=deed.steps.words)))
+            return None
+        seq = 0
+        for part in verdict_messages(deed):
+            message = GiveVerdicts(
+                request=part.request,
+                rollout=deed.steps.rollout,
+                steps=part.given,
+                seen=deed.seen,
+                claimed=self._link.claimed,
+            )
+            try:
+                seq = getattr(await self._link.ask(message), "seq", seq)
+            except HoustonError as problem:
+                if problem.code == ExitCode.BUSY:
+                    self.bench.doubtful = deed
+                raise
+        return seq
+
+    async def _show(self, source: RolloutSource, steps: StepRange) -> None:
+        """Read them again at once; steps that a branch shares bring no event of the branch."""
+        if source is self._source():
+            touched = list(range(steps.first, steps.last + 1))
+            await self._transcript.grew(touched, self._transcript.steps)
+
+    def action_undo(self) -> None:
+        """Bring back what stood before the newest verdict that was given here."""
+        source = self._source()
+        if source is None:
+            return
+        found = self.bench.undo(source.rollout)
+        if found is None:
+            post_from(
+                self, UserNotice("Nothing to take back: no verdict was given at this console.")
+            )
+            return
+        self._later(self._undo_older(source, *found))
+
+    async def _undo_older(
+        self, source: RolloutSource, done: AppliedVerdict, deed: VerdictRequest
+    ) -> None:
+        if words := await self._undo(source, done, deed):
+            post_from(self, UserNotice(words, good=True))
+
+    async def _undo(self, source: RolloutSource, done: AppliedVerdict, deed: VerdictRequest) -> str:
+        """What to say; nothing without a daemon, which is said. Raises HoustonError."""
+        if await self._send(deed) is None:
+            return ""
+        self.bench.undone(done)
+        await self._show(source, deed.steps)
+        return f"{deed.steps.words.capitalize()}: as it was before."
+
+    # --- reasons and history -----------------------------------------------------------------
+
+    def action_reason(self) -> None:
+        """Ask why, for the verdict that stands; what was said last may be changed."""
+        source, steps = self._source(), self._chosen(self.bench.meant)
+        if source is not None and steps is not None:
+            self._later(self._ask_why(source, steps))
+
+    async def _ask_why(self, source: RolloutSource, steps: StepRange) -> None:
+        stands = await self._stands(source, steps)
+        said = [one for one in stands if one.verdict != "undecided"]
+        if not said:
+            words = f"Nobody has judged {steps.words}: K keeps, M masks, then R adds a reason."
+            post_from(self, UserNotice(words))
+            return
+        what = " and ".join(sorted({one.verdict for one in said}))
+
+        async def answer(text: str) -> None:
+            deed = self.bench.deed(steps, with_reason(stands, text), source.seq)
+            self._do(source, deed, "Noted why for {steps}.")
+
+        post_from(self, AskForLine(f"why {what} {steps.words}", answer, said[0].reason))
+
+    def action_history(self) -> None:
+        """Everything that was said of the step at the cursor."""
+        source, step = self._source(), self._transcript.cursor
+        if source is not None and step:
+            self._later(self._history(source, step))
+
+    async def _history(self, source: RolloutSource, step: int) -> None:
+        said = await source.read(
+            annotation_queries.read_verdict_history(source.rollout, step, step)
+        )
+        found = (
+            await source.read(
+                annotation_queries.read_verdicts_with_reasons(source.rollout, step, step)
+            )
+        ).get(step, [])
+        self.app.push_screen(
+            VerdictHistoryDialog(
+                f"What was said of step {step}",
+                lambda width: verdict_history_lines(said, found, width),
+            )
+        )
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """One deed after the other, and no key waits for any."""
+        self.run_worker(self._in_turn(work), group="judging")
+
+    async def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
+        async with self._turn:
+            await reporting_errors(self, work)

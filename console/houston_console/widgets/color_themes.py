@@ -1,0 +1,505 @@
+"""Houston's colour themes at each colour depth of a terminal: 16 million, 256 or 16 colours.
+
+Detects the depth from the environment (TERM, COLORTERM, NO_COLOR) and brings every drawn colour
+to the nearest one the terminal has (CIE 1976). Themes with fewer colours are chosen by hand,
+because rounding makes added look like removed. Contrast (WCAG 2) is measured by a test. What each
+tone means is in `widgets.styled_text`.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any
+
+from rich.color import Color, ColorType
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color as TextualColor
+from textual.color import Lab, rgb_to_lab
+from textual.filter import LineFilter
+from textual.theme import BUILTIN_THEMES, Theme
+
+from houston_shared.config import ColorChoice, ColorDepth
+
+TRUECOLOR_TERMS = frozenset(
+    {"alacritty", "contour", "foot", "foot-extra", "mintty", "rio", "wezterm", "xterm-ghostty"}
+    | {"xterm-kitty", "iterm2"}
+)
+"""Values of TERM whose terminals show 16 million colours; of all others only COLORTERM says so,
+which ssh does not take along."""
+_MONOCHROME_TERM = re.compile(r"$|(dumb|unknown|vt[0-9]+)$|.*-(m|mono)$")
+_XTERM_CUBE_LEVELS = (0, 95, 135, 175, 215, 255)
+_VGA_COLOURS = (
+    "#000000", "#aa0000", "#00aa00", "#aa5500", "#0000aa", "#aa00aa", "#00aaaa", "#aaaaaa",
+    "#555555", "#ff5555", "#55ff55", "#ffff55", "#5555ff", "#ff55ff", "#55ffff", "#ffffff",
+)  # fmt: skip
+"""As the Linux console and VGA show them: to find which of them is near to a colour."""
+
+
+def choose_color_depth(wanted: ColorChoice, environment: Mapping[str, str]) -> ColorDepth:
+    """What somebody wants; what the environment says where they leave it open."""
+    if wanted == "auto":
+        return detect_color_depth(environment)
+    return "256" if wanted == 256 else "16" if wanted == 16 else wanted
+
+
+def detect_color_depth(environment: Mapping[str, str]) -> ColorDepth:
+    """What these variables say of the terminal; a NO_COLOR that is not empty outranks the rest."""
+    term = environment.get("TERM", "").strip().lower()
+    if environment.get("NO_COLOR") or _MONOCHROME_TERM.match(term):
+        return "none"
+    if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
+        return "truecolor"
+    if term in TRUECOLOR_TERMS or term.endswith(("-direct", "-truecolor")):
+        return "truecolor"
+    return "256" if "256" in term else "16"
+
+
+def xterm_color(number: int) -> str:
+    """The colour 16 to 255 of xterm, as `#rrggbb`."""
+    if number >= 232:
+        return "#" + 3 * f"{8 + 10 * (number - 232):02x}"
+    red, rest = divmod(number - 16, 36)
+    return "#" + "".join(f"{_XTERM_CUBE_LEVELS[level]:02x}" for level in (red, *divmod(rest, 6)))
+
+
+class QuantizedColors(LineFilter):
+    """Brings every colour of a line into those of a terminal."""
+
+    def __init__(self, depth: ColorDepth) -> None:
+        super().__init__()
+        self._depth = depth
+
+    def apply(self, segments: list[Segment], background: TextualColor) -> list[Segment]:
+        """The same segments; what the terminal has already stays as it is."""
+        depth = self._depth
+        return [
+            one._replace(style=one.style and quantize_style(one.style, depth)) for one in segments
+        ]
+
+
+@lru_cache(16_384)
+def quantize_style(style: Style, depth: ColorDepth) -> Style:
+    """A style in the colours of a depth; for `none` without any, bold and reverse are left."""
+    if depth == "truecolor":
+        return style
+    if depth == "none":
+        return style + Style(color="default", bgcolor="default")
+    return style + Style(
+        color=_quantize_color(style.color, depth), bgcolor=_quantize_color(style.bgcolor, depth)
+    )
+
+
+def _quantize_color(colour: Color | None, depth: ColorDepth) -> Color | None:
+    if colour is None or colour.type in (ColorType.DEFAULT, ColorType.STANDARD):
+        return colour
+    if colour.type == ColorType.EIGHT_BIT and (depth == "256" or (colour.number or 0) < 16):
+        return colour
+    return Color.parse(f"color({_nearest_color(colour.get_truecolor(), depth)})")
+
+
+@lru_cache(4096)
+def _nearest_color(triplet: tuple[int, int, int], depth: ColorDepth) -> int:
+    table = _lab_tables()[depth]
+    have = rgb_to_lab(TextualColor(*triplet))
+    return min(table, key=lambda number: math.dist(have, table[number]))
+
+
+@lru_cache(1)
+def _lab_tables() -> dict[ColorDepth, dict[int, Lab]]:
+    """By depth, the colours that a terminal has, in CIE L*a*b*."""
+    many = {number: xterm_color(number) for number in range(16, 256)}
+    few = dict(enumerate(_VGA_COLOURS))
+    return {"256": _to_lab(many), "16": _to_lab(few)}
+
+
+def _to_lab(table: Mapping[int, str]) -> dict[int, Lab]:
+    return {number: rgb_to_lab(TextualColor.parse(code)) for number, code in table.items()}
+
+
+@dataclass
+class HoustonTheme(Theme):
+    """A theme that says itself what tones look like, where mixing colours would not do."""
+
+    styles: Mapping[str, str] = field(default_factory=dict)
+    """By tone, or by a style of `Palette`: what rich's `Style.parse` reads."""
+
+
+DARK_THEME = Theme(
+    name="houston-dark",
+    primary="#7aa6da",
+    secondary="#8d99a8",
+    accent="#e8b45a",
+    success="#86b88a",
+    warning="#dba35f",
+    error="#e07f7a",
+    foreground="#d3d8de",
+    background="#12161b",
+    surface="#161b21",
+    panel="#1f262e",
+    dark=True,
+    variables={
+        "border": "#2f3842",
+        "scrollbar": "#2b333d",
+        "scrollbar-hover": "#3a4550",
+        "scrollbar-active": "#4a5866",
+        "scrollbar-background": "#161b21",
+        "scrollbar-background-hover": "#161b21",
+        "scrollbar-background-active": "#161b21",
+        "scrollbar-corner-color": "#161b21",
+    },
+)
+LIGHT_THEME = Theme(
+    name="houston-light",
+    primary="#2f5f98",
+    secondary="#5f6b78",
+    accent="#9a5b00",
+    success="#2e7038",
+    warning="#8f5a0a",
+    error="#b3352f",
+    foreground="#22282f",
+    background="#f4f5f6",
+    surface="#fbfbfb",
+    panel="#e6e9ec",
+    dark=False,
+    variables={"border": "#c3c9d0"},
+)
+COLOR_BLIND_THEME = Theme(
+    name="houston-colour-blind",
+    primary="#56b4e9",
+    secondary="#9aa4ae",
+    accent="#f0e442",
+    success="#3fb8a0",
+    warning="#e69f00",
+    error="#e8833a",
+    foreground="#dfe3e8",
+    background="#10141a",
+    surface="#141920",
+    panel="#1e252d",
+    dark=True,
+    variables=DARK_THEME.variables,
+)
+"""Colours of Okabe and Ito, that people tell apart who see no red or no green: what went well is
+bluish green, what failed is vermilion; lightened until they can be read on the ground."""
+GROUND_STYLES = ("cursor", "hit", "added_ground", "removed_ground")
+
+
+def _theme_256(
+    name: str, colours: Mapping[str, int], styles: str, dark: bool = True
+) -> HoustonTheme:
+    """A theme of 256 colours. styles: names and colours of the tones, as in `_styles`."""
+    named = {role: xterm_color(number) for role, number in colours.items()}
+    roles = [one.name for one in fields(Theme) if one.name in named]
+    main: dict[str, Any] = {role: named.pop(role) for role in roles}
+    background, text = main["background"], main["foreground"]
+    variables = {
+        **{role.replace("_", "-"): colour for role, colour in named.items()},
+        "scrollbar-hover": main["secondary"],
+        "scrollbar-active": main["secondary"],
+        **{f"scrollbar-background{state}": main["surface"] for state in ("", "-hover", "-active")},
+        "scrollbar-corner-color": main["surface"],
+        "input-cursor-background": text,
+        "input-cursor-foreground": background,
+        "input-selection-foreground": text,
+        "input-selection-background": named["selection"],
+        "screen-selection-foreground": text,
+        "screen-selection-background": named["selection"],
+    }
+    rest: dict[str, Any] = {"variables": variables, "styles": _parse_styles(styles), "dark": dark}
+    return HoustonTheme(name=name, **main, **rest)
+
+
+def _parse_styles(table: str) -> dict[str, str]:
+    """`name: style` a line; a number in a style is a colour of xterm's 256."""
+    pairs = (line.split(":") for line in table.split("\n") if line.strip())
+    return {
+        name.strip(): " ".join(f"color({w})" if w.isdigit() else w for w in style.split())
+        for names, style in pairs
+        for name in names.split(",")
+    }
+
+
+_TEXTUAL_ANSI_THEME = BUILTIN_THEMES["ansi-dark"]
+ANSI_THEME = HoustonTheme(
+    name="houston-ansi",
+    primary="ansi_default",
+    secondary="ansi_cyan",
+    accent="ansi_magenta",
+    success="ansi_green",
+    warning="ansi_yellow",
+    error="ansi_red",
+    foreground="ansi_default",
+    background="ansi_default",
+    surface="ansi_default",
+    panel="ansi_default",
+    boost="ansi_default",
+    dark=True,
+    ansi=True,
+    variables={
+        **_TEXTUAL_ANSI_THEME.variables,
+        "border": "ansi_bright_black",
+        "scrollbar": "ansi_bright_black",
+        "scrollbar-background": "ansi_default",
+        "scrollbar-corner-color": "ansi_default",
+    },
+    styles=_parse_styles(
+        """
+        title, tool, fork, hunk, code_keyword: bold
+        error, removed: bold red
+        removed_ground: red
+        """
+    ),
+)
+"""The sixteen colours of the terminal itself, whichever they are, on its own ground. That may be
+dark or light, so that most is told without a colour: blue cannot be read on black."""
+
+DARK_THEME_256 = _theme_256(
+    DARK_THEME.name,
+    {
+        "primary": 110, "secondary": 247, "accent": 222, "success": 114, "warning": 215,
+        "error": 210, "foreground": 253, "background": 233, "surface": 234, "panel": 236,
+        "border": 243, "scrollbar": 240, "selection": 24,
+    },
+    """
+    text: 253
+    strong: bold 255
+    dim: 250
+    faint, number: 248
+    key: 249
+    title: bold 110
+    tool, fork, hunk: 110
+    guidance: bold 222
+    guidance_text: 222
+    error, removed: 210
+    warning: 215
+    success, added: 114
+    score: bold 114
+    code_comment: 251
+    code_keyword: 153
+    code_name: bold 255
+    code_number: 252
+    code_string: 229
+    cursor: on 18
+    cursor_away: on 237
+    hit: 233 on 222
+    added_ground: on 22
+    removed_ground: on 52
+    """,
+)  # fmt: skip
+LIGHT_THEME_256 = _theme_256(
+    LIGHT_THEME.name,
+    {
+        "primary": 25, "secondary": 240, "accent": 94, "success": 22, "warning": 130,
+        "error": 124, "foreground": 235, "background": 255, "surface": 231, "panel": 254,
+        "border": 244, "scrollbar": 248, "selection": 195,
+    },
+    """
+    text: 235
+    strong: bold 16
+    dim: 238
+    faint, number: 240
+    key: 240
+    title: bold 25
+    tool, fork, hunk: 25
+    guidance: bold 90
+    guidance_text: 90
+    error, removed: 124
+    warning: 94
+    success, added: 22
+    score: bold 22
+    code_comment: 240
+    code_keyword: 25
+    code_name: bold 16
+    code_number: 240
+    code_string: 58
+    cursor: on 195
+    cursor_away: on 254
+    hit: 231 on 90
+    added_ground: on 194
+    removed_ground: on 224
+    """,
+    dark=False,
+)  # fmt: skip
+COLOR_BLIND_THEME_256 = _theme_256(
+    COLOR_BLIND_THEME.name,
+    {
+        "primary": 111, "secondary": 247, "accent": 227, "success": 79, "warning": 220,
+        "error": 209, "foreground": 254, "background": 233, "surface": 234, "panel": 236,
+        "border": 243, "scrollbar": 240, "selection": 24,
+    },
+    """
+    text: 254
+    strong: bold 231
+    dim: 250
+    faint, number: 248
+    key: 249
+    title: bold 111
+    tool, fork, hunk: 111
+    guidance: bold 227
+    guidance_text: 227
+    error, removed: 209
+    warning: 220
+    success, added: 79
+    score: bold 79
+    code_comment: 251
+    code_keyword: 153
+    code_name: bold 231
+    code_number: 252
+    code_string: 229
+    cursor: on 18
+    cursor_away: on 237
+    hit: 233 on 227
+    added_ground: on 17
+    removed_ground: on 52
+    """,
+)  # fmt: skip
+"""What was added lies on blue, what was removed on a dark red: apart in hue and in lightness."""
+
+
+def _theme_16(
+    name: str, colours: Mapping[str, str], styles: str, dark: bool = True
+) -> HoustonTheme:
+    """A theme of the 16 colours, on a ground of its own: which one the terminal has is not known.
+
+    colours: roles of `Theme`, then CSS variables.
+    """
+    named = {role: f"ansi_{colour}" for role, colour in colours.items()}
+    ground, text, other = named["background"], named["foreground"], named.pop("selection")
+    roles = [one.name for one in fields(Theme)]
+    main: dict[str, Any] = {role: named[role] for role in named if role in roles}
+    variables = {
+        **BUILTIN_THEMES["ansi-dark"].variables,
+        **dict.fromkeys(("surface", "panel", "boost"), ground),
+        "border": named["border"],
+        **{f"scrollbar{state}": named["border"] for state in ("", "-hover", "-active")},
+        **{f"scrollbar-background{state}": ground for state in ("", "-hover", "-active")},
+        "scrollbar-corner-color": ground,
+        "text": text,
+        "text-muted": text,
+        "text-disabled": named["border"],
+        "input-cursor-background": text,
+        "input-cursor-foreground": ground,
+        **{f"{what}-selection-background": other for what in ("input", "screen")},
+        **{f"{what}-selection-foreground": ground for what in ("input", "screen")},
+    }
+    rest: dict[str, Any] = {"variables": variables, "styles": _parse_styles(styles), "dark": dark}
+    return HoustonTheme(name=name, ansi=True, **main, **rest)
+
+
+THEMES_16 = (
+    _theme_16(
+        DARK_THEME.name,
+        {
+            "primary": "bright_cyan", "secondary": "white", "accent": "cyan",
+            "success": "bright_green", "warning": "bright_yellow", "error": "bright_red",
+            "foreground": "bright_white", "background": "black", "border": "white",
+            "selection": "cyan",
+        },
+        """
+        text, code_name, code_number: bright_white
+        strong: bold bright_white
+        dim, faint, number, key, code_comment: white
+        title: bold bright_cyan
+        tool, fork, hunk, code_keyword: bright_cyan
+        guidance: bold cyan
+        guidance_text, code_string: cyan
+        error, removed: bright_red
+        warning: bright_yellow
+        success, added: bright_green
+        score: bold bright_green
+        cursor: bright_white on blue
+        cursor_away: underline
+        hit: black on bright_yellow
+        added_ground: bright_green
+        removed_ground: bright_red
+        """,
+    ),
+    _theme_16(
+        LIGHT_THEME.name,
+        {
+            "primary": "blue", "secondary": "bright_black", "accent": "magenta",
+            "success": "blue", "warning": "magenta", "error": "red",
+            "foreground": "black", "background": "bright_white", "border": "bright_black",
+            "selection": "blue",
+        },
+        """
+        text, key, tool, code_name, code_number: black
+        strong, title, warning: bold black
+        dim, faint, number, code_comment: bright_black
+        fork, hunk: bold magenta
+        guidance: bold magenta
+        guidance_text, code_string: magenta
+        error, removed: red
+        success, added, code_keyword: blue
+        score: bold blue
+        cursor: bright_white on blue
+        cursor_away: underline
+        hit: black on bright_cyan
+        added_ground: black on green
+        removed_ground: bright_white on red
+        """,
+        dark=False,
+    ),
+    _theme_16(
+        COLOR_BLIND_THEME.name,
+        {
+            "primary": "bright_cyan", "secondary": "white", "accent": "bright_yellow",
+            "success": "bright_cyan", "warning": "bright_yellow", "error": "bright_red",
+            "foreground": "bright_white", "background": "black", "border": "white",
+            "selection": "cyan",
+        },
+        """
+        text, code_name, code_number: bright_white
+        strong, title, warning: bold bright_white
+        dim, faint, number, tool, code_comment: white
+        key: bold white
+        fork, hunk, code_keyword: bold white
+        guidance: bold bright_yellow
+        guidance_text, code_string: bright_yellow
+        error, removed: bright_red
+        success, added: bright_cyan
+        score: bold bright_cyan
+        cursor: bright_white on blue
+        cursor_away: underline
+        hit: black on bright_yellow
+        added_ground: bright_cyan
+        removed_ground: bright_red
+        """,
+    ),
+)  # fmt: skip
+"""Green, yellow and cyan cannot be read on white in any terminal: there they are grounds only.
+Grounds are for whole lines, as tones also lie on blanks; so a light warning is bold."""
+THEMES = (DARK_THEME, LIGHT_THEME, COLOR_BLIND_THEME, ANSI_THEME)
+DEFAULT_THEME = DARK_THEME.name
+
+
+def themes_for_depth(depth: ColorDepth) -> list[Theme]:
+    """What `App.register_theme` takes for a terminal with so many colours, by the same names.
+
+    Themes of Textual have their own colours at 256, with grounds of ours behind text; at 16 they
+    are one of ours, dark or light. Those of the terminal's own colours stay as they are.
+    """
+    if depth == "truecolor":
+        return list(THEMES)
+    if depth == "none":
+        return [
+            replace(ANSI_THEME, name=name) for name in (*BUILTIN_THEMES, *(t.name for t in THEMES))
+        ]
+    ours = (DARK_THEME_256, LIGHT_THEME_256, COLOR_BLIND_THEME_256) if depth == "256" else THEMES_16
+    dark, light, *_ = ours
+    found: list[Theme] = [*ours, ANSI_THEME]
+    for theme in BUILTIN_THEMES.values():
+        nearest = dark if theme.dark else light
+        if not theme.ansi and depth == "256":
+            found.append(_with_ground_styles(theme, nearest))
+        elif not theme.ansi:
+            found.append(replace(nearest, name=theme.name))
+    return found
+
+
+def _with_ground_styles(theme: Theme, of: HoustonTheme) -> HoustonTheme:
+    own = {one.name: getattr(theme, one.name) for one in fields(Theme)}
+    styles = {name: of.styles[name] for name in GROUND_STYLES}
+    return HoustonTheme(**own, styles={**styles, "cursor_away": "underline"})

@@ -1,0 +1,383 @@
+"""Dialogs above everything else: confirm, ask for text, the help page, the command palette.
+
+Also here: the one-line input whose keys are handled in the order in which they came, and the
+prompt at the lower edge of the trajectory. The command palette lists what can be done here,
+rollouts to open and themes. What is done with an answer is up to whoever asked.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from textual import events
+from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.fuzzy import Matcher
+from textual.screen import ModalScreen, ScreenResultType
+from textual.widgets import Input
+
+from houston_console.app.error_boundary import ErrorBoundary, PaneBoundary
+from houston_console.app.key_bindings import (
+    AREA_TITLES,
+    Area,
+    bindings_for,
+    focus_chain,
+    keys_of_areas,
+)
+from houston_console.screens.base_screen import HintBar
+from houston_console.widgets.color_themes import THEMES
+from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
+from houston_console.widgets.styled_text import (
+    TextLine,
+    fit_text,
+    justify_line,
+    line,
+    span,
+    text_block,
+)
+from houston_shared.safe_text import safe_line
+from houston_shared.store.rollout_queries import RolloutRow
+
+EDITING_ACTIONS = {
+    key: one.action
+    for one in Input.BINDINGS
+    if isinstance(one, Binding)
+    for key in one.key.split(",")
+}
+"""What Textual's own line does by a key."""
+
+
+class OneLineInput(PaneBoundary, Input):
+    """Textual's line, whose keys do not overtake each other: bindings are done before the letters
+    that were typed before them."""
+
+    own: ClassVar[dict[str, str]] = {}
+    """Actions by key that a kind of line has besides."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(select_on_focus=False, **arguments)
+        self.cursor_blink = False
+
+    async def _on_key(self, event: events.Key) -> None:
+        """A key that does something waits for the letters before it; a letter is Textual's, which
+        takes it by itself after this."""
+        if action := self.own.get(event.key) or EDITING_ACTIONS.get(event.key):
+            event.stop()
+            event.prevent_default()
+            await self.run_action(action)
+
+    def validate_value(self, value: str) -> str:
+        """Whatever is typed or pasted is one line of safe text."""
+        return safe_line(value)
+
+
+class FixedLines(LineView):
+    """Fixed lines to read, made for the width there is."""
+
+    has_cursor = False
+
+    def __init__(self, lines: list[TextLine], **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._lines = lines
+
+    def line_count(self) -> int:
+        """As many as there are."""
+        return len(self._lines)
+
+    def line_at(self, number: int) -> TextLine:
+        """One of them."""
+        return self._lines[number]
+
+    def put(self, lines: list[TextLine], at_end: bool = False) -> None:
+        """Show other lines, from their start or their end."""
+        self._lines = lines
+        self.show()
+        self.jump(len(lines) if at_end else 0)
+
+
+class Dialog(ErrorBoundary, ModalScreen[ScreenResultType]):
+    """Above everything else until it is answered, once."""
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """Answer and close. A second key may have come before the first had closed it: that one
+        does nothing, where Textual would close what lies below."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()
+
+
+class ConfirmDialog(Dialog[bool]):
+    """Yes or no; anything but `y` is no."""
+
+    BINDINGS = bindings_for("question")
+
+    def __init__(self, question: str, text: str = "") -> None:
+        super().__init__()
+        self._question = question
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """The question and what it is about."""
+        with Vertical(id="confirm") as box:
+            set_frame_title(box, "Sure?")
+            set_frame_subtitle(box, line("y yes   n no"))
+            lines = text_block(self._question, 58, "strong")
+            if self._text:
+                lines += [(), *text_block(self._text, 58, "guidance_text")[:8]]
+            text = FixedLines(lines)
+            text.styles.height = len(lines)
+            yield text
+        keys = HintBar()  # in place of the keys of the area behind it
+        keys.area("question")
+        keys.styles.dock = "bottom"
+        yield keys
+
+    def action_answer(self, yes: bool) -> None:
+        """Done."""
+        self.dismiss(yes)
+
+
+class HelpDialog(Dialog[None]):
+    """Every key, those of where one is before the others."""
+
+    BINDINGS = [("escape,q,question_mark,f1", "close", "close")]
+
+    def __init__(self, area: Area) -> None:
+        """area: where the focus is."""
+        super().__init__()
+        self._area: Area = area
+
+    def compose(self) -> ComposeResult:
+        """One list."""
+        with Vertical(id="help") as box:
+            set_frame_title(box, "Keys")
+            set_frame_subtitle(box, line("esc close"))
+            yield FixedLines(_help_lines(self._area))
+
+    def action_close(self) -> None:
+        """Done."""
+        self.dismiss(None)
+
+
+def _help_lines(here: Area) -> list[TextLine]:
+    found: list[TextLine] = []
+    near = focus_chain(here)
+    for area, name in sorted(
+        AREA_TITLES, key=lambda one: near.index(one[0]) if one[0] in near else len(near)
+    ):
+        found.append(line(span(f" {name}", "title")))
+        found += [
+            line(span("   "), span(fit_text(one.shown, 12), "tool"), span(one.does))
+            for one in keys_of_areas(area)
+        ]
+        found.append(())
+    return found
+
+
+class BottomPrompt(OneLineInput):
+    """One line to type in, at the lower edge of the trajectory: a search, or a step's number."""
+
+    own = {"escape": "leave"}
+    kind = ""
+
+    def __init__(self, taken: Callable[[str], None] | None = None, **arguments: Any) -> None:
+        """taken: told at once what was typed, before any key that follows; else Submitted tells."""
+        super().__init__(**arguments)
+        self._taken = taken
+
+    def ask(self, kind: str, placeholder: str) -> None:
+        """Appear and take the focus. kind: `/` or `:`."""
+        self.kind, self.value, self.placeholder = kind, "", placeholder
+        self.display = True
+        self.screen.set_focus(self)  # at once: the next key is its own
+
+    async def _on_key(self, event: events.Key) -> None:
+        """A key in one breath with the enter before it is for what has the focus since."""
+        focused = self.screen.focused
+        if focused is not None and focused is not self:
+            event.stop()
+            event.prevent_default()
+            focused._forward_event(events.Key(event.key, event.character))
+
+    async def action_submit(self) -> None:
+        """Ask, and leave at once: the next key is no letter of this."""
+        self.keep()
+        if self._taken is None:
+            await super().action_submit()
+        else:
+            self._taken(self.value.strip())
+
+    def keep(self) -> None:
+        """What was typed stays what is asked."""
+        self.action_leave()
+
+    def action_leave(self) -> None:
+        """Nothing was asked."""
+        self.display = False
+        self.screen.set_focus(self.screen.query_one("#transcript"))
+
+
+QUESTION_WIDTH = 58
+"""Cells of a line in the box."""
+
+
+class QuestionDialog(Dialog[tuple[str, ...] | None]):
+    """One box with a line for each thing that is asked; None when it was left."""
+
+    BINDINGS = bindings_for("words")
+
+    def __init__(self, name: str, text: str, asked: dict[str, str]) -> None:
+        """name: on the frame. asked: what stands in each line at first, by what is asked."""
+        super().__init__()
+        self._title, self._text, self._asked = name, text, asked
+        self.fields = [OneLineInput(value=value) for value in asked.values()]
+
+    def compose(self) -> ComposeResult:
+        """The question, then each line under what it is for."""
+        with Vertical(id="question") as box:
+            set_frame_title(box, self._title)
+            set_frame_subtitle(box, line("enter do it   esc leave it"))
+            yield _static_lines(text_block(self._text, QUESTION_WIDTH, "strong"))
+            for name, field in zip(self._asked, self.fields, strict=True):
+                yield _static_lines(text_block(name, QUESTION_WIDTH, "dim"))
+                yield field
+        keys = HintBar()  # in place of the keys of the area behind it
+        keys.area("words")
+        keys.styles.dock = "bottom"
+        yield keys
+
+    def on_mount(self) -> None:
+        """Write in the last line: those before it stand right as a rule."""
+        self.fields[-1].focus()
+
+    def on_input_submitted(self) -> None:
+        """Done."""
+        self.dismiss(tuple(field.value for field in self.fields))
+
+    def action_leave(self) -> None:
+        """Nothing is done."""
+        self.dismiss(None)
+
+
+def _static_lines(lines: list[TextLine]) -> FixedLines:
+    text = FixedLines(lines)
+    text.styles.height, text.can_focus = len(lines), False
+    return text
+
+
+PALETTE_HEIGHT = 14
+"""Commands shown at once."""
+
+
+class PaletteCommand(NamedTuple):
+    """One thing to do."""
+
+    words: str
+    action: str
+    """As Textual writes actions; looked up from the focused widget outwards."""
+    key: str = ""
+
+
+def available_commands(area: Area, rollouts: Iterable[RolloutRow]) -> list[PaletteCommand]:
+    """What can be done with the focus in `area`: its keys, then other rollouts, then themes."""
+    found = [
+        PaletteCommand(one.does, one.action, one.shown.split()[0])
+        for one in keys_of_areas(*focus_chain(area))
+    ]
+    found += [
+        PaletteCommand(f"open {one.id}  ({one.state})", f"app.open({one.id!r})") for one in rollouts
+    ]
+    found += [PaletteCommand(f"theme {one.name}", f"app.dress({one.name!r})") for one in THEMES]
+    return found
+
+
+def match_commands(commands: Sequence[PaletteCommand], typed: str) -> list[PaletteCommand]:
+    """Commands whose words hold the letters of `typed` in order, the best first."""
+    if not typed.strip():
+        return list(commands)
+    matcher = Matcher(typed)
+    scored = [(matcher.match(one.words), at) for at, one in enumerate(commands)]
+    kept = sorted((-score, at) for score, at in scored if score > 0)
+    return [commands[at] for _, at in kept]
+
+
+class _CommandList(LineView, can_focus=False):
+    """Commands; the keys that move in it come from the line above."""
+
+    def __init__(self, commands: list[PaletteCommand], **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.commands = commands
+        self.empty = line(span("  nothing is called that", "dim"))
+
+    def line_count(self) -> int:
+        """As many as fit."""
+        return len(self.commands)
+
+    def line_at(self, number: int) -> TextLine:
+        """One command and its key."""
+        one = self.commands[number]
+        left = line(span("  "), span(one.words))
+        return justify_line(left, line(span(f" {one.key} ", "tool")), self.room)
+
+    def take(self, commands: list[PaletteCommand]) -> None:
+        """Show others, from the best."""
+        self.commands = commands
+        self.show()
+        self.put_cursor(0)
+
+
+class CommandInput(OneLineInput):
+    """Letters of what is wanted; arrows move in the list below."""
+
+    own = {
+        **dict.fromkeys(("down", "ctrl+n"), "move(1)"),
+        **dict.fromkeys(("up", "ctrl+p"), "move(-1)"),
+        "pagedown": f"move({PALETTE_HEIGHT})",
+        "pageup": f"move(-{PALETTE_HEIGHT})",
+        "enter": "choose(True)",
+        "escape": "choose(False)",
+    }
+
+    def action_move(self, by: int) -> None:
+        """Another command is under the cursor."""
+        listed = self.screen.query_one(_CommandList)
+        listed.put_cursor(listed.cursor + by)
+
+    def action_choose(self, taken: bool) -> None:
+        """Close the screen, with the command under the cursor or without."""
+        screen = self.screen
+        if isinstance(screen, CommandPalette):
+            screen.choose(taken)
+
+
+class CommandPalette(Dialog[PaletteCommand | None]):
+    """A line to type in above the commands that fit."""
+
+    def __init__(self, commands: list[PaletteCommand], name: str = "Commands") -> None:
+        super().__init__()
+        self._heading = name
+        self._commands = commands
+        self.typed = CommandInput(placeholder="a few letters of what you want to do")
+        self.listed = _CommandList(commands)
+
+    def compose(self) -> ComposeResult:
+        """The line and the list."""
+        with Vertical(id="commands") as box:
+            set_frame_title(box, self._heading)
+            set_frame_subtitle(box, line("↑ ↓   enter do it   esc close"))
+            self.listed.styles.height = PALETTE_HEIGHT
+            yield self.typed
+            yield self.listed
+
+    def on_mount(self) -> None:
+        """Letters go to the line at once."""
+        self.set_focus(self.typed)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Other letters, other commands."""
+        self.listed.take(match_commands(self._commands, event.value))
+
+    def choose(self, taken: bool) -> None:
+        """Close, with the command under the cursor if it is wanted."""
+        one = self.listed
+        wanted = taken and one.cursor < len(one.commands)
+        self.dismiss(one.commands[one.cursor] if wanted else None)

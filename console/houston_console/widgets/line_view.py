@@ -1,0 +1,336 @@
+"""A virtual list of lines: draws only what is visible, whatever the length.
+
+Base class of every pane with text: a subclass says how many lines there are and what each is;
+this draws, scrolls, moves a cursor, selects with the mouse. Also here: highlighting on drawn
+lines, and the titles of frames. It reads nothing and keeps no text of its own.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.style import Style
+from textual.content import Content
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.widget import Widget
+
+from houston_console.app.error_boundary import PaneBoundary
+from houston_console.app.key_bindings import bindings_for
+from houston_console.widgets.styled_text import (
+    Palette,
+    TextLine,
+    blank_strip,
+    line_text,
+    palette_for_theme,
+    with_cursor,
+)
+from houston_shared.safe_text import safe_line
+
+
+def set_frame_title(widget: Widget, text: str) -> None:
+    """Write the title of a frame, unless it says so already (it would be drawn again)."""
+    clean = Content(safe_line(text))
+    if widget.border_title != clean.markup:
+        _write_frame_text(widget, "_border_title", clean, -1)
+
+
+def set_frame_subtitle(widget: Widget, parts: TextLine) -> None:
+    """Write on the lower edge of a frame."""
+    text = line_text(parts).strip()
+    clean = Content(text)
+    if widget.border_subtitle != clean.markup:
+        _write_frame_text(widget, "_border_subtitle", clean, widget.outer_size.height - 2)
+
+
+def _write_frame_text(widget: Widget, name: str, text: Content, line: int) -> None:
+    """Set a title as Textual 8.2 does, which would draw the whole area again, not only its edge.
+
+    line: of the edge, counted from the first line of what is inside.
+    """
+    setattr(widget, name, text)
+    widget.refresh(Region(-1, line, widget.outer_size.width, 1))
+
+
+def style_selection(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
+    """`strip` with the characters of `span` in `style`; an end of -1 is the end of the line."""
+    first = strip.index_to_cell_position(span[0])
+    last = strip.cell_length if span[1] < 0 else strip.index_to_cell_position(span[1])
+    if last <= first:
+        return strip
+    before, within, after = strip.divide([first, last, strip.cell_length])
+    return Strip.join([before, within.apply_style(style), after])
+
+
+def selected_text(text: str, span: tuple[int, int]) -> str:
+    """The characters of `span`, without the space that fills the line."""
+    return (text[span[0] :] if span[1] < 0 else text[span[0] : span[1]]).rstrip()
+
+
+def highlight_needles(strip: Strip, text: str, needles: Sequence[str], style: Style) -> Strip:
+    """`strip`, which shows `text`, with every place of a needle in `style`; any case."""
+    low = text.lower()
+    if len(low) != len(text):  # a few letters change their length: places would be off
+        return strip
+    return highlight_ranges(strip, _needle_ranges(low, needles), style)
+
+
+def highlight_ranges(strip: Strip, places: Sequence[tuple[int, int]], style: Style) -> Strip:
+    """`strip` with the characters of each place in `style`.
+
+    A place may lie behind the end: a line that was not measured again yet is cut off there.
+    """
+    shown = len(strip.text)
+    within = [(start, min(end, shown)) for start, end in _merge_ranges(places) if start < shown]
+    cuts = [strip.index_to_cell_position(at) for place in within for at in place]
+    if not cuts:
+        return strip
+    parts = list(strip.divide([*cuts, strip.cell_length]))
+    for index in range(1, len(parts), 2):
+        parts[index] = Strip([segment._replace(style=style) for segment in parts[index]])
+    return Strip.join(parts)
+
+
+def _needle_ranges(low: str, needles: Sequence[str]) -> list[tuple[int, int]]:
+    """Where needles begin and end."""
+    found: list[tuple[int, int]] = []
+    for needle in filter(None, (one.lower() for one in needles)):
+        at = low.find(needle)
+        while at >= 0:
+            found.append((at, at + len(needle)))
+            at = low.find(needle, at + len(needle))
+    return found
+
+
+def _merge_ranges(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same places in order, without overlaps."""
+    kept: list[tuple[int, int]] = []
+    for start, end in sorted(places):
+        if not kept or start > kept[-1][1]:
+            kept.append((start, end))
+        elif end > kept[-1][1]:
+            kept[-1] = (kept[-1][0], end)
+    return kept
+
+
+MAX_SELECTED_LINES = 20_000
+"""Lines that a selection without an end takes at most."""
+
+
+class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False):
+    """Lines 0, 1, … of `line_count`, one of which may be the cursor's."""
+
+    BINDINGS = bindings_for("lines")
+    has_cursor = True
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.cursor = 0
+        self.empty: TextLine = ()
+        self._palette: Palette | None = None
+
+    # --- what a subclass gives ---------------------------------------------------------------
+
+    def line_count(self) -> int:
+        """How many lines there are."""
+        raise NotImplementedError
+
+    def line_at(self, number: int) -> TextLine:
+        """One line, for the width of `room`."""
+        raise NotImplementedError
+
+    def selectable(self, number: int) -> bool:
+        """Whether the cursor may stand there."""
+        return True
+
+    def moved(self) -> None:
+        """The cursor stands on another line."""
+
+    def touched(self) -> None:
+        """A key was pressed here, or the mouse moved: somebody is at this list."""
+
+    # --- drawing -----------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """Cells in a line; the scrollbar's column is kept free also while there is none."""
+        bar = self.styles.scrollbar_size_vertical if self.styles.overflow_y == "auto" else 0
+        return max(4, self.region.shrink(self.styles.gutter).width - bar)
+
+    @property
+    def palette(self) -> Palette:
+        """Styles of the theme that is on."""
+        if self._palette is None:
+            self._palette = palette_for_theme(self.app.current_theme, self.app.theme_variables)
+        return self._palette
+
+    def notify_style_update(self) -> None:
+        """The theme changed: colours are looked up again."""
+        super().notify_style_update()
+        self._palette = None
+
+    def show(self) -> None:
+        """Lines have changed: measure and draw again."""
+        self.virtual_size = Size(self.room, self.line_count())
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the screen (Textual's line API)."""
+        number = round(self.scroll_y) + y
+        base = self.rich_style
+        if not self.line_count() and y == 0 and self.empty:
+            return self.palette.strip(self.empty, self.size.width, base)
+        if number >= self.line_count():
+            return blank_strip(self.size.width, base)
+        parts, under = self.line_at(number), self._under(number)
+        if under and number == self.cursor:
+            parts = with_cursor(parts, self.has_focus)
+        strip = self.palette.strip(parts, self.size.width, base, under)
+        return self.with_selection(strip, number)
+
+    # --- what the mouse selects --------------------------------------------------------------
+
+    def with_selection(self, strip: Strip, number: int) -> Strip:
+        """The line `number` as it is drawn, what is selected of it marked."""
+        selection = self.text_selection
+        span = selection.get_span(number) if selection else None
+        if span:
+            strip = style_selection(
+                strip, span, self.screen.get_component_rich_style("screen--selection")
+            )
+        return strip.apply_offsets(0, number)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str]:
+        """What is selected, line by line as it is shown."""
+        last = min(
+            self.line_count(), MAX_SELECTED_LINES if selection.end is None else selection.end.y + 1
+        )
+        first = selection.start.y if selection.start else 0
+        spans = ((number, selection.get_span(number)) for number in range(first, last))
+        found = [
+            selected_text(line_text(self.line_at(number)), span) for number, span in spans if span
+        ]
+        return "\n".join(found), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Something else is selected."""
+        self.refresh()
+
+    async def copied(self) -> tuple[str, str]:
+        """What a key copies while nothing is selected: how it is called, and the text."""
+        if self.has_cursor:
+            return "the line", line_text(
+                self.line_at(self.cursor)
+            ).strip() if self.line_count() else ""
+        lines = (line_text(self.line_at(number)).rstrip() for number in range(self.line_count()))
+        return "the whole text", "\n".join(lines)
+
+    def _under(self, number: int) -> Style | None:
+        if not self.has_cursor or number != self.cursor or not self.selectable(number):
+            return None
+        return self.palette.cursor if self.has_focus else self.palette.cursor_away
+
+    def on_mouse_move(self) -> None:
+        """Somebody is here."""
+        self.touched()
+
+    def on_mouse_scroll_down(self) -> None:
+        """Somebody is here."""
+        self.touched()
+
+    def on_mouse_scroll_up(self) -> None:
+        """Somebody is here."""
+        self.touched()
+
+    def on_focus(self) -> None:
+        """The cursor row looks different in the focused area."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """The same when the focus leaves."""
+        self.refresh()
+
+    def on_resize(self) -> None:
+        """The width may have changed."""
+        self.show()
+
+    # --- moving ------------------------------------------------------------------------------
+
+    def put_cursor(self, number: int) -> None:
+        """Stand on the line `number`, or the nearest that may be stood on, and show it."""
+        if not self.line_count():
+            return
+        wanted = max(0, min(number, self.line_count() - 1))
+        on = range(wanted, self.line_count())
+        back = range(wanted, -1, -1)
+        order = (on, back) if wanted >= self.cursor else (back, on)
+        target = next((at for side in order for at in side if self.selectable(at)), None)
+        if target is None:
+            return
+        before, self.cursor = self.cursor, target
+        self.reveal(target)
+        if before != target:
+            self.draw_ground(before)  # not all: a key is to be cheap, also over a narrow line
+            self.draw_ground(target)
+            self.moved()
+
+    def keep_line(self, at: int) -> None:
+        """What the cursor stands on is the line `at` by now; it stays where it is on the screen."""
+        old, self.cursor = self.cursor, at
+        if at != old:
+            self.jump(round(self.scroll_y) + at - old)
+
+    def draw_ground(self, number: int) -> None:
+        """Draw again what has the cursor's ground while it stands on the line `number`."""
+        self.refresh_line(number)
+
+    def reveal(self, number: int) -> None:
+        """Scroll as little as needed so that the line `number` is visible."""
+        height = max(1, self.scrollable_content_region.height)
+        top = round(self.scroll_y)
+        if number < top:
+            self.jump(number)
+        elif number >= top + height:
+            self.jump(number - height + 1)
+
+    def jump(self, line: int) -> None:
+        """Have `line` at the top, without animation."""
+        self.scroll_to(y=max(0, line), animate=False, force=True, immediate=True)
+        self.vertical_scrollbar.position = self.scroll_y  # also before it is shown
+
+    def on_click(self, event: Any) -> None:
+        """A click stands on the line."""
+        if self.has_cursor:
+            self.put_cursor(round(self.scroll_y) + event.get_content_offset_capture(self).y)
+
+    def action_down(self) -> None:
+        """One line on."""
+        self._step(1)
+
+    def action_up(self) -> None:
+        """One line back."""
+        self._step(-1)
+
+    def _step(self, by: int) -> None:
+        if self.has_cursor:
+            self.put_cursor(self.cursor + by)
+        else:
+            self.jump(round(self.scroll_y) + by)
+
+    def action_page(self, by: int) -> None:
+        """A page on or back."""
+        height = max(1, self.scrollable_content_region.height - 1)
+        if self.has_cursor:
+            self.put_cursor(self.cursor + by * height)
+        else:
+            self.jump(round(self.scroll_y) + by * height)
+
+    def action_first(self) -> None:
+        """The start."""
+        self.put_cursor(0) if self.has_cursor else self.jump(0)
+
+    def action_last(self) -> None:
+        """The end."""
+        last = self.line_count() - 1
+        self.put_cursor(last) if self.has_cursor else self.jump(last)

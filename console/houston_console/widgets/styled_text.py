@@ -1,0 +1,360 @@
+"""Lines of text as everything on the screen is made of: safe text in spans, each with a tone.
+
+A tone says what a piece of text is (an error, a number, guidance); `Palette` turns tones into
+colours of the theme in use. Wrapping, cutting and padding are done here in terminal cells, so a
+line's height is known before it is drawn. Every state is also told by a glyph, so no meaning
+depends on a colour. The colours of themes are in `widgets.color_themes`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.strip import Strip
+from textual.theme import Theme
+
+from houston_console.widgets.color_themes import HoustonTheme
+from houston_shared.safe_text import SafeText, safe, safe_line
+
+Tone = Literal[
+    "text",
+    "strong",
+    "dim",
+    "faint",
+    "title",
+    "key",
+    "number",
+    "tool",
+    "error",
+    "warning",
+    "success",
+    "guidance",
+    "guidance_text",
+    "score",
+    "fork",
+    "added",
+    "removed",
+    "hunk",
+    "code_comment",
+    "code_keyword",
+    "code_name",
+    "code_number",
+    "code_string",
+]
+NAME_END_CELLS = 7
+"""Cells of a name's end that are kept when it is cut."""
+TAB_COLUMNS = 4
+"""Columns between tab stops in everything that is shown."""
+
+
+DiffGround = Literal["", "+", "-"]
+"""What lies behind a piece of text: nothing, or that it was added or removed."""
+
+
+class TextSpan(NamedTuple):
+    """A piece of a line."""
+
+    text: SafeText
+    tone: Tone = "text"
+    ground: DiffGround = ""
+
+
+TextLine = tuple[TextSpan, ...]
+"""One line of the screen, at most as wide as it was wrapped for."""
+
+
+def span(text: str, tone: Tone = "text") -> TextSpan:
+    """Any text as a span of one line."""
+    return TextSpan(safe_line(text), tone)
+
+
+def line(*parts: TextSpan | str) -> TextLine:
+    """A line of spans; plain strings take the tone `text`."""
+    return tuple(part if isinstance(part, TextSpan) else span(part) for part in parts)
+
+
+LOADING_LINE: TextLine = (span(" loading …", "dim"),)
+"""In place of what nobody knows yet."""
+
+
+def line_width(parts: Iterable[TextSpan]) -> int:
+    """Cells that a line takes."""
+    return sum(cell_len(part.text) for part in parts)
+
+
+def line_text(parts: Iterable[TextSpan]) -> str:
+    """A line's text without tones."""
+    return "".join(part.text for part in parts)
+
+
+def fit_text(text: str, width: int) -> SafeText:
+    """`text` on one line in exactly `width` cells: cut with `…`, or filled with spaces."""
+    clean = safe_line(text)
+    if width <= 0:
+        return SafeText("")
+    if cell_len(clean) <= width:
+        return SafeText(set_cell_size(clean, width))
+    return SafeText(set_cell_size(set_cell_size(clean, width - 1) + "…", width))
+
+
+def fit_name(text: str, width: int) -> SafeText:
+    """As `fit`, but cut in the middle: names of one kind differ in their ends."""
+    clean = safe_line(text)
+    if cell_len(clean) <= width or width < NAME_END_CELLS * 2:
+        return fit_text(clean, width)
+    end = SafeText(clean[-NAME_END_CELLS:])
+    while cell_len(end) > NAME_END_CELLS:
+        end = SafeText(end[1:])
+    head = set_cell_size(clean, width - 1 - cell_len(end))
+    return SafeText(f"{head}…{end}")
+
+
+def justify_line(left: TextLine, right: TextLine, width: int) -> TextLine:
+    """`left` and `right` at the two ends of a line of `width` cells; `left` gives way."""
+    room = width - line_width(right)
+    kept: list[TextSpan] = []
+    for part in left:
+        cells = cell_len(part.text)
+        if cells > room:
+            kept.append(TextSpan(fit_text(part.text, room), part.tone))
+            room = 0
+            break
+        kept.append(part)
+        room -= cells
+    return (*kept, TextSpan(SafeText(" " * max(0, room))), *right)
+
+
+CURSOR_GLYPH, UNFOCUSED_CURSOR_GLYPH = "»", "›"
+"""Before the line with the cursor, where the keys go and in the other areas."""
+CURSOR_EDGE_CHARACTERS = 4
+"""Characters among which it finds a blank to stand in."""
+
+
+def with_cursor(parts: TextLine, here: bool) -> TextLine:
+    """A line with the cursor: a glyph in the first blank of its edge, so that no colour is needed.
+
+    Of the same width; without a blank there it stays as it is.
+    """
+    at = line_text(parts)[:CURSOR_EDGE_CHARACTERS].find(" ")
+    if at < 0:
+        return parts
+    found: list[TextSpan] = []
+    for part in parts:
+        if 0 <= at < len(part.text):
+            found += [
+                TextSpan(SafeText(part.text[:at]), part.tone),
+                TextSpan(
+                    SafeText(CURSOR_GLYPH if here else UNFOCUSED_CURSOR_GLYPH),
+                    "title" if here else "dim",
+                ),
+                TextSpan(SafeText(part.text[at + 1 :]), part.tone),
+            ]
+        else:
+            found.append(part)
+        at -= len(part.text)
+    return tuple(one for one in found if one.text)
+
+
+def wrap_text(text: str, width: int) -> list[SafeText]:
+    """`text` in lines of at most `width` cells, broken at spaces where there are any."""
+    width = max(4, width)
+    lines: list[SafeText] = []
+    for logical in safe(text).expandtabs(TAB_COLUMNS).split("\n"):
+        if logical.isascii() and len(logical) <= width:
+            lines.append(SafeText(logical))
+        else:
+            lines.extend(_wrap_line(logical, width))
+    return lines
+
+
+def _wrap_line(text: str, width: int) -> Iterable[SafeText]:
+    start = 0
+    while True:
+        # A character takes at most two cells, and combining ones none: a window is enough.
+        window = text[start : start + width * 4]
+        cut = _fitting_characters(window, width)
+        if start + cut >= len(text):
+            yield SafeText(text[start:])
+            return
+        space = window.rfind(" ", 0, cut + 1)
+        if space > width // 3:
+            yield SafeText(window[:space])
+            start += space + 1
+        else:
+            yield SafeText(window[:cut])
+            start += cut
+
+
+def _fitting_characters(window: str, width: int) -> int:
+    """How many characters of `window` fit into `width` cells; at least one."""
+    if window.isascii():
+        return min(len(window), width)
+    if cell_len(window) <= width:
+        return len(window)
+    return max(1, len(chop_cells(window, width)[0]))
+
+
+def flow_groups(groups: Iterable[TextLine], width: int) -> list[TextLine]:
+    """Groups of spans one after the other; one that does not fit begins the next line.
+
+    A group wider than a line is wrapped, in the tone of its first span.
+    """
+    found: list[TextLine] = []
+    for group in groups:
+        cells = line_width(group)
+        if found and line_width(found[-1]) + cells <= width:
+            found[-1] = (*found[-1], *group)
+        elif cells <= width:
+            found.append(group)
+        else:
+            found += text_block(line_text(group), width, group[0].tone)
+    return found
+
+
+def text_block(
+    text: str, width: int, tone: Tone = "text", bar: TextSpan | None = None
+) -> list[TextLine]:
+    """Wrapped text as lines, each behind `bar` when there is one."""
+    edge = (bar,) if bar else ()
+    room = width - line_width(edge)
+    return [(*edge, TextSpan(part, tone)) for part in wrap_text(text, room)]
+
+
+GROUND_STRENGTH = 0.14
+"""How much of its colour a ground behind text has."""
+DIM_THRESHOLD = 0.3
+"""From here on a colour that is mixed with the ground is one that a terminal dims."""
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """Styles of one theme."""
+
+    tones: dict[Tone, Style]
+    cursor: Style
+    """Background of the row with the cursor, in the focused area."""
+    cursor_away: Style
+    """The same while another area has the focus."""
+    hit: Style
+    """A place that a search found."""
+    added: Style
+    """Over what a change added: a ground; the terminal's own colours have none that is quiet."""
+    removed: Style
+    """Over what it took away."""
+
+    def strip(self, parts: TextLine, width: int, base: Style, over: Style | None = None) -> Strip:
+        """A line as what Textual draws, `width` cells; `over` lies under the tones."""
+        ground = base + over if over else base
+        if over and (over.reverse or over.color):  # nothing else can be read on it
+            segments = [Segment(part.text, ground) for part in parts]
+        else:
+            segments = [Segment(part.text, ground + self._style(part)) for part in parts]
+        return Strip(segments).adjust_cell_length(width, ground)
+
+    def _style(self, part: TextSpan) -> Style:
+        tone = self.tones[part.tone]
+        if not part.ground:
+            return tone
+        return tone + (self.added if part.ground == "+" else self.removed)
+
+
+def blank_strip(width: int, style: Style) -> Strip:
+    """An empty line. With `Palette.strip` the only place that hands text to Textual's drawing."""
+    return Strip([Segment(" " * width, style)])
+
+
+def palette_for_theme(theme: Theme, variables: dict[str, str]) -> Palette:
+    """The palette of a theme; variables: its CSS variables (`App.theme_variables`).
+
+    What the theme does not say itself is mixed of its colours.
+    """
+    given = theme.styles if isinstance(theme, HoustonTheme) else {}
+    own = {name: Style.parse(text) for name, text in given.items()}
+    mixed = _mix_palette(variables)
+    tones: dict[Tone, Style] = {tone: own.get(tone, mixed.tones[tone]) for tone in get_args(Tone)}
+    return Palette(
+        tones=tones,
+        cursor=own.get("cursor", mixed.cursor),
+        cursor_away=own.get("cursor_away", mixed.cursor_away),
+        hit=own.get("hit", mixed.hit),
+        added=own.get("added_ground", mixed.added),
+        removed=own.get("removed_ground", mixed.removed),
+    )
+
+
+def _mix_palette(variables: dict[str, str]) -> Palette:
+    """A palette of a theme's main colours."""
+    colour = {
+        name: Color.parse(variables[name])
+        for name in (
+            "foreground",
+            "surface",
+            "primary",
+            "secondary",
+            "accent",
+            "success",
+            "warning",
+            "error",
+            "panel",
+        )
+    }
+    text, ground = colour["foreground"], colour["surface"]
+
+    own = text.ansi is not None
+    """The terminal's colours: they cannot be mixed, it dims them itself."""
+
+    def style(name: str, toward: float = 0.0, bold: bool = False) -> Style:
+        if own:
+            faint = toward >= DIM_THRESHOLD or None
+            return Style(color=colour[name].rich_color, bold=bold or None, dim=faint)
+        return Style(color=colour[name].blend(ground, toward).rich_color, bold=bold or None)
+
+    tones: dict[Tone, Style] = {
+        "text": style("foreground"),
+        "strong": style("foreground", bold=True),
+        "dim": style("foreground", 0.3),
+        "faint": style("foreground", 0.58),
+        "title": style("primary", bold=True),
+        "key": style("secondary"),
+        "number": style("foreground", 0.45),
+        "tool": style("primary"),
+        "error": style("error"),
+        "warning": style("warning"),
+        "success": style("success"),
+        "guidance": style("accent", bold=True),
+        "guidance_text": style("accent"),
+        "score": style("success", bold=True),
+        "fork": style("primary", 0.2),
+        "added": style("success"),
+        "removed": style("error"),
+        "hunk": style("primary", 0.35),
+        "code_comment": style("foreground", 0.45),
+        "code_keyword": style("primary"),
+        "code_name": style("foreground", bold=True),
+        "code_number": style("secondary"),
+        "code_string": style("accent", 0.2),
+    }
+    return Palette(
+        tones=tones,
+        cursor=Style(reverse=True)
+        if own
+        else Style(bgcolor=ground.blend(colour["primary"], 0.28).rich_color),
+        cursor_away=Style(underline=True)
+        if own
+        else Style(bgcolor=ground.blend(text, 0.08).rich_color),
+        hit=Style(color="black", bgcolor="yellow", bold=True, underline=True)
+        if own
+        else Style(color=ground.rich_color, bgcolor=colour["accent"].rich_color),
+        added=_ground_style(ground, colour["success"]),
+        removed=_ground_style(ground, colour["error"]),
+    )
+
+
+def _ground_style(surface: Color, colour: Color) -> Style:
+    if surface.ansi is not None or colour.ansi is not None:
+        return Style(color=colour.rich_color)
+    return Style(bgcolor=surface.blend(colour, GROUND_STRENGTH).rich_color)

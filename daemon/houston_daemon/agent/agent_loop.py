@@ -1,0 +1,365 @@
+"""The agent loop: sample, act, observe, hear (APOLLO, Algorithm 1, part A), and when it ends.
+
+Each step is sample → calls → observation, every part acked before the next begins, so that a new
+worker goes on after any of them. A rollout ends by `finish` or a spent budget and is scored one
+last time. This module orders the parts; each part's rules are in its own module.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from houston_daemon.agent import context_fork, policy_sampling
+from houston_daemon.agent.call_execution import EVALUATION_CALL, CallExecutor
+from houston_daemon.agent.context_fork import ContextForker
+from houston_daemon.agent.policy_sampling import PolicySampler, build_ledger_entry
+from houston_daemon.agent.recorder_client import RecorderClient
+from houston_daemon.agent.rollout_budgets import RolloutBudgets, observation_tail
+from houston_daemon.agent.step_attention import StepAttention
+from houston_daemon.agent.worker_control import INTERRUPTED_NOTE
+from houston_daemon.engines.engine_protocol import ContextOverflow, EngineSample, SampleRequest
+from houston_daemon.environments.protocol import Closing, Environment, ToolSpec
+from houston_daemon.prompts.context_ledger import Context, link_prompt
+from houston_daemon.prompts.dialect_protocol import AgentAction
+from houston_daemon.prompts.prompt_renderer import PromptRenderer
+from houston_daemon.prompts.token_limits import BYTES_PER_TOKEN, MIN_ANSWER_TOKENS, TokenLimits
+from houston_shared import wire
+from houston_shared.errors import HoustonError
+from houston_shared.faults import point
+from houston_shared.guidance_tag import disarm
+from houston_shared.records import (
+    CallIntent,
+    DeliveredGuidance,
+    ObservationBody,
+    SampleBody,
+    StepRecord,
+    ToolCall,
+    ToolResult,
+)
+from houston_shared.secret_redaction import redact
+
+FINISHED_BY_AGENT = "finish"
+_MAX_FINAL_EVALUATIONS = 3
+"""Last evaluations of a rollout."""
+_SCORE_PRESERVING_CALLS = frozenset({EVALUATION_CALL, "finish", "think", "sleep"})
+"""Calls after which a score still stands."""
+
+
+def is_finish_accepted(results: Sequence[ToolResult]) -> bool:
+    """Whether the agent's `finish`, or a call that ends its world, was accepted in this step."""
+    return any(
+        one.success and (one.kind == "finish" or one.fields.get("finished") is True)
+        for one in results
+    )
+
+
+def ending_reason(
+    observation: ObservationBody,
+    results: Sequence[ToolResult],
+    guidance: Sequence[DeliveredGuidance],
+    step: int,
+    budgets: RolloutBudgets,
+) -> str:
+    """Why the rollout is over after a closed step; empty when it goes on.
+
+    A person's word that reached the last observation is heard: the agent goes on, unless its
+    steps are spent.
+    """
+    if not observation.finished:
+        return ""
+    if step >= budgets.budget.steps:
+        return FINISHED_BY_AGENT if is_finish_accepted(results) else "budget: steps"
+    if is_finish_accepted(results):
+        return "" if guidance else FINISHED_BY_AGENT
+    return "budget: active_seconds"
+
+
+def may_run_final_evaluation(last: Sequence[ToolResult]) -> bool:
+    """Whether the last evaluation may run, after those of the ending step that the loop added.
+
+    One that a restart or a machine broke off gave no score and took no submission, so another
+    follows it: the work of days is not left without a score for that. Whatever breaks off every
+    one of them is not tried for ever.
+    """
+    broken_off = all(one.kind == "interrupted" and not one.success for one in last)
+    return len(last) < _MAX_FINAL_EVALUATIONS and broken_off
+
+
+class UnscoredChanges:
+    """Whether the newest state of the workspace has no score yet."""
+
+    def __init__(self) -> None:
+        # Submissions of before this context: what changed since is not known, so score again.
+        self.now = True
+
+    def step(self, results: Sequence[ToolResult], changed: bool) -> None:
+        """Take note of a step. changed: whether files changed in it."""
+        scored = [i for i, one in enumerate(results) if _is_scored_evaluation(one)]
+        after = results[scored[-1] + 1 :] if scored else results
+        if scored:
+            self.now = False
+        if changed and any(one.call.name not in _SCORE_PRESERVING_CALLS for one in after):
+            self.now = True
+
+    def record(self, record: StepRecord) -> None:
+        """Take note of a step read back."""
+        if record.observation is not None:
+            seen = record.observation
+            self.step(record.results, bool(seen.files or seen.more_files))
+
+    def wants_score(self, results: Sequence[ToolResult], budgets: RolloutBudgets) -> bool:
+        """Whether a last evaluation should run after `results` of the ending step."""
+        if not budgets.evaluations_left:
+            return False
+        for one in reversed(results):
+            if _is_scored_evaluation(one):
+                return False
+            if one.call.name not in _SCORE_PRESERVING_CALLS:
+                return True
+        return self.now
+
+
+def _is_scored_evaluation(result: ToolResult) -> bool:
+    return result.kind == EVALUATION_CALL and result.fields.get("state", "scored") == "scored"
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class OpenStep:
+    """A step that was sampled and not closed."""
+
+    step: int
+    sample: SampleBody
+    intents: tuple[CallIntent, ...] = ()
+    results: list[ToolResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AgentLoop:
+    """Everything one rollout works with."""
+
+    line: RecorderClient
+    sampler: PolicySampler
+    environment: Environment
+    renderer: PromptRenderer
+    limits: TokenLimits
+    budgets: RolloutBudgets
+    asking: policy_sampling.SampleRequestBuilder
+    actor: CallExecutor
+    forker: ContextForker
+    context: Context
+    watching: StepAttention
+    step: int
+    """The step that is open or comes next."""
+    open: OpenStep | None = None
+    last: StepRecord | None = None
+    """The newest step that was closed before this worker came."""
+    tries: tuple[wire.SummaryTry, ...] = ()
+    """Tries at a summary before `step` that the journal has already."""
+    unscored: UnscoredChanges = field(default_factory=UnscoredChanges)
+
+    @property
+    def tools(self) -> Mapping[str, ToolSpec]:
+        """Tools by name."""
+        return {tool.name: tool for tool in self.environment.tools}
+
+    def was_over(self) -> str:
+        """Why the rollout is over already: its worker ended between the last step and saying so."""
+        if self.last is None or self.last.observation is None:
+            return ""
+        last = self.last
+        return ending_reason(
+            self.last.observation, last.results, last.guidance, last.step, self.budgets
+        )
+
+    async def run(self) -> str:
+        """Steps until the rollout is over; why it is. Raises Leaving, and HoustonError when it
+        cannot go on."""
+        while True:
+            await self.line.safe_point()
+            opened = self.open or await self._decide()
+            self.open = None
+            await self.actor.run(opened.step, opened.sample.calls, opened.intents, opened.results)
+            if over := await self._close(opened):
+                return over
+            self.step += 1
+
+    async def _decide(self) -> OpenStep:
+        """Fork when the context is too long, then sample the policy's next action."""
+        await self._fit()
+        request, sampled = await self._sampled()
+        self.tries = ()
+        prompt = self.context.prompt_ids
+        decided: AgentAction = policy_sampling.parse_action(
+            sampled, self.step, self.renderer.dialect, self.tools
+        )
+        how = link_prompt(
+            self.context.anchor, prompt, fresh=self.context.fresh, stripped=self.context.stripped
+        )
+        sample = build_ledger_entry(
+            request,
+            sampled,
+            how,
+            self.sampler.engine.name,
+            thought=decided.thought,
+            calls=decided.calls,
+            malformed=decided.malformed,
+        )
+        ack = await self.line.store(
+            wire.StoreSample, step=self.step, attempt=1, part="sample", sample=sample
+        )
+        point("worker.sample.after")
+        self.context.sampled(ack.seq, prompt, sample.token_ids)
+        return OpenStep(self.step, sample)
+
+    async def _sampled(self) -> tuple[SampleRequest, EngineSample]:
+        """The policy's sample. A context that the engine calls too long is forked; one that cannot
+        be made shorter pauses the rollout until the engine takes it."""
+        while True:
+            request = self.asking.request(
+                self.context.prompt_ids,
+                self.context.messages,
+                step=self.step,
+                max_tokens=self._room(),
+                grammar=self._grammar(),
+            )
+            point("worker.sample.before")
+            try:
+                sampled = await self.sampler.sample(request)
+            except ContextOverflow as problem:
+                log.warning("the context is forked: %s", problem)
+                if not await self._shorten():
+                    await self.sampler.refused(problem)
+                continue
+            point("worker.sample.asked")
+            return request, sampled
+
+    async def _shorten(self) -> bool:
+        """Fork a context to half its size or less, whatever its limit; False where nothing can be
+        compressed, or a fork before this step has been made already.
+
+        The limit of the next ones becomes what the engine still took, in our own count of tokens.
+        """
+        size = self.context.size
+        cut = None
+        if not self.context.fresh:
+            cut = context_fork.plan_fork(self.context, self.renderer, self.limits, size // 2)
+        if cut is None:
+            return False
+        self.limits = replace(self.limits, context=min(self.limits.context, size * 4 // 5))
+        self.context = await self.forker.fork(
+            self.context, cut, self.step, self.tries, self.budgets.told
+        )
+        return True
+
+    def _grammar(self) -> Mapping[str, object] | None:
+        if not self.asking.guided:
+            return None
+        return self.renderer.dialect.grammar(self.environment.tools, self.limits.answer)
+
+    def _room(self) -> int:
+        room = self.limits.room(self.context.size, self.limits.answer)
+        if room < MIN_ANSWER_TOKENS:
+            raise HoustonError(
+                f"The context has {self.context.size} tokens and cannot be made shorter; "
+                f"the engine's window has {self.limits.window}.",
+                "The rollout cannot go on.",
+            )
+        return room
+
+    async def _fit(self) -> None:
+        limits, size = self.limits, self.context.size
+        fits = size <= limits.useful(self.context.head_size)
+        if self.context.fresh or (fits and limits.room(size, limits.answer) >= MIN_ANSWER_TOKENS):
+            return
+        cut = context_fork.plan_fork(self.context, self.renderer, limits)
+        if cut is None:
+            return
+        self.context = await self.forker.fork(
+            self.context, cut, self.step, self.tries, self.budgets.told
+        )
+
+    async def _close(self, opened: OpenStep) -> str:
+        """Store the observation, take what people said, grow the context; why it is over."""
+        finished = await self._finishing(opened)
+        notes = self._noted(opened, finished)
+        closing, unsnapped = Closing(), ""
+        try:
+            point("worker.snapshot.before")
+            closing = await self.environment.close_step(opened.step)
+        except Exception as problem:  # the step stands without its snapshot
+            log.exception("closing step %s", opened.step)
+            why = problem.cause if isinstance(problem, HoustonError) else type(problem).__name__
+            unsnapped = disarm(why).text
+            notes += (f"[the snapshot of this step failed: {unsnapped}]",)
+        point("worker.snapshot.after")
+        notes += tuple(disarm(note).text for note in closing.notes)
+        observation = ObservationBody(
+            tail=redact(observation_tail(opened.step, self.budgets, notes)),
+            snapshot=closing.snapshot,
+            files=closing.files,
+            more_files=closing.more_files,
+            spans=closing.spans,
+            snapshots=dict(closing.snapshots),
+            finished=finished,
+            guidance_bytes=self.limits.guidance * BYTES_PER_TOKEN,
+        )
+        observation = self.watching.marked(
+            opened.step, opened.sample, opened.results, observation, unsnapped
+        )
+        point("worker.observation.before")
+        ack = await self.line.store(
+            wire.StoreObservation, step=opened.step, attempt=1, observation=observation
+        )
+        point("worker.observation.after")
+        self._grow(opened, observation, ack.guidance)
+        return ending_reason(observation, opened.results, ack.guidance, opened.step, self.budgets)
+
+    async def _finishing(self, opened: OpenStep) -> bool:
+        """Whether the rollout ends with this step; then its newest state is scored."""
+        accepted = is_finish_accepted(opened.results)
+        spent = self.budgets.spent(opened.step)
+        put_off = accepted and not spent and self.line.control.now.waiting.count > 0
+        if put_off or not (accepted or spent):
+            return False
+        calls = len(opened.sample.calls)
+        if may_run_final_evaluation(opened.results[calls:]) and self.unscored.wants_score(
+            opened.results, self.budgets
+        ):
+            call = ToolCall(
+                id=f"{opened.step}.{len(opened.results)}", name=EVALUATION_CALL, arguments={}
+            )
+            await self.actor.one(opened.step, call, len(opened.results) + 1, opened.results)
+        return True
+
+    def _noted(self, opened: OpenStep, finished: bool) -> tuple[str, ...]:
+        """What the loop itself has to say about a step."""
+        sample, notes = opened.sample, []
+        if sample.finish_reason == "interrupted":
+            notes.append(INTERRUPTED_NOTE)
+        elif sample.malformed:
+            form = self.renderer.dialect.form
+            said = f"No action was taken: {sample.malformed}. Answer in this form: {form}"
+            notes.append(f"[{disarm(said).text}]")
+        if is_finish_accepted(opened.results) and not finished:
+            notes.append("[the end was put off: a person has something to say]")
+        return tuple(notes)
+
+    def _grow(
+        self,
+        opened: OpenStep,
+        observation: ObservationBody,
+        guidance: tuple[DeliveredGuidance, ...],
+    ) -> None:
+        entry = self.renderer.entry(
+            opened.step, opened.sample, opened.results, observation, guidance
+        )
+        self.context.add(entry)
+        self.unscored.step(opened.results, bool(observation.files or observation.more_files))
+
+
+def reopen_step(record: StepRecord) -> OpenStep:
+    """A step that the worker before this one left open."""
+    return OpenStep(record.step, record.sample, record.intents, list(record.results))

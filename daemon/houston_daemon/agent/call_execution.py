@@ -1,0 +1,180 @@
+"""Executing the calls of one step, in order: intent, ack, run, result. No call without a result.
+
+What an agent does wrong, what a tool raises, a person's word and a spent budget all end in a
+result. It knows the environment and control; what a call does is the environment's.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from houston_daemon.agent.recorder_client import RecorderClient
+from houston_daemon.agent.rollout_budgets import RolloutBudgets
+from houston_daemon.agent.worker_control import (
+    NOT_RUN_TEXT,
+    WorkerExit,
+    call_stop_reason,
+    raise_if_exiting,
+)
+from houston_daemon.environments.protocol import Environment, Standing, Stop
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstimator
+from houston_daemon.prompts.token_limits import RESERVED_TAIL_TOKENS
+from houston_shared import wire
+from houston_shared.faults import point
+from houston_shared.guidance_tag import disarm
+from houston_shared.records import CallIntent, ToolCall, ToolResult
+from houston_shared.secret_redaction import redact, redact_all
+
+log = logging.getLogger(__name__)
+CALL_GRACE_SECONDS = 10.0
+"""How long a call may take to return after its waiting was ended for time."""
+EVALUATION_CALL = "eval"
+"""The call that scores; it has its own time limit, and time is reserved for it."""
+_RunCall = Callable[[Standing, Stop], Coroutine[Any, Any, ToolResult]]
+
+
+class _TimeBudgetSpent(Exception):
+    """The time budget is spent and the call did not return."""
+
+
+class CallExecutor:
+    """Runs calls for one rollout."""
+
+    def __init__(
+        self,
+        line: RecorderClient,
+        environment: Environment,
+        budgets: RolloutBudgets,
+        measure: PromptTokenizer | TokenEstimator,
+        observation_tokens: int,
+    ) -> None:
+        self._line = line
+        self._environment = environment
+        self._budgets = budgets
+        self._measure = measure
+        self._room = max(64, observation_tokens - RESERVED_TAIL_TOKENS)
+
+    async def run(
+        self,
+        step: int,
+        calls: Sequence[ToolCall],
+        intents: Sequence[CallIntent],
+        results: list[ToolResult],
+    ) -> None:
+        """Run what is left of `calls`; `results` grows by one for each.
+
+        intents, results: what the journal has of the step already. Raises Leaving.
+        """
+        if len(intents) > len(results):
+            await self._recover(step, intents[-1], len(calls), results)
+        for call in calls[len(results) :]:
+            await self.one(step, call, len(calls), results)
+
+    async def one(self, step: int, call: ToolCall, of: int, results: list[ToolResult]) -> None:
+        """Run one call and store its result."""
+        environment = self._environment
+        call = call if call.error else environment.check(call)
+        intent = CallIntent(call=call, deadline=environment.deadline(call))
+        index = len(results)
+        self._line.activity = call.name[:60]
+        point("worker.intent.before")
+        ack = await self._line.store(
+            wire.StoreIntent, step=step, attempt=1, index=index, intent=intent
+        )
+        point("worker.intent.after")
+        await self._line.still_mine()
+        if ack.act:
+            result = await self._watched(
+                step, call, lambda standing, stop: environment.act(call, standing, stop)
+            )
+        else:
+            # A person's word came first: nothing went wrong, so it counts as no error.
+            result = ToolResult(call=call, kind="interrupted", success=True, text=NOT_RUN_TEXT)
+        point("worker.call.after")
+        await self._keep(step, result, of, results)
+
+    async def _recover(
+        self, step: int, intent: CallIntent, of: int, results: list[ToolResult]
+    ) -> None:
+        """The call that was under way when the worker before this one ended."""
+        self._line.activity = f"{intent.call.name[:50]}, found again"
+        point("worker.recover.before")
+        await self._line.still_mine()
+        environment = self._environment
+        result = await self._watched(
+            step,
+            intent.call,
+            lambda standing, stop: environment.recover(intent, standing, stop),
+        )
+        point("worker.recover.after")
+        await self._keep(step, result, of, results)
+
+    async def _keep(
+        self, step: int, result: ToolResult, of: int, results: list[ToolResult]
+    ) -> None:
+        text, fields = redact(result.text), redact_all(result.fields)
+        if (text, fields) != (result.text, result.fields):
+            result = msgspec.structs.replace(result, text=text, fields=fields)
+        used = sum(self._measure.count(one.text) for one in results)
+        share = max(64, (self._room - used) // max(1, of - len(results)))
+        text = self._measure.cut(result.text, share)
+        if text != result.text:
+            result = msgspec.structs.replace(result, text=text)
+        await self._line.store(
+            wire.StoreResult, step=step, attempt=1, index=len(results), result=result
+        )
+        point("worker.result.after")
+        self._budgets.scores.take(result, self._budgets.clock.seconds)
+        results.append(result)
+
+    async def _watched(self, step: int, call: ToolCall, run: _RunCall) -> ToolResult:
+        """Run a call while listening: a person's word or the time budget ends its waiting."""
+        stop = Stop()
+        try:
+            return await self._listen(call, run(self._budgets.standing(step), stop), stop)
+        except WorkerExit:
+            raise
+        except _TimeBudgetSpent:
+            return _loop_result(call, "[the time budget is spent; the call was left as it is]")
+        except Exception as problem:  # whatever a tool raises is an observation
+            log.exception("%s raised", call.name)
+            return _loop_result(
+                call, f"Error: {call.name} itself failed: {type(problem).__name__}: {problem}"
+            )
+
+    async def _listen(
+        self, call: ToolCall, running: Coroutine[Any, Any, ToolResult], stop: Stop
+    ) -> ToolResult:
+        control, budgets = self._line.control, self._budgets
+        timed = call.name != EVALUATION_CALL
+        task = asyncio.create_task(running)
+        try:
+            while not task.done():
+                raise_if_exiting(control.now)
+                if reason := call_stop_reason(control.now):
+                    stop.reason = reason
+                    stop.event.set()
+                left = budgets.seconds_left
+                if timed and left <= 0 and not stop.event.is_set():
+                    stop.reason = "budget"
+                    stop.event.set()
+                if timed and left <= -CALL_GRACE_SECONDS:
+                    raise _TimeBudgetSpent
+                end = left if left > 0 else left + CALL_GRACE_SECONDS
+                await control.wait({task}, max(0.01, end) if timed else None)
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=5.0)
+
+
+def _loop_result(call: ToolCall, text: str) -> ToolResult:
+    """A result that the loop itself gives."""
+    shown = disarm(text)
+    return ToolResult(
+        call=call, kind="error", success=False, text=shown.text, forged_tags=shown.found
+    )

@@ -1,0 +1,265 @@
+"""Forking a context that is too long: where it is cut, its summary's samples, and the new context.
+
+APOLLO, Algorithm 1 A, lines 4 to 9: of t entries k = ⌊t/2⌋ or more are compressed and t becomes t −
+k + 1. Summary samples and the fork go into the ledger; a try that fails is kept there too, and
+after three the summary is made without a model.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from houston_daemon.agent import context_summary
+from houston_daemon.agent.policy_sampling import (
+    PolicySampler,
+    SampleRequestBuilder,
+    build_ledger_entry,
+    replace_surrogates,
+)
+from houston_daemon.agent.rollout_budgets import EvaluationScores
+from houston_daemon.engines.engine_protocol import ContextOverflow, SampleRequest
+from houston_daemon.prompts.answer_grammar import text_schema
+from houston_daemon.prompts.context_ledger import Context, ContextEntry, PromptAnchor, link_prompt
+from houston_daemon.prompts.prompt_renderer import PromptRenderer
+from houston_daemon.prompts.token_limits import CUT_NOTE_TOKENS, MIN_ANSWER_TOKENS, TokenLimits
+from houston_shared import context_messages, wire
+from houston_shared.faults import point
+from houston_shared.records import DeliveredGuidance, ForkBody
+from houston_shared.wire import SummaryTry
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPlan:
+    """How a context will be forked."""
+
+    k: int
+    """Entries that the summary replaces."""
+    first_kept_step: int
+
+
+def least_k(t: int, forked: bool) -> int:
+    """⌊t/2⌋, but never so few that nothing new would be compressed."""
+    return max(t // 2, 2 if forked else 1)
+
+
+def choose_k(
+    sizes: Sequence[int],
+    beside: Sequence[int],
+    *,
+    forked: bool,
+    fixed: int,
+    limit: int,
+) -> int:
+    """How many entries to compress; 0 when there is nothing to compress.
+
+    sizes: tokens of each entry. beside: tokens of what stands beside the summary when it replaces
+    as many entries: oₖ, and guidance kept verbatim. fixed: tokens of head and summary.
+    limit: what the new context may have.
+    The least k whose context fits is taken, from ⌊t/2⌋ up; all entries when none fits.
+    """
+    t = len(sizes)
+    if t < least_k(t, forked):
+        return 0
+    for k in range(least_k(t, forked), t + 1):
+        if fixed + beside[k - 1] + sum(sizes[k:]) <= limit:
+            return k
+    return t
+
+
+def plan_fork(
+    context: Context, renderer: PromptRenderer, limits: TokenLimits, most: int | None = None
+) -> ForkPlan | None:
+    """Where to cut `context`; None when nothing can be compressed.
+
+    most: tokens that the new context may have; None for what the limits say.
+    """
+    entries, count = context.entries, renderer.measure.count
+    beside = [
+        count(entries[k - 1].observed())
+        + min(limits.guidance, sum(count(one.text) + 12 for one in context.heard(k)))
+        for k in range(1, len(entries) + 1)
+    ]
+    # A summary seldom takes all it may; what it takes beyond this is within the answer's room.
+    fixed = context.head_size + limits.summary // 2
+    limit = limits.useful(context.head_size) if most is None else most
+    sizes = [entry.size for entry in entries]
+    k = choose_k(sizes, beside, forked=context.forked, fixed=fixed, limit=limit)
+    return ForkPlan(k, entries[k - 1].step + 1) if k else None
+
+
+def _guidance_before_last(context: Context, k: int) -> list[DeliveredGuidance]:
+    """Guidance of the first k entries but for what stands in oₖ itself."""
+    own = {one.id for one in context.entries[k - 1].guidance}
+    return [one for one in context.heard(k) if one.id not in own]
+
+
+def forked_context(context: Context, k: int, pair: ContextEntry, anchor_seq: int | None) -> Context:
+    """The new context: head, (S₁:ₖ, oₖ), τₖ₊₁:ₜ.
+
+    anchor_seq: the summary's sample; with it the first prompt keeps the head's ids.
+    """
+    shared = (context.head_ids or ()) if anchor_seq is not None else ()
+    made = Context(
+        context.head, context.head_ids, context.head_size, PromptAnchor(anchor_seq, shared)
+    )
+    made.add(pair)
+    for entry in context.entries[k:]:
+        made.add(entry)
+    return made
+
+
+def compressed_guidance(
+    context: Context, k: int
+) -> tuple[tuple[str, ...], list[DeliveredGuidance]]:
+    """Ids of all guidance of the compressed part, and what of it must be said again beside oₖ.
+
+    That of earlier forks comes first.
+    """
+    return tuple(one.id for one in context.heard(k)), _guidance_before_last(context, k)
+
+
+log = logging.getLogger(__name__)
+MAX_RESERVED_ANSWER_TOKENS = 256
+"""So much of the answer's room, guidance beside a summary leaves free."""
+
+
+class ContextForker:
+    """Makes forks for one rollout."""
+
+    def __init__(
+        self,
+        sampler: PolicySampler,
+        renderer: PromptRenderer,
+        limits: TokenLimits,
+        asking: SampleRequestBuilder,
+        task: str,
+    ) -> None:
+        self._sampler = sampler
+        self._renderer = renderer
+        self._limits = limits
+        self._asking = asking
+        self._task = task
+
+    async def fork(
+        self,
+        context: Context,
+        cut: ForkPlan,
+        step: int,
+        tries: Sequence[SummaryTry],
+        scores: EvaluationScores,
+    ) -> Context:
+        """The new context before `step`; stored when this returns.
+
+        tries: tries at this summary that the journal has already (after a restart).
+        """
+        first = context.entries[0].step if not context.forked else 1
+        last = cut.first_kept_step - 1
+        text, seq = await self._written(context, cut, step, tries, first, last)
+        if not text:
+            part = context.entries[: cut.k]
+            size = self._limits.summary
+            text = context_summary.mechanical_summary(self._task, part, scores, first, size)
+            text = self._renderer.measure.cut(text, size)
+        text, shown = self._fitted(context, cut.k, text)
+        ids, earlier = compressed_guidance(context, cut.k)
+        body = ForkBody(
+            k=cut.k,
+            first_kept_step=cut.first_kept_step,
+            summary=text,
+            guidance=ids,
+            shortened=dict(shown),
+            mechanical=seq is None,
+            sample_seq=seq,
+            before=step,
+        )
+        point("worker.fork.before")
+        await self._sampler.line.store(wire.StoreFork, step=step, fork=body)
+        point("worker.fork.after")
+        pair = self._renderer.pair(context.entries[cut.k - 1], text, earlier, shown)
+        return forked_context(context, cut.k, pair, seq)
+
+    def _fitted(self, context: Context, k: int, text: str) -> tuple[str, Mapping[str, int]]:
+        """The summary, and how much is shown of what people said: both fit beside an answer.
+
+        Guidance gives way to head, summary and oₖ; the summary only to head and oₖ.
+        """
+        limits, measure = self._limits, self._renderer.measure
+        rest = sum(entry.size for entry in context.entries[k:])
+        bare = replace(context.entries[k - 1], guidance=())
+        pair = self._renderer.pair(bare, text, ()).size
+        answer = min(limits.answer, MAX_RESERVED_ANSWER_TOKENS) + CUT_NOTE_TOKENS
+        room = limits.room(context.head_size + rest + pair + answer, limits.guidance)
+        if room < 0:
+            text = measure.cut(
+                text, max(CUT_NOTE_TOKENS, measure.count(text) + room - CUT_NOTE_TOKENS)
+            )
+        return text, context_messages.fit_guidance(context.heard(k), max(0, room), measure.count)
+
+    async def _written(
+        self,
+        context: Context,
+        cut: ForkPlan,
+        step: int,
+        tries: Sequence[SummaryTry],
+        first: int,
+        last: int,
+    ) -> tuple[str, int | None]:
+        """A usable summary and its sequence; nothing after three failed tries."""
+        for one in tries:
+            if text := context_summary.parse_summary(one.sample.thought, first, last):
+                return text, one.seq
+        for number in range(len(tries) + 1, context_summary.MAX_SUMMARY_TRIES + 1):
+            request = self._request(context, cut, step)
+            if request.max_tokens < MIN_ANSWER_TOKENS:
+                break
+            try:
+                said, seq = await self._try(context, cut, request, step, number)
+            except ContextOverflow as problem:
+                log.warning("the summary is made without the model: %s", problem)
+                break
+            if text := context_summary.parse_summary(said, first, last):
+                return text, seq
+        return "", None
+
+    async def _try(
+        self, context: Context, cut: ForkPlan, request: SampleRequest, step: int, number: int
+    ) -> tuple[str, int]:
+        point("worker.summary.before")
+        sampled = await self._sampler.sample(request, interruptible=False)
+        ids = request.prompt_ids
+        part = cut.k < len(context.entries)  # it leaves out what stays as it is
+        how = link_prompt(context.anchor, ids, fresh=part, stripped=context.stripped)
+        text = replace_surrogates(sampled.text or sampled.thought or "")
+        entry = build_ledger_entry(request, sampled, how, self._sampler.engine.name, thought=text)
+        ack = await self._sampler.line.store(
+            wire.StoreSample, step=step, attempt=1, part=f"summary.{number}", sample=entry
+        )
+        point("worker.summary.after")
+        return text, ack.seq
+
+    def _request(self, context: Context, cut: ForkPlan, step: int) -> SampleRequest:
+        """Asks for S₁:ₖ = φ(τ₁:ₖ): the first k entries, and the request after oₖ."""
+        before, newest = context.entries[: cut.k - 1], context.entries[cut.k - 1]
+        new_ids, new_messages = self._renderer.asking(newest, context_summary.SUMMARY_REQUEST)
+        ids: tuple[int, ...] | None = None
+        messages = [*context.head]
+        size = (
+            context.head_size
+            + newest.size
+            + self._renderer.measure.count(context_summary.SUMMARY_REQUEST)
+        )
+        for entry in before:
+            messages += entry.messages
+            size += entry.size
+        if context.head_ids is not None:
+            ids = (*context.head_ids, *(i for e in before for i in e.ids), *new_ids)
+            size = len(ids)
+        wanted = self._limits.summary
+        return self._asking.request(
+            ids,
+            (*messages, *new_messages),
+            step=step,
+            max_tokens=self._limits.room(size, wanted),
+            role="summary",
+            grammar=text_schema(tuple(context_summary.SUMMARY_SECTIONS), wanted),
+        )

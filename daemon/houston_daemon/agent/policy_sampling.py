@@ -1,0 +1,305 @@
+"""Sampling the policy: the request, one patient try after another, and the answer as an action.
+
+Builds requests from the task's sampling parameters, cuts a sample on interrupt, waits (without
+active time) for an engine that is away, pauses while it refuses, and writes the ledger entry of a
+sample. It does not decide what is in the prompt.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from houston_daemon.agent.recorder_client import RecorderClient
+from houston_daemon.agent.worker_control import raise_if_exiting, should_stop_sample
+from houston_daemon.engines.engine_protocol import (
+    ContextOverflow,
+    Engine,
+    EngineRefused,
+    EngineSample,
+    EngineUnavailable,
+    SampleRequest,
+)
+from houston_daemon.engines.logprob_kind import true_logprob_kind
+from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.prompts import dialect_protocol as reading
+from houston_daemon.prompts.context_ledger import PromptLink
+from houston_daemon.prompts.dialect_protocol import AgentAction, Dialect
+from houston_shared.errors import HoustonError
+from houston_shared.records import AWAY_ACTIVITY, Message, SampleBody, SampleRole, ToolCall
+from houston_shared.task import SamplingSettings
+from houston_shared.wire import StoreState, encode_message
+
+INTERRUPTED_ANSWER = "interrupted by a person"
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRequestBuilder:
+    """Everything that is the same in each request of a rollout."""
+
+    sampling: SamplingSettings
+    policy: str
+    policy_hash: str
+    """Content of the policy, for the ledger."""
+    tools: Sequence[Mapping[str, Any]]
+    """In OpenAI's form, as stored with the head."""
+    stops: tuple[int, ...]
+    guided: bool
+    """Whether grammars are sent: the task wants it and the engine takes ids."""
+    reasoning: bool = field(default=False)
+    rollout: str = ""
+    answer_asked: bool = False
+    """Whether the task file sets the limit of an answer."""
+
+    def request(
+        self,
+        ids: tuple[int, ...] | None,
+        messages: Sequence[Message],
+        *,
+        step: int,
+        max_tokens: int,
+        role: SampleRole = "policy",
+        grammar: Mapping[str, Any] | None = None,
+    ) -> SampleRequest:
+        """One request. A summary is asked for without tools and without reasoning."""
+        return SampleRequest(
+            prompt_ids=ids,
+            messages=messages,
+            tools=self.tools if role == "policy" else (),
+            max_tokens=max_tokens,
+            max_tokens_asked=self.answer_asked and role == "policy",
+            stop_token_ids=self.stops,
+            grammar=grammar if self.guided else None,
+            temperature=self.sampling.temperature,
+            top_p=self.sampling.top_p,
+            policy=self.policy,
+            policy_hash=self.policy_hash,
+            reasoning=self.reasoning and role == "policy",
+            cache_salt=self.policy,
+            role=role,
+            step=step,
+            rollout=self.rollout,
+        )
+
+
+def parse_action(
+    sampled: EngineSample, step: int, dialect: Dialect, tools: Mapping[str, ToolSpec]
+) -> AgentAction:
+    """What was decided. Never raises: an answer that is no action says why."""
+    text = replace_surrogates(sampled.thought if sampled.thought is not None else sampled.text)
+    if sampled.finish_reason == "interrupted":
+        return AgentAction(
+            thought=replace_surrogates(sampled.text) or text, calls=(), malformed=INTERRUPTED_ANSWER
+        )
+    if sampled.calls is None:
+        read = dialect.parse(replace_surrogates(sampled.text), step, tools)
+        decided = AgentAction(replace_surrogates(read.thought), read.calls, read.malformed)
+    else:
+        decided = _action_from_calls(sampled.calls, text, step, tools)
+    if decided.malformed and sampled.finish_reason == "length":
+        reason = f"it was cut at its limit of tokens ({decided.malformed})"
+        return AgentAction(thought=decided.thought, calls=(), malformed=reason)
+    return decided
+
+
+def replace_surrogates(text: str) -> str:
+    """`text` with U+FFFD for half characters, which no message can carry."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _action_from_calls(
+    calls: Sequence[ToolCall], thought: str, step: int, tools: Mapping[str, ToolSpec]
+) -> AgentAction:
+    """Calls in the engine's own form; names are checked as for any other."""
+    try:
+        made = [_checked_call(call, step, index, tools) for index, call in enumerate(calls)]
+        # White space around a thought is how its server cut the answer, and no word of it: most
+        # dialects could not write it back (`training.rows.rendering`).
+        return AgentAction(thought=thought.strip(), calls=reading.require_call_count(made))
+    except reading.UnreadableAnswer as problem:
+        return AgentAction(thought=thought, calls=(), malformed=str(problem))
+
+
+def _checked_call(call: ToolCall, step: int, index: int, tools: Mapping[str, ToolSpec]) -> ToolCall:
+    if call.error:
+        return call
+    made = reading.build_call(call.name, call.arguments, step, index, tools)
+    return ToolCall(
+        id=call.id or made.id, name=made.name, arguments=made.arguments, error=made.error
+    )
+
+
+log = logging.getLogger(__name__)
+ENGINE_AWAY_WAITS = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds between tries while the engine is away; the last one repeats."""
+ENGINE_REFUSED_WAITS = (30.0, 60.0, 120.0, 300.0)
+"""Seconds between tries of what the engine refuses; the last one repeats."""
+_KEY_HINT = (
+    "A key is read where the daemon was started: export NAME=… there, and houston daemon restart."
+)
+
+
+class EngineRefusalPause:
+    """A pause by `engine`: it refuses, and a person is to mend a key, an account or a model.
+
+    The same request is sent again by itself, at least every five minutes, and at once when a person
+    resumes the rollout; what is accepted ends the pause.
+    """
+
+    def __init__(self, line: RecorderClient, engine: str) -> None:
+        self._line, self._engine = line, engine
+        self._tries = 0
+
+    async def wait(self, problem: EngineRefused | EngineUnavailable) -> None:
+        """Pause, and wait until the next try. Raises Leaving."""
+        log.warning("the engine refuses: %s", problem)
+        if isinstance(problem, EngineRefused):
+            await self._line.store(
+                StoreState, state="paused", by="engine", reason=self._why(problem)
+            )
+        waits = ENGINE_REFUSED_WAITS[min(self._tries, len(ENGINE_REFUSED_WAITS) - 1)]
+        self._tries += 1
+        await self._line.standing(asyncio.sleep(waits), f"{AWAY_ACTIVITY}: {problem.cause}")
+
+    def __bool__(self) -> bool:
+        """Whether anything was refused since `over`."""
+        return self._tries > 0
+
+    async def over(self) -> None:
+        """The engine accepts again: end the pause, if it is its own. Raises Leaving."""
+        if not self._tries:
+            return
+        self._tries = 0
+        said = f"the engine {self._engine} accepts requests again"
+        await self._line.store(StoreState, state="running", by="engine", reason=said)
+        await self._line.safe_point()  # a person may have paused it meanwhile
+
+    def _why(self, problem: EngineRefused) -> str:
+        key = _KEY_HINT if problem.status in (401, 403) else ""
+        again = f"houston rollout resume {self._line.rollout}"
+        asks = f"It is asked again by itself every few minutes, and at once after {again}."
+        cause = problem.cause.replace("The engine", f"Engine {self._engine}", 1)
+        parts = (cause, problem.next, key, asks)
+        return " ".join(part for part in parts if part)
+
+
+class PolicySampler:
+    """Samples from one engine for one rollout."""
+
+    def __init__(self, engine: Engine, line: RecorderClient) -> None:
+        self.engine = engine
+        self.line = line
+        self._refusals = EngineRefusalPause(line, engine.name)
+
+    async def sample(self, request: SampleRequest, interruptible: bool = True) -> EngineSample:
+        """Sample once; waits, without spending active time, while the engine is away, and paused
+        while it refuses.
+
+        Raises Leaving, ContextOverflow, and HoustonError when the engine saw another prompt.
+        """
+        for tries in range(1_000_000):
+            self.line.activity = "sampling" if request.role == "policy" else request.role
+            try:
+                sampled = _require_sent_prompt(request, await self._once(request, interruptible))
+                await self._refusals.over()
+                return sampled
+            except ContextOverflow:
+                await self._refusals.over()
+                raise
+            except EngineRefused as problem:
+                await self._refusals.wait(problem)
+            except EngineUnavailable as problem:
+                await self._away(problem, tries)
+        raise HoustonError("The engine never came back.")
+
+    async def refused(self, problem: ContextOverflow) -> None:
+        """Wait, paused, for an engine that takes longer prompts. Raises Leaving."""
+        await self._refusals.wait(problem)
+
+    async def _once(self, request: SampleRequest, interruptible: bool) -> EngineSample:
+        stop = asyncio.Event()
+        control = self.line.control
+        task = asyncio.create_task(self.engine.sample(request, stop))
+        try:
+            while not task.done():
+                raise_if_exiting(control.now)
+                if interruptible and should_stop_sample(control.now):
+                    stop.set()
+                await control.wait({task}, None)
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=2.0)
+
+    async def _away(self, problem: EngineUnavailable, tries: int) -> None:
+        """Wait before the next try; a change of control cuts it, so that leaving is quick."""
+        if self._refusals:  # its own pause is no reason to stand still until somebody ends it
+            return await self._refusals.wait(problem)
+        log.warning("the engine is away: %s", problem)
+        self.line.activity = f"{AWAY_ACTIVITY}: {problem.cause}"
+        seconds = ENGINE_AWAY_WAITS[min(tries, len(ENGINE_AWAY_WAITS) - 1)]
+        with self.line.clock.excluded():
+            await self.line.control.wait((), seconds)
+            await self.line.safe_point()
+
+
+def _require_sent_prompt(request: SampleRequest, sampled: EngineSample) -> EngineSample:
+    """Refuse a sample whose prompt was not the one that was sent."""
+    seen, sent = sampled.prompt_ids, request.prompt_ids
+    if seen is None or sent is None or tuple(seen) == tuple(sent):
+        return sampled
+    raise HoustonError(
+        f"The engine saw a prompt of {len(seen)} tokens that is not the one of {len(sent)} tokens "
+        "that was sent.",
+        "Nothing of its answer was used.",
+    )
+
+
+def build_ledger_entry(
+    request: SampleRequest,
+    sampled: EngineSample,
+    link: PromptLink,
+    engine: str,
+    *,
+    thought: str,
+    calls: tuple[ToolCall, ...] = (),
+    malformed: str = "",
+) -> SampleBody:
+    """What the ledger keeps of one request."""
+    prompt, usage = request.prompt_ids, sampled.usage
+    parameters = _sampling_parameters(request, sampled.parameters)
+    return SampleBody(
+        role=request.role,
+        parent_seq=link.parent_seq,
+        kept=link.kept,
+        new_prompt_ids=link.new,
+        token_ids=None if sampled.token_ids is None else tuple(sampled.token_ids),
+        logprobs=None if sampled.logprobs is None else tuple(sampled.logprobs),
+        logprob_kind=true_logprob_kind(sampled.logprob_kind, parameters),
+        finish_reason=sampled.finish_reason,
+        policy=request.policy,
+        policy_hash=request.policy_hash,
+        engine=engine,
+        parameters=parameters,
+        drift=link.drift,
+        thought=thought,
+        calls=calls,
+        malformed=malformed,
+        prompt_tokens=usage.prompt_tokens if prompt is None else len(prompt),
+        cached_tokens=usage.cached_tokens,
+        completion_tokens=usage.completion_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        seconds=round(sampled.seconds, 6),
+    )
+
+
+def _sampling_parameters(request: SampleRequest, sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Sampling parameters as sent; a grammar by its hash."""
+    asked = {"temperature": request.temperature, "top_p": request.top_p}
+    parameters = dict(sent) or {name: one for name, one in asked.items() if one is not None}
+    if request.grammar is not None:
+        parameters["grammar"] = hashlib.sha256(encode_message(request.grammar)).hexdigest()[:16]
+    return parameters

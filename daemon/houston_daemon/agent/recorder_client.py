@@ -1,0 +1,241 @@
+"""A worker's connection to the recorder: messages sent until answered, heartbeats, pauses, lease.
+
+`IngestSocket` keeps a message's bytes however often it is sent, so that the recorder can tell a
+repetition from a contradiction. `RecorderClient` adds lease and active time to every message, beats
+every second and waits at safe points while paused. It does not know what a step is made of.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import zmq
+import zmq.asyncio
+
+from houston_daemon.agent.rollout_budgets import ActiveClock
+from houston_daemon.agent.worker_control import ControlState, WorkerExit, raise_if_exiting
+from houston_shared import wire
+from houston_shared.errors import HoustonError
+from houston_shared.faults import point
+from houston_shared.records import AT_REST_ACTIVITY, StepRecord
+from houston_shared.secret_redaction import redact
+
+log = logging.getLogger(__name__)
+RESEND_AFTER_SECONDS = 10.0
+"""How long an answer may take before the message is sent again."""
+DISK_FULL_WAITS = (0.5, 1.0, 2.0)
+"""Seconds before the next try while the disk is full; the last one repeats."""
+Reply = TypeVar("Reply", wire.Welcome, wire.Steps, wire.Ack)
+
+
+class IngestSocket:
+    """One DEALER socket; many requests may be under way at once."""
+
+    def __init__(self, endpoint: str, control: ControlState) -> None:
+        self._socket = zmq.asyncio.Context.instance().socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 500)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, wire.FRAME_LIMIT)
+        self._socket.connect(endpoint)
+        self._control = control
+        self._numbers = itertools.count(1)
+        self.valid_at = 0.0
+        """Monotonic time at which the lease was surely valid: an answered message was sent then."""
+        self._waiting: dict[bytes, asyncio.Future[wire.IngestReply]] = {}
+        self._refusals: dict[bytes, str] = {}
+        """Why requests that are under way were not done at first."""
+        self._reader = asyncio.create_task(self._read())
+
+    @property
+    def kept_waiting(self) -> str:
+        """Why something cannot be stored now; empty while everything can.
+
+        The first reason of the wait: figures in it that change would have to be stored again.
+        """
+        return next(iter(self._refusals.values()), "")
+
+    async def ask(self, message: wire.FromWorker, kind: type[Reply]) -> Reply:
+        """Send until answered with `kind`; the answer.
+
+        Raises Leaving when the lease is old or the rollout has ended, HoustonError for any other
+        refusal that sending again cannot change.
+        """
+        number = next(self._numbers).to_bytes(8, "big")
+        body = wire.encode_message(message)
+        tries = 0
+        sent_at = time.monotonic()
+        try:
+            while True:
+                reply = await self._exchange(number, body)
+                if isinstance(reply, kind):
+                    self.valid_at = max(self.valid_at, sent_at)
+                    if isinstance(reply, wire.Ack | wire.Welcome):
+                        self._control.update(reply.control)
+                    return reply
+                await self._refused(
+                    number, reply, DISK_FULL_WAITS[min(tries, len(DISK_FULL_WAITS) - 1)]
+                )
+                tries += 1
+        finally:
+            self._refusals.pop(number, None)
+
+    async def close(self) -> None:
+        """Let the last bytes go and close the socket."""
+        self._reader.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._reader
+        self._socket.close()
+
+    async def _exchange(self, number: bytes, body: bytes) -> wire.IngestReply:
+        """Send the same bytes again for as long as no answer comes."""
+        answer: asyncio.Future[wire.IngestReply] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        try:
+            while True:
+                await self._socket.send_multipart([number, body])
+                point("worker.send.after")
+                both: set[asyncio.Future[Any]] = {answer, self._reader}
+                done, _ = await asyncio.wait(
+                    both,
+                    timeout=RESEND_AFTER_SECONDS,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if answer in done:
+                    return answer.result()
+                if self._reader in done:
+                    self._reader.result()  # raises what ended it
+                log.warning("no answer within %s s, sending again", RESEND_AFTER_SECONDS)
+        finally:
+            self._waiting.pop(number, None)
+
+    async def _refused(self, number: bytes, reply: wire.IngestReply, wait: float) -> None:
+        """Wait where trying again may help; raise where it cannot."""
+        if not isinstance(reply, wire.Refused):
+            raise HoustonError(f"The recorder answered with {type(reply).__name__}.")
+        if reply.code == "STALE_LEASE":
+            raise WorkerExit("lease")
+        if reply.code == "ENDED":
+            raise WorkerExit("ended")
+        if reply.code != "DISK_FULL":
+            raise HoustonError(f"The recorder refused a message: {reply.code}, {reply.reason}")
+        self._refusals.setdefault(number, reply.reason)
+        log.warning("not stored (%s), trying again in %s s", reply.reason, wait)
+        await asyncio.sleep(wait)
+
+    async def _read(self) -> None:
+        while True:
+            number, body = await self._socket.recv_multipart()
+            reply = wire.ingest_reply_decoder.decode(body)
+            if number == wire.PUSH_REQUEST_ID:
+                if isinstance(reply, wire.ControlPush):
+                    self._control.update(reply.control)
+            elif (answer := self._waiting.get(number)) and not answer.done():
+                answer.set_result(reply)
+
+
+HEARTBEAT_SECONDS = 1.0
+LEASE_FRESH_SECONDS = 3.0
+"""A lease that was valid longer ago proves nothing: this process may have been stopped since."""
+
+
+class RecorderClient:
+    """The rollout's line to the recorder."""
+
+    def __init__(
+        self,
+        client: IngestSocket,
+        control: ControlState,
+        clock: ActiveClock,
+        rollout: str,
+        lease: int,
+    ) -> None:
+        self.control = control
+        self.clock = clock
+        self.rollout = rollout
+        self.activity = ""
+        """What the worker does now, a few words; shown to people."""
+        self._client = client
+        self.lease = lease
+
+    async def store(self, kind: type[wire.FromWorker], **fields: Any) -> wire.Ack:
+        """Say one thing and return when it is on disk; waiting for that is no active time.
+
+        Raises as `IngestClient.ask` does.
+        """
+        message = kind(rollout=self.rollout, lease=self.lease, active_us=self.clock.us(), **fields)
+        with self.clock.excluded():
+            return await self._client.ask(message, wire.Ack)
+
+    async def steps(self, first: int) -> list[StepRecord]:
+        """All steps of the journal from number `first` on, the open one last."""
+        found: list[StepRecord] = []
+        while True:
+            message = wire.ReadSteps(
+                rollout=self.rollout, lease=self.lease, active_us=self.clock.us(), step=first
+            )
+            with self.clock.excluded():
+                page = await self._client.ask(message, wire.Steps)
+            found += page.steps
+            if not page.more or not page.steps:
+                return found
+            first = page.steps[-1].step + 1
+
+    async def beat(self) -> None:
+        """A heartbeat every second until cancelled; raises Leaving when the lease is old."""
+        while True:
+            point("worker.beat.before")
+            await self._client.ask(self._heartbeat(), wire.Ack)  # the rollout works meanwhile
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    async def still_mine(self) -> None:
+        """Before an act: ask again where the last proof is old. Raises Leaving for an old lease.
+
+        A worker that was stopped behind an ack would act beside its successor when it goes on.
+        """
+        if time.monotonic() - self._client.valid_at > LEASE_FRESH_SECONDS:
+            await self.tell()
+
+    async def tell(self) -> None:
+        """One heartbeat that is waited for. Raises as `store` does."""
+        with self.clock.excluded():
+            await self._client.ask(self._heartbeat(), wire.Ack)
+
+    def _heartbeat(self) -> wire.Heartbeat:
+        waiting = self._client.kept_waiting
+        return wire.Heartbeat(
+            rollout=self.rollout,
+            lease=self.lease,
+            active_us=self.clock.us(),
+            activity=f"waiting: {waiting}" if waiting else redact(self.activity),
+        )
+
+    async def safe_point(self) -> None:
+        """Nothing is under way: leave here when wanted, wait here while paused."""
+        raise_if_exiting(self.control.now)
+        if not self.control.now.pause:
+            return
+        point("worker.pause.before")
+        self.activity = AT_REST_ACTIVITY
+        with self.clock.excluded():
+            while self.control.now.pause:
+                await self.control.wait((), None)
+                raise_if_exiting(self.control.now)
+        self.activity = ""  # a heartbeat before the next thing it does must not say it stands
+
+    async def standing(
+        self, until: Coroutine[Any, Any, None], activity: str = AT_REST_ACTIVITY
+    ) -> None:
+        """Wait for `until` at a safe point, while paused; leave here when wanted."""
+        self.activity = activity
+        waiting = asyncio.create_task(until)
+        try:
+            with self.clock.excluded():
+                while self.control.now.pause and not waiting.done():
+                    raise_if_exiting(self.control.now)
+                    await self.control.wait((waiting,), None)
+        finally:
+            waiting.cancel()
+        self.activity = ""

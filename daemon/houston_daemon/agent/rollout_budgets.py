@@ -1,0 +1,193 @@
+"""Active time and budgets: what a rollout has used and has left of steps, time and submissions.
+
+The active clock leaves out downtime, pauses, a missing engine, waiting for a slot or the recorder,
+and time in which this process was stopped. Time for a last evaluation is set aside from the start.
+Also the line about clock and budgets that ends each observation. How a rollout ends is in
+`agent_loop`.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from houston_daemon.environments.environment_registry import kind
+from houston_daemon.environments.protocol import Standing
+from houston_shared.records import ToolResult
+from houston_shared.task import Task
+
+TICK_SECONDS = 1.0
+SUSPENDED_AFTER_NS = 3_000_000_000
+"""Nobody counted for longer than this although somebody should every second: nothing ran."""
+
+
+class ActiveClock:
+    """Microseconds of active time, going on from `start_us`."""
+
+    def __init__(self, start_us: int, monotonic_ns: Callable[[], int] | None = None) -> None:
+        self._now = monotonic_ns or time.monotonic_ns
+        self._counted_ns = start_us * 1000
+        self._since = self._now()
+        self._used = time.process_time_ns()
+        self._holds = 0
+        self._watched = False
+
+    def us(self) -> int:
+        """Active time so far, microseconds; never less than it was before."""
+        self._count()
+        return self._counted_ns // 1000
+
+    @property
+    def seconds(self) -> float:
+        """Active time so far, seconds."""
+        return self.us() / 1_000_000
+
+    async def watch(self) -> None:
+        """Count every second until cancelled; from now on a long gap is a stop, not work."""
+        self._count()
+        self._watched = True
+        try:
+            while True:
+                await asyncio.sleep(TICK_SECONDS)
+                self._count()
+        finally:
+            self._watched = False
+
+    def hold(self, waiting: bool) -> None:
+        """Stop counting (True) or go on (False); every hold needs its own end."""
+        self._count()
+        self._holds += 1 if waiting else -1
+
+    @contextmanager
+    def excluded(self) -> Iterator[None]:
+        """Time inside is not active time; may be nested and may overlap between tasks."""
+        self.hold(True)
+        try:
+            yield
+        finally:
+            self.hold(False)
+
+    def _count(self) -> None:
+        """Add what has passed since the last time; of a gap only what this process computed in it,
+        so that one that was busy and one that was stopped are told apart."""
+        now, used = self._now(), time.process_time_ns()
+        passed = now - self._since
+        if self._watched and passed > SUSPENDED_AFTER_NS:
+            passed = min(passed, used - self._used)
+        if not self._holds:
+            self._counted_ns += passed
+        self._since, self._used = now, used
+
+
+MAX_SHOWN_SECONDS = 1e9
+"""No clock shows more, whatever a stored task says."""
+
+
+@dataclass(slots=True)
+class EvaluationScores:
+    """Submissions so far, as the environment counted them."""
+
+    evaluations: int = 0
+    best: float | None = None
+    last: float | None = None
+    seconds: float = 0.0
+    """Time that they took, those without a score too."""
+    since_gain: int = 0
+    """Those with a score since the best one."""
+    gained_seconds: float = 0.0
+    """Active time at the best score; 0 without one."""
+
+    def take(self, result: ToolResult, active_seconds: float) -> None:
+        """Count an evaluation's result, which came at this active time; others change nothing."""
+        if result.kind != "eval" or "overall_score" not in result.fields:
+            return
+        self.seconds += float(result.fields.get("seconds", result.seconds))
+        self.evaluations += bool(result.fields.get("counted", True))
+        score = result.fields["overall_score"]
+        if isinstance(score, int | float):
+            self.last = float(score)
+            if self.best is None or self.last > self.best:
+                self.best, self.since_gain, self.gained_seconds = self.last, 0, active_seconds
+            else:
+                self.since_gain += 1
+
+
+class RolloutBudgets:
+    """The task's budgets against the clock and the scores."""
+
+    def __init__(self, task: Task, clock: ActiveClock, scores: EvaluationScores) -> None:
+        self.budget = task.budget
+        self.clock = clock
+        self.scores = scores
+        environment = kind(task.environment)
+        self.has_evaluator = bool(task.evaluate.command) or environment.scores(task)
+        self._secret = environment.secret_score
+        evaluator = task.evaluate.seconds if task.evaluate.command else 0.0
+        self._reserve = min(evaluator, self.budget.active_seconds / 2)
+
+    @property
+    def evaluations_left(self) -> int:
+        """Submissions left; 0 without an evaluator."""
+        if not self.has_evaluator:
+            return 0
+        return max(0, self.budget.evaluations - self.scores.evaluations)
+
+    @property
+    def seconds_left(self) -> float:
+        """Active time left for the agent, without what is set aside for a last evaluation."""
+        reserve = self._reserve if self.evaluations_left else 0.0
+        return self.budget.active_seconds - reserve - self.clock.seconds
+
+    @property
+    def told(self) -> EvaluationScores:
+        """The scores as far as the agent may know them."""
+        return EvaluationScores() if self._secret else self.scores
+
+    @property
+    def tells(self) -> bool:
+        """Whether the agent knows of scores and submissions at all."""
+        return self.has_evaluator and not self._secret
+
+    def spent(self, step: int) -> str:
+        """Which budget ends the rollout with `step`; empty when none does."""
+        if step >= self.budget.steps:
+            return "budget: steps"
+        return "budget: active_seconds" if self.seconds_left <= 0 else ""
+
+    def standing(self, step: int) -> Standing:
+        """Where the rollout stands while `step` acts."""
+        return Standing(
+            step=step,
+            steps_left=max(0, self.budget.steps - step),
+            active_seconds=self.clock.seconds,
+            seconds_left=max(0.0, self.seconds_left),
+            evaluations=self.scores.evaluations,
+            best_score=self.scores.best,
+            last_score=self.scores.last,
+            evaluation_seconds=self.scores.seconds,
+        )
+
+
+def observation_tail(step: int, budgets: RolloutBudgets, notes: tuple[str, ...] = ()) -> str:
+    """Clock and budgets after `step`, one line, with notes of the loop before it."""
+    budget, scores = budgets.budget, budgets.told
+    left = format_hours(max(0.0, budgets.seconds_left))
+    parts = [
+        f"step {step} of {budget.steps}",
+        f"active {format_hours(budgets.clock.seconds)}, {left} left",
+    ]
+    if budgets.tells:
+        parts.append(f"evaluations left {budgets.evaluations_left} of {budget.evaluations}")
+    if budgets.tells and budget.evaluation_seconds:
+        rest = format_hours(max(0.0, budget.evaluation_seconds - scores.seconds))
+        parts.append(f"{rest} of evaluation time left")
+    if scores.last is not None and scores.best is not None:
+        parts.append(f"score last {scores.last:g}, best {scores.best:g}")
+    return "\n".join((*notes, f"[{'; '.join(parts)}]"))
+
+
+def format_hours(seconds: float) -> str:
+    """Seconds as h:mm:ss."""
+    whole = int(min(seconds, MAX_SHOWN_SECONDS))
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -1,0 +1,331 @@
+"""From the recorder's welcome to a loop that can run: engine, environment, head and context.
+
+The only module that knows how the parts of a rollout fit. It waits for engines and hosts that are
+away, pauses where only a person can help, and stores the head of a new rollout.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.agent.agent_loop import AgentLoop, UnscoredChanges, reopen_step
+from houston_daemon.agent.call_execution import CallExecutor
+from houston_daemon.agent.context_fork import ContextForker
+from houston_daemon.agent.policy_sampling import (
+    ENGINE_AWAY_WAITS,
+    EngineRefusalPause,
+    PolicySampler,
+    SampleRequestBuilder,
+)
+from houston_daemon.agent.recorder_client import RecorderClient
+from houston_daemon.agent.resumed_context import ResumedContext, rebuild_context
+from houston_daemon.agent.rollout_budgets import EvaluationScores, RolloutBudgets
+from houston_daemon.agent.step_attention import load_step_attention
+from houston_daemon.engines.engine_protocol import Engine, EngineRefused, EngineUnavailable
+from houston_daemon.engines.engine_registry import choose_engine
+from houston_daemon.environments.environment_registry import kind, make_environment
+from houston_daemon.environments.protocol import Environment, Gpus
+from houston_daemon.hosts.host_protocol import HostAway, NeedsPerson
+from houston_daemon.prompts import token_limits as fitting
+from houston_daemon.prompts.dialect_protocol import Dialect
+from houston_daemon.prompts.model_dialects import choose_dialect
+from houston_daemon.prompts.prompt_renderer import PromptRenderer
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.prompts.system_prompt import system_prompt, task_message
+from houston_daemon.review.attention_catalog import load_signals
+from houston_shared import task_secrets, wire
+from houston_shared.errors import ConfigurationError
+from houston_shared.faults import point
+from houston_shared.guidance_tag import disarm
+from houston_shared.records import AWAY_ACTIVITY, ContextHead, RolloutSpec
+from houston_shared.task import Task, parse_task_record
+
+CHARACTERS_PER_TOKEN = 3
+
+
+def make_rollout_engine(spec: RolloutSpec, url: str) -> tuple[Engine, Mapping[str, Any]]:
+    """The rollout's engine and its settings. url: where the supervisor's child answers."""
+    settings = {**spec.engine_settings, **({"url": url} if url else {})}
+    script = spec.engine.removeprefix("script:") if spec.engine.startswith("script:") else None
+    return choose_engine(settings, script, spec.engine if script is None else ""), settings
+
+
+def tokenizer_file(settings: Mapping[str, Any]) -> str:
+    """The `tokenizer.json` of an engine that takes ids. Raises ConfigurationError."""
+    if named := str(settings.get("tokenizer") or ""):
+        path = Path(named)
+        return str(path / "tokenizer.json" if path.is_dir() else path)
+    model = str(settings.get("model") or "")
+    if model and Path(model).is_dir():
+        return str(Path(model) / "tokenizer.json")
+    if not model and settings.get("kind") != "token":
+        from houston_daemon.engines.local_model import model_path
+
+        if found := model_path():
+            return str(found / "tokenizer.json")
+    raise ConfigurationError(
+        "The engine takes token ids and its tokenizer is not known.",
+        "The rollout cannot start.",
+        "Set `tokenizer` of the engine in houston.toml to the model's tokenizer.json.",
+    )
+
+
+async def wait_for_engine(
+    spec: RolloutSpec, url: str, line: RecorderClient
+) -> tuple[Engine, Mapping[str, Any]]:
+    """The rollout's engine once it answers, and its settings; waiting is no active time.
+
+    An engine that is away, or a key that is missing where the daemon was started, is waited for:
+    neither is the rollout's fault. One that refuses pauses it. Raises Leaving, and HoustonError for
+    settings that are wrong.
+    """
+    tries, refusals = 0, EngineRefusalPause(line, spec.engine)
+    while True:
+        engine = None
+        try:
+            engine, settings = make_rollout_engine(spec, url)
+            await engine.ready()
+            await refusals.over()
+            return engine, settings
+        except (EngineRefused, EngineUnavailable) as problem:
+            line.activity = f"{AWAY_ACTIVITY}: {problem.cause}"
+            if engine is not None:
+                await engine.close()
+            if refusals or isinstance(problem, EngineRefused):
+                await refusals.wait(problem)
+                continue
+        with line.clock.excluded():
+            await line.control.wait((), ENGINE_AWAY_WAITS[min(tries, len(ENGINE_AWAY_WAITS) - 1)])
+            await line.safe_point()
+        tries += 1
+
+
+async def wait_for_task_requirements(task: Task, line: RecorderClient) -> None:
+    """Have what the node gives to a task: packages that bring its environment and signals, and keys
+    that it names. Without them, pause until a person resumes.
+
+    It is no fault of the rollout: the daemon may run where they are not. Raises Leaving.
+    """
+    while lacking := _missing_requirements(task):
+        await line.store(wire.StoreState, state="paused", by="host", reason=lacking)
+        await line.safe_point()
+
+
+def _missing_requirements(task: Task) -> str:
+    try:
+        kind(task.environment)
+        load_signals(task.attention.signals)
+    except ConfigurationError as problem:
+        return str(problem)
+    return (
+        " ".join(task_secrets.describe_missing_secret(*missing[0]))
+        if (missing := task_secrets.missing_secrets(task))
+        else ""
+    )
+
+
+async def open_environment(environment: Environment, line: RecorderClient, begun: bool) -> None:
+    """Open the rollout's world; where only a person can help, pause until one resumes.
+
+    A host that is away pauses it, too, and ends that pause when it is back. begun: its head is
+    stored, so its world was made once. Raises Leaving, and HoustonError as `open` does.
+    """
+    waits = chain([0.0], ENGINE_AWAY_WAITS, repeat(ENGINE_AWAY_WAITS[-1]))
+    while True:
+        try:
+            return await environment.open(begun=begun)
+        except HostAway as away:
+            await _pause_until_host_back(away, line, next(waits))
+        except NeedsPerson as problem:
+            await line.store(wire.StoreState, state="paused", by="host", reason=str(problem))
+        await line.safe_point()
+
+
+async def _pause_until_host_back(away: HostAway, line: RecorderClient, seconds: float) -> None:
+    """Pause until a host is back, `seconds` at least: one may come and go. Raises Leaving."""
+
+    async def back() -> None:
+        await asyncio.sleep(seconds)
+        await away.back()
+
+    why = f"The host {away.host} cannot be reached: {away.why}. The rollout goes on by itself when"
+    reason = f"{why} the host is back; houston doctor says more."
+    await line.store(wire.StoreState, state="paused", by="host-away", reason=reason)
+    await line.standing(back())
+    said = f"the host {away.host} is back"
+    await line.store(wire.StoreState, state="running", by="host-away", reason=said)
+
+
+def has_begun(welcome: wire.Welcome) -> bool:
+    """Whether its world was made: its head is stored; for a branch, a step of its own."""
+    shared = welcome.spec.parent_step if welcome.spec.origin else None
+    return welcome.head is not None if shared is None else welcome.next_step > shared + 1
+
+
+def make_rollout_environment(
+    welcome: wire.Welcome, task: Task, window: int | None, line: RecorderClient, gpus: Gpus
+) -> Environment:
+    """The rollout's environment; nothing is touched before its `open`."""
+    tokens = fitting.compute_token_limits(task.budget, window).observation
+    return make_environment(
+        welcome.spec,
+        task,
+        waiting_for_slot=line.clock.hold,
+        observation_characters=tokens * CHARACTERS_PER_TOKEN,
+        owner=welcome.home,
+        gpus=gpus,
+        lease=line.lease,
+    )
+
+
+async def build_agent_loop(
+    line: RecorderClient,
+    welcome: wire.Welcome,
+    engine: Engine,
+    settings: Mapping[str, Any],
+    environment: Environment,
+) -> AgentLoop:
+    """A rollout that goes on where the journal ends; its first head is stored on the way.
+
+    The engine is ready and the environment open. Raises HoustonError, Leaving.
+    """
+    spec, task = welcome.spec, parse_task_record(welcome.spec.task)
+    reasoning = task.sampling.reasoning or bool(settings.get("reasoning"))
+    renderer = _make_renderer(spec, task, engine, settings, reasoning)
+    limits = fitting.compute_token_limits(task.budget, engine.window)
+    head = welcome.head or await _store_new_head(
+        line, renderer, environment, task, spec, engine.window
+    )
+    fitting.check_head_fits(renderer.head_size(head), limits)
+    resumed = await _resume_context(line, renderer, head, welcome)
+    scores = EvaluationScores(
+        welcome.evaluations,
+        welcome.best_score,
+        welcome.last_score,
+        welcome.evaluation_seconds,
+        welcome.since_gain,
+        welcome.gained_us / 1_000_000,
+    )
+    budgets = RolloutBudgets(task, line.clock, scores)
+    next_step = welcome.next_step
+    watched = await load_step_attention(line, budgets, task, resumed.closed, next_step)
+    sampler = PolicySampler(engine, line)
+    asking = SampleRequestBuilder(
+        sampling=task.sampling,
+        policy=spec.policy,
+        policy_hash=spec.policy_hash,
+        tools=head.tools,
+        stops=tuple(renderer.stops),
+        guided=task.sampling.guided and engine.token_ids,
+        reasoning=reasoning,
+        rollout=spec.rollout,
+        answer_asked=task.budget.answer_tokens > 0,
+    )
+    return _restore_loop_state(
+        AgentLoop(
+            line=line,
+            sampler=sampler,
+            environment=environment,
+            renderer=renderer,
+            limits=limits,
+            budgets=budgets,
+            asking=asking,
+            actor=CallExecutor(line, environment, budgets, renderer.measure, limits.observation),
+            forker=ContextForker(
+                sampler, renderer, limits, asking, full_instructions(spec, environment)
+            ),
+            context=resumed.context,
+            watching=watched,
+            step=next_step,
+            tries=_pending_summary_tries(welcome),
+        ),
+        resumed,
+    )
+
+
+def full_instructions(spec: RolloutSpec, environment: Environment) -> str:
+    """What the agent is asked: the task's instructions, and what its open world adds to them."""
+    return "\n\n".join(part for part in (spec.task.instructions, environment.brief) if part)
+
+
+def _make_renderer(
+    spec: RolloutSpec, task: Task, engine: Engine, settings: Mapping[str, Any], reasoning: bool
+) -> PromptRenderer:
+    """The dialect of the engine's model, with its tokenizer where the engine takes ids."""
+    dialect, tokens = make_dialect_and_tokenizer(settings, reasoning, engine.token_ids)
+    strip = "strip" in (spec.thoughts, task.sampling.thoughts)
+    return PromptRenderer(dialect, tokens, "strip" if strip else "keep")
+
+
+def make_dialect_and_tokenizer(
+    settings: Mapping[str, Any], reasoning: bool, token_ids: bool
+) -> tuple[Dialect, PromptTokenizer | None]:
+    """The dialect of an engine's model, and its tokenizer where it takes ids.
+
+    Raises ConfigurationError where one of them is not there, or they do not fit.
+    """
+    dialect = choose_dialect(str(settings.get("dialect") or "chatml-json"), reasoning)
+    tokens = PromptTokenizer(tokenizer_file(settings)) if token_ids else None
+    if tokens and tokens.id_of(dialect.stop_tokens[0]) is None:
+        raise ConfigurationError(
+            f"The tokenizer {tokens.path} has no token {dialect.stop_tokens[0]}, which ends an "
+            f"answer in the dialect {dialect.name}.",
+            "The rollout cannot start.",
+            "Set `dialect` of the engine in houston.toml to the model's family.",
+        )
+    return dialect, tokens
+
+
+def _pending_summary_tries(welcome: wire.Welcome) -> tuple[wire.SummaryTry, ...]:
+    """Tries at a summary whose fork is still owed; those of a stored fork are used up."""
+    fork = welcome.fork
+    return () if fork and fork.before == welcome.next_step else welcome.summaries
+
+
+def _restore_loop_state(rollout: AgentLoop, resumed: ResumedContext) -> AgentLoop:
+    """`rollout` with what the records of its context tell."""
+    rollout.unscored = UnscoredChanges()
+    for record in resumed.closed:
+        rollout.unscored.record(record)
+    rollout.last = None
+    if resumed.last is not None and resumed.open is None and not resumed.last.inherited:
+        rollout.last = resumed.last  # the end of a parent is not that of its branch
+    if resumed.open is not None:
+        rollout.open = reopen_step(resumed.open)
+        prompt = rollout.context.prompt_ids
+        rollout.context.sampled(resumed.open.sample_seq, prompt, resumed.open.sample.token_ids)
+    return rollout
+
+
+async def _store_new_head(
+    line: RecorderClient,
+    renderer: PromptRenderer,
+    environment: Environment,
+    task: Task,
+    spec: RolloutSpec,
+    window: int | None,
+) -> ContextHead:
+    system = system_prompt(task)
+    message = disarm(task_message(full_instructions(spec, environment), task)).text
+    tools = environment.tools
+    head = renderer.head(system, tools, message, renderer.shows_short(tools, window))
+    fitting.check_head_fits(
+        renderer.head_size(head), fitting.compute_token_limits(task.budget, window)
+    )
+    point("worker.head.before")
+    await line.store(wire.StoreHead, head=head)
+    point("worker.head.after")
+    return head
+
+
+async def _resume_context(
+    line: RecorderClient, renderer: PromptRenderer, head: ContextHead, welcome: wire.Welcome
+) -> ResumedContext:
+    fork = welcome.fork
+    first = fork.first_kept_step - 1 if fork else welcome.first_step
+    point("worker.resume.before")
+    steps = await line.steps(first)
+    point("worker.resume.after")
+    return rebuild_context(renderer, head, steps, fork, welcome.fork_guidance)

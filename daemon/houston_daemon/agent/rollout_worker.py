@@ -1,0 +1,208 @@
+"""The process of one rollout: connects, learns where it stands, runs, says how it ended.
+
+`python -m houston_daemon.agent.rollout_worker --endpoint ipc://… --rollout R --lease N
+[--engine-url U]`. Started by the supervisor; ends with code 0 when it left as it was meant to.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from houston_daemon.agent.recorder_client import IngestSocket, RecorderClient
+from houston_daemon.agent.rollout_budgets import ActiveClock
+from houston_daemon.agent.rollout_setup import (
+    build_agent_loop,
+    has_begun,
+    make_rollout_environment,
+    open_environment,
+    wait_for_engine,
+    wait_for_task_requirements,
+)
+from houston_daemon.agent.worker_control import ControlState, WorkerExit
+from houston_daemon.engines.engine_protocol import Engine
+from houston_daemon.environments.protocol import Environment, Gpus
+from houston_shared import wire
+from houston_shared.errors import HoustonError
+from houston_shared.faults import point
+from houston_shared.records import RolloutState
+from houston_shared.redacted_logging import log_redacted_to_stderr
+from houston_shared.task import parse_task_record
+
+log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one worker; its exit code."""
+    asked = _argument_parser().parse_args(sys.argv[1:] if arguments is None else arguments)
+    log_redacted_to_stderr("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for noisy in ("httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        gpus = dict(map(_parse_gpu_lease, asked.gpus))
+        told = json.loads(asked.engine_requests)
+        asyncio.run(
+            run_worker(asked.endpoint, asked.rollout, asked.lease, asked.engine_url, gpus, told)
+        )
+    except HoustonError as problem:
+        log.error("%s", problem)
+        return int(problem.code)
+    return 0
+
+
+def _argument_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("houston worker", description="one rollout")
+    parser.add_argument("--endpoint", required=True, help="the recorder's ingest socket")
+    parser.add_argument("--rollout", required=True)
+    parser.add_argument("--lease", type=int, required=True)
+    parser.add_argument("--engine-url", default="", help="where a child engine answers")
+    requests = "keys of the engine's table that say how it is asked, as JSON"
+    parser.add_argument("--engine-requests", default="{}", metavar="JSON", help=requests)
+    leased = "GPUs that the rollout has leased on a host"
+    parser.add_argument("--gpus", action="append", default=[], metavar="HOST=0,1", help=leased)
+    return parser
+
+
+def _parse_gpu_lease(words: str) -> tuple[str, tuple[int, ...]]:
+    host, _, numbers = words.partition("=")
+    return host, tuple(map(int, numbers.split(",")))
+
+
+async def run_worker(
+    endpoint: str,
+    rollout: str,
+    lease: int,
+    engine_url: str = "",
+    gpus: Gpus | None = None,
+    requests: Mapping[str, Any] | None = None,
+) -> None:
+    """Run one rollout until it is over, or until this worker is told to leave.
+
+    gpus: the GPUs that it has, by host. requests: how its engine is asked now, over what its table
+    said when the rollout was started.
+    Raises HoustonError when the recorder refuses what it says.
+    """
+    control = ControlState()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+            asyncio.get_running_loop().add_signal_handler(number, control.drain)
+    client = IngestSocket(endpoint, control)
+    try:
+        hello = wire.Hello(rollout=rollout, lease=lease, pid=os.getpid())
+        point("worker.hello.before")
+        welcome = await client.ask(hello, wire.Welcome)
+        point("worker.hello.after")
+        clock = ActiveClock(welcome.active_us)
+        line = RecorderClient(client, control, clock, rollout, lease)
+        welcome = with_current_requests(welcome, requests or {})
+        await _with_heartbeat(WorkerRun(line, welcome, engine_url, gpus or {}), line)
+    except WorkerExit as leaving:
+        log.info("left the rollout: %s", leaving.reason)
+    finally:
+        await client.close()
+
+
+def with_current_requests(welcome: wire.Welcome, requests: Mapping[str, Any]) -> wire.Welcome:
+    """The welcome with what the configuration of today says about asking the engine: a parameter
+    that it refuses, or a key's variable, is mended there."""
+    settings = {**welcome.spec.engine_settings, **requests}
+    spec = msgspec.structs.replace(welcome.spec, engine_settings=settings)
+    return msgspec.structs.replace(welcome, spec=spec)
+
+
+async def _with_heartbeat(life: "WorkerRun", line: RecorderClient) -> None:
+    """Live while the heart beats; an old lease stops both."""
+    watching = asyncio.create_task(line.clock.watch())
+    living = asyncio.create_task(life.live())
+    beating = asyncio.create_task(line.beat())
+    try:
+        await asyncio.wait({living, beating}, return_when=asyncio.FIRST_COMPLETED)
+        if not living.done():
+            living.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await living
+            beating.result()
+        living.result()
+    finally:
+        for each in (beating, watching):
+            each.cancel()
+        await asyncio.wait({beating, watching})
+
+
+class WorkerRun:
+    """One worker's time with one rollout."""
+
+    def __init__(
+        self, line: RecorderClient, welcome: wire.Welcome, engine_url: str, gpus: Gpus
+    ) -> None:
+        self._gpus = gpus
+        self._line = line
+        self._welcome = welcome
+        self._url = engine_url
+        self._engine: Engine | None = None
+        self._environment: Environment | None = None
+
+    async def live(self) -> None:
+        """Run, and say how it ended. Raises Leaving when it was told to go."""
+        over = False
+        try:
+            await self._run()
+            over = True
+        except WorkerExit as leaving:
+            over = leaving.reason in ("cancel", "ended")
+            if leaving.reason == "cancel":
+                await self._moved("cancelled")
+            if leaving.reason == "drain":
+                await self._line.tell()  # the time that an open step has taken is kept
+            raise
+        except HoustonError as problem:
+            log.error("the rollout fails: %s", problem)
+            over = True
+            await self._moved("failed", str(problem))
+        finally:
+            await self._let_go(over)
+
+    async def _run(self) -> None:
+        line, welcome = self._line, self._welcome
+        line.activity = "starting"
+        await line.safe_point()
+        task = parse_task_record(welcome.spec.task)
+        await wait_for_task_requirements(task, line)
+        self._engine, settings = await wait_for_engine(welcome.spec, self._url, line)
+        self._environment = make_rollout_environment(
+            welcome, task, self._engine.window, line, self._gpus
+        )
+        # A head is stored only after the world was made: from then on a missing one is an error.
+        point("worker.open.before")
+        await open_environment(self._environment, line, begun=has_begun(welcome))
+        point("worker.open.after")
+        rollout = await build_agent_loop(line, welcome, self._engine, settings, self._environment)
+        reason = rollout.was_over() or await rollout.run()
+        await self._moved("finished", reason)
+        point("worker.moved.after")
+
+    async def _moved(self, state: RolloutState, reason: str = "") -> None:
+        with contextlib.suppress(WorkerExit):  # it has ended already, by another's word
+            point("worker.moved.before")
+            await self._line.store(wire.StoreState, state=state, reason=reason)
+
+    async def _let_go(self, over: bool) -> None:
+        """Close engine and environment; with the rollout over, its terminals end too."""
+        if self._environment is not None:
+            point("worker.close.before")
+            await self._environment.close(over)
+        if self._engine is not None:
+            point("worker.close.after")
+            await self._engine.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The attention signals of a closing step, put into its observation.
+
+Brings the signals what they look at: the step, its results and the budgets. Signals and their
+thresholds are in the review room's attention catalog; this module decides none of them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from houston_daemon.agent.recorder_client import RecorderClient
+from houston_daemon.agent.rollout_budgets import RolloutBudgets
+from houston_daemon.review.attention_catalog import SIGNALS_VERSION, AttentionTracker
+from houston_daemon.review.attention_window import RemainingBudgets, observe_step, window_length
+from houston_shared.records import ObservationBody, SampleBody, StepRecord, ToolResult
+from houston_shared.secret_redaction import redact
+from houston_shared.task import Task
+
+SNAPSHOT_FAILED_SIGNAL = "snapshot_failed"
+"""The signal that the loop itself gives: what a step did to the files is not known."""
+
+LOOKBACK_FACTOR = 4
+"""Times as many steps are read, while all that were do the same."""
+
+
+class StepAttention:
+    """Looks at each step of one rollout as it closes."""
+
+    def __init__(self, budgets: RolloutBudgets, task: Task, records: Iterable[StepRecord]) -> None:
+        """records: the last closed steps, in order."""
+        self._budgets = budgets
+        self._watch = AttentionTracker(task.attention, records, task.hosts[0])
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether records of before would say more of what the last steps repeat."""
+        return self._watch.cut_off
+
+    def marked(
+        self,
+        step: int,
+        sample: SampleBody,
+        results: Sequence[ToolResult],
+        closing: ObservationBody,
+        unsnapped: str = "",
+    ) -> ObservationBody:
+        """The observation with its signals and reasons. unsnapped: why it has no snapshot."""
+        now, left = observe_step(step, sample, results, closing), self._left(step, closing)
+        found = self._watch.step(now, left, results)
+        if unsnapped:
+            found[SNAPSHOT_FAILED_SIGNAL] = unsnapped
+        return msgspec.structs.replace(
+            closing,
+            attention=tuple(found),
+            reasons={name: redact(reason) for name, reason in found.items()},
+            attention_version=SIGNALS_VERSION,
+        )
+
+    def _left(self, step: int, closing: ObservationBody) -> RemainingBudgets:
+        budgets = self._budgets
+        return RemainingBudgets(
+            steps=budgets.budget.steps,
+            steps_left=max(0, budgets.budget.steps - step),
+            seconds=budgets.budget.active_seconds,
+            seconds_left=budgets.seconds_left,
+            evaluations=budgets.budget.evaluations if budgets.has_evaluator else 0,
+            evaluations_left=budgets.evaluations_left,
+            best=budgets.scores.best,
+            since_gain=budgets.scores.since_gain,
+            seconds_since_gain=budgets.clock.seconds - budgets.scores.gained_seconds,
+            finished=closing.finished,
+        )
+
+
+async def load_step_attention(
+    line: RecorderClient,
+    budgets: RolloutBudgets,
+    task: Task,
+    closed: Sequence[StepRecord],
+    following: int,
+) -> StepAttention:
+    """A watch that knows the last steps. following: the number of the step after them.
+
+    closed: the steps that were read already; where a window reaches further back than the current
+    context, or what the last steps repeat began before it, more are read.
+    """
+    reach = window_length(task.attention)
+    while True:
+        first = max(1, following - reach)
+        known = closed[0].step if closed else following
+        if first < known:
+            closed = [one for one in await line.steps(first) if one.step < following]
+        watching = StepAttention(budgets, task, closed)
+        if first == 1 or not watching.cut_off:
+            return watching
+        reach *= LOOKBACK_FACTOR

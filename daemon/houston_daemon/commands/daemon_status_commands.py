@@ -1,0 +1,276 @@
+"""`houston daemon status` and `houston daemon logs`.
+
+Status asks the running daemon over its control socket, or reads from lock, log and database what
+is known of one that stopped or died; `--lsb` gives exit codes of an init script, else it is 0
+when it runs and 69 when it does not. Logs prints the end of the daemon's, an engine's or a
+worker's log and follows it over rotations. Both need nothing but the home and import little,
+since scripts call them often.
+"""
+
+import argparse
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.service.daemon_log import (
+    LOG_CHECK_SECONDS,
+    follow_log,
+    read_last_line,
+    read_log_tail,
+)
+from houston_daemon.service.engine_endpoints import engine_log
+from houston_shared import command_output
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_client import ControlClient, describe_blocked_process
+from houston_shared.control_messages import Status
+from houston_shared.errors import DaemonFrozen, DaemonNotRunning, ExitCode, HoustonError, NoAnswer
+from houston_shared.home_lock import HomeOwner, find_dead_daemon, find_running_daemon
+from houston_shared.store import rollout_queries
+from houston_shared.store.rollout_queries import EngineWaitedFor
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import iso_time, local_time
+from houston_shared.wire import AskStatus
+
+LSB_DEAD, LSB_STOPPED, LSB_UNKNOWN = 1, 3, 4
+"""Linux Standard Base, init script actions, `status`."""
+
+
+def add_daemon_status_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--json`, `--lsb`."""
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument(
+        "--lsb", action="store_true", help="exit code of an init script: 0, 1, 3 or 4"
+    )
+
+
+def run_daemon_status(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Show it; the JSON is one object whatever the state, the exit code says which."""
+    try:
+        with ControlClient(loaded.home) as client:
+            status = client.ask(AskStatus())
+    except DaemonNotRunning as stopped:
+        return _not_running(arguments, loaded, stopped)
+    except NoAnswer as silent:
+        return _not_answering(arguments, loaded, silent)
+    assert isinstance(status, Status)
+    if arguments.json:
+        command_output.print_json_line(_status_fields(status))
+    else:
+        with Reader(loaded.home) as reader:
+            _show_status(status, reader.run(rollout_queries.list_engines_waited_for()))
+    return int(ExitCode.DONE)
+
+
+def _not_running(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration, stopped: DaemonNotRunning
+) -> int:
+    died = find_dead_daemon(loaded.home)
+    said = read_last_line(loaded.home.logs / "daemon.log") if died else ""
+    stood = _newest_event_time(loaded)
+    if arguments.json:
+        down = _stopped_status("dead" if died else "stopped", loaded, said)
+        command_output.print_json_line({**down, "as_of": stood and iso_time(stood)})
+    else:
+        command_output.print_error(_crash_error(died, said) if died else stopped)
+        if stood:
+            command_output.print_note(
+                f"  rollouts stand as at {local_time(stood)}: houston rollout list"
+            )
+    if arguments.lsb:
+        return LSB_DEAD if died else LSB_STOPPED
+    return int(ExitCode.DAEMON_NOT_RUNNING)
+
+
+def _newest_event_time(loaded: LoadedConfiguration) -> int | None:
+    """When the newest event was stored, UTC microseconds; None where that cannot be read."""
+    try:
+        with Reader(loaded.home) as reader:
+            return rollout_queries.last_known_at(reader)
+    except HoustonError:
+        return None  # whoever asks for rollouts is told why; here only the daemon is asked for
+
+
+def _not_answering(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration, silent: NoAnswer
+) -> int:
+    owner = find_running_daemon(loaded.home)
+    why = describe_blocked_process(owner.pid) if owner else ""
+    if arguments.json:
+        said = f"it does not answer{': ' * bool(why)}{why}"
+        command_output.print_json_line(
+            {**_stopped_status("silent", loaded, said), "pid": owner.pid if owner else None}
+        )
+    else:
+        step = silent.next if isinstance(silent, DaemonFrozen) else "houston daemon stop"
+        command_output.print_error(HoustonError(silent.cause, next=step))
+    return LSB_UNKNOWN if arguments.lsb else int(silent.code)
+
+
+def _stopped_status(state: str, loaded: LoadedConfiguration, last_error: str) -> dict[str, object]:
+    return {
+        "pid": None,
+        "state": state,
+        "uptime": 0.0,
+        "home": str(loaded.home.path),
+        "last_error": last_error,
+    }
+
+
+def _crash_error(died: HomeOwner, said: str) -> DaemonNotRunning:
+    last = f"\n  its log ends: {said}" if said else ""
+    return DaemonNotRunning(
+        f"No daemon runs; the last one (pid {died.pid}, since {died.since}) did not come to its "
+        "own end.",
+        f"What was acknowledged is stored; rollouts go on at the next start.{last}",
+    )
+
+
+def _status_fields(status: Status) -> dict[str, object]:
+    """All fields, the empty ones too; without the message's tag."""
+    return {name: msgspec.to_builtins(getattr(status, name)) for name in status.__struct_fields__}
+
+
+def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
+    up = timedelta(seconds=int(status.uptime))
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(status.rollouts.items()))
+    command_output.print_line(
+        f"{status.state} on {status.home} (pid {status.pid}, for {up}, epoch {status.epoch}, "
+        f"{status.version})"
+    )
+    command_output.print_line(
+        f"  rollouts  {counts or 'none'}; {_counted(status.workers, 'workers')}"
+    )
+    for name, state in sorted(status.engines.items()):
+        command_output.print_line(f"  engine    {name}: {state}")
+    for name, policy in sorted(status.policies.items()):
+        command_output.print_line(f"  policy    {name}: new rollouts sample with {policy}")
+    for name, said in sorted(status.training.items()):
+        command_output.print_line(f"  training  {name}: {said}")
+    for name, said in status.gpus.items():
+        command_output.print_line(f"  gpus      {name}: {said}")
+    for one in waiting:
+        command_output.print_line(f"  engine    {one.engine}: {one.said}")
+    command_output.print_line(
+        f"  store     {status.queue} messages wait, commit p99 {status.commit_p99_ms:.1f} ms, "
+        f"ack p99 {status.ack_p99_ms:.1f} ms, WAL {status.wal_mb:.1f} MB, "
+        f"disk {status.disk_free_mb:,.0f} MB free"
+    )
+    command_output.print_line(f"  limits    of processes and memory: by {status.limits}")
+    command_output.print_line(
+        f"  consoles  {status.consoles}; search lags {status.search_lag} events"
+    )
+    restarts = ", ".join(_counted(n, part) for part, n in status.restarts.items() if n)
+    command_output.print_line(f"  backup    {_backup_words(status)}")
+    if restarts:
+        command_output.print_line(f"  restarts  {restarts}, since the daemon's start")
+    for name, said in sorted(status.troubles.items()):
+        command_output.print_line(f"  trouble   {name}: {said}")
+    if status.last_error:
+        command_output.print_line(f"  last error: {status.last_error}")
+
+
+def _counted(number: int, parts: str) -> str:
+    """`1 worker`, `2 workers`, `1 nursery`."""
+    return f"{number} {parts.removesuffix('s') if number == 1 else parts}"
+
+
+def _backup_words(status: Status) -> str:
+    if status.backup_age is None:
+        return "none; next: houston backup"
+    minutes = status.backup_age / 60
+    age = f"{minutes / 60:.0f} h" if minutes >= 90 else f"{minutes:.0f} min"
+    return f"{age} ago, event {status.backup_event}"
+
+
+def add_daemon_logs_arguments(parser: argparse.ArgumentParser) -> None:
+    """`-f`, `-n`, `--engine`, `--rollout`."""
+    parser.add_argument("-f", "--follow", action="store_true", help="wait for more")
+    parser.add_argument(
+        "-n", "--lines", type=whole_number(), default=40, metavar="N", help="last N lines"
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--engine", metavar="NAME", help="the log of this engine instead")
+    which.add_argument("--rollout", metavar="R", help="the log of this rollout's worker instead")
+
+
+def run_daemon_logs(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Print lines; with `-f` until Ctrl-C, over rotations."""
+    if arguments.rollout:
+        path = _worker_log_path(loaded, arguments.rollout)
+    else:
+        path = (
+            _engine_log_path(loaded, arguments.engine)
+            if arguments.engine
+            else _daemon_log_path(loaded)
+        )
+    try:
+        lines, end = read_log_tail(path, arguments.lines)
+    except OSError as problem:
+        raise _unreadable_log(path, problem) from None
+    for line in lines:
+        command_output.print_line(line)
+    if arguments.follow:
+        for line in follow_log(path, end):
+            command_output.print_line(line)
+            command_output.flush_stdout()
+    return int(ExitCode.DONE)
+
+
+def _daemon_log_path(loaded: LoadedConfiguration) -> Path:
+    path = loaded.home.logs / "daemon.log"
+    if _log_exists(path):
+        return path
+    if find_running_daemon(loaded.home):
+        raise HoustonError(
+            f"The log {path} was removed while the daemon runs.",
+            f"It begins a new one within {LOG_CHECK_SECONDS:g} s.",
+            "houston daemon logs",
+        )
+    raise HoustonError(f"There is no log {path}.", next="houston daemon start")
+
+
+def _log_exists(path: Path) -> bool:
+    """Whether there is such a log; raises HoustonError where this user may not look."""
+    try:
+        return path.exists()
+    except OSError as problem:
+        raise _unreadable_log(path, problem) from None
+
+
+def _unreadable_log(path: Path, problem: OSError) -> HoustonError:
+    """Logs are the owner's: they quote agents and hold paths, and roles do not reach files."""
+    mine = isinstance(problem, PermissionError)
+    return HoustonError(
+        f"The log {path} cannot be read: {problem.strerror}.",
+        next="Ask the user whose daemon it is; `houston log --audit` shows what people did."
+        if mine
+        else "",
+    )
+
+
+def _engine_log_path(loaded: LoadedConfiguration, name: str) -> Path:
+    path = engine_log(loaded.home, name)
+    if not _log_exists(path):
+        there = sorted(file.stem for file in path.parent.glob("*.log"))
+        raise HoustonError(
+            f"There is no log of an engine {name!r}; there are: {', '.join(there) or 'none'}.",
+            next="houston daemon status",
+        )
+    return path
+
+
+def _worker_log_path(loaded: LoadedConfiguration, name: str) -> Path:
+    from houston_daemon.service.daemon_process import (
+        worker_log_path,  # the others do not pay for it
+    )
+
+    with Reader(loaded.home) as reader:
+        rollout = reader.run(rollout_queries.find_rollout(name)).id
+    path = worker_log_path(loaded.home, rollout)
+    if not _log_exists(path):
+        raise HoustonError(
+            f"The worker of {rollout} has written nothing.", next=f"houston rollout show {rollout}"
+        )
+    return path

@@ -1,0 +1,59 @@
+"""`houston demo`: model, daemon, two rollouts, a recorded sample and the console, in one command.
+
+Without the extra `local` there is no model: script and recording play, and it says what is
+missing. The home stays afterwards. What the tour does is the room `demo`.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from houston_daemon.demo.demo_tour import DemoTour
+from houston_daemon.engines.local_model import INSTALL_LOCAL_HINT, fetch_model, missing_packages
+from houston_shared import command_output
+from houston_shared.config import LoadedConfiguration
+
+
+def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--headless`; the home is a new temporary one unless `--home` or HOUSTON_HOME names one."""
+    parser.add_argument(
+        "--headless",
+        action="store_true",
+        help="no screen: say one thing to the agent, wait until it is heard, stop, tell",
+    )
+
+
+def run_demo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Run the demo; its home stays, so that one can look at it afterwards."""
+    if lacking := missing_packages():
+        command_output.print_note(
+            f"No model plays: it needs {', '.join(lacking)}.\n  next: {INSTALL_LOCAL_HINT}"
+        )
+    else:
+        fetch_model(command_output.print_note)
+    home, environment = _demo_home(arguments, loaded)
+    command_output.print_line(f"home: {home}")
+    tour = DemoTour(home, environment, model=not lacking)
+    try:
+        if arguments.headless:
+            tour.headless()
+        else:
+            tour.start()
+            tour.console()
+    finally:
+        tour.stop()
+    command_output.print_line(
+        "Everything is still there; what had not ended goes on with `daemon start`:"
+    )
+    command_output.print_line(f"  houston --home {home} rollout list")
+    return 0
+
+
+def _demo_home(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration
+) -> tuple[Path, dict[str, str]]:
+    """The home, and for a temporary one also a host root beside it."""
+    if arguments.home_given:
+        return loaded.home.path, {}
+    folder = Path(tempfile.mkdtemp(prefix="houston-demo-"))
+    return folder / "home", {"HOUSTON__HOSTS__ROOT": str(folder / "host")}

@@ -1,0 +1,555 @@
+"""`houston doctor`: checks this machine; fetches the model and installs vLLM when asked.
+
+One function a check, each of which yields findings (`ok`, `warn`, `fail`) with what was found and
+what to do next; `ALL_CHECKS` is their order. They look at the interpreter, SQLite, the home's
+disk, clock, descriptors, sockets, secrets, roles, programs, the sandbox, models, engines, search,
+GPUs and hosts over SSH. To add a check, write a generator and name it there. They change nothing.
+"""
+
+import argparse
+import asyncio
+import ctypes
+import os
+import platform
+import pwd
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from houston_daemon.engines.local_model import (
+    INSTALL_LOCAL_HINT,
+    fetch_model,
+    missing_packages,
+    model_path,
+)
+from houston_daemon.engines.vllm_install import has_nvidia_gpu, install_vllm, vllm_path
+from houston_daemon.environments.retrieval.searcher import WEB_PROVIDERS, is_key
+from houston_daemon.hosts.guard.control_groups import find_cgroup_folders
+from houston_daemon.hosts.sandbox import seccomp_filter
+from houston_daemon.hosts.sandbox.sandbox_profile import SandboxProfile
+from houston_daemon.hosts.sandbox.sandboxed_process import probe_sandbox
+from houston_daemon.hosts.ssh.ssh_command import manual_command
+from houston_daemon.hosts.ssh.ssh_host import SshHost
+from houston_daemon.hosts.ssh.ssh_protocol import Hello, HostWelcome
+from houston_daemon.service.engine_endpoints import connection_problem, parse_address
+from houston_daemon.service.home_setup import (
+    NETWORK_FILESYSTEMS,
+    check_roles,
+    filesystem_type,
+    kept_out_warning,
+    mount_options,
+)
+from houston_shared import command_output, home_lock
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import HostSettings, WebSearchSettings
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.secret_redaction import (
+    SHORTEST_SECRET,
+    install_secrets,
+    process_redactor,
+    secret_rules,
+    too_short_secret_names,
+)
+from houston_shared.store import rollout_queries, store_reader
+from houston_shared.store.store_reader import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorFinding:
+    """What one check found, and what to do about it."""
+
+    name: str
+    state: Literal["ok", "warn", "fail"]
+    found: str
+    next: str = ""
+
+
+DoctorCheck = Callable[[LoadedConfiguration], Iterator[DoctorFinding]]
+
+
+def ok_finding(name: str, found: str) -> DoctorFinding:
+    """All is well."""
+    return DoctorFinding(name, "ok", found)
+
+
+FREE_MB = 2_000
+"""Less free space than this is a warning: a long rollout with terminals fills it."""
+FREE_INODES = 100_000
+"""Fewer are a warning: workspaces and their snapshots are many small files."""
+EARLIEST_CLOCK = 1_735_689_600
+"""2025-01-01: a clock before this was never set."""
+EXPECTED_CONSOLES = 100
+FDS_OF_A_CONSOLE, FDS_OF_A_ROLLOUT, FDS_OF_THE_DAEMON = 4, 6, 200
+"""Descriptors that the daemon holds at most for each, and for all the rest."""
+_TIME_ERROR = 5
+"""adjtimex(2): the clock is not synchronised."""
+_TIMEX_BYTES = 256
+
+
+def check_home(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """The home: on a disk of this machine, writable, with room for bytes and files."""
+    path = loaded.home.path
+    nearest = next(place for place in (path, *path.parents) if place.exists())
+    found = filesystem_type(path)
+    if (owner := _foreign_owner(nearest)) and nearest == path:
+        yield _check_as_group_member(path, owner)
+    elif found in NETWORK_FILESYSTEMS:
+        yield DoctorFinding("home", "fail", f"{path} on {found}", "Name a --home on a local disk.")
+    elif not _is_writable(nearest):
+        yield DoctorFinding("home", "fail", f"{path} cannot be written", "Name another --home.")
+    elif found.startswith("fuse"):
+        step = "Make sure that it is no network file system: locks must hold on it."
+        yield DoctorFinding("home", "warn", f"{path} on {found}", step)
+    else:
+        yield ok_finding("home", f"{path} on {found}")
+    yield _check_free_space(nearest)
+
+
+def _foreign_owner(folder: Path) -> str:
+    """Whose it is, where that is neither this user nor root."""
+    uid = folder.stat().st_uid
+    if os.geteuid() in (0, uid):
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _check_as_group_member(path: Path, owner: str) -> DoctorFinding:
+    """For a member of the group: what is checked here is its owner's to mend."""
+    if os.access(path, os.R_OK | os.X_OK):
+        return ok_finding("home", f"{path} is {owner}'s, and this user may read it")
+    step = f"Ask {owner} to set `daemon.group` to a group of yours."
+    return DoctorFinding("home", "fail", f"{path} is {owner}'s, and closed to this user", step)
+
+
+def _check_free_space(folder: Path) -> DoctorFinding:
+    free, files = shutil.disk_usage(folder).free // 1_000_000, os.statvfs(folder)
+    said = f"{free:,} MB free"
+    if files.f_files:  # some file systems (btrfs) do not count them
+        said += f", {files.f_favail:,} inodes"
+    if free < FREE_MB or (files.f_files and files.f_favail < FREE_INODES):
+        return DoctorFinding("space", "warn", said, "Make room: rollouts pause when it is full.")
+    return ok_finding("space", said)
+
+
+def check_clock(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """The clock: set, and synchronised as far as the kernel knows."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    if time.time() < EARLIEST_CLOCK:
+        yield DoctorFinding("clock", "fail", now, "Set the clock of this machine.")
+    elif _is_clock_synchronised():
+        yield ok_finding("clock", f"{now}, synchronised")
+    else:
+        step = "Run an NTP client (systemd-timesyncd, chrony); order is kept without one."
+        yield DoctorFinding("clock", "warn", f"{now}, not known to be synchronised", step)
+
+
+def _is_clock_synchronised() -> bool:
+    """What adjtimex(2) says; it is asked and changes nothing (modes is 0)."""
+    timex = ctypes.create_string_buffer(_TIMEX_BYTES)
+    state = int(ctypes.CDLL(None, use_errno=True).adjtimex(timex))
+    return state not in (-1, _TIME_ERROR)
+
+
+def check_descriptor_limit(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """Open files: enough for every rollout and a hundred consoles (the soft limit is raised)."""
+    rollouts = loaded.config.daemon.max_rollouts
+    needed = FDS_OF_THE_DAEMON + FDS_OF_A_ROLLOUT * rollouts + FDS_OF_A_CONSOLE * EXPECTED_CONSOLES
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    said = "unlimited" if hard == resource.RLIM_INFINITY else f"{hard:,}"
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        step = f"Raise it to {needed:,} at least: ulimit -Hn, or LimitNOFILE= in its unit."
+        yield DoctorFinding("files", "warn", f"at most {said} open files", step)
+    else:
+        yield ok_finding("files", f"at most {said} open files; {needed:,} for {rollouts} rollouts")
+
+
+def check_socket_folder(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """Where the sockets are: an ipc path ends at 107 bytes."""
+    run = loaded.home.run
+    if run.parent == loaded.home.path:
+        yield ok_finding("sockets", str(run))
+    elif next(loaded.home.run_places(), None) is None and loaded.home.noted_run is None:
+        step = "Set XDG_RUNTIME_DIR to a short folder of yours, or name a shorter --home."
+        yield DoctorFinding("sockets", "fail", "no folder with a short enough path", step)
+    else:
+        yield ok_finding("sockets", f"{run} (the home's path is too long for them)")
+
+
+def check_redaction(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """Secrets of this shell's environment, and those that are too short to be taken out of text."""
+    install_secrets(loaded.config)
+    said = f"{len(process_redactor().names)} variables of this environment are redacted"
+    if short := too_short_secret_names(os.environ, secret_rules(loaded.config)):
+        step = (
+            f"Use values of at least {SHORTEST_SECRET} characters, or name them in"
+            " `secrets.ignore`."
+        )
+        yield DoctorFinding(
+            "secrets", "warn", f"{said}; too short for it: {', '.join(short)}", step
+        )
+    else:
+        yield ok_finding("secrets", said)
+
+
+def check_temporary_folder(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """The folder for temporary files: writable, and programs may run in it."""
+    folder = Path(tempfile.gettempdir())
+    if not _is_writable(folder):
+        yield DoctorFinding("tmp", "fail", f"{folder} cannot be written", "Set TMPDIR to another.")
+    elif "noexec" in mount_options(folder):
+        step = "Set TMPDIR to another folder where builds (pip, triton) run what they made."
+        yield DoctorFinding("tmp", "warn", f"{folder} is mounted noexec", step)
+    else:
+        yield ok_finding("tmp", str(folder))
+
+
+def _is_writable(folder: Path) -> bool:
+    """Whether a file can be made in `folder` (asking is not enough on read-only mounts)."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+_SEARCH = "search"
+
+
+def check_search_provider(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """The provider of searches: whether there is one by this name, its address and its key."""
+    settings = loaded.tools.search
+    if settings.provider in ("", "corpus"):
+        yield _check_corpus(settings)
+    elif settings.provider not in WEB_PROVIDERS:
+        known = ", ".join((*WEB_PROVIDERS, "corpus"))
+        said = f"there is no provider {settings.provider!r}"
+        yield DoctorFinding(
+            _SEARCH, "fail", said, f"Set `tools.search.provider` to one of {known}."
+        )
+    elif settings.provider == "searxng" and not settings.url:
+        yield DoctorFinding(_SEARCH, "fail", "searxng has no address", "Set `tools.search.url`.")
+    else:
+        yield _check_search_key(settings)
+
+
+def _check_corpus(settings: WebSearchSettings) -> DoctorFinding:
+    source = Path(settings.corpus)
+    if settings.corpus and not source.exists():
+        return DoctorFinding(
+            _SEARCH, "fail", f"there is no {source}", "Correct `tools.search.corpus`."
+        )
+    if settings.corpus:
+        return ok_finding(_SEARCH, f"the corpus {source}")
+    if settings.provider:
+        return DoctorFinding(_SEARCH, "fail", "no corpus is named", "Set `tools.search.corpus`.")
+    return ok_finding(_SEARCH, "no provider: only tasks with a corpus of their own can search")
+
+
+def _check_search_key(settings: WebSearchSettings) -> DoctorFinding:
+    name = settings.api_key_env
+    if not name and settings.provider == "searxng":
+        return ok_finding(_SEARCH, settings.provider)
+    if not name:
+        step = "Name the key's variable in `tools.search.api_key_env`."
+        return DoctorFinding(_SEARCH, "fail", f"{settings.provider} has no key", step)
+    if not os.environ.get(name):
+        said = f"{settings.provider}: {name} is not set in this shell"
+        return DoctorFinding(_SEARCH, "warn", said, f"Start the daemon with {name} set.")
+    if not is_key(os.environ[name]):
+        said = f"{settings.provider}: what {name} holds is no key"
+        return DoctorFinding(
+            _SEARCH, "fail", said, f"Set {name} to the key alone, without a line end."
+        )
+    return ok_finding(_SEARCH, f"{settings.provider}, with the key in {name}")
+
+
+def check_hosts(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """One finding for each `[hosts.NAME]`."""
+    named = loaded.config.hosts.named
+    for (name, settings), found in zip(
+        named.items(), asyncio.run(_ask_all_hosts(named)), strict=True
+    ):
+        yield _host_finding(name, settings, found)
+
+
+async def _ask_all_hosts(named: dict[str, HostSettings]) -> list[HostWelcome | HoustonError]:
+    return list(await asyncio.gather(*(_ask_host(*item) for item in named.items())))
+
+
+async def _ask_host(name: str, settings: HostSettings) -> HostWelcome | HoustonError:
+    host = SshHost(
+        name,
+        settings,
+        Hello(
+            version=version("houston-agents"),
+            rollout="",
+            root=settings.host_root,
+            key="doctor",
+            owner="",
+            sandbox="bubblewrap",
+            network=False,
+        ),
+    )
+    try:
+        return await host.look()
+    except HoustonError as problem:
+        return problem
+    finally:
+        await host.close()
+
+
+def _host_finding(
+    name: str, settings: HostSettings, found: HostWelcome | HoustonError
+) -> DoctorFinding:
+    check = f"host {name}"
+    if isinstance(found, HoustonError):
+        step = f"{manual_command(settings)}  # must ask nothing"
+        return DoctorFinding(check, "fail", found.cause, step)
+    said = f"houston-agents {found.version} at {settings.ssh}, {settings.gpus} GPUs"
+    if found.trouble:
+        return DoctorFinding(
+            check, "fail", f"{said}; {found.trouble}", f"On {settings.ssh}: houston doctor"
+        )
+    if found.version != version("houston-agents"):
+        step = f"Install houston-agents {version('houston-agents')} there."
+        return DoctorFinding(check, "warn", f"{said}; here it is another", step)
+    return ok_finding(check, said)
+
+
+OLDEST_PYTHON = (3, 11)
+FIXED_SQLITE = (3, 51, 3)
+"""The first SQLite without the WAL reset bug."""
+
+
+def check_python(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """The interpreter; 3.11 at least, and Linux."""
+    said = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info < OLDEST_PYTHON:
+        yield DoctorFinding("python", "fail", said, "Use Python 3.11 or newer.")
+    elif sys.platform != "linux":
+        yield DoctorFinding(
+            "python", "fail", f"{said} on {sys.platform}", "Run the daemon on Linux."
+        )
+    else:
+        yield ok_finding("python", said)
+
+
+def check_sqlite(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """SQLite: WAL's reset bug (3.7.0 to 3.51.2) needs two connections that write or checkpoint.
+
+    Houston has one that does either, and the home's lock keeps a second daemon out.
+    """
+    version = sqlite3.sqlite_version
+    safe = sqlite3.sqlite_version_info >= FIXED_SQLITE
+    note = "" if safe else "; its WAL reset bug needs two writers, Houston has one"
+    options = {row[0] for row in sqlite3.connect(":memory:").execute("PRAGMA compile_options")}
+    if "ENABLE_FTS5" not in options:
+        yield DoctorFinding("sqlite", "fail", f"{version} without FTS5", "Use a Python with FTS5.")
+    elif sqlite3.threadsafety == 0:
+        yield DoctorFinding("sqlite", "fail", f"{version} without threads", "Use another Python.")
+    else:
+        yield ok_finding("sqlite", version + note)
+
+
+def check_programs(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """tmux and git; Java for ScienceWorld only."""
+    for name, required, why in (
+        ("tmux", True, "terminals"),
+        ("git", True, "tasks with repositories"),
+        ("java", False, "the scienceworld environment"),
+    ):
+        path = shutil.which(name)
+        if path:
+            yield ok_finding(name, _program_version(name) or path)
+        else:
+            package = "default-jre-headless" if name == "java" else name
+            state: Literal["fail", "warn"] = "fail" if required else "warn"
+            yield DoctorFinding(name, state, f"not here ({why})", f"apt install {package}")
+
+
+def check_sandbox(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """bubblewrap, by a real spawn."""
+    place = Path("/tmp")
+    trial = SandboxProfile(kind="bubblewrap", workspace=place, home=place, temporary=place)
+    problem = asyncio.run(probe_sandbox(trial))
+    if problem:
+        yield DoctorFinding("sandbox", "fail", problem.cause, problem.next)
+    else:
+        without = (
+            ""
+            if seccomp_filter.filter_for_this_machine()
+            else "; no filter of system calls for this architecture"
+        )
+        yield ok_finding("sandbox", f"bubblewrap started a process{without}")
+
+
+def check_role_users(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """Whether who is named in `[roles]` exists, and is let in."""
+    try:
+        check_roles(loaded)
+    except HoustonError as problem:
+        yield DoctorFinding("roles", "fail", problem.cause, problem.next)
+        return
+    if said := kept_out_warning(loaded):
+        yield DoctorFinding("roles", "warn", said)
+    else:
+        yield ok_finding("roles", f"group: {loaded.config.daemon.group or 'none, the owner alone'}")
+
+
+def check_process_limits(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """What holds rollouts to their limits of processes and memory."""
+    mechanism = find_cgroup_folders().mechanism
+    if mechanism == "watchdog":
+        said = "by a watchdog, once a second: no control groups may be made here"
+        step = "Run the daemon where cgroups are delegated, as in a systemd unit with Delegate=yes."
+        yield DoctorFinding("limits", "warn", said, step)
+    else:
+        yield ok_finding("limits", f"by the kernel ({mechanism})")
+
+
+def check_models(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """The small model, and what runs it."""
+    path = model_path()
+    if path:
+        yield ok_finding("model", str(path))
+    else:
+        yield DoctorFinding("model", "warn", "not fetched", "houston doctor --fetch-model")
+    if lacking := missing_packages():
+        said = f"the embedded engine cannot run without {', '.join(lacking)}"
+        yield DoctorFinding("local", "warn", said, INSTALL_LOCAL_HINT)
+    else:
+        yield ok_finding("local", "torch and transformers are installed")
+    engine = vllm_path()
+    if engine:
+        yield ok_finding("vllm", str(engine))
+    else:
+        yield DoctorFinding("vllm", "warn", "not installed", "houston doctor --install-engine")
+
+
+def check_engine_urls(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """Engines of the configuration that live at a URL."""
+    for name, engine in sorted(loaded.config.engines.items()):
+        if not engine.url:
+            continue
+        try:
+            why = connection_problem(parse_address(engine.url))
+        except HoustonError as problem:
+            why = problem.cause
+        step = f"Start it, or correct `engines.{name}.url`."
+        found = f"{engine.url} answers"
+        yield (
+            DoctorFinding(f"engine {name}", "warn", why, step)
+            if why
+            else ok_finding(f"engine {name}", found)
+        )
+
+
+def check_waiting_workers(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """What the workers of a running daemon say of their engines: an open port proves little."""
+    if home_lock.find_running_daemon(loaded.home) is None or not store_reader.has_database(
+        loaded.home
+    ):
+        return
+    with Reader(loaded.home) as reader:
+        found = reader.run(rollout_queries.list_engines_waited_for())
+    for one in found:
+        yield DoctorFinding(
+            f"engine {one.engine}", "warn", one.said, "houston rollout list --state running"
+        )
+
+
+def check_gpu(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
+    """The GPU, where there is one; none is needed."""
+    if not has_nvidia_gpu():
+        yield ok_finding("gpu", "none: models run on the CPU")
+        return
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    said = _command_output(query)
+    if said:
+        yield ok_finding("gpu", said.replace("\n", "; "))
+    else:
+        yield DoctorFinding("gpu", "warn", "nvidia-smi gave no answer", "Look at the driver.")
+
+
+ALL_CHECKS: tuple[DoctorCheck, ...] = (
+    check_python,
+    check_sqlite,
+    check_home,
+    check_temporary_folder,
+    check_socket_folder,
+    check_descriptor_limit,
+    check_clock,
+    check_redaction,
+    check_role_users,
+    check_programs,
+    check_sandbox,
+    check_process_limits,
+    check_models,
+    check_engine_urls,
+    check_waiting_workers,
+    check_search_provider,
+    check_gpu,
+    check_hosts,
+)
+
+
+def _program_version(program: str) -> str:
+    flag = {"tmux": "-V", "java": "-version"}.get(program, "--version")
+    return (_command_output([program, flag]).splitlines() or [""])[0]
+
+
+def _command_output(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return (done.stdout or done.stderr).strip() if done.returncode == 0 else ""
+
+
+def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--fetch-model`, `--install-engine`, `--json`."""
+    parser.add_argument("--fetch-model", action="store_true", help="fetch SmolLM2-135M (98 MB)")
+    parser.add_argument("--install-engine", action="store_true", help="install vLLM (3.4 GB)")
+    parser.add_argument("--json", action="store_true", help="one JSON line a check")
+
+
+def run_doctor(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Fetch what was asked for, then check; exit code 1 when something required fails."""
+    if arguments.fetch_model:
+        fetch_model(command_output.print_note)
+    if arguments.install_engine:
+        install_vllm(command_output.print_note)
+    failed = False
+    for check in ALL_CHECKS:
+        for finding in check(loaded):
+            failed |= finding.state == "fail"
+            _say_finding(finding, arguments.json)
+    return int(ExitCode.FAILED if failed else ExitCode.DONE)
+
+
+def _say_finding(finding: DoctorFinding, as_json: bool) -> None:
+    if as_json:
+        command_output.print_json_line(
+            {
+                "check": finding.name,
+                "state": finding.state,
+                "found": finding.found,
+                "next": finding.next,
+            }
+        )
+        return
+    command_output.print_line(f"{finding.state:<5}{finding.name:<12} {finding.found}")
+    if finding.next:
+        command_output.print_line(f"     {'':<12} next: {finding.next}")

@@ -1,0 +1,72 @@
+"""`houston experiment RECIPE`: what guidance and masks are worth, measured, with its report.
+
+Makes or resumes the folder of an experiment, runs what is not done yet and prints where the
+report is. Recipes, arms, statistics and the report are the room `experiments`.
+"""
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from houston_daemon.experiments import experiment_recipe, experiment_report, run_stages
+from houston_daemon.experiments.experiment_run import is_other_recipe, prepare_run, require_run
+from houston_shared import command_output
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode
+
+
+def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
+    """`RECIPE`, `--out`, `--only`, `--seeds`, `--resume`, `--report`."""
+    known = ", ".join(experiment_recipe.packaged_recipes())
+    parser.add_argument("recipe", metavar="FILE", help=f"recipe, or one of {known}")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder of the run, with a home of its own (experiments/NAME here)",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=experiment_recipe.ARMS,
+        default=[],
+        metavar="ARM",
+        help="some arms only",
+    )
+    parser.add_argument(
+        "--seeds", type=whole_number(1, 100), metavar="N", help="train and measure with N seeds"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with what lies in DIR")
+    parser.add_argument("--report", action="store_true", help="only write the report again")
+
+
+def run_experiment(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Run what is not done yet, and say where the report is."""
+    file = experiment_recipe.find_recipe(arguments.recipe)
+    folder = (
+        arguments.out or Path("experiments") / experiment_recipe.read_recipe(file).name
+    ).absolute()
+    if arguments.report:
+        require_run(folder)
+    else:
+        prepare_run(file, folder, arguments.resume, sys.argv[1:])
+    if is_other_recipe(file, folder):
+        command_output.print_note(
+            f"{file} differs from the recipe that {folder} keeps: the kept one counts."
+        )
+    opened = run_stages.open_run(folder, command_output.print_note, arguments.seeds)
+    signal.signal(
+        signal.SIGTERM, _interrupt
+    )  # as Ctrl-C: the daemon is stopped, the rest is resumed
+    if arguments.report:
+        command_output.print_line(experiment_report.write_report(opened))
+    else:
+        command_output.print_line(run_stages.conduct_experiment(opened, arguments.only))
+    return int(ExitCode.DONE)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,234 @@
+"""`houston export`: rows of rollouts as a file that another program trains on.
+
+Also holds the flags that select rollouts (`R…`, `--task`, `--group`, `--all`) and those that say
+how rows are made, for `judge` and `train sft`. Imports neither torch nor pyarrow. Rows are made
+in `training.rows`, formats are written in `training.export`.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any, get_args
+
+from houston_daemon.training.export.export_manifest import ids_source_words
+from houston_daemon.training.export.export_recipe import RECIPES, choose_export_recipe
+from houston_daemon.training.export.export_run import (
+    FORMATS,
+    ExportRequest,
+    ExportResult,
+    choose_format,
+    write_export,
+)
+from houston_daemon.training.export.held_out_split import parse_held_out
+from houston_daemon.training.rows.rule_verdicts import RulesFrom
+from houston_daemon.training.rows.training_row import RowOptions
+from houston_shared import command_output, secret_redaction
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode
+from houston_shared.home import Home
+from houston_shared.store.rollout_queries import RolloutSelection, select_rollout_ids
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import pluralize
+
+
+def add_selection_arguments(parser: argparse.ArgumentParser, what: str = "rollouts") -> None:
+    """The arguments. what: the help of `R…`."""
+    parser.add_argument("rollouts", metavar="R", nargs="*", help=f"{what}, by id or a part of it")
+    parser.add_argument("--task", default="", metavar="NAME", help="all rollouts of a task")
+    parser.add_argument("--group", default="", metavar="G", help="all rollouts of a group")
+    parser.add_argument("--all", action="store_true", help="all rollouts of the home")
+
+
+def read_selection(arguments: argparse.Namespace) -> RolloutSelection:
+    """What they were given."""
+    return RolloutSelection(
+        tuple(arguments.rollouts), arguments.task, arguments.group, bool(arguments.all)
+    )
+
+
+def add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    """Rollouts, a format, a folder; how rows are made; how often and in which order they stand."""
+    add_selection_arguments(parser)
+    formats = "; ".join(f"{name}: {one.says}" for name, one in FORMATS.items())
+    parser.add_argument(
+        "--format", required=True, choices=tuple(FORMATS), metavar="F", help=formats
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder to write (exports/ of the home)"
+    )
+    parser.add_argument("--parquet", action="store_true", help="data.parquet, not data.jsonl")
+    parser.add_argument(
+        "--as-named", action="store_true", help="rollouts in the order of R…, not by id"
+    )
+    add_row_arguments(parser)
+    add_rules_argument(parser)
+    recipes = f"how often and in which order rows stand: {', '.join(RECIPES)}, or a TOML file"
+    parser.add_argument("--recipe", default="once", metavar="NAME", help=recipes)
+    parser.add_argument(
+        "--seed", type=whole_number(), default=0, help="of shuffling and of the split"
+    )
+    parser.add_argument(
+        "--held-out",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="TASK",
+        help="tasks that are not trained on, in a file of their own; or a share of them, as 0.2",
+    )
+    parser.add_argument(
+        "--leave-out",
+        action="store_true",
+        help="leave rows out that the consumer would mistrain; the manifest names them",
+    )
+    parser.add_argument("--force", action="store_true", help="replace another export in DIR")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def add_rules_argument(parser: argparse.ArgumentParser) -> None:
+    """Whose word the rules' is, for who trains on rows at once, too."""
+    parser.add_argument(
+        "--rules",
+        choices=get_args(RulesFrom),
+        default="run",
+        help="run: on every rollout, now, whatever was stored of them (the default); stored: what"
+        " they said when they were last run; off: no rule counts",
+    )
+
+
+def add_row_arguments(parser: argparse.ArgumentParser) -> None:
+    """How rows are made, for who trains on them at once, too."""
+    parser.add_argument(
+        "--overlap",
+        choices=("once", "paper"),
+        default="once",
+        help="once: every sampled token is trained at most once; paper: as in APOLLO, steps that a"
+        " fork keeps are trained on both sides of it",
+    )
+    parser.add_argument("--no-masking", action="store_true", help="train masked steps, too")
+    parser.add_argument("--no-summaries", action="store_true", help="train no summaries")
+    parser.add_argument(
+        "--unjudged",
+        choices=("keep", "mask"),
+        default="keep",
+        help="steps of which nobody said anything (keep)",
+    )
+    parser.add_argument(
+        "--thoughts", choices=("strip",), help="leave thoughts out, train actions only"
+    )
+    parser.add_argument("--dialect", default="", metavar="NAME", help="that rows are rendered in")
+    parser.add_argument(
+        "--tokenizer", default="", metavar="PATH", help="of the model that is trained"
+    )
+    parser.add_argument(
+        "--window",
+        type=whole_number(),
+        default=0,
+        metavar="TOKENS",
+        help="of the model that is trained: where its rollouts show tools short, rows do, too",
+    )
+
+
+def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Export. Raises HoustonError where a row would be mistrained, naming it."""
+    secret_redaction.install_secrets(loaded.config)
+    choose_format(arguments.format, arguments.parquet)
+    with Reader(loaded.home) as reader:
+        asked_for = read_selection(arguments)
+        ids = reader.run(select_rollout_ids(asked_for, "Nothing was exported.", arguments.as_named))
+    asked = ExportRequest(
+        rollouts=tuple(ids),
+        format=arguments.format,
+        rows=read_row_options(arguments),
+        recipe=choose_export_recipe(arguments.recipe, arguments.seed),
+        held_out=parse_held_out(arguments.held_out, arguments.seed),
+        parquet=arguments.parquet,
+        leave_out=arguments.leave_out,
+        force=arguments.force,
+        rules=arguments.rules,
+    )
+    to = arguments.out.absolute() if arguments.out else _default_folder(loaded.home, asked)
+    _say_exported(write_export(loaded.home, asked, to), arguments.json)
+    return int(ExitCode.DONE)
+
+
+def read_row_options(arguments: argparse.Namespace) -> RowOptions:
+    """What `row_arguments` was given."""
+    tokenizer = str(Path(arguments.tokenizer).absolute()) if arguments.tokenizer else ""
+    return RowOptions(
+        overlap=arguments.overlap,
+        thoughts=arguments.thoughts or "as sampled",
+        unjudged=arguments.unjudged,
+        masking=not arguments.no_masking,
+        summaries=not arguments.no_summaries,
+        dialect=arguments.dialect,
+        tokenizer=tokenizer,
+        window=arguments.window,
+    )
+
+
+def _default_folder(home: Home, asked: ExportRequest) -> Path:
+    """A folder in the home that a repeated export finds again."""
+    import hashlib
+
+    name = hashlib.sha256(repr(asked).encode()).hexdigest()[:10]
+    return home.path / "exports" / f"{asked.format}-{name}"
+
+
+def _say_exported(done: ExportResult, as_json: bool) -> None:
+    made = done.manifest
+    if as_json:
+        command_output.print_json_line(_exported_fields(done))
+        return
+    counts = made.counts
+    there = "" if done.written else " (the same export was there)"
+    rows, rollouts = pluralize(made.rows, "row"), pluralize(len(made.sources), "rollout")
+    command_output.print_line(f"{done.folder}: {rows} of {rollouts}{there}.")
+    for file in made.files:
+        longest = f"{file.longest:,} {'tokens' if file.tokens is not None else 'messages'}"
+        trained = f"{file.trained:,} {counts.unit} trained"
+        rows = pluralize(file.rows, "row")
+        command_output.print_line(f"  {file.name}  {rows}, {trained}, the longest has {longest}")
+    if told := ids_source_words(made):
+        command_output.print_line(f"  {told}")
+    for why, count in counts.untrained.items():
+        command_output.print_line(f"  not trained: {count:,} {counts.unit}, {why}")
+    if counts.unjudged:
+        command_output.print_line(
+            f"  trained unjudged: {counts.unjudged:,} {counts.unit}, of steps nobody judged"
+        )
+    command_output.print_note(made.verdicts.told)
+    if made.left_out:
+        command_output.print_note(
+            f"{len(made.left_out)} left out; manifest.json names them, and why."
+        )
+    if made.provenance == "none":
+        command_output.print_note(
+            "Some rollouts ran without a sandbox: their rows are marked, provenance none."
+        )
+    if moving := [one.rollout for one in made.sources if one.moved]:
+        command_output.print_note(
+            f"{', '.join(moving)} went on meanwhile: newer steps may be missing."
+        )
+    for remark, count in made.remarks.items():
+        command_output.print_note(f"{pluralize(count, 'line')}: {remark}.")
+    command_output.print_note(
+        f"{made.traps[0]} More of what {made.format} does without a word: README.md there."
+    )
+
+
+def _exported_fields(done: ExportResult) -> dict[str, Any]:
+    made = done.manifest
+    return {
+        "folder": str(done.folder),
+        "format": made.format,
+        "rows": made.rows,
+        "written": done.written,
+        "content_hash": made.content_hash,
+        "files": made.files,
+        "counts": made.counts,
+        "verdicts": made.verdicts,
+        "ids_from": made.ids_from,
+        "left_out": made.left_out,
+        "held_out": made.split["held_out"],
+        "provenance": made.provenance,
+    }

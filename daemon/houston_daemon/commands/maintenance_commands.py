@@ -1,0 +1,264 @@
+"""`houston verify`, `houston repair` and `houston backup`: the store, checked, mended and copied.
+
+`verify` reads every byte and exits with 65 on damage. `repair` takes the home's lock, moves
+damaged events into quarantine and names every loss. `backup` makes, lists and restores checked
+copies while the daemon runs. Only flags and printing are here; the work is the room
+`maintenance`.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.maintenance import damage_report, durable_copy, home_backup
+from houston_daemon.maintenance.home_backup import BackupManifest
+from houston_daemon.maintenance.home_verification import VerificationReport, verify_home
+from houston_daemon.maintenance.journal_repair import RepairLoss, RepairResult, repair_home
+from houston_daemon.training.policies import policy_files
+from houston_shared import command_output
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.home_lock import HomeLock, HomeOwner
+from houston_shared.store import step_queries
+from houston_shared.times_and_counts import iso_time, now_us
+
+REPAIR_ADVICE = "Stop the daemon, then: houston repair"
+
+
+def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own flags."""
+    parser.add_argument("--json", action="store_true", help="one JSON object with all findings")
+
+
+def run_verify(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Check the home; raises HoustonError when there is no database to check."""
+    try:
+        report = verify_home(loaded.home)
+    except HoustonError as problem:
+        if problem.next != "houston verify":
+            raise
+        raise HoustonError(
+            f"{damage_report.describe_damage(loaded.home, '', damage_report.UNKNOWN_SEQ)}."
+            f" {problem.cause}",
+            "Nothing was checked.",
+            REPAIR_ADVICE,
+            ExitCode.DAMAGED,
+        ) from None
+    changed = policy_files.changed_policy_files(loaded.home) if report.sound else []
+    if arguments.json:
+        command_output.print_json_line({**msgspec.to_builtins(report), "policies": changed})
+    else:
+        show_verification(report, loaded.home)
+        for text in changed:
+            command_output.print_line(
+                f"{text} Import it once more from where it came; do not activate it."
+            )
+    return int(ExitCode.DONE if report.sound and not changed else ExitCode.DAMAGED)
+
+
+def _describe_journal_end(report: VerificationReport) -> str:
+    """What is known about a cut end, which only the head file beside the database can show."""
+    if report.vouched >= report.events:
+        return "nothing is missing"
+    return (
+        f"nothing is missing up to event {report.vouched} (the daemon writes down the newest event"
+        " once a second; the events after it were read and are sound)"
+    )
+
+
+def show_verification(report: VerificationReport, home: Home) -> None:
+    """The report for people."""
+    for text in damage_report.describe_findings(home, report.findings):
+        command_output.print_line(text)
+    for finding in report.findings:
+        command_output.print_line(finding.text)
+    read = f"{report.events} events with {report.bytes / 1e6:.1f} MB read"
+    if report.sound:
+        command_output.print_line(f"Sound: {read}; {_describe_journal_end(report)}.")
+    else:
+        command_output.print_note(
+            f"Not sound: {read}, {len(report.findings)} findings. Nothing was changed."
+        )
+        command_output.print_note(REPAIR_ADVICE)
+    if report.erased:
+        command_output.print_note(
+            f"The bodies of {report.erased} events were erased; what is left of them is sound."
+        )
+    for loss in report.losses:
+        owner = loss.rollout or "daemon, or nobody knows whose"
+        command_output.print_note(
+            f"Known: {owner}: {step_queries.describe_repair_loss(loss)}; no damage of today."
+        )
+
+
+def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--from-backup`, `--json`."""
+    parser.add_argument(
+        "--from-backup",
+        metavar="NAME|DIR",
+        type=Path,
+        help="also take what fits from this backup (the home's own are always looked at), and what"
+        " an earlier repair set aside",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_repair(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Repair the home; raises HoustonError when its daemon runs, or when it cannot be done."""
+    lock = take_home_lock(loaded.home, "repaired")
+    try:
+        done = repair_home(loaded.home, arguments.from_backup)
+    finally:
+        lock.release()
+    if arguments.json:
+        command_output.print_json_line(done)
+    else:
+        _show_repair(done)
+    return int(ExitCode.DONE)
+
+
+def take_home_lock(home: Home, what: str) -> HomeLock:
+    """The home's lock, taken; raises HoustonError (75) while a daemon holds it."""
+    if not home.path.is_dir():
+        raise HoustonError(f"There is no home {home.path}.", "Nothing was done.")
+    lock = HomeLock(home)
+    other = lock.take(HomeOwner(os.getpid(), iso_time(now_us())), f"It was not {what}.")
+    if other:
+        raise HoustonError(
+            f"A daemon (pid {other.pid}) runs on {home.path}.",
+            f"It was not {what}.",
+            "houston daemon stop",
+            ExitCode.BUSY,
+        )
+    return lock
+
+
+def _show_repair(done: RepairResult) -> None:
+    for one in done.stays:
+        command_output.print_note(
+            f"{_lost_events(one)} stay aside: {one.why}. They are kept in `damaged/`."
+        )
+    if not done.changed:
+        command_output.print_line("Sound: there is nothing to repair.")
+        return
+    for rollout, seqs in done.returned.items():
+        which = _lost_events(RepairLoss(rollout, seqs, ""))
+        command_output.print_line(f"{which} came back: an earlier repair had set them aside.")
+    for text in done.mended:
+        command_output.print_line(text)
+    for loss in done.losses:
+        command_output.print_line(_describe_loss(loss))
+    for rollout, step in done.paused.items():
+        where = "no step of it is lost" if step < 0 else f"it goes on after step {step}"
+        command_output.print_line(
+            f"{rollout} is paused by repair; {where}. next: houston rollout resume {rollout}"
+        )
+    if any(step >= 0 for step in done.paused.values()):
+        command_output.print_note(
+            "Workspaces were left as they are: they may be ahead of the step behind which"
+            " their rollout goes on."
+        )
+    command_output.print_line(f"The home is sound again, to event {done.seq}.")
+    command_output.print_note(f"The files as they were, and everything set aside: {done.copies}")
+
+
+def _describe_loss(loss: RepairLoss) -> str:
+    return f"{_lost_events(loss)} set aside: {loss.why}."
+
+
+def _lost_events(loss: RepairLoss) -> str:
+    first, last = loss.seqs[0], loss.seqs[-1]
+    which = f"event {first}" if first == last else f"{len(loss.seqs)} events of {first} to {last}"
+    return f"{loss.rollout or 'unknown rollout or daemon'}: {which}"
+
+
+def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--to`, `--list`, `--restore`, `--periodic`, `--json`."""
+    parser.add_argument("--to", metavar="DIR", type=Path, help="make it in this folder")
+    parser.add_argument("--list", action="store_true", help="show the backups that there are")
+    parser.add_argument(
+        "--restore",
+        metavar="NAME|DIR",
+        type=Path,
+        help="make the home, which must be empty, out of this one",
+    )
+    parser.add_argument(
+        "--periodic",
+        action="store_true",
+        help="one of a series: of these the newest `[backup] keep` stay",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a backup")
+
+
+def run_backup(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Make, list or restore; raises HoustonError."""
+    if arguments.list:
+        _list_backups(arguments, loaded.home)
+    elif arguments.restore:
+        _restore_backup(arguments, loaded.home)
+    else:
+        _make_backup(arguments, loaded)
+    return int(ExitCode.DONE)
+
+
+def _list_backups(arguments: argparse.Namespace, home: Home) -> None:
+    folder = arguments.to or home.backups
+    home_backup.check_readable(folder)
+    found = home_backup.list_backups(home, arguments.to)
+    if not found and not arguments.json:
+        command_output.print_note("There is no backup. next: houston backup")
+    for path in durable_copy.find_unfinished_copies(folder, home_backup.UNFINISHED_BACKUPS):
+        command_output.print_note(f"{path} was cut short; the next backup there removes it.")
+    for name in home_backup.list_rotten_backups(folder):
+        command_output.print_note(_rotten_warning(folder / name))
+    for one in found:
+        _say_backup(one, arguments.json, _backup_row(one))
+
+
+def _restore_backup(arguments: argparse.Namespace, home: Home) -> None:
+    one, paused = home_backup.restore_backup(
+        home_backup.find_one_backup(home, arguments.restore), home
+    )
+    said = f"{home.path} is as it was at {one.at}, to event {one.seq}."
+    _say_backup(one, arguments.json, f"{said} next: houston daemon start --home {home.path}")
+    if paused:
+        command_output.print_note(
+            f"{', '.join(paused)}: paused by restore, because {one.home} may still run them; cancel"
+            f" them there first. next: houston rollout resume R --home {home.path}"
+        )
+        command_output.print_note("What each one lacks on this machine: houston rollout list")
+
+
+def _make_backup(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> None:
+    parent = arguments.to.absolute() if arguments.to else loaded.home.backups
+    made = home_backup.make_backup(loaded.home, parent, arguments.periodic)
+    place = parent / made.name
+    _say_backup(
+        made, arguments.json, f"{place}: event {made.seq}, {made.bytes / 1e6:.1f} MB, checked."
+    )
+    if not arguments.periodic:
+        return
+    pruned = home_backup.prune_backups(parent, made, loaded.config.backup.keep)
+    for name in pruned.removed:
+        command_output.print_note(f"removed the old backup {name}")
+    for name in pruned.rotten:
+        command_output.print_note(_rotten_warning(parent / name))
+
+
+def _rotten_warning(folder: Path) -> str:
+    return f"{folder} is no backup any more: its files have changed since it was made. Remove it."
+
+
+def _say_backup(one: BackupManifest, as_json: bool, text: str) -> None:
+    if as_json:
+        command_output.print_json_line(one)
+    else:
+        command_output.print_line(text)
+
+
+def _backup_row(one: BackupManifest) -> str:
+    kind = "periodic" if one.periodic else "by hand"
+    return f"{one.name}  {one.at}  event {one.seq}  {one.bytes / 1e6:.1f} MB  {kind}"

@@ -1,0 +1,162 @@
+"""`houston policy import`, `policy merge` and `policy export`: policies as files.
+
+`import` registers an external adapter or model, `merge` writes base and adapter as one model,
+`export` writes a GGUF file and compares its logits with the model's. torch is imported inside the
+functions, since it takes seconds. Activating and listing policies is the console's; the work is
+done in `training.policies`.
+"""
+
+import argparse
+from pathlib import Path
+
+from houston_shared import command_output
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.policy_and_run_files import DEFAULT_FAMILY
+
+
+def add_policy_import_arguments(parser: argparse.ArgumentParser) -> None:
+    """`DIR`, `--base`, `--name`, `--parent`, `--note`, `--json`."""
+    parser.add_argument(
+        "folder",
+        type=Path,
+        metavar="DIR",
+        help="adapter_config.json and adapter_model.safetensors, or a model as safetensors",
+    )
+    parser.add_argument(
+        "--base",
+        type=Path,
+        metavar="DIR",
+        help="model that it was trained from; default: SmolLM2-135M-Instruct",
+    )
+    parser.add_argument(
+        "--name", default=DEFAULT_FAMILY, help=f"family that it joins ({DEFAULT_FAMILY})"
+    )
+    parser.add_argument(
+        "--parent", default="", metavar="POLICY", help="policy that training began from, if any"
+    )
+    parser.add_argument("--note", default="", metavar="TEXT", help="where it comes from")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_policy_import(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Copy it into the home and register it."""
+    from houston_daemon.engines.local_model import model_path
+    from houston_daemon.training.policies.policy_registration import register_policy
+
+    base = arguments.base or model_path()
+    if base is None:
+        raise HoustonError("Name the model that it was trained from.", next="--base DIR")
+    name, known = register_policy(
+        loaded,
+        arguments.folder.absolute(),
+        base.absolute(),
+        name=arguments.name,
+        parent=arguments.parent,
+        note=arguments.note,
+    )
+    if arguments.json:
+        command_output.print_json_line({"policy": name, "known": known})
+    else:
+        command_output.print_line(name)
+        if known:
+            command_output.print_note(
+                f"These very files are known as {name}; no other policy was made of them."
+            )
+        command_output.print_note(f"next: houston policy activate {name}")
+    return int(ExitCode.DONE)
+
+
+def add_policy_merge_arguments(parser: argparse.ArgumentParser) -> None:
+    """`POLICY`, `--out`, `--force`, `--json`."""
+    parser.add_argument("policy", metavar="POLICY", help="its name: policy@2")
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="folder to make: safetensors, config"
+    )
+    parser.add_argument("--force", action="store_true", help="replace what was merged there before")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_policy_merge(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Write it."""
+    from houston_daemon.training.policies import adapter_merge, policy_files
+    from houston_daemon.training.policies.policy_files import model_hash
+
+    found = policy_files.trained_policy(loaded.home, arguments.policy)
+    folder = arguments.out.absolute()
+    policy_files.require_outside_policies(loaded.home, folder)
+    adapter_merge.check_output_folder(folder, arguments.force)
+    model = adapter_merge.load_merged(found.policy.kind, found.folder, found.base)
+    written = adapter_merge.write_merged(model, found.base, folder, found.lineage, arguments.force)
+    size = sum(file.stat().st_size for file in written)
+    if arguments.json:
+        hash = model_hash(folder)
+        name = found.policy.name
+        command_output.print_json_line(
+            {"policy": name, "out": str(folder), "bytes": size, "hash": hash}
+        )
+    else:
+        command_output.print_line(f"{found.policy.name} is in {folder}: {size / 1e6:,.1f} MB.")
+    return int(ExitCode.DONE)
+
+
+def add_policy_export_arguments(parser: argparse.ArgumentParser) -> None:
+    """`POLICY`, `--format`, `--out`, `--precision`, `--no-check`, `--force`, `--json`."""
+    parser.add_argument("policy", metavar="POLICY", help="its name: policy@2")
+    parser.add_argument("--format", choices=("gguf",), default="gguf", help="of the file (gguf)")
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="file to write")
+    parser.add_argument(
+        "--precision",
+        choices=("bf16", "f16", "f32"),
+        default="bf16",
+        help="of the weights (bf16, which is what most models are)",
+    )
+    parser.add_argument(
+        "--no-check", action="store_true", help="do not read it back and compare its logits"
+    )
+    parser.add_argument("--force", action="store_true", help="replace the file that is there")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_policy_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Write it, read it back, compare."""
+    from houston_daemon.training.policies import adapter_merge, gguf_export, policy_files
+
+    found = policy_files.trained_policy(loaded.home, arguments.policy)
+    file = arguments.out.absolute()
+    policy_files.require_outside_policies(loaded.home, file)
+    _check_export_file(file, arguments.force)
+    model = adapter_merge.load_merged(found.policy.kind, found.folder, found.base)
+    gguf_export.write_gguf(model, found.base, file, arguments.precision, found.policy.name)
+    worst = None
+    if not arguments.no_check:
+        worst = gguf_export.compare_logits(model, found.base, file)
+        if worst > gguf_export.LOGIT_TOLERANCE[arguments.precision]:
+            raise HoustonError(
+                f"What {file} computes differs from {found.policy.name} by up to {worst:.3g} in a "
+                "logit.",
+                "It was left there to be looked at; do not use it.",
+            )
+    size = file.stat().st_size
+    if arguments.json:
+        command_output.print_json_line(
+            {"policy": found.policy.name, "out": str(file), "bytes": size, "difference": worst}
+        )
+    else:
+        checked = "not checked" if worst is None else f"its logits differ by at most {worst:.2g}"
+        command_output.print_line(
+            f"{found.policy.name} is in {file}: {size / 1e6:,.1f} MB, {checked}."
+        )
+    return int(ExitCode.DONE)
+
+
+def _check_export_file(file: Path, force: bool) -> None:
+    """Raise HoustonError where something is there that nobody said is to be replaced."""
+    if file.is_dir():
+        raise HoustonError(f"{file} is a folder.", "Nothing was written.", "Name a file: --out")
+    if file.exists() and not force:
+        raise HoustonError(
+            f"{file} is there already.",
+            "Nothing was written.",
+            "Name another --out, or replace it: --force",
+        )

@@ -1,0 +1,241 @@
+"""`houston rollout erase` and `houston rollout archive`: texts leave the home for good.
+
+`erase` takes out one step, or a text wherever it stands. `archive` writes a whole rollout into a
+file, reads it back, then erases its texts; one that was cut short is continued, and `--read`
+shows the steps of an archive. Both ask for `--yes` and say on stderr where copies may remain. How
+events are erased is `maintenance`.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from houston_daemon.maintenance import archive_file, erased_body, event_erasure
+from houston_daemon.maintenance.archive_file import ArchiveManifest
+from houston_shared import command, command_arguments, command_output
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.records import ENDED_STATES
+from houston_shared.store import removed_data_queries, rollout_queries
+from houston_shared.store.store_reader import Reader
+
+
+def add_rollout_erase_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--step`, `--text`, `--reason`, `--yes`, `--json`."""
+    parser.add_argument(
+        "rollout", metavar="R", nargs="?", help="rollout, or R@STEP; with --text alone: all"
+    )
+    parser.add_argument("--step", type=whole_number(1), metavar="N", help="everything of this step")
+    parser.add_argument(
+        "--text", metavar="STRING", help="this text wherever it stands; - reads it from stdin"
+    )
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in the journal")
+    add_confirmation_arguments(parser)
+
+
+def add_confirmation_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of commands that erase."""
+    parser.add_argument("--yes", action="store_true", help="do it; it cannot be taken back")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_rollout_erase(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Erase; raises HoustonError."""
+    text = _text_to_erase(arguments)
+    arguments.rollout, arguments.step = command_arguments.parse_step_reference(
+        arguments.rollout or "", arguments.step
+    )
+    if bool(text) == bool(arguments.step) or (arguments.step and not arguments.rollout):
+        raise HoustonError(
+            "Name a step (R --step N) or a text (--text STRING).",
+            "Nothing was erased.",
+            code=ExitCode.USAGE,
+        )
+    rollout = ""
+    if arguments.rollout:
+        with Reader(loaded.home) as reader:
+            rollout = reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
+    if text:
+        _check_reason(arguments.reason, text)
+        parts = event_erasure.select_events_with_text(loaded.home, text, rollout)
+    else:
+        parts = event_erasure.select_step_events(loaded.home, rollout, arguments.step)
+        if not parts:
+            raise HoustonError(
+                f"{rollout} has no step {arguments.step}.",
+                "Nothing was erased.",
+                f"houston steps {rollout}",
+            )
+    count = sum(len(part.seqs) for part in parts)
+    owners = sorted({part.rollout for part in parts})
+    if count:
+        where = ", ".join(one or "the daemon" for one in owners)
+        require_confirmation(arguments, f"{count} events of {where} would be erased")
+    gone = event_erasure.erase_events(loaded.home, parts, text=text, reason=arguments.reason)
+    others = sorted(
+        {part.rollout for part in event_erasure.select_events_with_text(loaded.home, text)}
+        if text
+        else ()
+    )
+    if arguments.json:
+        also = {"also": others} if others else {}
+        command_output.print_json_line({"events": count, "rollouts": owners, "gone": gone, **also})
+    else:
+        command_output.print_line(f"{count} events were erased." if count else "Nothing holds it.")
+    if others:
+        warn_other_owners(others)
+    rest = warn_remaining_copies(loaded.home, gone, "" if others else text)
+    return int(ExitCode.FAILED if others or rest else ExitCode.DONE)
+
+
+def require_confirmation(arguments: argparse.Namespace, what: str) -> None:
+    """Nothing is erased without `--yes`; raises HoustonError."""
+    if not arguments.yes:
+        raise HoustonError(
+            f"{what}, for good.",
+            "Nothing was erased.",
+            "the same command with --yes",
+            ExitCode.USAGE,
+        )
+
+
+def warn_other_owners(owners: list[str]) -> None:
+    """Whose events hold the text all the same, on stderr."""
+    named = ", ".join(one or "the daemon (a task, or a reason)" for one in owners)
+    command_output.print_note(
+        f"{named} has it, too. next: the same without a rollout takes it out everywhere"
+    )
+
+
+def warn_remaining_copies(home: Home, gone: bool, text: str = "") -> bool:
+    """Where it may still be, on stderr; whether files of the database still have it."""
+    files: list[Path] = []
+    if not gone:
+        command_output.print_note(
+            "A reader holds the WAL open, which still has it. next: houston daemon restart"
+        )
+    elif text and (files := event_erasure.find_files_with_text(home, text)):
+        names = ", ".join(map(str, files))
+        command_output.print_note(
+            f"Old pages of {names} still have it. next: houston daemon stop, then this again"
+        )
+    for path in event_erasure.list_possible_copies(home):
+        command_output.print_note(
+            f"{path} was made before and may still have it; remove it when it must not."
+        )
+    return not gone or bool(files)
+
+
+def _check_reason(reason: str, text: str) -> None:
+    """A reason that holds the text would keep it in the journal; raises HoustonError."""
+    if erased_body.has_text(reason.encode(), text):
+        raise HoustonError(
+            "The reason holds the text that is to go: it would stay in the journal.",
+            "Nothing was erased.",
+            "the same command with another --reason",
+            ExitCode.USAGE,
+        )
+
+
+def _text_to_erase(arguments: argparse.Namespace) -> str:
+    if arguments.text == "-":
+        return sys.stdin.read().strip("\r\n")
+    return arguments.text or ""
+
+
+WHAT_STAYS = (
+    "What stays in the home: the task with its text, names (of people, tools, sessions, files,"
+    " engines), reasons of states, verdicts without their reasons, scores, counts and times."
+)
+
+
+def add_rollout_archive_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--to`, `--yes`, `--json`; or `--read` and what `houston steps` takes."""
+    parser.add_argument("rollout", metavar="R", nargs="?", help="rollout, which must have ended")
+    parser.add_argument("--to", metavar="DIR", type=Path, help="folder of the file (archives/)")
+    parser.add_argument(
+        "--read", metavar="FILE", type=Path, help="show the steps of an archive, and nothing else"
+    )
+    first, newest = "with --read: first step", "with --read: only the last N"
+    parser.add_argument("--from", dest="first", metavar="N", type=whole_number(1), help=first)
+    parser.add_argument("-n", dest="newest", metavar="N", type=whole_number(1), help=newest)
+    parser.add_argument("--full", action="store_true", help="with --read: leave nothing out")
+    add_confirmation_arguments(parser)
+
+
+def run_rollout_archive(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Write, read back, erase; or only read. Raises HoustonError."""
+    if bool(arguments.rollout) == bool(arguments.read):
+        raise HoustonError(
+            "Name a rollout, or an archive with --read FILE.",
+            "Nothing was archived.",
+            code=ExitCode.USAGE,
+        )
+    if arguments.read and arguments.to:
+        raise HoustonError("--to goes with a rollout: reading writes no file.", code=ExitCode.USAGE)
+    return _read_archive(arguments) if arguments.read else _archive_rollout(arguments, loaded)
+
+
+def _read_archive(arguments: argparse.Namespace) -> int:
+    """The steps of an archive, by the command that shows those of a home."""
+    words = [f"--from={arguments.first}"] if arguments.first else []
+    words += [f"-n{arguments.newest}"] if arguments.newest else []
+    words += [f"--{flag}" for flag in ("full", "json") if getattr(arguments, flag)]
+    with archive_file.unpack_archive(arguments.read) as (home, manifest):
+        return command.main(["steps", manifest.rollout, *words, "--home", str(home.path)])
+
+
+def _archive_rollout(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    with Reader(loaded.home) as reader:
+        one = reader.run(rollout_queries.find_rollout(arguments.rollout))
+        before = reader.run(removed_data_queries.find_begun_archive_file(one.id))
+        whole = reader.run(removed_data_queries.find_archive_file(one.id))
+    if one.state not in ENDED_STATES:
+        raise HoustonError(
+            f"{one.id} has not ended ({one.state}).",
+            "Nothing was archived.",
+            f"houston rollout cancel {one.id}",
+        )
+    if not before:
+        require_confirmation(arguments, f"The texts of {one.id} would leave the home")
+        path, manifest = archive_file.write_archive(
+            loaded.home, one.id, arguments.to.absolute() if arguments.to else None
+        )
+        parts = event_erasure.select_rollout_events(loaded.home, one.id)
+    else:
+        path, manifest = Path(before), _unfinished_archive(Path(before), one.id)
+        parts = event_erasure.select_unerased_events(loaded.home, one.id, manifest.last)
+        if whole and not parts:
+            raise HoustonError(
+                f"{one.id} was archived before, into {before}.",
+                next=f"houston rollout archive --read {before}",
+            )
+        parts = parts or [
+            event_erasure.ErasureBatch(one.id, [manifest.last])
+        ]  # the word that it is whole
+        require_confirmation(arguments, f"The texts of {one.id} that {path} holds would follow")
+    gone = event_erasure.erase_events(loaded.home, parts, reason="archived", archive=str(path))
+    if arguments.json:
+        command_output.print_json_line(
+            {"rollout": one.id, "archive": str(path), "events": manifest.events}
+        )
+    else:
+        command_output.print_line(
+            f"{one.id}: {manifest.events} events are in {path}; their texts left the home."
+        )
+        command_output.print_note(WHAT_STAYS)
+    warn_remaining_copies(loaded.home, gone)
+    return int(ExitCode.DONE)
+
+
+def _unfinished_archive(path: Path, rollout: str) -> ArchiveManifest:
+    """The file of an earlier archive of this rollout; raises HoustonError when it is not sound."""
+    if not path.is_file():
+        raise HoustonError(
+            f"{rollout} was archived before, into {path}, which is not there.",
+            "Whether all its texts left the home was not looked at.",
+            "Put that file back, then this again",
+        )
+    return archive_file.check_archive(path)

@@ -1,0 +1,303 @@
+"""`houston rollout start`, `rollout restore` and the log of a terminal on another machine.
+
+`start` checks task, engine and machine, then queues rollouts with the daemon. `restore` writes a
+workspace as it was after a step or when it was scored, from snapshots here or over SSH. The
+terminal log (today `rollout printed`) copies what a terminal on another machine printed into a
+file. Commands that follow and steer a running rollout are the console's; erasing and archiving is
+`rollout_erasure_commands`.
+"""
+
+import argparse
+import asyncio
+import tarfile
+import uuid
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from houston_daemon.hosts.host_protocol import HostAway
+from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
+from houston_daemon.hosts.ssh import remote_access
+from houston_daemon.hosts.ssh.remote_part import RemotePart, remote_part_of
+from houston_daemon.service import rollout_start_checks
+from houston_daemon.service.rollout_start_checks import check_task_names
+from houston_shared import command_arguments, command_output
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import LOCAL_HOST
+from houston_shared.control_client import ControlClient, send_with_retry
+from houston_shared.control_messages import StartRollouts, Status
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.safe_text import safe
+from houston_shared.store import rollout_queries, step_queries, workspace_queries
+from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.store_reader import Reader
+from houston_shared.task import load_task, parse_task_record
+from houston_shared.terminal_log_files import rollout_folder
+from houston_shared.wire import AskStatus
+
+ROLLOUTS_PER_START_LIMIT = 1_000
+"""Most rollouts of one start; the recorder holds to it, too."""
+
+
+def add_rollout_start_arguments(parser: argparse.ArgumentParser) -> None:
+    """`TASK.toml`, `--engine`, `--policy`, `-n`, `--seed`, `--json`."""
+    parser.add_argument("task", metavar="TASK.toml", help="task file, or the folder that holds it")
+    parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
+    number = whole_number(1, ROLLOUTS_PER_START_LIMIT)
+    parser.add_argument(
+        "--policy",
+        default="",
+        metavar="POLICY",
+        help="policy@2 that was active on the engine before, or `base` for its own model; "
+        "default: what is active",
+    )
+    parser.add_argument("-n", type=number, default=1, metavar="N", help="how many rollouts (1)")
+    parser.add_argument("--seed", type=whole_number(), help="seed of the first; random without")
+    parser.add_argument(
+        "--share-gpus", action="store_true", help="their GPUs may be shared with others of the kind"
+    )
+    parser.add_argument(
+        "--hints", action="store_true", help="show them the task's hints, which are off by default"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON line a rollout")
+
+
+def run_rollout_start(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Queue the rollouts and print their ids."""
+    task = load_task(Path(arguments.task))
+    check_task_names(task)
+    engine = arguments.engine or loaded.config.default_engine
+    loaded.engine(engine)  # a wrong name is the first thing to say
+    with ControlClient(loaded.home) as client:
+        status = client.ask(AskStatus())
+        running = status.engines if isinstance(status, Status) else {}
+    rollout_start_checks.check_engine(loaded, engine, running)
+    rollout_start_checks.check_policy(loaded, engine, arguments.policy)
+    rollout_start_checks.check_machine(task)
+    if arguments.hints and not task.task.hints.text:
+        raise HoustonError(
+            f"{task.file} has no hints.",
+            rollout_start_checks.NOTHING_STARTED,
+            "Leave --hints out.",
+            ExitCode.USAGE,
+        )
+    given = (arguments.seed, arguments.share_gpus, arguments.hints)
+    specs = rollout_start_checks.build_rollout_specs(
+        loaded, task, engine, arguments.n, *given, policy=arguments.policy
+    )
+    message = StartRollouts(request=uuid.uuid4().hex, specs=specs)
+    done = send_with_retry(
+        loaded.home, message, "They may have been queued.", "houston rollout list"
+    )
+    for rollout in done.rollouts:
+        if arguments.json:
+            command_output.print_json_line(
+                {"rollout": rollout, "task": task.task.name, "state": "queued"}
+            )
+        else:
+            command_output.print_line(rollout)
+    if not arguments.json and done.rollouts:
+        command_output.print_note(f"next: houston tail {done.rollouts[0]} -f")
+    return int(ExitCode.DONE)
+
+
+NOTHING_RESTORED = "Nothing was restored."
+
+
+class RestorableSnapshot(NamedTuple):
+    """A snapshot, and what it is of."""
+
+    rollout: str
+    """The rollout whose step it is: the parent, where a branch shares it."""
+    step: int
+    commit: str
+    host_root: str
+    there: RemotePart | None
+    """The other machine that has it; None for this one."""
+    score: float | None = None
+
+
+def add_rollout_restore_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `--at`, `--best`, `--final`, `--into`, `--json`."""
+    parser.add_argument("rollout", metavar="R", help="rollout; or R@STEP, as it was after a step")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--at", type=whole_number(1), metavar="STEP", help="as it was after this step"
+    )
+    which.add_argument(
+        "--best", action="store_true", help="as it was submitted with the best score"
+    )
+    which.add_argument("--final", action="store_true", help="as it was submitted last")
+    parser.add_argument("--into", required=True, metavar="DIR", help="new or empty folder")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_rollout_restore(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Write the folder; exit code 1 when something could not be brought back."""
+    into = Path(arguments.into).absolute()
+    _resolve_step(arguments)
+    with Reader(loaded.home) as reader:
+        found = reader.run(_find_snapshot(arguments))
+    if into.exists() and (not into.is_dir() or any(into.iterdir())):
+        raise HoustonError(
+            f"{into} is there and is no empty folder.",
+            NOTHING_RESTORED,
+            "Name a new folder.",
+            ExitCode.USAGE,
+        )
+    try:
+        lost = _restore_files(found, into)
+    except HostAway as away:
+        raise HoustonError(away.cause, NOTHING_RESTORED, "houston doctor", ExitCode.BUSY) from None
+    except (OSError, tarfile.TarError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        raise HoustonError(f"{into} cannot be written: {why}.", NOTHING_RESTORED) from None
+    if arguments.json:
+        score = {} if found.score is None else {"score": found.score}
+        command_output.print_json_line(
+            {"rollout": found.rollout, "step": found.step, **score, "into": str(into), "lost": lost}
+        )
+    else:
+        scored = "" if found.score is None else f", with score {found.score:g}"
+        command_output.print_line(
+            f"{into}: the workspace of {found.rollout} at step {found.step}{scored}"
+        )
+    for path in lost:
+        command_output.print_note(f"not brought back: {safe(path)}")
+    return int(ExitCode.FAILED if lost else ExitCode.DONE)
+
+
+def _resolve_step(arguments: argparse.Namespace) -> None:
+    """R@STEP is R with --at STEP; raises HoustonError (2) unless one thing is named."""
+    arguments.rollout, arguments.at = command_arguments.parse_step_reference(
+        arguments.rollout, arguments.at
+    )
+    if bool(arguments.at) + arguments.best + arguments.final != 1:
+        raise HoustonError(
+            "Name a step (R@STEP), --best or --final.", NOTHING_RESTORED, code=ExitCode.USAGE
+        )
+
+
+def _find_snapshot(arguments: argparse.Namespace) -> ReadPlan[RestorableSnapshot]:
+    one = yield from rollout_queries.find_rollout(arguments.rollout)
+    spec = yield from rollout_queries.read_rollout_spec(one)
+    task = parse_task_record(spec.task)
+    name = task.hosts[0] if arguments.at else task.evaluate.host or task.hosts[0]
+    root, place = spec.host_root, None if name == LOCAL_HOST else remote_part_of(spec, name)
+    if arguments.at:
+        return (yield from _snapshot_after(one.id, arguments.at, root, place))
+    scored = [
+        each
+        for each in (yield from workspace_queries.list_evaluations(one.id))
+        if each.score is not None
+    ]
+    if not scored:
+        raise HoustonError(f"No submission of {one.id} has a score.", NOTHING_RESTORED)
+    best = max(scored, key=lambda each: (each.score, each.number)) if arguments.best else scored[-1]
+    if commit := (yield from workspace_queries.read_submitted_snapshot(best)):
+        return RestorableSnapshot(best.rollout, best.step, commit, root, place, best.score)
+    after = yield from _snapshot_after(best.rollout, best.step, root, place)
+    return after._replace(score=best.score)
+
+
+def _restore_files(found: RestorableSnapshot, into: Path) -> list[str]:
+    """The paths that are not in `into`. Raises HoustonError and OSError."""
+    if found.there is not None:
+        return asyncio.run(
+            remote_access.restore_remote_workspace(found.there, found.rollout, found.commit, into)
+        )
+    folder = rollout_folder(Path(found.host_root), found.rollout)
+    return restore_snapshot(folder / "shadow", found.commit, into, folder / "workspace")
+
+
+def _snapshot_after(
+    rollout: str, step: int, root: str, place: RemotePart | None
+) -> ReadPlan[RestorableSnapshot]:
+    rows = yield from step_queries.list_step_rows(rollout, step, step)
+    if not rows or rows[0].observation_seq is None or not rows[0].snapshot:
+        newest = yield from step_queries.find_last_step(rollout)
+        if rows and not rows[0].snapshot and rows[0].observation_seq is not None:
+            raise HoustonError(
+                f"Step {step} of {rollout} has no snapshot: its environment keeps no files, or they"
+                " could not be read then.",
+                NOTHING_RESTORED,
+                f"houston steps {rollout} --from {step} -n 1",
+            )
+        why = "is not closed" if rows else "is not there"
+        raise HoustonError(
+            f"Step {step} of {rollout} {why}; its newest step is {newest}.",
+            NOTHING_RESTORED,
+            f"houston steps {rollout}",
+        )
+    return RestorableSnapshot(rows[0].rollout, step, rows[0].snapshot, root, place)
+
+
+NOTHING_READ = "Nothing was read."
+
+
+def add_rollout_printed_arguments(parser: argparse.ArgumentParser) -> None:
+    """`R`, `TERMINAL`, `--host`, `--from`, `--to`, `--into`."""
+    parser.add_argument("rollout", metavar="R", help="rollout")
+    parser.add_argument("terminal", metavar="TERMINAL", help="its name")
+    parser.add_argument("--host", required=True, metavar="H", help="the machine it is on")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        type=whole_number(0),
+        default=0,
+        metavar="BYTE",
+        help="first byte (0)",
+    )
+    parser.add_argument(
+        "--to",
+        dest="end",
+        type=whole_number(0),
+        default=2**62,
+        metavar="BYTE",
+        help="up to (the end)",
+    )
+    parser.add_argument("--into", required=True, metavar="FILE", help="a new file")
+
+
+def run_rollout_printed(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Write the file."""
+    with Reader(loaded.home) as reader:
+        rollout, place = reader.run(_find_terminal_host(arguments))
+    into = Path(arguments.into)
+    try:
+        with into.open("xb") as file:
+            try:
+                asyncio.run(_copy_terminal_log(place, rollout, arguments, file))
+            except BaseException:
+                into.unlink()  # a part of it would pass for all, and be in the next try's way
+                raise
+    except OSError as problem:
+        raise HoustonError(
+            f"{arguments.into} cannot be written: {problem.strerror}.", NOTHING_READ
+        ) from None
+    except HostAway as away:
+        raise HoustonError(away.cause, NOTHING_READ, "houston doctor", ExitCode.BUSY) from None
+    return int(ExitCode.DONE)
+
+
+def _find_terminal_host(arguments: argparse.Namespace) -> ReadPlan[tuple[str, RemotePart]]:
+    one = yield from rollout_queries.find_rollout(arguments.rollout)
+    spec = yield from rollout_queries.read_rollout_spec(one)
+    if arguments.host not in spec.hosts:
+        names = ", ".join(sorted(spec.hosts)) or "none"
+        raise HoustonError(
+            f"{one.id} has no terminals on {arguments.host!r}; its other machines: {names}.",
+            NOTHING_READ,
+            code=ExitCode.USAGE,
+        )
+    return one.id, remote_part_of(spec, arguments.host)
+
+
+async def _copy_terminal_log(
+    place: RemotePart, rollout: str, arguments: argparse.Namespace, file: IO[bytes]
+) -> None:
+    parts = remote_access.read_remote_log(
+        place, rollout, arguments.terminal, arguments.start, arguments.end
+    )
+    async for part in parts:
+        await asyncio.to_thread(file.write, part)

@@ -1,0 +1,362 @@
+"""`houston train sft R… | --data DIR`: train a model on rows, as a child of the daemon or alone.
+
+Makes the folder of the run and starts the trainer, or has the daemon start it; then shows how the
+run goes until it ends. `--resume` continues a run with its data and recipe. Training itself is
+`training.sft` and is not imported here.
+"""
+
+import argparse
+import secrets
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.commands import export_commands
+from houston_daemon.commands.export_commands import (
+    add_row_arguments,
+    add_rules_argument,
+    read_row_options,
+)
+from houston_daemon.training.export import export_manifest
+from houston_daemon.training.rows.training_row import RowOptions
+from houston_daemon.training.sft import (
+    create_run,
+    sft_launch,
+    sft_progress,
+    sft_recipe,
+    sft_run_folder,
+)
+from houston_daemon.training.sft.run_policies import (
+    data_manifest_hash,
+    register_run,
+    tell_run_state,
+)
+from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
+from houston_shared import command_output, secret_redaction
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import LOCAL_HOST
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home_lock import find_running_daemon
+from houston_shared.policy_and_run_files import is_policy_name, is_run_name
+from houston_shared.store import policy_queries
+from houston_shared.store.rollout_queries import select_rollout_ids
+from houston_shared.store.store_reader import Reader
+
+DEFAULT_RECIPE = "small"
+"""The recipe where none is named."""
+
+
+def add_train_sft_arguments(parser: argparse.ArgumentParser) -> None:
+    """Rollouts or data, a recipe with settings, where it runs."""
+    export_commands.add_selection_arguments(parser, "rollouts, exported for it first")
+    parser.add_argument("--data", metavar="DIR", type=Path, help="what `export --format trl` wrote")
+    parser.add_argument(
+        "--held-out",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="TASK",
+        help="tasks of R that are not trained on, and whose loss is taken; or a share, as 0.2",
+    )
+    add_row_arguments(parser)
+    add_rules_argument(parser)
+    parser.set_defaults(
+        rules=None, **dict.fromkeys(_default_row_flags())
+    )  # so that what was said can be told
+    parser.add_argument(
+        "--recipe",
+        metavar="NAME",
+        help=f"{', '.join(sft_recipe.recipe_names())}, or a TOML file (small); docs/training.md has"
+        " the keys",
+    )
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a key of the recipe, for this run",
+    )
+    parser.add_argument(
+        "--base",
+        metavar="DIR|POLICY",
+        help="folder of the model to train, or a policy to go on from: policy@2",
+    )
+    parser.add_argument("--full", action="store_true", help="train all weights, no LoRA adapter")
+    parser.add_argument(
+        "--name",
+        default="",
+        help="family of the policy that comes out (policy, or that of --base POLICY)",
+    )
+    parser.add_argument(
+        "--accelerate",
+        metavar="FILE",
+        help=f"several processes: {', '.join(sft_launch.accelerate_names())}, or a file of"
+        " accelerate",
+    )
+    parser.add_argument(
+        "--gpus", type=whole_number(0, 1024), metavar="N", help="GPUs of this machine"
+    )
+    parser.add_argument(
+        "--share-gpus",
+        action=argparse.BooleanOptionalAction,
+        help="use GPUs on which an engine runs",
+    )
+    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was cut short")
+    parser.add_argument("--alone", action="store_true", help="beside the daemon, not as its child")
+    parser.add_argument("--detach", action="store_true", help="return when it has been started")
+    parser.add_argument("--json", action="store_true", help="one JSON object at the end")
+
+
+def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Make or find the run, start it, follow it. Raises HoustonError."""
+    if arguments.resume:
+        _check_resume_flags(arguments)
+    if (done := _finished_without_policy(arguments, loaded)) is not None:
+        if arguments.name:
+            done.ask(create_run.rename_policy(loaded, done.asked, arguments.name))
+        _register_finished_run(loaded, done)
+        return _say_run_state(arguments, loaded, done, "finished")
+    there = find_running_daemon(loaded.home) is not None
+    alone = bool(arguments.alone) or not there
+    beside = alone and there
+    planned = _plan_run(arguments, loaded)
+    gpus = _gpu_count(arguments, loaded, planned)
+    sees = (
+        sft_launch.environment_with_gpus(loaded, planned.run, gpus, planned.share_gpus)
+        if alone
+        else {}
+    )
+    asked = planned if arguments.resume else _make_run(arguments, loaded)
+    folder = sft_run_folder.folder_of_run(loaded.home, asked.run)
+    folder.ask(msgspec.structs.replace(asked, beside=beside))
+    if there:
+        _report_killed_run(loaded, folder.path.name)
+    sft_progress.ProgressWriter(folder.path).set("queued")  # what an earlier try said is over
+    if there:
+        _tell_daemon(loaded, folder, gpus, alone)
+    child = sft_launch.start_trainer(folder.path, gpus, sees) if alone else None
+    if beside:
+        tell_run_state(loaded, folder.path.name, "running")
+    command_output.print_note(f"{folder.path.name}: {folder.path}")
+    if arguments.detach:
+        return _say_run_state(arguments, loaded, folder, "running")
+    state = (
+        sft_launch.follow_process(child, folder)
+        if child
+        else sft_launch.follow_daemon_run(loaded, folder)
+    )
+    if beside and state == "failed":
+        tell_run_state(
+            loaded, folder.path.name, "failed", "its process was killed"
+        )  # where it could not
+    return _say_run_state(arguments, loaded, folder, state)
+
+
+def _finished_without_policy(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration
+) -> RunFolder | None:
+    """The run to go on with, where that has finished and no daemon has taken its policy."""
+    run = arguments.resume
+    if not run or not is_run_name(run) or _policy_of_run(loaded, run):
+        return None
+    folder = sft_run_folder.folder_of_run(loaded.home, run)
+    now = sft_progress.read_progress(folder.path)
+    return folder if now is not None and now.state == "finished" else None
+
+
+def _register_finished_run(loaded: LoadedConfiguration, folder: RunFolder) -> None:
+    """Have the daemon take down a run that has finished, and the policy that came of it."""
+    run = folder.path.name
+    if find_running_daemon(loaded.home) is None:
+        raise HoustonError(
+            f"{run} has finished, and no daemon runs that could take its policy.",
+            f"It lies in {folder.output}.",
+            f"houston daemon start, then {folder.again}",
+            ExitCode.DAEMON_NOT_RUNNING,
+        )
+    with Reader(loaded.home) as reader:
+        known = reader.run(policy_queries.find_training_run(run))
+    if known is None or known.state in ("failed", "cancelled"):
+        _tell_daemon(loaded, folder, 0, True)
+    register_run(loaded, folder)
+    if known is None or known.alone or known.state != "finished":
+        tell_run_state(loaded, run, "finished")
+
+
+def _report_killed_run(loaded: LoadedConfiguration, run: str) -> None:
+    """Say that a run beside the daemon has failed whose trainer was killed with all who could have
+    said so: nobody is at work in its folder (`asking.again`)."""
+    with Reader(loaded.home) as reader:
+        known = reader.run(policy_queries.find_training_run(run))
+    if known is not None and known.alone and known.state not in sft_launch.ENDED_STATES:
+        tell_run_state(loaded, run, "failed", "its process was killed")
+
+
+def _default_row_flags() -> dict[str, Any]:
+    """The flags of how rows are made, with what holds where nobody says."""
+    plain = argparse.ArgumentParser(add_help=False)
+    add_row_arguments(plain)
+    return vars(plain.parse_args([]))
+
+
+def _check_resume_flags(arguments: argparse.Namespace) -> None:
+    """Raise HoustonError for what a run that goes on cannot have otherwise: it has its rows."""
+    names = ["data", "held_out", "rules", *_default_row_flags(), "recipe"]
+    given = ["rollouts"] if export_commands.read_selection(arguments).given else []
+    given += [
+        f"--{name.replace('_', '-')}"
+        for name in names
+        if getattr(arguments, name) not in (None, [])
+    ]
+    if given:
+        raise HoustonError(
+            f"A run that goes on has its data and recipe: --resume takes no {', '.join(given)}.",
+            sft_recipe.NOTHING_TRAINED_MESSAGE,
+            "Leave that out, or train a new run without --resume",
+            ExitCode.USAGE,
+        )
+
+
+def _plan_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> RunSpec:
+    """What is asked of a run that goes on, or of a new one as far as its words say; nothing is
+    written yet."""
+    settings = _recipe_settings(arguments)
+    if arguments.resume:
+        asked = create_run.request_resume(loaded, arguments.resume, settings, arguments.name)
+    else:
+        asked = RunSpec(
+            run="", recipe=sft_recipe.load_recipe(arguments.recipe or DEFAULT_RECIPE, settings)
+        )
+    return _with_requested_gpus(arguments, asked)
+
+
+def _make_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> RunSpec:
+    """Make the folder of a new run: what is asked of it, with all that was found for it."""
+    secret_redaction.install_secrets(loaded.config)
+    wanted = create_run.TrainingRequest(
+        _selected_rollouts(arguments, loaded),
+        arguments.data,
+        arguments.held_out,
+        _row_options_with_defaults(arguments),
+        arguments.recipe or DEFAULT_RECIPE,
+        _recipe_settings(arguments),
+        arguments.name,
+        arguments.rules or "run",
+    )
+    made = create_run.create_run_folder(loaded, wanted)
+    command_output.print_note(
+        export_manifest.judged_by_sentence(sft_run_folder.read_data_manifest(made.data))
+    )
+    return _with_requested_gpus(arguments, made.asked)
+
+
+def _recipe_settings(arguments: argparse.Namespace) -> list[str]:
+    settings = list(arguments.settings)
+    settings += [f"base={_resolve_base(arguments.base)}"] if arguments.base else []
+    settings += ["full=true"] if arguments.full else []
+    settings += [f"accelerate={arguments.accelerate}"] if arguments.accelerate else []
+    return settings
+
+
+def _row_options_with_defaults(arguments: argparse.Namespace) -> RowOptions:
+    said = {name: getattr(arguments, name) for name in _default_row_flags()}
+    said = {name: value for name, value in said.items() if value is not None}
+    return read_row_options(argparse.Namespace(**{**_default_row_flags(), **said}))
+
+
+def _resolve_base(named: str) -> str:
+    return named if is_policy_name(named) else str(Path(named).absolute())
+
+
+def _selected_rollouts(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> list[str]:
+    """Whole ids of the rollouts to train on; none where data are named."""
+    selection = export_commands.read_selection(arguments)
+    if not selection.given:
+        return []
+    with Reader(loaded.home) as reader:
+        return reader.run(select_rollout_ids(selection, sft_recipe.NOTHING_TRAINED_MESSAGE))
+
+
+def _with_requested_gpus(arguments: argparse.Namespace, asked: RunSpec) -> RunSpec:
+    """With those that are asked for: a run that goes on does so with the GPUs that it had."""
+    said = {"gpus": arguments.gpus, "share_gpus": arguments.share_gpus}
+    changed = {key: value for key, value in said.items() if value is not None}
+    return msgspec.structs.replace(asked, **changed)
+
+
+def _gpu_count(arguments: argparse.Namespace, loaded: LoadedConfiguration, asked: RunSpec) -> int:
+    """As many as were asked for; else one where this host has any.
+
+    On the CPU none: a run may go on there that had some.
+    """
+    if arguments.gpus is None and asked.recipe.device == "cpu":
+        return 0
+    return min(1, loaded.gpus(LOCAL_HOST)) if asked.gpus is None else asked.gpus
+
+
+def _tell_daemon(loaded: LoadedConfiguration, folder: RunFolder, gpus: int, alone: bool) -> None:
+    """Have the daemon queue it, or note that it runs alone."""
+    from houston_shared.control_client import send_with_retry
+    from houston_shared.control_messages import StartTraining
+
+    asked = folder.asked
+    message = StartTraining(
+        request=secrets.token_hex(16),
+        run=asked.run,
+        alone=alone,
+        name=asked.name,
+        parent=asked.parent,
+        base=asked.recipe.base,
+        base_hash=asked.base_hash,
+        rollouts=asked.rollouts,
+        manifest=data_manifest_hash(folder.data),
+        recipe=msgspec.to_builtins(asked.recipe),
+        gpus=gpus,
+        share_gpus=asked.share_gpus,
+    )
+    send_with_retry(
+        loaded.home, message, "It may have been queued.", f"houston train show {asked.run}"
+    )
+
+
+def _say_run_state(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration, folder: RunFolder, state: str
+) -> int:
+    now, run = sft_progress.read_progress(folder.path), folder.path.name
+    policy = _policy_of_run(loaded, run)
+    if arguments.json:
+        told = {"run": run, "state": state, "folder": str(folder.path), "policy": policy}
+        told |= {"output": str(folder.output) if folder.output.is_dir() else None}
+        command_output.print_json_line({**told, "result": folder.result})
+    elif state == "finished" and policy:
+        command_output.print_line(f"{run} became {policy}.")
+        command_output.print_note(f"next: houston policy activate {policy}")
+    elif state == "finished":
+        command_output.print_line(
+            f"{run}: no daemon runs, so it became no policy; it lies in {folder.output}."
+        )
+        command_output.print_note(f"next: houston daemon start, then {folder.again}")
+    elif state in ("failed", "cancelled"):
+        raise _run_failure(folder, state, now.message if now and now.state == state else "")
+    else:
+        command_output.print_line(run)
+    return int(ExitCode.FAILED if state in ("failed", "cancelled") else ExitCode.DONE)
+
+
+def _run_failure(folder: RunFolder, state: str, said: str) -> HoustonError:
+    """What the trainer said of its end, with its own advice: the same again may be of no use."""
+    what, _, advice = said.partition(" Next: ")
+    cause = f"{folder.path.name} {'failed' if state == 'failed' else 'was ended'}."
+    return HoustonError(cause, what, advice if said else folder.again)
+
+
+def _policy_of_run(loaded: LoadedConfiguration, run: str) -> str | None:
+    """What came of it, as the home knows it."""
+    if not loaded.home.database.exists():
+        return None
+    with Reader(loaded.home) as reader:
+        one = reader.run(policy_queries.find_training_run(run))
+    return one.policy or None if one else None

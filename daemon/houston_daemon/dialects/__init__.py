@@ -1,1 +1,0 @@
-"""How model families write: one module each, chosen in `choose`."""

@@ -1,0 +1,298 @@
+"""The chat engine: any OpenAI-compatible /chat/completions endpoint. No token ids.
+
+A request holds `model`, `messages`, `tools` where there are any, what the task file and the
+engine's `parameters` say, and nothing else but `stream` and `stream_options`; an endpoint that
+refuses one of these two by name is asked without it from then on. Tools go natively, or are left to
+the dialect's text (`tools_mode="text"`). Rows from such an engine are rendered, never exact.
+"""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import quote
+
+import httpx
+
+from houston_daemon.engines.engine_http import (
+    RetryPolicy,
+    TransientFailure,
+    make_http_client,
+    raise_for_failure,
+    read_events,
+    read_whole_answer,
+    run_unless_stopped,
+    with_retries,
+)
+from houston_daemon.engines.engine_protocol import (
+    EngineRefused,
+    EngineSample,
+    EngineUnavailable,
+    EngineUsage,
+    FinishReason,
+    SampleRequest,
+)
+from houston_shared.config_sections import ReasoningField
+from houston_shared.records import Message, ToolCall
+
+CHAT_READ_SECONDS = 600.0
+ROLLOUT_HEADER = "X-Houston-Rollout"
+"""Header with the percent-encoded id of the rollout that asks: a gateway's log tells them apart."""
+OWN_PARAMETERS = {"stream": True, "stream_options": {"include_usage": True}}
+"""What Houston asks for by itself; `parameters` and `omit_parameters` win."""
+RESERVED_CHAT_FIELDS = frozenset({"model", "messages", "tools", "n"})
+"""Fields that `parameters` may not name: they are the rollout's."""
+
+
+@dataclass(slots=True)
+class _PartialAnswer:
+    """What has been sampled so far. calls: by the endpoint's index: id, name, arguments text."""
+
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    calls: dict[int, list[str]] = field(default_factory=dict)
+    finish: str = ""
+    usage: EngineUsage = field(default_factory=EngineUsage)
+
+
+class ChatEngine:
+    """A chat endpoint.
+
+    url: base address as the endpoint documents it, usually ending in `/v1`. window: largest prompt
+    + answer, where known. tools_mode: `native`, or `text` when the dialect parses calls.
+    reasoning_field: how the switch is sent: `chat_template` (vLLM, SGLang: enable_thinking),
+    `effort` (OpenAI: reasoning_effort, where reasoning is on), or `none`. max_tokens_field: the
+    name of the limit of an answer, where the task file sets one. parameters: added to each request,
+    over all others but the rollout's own. omit: fields that are never sent. headers: of each
+    request.
+    """
+
+    token_ids = False
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        model: str,
+        api_key: str = "",
+        *,
+        window: int | None = None,
+        tools_mode: Literal["native", "text"] = "native",
+        reasoning_field: ReasoningField = "none",
+        max_tokens_field: str = "max_tokens",
+        parameters: Mapping[str, Any] | None = None,
+        omit: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self.name = name
+        self.window = window
+        self._model = model
+        self._tools_mode = tools_mode
+        self._reasoning_field = reasoning_field
+        self._max_tokens_field = max_tokens_field
+        self._added = dict(parameters or {})
+        self._omitted = set(omit)
+        """Of the configuration, and what the endpoint has refused of `OWN`."""
+        self._retry = retry or RetryPolicy()
+        self._http = make_http_client(url, api_key, CHAT_READ_SECONDS, headers)
+
+    async def ready(self) -> None:
+        """Return when the endpoint answers at all: what it lists and asks differs widely."""
+        try:
+            await self._http.get("/models", timeout=10.0)
+        except httpx.TransportError as problem:
+            raise EngineUnavailable(
+                f"Engine {self.name} does not answer at {self._http.base_url}: "
+                f"{str(problem) or type(problem).__name__}."
+            ) from problem
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._http.aclose()
+
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
+        """Sample once; see the protocol. An interrupted sample keeps its text and no calls."""
+        started = time.monotonic()
+        headers = {ROLLOUT_HEADER: quote(request.rollout)} if request.rollout else {}
+        partial = _PartialAnswer()
+
+        async def once() -> bool:
+            nonlocal partial
+            while True:
+                partial, body = _PartialAnswer(), self._body(request)
+                try:
+                    return await run_unless_stopped(stop, self._ask(body, headers, partial))
+                except EngineRefused as problem:
+                    if not (refused := _refused_own_parameters(body, problem)):
+                        raise
+                    self._omitted.add(refused)
+
+        ended = bool(await with_retries(self.name, once, stop, self._retry))
+        text, thought = _join_parts(partial.text), _join_parts(partial.reasoning)
+        native = self._tools_mode == "native"
+        reason: FinishReason = "interrupted"
+        if ended:
+            reason = "length" if partial.finish == "length" else "stop"
+        return EngineSample(
+            text=text,
+            finish_reason=reason,
+            calls=(_parse_calls(partial, request.step) if ended else ()) if native else None,
+            thought=text if native else None,
+            reasoning=thought,
+            usage=partial.usage,
+            seconds=time.monotonic() - started,
+            parameters={
+                k: v
+                for k, v in self._body(request).items()
+                if k not in (*RESERVED_CHAT_FIELDS, *OWN_PARAMETERS)
+            },
+        )
+
+    async def _ask(
+        self, body: dict[str, Any], headers: dict[str, str], partial: _PartialAnswer
+    ) -> None:
+        asking = self._http.stream("POST", "/chat/completions", json=body, headers=headers)
+        async with asking as response:
+            await raise_for_failure(response)
+            async for event in (
+                read_events(response) if _is_stream(response) else read_whole_answer(response)
+            ):
+                try:
+                    _take_event(event, partial)
+                except (AttributeError, TypeError, ValueError) as problem:
+                    raise TransientFailure(
+                        f"it sent an event of another form: {problem}"
+                    ) from problem
+        if not partial.finish:
+            raise TransientFailure("the stream ended before the sample")
+
+    def _body(self, request: SampleRequest) -> dict[str, Any]:
+        native = self._tools_mode == "native"
+        body: dict[str, Any] = {
+            "model": request.policy or self._model,
+            "messages": [_chat_message(message, native) for message in request.messages],
+        }
+        if native and request.tools:
+            body["tools"] = [_chat_tool(tool) for tool in request.tools]
+        if request.max_tokens_asked:
+            body[self._max_tokens_field] = request.max_tokens
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.top_p is not None:
+            body["top_p"] = request.top_p
+        if self._reasoning_field == "chat_template":
+            body["chat_template_kwargs"] = {"enable_thinking": request.reasoning}
+        elif self._reasoning_field == "effort" and request.reasoning:
+            body["reasoning_effort"] = "medium"
+        body |= {**OWN_PARAMETERS, **self._added}
+        if not body.get("stream") or "stream" in self._omitted:
+            body.pop("stream_options", None)
+        return {name: value for name, value in body.items() if name not in self._omitted}
+
+
+def _refused_own_parameters(body: Mapping[str, Any], problem: EngineRefused) -> str:
+    """Which of the fields that nobody asked for an endpoint refuses by name; empty for none."""
+    if problem.status not in (400, 422):
+        return ""
+    for name in reversed(
+        OWN_PARAMETERS
+    ):  # the options first: a refusal of them may name the stream, too
+        if (
+            name in body
+            and body[name] == OWN_PARAMETERS[name]
+            and re.search(rf"\b{name}\b", problem.cause)
+        ):
+            return name
+    return ""
+
+
+def _is_stream(response: httpx.Response) -> bool:
+    return not response.headers.get("content-type", "").startswith("application/json")
+
+
+def _chat_message(message: Message, native: bool) -> dict[str, Any]:
+    made: dict[str, Any] = {"role": message.role, "content": message.content}
+    if not native:
+        return made | ({"role": "user"} if message.role == "tool" else {})
+    if message.calls:
+        made["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+            }
+            for call in message.calls
+        ]
+    if message.role == "tool":
+        made["tool_call_id"] = message.call_id
+    return made
+
+
+def _chat_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(tool) if "function" in tool else {"type": "function", "function": dict(tool)}
+
+
+def _content_text(value: Any) -> str:
+    if value and not isinstance(value, str):
+        raise TypeError(f"a text is a {type(value).__name__}")
+    return value or ""
+
+
+def _join_parts(parts: Sequence[str]) -> str:
+    """The text of its parts: a character may be cut in two between them, as JSON spells it."""
+    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _take_event(event: Mapping[str, Any], partial: _PartialAnswer) -> None:
+    """Add one event of a stream, or a whole answer: its message is a delta of everything."""
+    if usage := event.get("usage"):
+        partial.usage = EngineUsage.read(usage)
+    for choice in event.get("choices") or ():
+        delta = choice.get("delta") or choice.get("message") or {}
+        partial.text.append(_content_text(delta.get("content")))
+        partial.reasoning.append(
+            _content_text(delta.get("reasoning_content") or delta.get("reasoning"))
+        )
+        for place, part in enumerate(delta.get("tool_calls") or ()):
+            _extend_call(partial.calls, part, place if "message" in choice else 0)
+        partial.finish = choice.get("finish_reason") or partial.finish
+
+
+def _extend_call(calls: dict[int, list[str]], part: Mapping[str, Any], place: int) -> None:
+    """Join one piece of a call: its name comes once, its arguments in pieces.
+
+    place: its place, where the endpoint gives it none.
+    """
+    function = part.get("function") or {}
+    call = calls.setdefault(int(part.get("index") or place), ["", "", ""])
+    call[0] = str(part.get("id") or call[0])
+    call[1] = _content_text(function.get("name")) or call[1]
+    call[2] += _content_text(function.get("arguments"))
+
+
+def _parse_calls(partial: _PartialAnswer, step: int) -> Sequence[ToolCall]:
+    # Some endpoints count their ids from zero in every answer; ours are unique in a rollout.
+    return tuple(
+        _parse_call(
+            f"{step}.{place}" if step else id or f"0.{place}",
+            _join_parts([name]),
+            _join_parts([text]),
+        )
+        for place, (_, (id, name, text)) in enumerate(sorted(partial.calls.items()))
+    )
+
+
+def _parse_call(id: str, name: str, text: str) -> ToolCall:
+    try:
+        arguments = json.loads(text or "{}")
+    except (ValueError, RecursionError) as problem:
+        return ToolCall(
+            id=id, name=name, arguments={}, error=f"The arguments are no JSON: {problem}."
+        )
+    if not isinstance(arguments, dict):
+        return ToolCall(id=id, name=name, arguments={}, error="The arguments are no JSON object.")
+    return ToolCall(id=id, name=name, arguments=arguments)

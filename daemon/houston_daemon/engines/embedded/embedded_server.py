@@ -1,0 +1,212 @@
+"""The HTTP side of the embedded server: routes, admission, streams.
+
+Answers what vLLM answers for the same requests, errors included. It samples nothing itself: a job
+goes to the scheduler and comes back as pieces. A client that leaves ends its job.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from houston_daemon.engines.embedded import completions_wire
+from houston_daemon.engines.embedded.embedded_model import (
+    AdapterRefused,
+    AdaptersUnavailable,
+    EmbeddedModel,
+)
+from houston_daemon.engines.embedded.sampling_jobs import GrammarError, JobScheduler, SamplingJob
+
+
+class EmbeddedServer:
+    """The routes of one model. name: what requests call it."""
+
+    def __init__(self, model: EmbeddedModel, scheduler: JobScheduler, name: str) -> None:
+        self._model = model
+        self._scheduler = scheduler
+        self._name = name
+
+    def app(self) -> Starlette:
+        """Return the ASGI application."""
+        return Starlette(
+            routes=[
+                Route("/health", self.health),
+                Route("/v1/models", self.models),
+                Route("/v1/completions", self.completions, methods=["POST"]),
+                Route("/v1/load_lora_adapter", self.load_adapter, methods=["POST"]),
+                Route("/v1/unload_lora_adapter", self.unload_adapter, methods=["POST"]),
+            ]
+        )
+
+    async def health(self, request: Request) -> Response:
+        """200 when the server can sample."""
+        return Response()
+
+    async def models(self, request: Request) -> Response:
+        """The model and its adapters, with the window."""
+        base = {"id": self._name, "object": "model", "max_model_len": self._model.window}
+        cards = [base] + [
+            {"id": name, "object": "model", "parent": self._name, "root": folder}
+            for name, folder in self._model.adapters.items()
+        ]
+        return JSONResponse({"object": "list", "data": cards})
+
+    async def completions(self, request: Request) -> Response:
+        """Sample once, streamed or whole."""
+        try:
+            asked = msgspec.json.decode(
+                await request.body(), type=completions_wire.CompletionRequest
+            )
+        except msgspec.DecodeError as problem:
+            return _error_response(str(problem), 400)
+        if asked.model not in ("", self._name, *self._model.adapters):
+            return _error_response(
+                f"The model `{asked.model}` does not exist.", 404, "NotFoundError"
+            )
+        if isinstance(asked.prompt, str):
+            ids = self._model.tokenizer.encode(
+                asked.prompt, add_special_tokens=asked.add_special_tokens
+            )
+        else:
+            ids = asked.prompt
+        if unfit := self._unfit(ids, asked):
+            return _error_response(unfit, 400)
+        pieces: asyncio.Queue[completions_wire.SampledPiece | Exception] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def deliver(piece: completions_wire.SampledPiece | Exception) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+        adapter = asked.model if asked.model in self._model.adapters else ""
+        asked = msgspec.structs.replace(asked, model=asked.model or self._name)
+        job = SamplingJob(asked, ids, adapter, deliver)
+        self._scheduler.submit(job)
+        if asked.stream:
+            return StreamingResponse(_stream_response(job, pieces), media_type="text/event-stream")
+        return await _whole_response(job, pieces, request)
+
+    def _unfit(self, ids: list[int], asked: completions_wire.CompletionRequest) -> str:
+        if not ids:
+            return "the prompt is empty"
+        if min(ids) < 0 or max(ids) >= self._model.vocabulary:
+            return f"a token id is outside the vocabulary of {self._model.vocabulary}"
+        if len(ids) + asked.max_tokens > self._model.window:
+            return (
+                f"This model's maximum context length is {self._model.window} tokens; the request "
+                f"has {len(ids)} prompt tokens and max_tokens {asked.max_tokens}."
+            )
+        return ""
+
+    async def load_adapter(self, request: Request) -> Response:
+        """Load a LoRA adapter under a name that requests then use as their model."""
+        asked = msgspec.json.decode(await request.body(), type=completions_wire.AdapterRequest)
+        try:
+            await asyncio.wrap_future(
+                self._scheduler.call(
+                    lambda: self._scheduler.sampler.load_adapter(asked.lora_name, asked.lora_path)
+                )
+            )
+        except AdaptersUnavailable as problem:
+            return _error_response(str(problem), 501, "NotImplementedError")
+        except AdapterRefused as problem:
+            return _error_response(str(problem), 400)
+        return PlainTextResponse(f"Success: LoRA adapter '{asked.lora_name}' added successfully.")
+
+    async def unload_adapter(self, request: Request) -> Response:
+        """Forget an adapter."""
+        asked = msgspec.json.decode(await request.body(), type=completions_wire.AdapterRequest)
+        known = await asyncio.wrap_future(
+            self._scheduler.call(lambda: self._scheduler.sampler.unload_adapter(asked.lora_name))
+        )
+        if not known:
+            return _error_response(
+                f"The adapter `{asked.lora_name}` does not exist.", 404, "NotFoundError"
+            )
+        return PlainTextResponse(f"Success: LoRA adapter '{asked.lora_name}' removed successfully.")
+
+
+async def _stream_response(
+    job: SamplingJob, pieces: "asyncio.Queue[completions_wire.SampledPiece | Exception]"
+) -> AsyncIterator[bytes]:
+    """Server-sent events. Left early (the client is gone), it cancels the job."""
+    response, asked, first = completions_wire.new_response_id(), job.request, True
+    try:
+        while True:
+            piece = await pieces.get()
+            if isinstance(piece, Exception):
+                yield _server_sent_event(_failure_response(piece))
+                break
+            yield _server_sent_event(
+                completions_wire.completion_chunk(
+                    response, asked, piece, job.prompt if first else None
+                )
+            )
+            first = False
+            if piece.finish_reason:
+                if asked.stream_options and asked.stream_options.include_usage:
+                    yield _server_sent_event(_usage_event(response, job))
+                break
+        yield b"data: [DONE]\n\n"
+    finally:
+        job.cancelled = True
+
+
+async def _whole_response(
+    job: SamplingJob,
+    pieces: "asyncio.Queue[completions_wire.SampledPiece | Exception]",
+    request: Request,
+) -> Response:
+    """One answer, when all of it is there; asks now and then whether the client is."""
+    got: list[completions_wire.SampledPiece] = []
+    while not (got and got[-1].finish_reason):
+        try:
+            piece = await asyncio.wait_for(pieces.get(), 0.5)
+        except TimeoutError:
+            if await request.is_disconnected():
+                job.cancelled = True
+                return Response(status_code=499)
+            continue
+        if isinstance(piece, Exception):
+            failure = _failure_response(piece)
+            return JSONResponse(failure, failure["error"]["code"])
+        got.append(piece)
+    response = completions_wire.new_response_id()
+    whole = completions_wire.SampledPiece(
+        "".join(piece.text for piece in got),
+        [token for piece in got for token in piece.token_ids],
+        [logprob for piece in got for logprob in piece.logprobs],
+        got[-1].finish_reason,
+        got[-1].stop_reason,
+    )
+    answer = completions_wire.completion_chunk(response, job.request, whole, job.prompt)
+    return JSONResponse(answer | {"usage": _usage_event(response, job)["usage"]})
+
+
+def _usage_event(response: str, job: SamplingJob) -> dict[str, Any]:
+    return completions_wire.usage_chunk(
+        response, job.request.model, len(job.prompt), job.sampled, job.cached_tokens
+    )
+
+
+def _server_sent_event(data: dict[str, Any]) -> bytes:
+    return b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+def _failure_response(problem: Exception) -> dict[str, Any]:
+    if isinstance(problem, GrammarError):
+        return completions_wire.error_body(
+            f"the schema is no grammar: {problem}", "BadRequestError", 400
+        )
+    return completions_wire.error_body(
+        f"{type(problem).__name__}: {problem}", "InternalServerError", 500
+    )
+
+
+def _error_response(message: str, code: int, kind: str = "BadRequestError") -> JSONResponse:
+    return JSONResponse(completions_wire.error_body(message, kind, code), code)

@@ -1,0 +1,115 @@
+"""Keeps the key-value caches of recent prompts, so that an append-only context pays for its delta.
+
+A request takes the cache with the longest common prefix of ids: it cuts and continues it, or copies
+the common part when the cache is in use or worth keeping. Caches of different adapters or salts
+never meet (`scope`). It does not know what a prompt means.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from transformers import DynamicCache, PretrainedConfig
+
+_ORPHANED = ("", "\0")
+"""Scope that no request can name."""
+
+
+@dataclass(slots=True, eq=False)
+class PrefixCacheEntry:
+    """One cache and the ids whose keys it holds."""
+
+    scope: tuple[str, str]
+    """Adapter and salt."""
+    kv: DynamicCache
+    ids: list[int] = field(default_factory=list)
+    busy: bool = True
+    used: int = 0
+    """When it was last taken, as a count of takings."""
+
+
+class PrefixCache:
+    """A bounded pool of caches; used from the sampling thread only.
+
+    max_tokens: ids over all idle caches; the least recently used go first.
+    """
+
+    def __init__(self, config: PretrainedConfig, max_tokens: int, max_entries: int = 16) -> None:
+        self._config = config
+        self._max_tokens = max_tokens
+        self._max_entries = max_entries
+        self._entries: list[PrefixCacheEntry] = []
+        self._takings = 0
+        layers = DynamicCache(config=config).layers
+        # A sliding window or a recurrent state cannot be cut back to an earlier token.
+        self._reusable = all(type(layer).__name__ == "DynamicLayer" for layer in layers)
+
+    def take(self, scope: tuple[str, str], prompt: Sequence[int]) -> PrefixCacheEntry:
+        """Return a busy entry whose ids are a proper prefix of `prompt`, the longest known."""
+        self._takings += 1
+        best, common = self._longest(scope, prompt)
+        if best is None or common == 0:
+            entry = PrefixCacheEntry(scope, DynamicCache(config=self._config))
+        elif best.busy or common * 2 < len(best.ids):
+            entry = PrefixCacheEntry(scope, self._copy(best.kv, common), best.ids[:common])
+        else:
+            entry = best
+            _truncate_cache(entry, common)
+        entry.busy, entry.used = True, self._takings
+        if entry is not best:
+            self._entries.append(entry)
+        return entry
+
+    def give_back(self, entry: PrefixCacheEntry) -> None:
+        """Let others use the entry; forget the oldest ones over the limits."""
+        entry.busy = False
+        if not self._reusable:
+            self._entries.remove(entry)
+            return
+        idle = sorted((e for e in self._entries if not e.busy), key=lambda e: e.used)
+        while len(idle) > 1 and self._over(idle):
+            self._entries.remove(idle.pop(0))
+
+    def forget(self, adapter: str) -> None:
+        """Never use a cache of this adapter again: its weights are about to change."""
+        self._entries = [e for e in self._entries if e.busy or e.scope[0] != adapter]
+        for entry in self._entries:
+            if entry.scope[0] == adapter:
+                entry.scope = _ORPHANED
+
+    def _over(self, idle: list[PrefixCacheEntry]) -> bool:
+        return len(idle) > self._max_entries or sum(len(e.ids) for e in idle) > self._max_tokens
+
+    def _longest(
+        self, scope: tuple[str, str], prompt: Sequence[int]
+    ) -> tuple[PrefixCacheEntry | None, int]:
+        best, length = None, 0
+        for entry in self._entries:
+            if entry.scope == scope and self._reusable:
+                # The last id is always computed: its logits are what a sample starts from.
+                common = min(count_common_ids(entry.ids, prompt), len(prompt) - 1)
+                if common > length or (common == length > 0 and best and best.busy):
+                    best, length = entry, common
+        return best, length
+
+    def _copy(self, kv: DynamicCache, length: int) -> DynamicCache:
+        made = DynamicCache(config=self._config)
+        for index, layer in enumerate(kv.layers):
+            made.update(
+                layer.keys[..., :length, :].clone(), layer.values[..., :length, :].clone(), index
+            )
+        return made
+
+
+def _truncate_cache(entry: PrefixCacheEntry, length: int) -> None:
+    for layer in entry.kv.layers:
+        layer.keys = layer.keys[..., :length, :]
+        layer.values = layer.values[..., :length, :]
+    del entry.ids[length:]
+
+
+def count_common_ids(left: Sequence[int], right: Sequence[int]) -> int:
+    """Return how many leading ids two sequences share."""
+    for place, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one != other:
+            return place
+    return min(len(left), len(right))

@@ -1,0 +1,261 @@
+"""Sampling in the embedded server: a token from logits, under a JSON schema, jobs in turn.
+
+Jobs share one thread. Each takes short turns (a slice of its prompt, or one token), so that several
+share one model fairly and an abandoned one ends at once; jobs beyond a limit wait in order.
+Log-probabilities are taken after a grammar's mask, before temperature and top-p, as vLLM's
+`raw_logprobs` are. Knows no HTTP.
+"""
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import llguidance
+import llguidance.hf
+import msgspec
+import numpy as np
+import torch
+from tokenizers.decoders import DecodeStream
+from transformers import PreTrainedTokenizerBase
+
+from houston_daemon.engines.embedded.completions_wire import CompletionRequest, SampledPiece
+from houston_daemon.engines.embedded.embedded_model import EmbeddedModel
+from houston_daemon.engines.embedded.prefix_cache import PrefixCache, PrefixCacheEntry
+
+
+def draw_token(
+    logits: torch.Tensor, allowed: torch.Tensor | None, temperature: float, top_p: float
+) -> tuple[int, float]:
+    """Return the sampled id and its natural-log probability.
+
+    logits: shape (vocabulary,). allowed: boolean of the same shape, or None for all.
+    temperature: 0 takes the most probable id.
+    """
+    row = logits.float()
+    if allowed is not None:
+        row = row.masked_fill(~allowed, float("-inf"))
+    logprobs = torch.log_softmax(row, -1)
+    if temperature == 0:
+        token = int(row.argmax())
+    else:
+        token = int(
+            torch.multinomial(_keep_nucleus(torch.softmax(row / temperature, -1), top_p), 1)
+        )
+    return token, float(logprobs[token])
+
+
+def _keep_nucleus(probabilities: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Zero everything outside the smallest set whose probability reaches `top_p`."""
+    if top_p >= 1:
+        return probabilities
+    ordered, places = probabilities.sort(descending=True)
+    ordered[ordered.cumsum(-1) - ordered >= top_p] = 0
+    return torch.zeros_like(probabilities).scatter_(-1, places, ordered)
+
+
+class GrammarError(ValueError):
+    """The schema cannot be made into a grammar."""
+
+
+class TokenGrammar:
+    """One text being written under a schema."""
+
+    def __init__(self, tokenizer: llguidance.LLTokenizer, schema: dict[str, Any] | str) -> None:
+        text = schema if isinstance(schema, str) else msgspec.json.encode(schema).decode()
+        try:
+            compiled = llguidance.LLMatcher.grammar_from_json_schema(
+                text, defaults={"whitespace_flexible": False}
+            )
+        except ValueError as problem:
+            raise GrammarError(str(problem)) from problem
+        self._matcher = llguidance.LLMatcher(tokenizer, compiled)
+        self._size = tokenizer.vocab_size
+        if self._matcher.is_error():
+            raise GrammarError(self._matcher.get_error())
+
+    def allowed(self, vocabulary: int) -> torch.Tensor:
+        """Return which ids may come next, shape (vocabulary,)."""
+        bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+        mask = np.zeros(vocabulary, dtype=bool)
+        known = np.unpackbits(bits, bitorder="little")[: min(self._size, vocabulary)]
+        mask[: len(known)] = known
+        return torch.from_numpy(mask)
+
+    def accept(self, token: int) -> None:
+        """Go on after `token`, which `allowed` had allowed."""
+        self._matcher.consume_token(token)
+
+
+def grammar_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, vocabulary: int, ends: list[int]
+) -> llguidance.LLTokenizer:
+    """Prepare the vocabulary once. ends: ids that may follow a complete text."""
+    return llguidance.hf.from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=ends)
+
+
+PREFILL_TOKENS = 256
+"""Prompt tokens in one turn: about a third of a second for a small model on one core."""
+
+
+class JobSampler:
+    """What every job shares: model, caches and the vocabulary as the grammar sees it."""
+
+    def __init__(self, model: EmbeddedModel, cache_tokens: int) -> None:
+        self.model = model
+        self.prefixes = PrefixCache(model.config, cache_tokens)
+        self._vocabulary: llguidance.LLTokenizer | None = None
+
+    def load_adapter(self, name: str, folder: str) -> None:
+        """Load or replace an adapter; what its earlier weights computed is forgotten."""
+        self.prefixes.forget(name)
+        self.model.load_adapter(name, folder)
+
+    def unload_adapter(self, name: str) -> bool:
+        """Forget an adapter; return whether there was one."""
+        self.prefixes.forget(name)
+        return self.model.unload_adapter(name)
+
+    def grammar(self, request: CompletionRequest) -> TokenGrammar | None:
+        """Compile the request's schema. Raises GrammarError."""
+        wanted = request.structured_outputs
+        if wanted is None or wanted.json is None:
+            return None
+        if self._vocabulary is None:
+            self._vocabulary = grammar_tokenizer(
+                self.model.tokenizer, self.model.vocabulary, self.model.ends
+            )
+        return TokenGrammar(self._vocabulary, wanted.json)
+
+
+class SamplingJob:
+    """One request. deliver: called with every piece, or with the exception that ended it."""
+
+    def __init__(
+        self,
+        request: CompletionRequest,
+        prompt: Sequence[int],
+        adapter: str,
+        deliver: Callable[[SampledPiece | Exception], None],
+    ) -> None:
+        self.request = request
+        self.prompt = list(prompt)
+        self.adapter = adapter
+        self.deliver = deliver
+        self.cancelled = False
+        self.cached_tokens = 0
+        self.sampled = 0
+        self._entry: PrefixCacheEntry | None = None
+        self._grammar: TokenGrammar | None = None
+        self._feed: list[int] = []
+        self._text = DecodeStream(skip_special_tokens=request.skip_special_tokens)
+
+    def turn(self, sampler: JobSampler) -> bool:
+        """Do a little; return whether the job is over."""
+        entry = self._entry or self._begin(sampler)
+        part, self._feed = self._feed[:PREFILL_TOKENS], self._feed[PREFILL_TOKENS:]
+        logits = sampler.model.forward(part, entry.kv, self.adapter)
+        entry.ids += part
+        return not self._feed and self._sample(sampler.model, logits)
+
+    def end(self, sampler: JobSampler) -> None:
+        """Give the cache back; what was computed serves the next prompt."""
+        if self._entry is not None:
+            sampler.prefixes.give_back(self._entry)
+            self._entry = None
+
+    def _begin(self, sampler: JobSampler) -> PrefixCacheEntry:
+        self._grammar = sampler.grammar(self.request)
+        self._entry = sampler.prefixes.take((self.adapter, self.request.cache_salt), self.prompt)
+        self.cached_tokens = len(self._entry.ids)
+        self._feed = self.prompt[self.cached_tokens :]
+        return self._entry
+
+    def _sample(self, model: EmbeddedModel, logits: torch.Tensor) -> bool:
+        asked = self.request
+        allowed = self._grammar.allowed(len(logits)) if self._grammar else None
+        token, logprob = draw_token(logits, allowed, asked.temperature, asked.top_p)
+        self.sampled += 1
+        self._feed = [token]
+        stopped = token in asked.stop_token_ids or token in model.ends
+        if self._grammar and not stopped:
+            self._grammar.accept(token)
+        shown = not stopped or asked.include_stop_str_in_output
+        text = self._text.step(model.tokenizer.backend_tokenizer, token) if shown else None
+        reason = "stop" if stopped else "length" if self.sampled >= asked.max_tokens else None
+        why = token if token in asked.stop_token_ids else None
+        self.deliver(SampledPiece(text or "", [token], [logprob], reason, why))
+        return reason is not None
+
+
+MAX_RUNNING_JOBS = 16
+"""Each running job holds a key-value cache of its own."""
+
+Answer = TypeVar("Answer")
+
+
+class JobScheduler:
+    """Runs jobs on one thread; `submit` and `call` may come from any other."""
+
+    def __init__(self, sampler: JobSampler) -> None:
+        self.sampler = sampler
+        """Touched on the sampling thread only: by jobs, and through `call`."""
+        self._inbox: queue.SimpleQueue[SamplingJob | Callable[[], None]] = queue.SimpleQueue()
+        self._running: deque[SamplingJob] = deque()
+        self._waiting: deque[SamplingJob] = deque()
+        self._thread = threading.Thread(target=self._run, name="sampling", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def submit(self, job: SamplingJob) -> None:
+        """Queue a job."""
+        self._inbox.put(job)
+
+    def call(self, do: Callable[[], Answer]) -> "Future[Answer]":
+        """Run `do` on the sampling thread between two turns."""
+        future: Future[Answer] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(do())
+            except Exception as problem:  # noqa: BLE001 - the caller waits for it
+                future.set_exception(problem)
+
+        self._inbox.put(run)
+        return future
+
+    def _run(self) -> None:
+        while True:
+            self._receive()
+            while self._waiting and len(self._running) < MAX_RUNNING_JOBS:
+                self._running.append(self._waiting.popleft())
+            if self._running:
+                job = self._running.popleft()
+                if not self._turn(job):
+                    self._running.append(job)
+
+    def _receive(self) -> None:
+        """Take what came in; wait for something when there is nothing to do."""
+        while not self._inbox.empty() or not (self._running or self._waiting):
+            item = self._inbox.get()
+            if isinstance(item, SamplingJob):
+                self._waiting.append(item)
+            else:
+                item()
+
+    def _turn(self, job: SamplingJob) -> bool:
+        """Return whether the job is over."""
+        over = job.cancelled
+        if not over:
+            try:
+                over = job.turn(self.sampler)
+            except Exception as problem:  # noqa: BLE001 - one job's failure is that job's answer
+                job.deliver(problem)
+                over = True
+        if over:
+            job.end(self.sampler)
+        return over

@@ -1,0 +1,245 @@
+"""What every engine behind HTTP shares: clients, bounded retries, server-sent events, interruption.
+
+It knows no endpoint but the words in which they refuse. A failure that may pass is retried and
+becomes EngineUnavailable when the retries are spent; a prompt that is too long is ContextOverflow,
+and every other refusal EngineRefused, at once.
+"""
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+
+from houston_daemon.engines.engine_protocol import ContextOverflow, EngineRefused, EngineUnavailable
+from houston_shared.faults import point
+
+Answer = TypeVar("Answer")
+_LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+_CONTEXT_TOO_LONG = re.compile(
+    r"context[_ ](length|window|size)[_ ]?(limit )?(is )?exceeded"
+    r"|exceed(s|ed|ing)?_?( the| this| your)?( model'?s?| available| maximum| token)*_?\s?context"
+    r"|maximum (context|prompt|model) length|model'?s (maximum )?context length"
+    r"|context[_ ](length|window|size)( limit)? (of|is|exceeds) "
+    r"|(prompt|input|context)( is| length is| was)? too (long|large)|prompt exceeds max length"
+    r"|(input|prompt|request|messages?)\b.{0,80}\b(exceeds?|exceeded|(longer|greater|larger) than)"
+    r"\b.{0,60}\b(context|tokens?( allowed)?|model length|token limit)\b"
+    r"|exceeded model token limit|too many (input |prompt )?tokens\b|range of input length"
+    r"|reduce the length of the (messages|prompt|input)|inputs?`? tokens \+|tokens_limit_reached"
+    r"|inputs?`? must have less than \d+ tokens|request_too_large",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How endpoints say that a prompt is longer than their window."""
+_ACCOUNT_SPENT = re.compile(
+    r"insufficient[_ ](quota|balance|funds|credits?)|exceeded your current quota|billing"
+    r"|credit balance|quota[_ ]exceeded|out of credits|payment",
+    re.IGNORECASE,
+)
+"""How endpoints say that an account is empty, which waiting a little does not mend."""
+_NON_PROMPT_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 425, 429})
+"""Whatever they say besides, these are about no prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long a request is tried again."""
+
+    attempts: int = 6
+    """Requests in all."""
+    first: float = 0.25
+    """Seconds before the second one; doubled each time, with up to a quarter of chance added."""
+    longest: float = 8.0
+    """Longest wait of our own choosing, in seconds."""
+    longest_asked: float = 60.0
+    """Longest wait that a server's Retry-After is given, in seconds."""
+
+    def wait(self, failed: int, asked: float | None) -> float:
+        """Seconds to wait after `failed` attempts."""
+        if asked is not None:
+            return min(asked, self.longest_asked)
+        return min(self.first * 2.0 ** (failed - 1), self.longest) * random.uniform(1, 1.25)
+
+
+class TransientFailure(Exception):
+    """A failure that may pass. after: seconds that the server asked to wait."""
+
+    def __init__(self, reason: str, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+def make_http_client(
+    url: str, api_key: str, read_seconds: float, more: Mapping[str, str] | None = None
+) -> httpx.AsyncClient:
+    """Return a client for a base URL, or for `unix:/path` of a socket file.
+
+    read_seconds: longest silence of a server that is at work (a long prompt is silent).
+    more: further headers of each request; they win.
+    """
+    bearer = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    headers = httpx.Headers(bearer)
+    headers.update(more or {})
+    timeout = httpx.Timeout(read_seconds, connect=5.0, write=60.0, pool=60.0)
+    if url.startswith("unix:"):
+        transport = httpx.AsyncHTTPTransport(uds=url.removeprefix("unix:").removeprefix("//"))
+        return httpx.AsyncClient(
+            transport=transport, base_url="http://engine", headers=headers, timeout=timeout
+        )
+    return httpx.AsyncClient(
+        base_url=url.rstrip("/"),
+        headers=headers,
+        timeout=timeout,
+        # No proxy stands between us and our own machine; certificates matter to https only.
+        trust_env=urlsplit(url).hostname not in _LOOPBACK_HOSTS,
+        verify=not url.startswith("http:"),
+    )
+
+
+async def with_retries(
+    name: str, once: Callable[[], Awaitable[Answer]], stop: asyncio.Event, retry: RetryPolicy
+) -> Answer | None:
+    """Return what `once` returns, trying again while it raises Transient.
+
+    None when `stop` was set while waiting. Raises EngineUnavailable when the attempts are spent.
+    """
+    for failed in range(1, retry.attempts + 1):
+        try:
+            point("worker.request.before")
+            return await once()
+        except (TransientFailure, httpx.TransportError) as problem:
+            reason = str(problem) or type(problem).__name__
+            after = problem.after if isinstance(problem, TransientFailure) else None
+        if failed < retry.attempts and await wait_until_set(stop, retry.wait(failed, after)):
+            return None
+    raise EngineUnavailable(
+        f"Engine {name} did not answer in {retry.attempts} attempts: {reason}.",
+        "Nothing was sampled.",
+        "See `houston daemon status` and the engine's log.",
+    )
+
+
+async def wait_until_set(event: asyncio.Event, seconds: float) -> bool:
+    """Wait up to `seconds`; return whether the event is set."""
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return event.is_set()
+    return True
+
+
+async def run_unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Run `work` until it ends or `stop` is set; return whether it ended.
+
+    Work that is cut short is cancelled, which closes its connection: the server stops sampling.
+    """
+    task = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return True
+        return False
+    finally:
+        stopping.cancel()
+        task.cancel()
+        await asyncio.gather(task, stopping, return_exceptions=True)
+
+
+async def read_events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    """Yield the JSON objects of a server-sent event stream up to `[DONE]`.
+
+    Raises Transient or EngineRefused for an error that the server reports within the stream.
+    """
+    async for line in response.aiter_lines():
+        if not line.startswith("data:"):
+            continue
+        data = line.removeprefix("data:").strip()
+        if data == "[DONE]":
+            return
+        try:
+            event = json.loads(data)
+        except (ValueError, RecursionError) as problem:
+            raise TransientFailure(f"it sent a line that is no JSON: {data[:80]!r}") from problem
+        if not isinstance(event, dict):
+            raise TransientFailure(f"it sent a line that is no JSON object: {data[:80]!r}")
+        if error := event.get("error"):
+            raise _stream_failure(error)
+        yield event
+
+
+async def read_whole_answer(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    """Yield the one JSON object of an answer that is no stream; raises as `events` does."""
+    body = await response.aread()
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError) as problem:
+        raise TransientFailure(f"it sent what is no JSON: {body[:80]!r}") from problem
+    if not isinstance(answer, dict):
+        raise TransientFailure(f"it sent what is no JSON object: {body[:80]!r}")
+    if error := answer.get("error"):
+        raise _stream_failure(error)
+    yield answer
+
+
+async def raise_for_failure(response: httpx.Response) -> None:
+    """Return for a success. Raises Transient for what may pass, ContextOverflow, EngineRefused."""
+    if response.is_success:
+        return
+    body = (await response.aread()).decode(errors="replace")
+    raise failure_of_status(response.status_code, *_error_sentence(body), _retry_after(response))
+
+
+def failure_of_status(
+    status: int, message: str, code: str = "", after: float | None = None
+) -> Exception:
+    """Return the exception for an HTTP status. code: the endpoint's own words for the error."""
+    words = f"{message} {code}"
+    cause = f"The engine refused the request with {status}: {message}."
+    if status == 413 or (status not in _NON_PROMPT_STATUSES and _CONTEXT_TOO_LONG.search(words)):
+        return ContextOverflow(cause, "Nothing was sampled.", status=status)
+    spent = status in (400, 429) and _ACCOUNT_SPENT.search(words)
+    if not spent and (status >= 500 or status in (408, 409, 425, 429)):
+        return TransientFailure(f"it answered {status}: {message}", after)
+    return EngineRefused(cause, "Nothing was sampled.", status=status)
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    try:
+        return max(0.0, float(response.headers["retry-after"]))
+    except (KeyError, ValueError):  # absent, or a date: then our own backoff decides
+        return None
+
+
+def _stream_failure(error: Any) -> Exception:
+    """The failure that a server tells of in the middle of its answer, in a form of its own."""
+    message, code = _error_words(error)
+    number = str(error.get("code")) if isinstance(error, dict) else ""
+    if number.isdecimal() and len(number) == 3:
+        return failure_of_status(int(number), message, code)
+    return failure_of_status(
+        429 if _ACCOUNT_SPENT.search(f"{message} {code}") else 500, message, code
+    )
+
+
+def _error_sentence(body: str) -> tuple[str, str]:
+    """The sentence in an error body, and its code: vLLM, OpenAI, FastAPI and plain text differ."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return body.strip()[:300] or "no reason given", ""
+    if not isinstance(data, dict):
+        return _error_words(data)
+    return _error_words(data.get("error") or data.get("detail") or data)
+
+
+def _error_words(error: Any) -> tuple[str, str]:
+    """What an error says, and what it is called."""
+    told = error if isinstance(error, dict) else {}
+    message = str(told.get("message") or error).strip().rstrip(".")[:600]
+    return message, f"{told.get('code') or ''} {told.get('type') or ''}".strip()

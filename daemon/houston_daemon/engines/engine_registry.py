@@ -1,0 +1,177 @@
+"""Chooses the engine of a rollout from its settings: the one place that knows all kinds.
+
+Packaged kinds and those that another package registered; checks the parameters and headers that the
+configuration adds to each request.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.engines import chat_engine, token_engine
+from houston_daemon.engines.chat_engine import ChatEngine
+from houston_daemon.engines.engine_protocol import Engine, EngineUnavailable
+from houston_daemon.engines.script_engine import ScriptEngine
+from houston_daemon.engines.token_engine import TokenEngine
+from houston_shared import plugins
+from houston_shared.errors import ConfigurationError
+from houston_shared.secret_redaction import redact
+
+ENGINE_KINDS = ("embedded", "vllm", "token", "chat", "script")
+EngineFactory = Callable[[Mapping[str, Any], str], Engine]
+"""What an entry point of the group `houston.engines` names: the engine's table of the
+configuration, and the name for the ledger, make an engine. Raises ConfigurationError."""
+
+
+def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: str = "") -> Engine:
+    """Return the engine that `settings` (RolloutSpec.engine_settings) describe.
+
+    script: path of a script, which then is the engine whatever the settings say.
+    name: as written into the ledger; empty for the kind.
+
+    Keys, all optional besides `kind` and what its kind needs:
+
+    - `kind`: `embedded`, `vllm` or `token` (the token client), `chat`, `script`.
+    - `url`: base address, with or without `/v1`; of a child server, the one it was started on.
+    - `model`: name in requests; for the token client empty, or a folder, means the served one.
+    - `window`: largest prompt + answer in tokens; 0 for what the server says.
+    - `api_key_env`: environment variable that holds the key.
+    - `adapters`, `adapter_hashes`: folder, and hash of the content, by policy name (token client).
+    - `own_policy`: the policy whose full weights a child was started with.
+    - `logprobs_mode`: `raw_logprobs` (default) or `processed_logprobs`, as the server was started.
+    - `reasoning`: whether the model may write reasoning tokens; the request decides, per sample.
+    - `reasoning_field`: `none` (default), `chat_template`, `effort`: how a chat endpoint is told.
+    - `max_tokens_field`: `max_tokens` (default) or `max_completion_tokens` (chat).
+    - `parameters`, `omit_parameters`, `headers`, `headers_env`: see `request_options`.
+    - `tool_calls`: `native` (default) or `text` (chat).
+    - `path`: file of a script.
+
+    `tokenizer`, `dialect`, `port`, `command` and `environment` belong to others and are passed
+    over. Raises ConfigurationError for an unknown kind or a missing key, and EngineUnavailable
+    when a variable that holds the API key or a header is not set.
+    """
+    kind = settings.get("kind", "script" if script else "")
+    if script or kind == "script":
+        return ScriptEngine(Path(script or _required_setting(settings, "path")))
+    if kind == "chat":
+        return ChatEngine(
+            name or "chat",
+            _required_setting(settings, "url"),
+            _required_setting(settings, "model"),
+            _api_key(settings),
+            window=settings.get("window") or None,
+            tools_mode=settings.get("tool_calls", "native"),
+            reasoning_field=settings.get("reasoning_field", "none"),
+            max_tokens_field=settings.get("max_tokens_field", "max_tokens"),
+            **request_options(settings),
+        )
+    if kind in ENGINE_KINDS:
+        model = str(settings.get("model", ""))
+        return TokenEngine(
+            name or kind,
+            _required_setting(settings, "url"),
+            # A child serves one model under its own name: the configured one is its folder.
+            "" if kind != "token" or Path(model).is_dir() else model,
+            settings.get("window") or None,
+            _api_key(settings),
+            adapters=settings.get("adapters"),
+            contents=settings.get("adapter_hashes"),
+            own_policy=str(settings.get("own_policy") or ""),
+            logprobs_mode=settings.get("logprobs_mode", "raw_logprobs"),
+            **request_options(settings),
+        )
+    return plugin_factory(kind)(settings, name or kind)
+
+
+def request_options(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What the configuration adds to each request: `parameters`, `omit` and `headers`.
+
+    Raises as `check_request` does, and EngineUnavailable for a variable that is not set.
+    """
+    check_request_settings(settings)
+    headers = dict(settings.get("headers") or {})
+    for name, variable in (settings.get("headers_env") or {}).items():
+        headers[name] = _environment_variable(variable, f"headers_env.{name}")
+    return {
+        "parameters": settings.get("parameters"),
+        "omit": tuple(settings.get("omit_parameters") or ()),
+        "headers": headers,
+    }
+
+
+def check_request_settings(settings: Mapping[str, Any]) -> None:
+    """Raise ConfigurationError for parameters and headers that no request may have.
+
+    A secret is none that may stand in a file: what is stored of it would be a placeholder.
+    """
+    kind = settings.get("kind")
+    taken = (
+        chat_engine.RESERVED_CHAT_FIELDS
+        if kind == "chat"
+        else token_engine.RESERVED_COMPLETION_FIELDS
+    )
+    parameters: Mapping[str, Any] = settings.get("parameters") or {}
+    for key, names in (
+        ("parameters", parameters),
+        ("omit_parameters", settings.get("omit_parameters") or ()),
+    ):
+        if wrong := sorted(taken.intersection(names)):
+            raise ConfigurationError(
+                f"`{key}` of an engine of kind {kind!r} may not name {', '.join(wrong)}: "
+                "Houston fills that in itself."
+            )
+    for name, value in (settings.get("headers") or {}).items():
+        if _SECRET_HEADER.search(name) or redact(value) != value:
+            raise ConfigurationError(
+                f"The header {name!r} of `headers` looks like a secret.",
+                next=f'Write it into a variable: export NAME=…, and headers_env = {{ "{name}" = '
+                '"NAME" }.',
+            )
+    for name, value in parameters.items():
+        if isinstance(value, str) and redact(value) != value:
+            raise ConfigurationError(
+                f"`parameters.{name}` looks like a secret.", next="Use `headers_env`, if it is one."
+            )
+
+
+_SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|api-?key|credential", re.I)
+
+
+def plugin_factory(kind: str) -> EngineFactory:
+    """What makes an engine of a kind that another package registered.
+
+    Raises ConfigurationError when there is none of that name, or when it cannot be imported.
+    """
+    others = plugins.plugin_names(plugins.ENGINE_GROUP)
+    if kind not in others:
+        known = ", ".join((*ENGINE_KINDS, *others))
+        raise ConfigurationError(f"There is no engine kind {kind!r}; known: {known}.")
+    found: EngineFactory = plugins.load_plugin(plugins.ENGINE_GROUP, kind, "engine kind")
+    return found
+
+
+def _required_setting(settings: Mapping[str, Any], key: str) -> str:
+    value = str(settings.get(key) or "")
+    if not value:
+        raise ConfigurationError(
+            f"An engine of kind {settings.get('kind')!r} needs the key {key!r}."
+        )
+    return value
+
+
+def _api_key(settings: Mapping[str, Any]) -> str:
+    variable = settings.get("api_key_env")
+    return _environment_variable(variable, "api_key_env") if variable else ""
+
+
+def _environment_variable(variable: str, named_by: str) -> str:
+    if variable not in os.environ:
+        raise EngineUnavailable(
+            f"the variable {variable}, named by `{named_by}`, is not set where the daemon was"
+            " started.",
+            "The rollout waits.",
+            f"export {variable}=…; houston daemon restart",
+        )
+    return os.environ[variable]

@@ -1,0 +1,39 @@
+"""What engines need of this machine: the cache folder with its lock, and a processor fast in bf16.
+
+Two processes that fill the same place in the cache wait for each other. It does not know what is
+put there, and imports no torch.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+
+_BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+
+
+def has_fast_bfloat16(described: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether it has instructions for bf16; without them a product is several times slower."""
+    flags = described.read_text() if described.exists() else ""
+    return not _BFLOAT16_FLAGS.isdisjoint(flags.split())
+
+
+def cache_folder() -> Path:
+    """Return the cache: `HOUSTON_CACHE` when set, else the user's own cache folder."""
+    override = os.environ.get("HOUSTON_CACHE")
+    return Path(override) if override else Path(platformdirs.user_cache_path("houston"))
+
+
+@contextmanager
+def exclusive_lock(target: Path) -> Iterator[None]:
+    """Hold the lock that belongs to `target`; wait for whoever else makes the same thing.
+
+    The lock file stays: removing it would let a third process lock a file that nobody else sees.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_name(target.name + ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,48 @@
+"""Whether log-probabilities are those with which the tokens were drawn, told by how these were.
+
+Engines give log-probabilities of the model at temperature 1 (vLLM's `raw_logprobs`, the embedded
+server's too). A token that was drawn at another temperature, or from a part of the distribution,
+had another probability: at 0.7 by 7 to 22 nats for an answer. So `policy` is only what was drawn as
+the model says; everything else is called what it is, and never stands in an importance ratio as the
+behaviour of the policy that sampled.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from houston_shared.records import LogprobKind
+
+NEUTRAL_SAMPLING: dict[str, tuple[Any, ...]] = {
+    "temperature": (1,),
+    "top_p": (1,),
+    "top_k": (0, -1),
+    "min_p": (0,),
+    "typical_p": (1,),
+    "repetition_penalty": (1,),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "min_tokens": (0,),
+    "logit_bias": ({},),
+    "bad_words": ([],),
+    "allowed_token_ids": (),
+    "grammar": ("",),
+}
+"""Parameters that bend what is drawn from, and their values that do not."""
+
+
+def sampling_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a sample's parameters those that say how it was drawn, bending or not."""
+    return {name: value for name in NEUTRAL_SAMPLING if (value := parameters.get(name)) is not None}
+
+
+def true_logprob_kind(kind: LogprobKind, parameters: Mapping[str, Any]) -> LogprobKind:
+    """What log-probabilities of the model at temperature 1 (`policy`) are to a sample that was
+    drawn with these parameters; any other kind stays what it is. A temperature that nobody told
+    is the server's own, and unknown."""
+    if kind != "policy":
+        return kind
+    drawn = sampling_parameters(parameters)
+    bent = "temperature" not in drawn or any(
+        value not in NEUTRAL_SAMPLING[name] for name, value in drawn.items()
+    )
+    return "before_temperature" if bent else "policy"

@@ -1,0 +1,110 @@
+"""The script engine: plays actions from a JSON Lines file, for tests, benchmarks and samples.
+
+One step a line: `{"thought": text, "calls": [{"name", "arguments"}], "delay": seconds}`. It has no
+token ids, and it answers whatever it is asked for besides the policy with one fixed sentence
+(DESIGN §9).
+"""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.engines.engine_http import wait_until_set
+from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import ToolCall
+
+SCRIPTED_SUMMARY = "A script decides the steps; there is nothing to sum up."
+
+
+class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One call of a line."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class ScriptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One step."""
+
+    thought: str = ""
+    calls: tuple[ScriptedCall, ...] = ()
+    delay: float = 0.0
+    """Seconds that the sample takes; an interrupt cuts it short."""
+
+
+_LINE_FORM = 'A step is {"thought": text, "calls": [{"name", "arguments"}], "delay"}, one a line.'
+_FINISH_LINE = ScriptLine("The script has ended.", (ScriptedCall("finish"),))
+
+
+class ScriptEngine:
+    """Plays `path`; a request's step names its line, so that a resumed rollout goes on right.
+
+    Raises ConfigurationError when the file cannot be read or a line is not a step.
+    """
+
+    name = "script"
+    token_ids = False
+    window: int | None = None
+
+    def __init__(self, path: Path) -> None:
+        self._lines = read_script(path)
+        self._next = 1
+
+    def start_at(self, step: int) -> None:
+        """Play the line of `step` (from 1) for the next request that names no step."""
+        self._next = step
+
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
+        """Play one line; after the last one, call `finish`."""
+        started = time.monotonic_ns()
+        if request.role != "policy":
+            return EngineSample(SCRIPTED_SUMMARY, "stop", thought=SCRIPTED_SUMMARY, calls=())
+        step = request.step or self._next
+        line = self._lines[step - 1] if step <= len(self._lines) else _FINISH_LINE
+        if line.delay > 0 and await wait_until_set(stop, line.delay):
+            seconds = (time.monotonic_ns() - started) / 1e9
+            return EngineSample("", "interrupted", thought="", calls=(), seconds=seconds)
+        self._next = step + 1
+        calls = tuple(
+            ToolCall(id=f"{step}.{index}", name=call.name, arguments=call.arguments)
+            for index, call in enumerate(line.calls)
+        )
+        seconds = (time.monotonic_ns() - started) / 1e9
+        return EngineSample(
+            line.thought, "stop", thought=line.thought, calls=calls, seconds=seconds
+        )
+
+    async def ready(self) -> None:
+        """A script is always ready."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def read_script(path: Path) -> list[ScriptLine]:
+    """Read every line of a script; blank lines are passed over.
+
+    Raises ConfigurationError for a file that cannot be read or has no step, and for the first line
+    that is none.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigurationError(f"The script {path} cannot be read: {problem}.") from problem
+    lines = []
+    for number, line in enumerate(text.split("\n"), 1):  # JSON may hold other line ends as text
+        if line.strip():
+            try:
+                lines.append(msgspec.json.decode(line, type=ScriptLine))
+            except (msgspec.DecodeError, RecursionError) as problem:
+                raise ConfigurationError(
+                    f"Line {number} of the script {path} is no step: {problem}.",
+                    next=_LINE_FORM,
+                ) from problem
+    if not lines:
+        raise ConfigurationError(f"The script {path} has no step.", next=_LINE_FORM)
+    return lines

@@ -1,0 +1,406 @@
+"""The token engine: ids in, ids and log-probabilities out, over vLLM's /v1/completions; adapters.
+
+vLLM and the embedded server answer it alike. It never re-tokenises and never sends `seed` (vLLM's
+CPU build exits on it with chunked prefill). Log-probabilities are the server's `raw_logprobs`. An
+adapter is loaded through a link whose path holds the hash of its content, so that a server that
+outlives a home is not taken to have weights it has not.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+
+from houston_daemon.engines.engine_http import (
+    RetryPolicy,
+    TransientFailure,
+    make_http_client,
+    raise_for_failure,
+    read_events,
+    run_unless_stopped,
+    with_retries,
+)
+from houston_daemon.engines.engine_protocol import (
+    DEFAULT_TEMPERATURE,
+    EngineRefused,
+    EngineSample,
+    EngineUnavailable,
+    EngineUsage,
+    FinishReason,
+    SampleRequest,
+)
+from houston_daemon.engines.logprob_kind import true_logprob_kind
+from houston_shared.records import LogprobKind
+
+BY_HASH_FOLDER = ".by-hash"
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterLocation:
+    """One adapter."""
+
+    folder: str
+    """Its files, in a folder of the policy's name."""
+    content: str = ""
+    """Hash of its files; empty where nobody knows: then the folder alone tells adapters apart."""
+
+    @property
+    def path(self) -> str:
+        """What a server is told to load."""
+        if not self._known:
+            return self.folder
+        folder = Path(self.folder).absolute()
+        return str(folder.parent / BY_HASH_FOLDER / self.content / folder.name)
+
+    def made(self) -> str:
+        """The same, once it is there. Raises OSError where it cannot be made."""
+        link = Path(self.path)
+        if self._known and not link.is_symlink():
+            folder = Path(self.folder)
+            folder.stat()  # no tree of folders for what is not there
+            link.parent.parent.mkdir(mode=0o700, exist_ok=True)
+            link.parent.mkdir(mode=0o700, exist_ok=True)
+            with contextlib.suppress(FileExistsError):  # another process was first
+                link.symlink_to(Path("../..", folder.name), target_is_directory=True)
+        return self.path
+
+    def is_at(self, root: str) -> bool:
+        """Whether a server that loaded `root` has these very weights."""
+        if not self._known:
+            return _is_same_path(root, self.folder)
+        return Path(root).parts[-3:] == Path(self.path).parts[-3:]
+
+    def was_at(self, root: str) -> bool:
+        """Whether `root` is this place with weights that may be others: of an earlier home at the
+        same path, or loaded by the folder's own name, which says nothing."""
+        told = Path(root)
+        if told.parent.parent.name == BY_HASH_FOLDER:
+            told = told.parent.parent.parent / told.name
+        return _is_same_path(told, self.folder)
+
+    @property
+    def _known(self) -> bool:
+        return self.content.isalnum()  # what becomes a part of a path
+
+
+def _is_same_path(one: str | Path, other: str | Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
+RESERVED_COMPLETION_FIELDS = frozenset(
+    {"model", "prompt", "add_special_tokens", "max_tokens", "stop_token_ids", "n", "best_of"}
+    | {"skip_special_tokens", "logprobs", "return_token_ids", "structured_outputs", "seed", "echo"}
+    | {"stream", "stream_options"}
+)
+"""Fields that `parameters` and `omit_parameters` may not name: samples are exact by them."""
+COMPLETION_READ_SECONDS = 900.0
+"""Longest silence: the prefill of a long prompt on a slow machine."""
+
+
+@dataclass(slots=True)
+class _PartialSample:
+    """What has been sampled so far."""
+
+    text: list[str] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    prompt_ids: tuple[int, ...] | None = None
+    finish: str = ""
+    usage: EngineUsage = field(default_factory=EngineUsage)
+
+    def must_be_sound(self) -> None:
+        """Raise Transient when it holds what is no text, no id or no log-probability."""
+        kinds: tuple[tuple[Iterable[Any], type | tuple[type, ...]], ...] = (
+            (self.text, str),
+            ((*self.ids, *(self.prompt_ids or ())), int),
+            (self.logprobs, (int, float)),
+            ((self.finish,), str),
+        )
+        for values, kind in kinds:
+            for value in values:
+                if not isinstance(value, kind):
+                    raise TransientFailure(f"it sent an event of another form: {value!r:.80}")
+
+
+class TokenEngine:
+    """A server of /v1/completions with token ids.
+
+    url: base address, with or without `/v1`, or `unix:/path`. model: name in requests; empty for
+    the first that the server lists. window: 0 or None for what the server says (known after
+    `ready`). adapters: folder by policy name, to load again what a restarted server has lost.
+    contents: what the weights of a policy are, by its name; its folder where that is not known.
+    parameters: added to each request, but for what makes it exact (`TAKEN`). omit: fields that are
+    never sent. headers: of each request.
+    own_policy: the policy whose full weights the server was started with; empty for a base model.
+    logprobs_mode: how the server was started; only `raw_logprobs` are of the policy itself.
+    """
+
+    token_ids = True
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        model: str = "",
+        window: int | None = None,
+        api_key: str = "",
+        *,
+        adapters: Mapping[str, str] | None = None,
+        contents: Mapping[str, str] | None = None,
+        own_policy: str = "",
+        logprobs_mode: LogprobsMode = "raw_logprobs",
+        parameters: Mapping[str, Any] | None = None,
+        omit: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self.name = name
+        self.window = window or None
+        self._model = model
+        self._adapters = dict(adapters or {})
+        self._contents = dict(contents or {})
+        self._ours: set[str] = set()
+        """Adapters under whose name the server was seen to have nothing of anybody else's."""
+        self._own = own_policy
+        self._mode = logprobs_mode
+        self._retry = retry or RetryPolicy()
+        self._added, self._omitted = dict(parameters or {}), frozenset(omit)
+        self._http = make_http_client(
+            url.rstrip("/").removesuffix("/v1"), api_key, COMPLETION_READ_SECONDS, headers
+        )
+
+    @property
+    def model(self) -> str:
+        """Name in requests; empty until `ready` or the first sample has looked it up."""
+        return self._model
+
+    async def ready(self) -> None:
+        """Return when the server answers, its window and model known."""
+        try:
+            health = await self._http.get("/health", timeout=10.0)
+            if health.status_code != 404:  # an equal server may have no such page
+                await raise_for_failure(health)
+            if not self._model or self.window is None:
+                await self._look_up()
+        except (httpx.TransportError, TransientFailure) as problem:
+            raise EngineUnavailable(
+                f"Engine {self.name} does not answer at {self._http.base_url}: "
+                f"{str(problem) or type(problem).__name__}.",
+                next="See `houston daemon status`.",
+            ) from problem
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._http.aclose()
+
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
+        """Sample once; see the protocol."""
+        if request.prompt_ids is None:
+            raise EngineRefused(f"Engine {self.name} takes token ids and was given none.")
+        started = time.monotonic()
+        partial, ended = _PartialSample(), False
+
+        async def once() -> bool:
+            nonlocal partial
+            if not self._model and request.policy in ("", self._own):
+                await self._look_up()
+            body = self._body(request)
+            partial = _PartialSample()
+            try:
+                return await run_unless_stopped(stop, self._stream(body, partial))
+            except (TransientFailure, httpx.TransportError):
+                self._ours.clear()  # it may have been started again, and been given others
+                raise
+
+        ended = bool(await with_retries(self.name, once, stop, self._retry))
+        reason: FinishReason = "interrupted"
+        if ended:
+            reason = "length" if partial.finish == "length" else "stop"
+        return EngineSample(
+            text="".join(partial.text),
+            finish_reason=reason,
+            token_ids=tuple(partial.ids),
+            logprobs=tuple(partial.logprobs),
+            logprob_kind=self._kind(request),
+            prompt_ids=partial.prompt_ids,
+            usage=partial.usage,
+            seconds=time.monotonic() - started,
+            parameters=self._parameters(request),
+        )
+
+    async def load_adapter(self, name: str, folder: str) -> None:
+        """Load a policy's adapter into the server.
+
+        Raises EngineRefused when it cannot be, and EngineUnavailable while the server has another
+        one under its name.
+        """
+        self._adapters[name] = folder
+        await self._load(name)
+
+    async def _load(self, name: str, *, replacing: bool = False) -> None:
+        place = self._place(name)
+        with contextlib.suppress(OSError):  # made at its activation; here the home may not be seen
+            place.made()
+        answer = await self._http.post(
+            "/v1/load_lora_adapter", json={"lora_name": name, "lora_path": place.path}
+        )
+        if answer.status_code == 400 and "already" in answer.text:  # another worker was first
+            await self._must_be_ours(name, replacing=replacing)
+            return
+        await raise_for_failure(answer)
+
+    def _place(self, name: str) -> AdapterLocation:
+        return AdapterLocation(self._adapters[name], self._contents.get(name, ""))
+
+    async def _must_be_ours(self, name: str, *, replacing: bool = False) -> None:
+        """Raise EngineUnavailable where the server has another home's adapter under the name.
+
+        Homes that share a server each count their policies from 2; the ledger would name the wrong
+        one. What an earlier home at the same path has left is replaced. A server that does not say
+        where an adapter comes from is believed.
+        """
+        answer = await self._http.get("/v1/models", timeout=10.0)
+        await raise_for_failure(answer)
+        cards = answer.json().get("data") or ()
+        there = [str(one.get("root") or "") for one in cards if one.get("id") == name]
+        root, place = there[0] if there else "", self._place(name)
+        if root and not place.is_at(root):
+            if place.was_at(root) and not replacing:
+                await self._replace(name)
+                return
+            raise EngineUnavailable(
+                f"Engine {self.name} has another {name}, from {root}.",
+                "Nothing was sampled.",
+                "Unload it there, or have each home name its policies otherwise: --name.",
+            )
+        if there:
+            self._ours.add(name)
+
+    async def _replace(self, name: str) -> None:
+        """Have the adapter loaded anew; another worker may do the same meanwhile."""
+        answer = await self._http.post("/v1/unload_lora_adapter", json={"lora_name": name})
+        if answer.status_code != 404:
+            await raise_for_failure(answer)
+        await self._load(name, replacing=True)
+
+    async def _stream(self, body: dict[str, Any], partial: _PartialSample) -> None:
+        name = body["model"]
+        if name in self._adapters and name not in self._ours:
+            await self._must_be_ours(name)
+        try:
+            await self._stream_once(body, partial)
+        except _ModelNotLoaded as problem:
+            folder = self._adapters.get(name)
+            if folder is None:
+                raise EngineRefused(
+                    f"Engine {self.name} does not know {name!r}: {problem}.",
+                    next="Load the policy first: houston policy list.",
+                ) from problem
+            await self.load_adapter(name, folder)
+            await self._stream_once(body, partial)
+
+    async def _stream_once(self, body: dict[str, Any], partial: _PartialSample) -> None:
+        async with self._http.stream("POST", "/v1/completions", json=body) as response:
+            if response.status_code == 404:
+                raise _ModelNotLoaded((await response.aread()).decode(errors="replace")[:300])
+            await raise_for_failure(response)
+            async for event in read_events(response):
+                try:
+                    _take_event(event, partial)
+                except (AttributeError, TypeError) as problem:
+                    raise TransientFailure(
+                        f"it sent an event of another form: {problem}"
+                    ) from problem
+        if not partial.finish:
+            raise TransientFailure("the stream ended before the sample")
+        partial.must_be_sound()
+        if len(partial.logprobs) != len(partial.ids):
+            raise EngineRefused(
+                f"Engine {self.name} returned {len(partial.ids)} token ids with "
+                f"{len(partial.logprobs)} log-probabilities.",
+                "The sample was not used.",
+                "An engine of kind `token` must honour return_token_ids and logprobs.",
+            )
+
+    async def _look_up(self) -> None:
+        answer = await self._http.get("/v1/models", timeout=10.0)
+        await raise_for_failure(answer)
+        card = answer.json()["data"][0]
+        self._model = self._model or str(card["id"])
+        self.window = self.window or card.get("max_model_len")
+
+    def _body(self, request: SampleRequest) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self._model if request.policy == self._own else request.policy or self._model,
+            "prompt": list(request.prompt_ids or ()),
+            "add_special_tokens": False,
+            "max_tokens": request.max_tokens,
+            "temperature": DEFAULT_TEMPERATURE
+            if request.temperature is None
+            else request.temperature,
+            "top_p": 1.0 if request.top_p is None else request.top_p,
+            "stop_token_ids": list(request.stop_token_ids),
+            "skip_special_tokens": False,
+            "logprobs": 0,
+            "return_token_ids": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if request.grammar is not None:
+            body["structured_outputs"] = {"json": request.grammar}
+        if request.cache_salt:
+            body["cache_salt"] = self._salt(request.cache_salt)
+        body |= self._added
+        return {name: value for name, value in body.items() if name not in self._omitted}
+
+    def _salt(self, asked: str) -> str:
+        """What a policy is and not only its name: another one may have had that here.
+
+        As letters and digits: a policy's name has an `@`, which vLLM takes no salt with.
+        """
+        content = self._contents.get(asked) or self._adapters.get(asked, "")
+        return hashlib.sha256(f"{asked}\0{content}".encode()).hexdigest()[:32]
+
+    def _kind(self, request: SampleRequest) -> LogprobKind:
+        if request.grammar is not None:
+            return "after_grammar"
+        sent = self._body(request)
+        scaled = sent.get("temperature", 1) not in (0, 1) or sent.get("top_p", 1) < 1
+        if self._mode == "processed_logprobs" and scaled:
+            return "after_temperature"
+        return true_logprob_kind("policy", self._parameters(request))
+
+    def _parameters(self, request: SampleRequest) -> dict[str, Any]:
+        sent = self._body(request)
+        names = ("temperature", "top_p", "max_tokens", "stop_token_ids", *self._added)
+        parameters = {name: sent[name] for name in names if name in sent}
+        if request.grammar is not None:
+            schema = json.dumps(request.grammar, sort_keys=True).encode()
+            parameters["grammar"] = hashlib.sha256(schema).hexdigest()
+        return parameters
+
+
+class _ModelNotLoaded(Exception):
+    """The server does not know the model or adapter of the request."""
+
+
+def _take_event(event: Mapping[str, Any], partial: _PartialSample) -> None:
+    """Add one event of the stream; ids and log-probabilities of one event belong together."""
+    if usage := event.get("usage"):
+        partial.usage = EngineUsage.read(usage)
+    for choice in event.get("choices", ()):
+        if (prompt := choice.get("prompt_token_ids")) is not None:
+            partial.prompt_ids = tuple(prompt)
+        partial.text.append(choice.get("text") or "")
+        partial.ids += choice.get("token_ids") or ()
+        partial.logprobs += (choice.get("logprobs") or {}).get("token_logprobs") or ()
+        partial.finish = choice.get("finish_reason") or partial.finish

@@ -1,0 +1,3 @@
+"""Experiments that measure what guidance and masks are worth: rollouts, training, held-out tasks,
+tables.
+"""

@@ -1,0 +1,279 @@
+"""A run of an experiment: its folder, its home, its recipe, and its stages on disk, each done
+once.
+
+DIR/recipe.toml is what was asked, run.json commands, machine and versions, ground/ the home,
+tasks/ task files, stages/ one JSON result a stage, report/ the report. What a stage has begun is
+written as it goes, so that it is found again after a kill. Also which policy the model's engine
+serves.
+"""
+
+import json
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.engines.local_model import model_path
+from houston_daemon.experiments import experiment_recipe, order_vocabulary
+from houston_daemon.experiments.experiment_home import ExperimentHome, StageSpoiled
+from houston_shared import atomic_file
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.policy_and_run_files import BASE_MODEL
+from houston_shared.store.rollout_queries import RolloutRow
+
+StageResult = dict[str, Any]
+
+
+class StageStore:
+    """The folder `stages/` of a run."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._say = say
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def run(self, name: str, what: Callable[["BegunWork"], Mapping[str, Any]]) -> StageResult:
+        """The result of a stage: kept, or made now by `what`, which is given what was begun."""
+        if (done := self.done(name)) is not None:
+            return done
+        self._say(f"{name} …")
+        begun = BegunWork(self._folder / f"{name}.begun.json")
+        at = time.monotonic()
+        try:
+            result = dict(what(begun))
+        except StageSpoiled:
+            begun.forget()
+            raise
+        result["seconds"] = round(begun.seconds() + time.monotonic() - at, 1)
+        atomic_file.write_atomically(self._folder / f"{name}.json", _result_json(result))
+        self._say(f"{name}: {result['seconds']:.0f} s")
+        return result
+
+    def kept(self, name: str, make: Callable[[], StageResult]) -> StageResult:
+        """Something that the whole run uses: what was kept, or what `make` gives now."""
+        file = self._folder / f"{name}.kept.json"
+        if not file.is_file():
+            atomic_file.write_atomically(file, _result_json(make()))
+        found: StageResult = json.loads(file.read_text(encoding="utf-8"))
+        return found
+
+    def seconds(self) -> dict[str, float]:
+        """How long each stage took, in the order in which they ended."""
+        files = [
+            file
+            for file in self._folder.glob("*.json")
+            if not file.name.endswith((".begun.json", ".kept.json"))
+        ]
+        files.sort(key=lambda file: file.stat().st_mtime_ns)
+        return {file.stem: json.loads(file.read_bytes())["seconds"] for file in files}
+
+    def done(self, name: str) -> StageResult | None:
+        """The result of a stage; None while it is not over."""
+        file = self._folder / f"{name}.json"
+        if not file.is_file():
+            return None
+        found: StageResult = json.loads(file.read_text(encoding="utf-8"))
+        return found
+
+
+class BegunWork:
+    """What a stage has begun, by key; safe against kills, not for several threads."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.goes_on = file.is_file()
+        """Whether an earlier run began something of the stage."""
+        there = json.loads(file.read_text(encoding="utf-8")) if self.goes_on else {}
+        self._known: dict[str, Any] = there.get("known", {})
+        self._spent = float(there.get("seconds", 0.0))
+        self._at = time.monotonic()
+
+    def get(self, key: str, make: Callable[[], Any]) -> Any:
+        """What `key` stands for; made now, and kept, where it is not known."""
+        if key not in self._known:
+            self.put(key, make())
+        return self._known[key]
+
+    def put(self, key: str, value: Any) -> None:
+        """Keep what `key` stands for from now on."""
+        self._known[key] = value
+        spent = self._spent + time.monotonic() - self._at
+        kept = {"known": self._known, "seconds": round(spent, 1)}
+        atomic_file.write_atomically(self._file, _result_json(kept))
+
+    def forget(self) -> None:
+        """Begin anew next time."""
+        self._file.unlink(missing_ok=True)
+
+    def seconds(self) -> float:
+        """What runs before this one have spent on the stage, up to what they last began."""
+        return self._spent
+
+
+def _result_json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+MODEL_ENGINE = "model"
+"""Name of the engine that is trained and measured."""
+GUIDED_ENGINE, UNGUIDED_ENGINE = "guided", "alone"
+"""Names of the scripted sampler's engines: with a person beside it, and without."""
+_NOTED_PACKAGES = (
+    "torch",
+    "transformers",
+    "trl",
+    "peft",
+    "accelerate",
+    "textworld",
+    "scienceworld",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentRun:
+    """See the module."""
+
+    folder: Path
+    recipe: experiment_recipe.ExperimentRecipe
+    ground: ExperimentHome
+    stages: StageStore
+    orders: order_vocabulary.OrderVocabulary
+    say: Callable[[str], None]
+
+    @property
+    def tasks(self) -> Path:
+        """Where task files are written."""
+        return self.folder / "tasks"
+
+    @property
+    def seconds(self) -> float:
+        """Longest time of one stage."""
+        return 60.0 * self.recipe.minutes
+
+
+def model_folder(made: experiment_recipe.ExperimentRecipe) -> Path:
+    """The base model. Raises HoustonError where it is not there."""
+    named = str(made.model.engine.get("model", ""))
+    folder = Path(named) if named else model_path()
+    if folder is None or not folder.is_dir():
+        raise HoustonError(
+            "The model of the experiment is not there.",
+            "Nothing was started.",
+            "houston doctor --fetch-model",
+        )
+    return folder
+
+
+def prepare_run(file: Path, folder: Path, resume: bool, command: Sequence[str]) -> None:
+    """Make the folder of a run, or note a command that goes on with it. Raises HoustonError.
+
+    file: the recipe; of a run that goes on, the kept copy counts.
+    """
+    kept = folder / "recipe.toml"
+    if kept.is_file():
+        if not resume:
+            raise HoustonError(
+                f"{folder} holds a run of an experiment.",
+                "Nothing was started.",
+                "Go on with --resume, or name another folder with --out.",
+                ExitCode.USAGE,
+            )
+        _note_command(folder / "run.json", command)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    made = experiment_recipe.read_recipe(file)
+    named = made.orders.vocabulary
+    vocabulary = file.parent / named if named else order_vocabulary.ORDERS_FILE
+    atomic_file.write_atomically(folder / "orders.toml", vocabulary.read_bytes())
+    if made.sft.recipe.endswith(".toml"):
+        atomic_file.write_atomically(
+            folder / "sft.toml", (file.parent / made.sft.recipe).read_bytes()
+        )
+    _write_about(folder / "run.json", _about_run(command))
+    atomic_file.write_atomically(kept, file.read_bytes())
+
+
+def require_run(folder: Path) -> None:
+    """Raises HoustonError where no run lies in `folder`."""
+    if not (folder / "recipe.toml").is_file():
+        raise HoustonError(
+            f"There is no run of an experiment in {folder}.",
+            "No report was written.",
+            "Name its folder with --out.",
+            ExitCode.USAGE,
+        )
+
+
+def is_other_recipe(file: Path, folder: Path) -> bool:
+    """Whether `file` asks for something else than the recipe that a run keeps."""
+    return experiment_recipe.read_recipe(file) != experiment_recipe.read_recipe(
+        folder / "recipe.toml"
+    )
+
+
+def run_vocabulary(folder: Path) -> order_vocabulary.OrderVocabulary:
+    """The orders of a run; the packaged ones where it is from before they were kept."""
+    own = folder / "orders.toml"
+    return order_vocabulary.read_vocabulary(own if own.is_file() else order_vocabulary.ORDERS_FILE)
+
+
+def _note_command(file: Path, command: Sequence[str]) -> None:
+    """One more command worked on the run; `command` stays the first."""
+    about = json.loads(file.read_text(encoding="utf-8"))
+    about["commands"] = [*about.get("commands", [about["command"]]), _command_line(command)]
+    _write_about(file, about)
+
+
+def _write_about(file: Path, about: Mapping[str, Any]) -> None:
+    atomic_file.write_atomically(file, (json.dumps(about, indent=1) + "\n").encode())
+
+
+def _command_line(command: Sequence[str]) -> str:
+    return shlex.join(["houston", *command])
+
+
+def _about_run(command: Sequence[str]) -> dict[str, Any]:
+    versions = {"python": platform.python_version()}
+    for name in ("houston-agents", *_NOTED_PACKAGES):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return {
+        "command": _command_line(command),
+        "commands": [_command_line(command)],
+        "machine": {
+            "system": platform.platform(),
+            "processor": _processor_name(),
+            "cores": len(os.sched_getaffinity(0)),
+            "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        },
+        "versions": versions,
+        "executable": sys.version.split("\n")[0],
+    }
+
+
+def _processor_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def activate_policy(run: ExperimentRun, policy: str) -> None:
+    """Have new rollouts of the model sample with `policy`. Raises HoustonError where it fails."""
+    words = ("policy", "activate", policy, "--engine", MODEL_ENGINE)
+    run.ground.run(*words, "--wait", f"{run.seconds:.0f}", seconds=run.seconds + 60)
+
+
+def check_sampled_policy(ended: Sequence[RolloutRow], policy: str) -> None:
+    """Refuse rollouts that sampled with another policy ("" for the base). Raises Spoiled."""
+    if other := [one for one in ended if one.policy != policy]:
+        wrong = f"it sampled with {other[0].policy or BASE_MODEL}, not {policy or BASE_MODEL}"
+        raise StageSpoiled(len(other), len(ended), other[0].id, wrong)

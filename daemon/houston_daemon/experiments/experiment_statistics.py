@@ -1,0 +1,240 @@
+"""The figures of an experiment: scores by domain, obedience and time worked, each with a
+confidence interval.
+
+Wilson (1927) for a share; for means over tasks and seeds the percentile bootstrap (Efron 1979)
+with both drawn anew (crossed factors: Owen 2007, the pigeonhole bootstrap). A task of the
+task-weighted mean is one held-out world (APOLLO, tables 1 and 2). Takes the stages' results as
+they lie on disk; writes nothing.
+"""
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from houston_daemon.experiments.experiment_recipe import ExperimentRecipe
+from houston_shared.wilson_interval import wilson_bounds
+
+ScoreCells = Mapping[str, Mapping[int, float]]
+"""By task, by seed, a score: the mean where there are several rollouts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceInterval:
+    """An estimate with its bounds."""
+
+    value: float
+    low: float
+    high: float
+
+
+def wilson_share(hits: int, total: int, confidence: float = 0.95) -> ConfidenceInterval:
+    """The share `hits / total`, 0 to 1, with Wilson's bounds; no number without any trial."""
+    return ConfidenceInterval(
+        hits / total if total else math.nan, *wilson_bounds(hits, total, confidence)
+    )
+
+
+def bootstrap_mean(
+    cells: ScoreCells, seed: int, draws: int = 2_000, confidence: float = 0.95
+) -> ConfidenceInterval:
+    """The mean over tasks, each the mean over its seeds, with its percentile bootstrap interval.
+
+    A draw takes as many tasks and as many seeds as there are, each with repetition. seed: of the
+    draws; the same one gives the same bounds. Of few seeds no method knows how seeds vary: two give
+    bounds that are too narrow, one gives the bounds of that one policy.
+    """
+    if not cells:
+        return ConfidenceInterval(math.nan, math.nan, math.nan)
+    source = random.Random(seed)
+    tasks, seeds = sorted(cells), sorted({one for each in cells.values() for one in each})
+    means: list[float] = []
+    while len(means) < draws:
+        drawn = [cells[task] for task in source.choices(tasks, k=len(tasks))]
+        if scores := _task_means(drawn, source.choices(seeds, k=len(seeds))):
+            means.append(fmean(scores))
+    means.sort()
+    tail = (1 - confidence) / 2
+    low = means[int(tail * (draws - 1))]
+    high = means[math.ceil((1 - tail) * (draws - 1))]
+    return ConfidenceInterval(fmean(fmean(each.values()) for each in cells.values()), low, high)
+
+
+def _task_means(drawn: Sequence[Mapping[int, float]], seeds: Sequence[int]) -> list[float]:
+    """Of each drawn task the mean over the drawn seeds that it has; none without any."""
+    found = ([each[seed] for seed in seeds if seed in each] for each in drawn)
+    return [fmean(scores) for scores in found if scores]
+
+
+def score_differences(cells: ScoreCells, other: ScoreCells) -> dict[str, dict[int, float]]:
+    """By task and seed the difference `cells - other`, where both have a score."""
+    found = {
+        task: {
+            seed: score - other[task][seed] for seed, score in each.items() if seed in other[task]
+        }
+        for task, each in cells.items()
+        if task in other
+    }
+    return {task: each for task, each in found.items() if each}
+
+
+def scores_over_time(
+    histories: Sequence[Sequence[tuple[float, float]]], at: Sequence[float]
+) -> list[float]:
+    """The mean score at each time: of every rollout the last score before it, 0 before any.
+
+    histories: by rollout, (active seconds, score) in order. Source: APOLLO §4.5, figure 6.
+    """
+    return [
+        fmean(_last_score_before(one, time) for one in histories) if histories else 0.0
+        for time in at
+    ]
+
+
+def _last_score_before(history: Sequence[tuple[float, float]], time: float) -> float:
+    score = 0.0
+    for moment, value in history:
+        if moment > time:
+            break
+        score = value
+    return score
+
+
+MeasuredArms = Mapping[str, Any]
+TASK_WEIGHTED = "task-weighted mean"
+FULL_ARM = "full"
+"""The arm that the others are held against."""
+TIME_POINTS = 60
+"""Points of the score over active time."""
+
+
+def summarize_arms(
+    recipe: ExperimentRecipe, measured: Mapping[str, Sequence[MeasuredArms]]
+) -> dict[str, Any]:
+    """By arm: scores by domain and over all tasks, obedience, time worked, score over time.
+
+    measured: by arm the results of `measuring.measure`, one a seed.
+    """
+    longest = max(
+        (one["active_seconds"] for each in measured.values() for one in _world_rollouts(each)),
+        default=0.0,
+    )
+    times = [longest * place / (TIME_POINTS - 1) for place in range(TIME_POINTS)]
+    return {arm: _arm_figures(recipe, found, times) for arm, found in measured.items()}
+
+
+def compare_arms(
+    recipe: ExperimentRecipe, measured: Mapping[str, Sequence[MeasuredArms]]
+) -> dict[str, Any]:
+    """By every other arm, how much higher `full` scores in the same worlds with the same seeds.
+
+    Over all tasks, final and best, with bounds of the difference.
+    """
+    if FULL_ARM not in measured:
+        return {}
+    return {
+        arm: {
+            kind: _estimate_scores(
+                recipe,
+                score_differences(
+                    _score_cells(recipe, measured[FULL_ARM], kind)[TASK_WEIGHTED],
+                    theirs[TASK_WEIGHTED],
+                ),
+            )
+            for kind in ("final", "best")
+            if TASK_WEIGHTED in (theirs := _score_cells(recipe, found, kind))
+        }
+        for arm, found in measured.items()
+        if arm != FULL_ARM
+    }
+
+
+def _arm_figures(
+    recipe: ExperimentRecipe, found: Sequence[MeasuredArms], times: Sequence[float]
+) -> dict[str, Any]:
+    worlds = list(_world_rollouts(found))
+    return {
+        "rollouts": len(worlds),
+        "scores": {
+            kind: {
+                name: {**_estimate_scores(recipe, cells), "seeds": _means_by_seed(cells)}
+                for name, cells in _score_cells(recipe, found, kind).items()
+            }
+            for kind in ("final", "best")
+        },
+        "obedience": _obedience_figures(recipe, found),
+        "active_seconds": fmean(one["active_seconds"] for one in worlds) if worlds else None,
+        "steps": fmean(one["steps"] for one in worlds) if worlds else None,
+        "over_time": {
+            "seconds": list(times),
+            "score": scores_over_time([one["history"] for one in worlds], times),
+        },
+    }
+
+
+def _world_rollouts(found: Iterable[MeasuredArms]) -> Iterable[MeasuredArms]:
+    return (one for each in found for one in each["worlds"])
+
+
+def _score_cells(
+    recipe: ExperimentRecipe, found: Sequence[MeasuredArms], kind: str
+) -> dict[str, dict[str, dict[int, float]]]:
+    """By domain, and over all, the score of each task and seed."""
+    domain = {one.name: one.domain for one in recipe.worlds}
+    scores: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+    for each in found:
+        for one in each["worlds"]:
+            task = f"{one['worlds']}/{one['world']}"
+            scores[domain[one["worlds"]], task, each["seed"]].append(one[kind])
+    cells: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for (name, task, seed), some in scores.items():
+        cells[name][task][seed] = cells[TASK_WEIGHTED][task][seed] = fmean(some)
+    return cells
+
+
+def _means_by_seed(cells: ScoreCells) -> dict[str, float]:
+    """The mean over tasks of each seed alone."""
+    seeds = sorted({seed for each in cells.values() for seed in each})
+    return {
+        str(seed): fmean(each[seed] for each in cells.values() if seed in each) for seed in seeds
+    }
+
+
+def _estimate_scores(recipe: ExperimentRecipe, cells: ScoreCells) -> dict[str, float | None]:
+    sure = recipe.statistics
+    return _bounds_json(bootstrap_mean(cells, sure.seed, sure.draws, sure.confidence))
+
+
+def _obedience_figures(recipe: ExperimentRecipe, found: Sequence[MeasuredArms]) -> dict[str, Any]:
+    """By kind of orders, over all seeds: followed, of how many, and Wilson's bounds."""
+    shares: dict[str, dict[int, Mapping[str, int]]] = defaultdict(dict)
+    for each in found:
+        for name, share in (each["obedience"] or {"shares": {}})["shares"].items():
+            shares[name][each["seed"]] = share
+    return {name: _obedience_share(recipe, by_seed) for name, by_seed in shares.items()}
+
+
+def _obedience_share(
+    recipe: ExperimentRecipe, by_seed: Mapping[int, Mapping[str, int]]
+) -> dict[str, Any]:
+    hits, of, untested = (
+        sum(each.get(key, 0) for each in by_seed.values()) for key in ("followed", "of", "untested")
+    )
+    return {
+        "followed": hits,
+        "of": of,
+        "untested": untested,
+        **_bounds_json(wilson_share(hits, of, recipe.statistics.confidence)),
+        "seeds": {
+            str(seed): f"{each['followed']} of {each['of']}" for seed, each in by_seed.items()
+        },
+    }
+
+
+def _bounds_json(one: ConfidenceInterval) -> dict[str, float | None]:
+    """As JSON has it: what is not known is null there, and no NaN."""
+    kept = {"value": one.value, "low": one.low, "high": one.high}
+    return {name: None if math.isnan(value) else value for name, value in kept.items()}

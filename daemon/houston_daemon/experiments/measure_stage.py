@@ -1,0 +1,233 @@
+"""The stage that measures one arm: held-out worlds and held-out orders, by the model alone.
+
+Every arm gets the same worlds, and with the same seed the same orders. An order is said before a
+rollout's first step ends, and the action after the step at which it was delivered is compared
+with it; an order that was never heard counts nowhere. It also measures an engine by itself,
+outside of an experiment.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.experiments import (
+    experiment_run,
+    experiment_statistics,
+    experiment_tasks,
+    order_vocabulary,
+)
+from houston_daemon.experiments.experiment_home import ExperimentHome, StageSpoiled
+from houston_daemon.experiments.experiment_run import MODEL_ENGINE, BegunWork, ExperimentRun
+from houston_daemon.experiments.order_vocabulary import (
+    OrderVocabulary,
+    SpokenOrder,
+    VocabularyPart,
+    draw_orders,
+    follows_order,
+    order_json,
+)
+from houston_daemon.experiments.scripted_agents import ANNOTATOR_AUTHOR
+from houston_shared.errors import HoustonError
+from houston_shared.policy_and_run_files import BASE_MODEL
+
+ORDERS_PER_TASK = 24
+"""Most orders whose files share a workspace."""
+MEASURED_STEPS = 3
+"""Steps of a measured rollout: one before the order is heard, one that follows it, one spare."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeardOrder:
+    """One order and what was done next: the facts, or that there are none."""
+
+    order: SpokenOrder
+    rollout: str
+    step: int | None
+    """The step after which it was heard; None where it never was."""
+    call: str
+    """The next action's first call as JSON; empty where there was none."""
+    followed: bool | None
+    """None where no step came after it: nothing was tested."""
+
+
+def write_tasks_for_orders(
+    folder: Path,
+    orders: OrderVocabulary,
+    part: VocabularyPart,
+    some: Sequence[SpokenOrder],
+    seed: int,
+    settings: Mapping[str, Any],
+) -> Iterator[tuple[Path, Sequence[SpokenOrder]]]:
+    """Write the tasks in which `some` orders can be followed; each with its orders."""
+    for start in range(0, len(some), ORDERS_PER_TASK):
+        chunk = some[start : start + ORDERS_PER_TASK]
+        project = f"{part.replace('_', '-')}-{seed}-{start // ORDERS_PER_TASK + 1}"
+        words = getattr(orders, part)
+        yield (
+            experiment_tasks.write_order_task(
+                folder / project, project, words, chunk, seed, settings
+            ),
+            chunk,
+        )
+
+
+def begin_order_rollouts(
+    ground: ExperimentHome,
+    folder: Path,
+    orders: OrderVocabulary,
+    engine: str,
+    count: int,
+    seed: int,
+    settings: Mapping[str, Any],
+    begun: BegunWork | None = None,
+) -> dict[str, SpokenOrder]:
+    """Start a rollout for each of `count` held-out orders and say it; the orders by rollout.
+
+    settings: `answer_tokens`, `temperature`, `sandbox`. begun: keeps what was started, so that a
+    measurement that goes on starts and says nothing twice. Raises Spoiled where a rollout ended
+    before anything was said to it: the daemon went on while nobody was here.
+    """
+    some = draw_orders(orders, "held_out", count, seed)
+    found: dict[str, SpokenOrder] = {}
+    for task, chunk in write_tasks_for_orders(
+        folder, orders, "held_out", some, seed, {**settings, "steps": MEASURED_STEPS}
+    ):
+        make = partial(ground.begin, task, engine, seed, len(chunk))
+        ids = begun.get(task.parent.name, make) if begun else make()
+        for rollout, order in zip(ids, chunk, strict=True):
+            if not ground.guidance(rollout):
+                _say_order(ground, rollout, order, len(some))
+            found[rollout] = order
+    return found
+
+
+def _say_order(ground: ExperimentHome, rollout: str, order: SpokenOrder, of: int) -> None:
+    try:
+        ground.say(rollout, order.text, ANNOTATOR_AUTHOR)
+    except HoustonError as refused:
+        if not ground.ended(rollout):
+            raise
+        raise StageSpoiled(1, of, rollout, "it ended before its order was said") from refused
+
+
+def heard_orders(ground: ExperimentHome, begun: Mapping[str, SpokenOrder]) -> list[HeardOrder]:
+    """What each rollout, which has ended, did after its order."""
+    return [_heard_order(ground, rollout, order) for rollout, order in begun.items()]
+
+
+def _heard_order(ground: ExperimentHome, rollout: str, order: SpokenOrder) -> HeardOrder:
+    said = [one for one in ground.guidance(rollout) if one.text == order.text]
+    step = said[0].step if said else None
+    if step is None:
+        return HeardOrder(order, rollout, None, "", None)
+    after = [one for one in ground.steps(rollout) if one.step == step + 1]
+    if not after:
+        return HeardOrder(order, rollout, step, "", None)
+    calls = after[0].sample.calls
+    first = json.dumps({"name": calls[0].name, "arguments": calls[0].arguments}) if calls else ""
+    return HeardOrder(order, rollout, step, first, follows_order(order, calls))
+
+
+def obedience_result(found: Sequence[HeardOrder]) -> dict[str, Any]:
+    """Shares with Wilson's intervals: of all orders, of kinds that training gives, of others.
+
+    `of` counts the orders that were tested, `untested` the others.
+    """
+    parts = {
+        "all": list(found),
+        "known kinds, other words": [one for one in found if one.order.known],
+        "other kinds": [one for one in found if not one.order.known],
+    }
+    return {
+        "shares": {name: _followed_share(part) for name, part in parts.items()},
+        "messages": [
+            {**order_json(one.order), "rollout": one.rollout, "heard_at_step": one.step,
+             "next_call": one.call, "followed": one.followed}
+            for one in found
+        ],
+    }  # fmt: skip
+
+
+def _followed_share(some: Sequence[HeardOrder]) -> dict[str, Any]:
+    tested = [one.followed for one in some if one.followed is not None]
+    share = experiment_statistics.wilson_share(sum(tested), len(tested))
+    return {
+        "followed": sum(tested),
+        "of": len(tested),
+        "untested": len(some) - len(tested),
+        "low": share.low,
+        "high": share.high,
+    }
+
+
+MICROSECONDS = 1e6
+"""Microseconds of one."""
+
+
+def measure_arm(run: ExperimentRun, policy: str, seed: int, begun: BegunWork) -> dict[str, Any]:
+    """Have new rollouts sample with `policy` ("" for the base), run them, read how they went."""
+    experiment_run.activate_policy(run, policy or BASE_MODEL)
+    worlds = _begin_world_rollouts(run, begun)
+    told = _begin_held_out_orders(run, begun, seed)
+    ended = run.ground.wait([*worlds, *told], run.seconds)
+    experiment_run.check_sampled_policy(ended, policy)
+    histories = run.ground.scores(list(worlds))
+    measured = [
+        {
+            "worlds": worlds[one.id][0],
+            "world": worlds[one.id][1],
+            "rollout": one.id,
+            "policy": one.policy,
+            "state": one.state,
+            "steps": one.steps,
+            "active_seconds": one.active_us / MICROSECONDS,
+            "final": one.last_score or 0.0,
+            "best": one.best_score or 0.0,
+            "history": [(each.active_us / MICROSECONDS, each.score) for each in histories[one.id]],
+        }
+        for one in ended
+        if one.id in worlds
+    ]
+    heard = heard_orders(run.ground, told)
+    return {
+        "policy": policy,
+        "seed": seed,
+        "worlds": measured,
+        "obedience": obedience_result(heard) if heard else None,
+    }
+
+
+def _begin_world_rollouts(run: ExperimentRun, begun: BegunWork) -> dict[str, tuple[str, int]]:
+    """By rollout, which kind of world and which of them."""
+    found: dict[str, tuple[str, int]] = {}
+    made = run.recipe
+    for worlds in made.worlds:
+        if worlds.held_out:
+            task = experiment_tasks.write_world_task(
+                run.tasks, worlds, "test", made.model, made.sandbox
+            )
+            ids = begun.get(
+                worlds.name, partial(run.ground.begin, task, MODEL_ENGINE, 0, worlds.held_out)
+            )
+            found |= {rollout: (worlds.name, place) for place, rollout in enumerate(ids)}
+    return found
+
+
+def _begin_held_out_orders(
+    run: ExperimentRun, begun: BegunWork, seed: int
+) -> dict[str, order_vocabulary.SpokenOrder]:
+    """By rollout, the order that it is given."""
+    if not run.recipe.orders.held_out:
+        return {}
+    settings = {
+        "answer_tokens": run.recipe.model.answer_tokens,
+        "temperature": run.recipe.model.temperature,
+        "sandbox": run.recipe.sandbox,
+    }
+    count = run.recipe.orders.held_out
+    return begin_order_rollouts(
+        run.ground, run.tasks, run.orders, MODEL_ENGINE, count, seed, settings, begun
+    )

@@ -1,0 +1,184 @@
+"""Plain orders to an agent, each with the call that follows it: drawn from a vocabulary by a
+seed.
+
+The vocabulary (`demo/experiments/orders.toml`) has two parts that share no file, folder, word or
+phrase, so that what is measured was never trained. This module knows texts and calls; it starts
+no rollout and asks no model.
+"""
+
+import json
+import random
+import re
+from collections import deque
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import ToolCall
+from houston_shared.toml_file import Settings, convert_toml, parse_toml, read_text_file
+
+ORDERS_FILE = Path(__file__).parents[1] / "demo" / "experiments" / "orders.toml"
+VocabularyPart = Literal["train", "held_out"]
+_PATH_ARGUMENTS = ("dir_path", "path", "file_path")
+"""Arguments that say where."""
+_MAX_DRAWS = 100
+"""Draws of one order: a kind that gives nothing new in so many is used up."""
+_PLACEHOLDER = re.compile(r"\$([a-z]+)")
+
+
+class OrderKind(Settings, frozen=True):
+    """One kind of order: the call that follows it."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+
+
+class OrderWords(Settings, frozen=True):
+    """What one part draws from."""
+
+    folders: tuple[str, ...]
+    names: tuple[str, ...]
+    words: tuple[str, ...]
+    commands: tuple[str, ...]
+    phrases: dict[str, tuple[str, ...]]
+
+
+class OrderVocabulary(Settings, frozen=True):
+    """The whole file."""
+
+    kinds: dict[str, OrderKind]
+    train: OrderWords
+    held_out: OrderWords
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenOrder:
+    """One message of a person and what follows it."""
+
+    text: str
+    kind: str
+    known: bool
+    """Whether training gives orders of this kind, in other words."""
+    tool: str
+    arguments: Mapping[str, Any]
+    """What the call must say."""
+
+
+def read_vocabulary(path: Path = ORDERS_FILE) -> OrderVocabulary:
+    """The vocabulary. Raises ConfigurationError, also where its two parts share something."""
+    orders = convert_toml(parse_toml(read_text_file(path), str(path)), OrderVocabulary, str(path))
+    for what in ("folders", "names", "words", "commands"):
+        _check_disjoint(getattr(orders.train, what), getattr(orders.held_out, what), what, path)
+    for kind in orders.held_out.phrases:
+        if kind not in orders.kinds:
+            raise ConfigurationError(f"{path}: there are phrases for {kind!r}, which is no kind.")
+        trained = orders.train.phrases.get(kind, ())
+        _check_disjoint(trained, orders.held_out.phrases[kind], f"phrases of {kind}", path)
+    return orders
+
+
+def _check_disjoint(one: Sequence[str], other: Sequence[str], what: str, path: Path) -> None:
+    if both := set(one) & set(other):
+        raise ConfigurationError(
+            f"{path}: the {what} {sorted(both)} are in both parts.",
+            "What is trained would be measured.",
+        )
+
+
+def draw_orders(
+    orders: OrderVocabulary, part: VocabularyPart, count: int, seed: int
+) -> list[SpokenOrder]:
+    """`count` different orders of a part; kinds take turns, the same seed draws the same ones.
+
+    No call is ordered twice as long as its kind has others; then it is, in other words. Raises
+    ConfigurationError when the vocabulary has not so many.
+    """
+    source = random.Random(f"{seed}:{part}:orders")
+    words: OrderWords = getattr(orders, part)
+    drawn: dict[str, SpokenOrder] = {}
+    calls: set[str] = set()
+    turns = deque(sorted(words.phrases))
+    while turns and len(drawn) < count:
+        kind = turns.popleft()
+        some = (_draw_order(orders, words, kind, source) for _ in range(_MAX_DRAWS))
+        if (order := _first_new(some, drawn, calls)) is not None:
+            drawn[order.text] = order
+            calls.add(_call_of_order(order))
+            turns.append(kind)
+    if len(drawn) < count:
+        raise ConfigurationError(f"The vocabulary has no {count} different orders of {part}.")
+    return list(drawn.values())
+
+
+def _first_new(
+    some: Iterable[SpokenOrder], texts: Container[str], calls: Container[str]
+) -> SpokenOrder | None:
+    """The first with a call that was not drawn, else in words that were not; None for neither."""
+    reworded = None
+    for order in some:
+        if order.text not in texts:
+            if _call_of_order(order) not in calls:
+                return order
+            reworded = reworded or order
+    return reworded
+
+
+def _call_of_order(order: SpokenOrder) -> str:
+    return json.dumps([order.tool, order.arguments], sort_keys=True)
+
+
+def _draw_order(
+    orders: OrderVocabulary, words: OrderWords, kind: str, source: random.Random
+) -> SpokenOrder:
+    folder, name = source.choice(words.folders), source.choice(words.names)
+    values = {"folder": folder, "name": name, "word": source.choice(words.words)}
+    values["file"] = source.choice((name, f"{folder}/{name}"))
+    values["command"] = _fill_placeholders(source.choice(words.commands), values)
+    call = orders.kinds[kind]
+    return SpokenOrder(
+        text=_fill_placeholders(source.choice(words.phrases[kind]), values),
+        kind=kind,
+        known=kind in orders.train.phrases,
+        tool=call.tool,
+        arguments={key: _fill_placeholders(value, values) for key, value in call.arguments.items()},
+    )
+
+
+def _fill_placeholders(text: Any, values: Mapping[str, str]) -> Any:
+    if not isinstance(text, str):
+        return text
+    return _PLACEHOLDER.sub(lambda found: values[found.group(1)], text)
+
+
+def follows_order(order: SpokenOrder, calls: Sequence[ToolCall]) -> bool:
+    """Whether an action does first what the order says: the right tool on the right thing.
+
+    Only its first call counts; paths may be written with `./` before and `/` after. What the order
+    does not name is free, but for another place than the whole workspace.
+    """
+    if not calls or calls[0].error or calls[0].name != order.tool:
+        return False
+    given = calls[0].arguments
+    expected = {**{key: "." for key in _PATH_ARGUMENTS if key in given}, **order.arguments}
+    return all(_same_argument(given.get(key), value) for key, value in expected.items())
+
+
+def _same_argument(given: Any, expected: Any) -> bool:
+    if not (isinstance(given, str) and isinstance(expected, str)):
+        return bool(given == expected)
+    return _plain_argument(given) == _plain_argument(expected)
+
+
+def _plain_argument(text: str) -> str:
+    text = " ".join(text.split()).rstrip(".").strip("`'\"")
+    return text.removeprefix("./").rstrip("/") or "."
+
+
+def order_json(order: SpokenOrder) -> dict[str, Any]:
+    """For the run folder."""
+    made: dict[str, Any] = msgspec.to_builtins(order)
+    return made

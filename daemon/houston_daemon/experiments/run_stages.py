@@ -1,0 +1,270 @@
+"""The stages of an experiment from first to last: sample, judge, rows, then train and measure arm
+by arm.
+
+Judging runs the rules and a scripted judge that knows the solution; training exports the rows of
+an arm once and trains a policy for each seed. What distinguishes the arms is here: which
+rollouts, and whether masks count (APOLLO §4.4). Each stage is run only once.
+"""
+
+import json
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.experiments import (
+    experiment_recipe,
+    experiment_report,
+    measure_stage,
+    sample_stage,
+)
+from houston_daemon.experiments.experiment_home import ExperimentHome
+from houston_daemon.experiments.experiment_recipe import Arm
+from houston_daemon.experiments.experiment_run import (
+    GUIDED_ENGINE,
+    MODEL_ENGINE,
+    UNGUIDED_ENGINE,
+    BegunWork,
+    ExperimentRun,
+    StageStore,
+    model_folder,
+    run_vocabulary,
+)
+from houston_daemon.experiments.experiment_tasks import WorldSolutions
+from houston_daemon.experiments.sample_stage import actions_of_steps
+from houston_daemon.experiments.scripted_agents import measure_progress
+from houston_daemon.experiments.scripted_endpoint import ScriptedEndpoint, endpoint_engine
+from houston_shared import policy_and_run_files
+from houston_shared.errors import HoustonError
+from houston_shared.store import annotation_queries, policy_queries, rollout_queries
+
+JUDGE_AUTHOR = "simulated-judge"
+OFF_SOLUTION_REASON = "not on the way of the solution"
+_ROLLOUTS_PER_COMMAND = 50
+"""Rollouts of one command."""
+
+
+def judge_rollouts(
+    run: ExperimentRun, some: Mapping[str, str], solutions: WorldSolutions, begun: BegunWork
+) -> dict[str, Any]:
+    """Judge the rollouts `some` (what each was for); how many steps were masked by whom."""
+    ids = sorted(some)
+    if run.recipe.masks.rules:
+        for start in range(0, len(ids), _ROLLOUTS_PER_COMMAND):
+            run.ground.run("judge", *ids[start : start + _ROLLOUTS_PER_COMMAND], "--rules-only")
+    if run.recipe.masks.solution:
+        for rollout in (one for one in ids if some[one] != "orders"):
+            begun.get(rollout, partial(_mask_by_solution, run, rollout, solutions))
+    return {"steps": _count_masks(run, ids)}
+
+
+def _mask_by_solution(run: ExperimentRun, rollout: str, solutions: WorldSolutions) -> list[int]:
+    """Mask what is not on the way; the masked steps."""
+    spec = run.ground.read(
+        rollout_queries.read_rollout_spec(run.ground.read(rollout_queries.find_rollout(rollout)))
+    )
+    steps = run.ground.steps(rollout)
+    stands = measure_progress(solutions.of(rollout, spec), actions_of_steps(steps))
+    off = [step.step for step, good in zip(steps, stands.on_the_way, strict=True) if not good]
+    run.ground.mask(rollout, number_ranges(off), OFF_SOLUTION_REASON, JUDGE_AUTHOR)
+    return off
+
+
+def number_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Runs of numbers that follow each other: (first, last) of each."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def _count_masks(run: ExperimentRun, ids: Iterable[str]) -> dict[str, int]:
+    counted: Counter[str] = Counter()
+    for rollout in ids:
+        stands = run.ground.read(annotation_queries.read_verdicts_with_reasons(rollout))
+        masked = {
+            step: given[0].source for step, given in stands.items() if given[0].verdict == "mask"
+        }
+        counted["all"] += len(run.ground.steps(rollout))
+        counted.update(f"masked by {source}" for source in masked.values())
+    return dict(counted)
+
+
+ENDED_RUN_STATES = ("finished", "failed", "cancelled")
+POLL_SECONDS = 0.5
+ARM_ENGINES: dict[Arm, str] = {
+    "without-interaction": UNGUIDED_ENGINE,
+    "without-masking": GUIDED_ENGINE,
+    "full": GUIDED_ENGINE,
+}
+"""By trained arm, whose rollouts it learns from."""
+
+
+def export_arm_rows(run: ExperimentRun, arm: Arm, begun: BegunWork) -> dict[str, Any]:
+    """Export the rows of what was sampled for an arm; where they are, and the manifest's counts.
+
+    They stand as their rollouts began, by kind and place: ids end by chance, and the order that a
+    seed trains in follows from where rows stand.
+    """
+    some = list((run.stages.done(f"sample-{ARM_ENGINES[arm]}") or {"rollouts": {}})["rollouts"])
+    dialect = str(run.recipe.model.engine.get("dialect", "chatml-json"))
+    out = run.folder / "rows" / arm
+    words = ["export", *some, "--as-named", "--format", "trl", "--out", str(out)]
+    words += ["--leave-out", "--force"]
+    words += ["--dialect", dialect, "--tokenizer", str(_tokenizer_path(run))]
+    words += ["--window", str(model_window(run)), "--json"]
+    words += ["--rules", "run" if run.recipe.masks.rules else "off"]
+    if arm == "without-masking":
+        words.append("--no-masking")
+    told = json.loads(run.ground.run(*words))
+    return {
+        "folder": str(out.relative_to(run.folder)),
+        "rollouts": len(some),
+        "rows": told["rows"],
+        "content_hash": told["content_hash"],
+        "counts": told["counts"],
+        "left_out": told["left_out"],
+    }
+
+
+def _tokenizer_path(run: ExperimentRun) -> Path:
+    """The `tokenizer.json` of the model that is trained."""
+    named = str(run.recipe.model.engine.get("tokenizer", ""))
+    return Path(named) if named else model_folder(run.recipe) / "tokenizer.json"
+
+
+def model_window(run: ExperimentRun) -> int:
+    """The model's window in tokens, as its engine will have it."""
+    if given := int(run.recipe.model.engine.get("window", 0)):
+        return given
+    file = model_folder(run.recipe) / "config.json"
+    try:
+        return int(json.loads(file.read_text(encoding="utf-8"))["max_position_embeddings"])
+    except (OSError, ValueError, KeyError) as problem:
+        raise HoustonError(f"{file} does not say the model's window: {problem}.") from problem
+
+
+def train_arm(
+    run: ExperimentRun, arm: Arm, seed: int, data: str, begun: BegunWork
+) -> dict[str, Any]:
+    """Train with one seed, as a child of the daemon; the policy's name and how it went.
+
+    Raises HoustonError when the training run fails.
+    """
+    made = run.recipe.sft
+    words = ["train", "sft", "--data", str(run.folder / data), "--recipe", _sft_recipe(run)]
+    words += ["--name", f"{arm}-s{seed}", "--base", str(model_folder(run.recipe)), *made.options]
+    words += ["--set", f"seed={seed}", "--detach", "--json"]
+    name = str(begun.get("run", lambda: json.loads(run.ground.run(*words))["run"]))
+    if _await_training(run, name).state != "finished":
+        run.ground.run("train", "sft", "--resume", name, "--json", seconds=run.seconds)
+    ended = _await_training(run, name)
+    how = policy_and_run_files.read_training_progress(run.ground.home, name)
+    if ended.state != "finished" or not ended.policy or how is None:
+        raise HoustonError(
+            f"The training run {name} {ended.state}: {ended.reason or 'it gave no policy'}.",
+            "The experiment stops here.",
+            f"HOUSTON_HOME={run.ground.home.path} houston train sft --resume {name}",
+        )
+    return {
+        "policy": ended.policy,
+        "run": name,
+        "seed": seed,
+        "steps": how.steps,
+        "tokens": how.tokens,
+        "tokens_per_second": how.tokens_per_second,
+        "memory_bytes": how.memory_bytes,
+    }
+
+
+def _sft_recipe(run: ExperimentRun) -> str:
+    """A preset's name, or the file that the run keeps."""
+    own = run.folder / "sft.toml"
+    return str(own) if own.is_file() else run.recipe.sft.recipe
+
+
+def _await_training(run: ExperimentRun, name: str) -> policy_queries.TrainingRunRow:
+    """The training run at its end. Raises HoustonError when that does not come."""
+    end = time.monotonic() + run.seconds
+    while time.monotonic() < end:
+        one: policy_queries.TrainingRunRow | None = run.ground.read(
+            policy_queries.find_training_run(name)
+        )
+        if one is not None and one.state in ENDED_RUN_STATES:
+            return one
+        time.sleep(POLL_SECONDS)
+    raise HoustonError(f"The training run {name} has not ended after {run.seconds:.0f} s.")
+
+
+def open_run(folder: Path, say: Callable[[str], None], seeds: int | None = None) -> ExperimentRun:
+    """The run that lies in `folder`, its daemon not started. seeds: only the first so many."""
+    made = experiment_recipe.read_recipe(folder / "recipe.toml")
+    stages = StageStore(folder / "stages", say)
+    ports = stages.kept("ports", _free_ports)
+    engines = {name: endpoint_engine(port) for name, port in ports.items()}
+    engines[MODEL_ENGINE] = {"kind": "vllm", **made.model.engine}
+    ground = ExperimentHome(folder / "ground", engines, made.at_once, made.gpus)
+    if seeds is not None:
+        made = experiment_recipe.with_seeds(made, seeds)
+    return ExperimentRun(folder, made, ground, stages, run_vocabulary(folder), say)
+
+
+def conduct_experiment(run: ExperimentRun, only: Sequence[Arm] = ()) -> str:
+    """Do what is not done yet, and write the report; its path. Raises HoustonError.
+
+    only: leave the other arms for another time.
+    """
+    arms = [arm for arm in run.recipe.arms if not only or arm in only]
+    run.ground.start()
+    try:
+        sample_and_judge(run, arms)
+        for seed in run.recipe.seeds:
+            for arm in arms:
+                _train_and_measure(run, arm, seed)
+    finally:
+        run.ground.stop()
+    return experiment_report.write_report(run)
+
+
+def sample_and_judge(run: ExperimentRun, arms: Sequence[Arm]) -> None:
+    """Sample and judge what the arms learn from; the daemon runs."""
+    kinds = {ARM_ENGINES[arm]: None for arm in arms if arm in ARM_ENGINES}
+    left = [kind for kind in kinds if run.stages.done(f"judge-{kind}") is None]
+    solutions = WorldSolutions()
+    with ExitStack() as serving:
+        agents = {kind: sample_stage.SamplingAgents(run, kind, solutions) for kind in left}
+        for kind in left:
+            port = run.stages.kept("ports", _free_ports)[kind]
+            serving.enter_context(ScriptedEndpoint(agents[kind], port))
+        for kind in left:
+            what = partial(sample_stage.sample_rollouts, run, kind, agents[kind])
+            some = run.stages.run(f"sample-{kind}", what)["rollouts"]
+            run.stages.run(f"judge-{kind}", partial(judge_rollouts, run, some, solutions))
+
+
+def _train_and_measure(run: ExperimentRun, arm: Arm, seed: int) -> None:
+    """Train an arm with a seed, unless it is the base, and measure it."""
+    policy = ""
+    if arm in ARM_ENGINES:
+        data = run.stages.run(f"rows-{arm}", partial(export_arm_rows, run, arm))
+        what = partial(train_arm, run, arm, seed, data["folder"])
+        policy = run.stages.run(f"train-{arm}-{seed}", what)["policy"]
+    run.stages.run(f"measure-{arm}-{seed}", partial(measure_stage.measure_arm, run, policy, seed))
+
+
+def _free_ports() -> dict[str, int]:
+    """A port for each scripted sampler, which a run that goes on uses again."""
+    with ExitStack() as held:
+        sockets = {
+            kind: held.enter_context(socket.socket()) for kind in (GUIDED_ENGINE, UNGUIDED_ENGINE)
+        }
+        for one in sockets.values():
+            one.bind(("127.0.0.1", 0))
+        return {kind: int(one.getsockname()[1]) for kind, one in sockets.items()}

@@ -1,0 +1,267 @@
+"""Scripted agents and annotators: an imperfect expert, an obedient agent, and people who speak to
+them.
+
+The expert knows a solution and drifts from it by bad habits, as a stronger model does in APOLLO;
+the annotator speaks only when it drifts, in general words. The obedient agent does what it is
+told at once; its annotator gives one order after the other. Everything follows from the
+conversation and a seed, so that a rollout that goes on after a kill goes on alike.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from houston_daemon.experiments.experiment_home import ExperimentHome
+from houston_daemon.experiments.experiment_recipe import AnnotatorRecipe, ExpertRecipe
+from houston_daemon.experiments.order_vocabulary import OrderWords, SpokenOrder
+from houston_daemon.experiments.scripted_endpoint import (
+    PlayedConversation,
+    ScriptedAgent,
+    ScriptedTurn,
+)
+
+FINISH_ACTION = "finish"
+
+
+class SolutionProgress(NamedTuple):
+    """Where an agent stands."""
+
+    done: int
+    """Commands of the solution that were done, in order; others may lie between."""
+    idle: int
+    """Latest steps in a row that brought it no further."""
+    on_the_way: tuple[bool, ...]
+    """By step, whether it was the next command of the solution, or ended a solved world."""
+
+
+def measure_progress(solution: Sequence[str], actions: Sequence[str]) -> SolutionProgress:
+    """Compare.
+
+    actions: what each step did: the command, `finish`, or another tool's name; one a step.
+    """
+    done, idle, on_the_way = 0, 0, []
+    for action in actions:
+        solved = done == len(solution)
+        forward = (
+            action == FINISH_ACTION
+            if solved
+            else plain_command(action) == plain_command(solution[done])
+        )
+        done += forward and not solved
+        idle = 0 if forward else idle + 1
+        on_the_way.append(forward)
+    return SolutionProgress(done, idle, tuple(on_the_way))
+
+
+def plain_command(command: str) -> str:
+    """A command as it is compared: small letters, single spaces."""
+    return " ".join(command.lower().split())
+
+
+ANNOTATOR_AUTHOR = "simulated-annotator"
+MISUNDERSTOOD_WORDS = (
+    "No known action matches that input",  # ScienceWorld
+    "That's not a verb I recognise", "You can't see any such thing",  # TextWorld
+    "I didn't understand", "I only understood you as far as", "This requires",
+)  # fmt: skip
+
+
+class SimulatedAnnotator:
+    """What one annotator says to one agent."""
+
+    def __init__(self, words: AnnotatorRecipe, solution: Sequence[str]) -> None:
+        self._words = words
+        self._solution = solution
+
+    def word(self, actions: Sequence[str], observation: str, said: int) -> str:
+        """What to say now, or "".
+
+        actions: what each closed step did. observation: that of the last one. said: messages that
+        it said before.
+        """
+        stands = measure_progress(self._solution, actions)
+        solved = stands.done == len(self._solution)
+        if solved or stands.idle < self._words.patience or stands.idle % self._words.patience:
+            return ""
+        failing = any(sign in observation for sign in MISUNDERSTOOD_WORDS)
+        words = self._words.failing if failing else self._words.idle
+        return words[said % len(words)] if words else ""
+
+
+LOOK_COMMANDS = {
+    "scienceworld": ("look around", "inventory"),
+    "textworld": ("look", "inventory"),
+}
+"""By environment, the commands that change nothing."""
+CommandList = Sequence[str]
+_WRONG_PHRASES = ("try to {}", "now {} please", "begin to {}", "help me {}")
+_SATISFIED_THOUGHT = "This may be good enough."
+_LOST_THOUGHT = "I have another look."
+_GUESS_THOUGHT = "Perhaps it is said so."
+_BACK_THOUGHT = "The person is right: back to the task, step by step."
+
+
+class ImperfectExpert:
+    """See the module. world: what solves the world of a conversation, and looks that it knows."""
+
+    def __init__(
+        self,
+        habits: ExpertRecipe,
+        seed: int,
+        world: Callable[[PlayedConversation], tuple[CommandList, CommandList]],
+    ) -> None:
+        self._habits = habits
+        self._seed = seed
+        self._world = world
+
+    def __call__(self, seen: PlayedConversation) -> ScriptedTurn:
+        """The next step."""
+        solution, looks = self._world(seen)
+        stands = measure_progress(solution, seen.actions)
+        if stands.done == len(solution):
+            return ScriptedTurn("The task is done.", FINISH_ACTION, {})
+        command = solution[stands.done]
+        habit = "" if plain_command(command) in looks else self._habit(seen, stands.done)
+        heard = any(seen.heard_after(seen.step - 1 - back) for back in range(stands.idle))
+        if not habit or heard:
+            return _act_turn(_BACK_THOUGHT if seen.heard else "", command)
+        return self._drifting(seen, habit, stands, command, looks)
+
+    def _habit(self, seen: PlayedConversation, place: int) -> str:
+        """The habit that takes over before a command of the solution; "" for none."""
+        source = self._source(seen, place, "habit")
+        if not self._habits.habits or source.random() >= self._habits.drift:
+            return ""
+        return source.choice(self._habits.habits)
+
+    def _drifting(
+        self,
+        seen: PlayedConversation,
+        habit: str,
+        stands: SolutionProgress,
+        command: str,
+        looks: CommandList,
+    ) -> ScriptedTurn:
+        place, idle = stands.done, stands.idle
+        most = self._habits.steps - (habit == "quit")
+        if idle >= most:
+            gives_up = self._source(seen, place, "end").random() < self._habits.gives_up
+            return (
+                ScriptedTurn(_SATISFIED_THOUGHT, FINISH_ACTION, {})
+                if gives_up
+                else _act_turn("", command)
+            )
+        if habit == "quit":
+            return _act_turn(_SATISFIED_THOUGHT, looks[idle % len(looks)])
+        if habit == "guess":
+            return _act_turn(
+                _GUESS_THOUGHT, _WRONG_PHRASES[(place + idle) % len(_WRONG_PHRASES)].format(command)
+            )
+        return _act_turn(_LOST_THOUGHT, looks[idle % len(looks)])
+
+    def _source(self, seen: PlayedConversation, place: int, what: str) -> random.Random:
+        return random.Random(f"{self._seed}:{seen.task}:{place}:{what}")
+
+
+def _act_turn(thought: str, command: str) -> ScriptedTurn:
+    return ScriptedTurn(thought, "act", {"action": command})
+
+
+_MAIN_ARGUMENTS = ("path", "file_path", "file_name", "dir_path", "command", "search_term")
+"""The argument that names what a call is about."""
+
+
+class ObedientAgent:
+    """See the module.
+
+    place: what tells a conversation's rollout from others, the same in another run. seconds: how
+    long each sample takes, so that people can speak between.
+    """
+
+    def __init__(
+        self,
+        orders: Iterable[SpokenOrder],
+        words: OrderWords,
+        steps: int,
+        place: Callable[[PlayedConversation], str],
+        seconds: float = 0.0,
+    ) -> None:
+        self._calls = {order.text: order for order in orders}
+        self._words = words
+        self._steps = steps
+        self._place = place
+        self._seconds = seconds
+
+    def __call__(self, seen: PlayedConversation) -> ScriptedTurn:
+        """The next step."""
+        time.sleep(self._seconds)
+        for text in reversed(seen.heard):
+            if order := self._calls.get(text):
+                said = f"The person comes first: {_main_argument(order.tool, order.arguments)}."
+                return ScriptedTurn(said, order.tool, order.arguments)
+        if seen.step >= self._steps:
+            return ScriptedTurn("All was looked at.", "finish", {})
+        return self._own(seen)
+
+    def _own(self, seen: PlayedConversation) -> ScriptedTurn:
+        """Its own plan: a look at the workspace first, then at this and that."""
+        if seen.step == 1:
+            return ScriptedTurn("I begin with an overview.", "list_files", {"path": "."})
+        source = random.Random(f"{self._place(seen)}:{seen.step}")
+        name = source.choice(self._words.names)
+        folder, word = source.choice(self._words.folders), source.choice(self._words.words)
+        name_call: tuple[str, Mapping[str, Any]] = source.choice(
+            (
+                ("list_files", {"path": "."}),
+                ("run_command", {"command": f"du -sh {folder}"}),
+                ("run_command", {"command": f"grep -rl {word} ."}),
+                ("think", {"thought": f"{name} may say more about {word}."}),
+            )
+        )
+        return ScriptedTurn("I go on with my own plan.", *name_call)
+
+
+def _main_argument(tool: str, arguments: Mapping[str, Any]) -> str:
+    main = next((str(arguments[key]) for key in _MAIN_ARGUMENTS if key in arguments), "")
+    return f"{tool} {main}".strip()
+
+
+class OrderingAnnotator:
+    """Plays `agent` and speaks to it. A quiet step follows every `every` orders.
+
+    orders: those of a conversation's rollout; none where nobody speaks.
+    """
+
+    def __init__(
+        self,
+        agent: ScriptedAgent,
+        ground: ExperimentHome,
+        orders: Callable[[PlayedConversation], Sequence[SpokenOrder]],
+        every: int = 3,
+    ) -> None:
+        self._agent = agent
+        self._ground = ground
+        self._orders = orders
+        self._every = every
+
+    def __call__(self, seen: PlayedConversation) -> ScriptedTurn:
+        """The agent's turn; before it is given, what the person says meanwhile is queued."""
+        if orders := self._orders(seen):
+            self._speak(seen, orders)
+        return self._agent(seen)
+
+    def _speak(self, seen: PlayedConversation, orders: Sequence[SpokenOrder]) -> None:
+        told = self._ground.guidance(seen.rollout)
+        quiet = seen.heard and len(told) % self._every == 0
+        if quiet or any(one.state == "queued" for one in told):
+            return
+        texts = {one.text for one in told}
+        if left := [one for one in orders if one.text not in texts]:
+            self._ground.say(seen.rollout, left[0].text, ANNOTATOR_AUTHOR)
+
+
+def share_orders(orders: Sequence[SpokenOrder], count: int) -> list[Sequence[SpokenOrder]]:
+    """The orders of each of `count` rollouts: all get equally many, the first ones first."""
+    each = len(orders) // count
+    return [orders[at * each : (at + 1) * each] for at in range(count)]

@@ -1,0 +1,103 @@
+"""Which home holds a rollout's folder on a host: one at a time, by an flock and a note.
+
+`<root>/rollouts/<rollout>/holder` names the home; while a worker runs, it holds an flock on it. A
+home that was copied or restored has the same rollouts with the same folders: without this, two
+daemons would act in one workspace. A home that is gone holds nothing. Of what homes are inside,
+this module knows only the name of their database.
+"""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from houston_daemon.hosts.host_protocol import RolloutHeldElsewhere
+
+HOME_DATABASE = "houston.db"
+_LOCK_TRIES = 40
+_LOCK_PAUSE_SECONDS = 0.05
+"""Between two tries, two seconds in all: a predecessor of the same home may still be ending."""
+
+
+class RolloutFolderLock:
+    """One home's right to a rollout's folder, held from `take` until `release` or the process ends.
+
+    home: the daemon's home; empty where nobody asks whose the folder is (tests, tools).
+    """
+
+    def __init__(self, folder: Path, home: str) -> None:
+        self._note = holder_note(folder)
+        self._home = home
+        self._fd = -1
+
+    @property
+    def refused(self) -> bool:
+        """Whether the folder may be another's: nothing in it may be ended or removed."""
+        return bool(self._home) and self._fd < 0
+
+    def take(self, named: bool = True) -> None:
+        """Hold the folder, which exists; raises HeldElsewhere while another home has it.
+
+        named: also note whose it is, for when the process ends. Without, a full disk is no matter.
+        """
+        if not self._home or self._fd >= 0:
+            return
+        fd = os.open(self._note, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._check(os.pread(fd, 4096, 0).decode(errors="replace"), free=_try_lock(fd))
+            if named:
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, self._home.encode(), 0)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+
+    def _check(self, noted: str, free: bool) -> None:
+        """Refuse a folder that another home works in, or still claims.
+
+        A worker of this very home that still holds it was stopped or cut off: between the two,
+        leases decide.
+        """
+        if noted == self._home:
+            return
+        if not free or (noted and Path(noted, HOME_DATABASE).exists()):
+            raise RolloutHeldElsewhere(self._note, noted, running=not free)
+
+    def release(self, ended: bool = False) -> None:
+        """Let go; with `ended`, also take the name out. Idempotent."""
+        if self._fd >= 0:
+            if ended:
+                os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = -1
+
+
+def holder_note(folder: Path) -> Path:
+    """The note in a rollout's folder."""
+    return folder / "holder"
+
+
+def read_holder(folder: Path) -> str:
+    """The home that a rollout's folder names; empty for none."""
+    try:
+        return holder_note(folder).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def clear_holder(folder: Path) -> None:
+    """Take the name out of the folder of a rollout that has ended."""
+    if read_holder(folder):
+        os.truncate(holder_note(folder), 0)
+
+
+def _try_lock(fd: int) -> bool:
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE_SECONDS)
+        else:
+            return True
+    return False

@@ -1,0 +1,363 @@
+"""The control groups of one rollout: where they can be made, made, joined, asked, emptied, removed.
+
+Version 2 where delegated, else version 1, below the daemon's own group or beside it (cgroups(7)). A
+note outside the rollout's folder names the groups before they are made, so that whoever comes after
+a crash finds them. Which limits hold is in `resource_limits`; who is ended is `limit_guard`'s.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.hosts import process_table
+from houston_daemon.hosts.resource_limits import LimitMechanism, ResourceLimits
+
+NEEDED_CONTROLLERS = ("pids", "memory")
+_WANTED_CONTROLLERS = (*NEEDED_CONTROLLERS, "cpu")
+"""A group of its own for the processor gives a rollout one share, however many processes it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupFolders:
+    """Folders in which a rollout's groups can be made."""
+
+    mechanism: LimitMechanism
+    folders: dict[str, Path]
+    """By controller for version 1; under `all` for version 2. None for the watchdog."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CgroupMount:
+    root: str
+    point: Path
+    kind: str
+    options: frozenset[str]
+
+
+def find_cgroup_folders(proc: Path = Path("/proc/self")) -> CgroupFolders:
+    """The best that this process may use; `watchdog` without folders when it may use none."""
+    try:
+        mounts = list(_parse_mounts((proc / "mountinfo").read_text().splitlines()))
+        own = dict(_parse_own_groups((proc / "cgroup").read_text().splitlines()))
+    except OSError:
+        return CgroupFolders("watchdog", {})
+    return (
+        _find_unified(mounts, own) or _find_separate(mounts, own) or CgroupFolders("watchdog", {})
+    )
+
+
+def _find_unified(mounts: list[_CgroupMount], own: dict[str, str]) -> CgroupFolders | None:
+    mount = next((one for one in mounts if one.kind == "cgroup2"), None)
+    if mount is None or "" not in own:
+        return None
+    here = _own_group_folder(mount, own[""])
+    for folder in (here, *here.parents):
+        if not folder.is_relative_to(mount.point):
+            return None
+        # Only the root of all may hold processes and give controllers to children at once.
+        ours = folder == here and (folder / "cgroup.type").exists()
+        if not ours and _has_controllers(folder) and _can_make_group(folder):
+            return CgroupFolders("cgroup2", {"all": folder})
+    return None
+
+
+def _has_controllers(folder: Path) -> bool:
+    """Whether groups made in `folder` have the controllers, if need be after asking for them."""
+    if not os.access(folder / "cgroup.procs", os.W_OK):
+        return False
+    control = folder / "cgroup.subtree_control"
+    try:
+        if set(NEEDED_CONTROLLERS) <= set(control.read_text().split()):
+            return True
+        if not set(NEEDED_CONTROLLERS) <= set((folder / "cgroup.controllers").read_text().split()):
+            return False
+        control.write_text(" ".join(f"+{name}" for name in NEEDED_CONTROLLERS))
+    except OSError:
+        return False
+    return True
+
+
+def _find_separate(mounts: list[_CgroupMount], own: dict[str, str]) -> CgroupFolders | None:
+    found: dict[str, Path] = {}
+    for name in _WANTED_CONTROLLERS:
+        mount = next((m for m in mounts if m.kind == "cgroup" and name in m.options), None)
+        if mount is None or name not in own:
+            continue
+        folder = _own_group_folder(mount, own[name])
+        if _can_make_group(folder):
+            found[name] = folder
+    return CgroupFolders("cgroup1", found) if set(NEEDED_CONTROLLERS) <= found.keys() else None
+
+
+def _can_make_group(folder: Path) -> bool:
+    trial = folder / f"houston-trial-{os.getpid()}"
+    try:
+        trial.mkdir()
+    except OSError:
+        return False
+    with contextlib.suppress(FileNotFoundError):
+        trial.rmdir()
+    return True
+
+
+def _own_group_folder(mount: _CgroupMount, own: str) -> Path:
+    """The own group's folder; the mount's point where only a part of the tree is mounted."""
+    relative = os.path.relpath(own, mount.root)
+    folder = mount.point / relative
+    return folder if not relative.startswith("..") and folder.is_dir() else mount.point
+
+
+def _parse_mounts(lines: Iterable[str]) -> Iterable[_CgroupMount]:
+    for line in lines:
+        first, _, rest = line.partition(" - ")
+        kind, _, options = rest.split(" ", 2)
+        if kind in ("cgroup", "cgroup2"):
+            fields = first.split()
+            yield _CgroupMount(fields[3], Path(fields[4]), kind, frozenset(options.split(",")))
+
+
+def _parse_own_groups(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """(controller, path); version 2 has the empty name."""
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        for name in controllers.split(","):
+            yield name, path
+
+
+_KILL_SECONDS = 2.0
+
+
+class CgroupNote(msgspec.Struct):
+    """What the note holds."""
+
+    mechanism: LimitMechanism = "watchdog"
+    folders: dict[str, str] = {}
+    told_processes: int = 0
+    """How many refusals of the kernel were told to the agent already."""
+    told_memory: int = 0
+    around: str = ""
+    """The folder that holds the memory of all rollouts; empty where each stands by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupRefusals:
+    """What the kernel counted since a group was made."""
+
+    processes: int = 0
+    """Forks that were refused."""
+    memory: int = 0
+    """Processes that were ended for memory."""
+
+
+class ControlGroups:
+    """A rollout's groups: one folder in version 2, one for each controller in version 1."""
+
+    def __init__(self, note: Path, noted: CgroupNote) -> None:
+        self._note = note
+        self.noted = noted
+        self._folders = {name: Path(path) for name, path in noted.folders.items()}
+
+    @property
+    def mechanism(self) -> LimitMechanism:
+        """How processes and memory are limited."""
+        return self.noted.mechanism
+
+    @property
+    def together(self) -> bool:
+        """Whether the kernel adds up the memory of all rollouts."""
+        return bool(self.noted.around)
+
+    @property
+    def doors(self) -> list[Path]:
+        """Files into which a process writes its number to join."""
+        return [folder / "cgroup.procs" for folder in self._folders.values()]
+
+    def limit(self, limits: ResourceLimits) -> None:
+        """Make the groups where they are not there, and set their limits."""
+        if self.noted.around:
+            self._make_around(Path(self.noted.around), limits.together)
+        for folder in self._folders.values():
+            folder.mkdir(exist_ok=True)
+        self._limit_processes(limits.processes)
+        if memory := self._of("memory"):
+            self._limit_memory(memory, limits.memory)
+
+    def _make_around(self, around: Path, most: int) -> None:
+        """Make the folder around the rollouts' own, with the limit of all of them."""
+        around.mkdir(exist_ok=True)
+        if self.mechanism == "cgroup2":
+            names = " ".join(f"+{name}" for name in NEEDED_CONTROLLERS)
+            _write_setting(around / "cgroup.subtree_control", names)
+        else:
+            _try_write_setting(
+                around / "memory.use_hierarchy", "1"
+            )  # or the root's own says so already
+        self._limit_memory(around, most)
+
+    def _limit_memory(self, memory: Path, most_bytes: int) -> None:
+        if self.mechanism == "cgroup2":
+            _write_setting(memory / "memory.max", str(most_bytes) if most_bytes else "max")
+            _try_write_setting(memory / "memory.swap.max", "0" if most_bytes else "max")
+            return
+        most = str(most_bytes or -1)
+        # The limit with swap may never be below the one without; which comes first depends.
+        _try_write_setting(memory / "memory.memsw.limit_in_bytes", most)
+        _write_setting(memory / "memory.limit_in_bytes", most)
+        _try_write_setting(memory / "memory.memsw.limit_in_bytes", most)
+
+    def pids(self) -> set[int]:
+        """Every process of the rollout, zombies too."""
+        found: set[int] = set()
+        for door in self.doors:
+            with contextlib.suppress(OSError):
+                found.update(map(int, door.read_text().split()))
+        return found
+
+    def tasks(self) -> int:
+        """Processes and threads, as the limit counts them."""
+        folder = self._of("pids")
+        try:
+            return int((folder / "pids.current").read_text()) if folder else 0
+        except FileNotFoundError:
+            return 0
+
+    def refusals(self) -> CgroupRefusals:
+        """What the kernel has refused so far."""
+        pids, memory = self._of("pids"), self._of("memory")
+        events = "memory.events" if self.mechanism == "cgroup2" else "memory.oom_control"
+        return CgroupRefusals(
+            _read_counter(pids / "pids.events", "max") if pids else 0,
+            _read_counter(memory / events, "oom_kill") if memory else 0,
+        )
+
+    def freeze_number(self, limits: ResourceLimits | None) -> None:
+        """Let no process fork while others are ended; with `limits`, as before again."""
+        self._limit_processes(limits.processes if limits else 1)
+
+    def end_processes(self) -> None:
+        """End every process; a sandbox's first takes all others along.
+
+        None can fork meanwhile. Some may still be going when this returns, after two seconds.
+        """
+        deadline = time.monotonic() + _KILL_SECONDS
+        with contextlib.suppress(OSError):
+            self._limit_processes(1)
+        while (found := self.pids() - {os.getpid()}) and time.monotonic() < deadline:
+            process_table.send_signal(
+                sorted(found), signal.SIGKILL
+            )  # the first of a sandbox is the oldest
+            time.sleep(0.01)
+
+    def end(self) -> bool:
+        """End every process and remove the groups and the note; False when some would not go."""
+        deadline = time.monotonic() + _KILL_SECONDS
+        self.end_processes()
+        left = list(self._folders.values())
+        while (left := [folder for folder in left if not _remove_group(folder)]) and (
+            time.monotonic() < deadline
+        ):
+            time.sleep(0.01)
+        if not left:
+            self._note.unlink(missing_ok=True)
+            if self.noted.around:
+                _remove_group(Path(self.noted.around))  # stays while another rollout is in it
+        return not left
+
+    def save(self) -> None:
+        """Write the note, in one move."""
+        self._note.parent.mkdir(parents=True, exist_ok=True)
+        beside = self._note.with_name(f"{self._note.name}.new")
+        beside.write_bytes(msgspec.json.encode(self.noted))
+        beside.replace(self._note)
+
+    def _limit_processes(self, most: int) -> None:
+        if folder := self._of("pids"):
+            _write_setting(folder / "pids.max", str(most or "max"))
+
+    def _of(self, controller: str) -> Path | None:
+        return self._folders.get("all") or self._folders.get(controller)
+
+
+def find_groups(note: Path) -> ControlGroups | None:
+    """The groups that a note names; None without a note, or where a power cut left half of it."""
+    try:
+        noted = msgspec.json.decode(note.read_bytes(), type=CgroupNote)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+    return ControlGroups(note, noted)
+
+
+def find_or_make_groups(note: Path, name: str, limits: ResourceLimits) -> ControlGroups:
+    """The rollout's groups as they were left, or new ones where this process may make them.
+
+    Falls back to none (the watchdog) when the kernel refuses.
+    """
+    known = find_groups(note)
+    if known is not None and known.doors and all(door.exists() for door in known.doors):
+        known.limit(limits)
+        return known
+    where = find_cgroup_folders()
+    folders = {key: str(folder / f"houston-{name}") for key, folder in where.folders.items()}
+    tries = [_with_shared_parent(note, where, folders)] if limits.together and folders else []
+    for noted in (*tries, CgroupNote(where.mechanism, folders)):
+        made = ControlGroups(note, noted)
+        made.save()
+        try:
+            made.limit(limits)
+        except OSError:
+            made.end()
+        else:
+            return made
+    made = ControlGroups(note, CgroupNote())
+    made.save()
+    return made
+
+
+def _with_shared_parent(note: Path, where: CgroupFolders, folders: dict[str, str]) -> CgroupNote:
+    """Groups whose memory is held together with that of all rollouts of the same folder.
+
+    In version 1 only that of memory: in one group for processors all rollouts would share one part.
+    """
+    key = "all" if "all" in folders else "memory"
+    all_of = hashlib.sha256(os.fsencode(note.parent.absolute())).hexdigest()[:12]
+    around = where.folders[key] / f"houston-all-{all_of}"
+    nested = {**folders, key: str(around / Path(folders[key]).name)}
+    return CgroupNote(where.mechanism, nested, around=str(around))
+
+
+def _read_counter(file: Path, name: str) -> int:
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.split()[0] == name), 0)
+
+
+def _write_setting(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
+def _try_write_setting(file: Path, text: str) -> None:
+    """For what not every kernel has: limits of swap."""
+    with contextlib.suppress(OSError):
+        _write_setting(file, text)
+
+
+def _remove_group(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError as problem:
+        if problem.errno in (errno.EBUSY, errno.ENOTEMPTY):
+            return False
+        raise
+    return True

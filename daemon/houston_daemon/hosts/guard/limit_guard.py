@@ -1,0 +1,300 @@
+"""Holds one rollout to its limits, and keeps what it did until the agent is told.
+
+The kernel limits processes and memory where control groups can be made; else this module counts
+once a second. The workspace it measures in any case. Who is over a limit is ended, sandbox by
+sandbox: the one that uses most, without its shell, so that a session stays a session.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from houston_daemon.hosts import process_table
+from houston_daemon.hosts.guard import resource_usage
+from houston_daemon.hosts.guard.control_groups import CgroupRefusals, ControlGroups
+from houston_daemon.hosts.guard.resource_usage import SandboxUsage, SharedMemoryFigures
+from houston_daemon.hosts.resource_limits import (
+    LimitHit,
+    LimitKind,
+    ResourceLimits,
+    format_megabytes,
+)
+
+log = logging.getLogger(__name__)
+
+_EVERY = 1.0
+_REST = 10.0
+"""Seconds between measurements of a workspace while the disk shows no growth."""
+_COST = 20
+"""A measurement may take one part in this many of a processor's time."""
+_SLACK = 16 << 20
+"""Bytes above a size that was told already before it is told again."""
+_SPARE = 1 << 30
+"""Bytes of the disk that no rollout may take."""
+_STUBBORN = 5
+"""After so many seconds over a limit in a row the sandbox's first process is ended too."""
+_MOST_HITS = 20
+_ENDED: dict[LimitKind, str] = {
+    "processes": "what the session with most of them ran",
+    "memory": "what the largest session ran",
+    "workspace": "what was writing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalShell:
+    """A terminal's part that is spared: what the session is made of."""
+
+    spared: frozenset[int]
+    shell: int
+    running: bool
+
+
+FindShells = Callable[[], list[TerminalShell]]
+FindMembers = Callable[[], set[int]]
+
+
+class LimitGuard:
+    """The limits of one rollout at work; `look` and `tick` are for a thread."""
+
+    def __init__(
+        self, groups: ControlGroups, limits: ResourceLimits, folders: tuple[Path, ...],
+        shells: FindShells,
+        members: FindMembers, together: SharedMemoryFigures,
+    ) -> None:  # fmt: skip
+        self.groups = groups
+        self._limits = limits
+        self._folders = folders
+        self._shells = shells
+        self._members = members
+        """Processes of the rollout where no group names them."""
+        self._together = together
+        self._hits: list[LimitHit] = []
+        self._lock = threading.Lock()
+        self._over: dict[LimitKind, int] = {}
+        """How often in a row each limit was met."""
+        self._refused = groups.refusals().processes
+        self._written: dict[str, int] = {}
+        self._held = self._tolerated = 0
+        self._measured_at = self._took = 0.0
+        self._room_then = resource_usage.DiskSpace(0, 0)
+
+    async def watch(self) -> None:
+        """Tick once a second until cancelled; what fails is logged, and the next second tries."""
+        try:
+            while True:
+                await asyncio.sleep(_EVERY)
+                try:
+                    await asyncio.to_thread(self.tick)
+                except Exception:  # a watch that ends leaves the rollout without limits
+                    log.exception("the limits could not be looked at")
+        finally:
+            self._together.leave()
+
+    def hits(self) -> list[LimitHit]:
+        """What happened since the last call; the kernel is asked too."""
+        self._ask_kernel()
+        with self._lock:
+            found, self._hits = self._hits, []
+        return found
+
+    def tick(self) -> None:
+        """One look at processes, memory and disk."""
+        self._ask_kernel()
+        found = resource_usage.usage_by_sandbox(
+            self.groups.pids() if self.groups.doors else self._members()
+        )
+        if not self._mind_processes(found):
+            self._over.pop("processes", None)
+        if not self._mind_memory(found):
+            self._over.pop("memory", None)
+        self._mind_disk(found)
+
+    def _ask_kernel(self) -> None:
+        """Turn what the kernel refused since the agent was last told into hits."""
+        with self._lock:
+            now, noted = self.groups.refusals(), self.groups.noted
+            told = CgroupRefusals(noted.told_processes, noted.told_memory)
+            if now == told:
+                return
+            noted.told_processes, noted.told_memory = now.processes, now.memory
+            try:
+                self.groups.save()
+            except OSError:  # a full disk; after a restart the agent may hear of it again
+                log.exception("what was told could not be noted")
+        if now.processes > told.processes:
+            self._tell("processes", f"{self._refused_words()}.", again=False)
+        if now.memory > told.memory:
+            count, most = now.memory - told.memory, format_megabytes(self._limits.memory)
+            ended = "1 process was" if count == 1 else f"{count} processes were"
+            everybody = format_megabytes(self._limits.together)
+            more = f", and all rollouts of this machine {everybody}" if self.groups.together else ""
+            self._tell("memory", f"{ended} ended; all together may use {most}{more}.")
+
+    def _mind_processes(self, found: dict[str, SandboxUsage]) -> bool:
+        most = self._limits.processes
+        if not most:
+            return False
+        if self.groups.doors:
+            refused, self._refused = self._refused, self.groups.refusals().processes
+            over = self._refused > refused and self.groups.tasks() * 10 >= most * 9
+        else:
+            over = sum(used.tasks for used in found.values()) > most
+        if over:
+            said = self._refused_words() if self.groups.doors else f"There were more than {most:,}"
+            self._end_most(found, lambda _, used: used.tasks, "processes", said)
+        return over
+
+    def _mind_memory(self, found: dict[str, SandboxUsage]) -> bool:
+        said = self._too_much(found)
+        if said:
+            self._end_most(found, lambda _, used: used.memory + used.shared, "memory", said)
+        return bool(said)
+
+    def _too_much(self, found: dict[str, SandboxUsage]) -> str:
+        """Which limit of memory is met, for what the kernel does not hold; empty for none."""
+        most, everybody = self._limits.memory, self._limits.together
+        own = bool(most) and not self.groups.doors
+        shares = bool(everybody) and not self.groups.together
+        shared = sum(used.shared for used in found.values())
+        used = sum(used.memory for used in found.values()) + shared
+        if not (own or shares):
+            return ""
+        if (own and used > most) or (shares and self._is_too_much(used)):
+            everyone = [pid for used in found.values() for pid in used.pids]
+            used = resource_usage.proportional_memory(everyone) + shared
+        if own and used > most:
+            return f"More than {format_megabytes(most)} were used"
+        if shares and self._is_too_much(used):
+            return (
+                f"All rollouts of this machine used more than {format_megabytes(everybody)}, this"
+                " one most"
+            )
+        return ""
+
+    def _is_too_much(self, used: int) -> bool:
+        """Whether all rollouts use more than they may, and none more than this one."""
+        everybody, another = self._together.add(used)
+        return everybody > self._limits.together and used >= another
+
+    def _mind_disk(self, found: dict[str, SandboxUsage]) -> None:
+        most = self._limits.workspace
+        grown = {space: used.written - self._written.get(space, 0) for space, used in found.items()}
+        if not most or not self._must_measure(most, sum(grown.values())):
+            return
+        begun = time.thread_time()
+        pids = [pid for used in found.values() for pid in used.pids]
+        self._held = resource_usage.count_disk_bytes(self._folders)
+        self._held += resource_usage.unlinked_bytes(pids, self._folders[0].stat().st_dev)
+        self._measured_at = time.monotonic()
+        self._took = time.thread_time() - begun
+        room = self._room_then = resource_usage.free_disk_space(self._folders[0])
+        self._tolerated = max(most, min(self._tolerated, self._held))
+        self._written = {space: used.written for space, used in found.items()}
+        nearly_full = room.bytes < _SPARE and max(grown.values(), default=0) > _SLACK
+        within = self._held <= self._tolerated + (_SLACK if self._tolerated > most else 0)
+        if within and not nearly_full:
+            self._over.pop("workspace", None)
+            return
+        said = f"It holds {format_megabytes(self._held)} of {format_megabytes(most)}"
+        if nearly_full:
+            said = f"The machine has only {format_megabytes(room.bytes)} left"
+        self._tolerated = max(self._held, most)
+        self._end_most(found, lambda space, _: grown.get(space, 0), "workspace", said)
+
+    def _must_measure(self, most: int, written: int) -> bool:
+        """Whether so much may have been added, or so much time has passed, that it must be known.
+
+        written: bytes that the rollout's processes have sent to disks since the last time.
+        """
+        rested = time.monotonic() - self._measured_at
+        if not self._measured_at or rested >= max(_REST, self._took * _COST):
+            return True
+        if rested < self._took * _COST:
+            return False
+        room = resource_usage.free_disk_space(self._folders[0])
+        names = (self._room_then.names - room.names) * resource_usage.MIN_COUNTED_BYTES
+        added = max(self._room_then.bytes - room.bytes, names, written)
+        return added > min(256 << 20, max(_SLACK, (most - self._held) / 4))
+
+    def _end_most(
+        self,
+        found: dict[str, SandboxUsage],
+        weight: Callable[[str, SandboxUsage], int],
+        kind: LimitKind,
+        said: str,
+    ) -> None:
+        """End what runs in the sandbox that weighs most; in all of them when none weighs."""
+        self._over[kind] = self._over.get(kind, 0) + 1
+        outer = resource_usage.own_pid_namespace()
+        inner = {space: used for space, used in found.items() if space != outer} or found
+        heaviest = max(inner, key=lambda space: weight(space, inner[space]), default="")
+        chosen = {heaviest} if heaviest and weight(heaviest, inner[heaviest]) else set(inner)
+        shells = [] if self._over[kind] >= _STUBBORN else self._shells()
+        innocent = self._in_front(shells, chosen) if kind == "processes" else frozenset()
+        said = f"{said}; {'what was left behind' if innocent else _ENDED[kind]} was ended."
+        self._tell(kind, said)
+        log.warning("resource limit: %s; %s", kind, said)
+        # What is in front goes on meanwhile, and may start what it needs.
+        held = bool(self.groups.doors) and not innocent
+        members = {pid for space in chosen for pid in inner[space].pids}
+        if held:
+            self.groups.freeze_number(None)
+        try:
+            for one in shells:
+                # Or it would go on to its next line.
+                if one.running and one.spared & members and not innocent:
+                    process_table.send_signal([one.shell], signal.SIGINT)
+            spared = innocent.union(*(one.spared for one in shells))
+            ended = resource_usage.kill_targets(lambda: self._in(chosen) - spared, held)
+        finally:
+            if held:
+                with contextlib.suppress(FileNotFoundError):  # the rollout has ended meanwhile
+                    self.groups.freeze_number(self._limits)
+        log.warning("%d processes were ended", ended)
+
+    def _in_front(self, shells: list[TerminalShell], chosen: set[str]) -> frozenset[int]:
+        """What runs in front of shells, unless it makes up half of what may run.
+
+        A command is not to blame for what the ones before it have left behind.
+        """
+        found = [process_table.read_process_stat(one.shell) for one in shells if one.running]
+        groups = {one.foreground for one in found if one and one.foreground != one.group}
+        everyone = (process_table.read_process_stat(pid) for pid in self._in(chosen))
+        front = frozenset(one.pid for one in everyone if one and one.group in groups)
+        tasks = sum(used.tasks for used in resource_usage.usage_by_sandbox(front).values())
+        return front if tasks * 2 < self._limits.processes else frozenset()
+
+    def _in(self, chosen: set[str]) -> set[int]:
+        """Living processes of the chosen sandboxes."""
+        pids = self.groups.pids() if self.groups.doors else self._members()
+        return {
+            pid
+            for pid in pids
+            if resource_usage.pid_namespace(pid) in chosen and not _has_ended(pid)
+        }
+
+    def _refused_words(self) -> str:
+        return (
+            f"Further ones were refused: {self._limits.processes:,} processes and threads may run"
+        )
+
+    def _tell(self, kind: LimitKind, said: str, again: bool = True) -> None:
+        """Keep a hit until it is asked for; again: also in place of an older one of its kind."""
+        with self._lock:
+            if not again and any(hit.kind == kind for hit in self._hits):
+                return
+            self._hits = [hit for hit in self._hits if hit.kind != kind][-_MOST_HITS:]
+            self._hits.append(LimitHit(kind, said))
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process has ended, but for its parent's asking."""
+    found = process_table.read_process_stat(pid)
+    return found is None or found.state in "ZX"

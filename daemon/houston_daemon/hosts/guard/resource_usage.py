@@ -1,0 +1,262 @@
+"""What a rollout uses: processes and memory by sandbox, bytes on disk; and all rollouts' sum.
+
+Read from /proc; a sandbox is told by its pid namespace. Disk use is counted in slices so that
+nobody waits for it. Where the kernel does not add up the rollouts of one machine, each writes its
+figure beside the note of its control groups. This module measures and kills when asked; it decides
+nothing.
+"""
+
+import contextlib
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from houston_daemon.hosts import process_table
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_KILL_ROUNDS = 200
+_KILL_PAUSE = 0.01
+
+
+@dataclass(slots=True)
+class SandboxUsage:
+    """What one sandbox uses."""
+
+    pids: list[int] = field(default_factory=list)
+    tasks: int = 0
+    memory: int = 0
+    """Bytes, resident and not shared with a file."""
+    shared: int = 0
+    """Bytes of files in the sandbox' own /dev/shm, which stay when who wrote them has ended."""
+    written: int = 0
+    """Bytes that its living processes have sent to disks."""
+
+
+def usage_by_sandbox(pids: Iterable[int]) -> dict[str, SandboxUsage]:
+    """Use by pid namespace; processes that end meanwhile are passed over."""
+    found: dict[str, SandboxUsage] = {}
+    for pid in pids:
+        try:
+            space = pid_namespace(pid)
+            pages = Path(f"/proc/{pid}/statm").read_text().split()
+            # The name in it may be any bytes.
+            tasks = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[17])
+        except OSError:
+            continue
+        used = found.setdefault(space, SandboxUsage())
+        used.pids.append(pid)
+        used.tasks += tasks
+        used.memory += (int(pages[1]) - int(pages[2])) * _PAGE_BYTES
+        used.written += _written_bytes(pid)
+    for used in found.values():
+        used.shared = next(
+            (held for pid in used.pids if (held := _shared_memory_bytes(pid)) >= 0), 0
+        )
+    return found
+
+
+def pid_namespace(pid: int) -> str:
+    """The pid namespace of a process; empty when it has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115
+    except OSError:
+        return ""
+
+
+def own_pid_namespace() -> str:
+    """The pid namespace of this process: bubblewrap's outer half runs in it."""
+    return pid_namespace(os.getpid())
+
+
+def proportional_memory(pids: Iterable[int]) -> int:
+    """Bytes of memory with pages that several processes share counted once; slow."""
+    total = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss_Anon:"))
+    return total
+
+
+def unlinked_bytes(pids: Iterable[int], device: int) -> int:
+    """Bytes of files on `device` that have no name any more but are held open."""
+    found: dict[int, int] = {}
+    for pid in pids:
+        try:
+            with os.scandir(f"/proc/{pid}/fd") as entries:
+                names = [entry.path for entry in entries]
+        except OSError:
+            continue
+        for name in names:
+            with contextlib.suppress(OSError):
+                seen = os.stat(name)  # noqa: PTH116
+                if seen.st_dev == device and seen.st_nlink == 0:
+                    found[seen.st_ino] = seen.st_blocks * 512
+    return sum(found.values())
+
+
+def kill_targets(targets: Callable[[], set[int]], held: bool) -> int:
+    """Kill what `targets` names until it names nobody; returns how many were told to end.
+
+    held: none of them can fork meanwhile. Else all are stopped first, so that none outruns us.
+    """
+    told: set[int] = set()
+    for _ in range(_KILL_ROUNDS):
+        found = targets()
+        if not found:
+            break
+        if not held:
+            process_table.send_signal(found, signal.SIGSTOP)
+            if found - told:
+                told |= found
+                continue
+        told |= found
+        process_table.send_signal(found, signal.SIGKILL)
+        time.sleep(_KILL_PAUSE)
+    return len(told)
+
+
+def _shared_memory_bytes(pid: int) -> int:
+    """Bytes in the /dev/shm that a process sees, 0 in the machine's own; −1 when it has ended."""
+    place = f"/proc/{pid}/root/dev/shm"
+    try:
+        if os.stat(place).st_dev == os.stat("/proc/self/root/dev/shm").st_dev:  # noqa: PTH116
+            return 0
+        known = os.statvfs(place)
+    except OSError:
+        return -1
+    return (known.f_blocks - known.f_bfree) * known.f_frsize
+
+
+def _written_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("write_bytes")), 0)
+
+
+MIN_COUNTED_BYTES = 4096
+"""A file counts as a block at least: names without content fill a disk's table of files too."""
+_SLICE_FILES = 4_000
+_SLICE_PAUSE = 0.01
+_MAX_PATH_CHARACTERS = 2_000
+"""Characters of a path after which a folder is held open and paths begin anew: beyond PATH_MAX
+nothing can be named from the top, and what cannot be named would cost nothing."""
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class DiskSpace(NamedTuple):
+    """What a disk has left."""
+
+    bytes: int
+    """For this user."""
+    names: int
+    """Files that can still be made; 0 where the file system sets no such limit."""
+
+
+def free_disk_space(folder: Path) -> DiskSpace:
+    """What the disk of `folder` has left."""
+    found = os.statvfs(folder)
+    return DiskSpace(found.f_bavail * found.f_frsize, found.f_favail)
+
+
+def count_disk_bytes(folders: Iterable[Path]) -> int:
+    """Bytes on disk below `folders`; sleeps between slices, so call it in a thread."""
+    total = seen = 0
+    linked: set[tuple[int, int]] = set()
+    waiting = [(_BaseFolder(), os.fspath(folder)) for folder in folders]
+    while waiting:
+        base, path = waiting.pop()
+        base, path, entries = _list_entries(base, path)
+        for name, entry in entries:
+            seen += 1
+            if seen % _SLICE_FILES == 0:
+                time.sleep(_SLICE_PAUSE)
+            if stat.S_ISDIR(entry.st_mode):
+                waiting.append((base, f"{path}{name}"))
+            elif entry.st_nlink > 1:
+                if (entry.st_dev, entry.st_ino) in linked:
+                    continue
+                linked.add((entry.st_dev, entry.st_ino))
+            total += max(MIN_COUNTED_BYTES, entry.st_blocks * 512)
+    return total
+
+
+class _BaseFolder:
+    """A folder that paths begin at, open as long as one of them is waiting."""
+
+    def __init__(self, fd: int = -1) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+_FolderEntries = list[tuple[str, os.stat_result]]
+
+
+def _list_entries(base: _BaseFolder, path: str) -> tuple[_BaseFolder, str, _FolderEntries]:
+    """What is in a folder, and what the names in it begin with."""
+    try:
+        fd = os.open(path, _FOLDER_FLAGS, dir_fd=base.fd if base.fd >= 0 else None)
+    except OSError:
+        return base, path, []
+    folder = _BaseFolder(fd)
+    found: _FolderEntries = []
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            try:
+                found.append((entry.name, entry.stat(follow_symlinks=False)))
+            except OSError:
+                continue  # removed since it was listed
+    return (folder, "", found) if len(path) > _MAX_PATH_CHARACTERS else (base, f"{path}/", found)
+
+
+FIGURE_FRESH_SECONDS = 5.0
+"""A figure that is older is of a worker that has ended, or hangs: it counts no more."""
+_FIGURE_SUFFIX = ".used"
+
+
+class SharedMemoryFigures:
+    """The figures of all rollouts, and one's own among them."""
+
+    def __init__(self, folder: Path, rollout: str) -> None:
+        """folder: of the notes of all of them."""
+        self._folder = folder
+        self._own = folder / f"{rollout}{_FIGURE_SUFFIX}"
+
+    def add(self, used: int) -> tuple[int, int]:
+        """Write down what this rollout uses, bytes; what all use, and the most that another does.
+
+        Raises OSError.
+        """
+        self._own.write_text(str(used))
+        oldest = self._own.stat().st_mtime - FIGURE_FRESH_SECONDS
+        others = [
+            figure
+            for file in self._folder.glob(f"*{_FIGURE_SUFFIX}")
+            if file != self._own and (figure := _read_fresh_figure(file, oldest)) is not None
+        ]
+        return used + sum(others), max(others, default=0)
+
+    def leave(self) -> None:
+        """The rollout uses nothing any more."""
+        with suppress(OSError):
+            self._own.unlink(missing_ok=True)
+
+
+def _read_fresh_figure(file: Path, oldest: float) -> int | None:
+    try:
+        return int(file.read_text()) if file.stat().st_mtime >= oldest else None
+    except (OSError, ValueError):  # it has just been removed, or is just being written
+        return None

@@ -1,0 +1,324 @@
+"""What an environment asks of a machine (terminals, processes, files, snapshots), and its errors.
+
+A host knows nothing of rollouts' steps or of models. `local_host` is this machine, `ssh` another;
+there every call may raise HostAway. Everything a rollout owns lies under `<host
+root>/rollouts/<rollout>/`: `workspace/` (what the agent sees), `shadow/` (snapshots), `terminals/`
+(byte logs, command files).
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from houston_daemon.hosts.resource_limits import LimitHit
+from houston_shared.errors import ExitCode, HoustonError
+
+
+class NeedsPerson(HoustonError):
+    """Only a person can help, on the host: until then the rollout is paused, never failed."""
+
+
+class WorkspaceGone(NeedsPerson):
+    """The rollout has worked in a workspace that is not here (any more)."""
+
+    def __init__(self, workspace: Path) -> None:
+        folder = workspace.parent
+        super().__init__(
+            f"The workspace {workspace} is gone; it was there when this rollout last ran.",
+            "It waits: a fresh copy would not hold the agent's work.",
+            f"Put {folder} back (a restored home: copy it from the machine before), then: houston"
+            f" rollout resume {folder.name}; or give it up: houston rollout cancel {folder.name}",
+        )
+
+
+class HostRootMissing(NeedsPerson):
+    """What rollouts own cannot be kept where this one was started to keep it."""
+
+    def __init__(self, folder: Path, problem: OSError) -> None:
+        super().__init__(
+            f"The folder {folder} cannot be made: {problem.strerror}.",
+            "It waits: a rollout keeps what it owns where it was started to keep it.",
+            f"Make it, for the daemon's user, then: houston rollout resume {folder.name}",
+        )
+
+
+class RolloutHeldElsewhere(NeedsPerson):
+    """Another home drives the rollout's folder, or another worker of this one."""
+
+    def __init__(self, note: Path, home: str, running: bool) -> None:
+        rollout = note.parent.name
+        who = f"the home {home}" if home else "another process"
+        does = "is at work" if running else "has a rollout of that name"
+        super().__init__(
+            f"The workspace of {rollout} is another's: {who} {does}.",
+            "Nothing was done in it: two daemons would act in one workspace.",
+            f"Cancel {rollout} there, or take it from there for good by removing {note};"
+            f" then: houston rollout resume {rollout}",
+            ExitCode.BUSY,
+        )
+
+
+class TerminalMissing(HoustonError):
+    """No terminal of that name was ever opened, or it was closed."""
+
+    def __init__(self, name: str) -> None:
+        self.words = (name,)
+        super().__init__(
+            f"There is no terminal named {name!r}.", next="Create it first, or list the terminals."
+        )
+
+
+class TerminalBusy(HoustonError):
+    """A command still runs in the foreground of the terminal."""
+
+    def __init__(self, name: str, command: str) -> None:
+        self.words = (name, command)
+        shown = command if len(command) <= 80 else command[:80] + "…"
+        super().__init__(
+            f"Terminal {name!r} still runs {shown!r}.",
+            "The new command was not started.",
+            "Wait for it, signal it, or use another terminal.",
+            ExitCode.BUSY,
+        )
+
+
+class TerminalDead(HoustonError):
+    """The shell of the terminal has ended or does not answer."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self.words = (name, why)
+        super().__init__(
+            f"Terminal {name!r} is dead: {why}.",
+            "What it printed is kept, but nothing can run in it.",
+            "Create it again.",
+        )
+
+
+class HostAway(HoustonError):
+    """A host cannot be reached now, or went away while something ran there."""
+
+    def __init__(
+        self,
+        host: str,
+        why: str,
+        back: Callable[[], Coroutine[Any, Any, None]],
+        cut: bool = False,
+    ) -> None:
+        """why: in words; back: returns when the host can be reached.
+        cut: something was under way there, and what came of it is not known.
+        """
+        self.host, self.why, self.back, self.cut = host, why, back, cut
+        what = "went away while this ran there" if cut else "cannot be reached"
+        super().__init__(
+            f"The host {host} {what}: {why}.",
+            "The outcome is unknown." if cut else "Nothing was done there.",
+            "It is tried again all the while; its terminals and what runs in them go on.",
+            ExitCode.BUSY,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessResult:
+    """A process that ran to its end or was stopped."""
+
+    exit_code: int | None
+    """None when it was stopped for time."""
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+    cut: bool = False
+    """Whether output beyond the limit was dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan:
+    """A range of one terminal's byte log."""
+
+    terminal: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalStatus:
+    """How a terminal stands now."""
+
+    name: str
+    alive: bool
+    busy: bool
+    """A command is running in the foreground."""
+    exit_code: int | None
+    """Exit code of the last command that ended, None before the first or while busy."""
+    command: str
+    """The last command, empty before the first."""
+    log_bytes: int
+    """Length of the byte log."""
+    last_output: float
+    """Unix time of the last byte, 0 when there was none."""
+    end: str = ""
+    """How its shell ended, in words; empty while it is alive."""
+    unlogged: str = ""
+    """Why its output is not recorded now, in words; empty while it is."""
+
+
+class HostTerminal(Protocol):
+    """One tmux session; outlives this process. Busy while a command runs in its foreground."""
+
+    name: str
+
+    async def run(self, command: str) -> int:
+        """Start `command` (written to a file and sourced); return its log offset at the start.
+
+        Raises TerminalBusy while another command runs.
+        """
+        ...
+
+    async def wait(self, seconds: float, stop: asyncio.Event) -> TerminalStatus:
+        """Wait until the command ends, `seconds` pass or `stop` is set; never ends the command."""
+        ...
+
+    async def type_text(self, text: str) -> None:
+        """Type `text` into whatever runs in the foreground, as a person would at a prompt."""
+        ...
+
+    async def status(self) -> TerminalStatus:
+        """How the terminal stands now."""
+        ...
+
+    async def lines(self, start: int, end: int | None = None) -> list[str]:
+        """The log between two byte offsets as screen lines (carriage returns and escapes applied).
+
+        The nonce marks never show.
+        """
+        ...
+
+    async def signal(self, name: Literal["INT", "TERM", "KILL"]) -> list[str]:
+        """Signal the processes of the foreground command, never the shell; returns their names."""
+        ...
+
+    async def close(self) -> None:
+        """End the session and everything that runs in it; the log stays."""
+        ...
+
+
+class Snapshots(Protocol):
+    """The rollout's shadow repository: one commit per step that changed files."""
+
+    async def take(
+        self, message: str, hints: Sequence[str] = (), mark: bool = False, since: str = ""
+    ) -> "Snapshot":
+        """Record the workspace as it is.
+
+        hints: changed paths, looked at first. A stat scan decides in any case.
+        mark: also store large files (evaluation, branch, fork).
+        since: the snapshot whose changes were told last, if it may not be the last that was taken
+        (a worker ended between taking and telling); what changed after it is told then.
+        """
+        ...
+
+    async def restore(self, commit: str, into: Path) -> list[str]:
+        """Write the state of `commit` into `into`; returns paths that could not be brought back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """One file that differs from the snapshot before."""
+
+    path: str
+    """Relative to the workspace, with `/`."""
+    kind: Literal["added", "changed", "removed"]
+    added: int
+    """Lines added; 0 for files without text."""
+    removed: int
+    """Lines removed; 0 for files without text."""
+    diff: str
+    """Unified diff, cut at 16 KB (the cut says so); empty for files without text."""
+    note: str = ""
+    """Why there is no diff: `binary`, `large`, `still being written`, …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A workspace state and what changed since the one before."""
+
+    commit: str
+    """Object id of the shadow commit; that of the one before when nothing changed."""
+    files: tuple[FileDiff, ...]
+    more: int = 0
+    """Changed files beyond the first 200, which are not listed."""
+
+
+class RolloutHost(Protocol):
+    """One machine, for one rollout."""
+
+    name: str
+    workspace: Path
+    """The workspace as seen from outside the sandbox."""
+    inside: str
+    """The workspace's path as the agent sees it: /workspace, or the real one without a sandbox."""
+
+    async def prepare(self, source: Path | None, begun: bool = False) -> None:
+        """Make the rollout's folders; copy `source` into the workspace the first time only.
+
+        begun: the rollout has steps already. Raises HoustonError when a workspace that was made
+        once is gone: it is never made anew in silence.
+        """
+        ...
+
+    async def terminal(self, name: str, create: bool = False) -> HostTerminal:
+        """Find (after a restart too) or create a terminal. Raises TerminalMissing."""
+        ...
+
+    async def terminals(self) -> list[TerminalStatus]:
+        """All terminals that were opened and not closed, by name."""
+        ...
+
+    async def spawn(
+        self,
+        command: Sequence[str],
+        *,
+        seconds: float,
+        writable: bool = True,
+        extra_read: Sequence[Path] = (),
+        environment: Mapping[str, str] | None = None,
+        stop: asyncio.Event | None = None,
+        output_limit: int = 4_000_000,
+        cwd: str = "",
+        network: bool = True,
+    ) -> ProcessResult:
+        """Run a process in a sandbox of its own.
+
+        writable=False maps workspace and `extra_read` (at their own paths) read-only beside a
+        scratch folder (evaluators: they execute what the agent wrote).
+        cwd: as the process sees it; by default the workspace, or the scratch folder.
+        network=False gives it none in a sandbox, also where the task allows one.
+        """
+        ...
+
+    async def present(self) -> bool:
+        """Whether the workspace is there: somebody outside may have removed it."""
+        ...
+
+    async def not_brought_back(self) -> Sequence[str]:
+        """Of a branch: paths of its past that its workspace lacks."""
+        ...
+
+    async def limits_met(self) -> Sequence[LimitHit]:
+        """Limits that the rollout's processes met since the last call, for the agent to know."""
+        ...
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """The rollout's shadow repository."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the host; terminals go on."""
+        ...
+
+    async def destroy_terminals(self) -> None:
+        """End every terminal of the rollout (when it has finished, failed or was cancelled)."""
+        ...

@@ -1,0 +1,398 @@
+"""This machine as a host of one rollout: its folders, terminals, sandboxed processes, snapshots.
+
+Layout: `<root>/rollouts/<rollout>/` with `workspace/`, `shadow/`, `terminals/`, and `private/` (the
+sandbox's own home and /tmp, shared by the rollout's terminals); `<root>/prepared/<rollout>` notes
+that the workspace was made, `<root>/limits/<rollout>.json` its control groups. Nothing here is the
+daemon's: whoever makes a LocalHost of the same root and rollout finds what an earlier one left.
+"""
+
+import asyncio
+import logging
+import re
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from houston_daemon.hosts import (
+    folder_lock,
+    limit_setup,
+    process_table,
+    rollout_workspace,
+    untrusted_files,
+)
+from houston_daemon.hosts.folder_lock import RolloutFolderLock
+from houston_daemon.hosts.guard import control_groups
+from houston_daemon.hosts.guard.limit_guard import LimitGuard
+from houston_daemon.hosts.host_protocol import (
+    HostRootMissing,
+    ProcessResult,
+    TerminalMissing,
+    TerminalStatus,
+    WorkspaceGone,
+)
+from houston_daemon.hosts.process_table import MARK_VARIABLE
+from houston_daemon.hosts.resource_limits import LimitHit, ResourceLimits
+from houston_daemon.hosts.rollout_workspace import BranchSnapshot
+from houston_daemon.hosts.sandbox import process_enclosure, sandboxed_process
+from houston_daemon.hosts.sandbox.process_enclosure import Enclosure
+from houston_daemon.hosts.sandbox.sandbox_profile import COMMANDS_INSIDE, SandboxProfile
+from houston_daemon.hosts.sandbox.sandboxed_process import probe_sandbox
+from houston_daemon.hosts.snapshots.shadow_repository import ShadowRepository
+from houston_daemon.hosts.terminals import terminal_start
+from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
+from houston_daemon.hosts.terminals.terminal_log import TerminalLog
+from houston_daemon.hosts.terminals.tmux_server import TmuxServer, find_tmux_socket
+from houston_shared.errors import HoustonError
+from houston_shared.terminal_log_files import rollout_folder, socket_note, terminals_folder
+
+log = logging.getLogger(__name__)
+
+_UNLIMITED = ResourceLimits(processes=0)
+_MAX_TERMINALS = 256
+_TERMINAL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+
+
+class LocalHost:
+    """One rollout's part of this machine; see `protocol.Host`."""
+
+    def __init__(
+        self,
+        root: Path,
+        rollout: str,
+        *,
+        sandbox: Literal["bubblewrap", "none"],
+        network: bool,
+        hidden: tuple[Path, ...],
+        read: tuple[Path, ...] = (),
+        devices: tuple[Path, ...] = (),
+        gpus: bool = False,
+        environment: Mapping[str, str] | None = None,
+        limits: ResourceLimits = _UNLIMITED,
+        owner: str = "",
+        past: BranchSnapshot | None = None,
+        data: Mapping[str, Path] | None = None,
+        activate: Path | None = None,
+        apart: tuple[Path, ...] = (),
+    ) -> None:
+        """owner: the home whose rollout it is; see `tenancy`. past: of a branch, its workspace."""
+        self._past = past
+        self.name = "local"
+        self.folder = rollout_folder(root.absolute(), rollout)
+        self._tenancy = RolloutFolderLock(self.folder, owner)
+        self.workspace = self.folder / "workspace"
+        self.sandbox = SandboxProfile(
+            kind=sandbox,
+            workspace=self.workspace,
+            home=self.folder / "private" / "home",
+            temporary=self.folder / "private" / "tmp",
+            network=network,
+            hidden=(*hidden, root.absolute()),
+            read=read,
+            devices=devices,
+            gpus=gpus,
+            environment=dict(environment or {}),
+            data=dict(data or {}),
+            activate=activate,
+            apart=apart,
+            shared_bytes=limits.shared,
+        )
+        self.inside = self.sandbox.inside
+        """The workspace's path as the agent sees it: /workspace; the real one without sandbox."""
+        self._root, self._limits = root.absolute(), limits
+        self._note = self._root / "prepared" / rollout
+        self._groups_note = limit_setup.limits_note(self._root, rollout)
+        self._guard: LimitGuard | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._holding = asyncio.Lock()
+        self._terminals: dict[str, LocalTerminal] = {}
+        self._terminals_folder = terminals_folder(root.absolute(), rollout)
+        self._opening = asyncio.Lock()
+        self._snapshots = ShadowRepository(self.workspace, self.folder / "shadow")
+
+    def map_data(self, data: Mapping[str, Path]) -> None:
+        """What is shown read-only at `/data/NAME`; called before `prepare`."""
+        self.sandbox = replace(self.sandbox, data=dict(data))
+
+    async def probe(self) -> HoustonError | None:
+        """Try a real spawn; None when it works, else cause and next step."""
+        return await probe_sandbox(self.sandbox, await self._hold())
+
+    async def prepare(self, source: Path | None, begun: bool = False) -> None:
+        """Make the rollout's folders; copy `source` into the workspace the first time only.
+
+        begun: the rollout has steps already, so there must be a workspace.
+        Raises HoustonError when the sandbox does not work here or `source` cannot be copied, and
+        NeedsPerson when the workspace was made once and is gone, or another home drives it.
+        """
+        if begun and not self.workspace.exists():
+            raise WorkspaceGone(self.workspace)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+        except OSError as problem:
+            raise HostRootMissing(self.folder, problem) from problem
+        await asyncio.to_thread(self._tenancy.take)
+        fill = None if self._past is None else self._fill
+        await asyncio.to_thread(
+            rollout_workspace.make_workspace, source, self.workspace, self._note, begun, fill
+        )
+        for path in (self.sandbox.home, self.sandbox.temporary, self._terminals_folder):
+            path.mkdir(parents=True, exist_ok=True)
+        trouble = await probe_sandbox(self.sandbox, await self._hold())
+        if trouble is not None:
+            raise trouble
+
+    async def present(self) -> bool:
+        """Whether the workspace is there: somebody outside may have removed it."""
+        return await asyncio.to_thread(self.workspace.is_dir)
+
+    def _fill(self) -> None:
+        assert self._past is not None
+        rollout_workspace.fill_branch_workspace(self._past, self._root, self.workspace)
+
+    async def not_brought_back(self) -> Sequence[str]:
+        """Of a branch: paths of its past that its workspace lacks."""
+        return await asyncio.to_thread(rollout_workspace.paths_not_restored, self.workspace)
+
+    async def limits_met(self) -> list[LimitHit]:
+        """Limits that the rollout's processes met since the last call."""
+        return [] if self._guard is None else await asyncio.to_thread(self._guard.hits)
+
+    async def terminal(self, name: str, create: bool = False) -> LocalTerminal:
+        """Find a terminal, also one of an earlier process, or open it.
+
+        With `create`, a terminal whose shell has ended gets a new shell; its log goes on.
+        Raises TerminalMissing, and HoustonError for a name that no terminal can have.
+        """
+        if not _TERMINAL_NAME.fullmatch(name):
+            raise HoustonError(
+                f"{name!r} cannot name a terminal.",
+                next="Use up to 64 letters, digits, _ and -, not starting with -.",
+            )
+        async with self._opening:
+            found = await self._find(name)
+            if found is not None and not (create and not (await found.status()).alive):
+                return found
+            if not create:
+                raise TerminalMissing(name)
+            if found is not None:
+                await found.end_processes()
+            return await self._open(name)
+
+    async def terminals(self) -> list[TerminalStatus]:
+        """All terminals that were opened and not closed, by name."""
+        folder = self._terminals_folder
+        names = sorted(path.parent.name for path in folder.glob("*/state.json"))
+        found = [await self._find(name) for name in names]
+        return [await terminal.status() for terminal in found if terminal is not None]
+
+    def log(self, name: str) -> TerminalLog:
+        """The byte log of a terminal, of a closed one too."""
+        return TerminalLog(self._terminals_folder / name)
+
+    async def enclosed(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """The argument list of a process that its caller starts once, speaks to, and ends.
+
+        It is shut in like a terminal, in the rollout's network, and dies with its parent.
+        """
+        enclosure = await self._hold()
+        return await asyncio.to_thread(
+            self.sandbox.wrap,
+            command,
+            enclosure=enclosure,
+            joining=await self._joining(enclosure),
+            environment={
+                **(environment or {}),
+                MARK_VARIABLE: rollout_workspace.read_mark(self._note),
+            },
+            dies_with_parent=True,
+        )
+
+    async def spawn(
+        self,
+        command: Sequence[str],
+        *,
+        seconds: float,
+        writable: bool = True,
+        extra_read: Sequence[Path] = (),
+        environment: Mapping[str, str] | None = None,
+        stop: asyncio.Event | None = None,
+        output_limit: int = 4_000_000,
+        cwd: str = "",
+        network: bool = True,
+    ) -> ProcessResult:
+        """Run a process in a sandbox of its own; see `protocol.Host.spawn`.
+
+        cwd: a path as the process sees it; by default the workspace, or the scratch folder when
+        not `writable`. An evaluator sees `extra_read` at their own paths, read-only.
+        """
+        sandbox = self.sandbox if network else replace(self.sandbox, network=False)
+        secret = secrets.token_hex(16)
+        values = {**(environment or {}), sandboxed_process.RUN_TOKEN_VARIABLE: secret}
+        scratch: Path | None = None
+        if not writable:
+            scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self.folder / "private"))
+        try:
+            enclosure = await self._hold()
+            argv = await asyncio.to_thread(
+                sandbox.wrap,
+                command,
+                enclosure=enclosure,
+                joining=await self._joining(enclosure) if writable and network else (),
+                environment=values,
+                scratch=scratch,
+                extra_read=[path.absolute() for path in extra_read],
+                cwd=cwd,
+                dies_with_parent=True,
+            )
+            return await sandboxed_process.run_to_end(
+                argv, token=secret, seconds=seconds, stop=stop, output_limit=output_limit
+            )
+        finally:
+            if scratch is not None:
+                await asyncio.to_thread(_remove_leftovers, scratch)
+
+    @property
+    def snapshots(self) -> ShadowRepository:
+        """The rollout's shadow repository."""
+        return self._snapshots
+
+    async def close(self) -> None:
+        """Let go of the host; terminals go on, within what the kernel limits."""
+        await self._let_go()
+        self._terminals.clear()
+        await self._snapshots.close()
+        self._tenancy.release()
+
+    async def destroy_terminals(self) -> None:
+        """End every terminal of the rollout, and its tmux server; another home may have it next.
+
+        Does nothing while another home drives the rollout.
+        """
+        if self._tenancy.refused:
+            return
+        folder = self._terminals_folder
+        await self._let_go()
+        groups = control_groups.find_groups(self._groups_note)
+        if (
+            groups is not None and groups.tasks() > _MAX_TERMINALS
+        ):  # looking at each of them takes time
+            await asyncio.to_thread(groups.end_processes)
+        for path in folder.glob("*/state.json"):
+            try:
+                found = await self._find(path.parent.name)
+                if found is not None:
+                    await found.close()
+            except OSError as problem:  # such as a full disk: it ends all the same, with the server
+                log.warning("the end of terminal %s is not noted: %s", path.parent.name, problem)
+        self._terminals.clear()
+        if socket_note(folder).exists():
+            await TmuxServer(find_tmux_socket(folder)).call("kill-server")
+        # Also where the opening was cut off, or somebody has removed the rollout's folder.
+        if mark := rollout_workspace.read_mark(self._note):
+            await asyncio.to_thread(process_table.kill_all_marked, mark)
+        if groups is not None:
+            await asyncio.to_thread(groups.end)
+        self._groups_note.with_suffix(".network").unlink(missing_ok=True)
+        await asyncio.to_thread(folder_lock.clear_holder, self.folder)
+
+    async def _hold(self) -> Enclosure:
+        """Have the limits at work; what every process is started through."""
+        async with self._holding:
+            if self._guard is None:
+                mark = rollout_workspace.read_mark(self._note)
+                own = (self.workspace, self.sandbox.home, self.sandbox.temporary)
+                self._guard = await asyncio.to_thread(
+                    limit_setup.open_guard,
+                    self._groups_note,
+                    mark,
+                    self._limits,
+                    self._terminals_folder,
+                    own,
+                )
+                self._watching = asyncio.create_task(self._guard.watch(), name="limits")
+            groups = self._guard.groups
+            return await asyncio.to_thread(
+                limit_setup.make_enclosure, groups, self._limits, self._root
+            )
+
+    async def _joining(self, enclosure: Enclosure) -> list[str]:
+        """How a session comes into the rollout's network; empty where each has its own."""
+        if self.sandbox.network or self.sandbox.kind == "none":
+            return []
+        note, mark = (
+            self._groups_note.with_suffix(".network"),
+            rollout_workspace.read_mark(self._note),
+        )
+        within = replace(enclosure, filter=None)
+        async with self._holding:
+            return await asyncio.to_thread(
+                process_enclosure.network_join_command, note, mark, self.sandbox.bare(), within
+            )
+
+    async def _let_go(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        self._guard = self._watching = None
+
+    async def _find(self, name: str) -> LocalTerminal | None:
+        known = self._terminals.get(name)
+        if known is not None:
+            return None if known.state.closed else known
+        folder = self._terminals_folder / name
+        state = terminal_start.load_terminal_state(folder)
+        if state is None or state.closed:
+            return None
+        found = LocalTerminal(folder, self._tmux(), state, self._command_path(folder))
+        await found.settle()
+        self._terminals[name] = found
+        return found
+
+    async def _open(self, name: str) -> LocalTerminal:
+        folder = self._terminals_folder / name
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        tmux = self._tmux()
+        log = TerminalLog(folder)
+        enclosure = await self._hold()
+        launch = partial(self._launch, enclosure, await self._joining(enclosure))
+        state = await terminal_start.start_terminal(name, folder, tmux, log, launch)
+        opened = LocalTerminal(folder, tmux, state, self._command_path(folder))
+        self._terminals[name] = opened
+        return opened
+
+    def _launch(
+        self, enclosure: Enclosure, joining: list[str], commands: Path, shell: str, token: str
+    ) -> list[str]:
+        marked = {"HOUSTON_TERMINAL": token, MARK_VARIABLE: rollout_workspace.read_mark(self._note)}
+        if self.sandbox.kind == "none":
+            return self.sandbox.wrap(
+                ["/bin/bash", "-c", shell], environment=marked, enclosure=enclosure
+            )
+        inner = ["script", "-e", "-q", "-c", shell, "/dev/null"]
+        return self.sandbox.wrap(
+            inner, environment=marked, commands=commands, enclosure=enclosure, joining=joining
+        )
+
+    def _command_path(self, folder: Path) -> str:
+        if self.sandbox.kind == "none":
+            return str(folder / "commands" / "command")
+        return f"{COMMANDS_INSIDE}/command"
+
+    def _tmux(self) -> TmuxServer:
+        place = find_tmux_socket(self._terminals_folder)
+        return TmuxServer(place, rollout_workspace.read_mark(self._note))
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what an evaluator left; its result counts even where something would not go."""
+    try:
+        untrusted_files.remove_folder(folder)
+    except OSError:
+        log.exception("%s could not be removed", folder)

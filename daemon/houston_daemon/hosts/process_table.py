@@ -1,0 +1,142 @@
+"""What /proc says about processes: whose child, in the foreground or not, still there or not.
+
+Pids are reused, so a process is remembered by pid and start time together. This module signals
+processes and finds those that carry a token in their environment; it does not know what they run
+for.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessKey:
+    """One process, for good: a later process with the same pid has another start time."""
+
+    pid: int
+    started: int
+    """Field 22 of /proc/<pid>/stat, clock ticks since boot; 0 stands for no process."""
+
+
+NO_PROCESS = ProcessKey(0, 0)
+_MIN_TOKEN_LENGTH = 16
+MARK_VARIABLE = "HOUSTON_ROLLOUT"
+"""Environment variable of everything that runs for a rollout."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStat:
+    """The fields of /proc/<pid>/stat that matter here (proc(5))."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    group: int
+    foreground: int
+    """Foreground process group of the controlling terminal, -1 without one."""
+    started: int
+
+
+def read_process_stat(pid: int) -> ProcessStat | None:
+    """Read one process; None when there is none (any more)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    head, _, tail = text.rpartition(")")
+    fields = tail.split()
+    name = head.partition("(")[2]
+    return ProcessStat(
+        pid, name, fields[0], int(fields[1]), int(fields[2]), int(fields[5]), int(fields[19])
+    )
+
+
+def process_key(pid: int) -> ProcessKey:
+    """The lasting name of a running process; NOBODY when there is none."""
+    found = read_process_stat(pid)
+    return ProcessKey(pid, found.started) if found else NO_PROCESS
+
+
+def is_alive(key: ProcessKey) -> bool:
+    """Whether this very process still runs (a zombie does not)."""
+    found = read_process_stat(key.pid) if key.pid > 0 else None
+    return found is not None and found.started == key.started and found.state not in "ZX"
+
+
+def list_processes() -> dict[int, ProcessStat]:
+    """All processes that this user can see, by pid."""
+    found = (read_process_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+    return {entry.pid: entry for entry in found if entry}
+
+
+def descendants(root: int, processes: dict[int, ProcessStat]) -> list[ProcessStat]:
+    """Children of `root` and theirs, parents first."""
+    children: dict[int, list[ProcessStat]] = {}
+    for entry in processes.values():
+        children.setdefault(entry.parent, []).append(entry)
+    found: list[ProcessStat] = []
+    waiting = [root]
+    while waiting:
+        for child in children.get(waiting.pop(0), ()):
+            found.append(child)
+            waiting.append(child.pid)
+    return found
+
+
+def inner_pid(pid: int) -> int:
+    """The pid of a process as it sees itself in its own pid namespace; 0 when it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return 0
+    for line in status.splitlines():
+        if line.startswith("NSpid:"):
+            return int(line.split()[-1])
+    return pid
+
+
+def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
+    """Signal processes; those that have ended meanwhile are passed over."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def kill_all_marked(token: str) -> None:
+    """Kill what carries `token` until nothing does: one that was forking may leave a child.
+
+    Raises ValueError for a token that is too short to be one: every process would carry it.
+    """
+    for _ in range(20):
+        if not kill_marked(token):
+            return
+        time.sleep(0.01)
+
+
+def kill_marked(token: str) -> int:
+    """Kill every process whose environment carries `token`; returns how many there were.
+
+    Finds what left its process group and session, which no group signal reaches.
+    Raises ValueError for a token that is too short to be one: every process would carry it.
+    """
+    if len(token) < _MIN_TOKEN_LENGTH:
+        raise ValueError(f"{token!r} names no process")
+    needle = token.encode()
+    killed = 0
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if not name.isdigit():
+            continue
+        try:
+            environ = Path(f"/proc/{name}/environ").read_bytes()
+        except OSError:
+            continue
+        if needle in environ and int(name) != os.getpid():
+            send_signal([int(name)], signal.SIGKILL)
+            killed += 1
+    return killed

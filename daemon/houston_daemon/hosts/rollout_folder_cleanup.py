@@ -1,0 +1,91 @@
+"""Frees what an ended rollout keeps on this machine.
+
+Goes: workspace, terminals' logs and state, the sandbox's own folders, and what notes them. The
+snapshots stay unless they are named: from them any step's files can be brought back. What another
+home holds is left alone.
+"""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.hosts import untrusted_files
+from houston_daemon.hosts.folder_lock import RolloutFolderLock
+from houston_daemon.hosts.guard import resource_usage
+from houston_daemon.hosts.host_protocol import RolloutHeldElsewhere
+from houston_daemon.hosts.local_host import LocalHost
+from houston_shared.terminal_log_files import rollout_folder
+
+SNAPSHOT_FOLDER = "shadow"
+"""Folder of the snapshots in a rollout's own."""
+HOLDER_NOTE = "holder"
+"""The note of whose the folder is: the last to go."""
+
+
+class FreedSpace(msgspec.Struct, frozen=True):
+    """What became of it."""
+
+    bytes: int
+    """That were freed."""
+    left: str = ""
+    """Why something is left that should have gone; empty when nothing is."""
+
+
+async def free_rollout(root: Path, rollout: str, owner: str, snapshots: bool) -> FreedSpace:
+    """Free one rollout's part of this machine. owner: whose rollout it is; see `tenancy`."""
+    folder = rollout_folder(root, rollout)
+    if not folder.is_dir():
+        return FreedSpace(0)
+    tenancy = RolloutFolderLock(folder, owner)
+    try:  # no name is noted: a full disk, which is why people do this, has no room for one
+        await asyncio.to_thread(tenancy.take, named=False)
+        return await _free_folder(root, rollout, folder, snapshots)
+    except RolloutHeldElsewhere as held:
+        return FreedSpace(0, held.cause)
+    except OSError as problem:
+        return FreedSpace(0, str(problem))
+    finally:
+        tenancy.release(ended=True)
+
+
+async def _free_folder(root: Path, rollout: str, folder: Path, snapshots: bool) -> FreedSpace:
+    """The same, once nobody else has the folder. Raises OSError."""
+    await _end_terminals(root, rollout)
+    before = resource_usage.count_disk_bytes([folder])
+    left = await asyncio.to_thread(_remove_contents, folder, snapshots)
+    (root / "prepared" / rollout).unlink(missing_ok=True)
+    freed = max(0, before - resource_usage.count_disk_bytes([folder]))
+    if snapshots:
+        _remove_empty_folder(folder)
+    return FreedSpace(freed, left)
+
+
+async def _end_terminals(root: Path, rollout: str) -> None:
+    host = LocalHost(root, rollout, sandbox="none", network=False, hidden=())
+    await host.destroy_terminals()
+    await host.close()
+
+
+def _remove_contents(folder: Path, snapshots: bool) -> str:
+    """Remove all but the snapshots and the holder's note; the first trouble met, empty for none."""
+    kept = {HOLDER_NOTE} if snapshots else {HOLDER_NOTE, SNAPSHOT_FOLDER}
+    trouble = ""
+    for path in sorted(folder.iterdir()):
+        if path.name in kept:
+            continue
+        try:
+            if path.is_dir() and not path.is_symlink():
+                untrusted_files.remove_folder(path)
+            else:
+                path.unlink()
+        except OSError as problem:
+            trouble = trouble or f"{path.name}: {problem.strerror}"
+    return trouble
+
+
+def _remove_empty_folder(folder: Path) -> None:
+    """Remove the folder itself where only the note of its holder is left in it."""
+    if [path.name for path in folder.iterdir()] == [HOLDER_NOTE]:
+        (folder / HOLDER_NOTE).unlink()
+        folder.rmdir()

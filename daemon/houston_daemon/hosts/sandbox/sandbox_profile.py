@@ -1,0 +1,436 @@
+"""What a sandboxed process may see, as bubblewrap's arguments.
+
+Mapped: the system's programs and libraries read-only, a few files of /etc, the Python that
+`python3` resolves to, a virtual or conda environment that the task names, the rollout's workspace,
+home and temporary folder. Not mapped: everything else, so keys, the daemon's home, its sockets and
+other rollouts. For a daemon of root /proc is read-only and no user namespace opens inside. This
+module builds arguments and writes one file of settings; it starts nothing.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from platformdirs import user_config_path
+
+from houston_daemon.hosts import untrusted_files
+from houston_daemon.hosts.sandbox import process_enclosure
+from houston_daemon.hosts.sandbox.process_enclosure import (
+    FILTER_DESCRIPTOR,
+    SETTINGS_DESCRIPTOR,
+    Enclosure,
+)
+from houston_shared.errors import HoustonError
+from houston_shared.task_tables import DATA_FOLDER
+
+SECRET_NAMES = (".ssh", ".gnupg", ".aws", ".netrc", ".config/gcloud", ".kube", ".docker")
+"""What the user's home folder keeps secret."""
+
+
+def secret_paths() -> tuple[Path, ...]:
+    """Keys, and the user's configuration of Houston."""
+    user = Path.home()
+    return (user_config_path("houston"), *(user / key for key in SECRET_NAMES))
+
+
+_VENV_SETTINGS = "pyvenv.cfg"
+
+
+def is_conda_environment(folder: Path) -> bool:
+    """Whether it is a conda environment, also one that was packed and unpacked."""
+    return (folder / "conda-meta").is_dir()
+
+
+def check_python_environment(folder: Path) -> None:
+    """Raise HoustonError for a folder that is neither kind of environment."""
+    try:
+        found = (folder / "bin").is_dir()
+        found = found and (is_conda_environment(folder) or (folder / _VENV_SETTINGS).is_file())
+    except OSError:  # such as a name that is too long
+        found = False
+    if not found:
+        raise HoustonError(
+            f"{folder} is no virtual environment (pyvenv.cfg) and no conda one (conda-meta).",
+            "No process was started.",
+            "Correct `activate` of the task.",
+        )
+
+
+def conda_activation_scripts(folder: Path) -> list[str]:
+    """Names of a conda environment's own scripts, which packages leave there and nobody runs."""
+    try:
+        return sorted(file.name for file in (folder / "etc/conda/activate.d").iterdir())
+    except OSError:
+        return []
+
+
+def python_environment_folders(folder: Path) -> list[Path]:
+    """What must be mapped for it to work: itself, and the Python that a virtual one was made of."""
+    found = [folder]
+    try:
+        lines = (folder / _VENV_SETTINGS).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        key, _, value = line.partition("=")
+        if key.strip() == "home" and value.strip():
+            found.append(Path(value.strip()).parent)
+    return [*found, *(path.resolve() for path in found if path.resolve() != path)]
+
+
+def activation_variables(folder: Path, path: str) -> dict[str, str]:
+    """PATH (what it was is `path`), and the name that programs know the environment by."""
+    name = "CONDA_PREFIX" if is_conda_environment(folder) else "VIRTUAL_ENV"
+    return {"PATH": f"{folder}/bin:{path}", name: str(folder)}
+
+
+WORKSPACE_INSIDE = "/workspace"
+"""Where the workspace lies for a sandboxed process, on every host and in every rollout."""
+HOME_INSIDE = "/home/agent"
+TEMPORARY_INSIDE = "/scratch"
+COMMANDS_INSIDE = "/run/houston"
+
+_SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
+_ETC_FILES = (
+    "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies",
+    "debian_version", "fonts", "group", "gai.conf", "host.conf", "hosts", "inputrc",
+    "java-11-openjdk", "java-17-openjdk", "java-21-openjdk", "ld.so.cache", "ld.so.conf",
+    "ld.so.conf.d", "locale.alias", "localtime", "magic", "mime.types", "nsswitch.conf", "OpenCL",
+    "os-release", "passwd", "pki", "profile", "protocols", "python3", "R", "rpc", "services",
+    "ssl", "terminfo", "timezone", "vulkan",
+)  # fmt: skip
+_NETWORK_ETC_FILES = ("resolv.conf",)
+_MASKED_FILES = (
+    "kcore", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "mtrr",
+    "sched_debug", "slabinfo", "sysrq-trigger", "timer_list", "vmallocinfo",
+)  # fmt: skip
+"""What /proc says of the machine and not of the sandbox's processes."""
+_GPU_DEVICES = ("nvidia", "dri", "kfd")
+_OPEN = Enclosure()
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxProfile:
+    """How one rollout's processes are shut in."""
+
+    kind: Literal["bubblewrap", "none"]
+    workspace: Path
+    home: Path
+    """The rollout's own home folder, kept over its terminals."""
+    temporary: Path
+    """Its own /tmp."""
+    network: bool = False
+    hidden: tuple[Path, ...] = ()
+    """Never shown, even below something that is."""
+    apart: tuple[Path, ...] = ()
+    """Shown to nobody but the process that they are named to, as an evaluator's folder is."""
+    read: tuple[Path, ...] = ()
+    devices: tuple[Path, ...] = ()
+    gpus: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, Path] = field(default_factory=dict)
+    """By name: what is shown read-only at `/data/NAME`."""
+    activate: Path | None = None
+    """Folder of an environment whose programs come first."""
+    shared_bytes: int = 0
+    """What its /dev/shm holds at most; 0 leaves it to the kernel: half of the machine's memory."""
+
+    @property
+    def inside(self) -> str:
+        """The workspace's path as the agent sees it."""
+        return WORKSPACE_INSIDE if self.kind == "bubblewrap" else str(self.workspace)
+
+    def wrap(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        commands: Path | None = None,
+        scratch: Path | None = None,
+        extra_read: Sequence[Path] = (),
+        cwd: str = "",
+        dies_with_parent: bool = False,
+        enclosure: Enclosure = _OPEN,
+        joining: Sequence[str] = (),
+    ) -> list[str]:
+        """The argument list that runs `command` shut in (or, for "none", with a clean environment).
+
+        commands: a folder shown read-only at /run/houston.
+        scratch: shown writable at /scratch; workspace and `extra_read` are read-only then.
+        enclosure: groups, limits and filter; without a sandbox there is no filter.
+        joining: the words that put the process into a network that is there (`network.joining`).
+        Raises HoustonError when something to be mapped lies in a hidden place or is missing.
+        """
+        untrusted_files.restore_owner_rights(self.workspace)
+        values, given = self._environment(scratch), {**self.environment, **(environment or {})}
+        if self.kind == "none":
+            where = cwd or str(scratch or self.workspace)
+            pairs = [f"{key}={value}" for key, value in {**values, **given}.items()]
+            plain = ["/usr/bin/env", "-i", "-C", where, *pairs, *command]
+            return replace(enclosure, filter=None).around(plain)
+        walls = self._walls(dies_with_parent, bool(joining))
+        before = process_enclosure.landlock_command() if self.network else joining
+        arguments = [*before, shutil.which("bwrap") or "bwrap", *walls]
+        if enclosure.filter is not None:
+            arguments += ["--seccomp", str(FILTER_DESCRIPTOR)]
+        # In this order: what is named may lie below /tmp, and what is hidden below what is named.
+        arguments += [*self._system(), *self._own_folders(scratch), *self._named()]
+        covers = self._covers(extra_read)
+        arguments += _mapping_arguments(extra_read, covers)
+        arguments += ["--ro-bind" if scratch else "--bind", str(self.workspace), WORKSPACE_INSIDE]
+        if commands is not None:
+            arguments += ["--ro-bind", str(commands), COMMANDS_INSIDE]
+        arguments += ["--remount-ro", "/proc", "--remount-ro", "/dev", *self._shared_memory()]
+        for folder in (place for place, is_folder in covers.items() if is_folder):
+            arguments += ["--remount-ro", str(folder)]
+        arguments += ["--remount-ro", "/", "--clearenv"]
+        for key, value in values.items():
+            arguments += ["--setenv", key, value]
+        if given:
+            arguments += ["--args", str(SETTINGS_DESCRIPTOR)]
+            enclosure = replace(enclosure, settings=self._settings(given))
+        where = cwd or (TEMPORARY_INSIDE if scratch else WORKSPACE_INSIDE)
+        arguments += ["--chdir", where, "--", *enclosure.inside(command)]
+        return enclosure.around(arguments)
+
+    def bare(self) -> list[str]:
+        """Arguments for a process that only holds a network: programs, and nothing of the rollout.
+
+        Without /dev, for which bubblewrap would open a second user namespace: who joins the network
+        must own the one that it belongs to.
+        """
+        program = shutil.which("bwrap") or "bwrap"
+        walls = ["--unshare-user-try", "--unshare-net", "--cap-drop", "ALL"]
+        return [program, *walls, *_map_programs(), "--remount-ro", "/", "--chdir", "/"]
+
+    def _shared_memory(self) -> list[str]:
+        program = shutil.which("bwrap")
+        sized = self.shared_bytes and program is not None and _supports_option(program, "--size")
+        return [*(["--size", str(self.shared_bytes)] if sized else []), "--tmpfs", "/dev/shm"]
+
+    def _walls(self, dies_with_parent: bool, joins: bool) -> list[str]:
+        walls = [*_user_namespace_arguments(), "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+        walls += ["--unshare-cgroup-try", "--hostname", "houston", "--new-session"]
+        walls += ["--cap-drop", "ALL"]
+        if not (self.network or joins):
+            walls.append("--unshare-net")
+        if dies_with_parent:
+            walls.append("--die-with-parent")
+        return walls
+
+    def _system(self) -> list[str]:
+        arguments = _map_programs()
+        for name in _ETC_FILES + (_NETWORK_ETC_FILES if self.network else ()):
+            arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        for folder in find_python_folders():
+            arguments += ["--ro-bind", folder, folder]
+        arguments += ["--dev", "/dev", "--proc", "/proc"]
+        for name in _MASKED_FILES:
+            if Path("/proc", name).exists():
+                arguments += ["--ro-bind", "/dev/null", f"/proc/{name}"]
+        arguments += ["--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]
+        return arguments
+
+    def _named(self) -> list[str]:
+        arguments: list[str] = []
+        for path in (*self.read, *self._activated()):
+            self._refuse_hidden(path)
+            arguments += ["--ro-bind", str(path), str(path)]
+        for name, path in self.data.items():
+            self._refuse_hidden(path)
+            arguments += ["--ro-bind", str(path), f"{DATA_FOLDER}/{name}"]
+        for path in self._devices():
+            arguments += ["--dev-bind", str(path), str(path)]
+        if self.gpus:
+            arguments += ["--ro-bind-try", "/sys", "/sys"]
+        return arguments
+
+    def _activated(self) -> list[Path]:
+        """Folders of the environment that lie outside what is mapped anyway."""
+        if self.activate is None:
+            return []
+        check_python_environment(self.activate)
+        known = (*_SYSTEM_FOLDERS, *find_python_folders())
+        found = python_environment_folders(self.activate)
+        return [path for path in found if not any(path.is_relative_to(place) for place in known)]
+
+    def _devices(self) -> list[Path]:
+        found = list(self.devices)
+        if self.gpus:
+            found += [p for p in sorted(Path("/dev").iterdir()) if p.name.startswith(_GPU_DEVICES)]
+        return found
+
+    def _own_folders(self, scratch: Path | None) -> list[str]:
+        if scratch is not None:
+            return ["--bind", str(scratch), TEMPORARY_INSIDE, "--bind", str(scratch), "/tmp"]
+        return ["--bind", str(self.temporary), "/tmp", "--bind", str(self.home), HOME_INSIDE]
+
+    def _environment(self, scratch: Path | None) -> dict[str, str]:
+        folders = [f"{folder}/bin" for folder in find_python_folders()]
+        shut_in = self.kind == "bubblewrap"
+        place = (TEMPORARY_INSIDE if shut_in else str(scratch)) if scratch else ""
+        own_home = HOME_INSIDE if shut_in else str(Path.home())
+        values = {
+            "PATH": ":".join([*folders, _DEFAULT_PATH])
+            if shut_in
+            else os.environ.get("PATH", _DEFAULT_PATH),
+            "HOME": place or own_home,
+            "TMPDIR": place or "/tmp",
+            "LANG": "C.UTF-8",
+            "TERM": "screen-256color",
+            "SHELL": "/bin/bash",
+            "USER": "agent",
+            "WORKSPACE": self.inside,
+        }
+        if self.activate is not None:
+            values |= activation_variables(self.activate, values["PATH"])
+        return values
+
+    def _settings(self, given: Mapping[str, str]) -> Path:
+        """A file with the arguments that set these variables, some of which are secrets.
+
+        A NUL ends an argument there: what follows it would be the next one, such as `--bind`.
+        """
+        for name, value in given.items():
+            if "\0" in name or "\0" in value:
+                raise HoustonError(
+                    f"The variable {name.replace(chr(0), '?')} holds a NUL character.",
+                    "No process was started.",
+                )
+        folder = self.temporary.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        words = [word for pair in given.items() for word in ("--setenv", *pair)]
+        descriptor, name = tempfile.mkstemp(prefix="settings-", dir=folder)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write("".join(f"{word}\0" for word in words))
+        return Path(name)
+
+    def _covers(self, extra_read: Sequence[Path]) -> dict[Path, bool]:
+        """Where something hidden would show below what is mapped, and whether it is a folder.
+
+        A folder is mapped under the name it is given, also where that leads through a link.
+        """
+        system = [Path(name) for name in _SYSTEM_FOLDERS if not Path(name).is_symlink()]
+        shown = [*system, *map(Path, find_python_folders()), *self.read, *extra_read]
+        shown += self._activated()
+        places = [(folder.resolve(), folder.absolute()) for folder in shown]
+        places += [(path.resolve(), Path(DATA_FOLDER, name)) for name, path in self.data.items()]
+        found: dict[Path, bool] = {}
+        for path in (*self.hidden, *self._set_apart(extra_read)):
+            try:
+                real = path.resolve(strict=True)
+            except OSError:
+                continue
+            for folder, at in places:
+                if real.is_relative_to(folder):
+                    found[at / real.relative_to(folder)] = real.is_dir()
+        return found
+
+    def _set_apart(self, extra_read: Sequence[Path]) -> list[Path]:
+        """What is to be covered of `apart`: not for whom it is named to, and no program's place."""
+        programs = [*map(Path, find_python_folders()), *self._activated()]
+        if self.activate is not None:
+            programs.append(self.activate)
+        return [
+            path
+            for path in self.apart
+            if path not in extra_read and not any(one.is_relative_to(path) for one in programs)
+        ]
+
+    def _refuse_hidden(self, path: Path) -> None:
+        for hidden in self.hidden:
+            if path.resolve().is_relative_to(hidden.resolve()):
+                raise HoustonError(
+                    f"The task maps {path}, which lies in {hidden}, a place agents must not see.",
+                    "No process was started.",
+                    "Take it out of [sandbox] read.",
+                )
+
+
+def _map_programs() -> list[str]:
+    """The system's own programs and libraries, read-only."""
+    arguments: list[str] = []
+    for name in _SYSTEM_FOLDERS:
+        path = Path(name)
+        if path.is_symlink():
+            arguments += ["--symlink", os.readlink(path), name]  # noqa: PTH115
+        elif path.is_dir():
+            arguments += ["--ro-bind", name, name]
+    return arguments
+
+
+def _user_namespace_arguments() -> list[str]:
+    """A user namespace of its own; for root one in which no further one can be opened.
+
+    An ordinary user's agent may open one: there it owns no more than that user does.
+    """
+    program = shutil.which("bwrap")
+    if os.getuid() or program is None or not _has_user_namespaces():
+        return ["--unshare-user-try"]
+    if not _supports_option(program, "--disable-userns"):  # from 0.8 on
+        return ["--unshare-user-try"]
+    return ["--unshare-user", "--disable-userns"]
+
+
+@lru_cache(maxsize=8)
+def _supports_option(program: str, option: str) -> bool:
+    """Whether this bubblewrap has the option."""
+    done = subprocess.run(
+        [program, "--help"], capture_output=True, text=True, timeout=30, check=False
+    )
+    return f"{option} " in f"{done.stdout} "
+
+
+def _has_user_namespaces() -> bool:
+    """Whether this machine has user namespaces; bubblewrap asks the same for its `-try`."""
+    most = Path("/proc/sys/user/max_user_namespaces")
+    return not most.exists() or int(most.read_text()) > 0
+
+
+def _mapping_arguments(read: Sequence[Path], covers: Mapping[Path, bool]) -> list[str]:
+    """Arguments that map `read` and put nothing over `covers`, outer places before inner ones.
+
+    What is hidden below a mapped folder is covered after it; what is named below something hidden
+    shows again. Of one place that is both, nothing shows.
+    """
+    mounts = [(len(path.parts), False, path) for path in read]
+    mounts += [(len(path.parts), True, path) for path in covers]
+    arguments: list[str] = []
+    for _, covered, path in sorted(mounts):
+        if not covered:
+            arguments += ["--ro-bind", str(path), str(path)]
+        elif covers[path]:
+            arguments += ["--tmpfs", str(path)]
+        else:
+            arguments += ["--ro-bind", "/dev/null", str(path)]
+    return arguments
+
+
+@lru_cache(maxsize=1)
+def find_python_folders() -> tuple[str, ...]:
+    """Folders of the Python that `python3` starts, where they lie outside the system's own.
+
+    Such as a pyenv version or a virtual environment with its base; first the one whose bin/ leads.
+    """
+    program = shutil.which("python3")
+    if program is None:
+        return ()
+    ask = "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix]))"
+    done = subprocess.run([program, "-c", ask], capture_output=True, timeout=30, check=False)
+    if done.returncode:
+        return ()
+    found: list[str] = []
+    for prefix in json.loads(done.stdout):
+        known = any(Path(prefix).is_relative_to(folder) for folder in (*_SYSTEM_FOLDERS, *found))
+        too_much = Path.home().is_relative_to(prefix)
+        if not known and not too_much:
+            found.append(prefix)
+    return tuple(found)

@@ -1,0 +1,221 @@
+"""The git objects of a shadow repository: names in trees, blobs, trees and commits, entry by entry.
+
+No index, no lock, no reference: objects are written, and the head is a file moved into place. A
+commit's tree has two entries: `files/`, the workspace, and `about.json`, what git cannot hold.
+Names that git or libgit2 refuses are percent-encoded. Blobs are compressed here because libgit2
+holds the interpreter's lock meanwhile.
+"""
+
+import hashlib
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+import msgspec
+import pygit2
+
+_ENCODED_PREFIX = "%houston%"
+_REFUSED_NAMES = re.compile(r"(?:\.git|git~[0-9]+)[ .]*(?::.*)?", re.IGNORECASE | re.DOTALL)
+
+
+def to_tree_name(name: str) -> str:
+    """The entry name for one part of a path."""
+    ascii_only = name if name.isascii() else name.encode("ascii", "ignore").decode()
+    if (
+        _REFUSED_NAMES.fullmatch(ascii_only)
+        or name.startswith(_ENCODED_PREFIX)
+        or not _is_utf8(name)
+    ):
+        return _ENCODED_PREFIX + quote_from_bytes(os.fsencode(name), safe="").replace(".", "%2E")
+    return name
+
+
+def from_tree_name(name: str) -> str:
+    """The file name for a tree entry; the reverse of `to_tree`."""
+    if name.startswith(_ENCODED_PREFIX):
+        return os.fsdecode(unquote_to_bytes(name[len(_ENCODED_PREFIX) :]))
+    return name
+
+
+def path_to_tree(path: str) -> str:
+    """`to_tree` for every part of a path."""
+    return "/".join(to_tree_name(part) for part in path.split("/"))
+
+
+def path_from_tree(path: str) -> str:
+    """The reverse of `path_to_tree`."""
+    return "/".join(from_tree_name(part) for part in path.split("/"))
+
+
+def printable_path(path: str) -> str:
+    """A path that can be printed and sent; bytes that are not UTF-8 show as \\xNN."""
+    return path if _is_utf8(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _is_utf8(name: str) -> bool:
+    return name.isascii() or not any("\ud800" <= c <= "\udfff" for c in name)
+
+
+_SMALL = 1 << 17
+
+
+def write_blob(repo: pygit2.Repository, data: bytes) -> pygit2.Oid:
+    """Store `data`; returns its id. The object appears whole or not at all."""
+    if len(data) < _SMALL:
+        return repo.create_blob(data)
+    head = b"blob %d\0" % len(data)
+    digest = hashlib.sha1(head, usedforsecurity=False)
+    digest.update(data)
+    name = digest.hexdigest()
+    target = Path(repo.path) / "objects" / name[:2] / name[2:]
+    if not target.exists():
+        target.parent.mkdir(exist_ok=True)
+        press = zlib.compressobj(1)
+        beside = target.parent / f"tmp_obj_{os.getpid()}"
+        with beside.open("wb") as file:
+            file.write(press.compress(head))
+            for at in range(0, len(data), 1 << 20):
+                file.write(press.compress(data[at : at + (1 << 20)]))
+            file.write(press.flush())
+        beside.chmod(0o444)
+        beside.replace(target)
+    return pygit2.Oid(hex=name)
+
+
+def blob_size(repo: pygit2.Repository, oid: pygit2.Oid) -> int:
+    """Bytes of a blob's content, from the first few bytes of its object."""
+    name = str(oid)
+    try:
+        with (Path(repo.path) / "objects" / name[:2] / name[2:]).open("rb") as file:
+            head = zlib.decompressobj().decompress(file.read(256), 32)
+    except FileNotFoundError:  # in a pack
+        return int(repo[oid].size)
+    return int(head.partition(b"\0")[0].split(b" ")[1])
+
+
+FILES_ENTRY, ABOUT_ENTRY = "files", "about.json"
+FILE_MODE, PROGRAM_MODE, LINK_MODE, FOLDER_MODE = 0o100644, 0o100755, 0o120000, 0o040000
+
+
+class TreeFile(NamedTuple):
+    """One file of a tree."""
+
+    mode: int
+    oid: pygit2.Oid
+
+
+class UnstoredFile(msgspec.Struct, frozen=True):
+    """A file that is recorded by size and time, not by content (large, or being written)."""
+
+    size: int
+    mtime_ns: int
+    mode: int
+    why: str
+    stored: str = ""
+    """Name of its copy among the large files; empty when none was made."""
+    ctime_ns: int = 0
+    """When content or mode last changed, which no program can set back; 0: not known."""
+
+
+class SnapshotNotes(msgspec.Struct):
+    """What a snapshot knows beside its tree; on disk paths are written as in the tree."""
+
+    beside: dict[str, UnstoredFile] = {}
+    empty: list[str] = []
+    skipped: dict[str, str] = {}
+
+
+TreeChanges = dict[str, "TreeChanges | TreeFile | None"]
+"""Nested by folder: a file to set, None to remove."""
+
+
+def nest_changes(changes: Iterable[tuple[str, TreeFile | None]]) -> TreeChanges:
+    """Changes by path as a tree of folders with git's names; removals never undo an addition."""
+    top: TreeChanges = {}
+    for path, file in sorted(changes, key=lambda change: change[1] is not None):
+        *folders, name = (to_tree_name(part) for part in path.split("/"))
+        at = top
+        for folder in folders:
+            below = at.get(folder)
+            if not isinstance(below, dict):
+                below = at[folder] = {}
+            at = below
+        at[name] = file
+    return top
+
+
+def write_updated_tree(
+    repo: pygit2.Repository, old: pygit2.Tree | None, changes: TreeChanges
+) -> pygit2.Oid | None:
+    """Write `old` with `changes`; None when nothing is left in it."""
+    builder = repo.TreeBuilder(old) if old is not None else repo.TreeBuilder()
+    for name, change in changes.items():
+        oid, mode = None, FOLDER_MODE
+        if isinstance(change, dict):
+            below = old[name] if old is not None and name in old else None
+            oid = write_updated_tree(
+                repo, below if isinstance(below, pygit2.Tree) else None, change
+            )
+        elif change is not None:
+            mode, oid = change
+        if oid is not None:
+            builder.insert(name, oid, mode)
+        elif builder.get(name) is not None:
+            builder.remove(name)
+    return builder.write() if len(builder) else None
+
+
+def walk_tree(tree: pygit2.Tree | None) -> Iterator[tuple[str, TreeFile]]:
+    """Every file of a tree with its path in the workspace."""
+    waiting = [("", tree)] if tree is not None else []
+    while waiting:
+        prefix, folder = waiting.pop()
+        for entry in folder:
+            path = prefix + from_tree_name(entry.name)
+            if entry.filemode == FOLDER_MODE:
+                waiting.append((f"{path}/", entry))
+            else:
+                yield path, TreeFile(entry.filemode, entry.id)
+
+
+def files_tree(commit: pygit2.Commit) -> pygit2.Tree | None:
+    """The workspace's tree, None when it had no files."""
+    tree = commit.tree
+    return tree[FILES_ENTRY] if FILES_ENTRY in tree else None  # noqa: SIM401
+
+
+def read_notes(commit: pygit2.Commit) -> SnapshotNotes:
+    """What the commit says beside its tree."""
+    return _rename_paths(
+        msgspec.json.decode(commit.tree[ABOUT_ENTRY].data, type=SnapshotNotes), path_from_tree
+    )
+
+
+def _rename_paths(about: SnapshotNotes, name: Callable[[str], str]) -> SnapshotNotes:
+    return SnapshotNotes(
+        {name(path): recorded for path, recorded in about.beside.items()},
+        [name(path) for path in about.empty],
+        {name(path): why for path, why in about.skipped.items()},
+    )
+
+
+def write_commit(
+    repo: pygit2.Repository,
+    files: pygit2.Oid | None,
+    about: SnapshotNotes,
+    message: str,
+    parent: str,
+) -> str:
+    """Write a commit object; returns its id. No reference moves."""
+    data = msgspec.json.encode(_rename_paths(about, path_to_tree))
+    builder = repo.TreeBuilder()
+    if files is not None:
+        builder.insert(FILES_ENTRY, files, FOLDER_MODE)
+    builder.insert(ABOUT_ENTRY, repo.create_blob(data), FILE_MODE)
+    who = pygit2.Signature("houston", "houston@localhost")
+    parents = [pygit2.Oid(hex=parent)] if parent else []
+    return str(repo.create_commit(None, who, who, message, builder.write(), parents))

@@ -1,0 +1,462 @@
+"""The shadow repository of one workspace: a commit per state, its diffs, repair after a power cut.
+
+`git add` is never used: nested clones and ignored files are files like others, and no lock is left
+when this process is killed (objects appear by rename, the head is a file moved into place). In
+`shadow/`: a bare git repository, `manifest` and `large/`. The work runs in a thread of its own; one
+call at a time, others wait.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+import pygit2
+
+from houston_daemon.hosts import untrusted_files
+from houston_daemon.hosts.host_protocol import FileDiff, Snapshot
+from houston_daemon.hosts.snapshots import git_objects, snapshot_restore, workspace_scan
+from houston_daemon.hosts.snapshots.git_objects import (
+    LINK_MODE,
+    SnapshotNotes,
+    TreeFile,
+    UnstoredFile,
+    blob_size,
+    printable_path,
+    write_blob,
+)
+from houston_daemon.hosts.snapshots.workspace_scan import (
+    EXHAUSTED_ERRORS,
+    FileMark,
+    WorkspaceScan,
+    scan_workspace,
+)
+from houston_daemon.hosts.untrusted_files import NoFollowFolder
+from houston_shared.errors import HoustonError
+from houston_shared.faults import point
+
+MAX_DIFF_CHARACTERS = 16 * 1024
+"""Bytes of one diff."""
+MAX_DESCRIBED_FILES = 200
+_DIFF_BYTES = 1_000_000
+"""A comparison holds the interpreter for as long as it takes: 0.1 s for this much."""
+
+DiffSide = TreeFile | UnstoredFile | None
+ChangeKind = Literal["added", "changed", "removed"]
+
+
+def describe_changes(
+    repo: pygit2.Repository, changes: Sequence[tuple[str, DiffSide, DiffSide]]
+) -> tuple[tuple[FileDiff, ...], int]:
+    """The first 200 changes with their diffs, and how many more there are."""
+    files = tuple(
+        _describe_change(repo, printable_path(path), *sides)
+        for path, *sides in changes[:MAX_DESCRIBED_FILES]
+    )
+    return files, max(0, len(changes) - MAX_DESCRIBED_FILES)
+
+
+def _describe_change(repo: pygit2.Repository, path: str, old: DiffSide, new: DiffSide) -> FileDiff:
+    kind: ChangeKind = "added" if old is None else "removed" if new is None else "changed"
+    for side in (new, old):
+        if isinstance(side, UnstoredFile):
+            return FileDiff(path, kind, 0, 0, "", side.why)
+    assert not isinstance(old, UnstoredFile) and not isinstance(new, UnstoredFile)
+    if old is not None and new is not None and old.oid == new.oid:
+        return FileDiff(path, kind, 0, 0, "", _mode_note(old, new))
+    if max(blob_size(repo, side.oid) for side in (old, new) if side is not None) > _DIFF_BYTES:
+        return FileDiff(path, kind, 0, 0, "", "too large to compare")
+    before = repo[old.oid] if old is not None else None
+    after = repo[new.oid] if new is not None else None
+    patch = _make_patch(before, after, path)
+    if patch.delta.is_binary:
+        return FileDiff(path, kind, 0, 0, "", "binary")
+    _, added, removed = patch.line_stats
+    link = any(side is not None and side.mode == LINK_MODE for side in (old, new))
+    note = "symbolic link" if link else ""
+    return FileDiff(path, kind, added, removed, _cut_diff(_without_git_header(patch.data)), note)
+
+
+def _make_patch(before: pygit2.Blob | None, after: pygit2.Blob | None, path: str) -> pygit2.Patch:
+    return pygit2.Patch.create_from(before, after, old_as_path=path, new_as_path=path)
+
+
+def _without_git_header(data: bytes) -> bytes:
+    """From `---` on: git's own two lines name object ids, which say nothing to a reader."""
+    at = data.find(b"\n--- ")
+    return data[at + 1 :] if at >= 0 else data
+
+
+def _cut_diff(data: bytes) -> str:
+    if len(data) <= MAX_DIFF_CHARACTERS:
+        return data.decode("utf-8", "replace")
+    kept = data[: data.rfind(b"\n", 0, MAX_DIFF_CHARACTERS) + 1] or data[:MAX_DIFF_CHARACTERS]
+    left = len(data) - len(kept)
+    return kept.decode("utf-8", "replace") + f"[diff cut here: {left} more bytes]\n"
+
+
+def _mode_note(old: TreeFile, new: TreeFile) -> str:
+    if new.mode == LINK_MODE or old.mode == LINK_MODE:
+        return "now a symbolic link" if new.mode == LINK_MODE else "no longer a symbolic link"
+    return "now executable" if new.mode > old.mode else "no longer executable"
+
+
+log = logging.getLogger(__name__)
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_ZLIB_FIRST_BYTE = 0x78
+"""First byte of every loose object, whatever wrote it (RFC 1950, a window of 32 KB)."""
+
+
+def remove_broken_objects(folder: Path, manifest: Path) -> None:
+    """Remove broken objects and copies, and forget which files were seen: all are read again.
+
+    folder: the shadow repository. Nothing happens when the machine has not started anew.
+    """
+    note, boot = folder / "boot", _BOOT_ID.read_text()
+    if note.exists() and note.read_text() == boot:
+        return
+    broken = [path for path in (folder / "objects").glob("??/*") if not _is_whole(path)]
+    broken += [path for path in (folder / "large").glob("*-*-*") if not _has_named_size(path)]
+    for path in broken:
+        path.unlink()
+    if broken:
+        log.warning("%d objects of %s were cut off by a power cut", len(broken), folder)
+    manifest.unlink(missing_ok=True)
+    note.write_text(boot)
+
+
+def _is_whole(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(1) == bytes([_ZLIB_FIRST_BYTE])
+
+
+def _has_named_size(path: Path) -> bool:
+    """A copy is named after inode, size and times of what was copied (`large_files`)."""
+    size = path.name.split("-")[1]
+    return path.stat().st_size == int(size, 16)
+
+
+LARGE_FILE_BYTES = 16 * 1024 * 1024
+"""Bytes from which a file is recorded by size and time."""
+_VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.EINVAL)
+"""A file is gone, or something else stands in its place: the next look sees what."""
+_UNSETTLED_NS = 50_000_000
+"""A file touched this shortly before a look may be touched again within the same clock tick."""
+_MANIFEST_SECONDS = 20.0
+_HEAD_FILE = "refs/heads/main"
+_Result = TypeVar("_Result")
+FileChange = tuple[str, DiffSide, DiffSide]
+"""Path, before, after."""
+
+
+class ShadowRepository:
+    """Snapshots of `workspace`, kept in `folder`; a mark copies `most_copied` bytes at most."""
+
+    def __init__(
+        self, workspace: Path, folder: Path, most_copied: int = workspace_scan.MAX_COPIED_BYTES
+    ) -> None:
+        self.workspace = workspace
+        self.folder = folder
+        self._most_copied = most_copied
+        self._repo: pygit2.Repository | None = None
+        self._head = ""
+        self._files: dict[str, TreeFile] = {}
+        """Files of the last snapshot."""
+        self._about = SnapshotNotes()
+        self._known: workspace_scan.ManifestEntries = {}
+        """How they looked; always of the same content as in `_files`."""
+        self._saved_at = 0.0
+        self._unsaved = False
+        self._thread = ThreadPoolExecutor(1, "snapshots")
+
+    async def take(
+        self, message: str, hints: Sequence[str] = (), mark: bool = False, since: str = ""
+    ) -> Snapshot:
+        """Record the workspace as it is; see `protocol.Snapshots.take`.
+
+        Changes of `hints` come first in the list. Raises HoustonError when it cannot be written.
+        """
+        return await self._aside(lambda: self._take(message, frozenset(hints), mark, since))
+
+    async def restore(self, commit: str, into: Path) -> list[str]:
+        """Make `into` equal to `commit`; returns the paths that could not be brought back.
+
+        What `into` has beyond it is removed. Raises HoustonError for an unknown commit.
+        """
+        return await self._aside(lambda: self._restore(commit, into))
+
+    async def close(self) -> None:
+        """Write the manifest and let go."""
+        await self._aside(self._save_manifest)
+
+    async def _aside(self, work: Callable[[], _Result]) -> _Result:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except (OSError, pygit2.GitError) as error:
+            if not self.workspace.is_dir():
+                raise HoustonError(
+                    "The workspace is gone: its folder was removed from outside.",
+                    "No snapshot was taken; the last one still holds what was there.",
+                    f"Its snapshots are in {self.folder}, a git repository.",
+                ) from error
+            # The cause may stand in an observation, so it names no place of the host.
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            why = (why or "no reason was given").replace(str(self.folder), "[the host]")
+            raise HoustonError(
+                f"The shadow repository cannot be used: {why}.",
+                "The workspace is untouched, but this state of it was not recorded.",
+                f"Free the disk or mend {self.folder}; the next step tries again.",
+            ) from error
+
+    def _take(self, message: str, hints: frozenset[str], mark: bool, since: str) -> Snapshot:
+        repo = self._open()
+        told = self._untold(repo, since)
+        untrusted_files.restore_owner_rights(self.workspace)
+        looked_at = time.time_ns()
+        seen = scan_workspace(self.workspace)
+        about = SnapshotNotes(empty=seen.empty, skipped=seen.skipped)
+        with NoFollowFolder(self.workspace) as workspace:
+            files = self._read_changed(repo, workspace, seen, about)
+            if mark:
+                self._store_large(workspace, seen, about)
+        changes = self._changes(seen, files, about)
+        if changes or about != self._about or not self._head:
+            self._commit(repo, message, about, changes)
+        self._remember(seen, files, looked_at)
+        if told is not None:
+            changes = _differing_files(told, {**self._files, **self._about.beside})
+        if mark or time.monotonic() - self._saved_at > _MANIFEST_SECONDS:
+            self._save_manifest()
+        changes.sort(key=lambda change: (change[0] not in hints, change[0]))
+        shown, more = describe_changes(repo, changes)
+        return Snapshot(self._head, shown, more)
+
+    def _read_changed(
+        self,
+        repo: pygit2.Repository,
+        workspace: NoFollowFolder,
+        seen: WorkspaceScan,
+        about: SnapshotNotes,
+    ) -> dict[str, TreeFile]:
+        """Contents of files that look different; what is large or moving goes to `about`."""
+        known = self._known
+        different = [
+            (path, mark)
+            for path, mark in seen.files.items()
+            if (last := known.get(path)) is None or last[0] != mark
+        ]
+        files: dict[str, TreeFile] = {}
+        for path, mark in different:
+            if mark[1] > LARGE_FILE_BYTES and not stat.S_ISLNK(mark[0]):
+                about.beside[path] = self._beside(path, mark)
+                continue
+            file = _store_content(repo, workspace, path, mark)
+            if isinstance(file, TreeFile):
+                files[path] = file
+            elif file is not None:
+                about.beside[path] = file
+            else:  # it has vanished since the look
+                del seen.files[path]
+        return files
+
+    def _beside(self, path: str, mark: FileMark) -> UnstoredFile:
+        """The record of a large file; keeps what is known of its copy while it is untouched."""
+        old = self._about.beside.get(path)
+        new = _record_by_looks(mark, "large")
+        if old is not None and not _differs(msgspec.structs.replace(old, mode=new.mode), new):
+            return msgspec.structs.replace(new, why=old.why, stored=old.stored)
+        return new
+
+    def _store_large(
+        self, workspace: NoFollowFolder, seen: WorkspaceScan, about: SnapshotNotes
+    ) -> None:
+        copies = workspace_scan.LargeFileCopies(workspace, self.folder / "large", self._most_copied)
+        for path, recorded in sorted(about.beside.items()):
+            if not (recorded.stored and (self.folder / "large" / recorded.stored).exists()):
+                name, said = copies.store(path, seen.files[path])
+                kind = recorded.why.partition("; ")[0]
+                why = f"{kind}; {said}" if said else kind
+                about.beside[path] = msgspec.structs.replace(recorded, stored=name, why=why)
+
+    def _changes(
+        self, seen: WorkspaceScan, files: dict[str, TreeFile], about: SnapshotNotes
+    ) -> list[FileChange]:
+        """Every file that differs from the last snapshot."""
+        old = self._about.beside
+        gone = [path for known in (self._files, old) for path in known if path not in seen.files]
+        changes: list[FileChange] = []
+        for path in (*files, *about.beside, *gone):
+            before: DiffSide = self._files.get(path) or old.get(path)
+            after: DiffSide = files.get(path) or about.beside.get(path)
+            if _differs(before, after):
+                changes.append((path, before, after))
+        return changes
+
+    def _untold(self, repo: pygit2.Repository, since: str) -> dict[str, DiffSide] | None:
+        """The files of `since`, where a snapshot after it was never told; None as a rule."""
+        if since in ("", self._head):
+            return None
+        try:
+            commit = repo[since]
+            return {
+                **dict(git_objects.walk_tree(git_objects.files_tree(commit))),
+                **git_objects.read_notes(commit).beside,
+            }
+        except (KeyError, ValueError, pygit2.GitError):
+            log.exception("snapshot %s of %s is damaged", since, self.folder)
+            return None
+
+    def _commit(
+        self, repo: pygit2.Repository, message: str, about: SnapshotNotes, changes: list[FileChange]
+    ) -> None:
+        old = git_objects.files_tree(repo[self._head]) if self._head else None
+        contents = {path: _in_tree(after) for path, _, after in changes}
+        tree = old.id if old is not None else None
+        if contents:
+            nested = git_objects.nest_changes(contents.items())
+            tree = git_objects.write_updated_tree(repo, old, nested)
+        head = git_objects.write_commit(repo, tree, about, message, self._head)
+        point("worker.snapshot.written")
+        self._point_head(head)
+        point("worker.snapshot.named")
+        self._head, self._about = head, about
+        for path, file in contents.items():
+            self._known.pop(path, None)
+            if file is not None:
+                self._files[path] = file
+            else:
+                self._files.pop(path, None)
+
+    def _remember(self, seen: WorkspaceScan, files: dict[str, TreeFile], looked_at: int) -> None:
+        """Note how the files looked whose content was read, unless they may still change unseen."""
+        for path, file in files.items():
+            mark = seen.files[path]
+            if max(mark[2], mark[3]) < looked_at - _UNSETTLED_NS:
+                self._known[path] = (mark, file)
+                self._unsaved = True
+
+    def _point_head(self, commit: str) -> None:
+        head = self.folder / _HEAD_FILE
+        head.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.folder / "head.new"
+        beside.write_text(commit + "\n")
+        beside.replace(head)
+
+    def _open(self) -> pygit2.Repository:
+        if self._repo is not None:
+            return self._repo
+        _ignore_settings()
+        if not (self.folder / "HEAD").exists():
+            _make_repository(self.folder)
+        remove_broken_objects(self.folder, self.folder / "manifest")
+        repo = pygit2.Repository(str(self.folder))
+        with contextlib.suppress(FileNotFoundError):
+            self._head = (self.folder / _HEAD_FILE).read_text().strip()
+        if self._head:
+            self._recall(repo)
+        self._known = workspace_scan.load_manifest(self.folder / "manifest", self._files)
+        self._repo = repo
+        return repo
+
+    def _recall(self, repo: pygit2.Repository) -> None:
+        """Read the last snapshot; one that a power cut has damaged is followed by a whole one."""
+        try:
+            commit = repo[self._head]
+            self._files = dict(git_objects.walk_tree(git_objects.files_tree(commit)))
+            self._about = git_objects.read_notes(commit)
+        except (KeyError, ValueError, pygit2.GitError):
+            log.exception("snapshot %s of %s is damaged", self._head, self.folder)
+            self._head, self._files, self._about = "", {}, SnapshotNotes()
+
+    def _save_manifest(self) -> None:
+        if self._unsaved:
+            workspace_scan.save_manifest(self.folder / "manifest", self._known)
+            self._saved_at, self._unsaved = time.monotonic(), False
+
+    def _restore(self, commit: str, into: Path) -> list[str]:
+        repo = self._open()
+        try:
+            found = repo[commit]
+        except (KeyError, ValueError) as error:
+            raise HoustonError(
+                f"The shadow repository {self.folder} has no snapshot {commit!r}.",
+                "Nothing was restored.",
+            ) from error
+        known = self._known if into == self.workspace else {}
+        return snapshot_restore.write_snapshot(repo, found, into, self.folder / "large", known)
+
+
+def _make_repository(folder: Path) -> None:
+    """Make it beside and move it into place: libgit2 locks the configuration while it writes it."""
+    beside = folder.with_name(folder.name + ".new")
+    if beside.exists():
+        shutil.rmtree(beside)
+    beside.mkdir(parents=True)
+    pygit2.init_repository(str(beside), bare=True, initial_head="main")
+    point("worker.shadow.made")
+    beside.rename(folder)
+
+
+def _ignore_settings() -> None:
+    """The user's and the machine's git settings change nothing here (and may be unreadable)."""
+    level = pygit2.enums.ConfigLevel
+    for one in (level.GLOBAL, level.XDG, level.SYSTEM, level.PROGRAMDATA):
+        pygit2.settings.search_path[one] = ""
+
+
+def _store_content(
+    repo: pygit2.Repository, workspace: NoFollowFolder, path: str, mark: FileMark
+) -> TreeFile | UnstoredFile | None:
+    """Store a file's content; Beside when it changes under our hands, None when it is gone."""
+    try:
+        if stat.S_ISLNK(mark[0]):
+            return TreeFile(git_objects.LINK_MODE, repo.create_blob(workspace.read_link(path)))
+        with os.fdopen(workspace.open(path, os.O_RDONLY), "rb") as file:
+            data = file.read(LARGE_FILE_BYTES + 1)
+            after = os.fstat(file.fileno())
+    except OSError as problem:
+        if problem.errno in _VANISHED:
+            return None
+        if problem.errno in EXHAUSTED_ERRORS:
+            raise
+        return _record_by_looks(mark, "cannot be read")
+    if (after.st_size, after.st_mtime_ns) != (len(data), mark[2]):
+        now = (mark[0], after.st_size, after.st_mtime_ns, after.st_ctime_ns, after.st_ino)
+        return _record_by_looks(now, "still being written")
+    mode = git_objects.PROGRAM_MODE if mark[0] & 0o100 else git_objects.FILE_MODE
+    return TreeFile(mode, write_blob(repo, data))
+
+
+def _record_by_looks(mark: FileMark, why: str) -> UnstoredFile:
+    """A file by its looks alone."""
+    return UnstoredFile(mark[1], mark[2], mark[0] & 0o777, why, ctime_ns=mark[3])
+
+
+def _in_tree(side: DiffSide) -> TreeFile | None:
+    return side if isinstance(side, TreeFile) else None
+
+
+def _differing_files(
+    before: Mapping[str, DiffSide], after: Mapping[str, DiffSide]
+) -> list[FileChange]:
+    """Every file that differs between two states."""
+    sides = ((path, before.get(path), after.get(path)) for path in before.keys() | after.keys())
+    return [change for change in sides if _differs(*change[1:])]
+
+
+def _differs(before: DiffSide, after: DiffSide) -> bool:
+    if isinstance(before, UnstoredFile) and isinstance(after, UnstoredFile):
+        touched = 0 not in (old := before.ctime_ns, new := after.ctime_ns) and old != new
+        looks = (before.size, before.mtime_ns, before.mode)
+        return touched or looks != (after.size, after.mtime_ns, after.mode)
+    return before != after

@@ -1,0 +1,199 @@
+"""One look at every file of a workspace: what is there, what is unchanged, copies of the large.
+
+Compares size, times, inode and mode (as git's index does); contents are not read. The manifest
+remembers which file had which content and may be lost: then files are read again. Large files are
+copied at marks only, sharing blocks where the file system can.
+"""
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pygit2
+
+from houston_daemon.hosts import untrusted_files
+from houston_daemon.hosts.snapshots.git_objects import TreeFile
+from houston_daemon.hosts.untrusted_files import NoFollowFolder
+
+FileMark = tuple[int, int, int, int, int]
+"""mode, size in bytes, mtime and ctime in ns, inode: equal marks mean an untouched file."""
+
+
+EXHAUSTED_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Says nothing of the file that was looked at: what is not seen then is not gone."""
+MAX_FOLDER_DEPTH = 200
+"""Folders within folders; what lies deeper is named and not recorded."""
+
+
+@dataclass(slots=True)
+class WorkspaceScan:
+    """Paths are relative to the workspace, with `/`."""
+
+    files: dict[str, FileMark] = field(default_factory=dict)
+    """Regular files and symbolic links."""
+    empty: list[str] = field(default_factory=list)
+    """Folders with nothing in them, or nothing but what is skipped: no git tree can hold them."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """What is neither file, link nor folder, or may not be read, and why."""
+
+
+def scan_workspace(root: Path) -> WorkspaceScan:
+    """Look at every file below `root`; links are not followed.
+
+    Raises OSError where this process has no descriptors or memory left to look with.
+    """
+    found = WorkspaceScan()
+    waiting = [""]
+    top = os.fspath(root)
+    while waiting:
+        _scan_folder(top, waiting.pop(), found, waiting)
+    found.empty.sort()
+    return found
+
+
+def _scan_folder(top: str, folder: str, found: WorkspaceScan, waiting: list[str]) -> None:
+    if folder.count("/") >= MAX_FOLDER_DEPTH:
+        found.skipped[folder] = "nested too deeply"
+        return
+    prefix = f"{folder}/" if folder else ""
+    files = found.files
+    nothing = True
+    try:
+        with os.scandir(f"{top}/{folder}") as entries:
+            for entry in entries:
+                path = prefix + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    nothing = False
+                    waiting.append(path)
+                    continue
+                try:
+                    known = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                mode = known.st_mode
+                if mode & _FILE_TYPE_MASK in _RECORDED_TYPES:
+                    nothing = False
+                    files[path] = (
+                        mode,
+                        known.st_size,
+                        known.st_mtime_ns,
+                        known.st_ctime_ns,
+                        known.st_ino,
+                    )
+                else:
+                    found.skipped[path] = _SPECIAL_TYPES.get(mode & _FILE_TYPE_MASK, "special file")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        if error.errno in EXHAUSTED_ERRORS:
+            raise
+        found.skipped[folder] = f"cannot be read: {error.strerror}"
+        return
+    if nothing and folder:
+        found.empty.append(folder)
+
+
+_FILE_TYPE_MASK = 0o170000
+_RECORDED_TYPES = (stat.S_IFREG, stat.S_IFLNK)
+_SPECIAL_TYPES = {
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFBLK: "block device",
+    stat.S_IFCHR: "character device",
+}
+
+
+ManifestEntries = dict[str, tuple[FileMark, TreeFile]]
+"""By path: how a file looked, and what was in it."""
+
+
+def load_manifest(file: Path, files: Mapping[str, TreeFile]) -> ManifestEntries:
+    """What the manifest knows of the files of the last snapshot."""
+    try:
+        rows = msgspec.msgpack.decode(
+            file.read_bytes(), type=dict[bytes, tuple[FileMark, int, bytes]]
+        )
+    except (FileNotFoundError, msgspec.DecodeError):
+        return {}
+    found: ManifestEntries = {}
+    for name, (mark, mode, oid) in rows.items():
+        path, content = os.fsdecode(name), TreeFile(mode, pygit2.Oid(raw=oid))
+        if files.get(path) == content:
+            found[path] = (mark, content)
+    return found
+
+
+def save_manifest(file: Path, known: ManifestEntries) -> None:
+    """Replace the manifest in one move."""
+    rows = {
+        os.fsencode(path): (mark, content.mode, content.oid.raw)
+        for path, (mark, content) in known.items()
+    }
+    beside = file.with_suffix(".new")
+    beside.write_bytes(msgspec.msgpack.encode(rows))
+    beside.replace(file)
+
+
+MAX_COPIED_BYTES = 8 << 30
+"""Bytes that one mark copies."""
+_SPARE_DISK_BYTES = 1 << 30
+"""Bytes of disk that stay free for the rollout itself."""
+
+
+class LargeFileCopies:
+    """The copies of one mark, in `folder`."""
+
+    def __init__(
+        self, workspace: NoFollowFolder, folder: Path, most: int = MAX_COPIED_BYTES
+    ) -> None:
+        self._workspace = workspace
+        self._folder = folder
+        self._left = most
+
+    def store(self, path: str, mark: FileMark) -> tuple[str, str]:
+        """Copy a file; returns the copy's name, and what there is to say of it: why there is none.
+
+        A file that changes while it is copied is stored as it was read, and that is said.
+        """
+        _, size, mtime, ctime, inode = mark
+        name = f"{inode:x}-{size:x}-{mtime:x}-{ctime:x}"
+        target = self._folder / name
+        if target.exists():
+            return name, ""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            source = self._workspace.open(path, os.O_RDONLY)
+        except OSError as error:
+            return "", f"not kept: cannot be read: {error.strerror}"
+        try:
+            trouble = self._copy(source, target)
+            if trouble:
+                return "", f"not kept: {trouble}"
+            known = os.fstat(source)
+            same = (known.st_size, known.st_mtime_ns) == (size, mtime)
+            return name, "" if same else "it changed while it was copied"
+        finally:
+            os.close(source)
+
+    def _copy(self, source: int, target: Path) -> str:
+        """Make the copy; why not, where there is none."""
+        taken = untrusted_files.allocated_bytes(source)
+        if taken > self._left:
+            return "too large to copy at this mark"
+        if shutil.disk_usage(self._folder).free < taken + _SPARE_DISK_BYTES:
+            return "no room on the disk for a copy"
+        self._left -= taken
+        beside = self._folder / "copy.new"
+        try:
+            with beside.open("wb") as file:
+                untrusted_files.copy_sparse(source, file.fileno())
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            return f"could not be copied: {error.strerror}"
+        beside.replace(target)
+        return ""

@@ -1,0 +1,225 @@
+"""Folders that travel to another machine once: named by content, sent in pieces, cached there.
+
+A bundle is a tar file named after paths, sizes, times and modes, so the folder of a task travels
+once for all rollouts of it. The far end keeps bundles in `<root>.parcels/` beside the host's root,
+which every sandbox hides; each rollout notes what it needs, and what no note names may go.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import logging
+import os
+import secrets
+import shutil
+import stat
+import tarfile
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from houston_daemon.hosts import untrusted_files
+from houston_daemon.hosts.ssh import ssh_protocol as m
+from houston_shared.errors import HoustonError
+from houston_shared.terminal_log_files import rollout_folder
+
+PIECE_BYTES = 1 << 20
+"""Bytes of a tar file that travel in one message."""
+
+
+SINGLE_FILE_NAME = "content"
+"""Name, in its parcel, of a file that was brought alone."""
+SINGLE_FILE_PREFIX = "file-"
+"""How the name of a parcel of a single file begins."""
+
+
+def bundle_name(folder: Path) -> str:
+    """The name of the parcel that holds `folder`, or a single file, as it is now. OSError."""
+    digest = hashlib.sha256()
+    if not folder.is_dir():
+        found = folder.stat()
+        digest.update(repr((str(folder), found.st_size, found.st_mtime_ns)).encode())
+        return SINGLE_FILE_PREFIX + digest.hexdigest()[:32]
+    for path in _walk_folder(folder):
+        found = path.lstat()
+        about = (str(path.relative_to(folder)), found.st_mode, found.st_size, found.st_mtime_ns)
+        digest.update(os.fsencode(repr(about)))
+    return digest.hexdigest()[:32]
+
+
+def pack_bundle(folder: Path, file: IO[bytes]) -> None:
+    """Write everything in `folder` that can be copied into a tar file."""
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        if not folder.is_dir():
+            tar.add(folder.resolve(), arcname=SINGLE_FILE_NAME)
+            return
+        for path in _walk_folder(folder):
+            tar.add(path, arcname=str(path.relative_to(folder)), recursive=False)
+
+
+def _walk_folder(folder: Path) -> Iterator[Path]:
+    """Files, folders and links below `folder`, folders before what they hold, in one order."""
+    for entry in sorted(folder.iterdir()):
+        mode = entry.lstat().st_mode
+        if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+            yield entry
+        elif stat.S_ISDIR(mode):
+            yield entry
+            yield from _walk_folder(entry)
+
+
+AskRemote = Callable[[m.AnyAsk, Any], Awaitable[Any]]
+"""Asks the far end, and returns the answer as what the second argument says."""
+
+
+async def send_bundle(folder: Path, host: str, ask: AskRemote) -> str:
+    """Have a folder, or a single file, on the machine `host`; the name of its parcel.
+
+    Raises HoustonError where it cannot be read, and what `ask` raises.
+    """
+    try:
+        name = await asyncio.to_thread(bundle_name, folder)
+        if not await ask(m.HasParcel(name=name), bool):
+            await _send_pieces(folder, name, ask)
+    except OSError as problem:
+        raise unreadable_folder(problem, host) from problem
+    return name
+
+
+def unreadable_folder(problem: OSError, host: str) -> HoustonError:
+    """What is said of a folder that cannot be read here."""
+    what = f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
+    return HoustonError(
+        f"What the rollout needs on the host {host} cannot be brought there ({what}).",
+        "The rollout cannot work there without it.",
+    )
+
+
+async def _send_pieces(folder: Path, name: str, ask: AskRemote) -> None:
+    token = secrets.token_hex(8)
+    with tempfile.TemporaryFile() as packed:
+        await asyncio.to_thread(pack_bundle, folder, packed)
+        size = packed.tell()
+        packed.seek(0, os.SEEK_SET)
+        at = 0
+        while at < size:
+            data = await asyncio.to_thread(packed.read, PIECE_BYTES)
+            at += len(data)
+            await ask(m.Piece(name=name, token=token, data=data, last=at >= size), None)
+
+
+log = logging.getLogger(__name__)
+
+_NEEDS_FOLDER = "parcels"
+_LOCK_FILE = ".lock"
+_ABANDONED_SECONDS = 86_400.0
+"""What came last a day ago comes no more: its connection was cut."""
+
+
+class BundleCache:
+    """The parcels on this machine, for one rollout."""
+
+    def __init__(self, root: Path, rollout: str) -> None:
+        self.place = root.with_name(root.name + ".parcels")
+        """Holds evaluators and their solutions, so no agent may see it."""
+        self._root = root
+        self._needs = rollout_folder(root, rollout) / _NEEDS_FOLDER
+
+    def open(self) -> None:
+        """Make the shelf: only what is there can be hidden from a session. Raises OSError."""
+        self.place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._needs.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._needs.mkdir(exist_ok=True, mode=0o700)
+
+    def of(self, name: str) -> Path:
+        """Where a parcel lies, or would."""
+        return self.place / name
+
+    def content(self, name: str) -> Path:
+        """What was brought: the folder itself, or the one file of a parcel of a file."""
+        place = self.of(name)
+        file = place / SINGLE_FILE_NAME
+        return file if name.startswith(SINGLE_FILE_PREFIX) and file.exists() else place
+
+    def has(self, name: str) -> bool:
+        """Whether it is there, whole; from now on the rollout needs it. Raises OSError."""
+        with self._turn():
+            self._need(name)
+            return self.of(name).is_dir()
+
+    def add(self, name: str, token: str, data: bytes, last: bool) -> None:
+        """Keep one more piece; with the last, unpack. Raises OSError."""
+        packed = self.place / f"{name}.{token}.tar"
+        with packed.open("ab") as file:
+            file.write(data)
+        if not last:
+            return
+        beside = self.place / f"{name}.{token}"
+        try:
+            with tarfile.open(packed) as tar:
+                tar.extractall(beside, filter="tar")
+            with self._turn():
+                self._need(name)
+                self._put(beside, name)
+        finally:
+            packed.unlink(missing_ok=True)
+            shutil.rmtree(beside, ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Remove what no rollout needs any more; what would not go is tried the next time."""
+        if not self.place.is_dir():
+            return
+        with self._turn():
+            for name in self._needless():
+                self.of(name).rename(self.place / f"gone.{secrets.token_hex(8)}")
+        for gone in self.place.glob("gone.*"):
+            try:
+                if gone.is_dir():
+                    untrusted_files.remove_folder(gone)
+                else:
+                    gone.unlink()
+            except OSError as problem:
+                log.warning("%s could not be removed: %s", gone, problem)
+
+    def _needless(self) -> list[str]:
+        """Parcels that nobody has noted, and pieces of some that come no more."""
+        rollouts = list((self._root / "rollouts").glob("*/workspace"))
+        if not all((one.parent / _NEEDS_FOLDER).is_dir() for one in rollouts):
+            return []  # an older Houston noted nothing: what its rollouts need is not known
+        needed = {note.name for note in (self._root / "rollouts").glob(f"*/{_NEEDS_FOLDER}/*")}
+        names = [entry.name for entry in self.place.iterdir() if entry.name != _LOCK_FILE]
+        return [name for name in names if name not in needed and not self._coming(name)]
+
+    def _coming(self, name: str) -> bool:
+        """Whether these are pieces of a parcel, or it is being unpacked, or removed already."""
+        if name.startswith("gone."):
+            return True
+        try:
+            since = time.time() - self.of(name).stat().st_mtime
+        except FileNotFoundError:  # pieces that have just become a parcel
+            return True
+        return "." in name and since < _ABANDONED_SECONDS
+
+    def _need(self, name: str) -> None:
+        (self._needs / name).touch(mode=0o600)
+
+    def _put(self, beside: Path, name: str) -> None:
+        try:
+            beside.rename(self.of(name))
+        except OSError:
+            if not self.of(name).is_dir():  # else another rollout brought it meanwhile
+                raise
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One at a time needs, puts or removes; nobody has the turn for long."""
+        words = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self.place / _LOCK_FILE, words, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)

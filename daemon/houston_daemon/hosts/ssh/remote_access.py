@@ -1,0 +1,147 @@
+"""What a rollout has on another machine, asked for without its worker: read, or freed at its end.
+
+Who reads disturbs nobody: the rollout may run. Who frees comes last: no worker is served any more.
+"""
+
+import asyncio
+import contextlib
+import os
+import tarfile
+import tempfile
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+from houston_daemon.hosts.host_protocol import HostAway
+from houston_daemon.hosts.rollout_folder_cleanup import FreedSpace
+from houston_daemon.hosts.snapshots.snapshot_restore import folder_state, remove_begun
+from houston_daemon.hosts.ssh import ssh_protocol as m
+from houston_daemon.hosts.ssh.remote_part import RemotePart
+from houston_daemon.hosts.ssh.ssh_host import SshHost
+from houston_shared.errors import HoustonError
+
+
+class RemoteCleaner:
+    """Machines that are asked to free something; one that is away is asked once."""
+
+    def __init__(self) -> None:
+        self._away: dict[RemotePart, str] = {}
+
+    async def free(self, there: RemotePart, rollout: str, home: str, snapshots: bool) -> FreedSpace:
+        """Free a rollout's part of a machine; where that cannot be, `left` says why."""
+        why = self._away.get(there)
+        if why is None:
+            try:
+                hello = _make_hello(
+                    there, rollout, owner=f"{there.key}:{home}", lease=m.LEASE_AFTER_ALL
+                )
+                async with _connected_host(there, hello) as host:
+                    ask = m.Free(snapshots=snapshots)
+                    freed: FreedSpace = await host.link.ask(ask, FreedSpace, again=True)
+                    left = f"on {there.host}: {freed.left}" if freed.left else ""
+                    return FreedSpace(freed.bytes, left)
+            except HostAway as away:
+                why = away.cause
+                self._away[there] = why
+            except (HoustonError, OSError) as problem:
+                said = problem.cause if isinstance(problem, HoustonError) else f"{problem}."
+                why = f"On the host {there.host}: {said}"
+        return FreedSpace(0, f"{why} What is in {there.folder(rollout)} stays.")
+
+
+async def restore_remote_workspace(
+    there: RemotePart, rollout: str, commit: str, into: Path
+) -> list[str]:
+    """Make the folder `into` what the workspace there was; the paths that it lacks.
+
+    Raises HoustonError, also where the machine is away, and as `unpack` does; an `into` that was
+    not there, or empty, is so again.
+    """
+    before = folder_state(into)
+    try:
+        return await _fetch_workspace(there, rollout, commit, into)
+    except BaseException:
+        remove_begun(into, before)
+        raise
+
+
+async def _fetch_workspace(there: RemotePart, rollout: str, commit: str, into: Path) -> list[str]:
+    into.parent.mkdir(parents=True, exist_ok=True)
+    async with _connected_host(there, _make_hello(there, rollout, reads=True)) as host:
+        made: m.PackedWorkspace = await _ask_host(host, m.Pack(commit=commit), m.PackedWorkspace)
+        with tempfile.TemporaryFile(dir=into.parent) as packed:
+            while packed.tell() < made.size:
+                part: bytes = await _ask_host(host, m.PartOf(at=packed.tell()), bytes)
+                if not part:
+                    raise HoustonError(f"The host {there.host} sent less than it had packed.")
+                packed.write(part)
+            packed.seek(0, os.SEEK_SET)
+            await asyncio.to_thread(unpack_workspace, packed, into)
+    return list(made.lost)
+
+
+def unpack_workspace(packed: IO[bytes], into: Path) -> None:
+    """Unpack what another machine has sent; nothing leads out of `into`.
+
+    Raises OSError, and tarfile.TarError for what is no such file.
+    """
+    into.mkdir(exist_ok=True)
+    with tarfile.open(fileobj=packed) as tar:
+        tar.extractall(into, filter=_plain_member)
+
+
+async def read_remote_log(
+    there: RemotePart, rollout: str, terminal: str, start: int, end: int
+) -> AsyncIterator[bytes]:
+    """Bytes of [start, end) of a terminal's log, as far as there are any. Raises HoustonError."""
+    async with _connected_host(there, _make_hello(there, rollout, reads=True)) as host:
+        while start < end:
+            ask = m.LogOf(name=terminal, start=start, end=end)
+            part: bytes = await _ask_host(host, ask, bytes)
+            if not part:
+                return
+            yield part
+            start += len(part)
+
+
+async def _ask_host(host: SshHost, ask: m.AnyAsk, kind: type[Any]) -> Any:
+    """Errors of files there are no errors of files here. Raises HoustonError."""
+    try:
+        return await host.link.ask(ask, kind)
+    except OSError as problem:
+        raise HoustonError(f"On the host {host.name}: {problem.strerror}.") from problem
+
+
+def _plain_member(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
+    """Files, folders and links only, and theirs who unpacks them."""
+    if not (member.isreg() or member.isdir() or member.issym()):
+        return None
+    owned = member.replace(uid=os.getuid(), gid=os.getgid(), uname="", gname="", deep=False)
+    return tarfile.tar_filter(owned, into)
+
+
+def _make_hello(
+    there: RemotePart, rollout: str, *, owner: str = "", lease: int = 0, reads: bool = False
+) -> m.Hello:
+    return m.Hello(
+        version=version("houston-agents"),
+        rollout=rollout,
+        root=there.settings.host_root,
+        key=there.key,
+        owner=owner,
+        lease=lease,
+        reads=reads,
+        sandbox="none",
+        network=False,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _connected_host(there: RemotePart, hello: m.Hello) -> AsyncIterator[SshHost]:
+    host = SshHost(there.host, there.settings, hello)
+    try:
+        await host.look()
+        yield host
+    finally:
+        await host.close()

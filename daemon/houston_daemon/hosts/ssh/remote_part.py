@@ -1,0 +1,81 @@
+"""A rollout's part of another machine: where it lies, and a note here of what may be left of it.
+
+`<host root>/there/<rollout>@<host>.json` is written before a rollout's first terminal there can be
+opened, and removed when all of them have ended. Whoever finds one of a rollout that is over can end
+them, however late the machine is back. No environment variable of the task is in it. Nothing is
+asked here: see `remote_access`.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.hosts.ssh import ssh_protocol as m
+from houston_daemon.hosts.ssh.ssh_command import decode_host_settings
+from houston_shared import atomic_file
+from houston_shared.config_sections import HostSettings
+from houston_shared.records import RolloutSpec
+
+
+class RemotePart(msgspec.Struct, frozen=True, kw_only=True):
+    """A rollout's part of another machine."""
+
+    host: str
+    """Name of the machine."""
+    settings: HostSettings
+    key: str
+    """What tells the rollout's home from others there."""
+
+    def folder(self, rollout: str) -> str:
+        """Where the machine keeps it, as people name it."""
+        root = self.settings.host_root or "the state folder of its user"
+        return f"{root}: rollouts/{rollout}"
+
+
+def remote_part_of(spec: RolloutSpec, host: str) -> RemotePart:
+    """The part that a rollout has on one of its machines."""
+    return RemotePart(host=host, settings=decode_host_settings(spec.hosts[host]), key=spec.host_key)
+
+
+class RemoteLeftover(msgspec.Struct, frozen=True, kw_only=True):
+    """One note."""
+
+    host: str
+    settings: HostSettings
+    hello: m.Hello
+
+
+def leftover_path(root: Path, rollout: str, host: str) -> Path:
+    """Where the note lies. root: this machine's host root."""
+    return root / "there" / f"{rollout}@{host}.json"
+
+
+def write_leftover(note: Path, left: RemoteLeftover) -> None:
+    """Note it, if it is not noted yet. Raises OSError."""
+    if note.exists():
+        return
+    note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Who ends it drives nothing there, and needs neither the folder for itself nor any key.
+    bare = msgspec.structs.replace(left.hello, environment={}, owner="", lease=m.LEASE_AFTER_ALL)
+    atomic_file.write_atomically(
+        note, msgspec.json.encode(msgspec.structs.replace(left, hello=bare))
+    )
+
+
+def read_leftover(note: Path) -> RemoteLeftover:
+    """What a note says, to be said by this Houston: an earlier one may have written it.
+
+    Raises OSError, and msgspec.DecodeError where it is damaged.
+    """
+    left = msgspec.json.decode(note.read_bytes(), type=RemoteLeftover)
+    hello = msgspec.structs.replace(
+        left.hello, protocol=m.PROTOCOL_VERSION, lease=m.LEASE_AFTER_ALL
+    )
+    return msgspec.structs.replace(left, hello=hello)
+
+
+def find_leftovers(root: Path, rollouts: Collection[str]) -> list[Path]:
+    """Notes of these rollouts."""
+    notes = sorted((root / "there").glob("*@*.json"))
+    return [note for note in notes if note.stem.rpartition("@")[0] in rollouts]

@@ -1,0 +1,383 @@
+"""The far end's work: each request done on the LocalHost of the rollout there, or read without it.
+
+First it ends the process that served the rollout before, whose connection was cut, unless that one
+serves a later worker or another home (`<root>/serving/<rollout>.json`). It knows neither pipes nor
+numbers. Terminals are looked up by name each time, as a later far end would have to.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+from platformdirs import user_state_path
+
+from houston_daemon.hosts import folder_lock, process_table, resource_limits, rollout_folder_cleanup
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.process_table import ProcessKey
+from houston_daemon.hosts.rollout_folder_cleanup import FreedSpace
+from houston_daemon.hosts.rollout_workspace import BranchSnapshot
+from houston_daemon.hosts.sandbox.sandbox_profile import SandboxProfile, secret_paths
+from houston_daemon.hosts.sandbox.sandboxed_process import probe_sandbox
+from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
+from houston_daemon.hosts.ssh import file_bundles
+from houston_daemon.hosts.ssh import ssh_protocol as m
+from houston_daemon.hosts.ssh.file_bundles import BundleCache
+from houston_daemon.hosts.ssh.ssh_command import try_lock
+from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
+from houston_daemon.hosts.terminals.terminal_log import TerminalLog
+from houston_shared import task, terminal_log_files
+from houston_shared.errors import ExitCode, HoustonError
+
+_END_SECONDS = 2.0
+_SERVING_LOCK_SECONDS = 10.0
+
+
+class _ServingNote(msgspec.Struct, frozen=True):
+    pid: int
+    started: int
+    key: str
+    lease: int
+
+
+def replace_previous_server(root: Path, rollout: str, key: str, lease: int) -> None:
+    """End the process that served `rollout` here before, and note this one.
+
+    key: of the home. Raises HoustonError while it serves a later worker, or another home.
+    """
+    note = root / "serving" / f"{rollout}.json"
+    note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _serving_lock(note):
+        before = _read_serving_note(note)
+        if before is not None and before.pid != os.getpid():
+            _require_replaceable(before, rollout, key, lease)
+            _end_process(ProcessKey(before.pid, before.started))
+        own = process_table.process_key(os.getpid())
+        beside = note.with_suffix(f".{own.pid}")
+        beside.write_bytes(msgspec.json.encode(_ServingNote(own.pid, own.started, key, lease)))
+        beside.replace(note)
+
+
+def forget_server(root: Path, rollout: str) -> None:
+    """Remove the note of a rollout that has nothing here any more."""
+    note = root / "serving" / f"{rollout}.json"
+    note.unlink(missing_ok=True)
+    note.with_suffix(".turn").unlink(missing_ok=True)
+
+
+def _require_replaceable(before: _ServingNote, rollout: str, key: str, lease: int) -> None:
+    """Raise HoustonError where the process before is still needed."""
+    if not process_table.is_alive(ProcessKey(before.pid, before.started)):
+        return
+    if before.key != key:
+        cause = f"Another home is at work on {rollout} there."
+    elif before.lease > lease:
+        cause = f"A later worker of {rollout} is at work there (lease {before.lease}, not {lease})."
+    else:
+        return
+    raise HoustonError(cause, "Nothing was done there.", code=ExitCode.BUSY)
+
+
+@contextlib.contextmanager
+def _serving_lock(note: Path) -> Iterator[None]:
+    """One at a time decides whom a rollout has here. Raises HoustonError after ten seconds."""
+    descriptor = os.open(note.with_suffix(".turn"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + _SERVING_LOCK_SECONDS
+        while not try_lock(descriptor):
+            if time.monotonic() > deadline:
+                raise HoustonError(f"Another process has held {note.stem} there for ten seconds.")
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _read_serving_note(note: Path) -> _ServingNote | None:
+    try:
+        return msgspec.json.decode(note.read_bytes(), type=_ServingNote)
+    except (OSError, msgspec.DecodeError):  # none, or a power cut left half of it
+        return None
+
+
+def _end_process(key: ProcessKey) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if not process_table.is_alive(key):
+            return
+        process_table.send_signal([key.pid], number)
+        deadline = time.monotonic() + _END_SECONDS
+        while process_table.is_alive(key) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+class RemoteReader:
+    """One rollout's folder, for one reader."""
+
+    def __init__(self, folder: Path) -> None:
+        """folder: the rollout's own; a workspace is packed in it, where there is room for one."""
+        self._folder = folder
+        self._packed: IO[bytes] | None = None
+
+    async def answer(self, ask: m.AnyAsk) -> Any:
+        """Do one thing. Raises HoustonError and OSError."""
+        match ask:
+            case m.Pack():
+                return await asyncio.to_thread(self._pack, ask.commit)
+            case m.PartOf():
+                return await asyncio.to_thread(self._part, ask.at)
+            case m.LogOf():
+                return await asyncio.to_thread(self._log, ask)
+            case m.Ping():
+                return None
+        raise HoustonError(f"The near side reads only, and asked for {type(ask).__name__}.")
+
+    def close(self) -> None:
+        """Give the room back that a packed workspace takes."""
+        if self._packed is not None:
+            self._packed.close()
+            self._packed = None
+
+    def _pack(self, commit: str) -> m.PackedWorkspace:
+        self.close()
+        if not self._folder.is_dir():
+            raise HoustonError(f"Nothing of {self._folder.name} is on that machine.")
+        beside = Path(tempfile.mkdtemp(prefix="packing-", dir=self._folder))
+        self._packed = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 `close` closes it
+        try:
+            into = beside / "workspace"
+            lost = restore_snapshot(
+                self._folder / "shadow", commit, into, self._folder / "workspace"
+            )
+            file_bundles.pack_bundle(into, self._packed)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        return m.PackedWorkspace(size=self._packed.tell(), lost=tuple(lost))
+
+    def _part(self, at: int) -> bytes:
+        if self._packed is None:
+            raise HoustonError("The near side asked for a part before anything was packed.")
+        self._packed.seek(at)
+        return self._packed.read(file_bundles.PIECE_BYTES)
+
+    def _log(self, ask: m.LogOf) -> bytes:
+        folder = self._folder / "terminals" / ask.name
+        if not terminal_log_files.is_terminal_name(ask.name) or not folder.is_dir():
+            raise HoustonError(f"No log of a terminal {ask.name!r} is on that machine.")
+        return TerminalLog(folder).read(
+            ask.start, min(ask.end, ask.start + file_bundles.PIECE_BYTES)
+        )
+
+
+TerminalAsk = (
+    m.RunIn | m.WaitFor | m.TypeInto | m.StatusOf | m.LinesOf | m.SignalTo | m.CloseTerminal
+)
+RemoteService = Callable[[LocalHost, msgspec.Raw, asyncio.Event], Awaitable[Any]]
+"""Answers `Other`; the event is set when the request was taken back."""
+
+
+class RemoteServer:
+    """One rollout's part of this machine, for whoever is at the near end."""
+
+    def __init__(self, services: Mapping[str, Callable[[LocalHost], RemoteService]]) -> None:
+        self._makers = dict(services)
+        self._services: dict[str, RemoteService] = {}
+        self._host: LocalHost | None = None
+        self._shelf: BundleCache | None = None
+        self._reading: RemoteReader | None = None
+        self._key = ""
+        self._free: Callable[[bool], Awaitable[FreedSpace]] | None = None
+
+    async def hello(self, ask: m.Hello) -> m.HostWelcome:
+        """Make the host; whoever served this rollout before, cut off, is ended first."""
+        if ask.protocol != m.PROTOCOL_VERSION:
+            raise HoustonError(
+                f"Houston {version('houston-agents')} there speaks protocol {m.PROTOCOL_VERSION},"
+                " not "
+                f"{ask.protocol}.",
+                next="Install the same version of houston-agents on both machines.",
+            )
+        root = Path(ask.root).expanduser() if ask.root else user_state_path("houston") / ask.key
+        shelf = BundleCache(root.absolute(), ask.rollout)
+        host = LocalHost(
+            root,
+            ask.rollout or "doctor",
+            sandbox=ask.sandbox,
+            network=ask.network,
+            hidden=secret_paths(),
+            read=tuple(map(Path, ask.read)),
+            devices=tuple(map(Path, ask.devices)),
+            gpus=ask.gpus,
+            environment=ask.environment,
+            limits=_requested_limits(ask),
+            owner=ask.owner,
+            activate=Path(ask.activate) if ask.activate else None,
+            past=BranchSnapshot(*ask.past) if ask.past else None,
+            apart=(shelf.place,),
+        )
+        trouble = ""
+        if ask.reads:
+            self._reading = RemoteReader(host.folder)
+        elif ask.rollout:
+            await asyncio.to_thread(shelf.open)
+            await asyncio.to_thread(replace_previous_server, root, ask.rollout, ask.key, ask.lease)
+        else:
+            trouble = await _probe_machine(ask)
+        self._host, self._shelf, self._key = host, shelf, ask.key
+        self._free = partial(_free_rollout_part, shelf, root.absolute(), ask)
+        return m.HostWelcome(
+            version=version("houston-agents"),
+            workspace=str(host.workspace),
+            inside=host.inside,
+            trouble=trouble,
+        )
+
+    async def answer(self, ask: m.AnyAsk, back: asyncio.Event) -> Any:
+        """Do one thing. back: set when it was taken back. Raises what the host raises."""
+        if isinstance(ask, m.Hello) and self._host is None:
+            return await self.hello(ask)
+        if self._host is None or self._shelf is None:
+            raise HoustonError("The near side asked before it said hello.")
+        if self._reading is not None:
+            return await self._reading.answer(ask)
+        return await self._answer(self._host, self._shelf, ask, back)
+
+    async def _answer(
+        self, host: LocalHost, shelf: BundleCache, ask: m.AnyAsk, back: asyncio.Event
+    ) -> Any:
+        match ask:
+            case m.Prepare():
+                source = shelf.of(ask.source) if ask.source else None
+                host.map_data({name: shelf.content(one) for name, one in ask.data.items()})
+                return await host.prepare(source, ask.begun)
+            case m.Present():
+                return await host.present()
+            case m.HasParcel():
+                return await asyncio.to_thread(shelf.has, ask.name)
+            case m.Piece():
+                return await asyncio.to_thread(shelf.add, ask.name, ask.token, ask.data, ask.last)
+            case m.Spawn():
+                return await _spawn_process(host, shelf, ask, back)
+            case m.NotBroughtBack():
+                return await host.not_brought_back()
+            case m.LimitsMet():
+                return await host.limits_met()
+            case m.TakeSnapshot():
+                return await host.snapshots.take(ask.message, ask.hints, ask.mark, ask.since)
+            case m.Restore():
+                return await host.snapshots.restore(ask.commit, Path(ask.into))
+            case m.Terminals():
+                return await host.terminals()
+            case m.DestroyTerminals():
+                if not self._anothers(host):
+                    await host.destroy_terminals()
+                return None
+            case m.Free() if self._free is not None:
+                return await self._free(ask.snapshots)
+            case m.Other():
+                return await self._service(host, ask.service)(host, ask.body, back)
+            case m.Ping():
+                return None
+            case m.FindTerminal():
+                return await (await host.terminal(ask.name, ask.create)).status()
+            case m.Hello():
+                raise HoustonError("The near side said hello twice.")
+            case m.Free() | m.Pack() | m.PartOf() | m.LogOf():
+                raise HoustonError(f"{type(ask).__name__} is for who reads.")
+            case _:
+                return await _answer_terminal(await host.terminal(ask.name), ask, back)
+
+    def _anothers(self, host: LocalHost) -> bool:
+        """Whether another home drives the rollout: one that is a copy ends nothing of it."""
+        holder = folder_lock.read_holder(host.folder)
+        return bool(holder) and not holder.startswith(f"{self._key}:")
+
+    def _service(self, host: LocalHost, name: str) -> RemoteService:
+        if name not in self._services:
+            if name not in self._makers:
+                raise HoustonError(f"The far side has no service {name!r}.")
+            self._services[name] = self._makers[name](host)
+        return self._services[name]
+
+    async def close(self) -> None:
+        """Let go; terminals go on."""
+        if self._reading is not None:
+            self._reading.close()
+        if self._host is not None:
+            await self._host.close()
+
+
+async def _free_rollout_part(
+    shelf: BundleCache, root: Path, ask: m.Hello, snapshots: bool
+) -> FreedSpace:
+    """Free the rollout's part, and parcels that nobody needs then."""
+    freed = await rollout_folder_cleanup.free_rollout(root, ask.rollout, ask.owner, snapshots)
+    await asyncio.to_thread(shelf.sweep)
+    if not freed.left:
+        forget_server(root, ask.rollout)
+    return freed
+
+
+async def _probe_machine(ask: m.Hello) -> str:
+    """Why no rollout can work on this machine; empty when a trial worked."""
+    if shutil.which("tmux") is None:
+        return "It has no tmux, which terminals need."
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        trial = SandboxProfile(kind=ask.sandbox, workspace=place, home=place, temporary=place)
+        return str(await probe_sandbox(trial) or "")
+
+
+async def _answer_terminal(terminal: LocalTerminal, ask: TerminalAsk, back: asyncio.Event) -> Any:
+    match ask:
+        case m.RunIn():
+            return await terminal.run(ask.command)
+        case m.WaitFor():
+            return await terminal.wait(ask.seconds, back)
+        case m.TypeInto():
+            return await terminal.type_text(ask.text)
+        case m.StatusOf():
+            return await terminal.status()
+        case m.LinesOf():
+            return await terminal.lines(ask.start, ask.end)
+        case m.SignalTo():
+            return await terminal.signal(ask.signal)
+        case m.CloseTerminal():
+            await terminal.close()
+            return await terminal.status()
+
+
+def _requested_limits(ask: m.Hello) -> resource_limits.ResourceLimits:
+    mapped = task.SandboxSettings(
+        processes=ask.processes,
+        memory_mb=ask.memory_mb,
+        shm_mb=ask.shm_mb,
+        file_mb=ask.file_mb,
+        workspace_mb=ask.workspace_mb,
+    )
+    return resource_limits.compute_resource_limits(mapped, ask.together_mb)
+
+
+async def _spawn_process(
+    host: LocalHost, shelf: BundleCache, ask: m.Spawn, back: asyncio.Event
+) -> Any:
+    there = {near: str(shelf.of(name)) for near, name in ask.parcels.items()}
+    return await host.spawn(
+        [there.get(word, word) for word in ask.command],
+        seconds=ask.seconds,
+        writable=ask.writable,
+        extra_read=[Path(place) for place in there.values()],
+        environment=ask.environment,
+        stop=back,
+        output_limit=ask.output_limit,
+        cwd=there.get(ask.cwd, ask.cwd),
+        network=ask.network,
+    )

@@ -1,0 +1,446 @@
+"""The protocol between the two ends of an SSH host: frames, a struct for each request, errors.
+
+Four bytes of length, then msgpack. The near end asks in numbered requests and may take one back;
+the far end answers each once, in any order, with the type that `Host` promises or an error that
+stays what it is. Names of the request structs are on the wire: changing one is a new protocol
+version.
+"""
+
+import asyncio
+import errno
+import struct
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from houston_daemon.hosts.host_protocol import (
+    NeedsPerson,
+    TerminalBusy,
+    TerminalDead,
+    TerminalMissing,
+)
+from houston_shared.errors import ExitCode, HoustonError
+
+MAX_MESSAGE_BYTES = 96 * 1024 * 1024
+"""Bytes of one message; the largest honest one is a process's output of 64 MB."""
+GREETING = b"\nhouston-host 1\n"
+"""What the far side says first; whatever a login shell printed comes before it and is no message.
+"""
+_MAX_GREETING_NOISE = 65_536
+_READ_BYTES = 1 << 18
+_LENGTH_PREFIX = struct.Struct(">I")
+
+
+class GarbledMessage(Exception):
+    """The other end does not speak this protocol; the text says what came instead."""
+
+
+def pack_frame(body: bytes) -> bytes:
+    """One message, ready to be written. Raises ValueError when it is too long."""
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise ValueError(f"a message of {len(body)} bytes is longer than {MAX_MESSAGE_BYTES}")
+    return _LENGTH_PREFIX.pack(len(body)) + body
+
+
+async def read_frame(
+    reader: asyncio.StreamReader, heard: Callable[[], None] | None = None
+) -> bytes | None:
+    """The next message; None when the other end has gone, also in the middle of one.
+
+    heard: told at every part of a message that comes. Raises Garbled for a length that no message
+    has.
+    """
+    head = await _read_exactly(reader, _LENGTH_PREFIX.size, heard)
+    if head is None:
+        return None
+    (length,) = _LENGTH_PREFIX.unpack(head)
+    if length > MAX_MESSAGE_BYTES:
+        raise GarbledMessage(f"a message of {length} bytes was announced")
+    return await _read_exactly(reader, length, heard)
+
+
+async def _read_exactly(
+    reader: asyncio.StreamReader, count: int, heard: Callable[[], None] | None
+) -> bytes | None:
+    parts: list[bytes] = []
+    while count:
+        try:
+            part = await reader.read(min(count, _READ_BYTES))
+        except ConnectionError:
+            part = b""
+        if not part:
+            return None
+        if heard is not None:
+            heard()
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+async def read_greeting(reader: asyncio.StreamReader) -> None:
+    """Read up to and with the greeting. Raises Garbled when something else comes, or nothing."""
+    seen = b""
+    while GREETING not in seen:
+        byte = await reader.read(1)
+        if not byte or len(seen) > _MAX_GREETING_NOISE:
+            said = seen.decode(errors="replace").strip()[-200:]
+            raise GarbledMessage(f"it said {said!r}" if said else "it said nothing")
+        seen += byte
+
+
+PROTOCOL_VERSION = 2
+"""Raised whenever an older end would misunderstand a newer one."""
+
+
+LEASE_AFTER_ALL = 2**62
+"""Lease of who ends or frees what a rollout that is over has left: later than any worker's."""
+
+
+class HostAsk(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Base of what can be asked."""
+
+
+class Hello(HostAsk, frozen=True, kw_only=True):
+    """First of all: whose part of the host this is, and how it is shut in. Answer: Welcome."""
+
+    protocol: int = PROTOCOL_VERSION
+    version: str
+    rollout: str
+    """Empty to be told about the machine only (`houston doctor`)."""
+    root: str
+    """Folder there; empty for the user's state folder and `key`."""
+    key: str
+    """Of the home, for a root of its own."""
+    owner: str
+    lease: int = 0
+    """Of the worker that asks: an older one is refused while a later one is served."""
+    reads: bool = False
+    """Only to look at what is there: whoever serves the rollout goes on."""
+    sandbox: Literal["bubblewrap", "none"]
+    network: bool
+    read: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    gpus: bool = False
+    environment: dict[str, str] = {}
+    processes: int = 0
+    memory_mb: int = 0
+    shm_mb: int = 0
+    file_mb: int = 0
+    workspace_mb: int = 0
+    together_mb: int = 0
+    """Memory of all rollouts there."""
+    activate: str = ""
+    """Folder there of a virtual or conda environment."""
+    past: tuple[str, str] | None = None
+    """Of a branch: the rollout there that it comes from, and the snapshot."""
+
+
+class HostWelcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What the far end is."""
+
+    version: str
+    workspace: str
+    inside: str
+    trouble: str = ""
+    """Why no process can be shut in there; empty when a trial worked. Only for doctor."""
+
+
+class Prepare(HostAsk, frozen=True, kw_only=True):
+    """`Host.prepare`; `source` is the name of a parcel, empty for none."""
+
+    source: str
+    begun: bool
+    data: dict[str, str] = {}
+    """Name → parcel of what is mapped at `/data/NAME`."""
+
+
+class Present(HostAsk, frozen=True):
+    """Whether the workspace is there."""
+
+
+class HasParcel(HostAsk, frozen=True, kw_only=True):
+    """Whether a folder was brought there already."""
+
+    name: str
+
+
+class Piece(HostAsk, frozen=True, kw_only=True):
+    """The next part of a parcel, a tar file; with `last`, it is unpacked."""
+
+    name: str
+    token: str
+    data: bytes
+    last: bool
+
+
+class FindTerminal(HostAsk, frozen=True, kw_only=True):
+    """`Host.terminal`."""
+
+    name: str
+    create: bool
+
+
+class Terminals(HostAsk, frozen=True):
+    """`Host.terminals`."""
+
+
+class RunIn(HostAsk, frozen=True, kw_only=True):
+    """`Terminal.run`."""
+
+    name: str
+    command: str
+
+
+class WaitFor(HostAsk, frozen=True, kw_only=True):
+    """`Terminal.wait`; taking it back ends the waiting."""
+
+    name: str
+    seconds: float
+
+
+class TypeInto(HostAsk, frozen=True, kw_only=True):
+    """`Terminal.type_text`."""
+
+    name: str
+    text: str
+
+
+class StatusOf(HostAsk, frozen=True, kw_only=True):
+    """`Terminal.status`."""
+
+    name: str
+
+
+class LinesOf(HostAsk, frozen=True, kw_only=True):
+    """`Terminal.lines`."""
+
+    name: str
+    start: int
+    end: int | None
+
+
+class SignalTo(HostAsk, frozen=True, kw_only=True):
+    """`Terminal.signal`."""
+
+    name: str
+    signal: Literal["INT", "TERM", "KILL"]
+
+
+class CloseTerminal(HostAsk, frozen=True, kw_only=True):
+    """`Terminal.close`; answered with its last status."""
+
+    name: str
+
+
+class Spawn(HostAsk, frozen=True, kw_only=True):
+    """`Host.spawn`; taking it back stops the process."""
+
+    command: tuple[str, ...]
+    seconds: float
+    writable: bool
+    parcels: dict[str, str]
+    """`extra_read`: a folder at the near end → its parcel. A word of the command that is such a
+    folder becomes the one there."""
+    environment: dict[str, str]
+    output_limit: int
+    cwd: str
+    network: bool
+
+
+class NotBroughtBack(HostAsk, frozen=True):
+    """`Host.not_brought_back`."""
+
+
+class LimitsMet(HostAsk, frozen=True):
+    """`Host.limits_met`."""
+
+
+class TakeSnapshot(HostAsk, frozen=True, kw_only=True):
+    """`Snapshots.take`."""
+
+    message: str
+    hints: tuple[str, ...]
+    mark: bool
+    since: str
+
+
+class Restore(HostAsk, frozen=True, kw_only=True):
+    """`Snapshots.restore`; `into` is a folder there."""
+
+    commit: str
+    into: str
+
+
+class DestroyTerminals(HostAsk, frozen=True):
+    """`Host.destroy_terminals`."""
+
+
+class Free(HostAsk, frozen=True, kw_only=True):
+    """`freeing.free` of a rollout that is over. Answer: `freeing.Freed`."""
+
+    snapshots: bool
+
+
+class Pack(HostAsk, frozen=True, kw_only=True):
+    """Have the workspace as it was at a snapshot packed as a tar file. Answer: Packed."""
+
+    commit: str
+
+
+class PackedWorkspace(msgspec.Struct, frozen=True, kw_only=True):
+    """What `Pack` made."""
+
+    size: int
+    lost: tuple[str, ...]
+    """Paths that could not be brought back."""
+
+
+class PartOf(HostAsk, frozen=True, kw_only=True):
+    """Bytes of what was packed last, from an offset on; fewer where it ends."""
+
+    at: int
+
+
+class LogOf(HostAsk, frozen=True, kw_only=True):
+    """Bytes of [start, end) of a terminal's log, a part of them where they are many."""
+
+    name: str
+    start: int
+    end: int
+
+
+class Ping(HostAsk, frozen=True):
+    """Nothing but an answer."""
+
+
+class Other(HostAsk, frozen=True, kw_only=True):
+    """Something for a service that was given to the far end, in its own words."""
+
+    service: str
+    body: msgspec.Raw
+
+
+AnyAsk = (
+    Hello
+    | Prepare
+    | Present
+    | HasParcel
+    | Piece
+    | FindTerminal
+    | Terminals
+    | RunIn
+    | WaitFor
+    | TypeInto
+    | StatusOf
+    | LinesOf
+    | SignalTo
+    | CloseTerminal
+    | Spawn
+    | NotBroughtBack
+    | LimitsMet
+    | TakeSnapshot
+    | Restore
+    | DestroyTerminals
+    | Free
+    | Pack
+    | PartOf
+    | LogOf
+    | Ping
+    | Other
+)
+
+
+SHORT_ASKS = (
+    Present
+    | HasParcel
+    | FindTerminal
+    | Terminals
+    | RunIn
+    | TypeInto
+    | StatusOf
+    | LinesOf
+    | SignalTo
+    | CloseTerminal
+    | NotBroughtBack
+    | LimitsMet
+    | PartOf
+    | LogOf
+)
+"""What takes no time by its nature; all else may take long where much is to be done."""
+
+
+class Request(msgspec.Struct, frozen=True, tag=True):
+    """One thing asked."""
+
+    number: int
+    ask: AnyAsk
+
+
+class TakeBack(msgspec.Struct, frozen=True, tag=True):
+    """What was asked need go on no longer; it is still answered."""
+
+    number: int
+
+
+class RemoteError(msgspec.Struct, frozen=True, kw_only=True):
+    """An error on its way back."""
+
+    kind: str
+    """Name of its class."""
+    words: tuple[Any, ...]
+    """What the class is made from."""
+
+
+class HostAnswer(msgspec.Struct, frozen=True):
+    """What came of a request: a value, or an error."""
+
+    number: int
+    value: msgspec.Raw
+    trouble: RemoteError | None = None
+
+
+NearEndMessage = Request | TakeBack
+"""All that the near end says."""
+
+
+ErrorFactory = Callable[..., Exception]
+
+
+def _make_needs_person(cause: str, effect: str, next: str, code: int) -> NeedsPerson:
+    return NeedsPerson(cause, effect, next, ExitCode(code))
+
+
+def _make_houston_error(cause: str, effect: str, next: str, code: int) -> HoustonError:
+    return HoustonError(cause, effect, next, ExitCode(code))
+
+
+_ERROR_FACTORIES: dict[str, ErrorFactory] = {
+    "TerminalMissing": TerminalMissing,
+    "TerminalBusy": TerminalBusy,
+    "TerminalDead": TerminalDead,
+    "NeedsPerson": _make_needs_person,
+    "HoustonError": _make_houston_error,
+    "OSError": OSError,
+}
+
+
+def pack_error(problem: Exception) -> RemoteError:
+    """An error as it is sent."""
+    match problem:
+        case TerminalMissing() | TerminalBusy() | TerminalDead():
+            return RemoteError(kind=type(problem).__name__, words=problem.words)
+        case HoustonError():
+            kind = "NeedsPerson" if isinstance(problem, NeedsPerson) else "HoustonError"
+            words = (problem.cause, problem.effect, problem.next, int(problem.code))
+            return RemoteError(kind=kind, words=words)
+        case OSError():
+            number = problem.errno or errno.EIO
+            return RemoteError(kind="OSError", words=(number, problem.strerror or str(problem)))
+    what = f"{type(problem).__name__}: {problem}"[:500]
+    return RemoteError(kind="HoustonError", words=(f"The far side failed: {what}.", "", "", 1))
+
+
+def unpack_error(trouble: RemoteError) -> Exception:
+    """The error that was told."""
+    return _ERROR_FACTORIES[trouble.kind](*trouble.words)

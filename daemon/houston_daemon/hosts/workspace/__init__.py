@@ -1,1 +1,0 @@
-"""A rollout's workspace: how it is made, and whose it is."""

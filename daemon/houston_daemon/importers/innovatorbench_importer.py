@@ -1,0 +1,406 @@
+"""InnovatorBench's `research_gym/configs/tasks/task_N.yaml` as a task folder, field by field.
+
+Source: GAIR-NLP/InnovatorBench, `research_gym/`: `configs/task_config.py` for the fields,
+`env.py` for where task, data and conda environment come from, `action/handlers.py` for how a
+workspace is scored. Holds the task in the making with one line a field (mapped, approximately,
+not mapped), the table of field rules, and the writer of `task.toml`, which overwrites nothing.
+What a person has to bring becomes a placeholder that `task validate` finds. It reads plain YAML
+and runs nothing.
+"""
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from houston_shared.errors import ConfigurationError, HoustonError
+
+PLACEHOLDER = "[houston: fill in]"
+"""How a line begins that an importer leaves to a person."""
+PLACEHOLDER_FILE = "FILL_IN.md"
+"""Stands in a folder whose content an importer leaves to a person."""
+MappingKind = Literal["mapped", "approximately", "not mapped"]
+
+
+class ImportedField(NamedTuple):
+    """One field of the file that is imported."""
+
+    field: str
+    how: MappingKind
+    said: str
+    """Where it went, or why it went nowhere and what to do instead."""
+
+
+def placeholder_line(what: str) -> str:
+    """The line of a file that stands for something which a person has to bring."""
+    return f"{PLACEHOLDER} {what}\n"
+
+
+def find_placeholder(file: Path, text: str) -> str:
+    """The first line of a file that nobody has filled in, with its place; empty for none."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(PLACEHOLDER):
+            return f"{file}, line {number}: {line.removeprefix(PLACEHOLDER).strip()}"
+    return ""
+
+
+@dataclass(slots=True)
+class ImportedTask:
+    """A task in the making."""
+
+    name: str = ""
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By table of the task file, `""` for the top: keys and values."""
+    copies: dict[str, Path] = field(default_factory=dict)
+    """By path in the task folder: the file or folder that is copied there."""
+    links: dict[str, str] = field(default_factory=dict)
+    """By path in the task folder: the target of a symbolic link."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """By path in the task folder: a file's text."""
+    lines: list[ImportedField] = field(default_factory=list)
+
+    def put(self, table: str, key: str, value: Any) -> None:
+        """Set a key of the task file."""
+        self.tables.setdefault(table, {})[key] = value
+
+    def say(self, name: str, how: MappingKind, said: str) -> None:
+        """Add a line."""
+        self.lines.append(ImportedField(name, how, said))
+
+
+LARGEST_TASK_FILE_BYTES = 1_000_000
+"""Bytes of the longest file that is read."""
+EVALUATOR_FILE = Path(__file__).parent / "innovatorbench_evaluate.py"
+"""Runs the benchmark's own evaluation and prints its score; copied into the task folder."""
+DEFAULT_EVALUATIONS = 3
+"""Submissions where the file names none (`max_eval_num` of ResearchGym)."""
+_SECRET_NAME = re.compile(r"key|token|secret|password", re.IGNORECASE)
+_LOCAL_ADDRESSES = ("localhost", "127.0.0.1", "::1")
+_NODE_SETTING = "it is the node's, in houston.toml: "
+
+
+def read_task_fields(file: Path) -> dict[str, Any]:
+    """The fields of the file; raises ConfigurationError for what is no such file.
+
+    Read by PyYAML's safe loader: plain values only, nothing is constructed.
+    """
+    import yaml  # 20 ms that other commands do not pay
+
+    try:
+        if file.stat().st_size > LARGEST_TASK_FILE_BYTES:
+            raise ConfigurationError(
+                f"{file} is larger than {LARGEST_TASK_FILE_BYTES} bytes: it is no task file."
+            )
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise ConfigurationError(f"{file} cannot be read: {problem.strerror}.") from problem
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as problem:
+        said = " ".join(str(problem).split())[:200]
+        raise ConfigurationError(f"{file} is not valid YAML: {said}.") from problem
+    if not isinstance(found, dict) or not isinstance(found.get("task_name"), str):
+        raise ConfigurationError(f"{file} has no `task_name`: it is no task of InnovatorBench.")
+    return {str(key): value for key, value in found.items()}
+
+
+def convert_task(found: Mapping[str, Any], beside: Path) -> ImportedTask:
+    """The task that the fields describe.
+
+    beside: the folder that relative paths of the file start from. Raises ConfigurationError for a
+    value that its field cannot have.
+    """
+    made = ImportedTask(name=_task_name(str(found["task_name"])))
+    made.put("", "name", made.name)
+    for field_name, value in found.items():
+        rule = _FIELD_RULES.get(field_name)
+        if rule is None:
+            made.say(field_name, "not mapped", "this importer does not know the field")
+        elif value is None or value == "":
+            made.say(field_name, "mapped", "nothing is given")
+        else:
+            rule(made, field_name, value)
+    if "evaluations" not in made.tables.get("budget", {}):
+        made.put("budget", "evaluations", DEFAULT_EVALUATIONS)
+        made.say("max_eval_num", "mapped", f"not given: ResearchGym's {DEFAULT_EVALUATIONS}")
+    _map_task_folder(made, found, beside)
+    _map_evaluation(made, found, beside)
+    made.put("browse", "hosts", ["*"])
+    made.say(
+        "(network)",
+        "approximately",
+        "commands have none; [sandbox] network = true gives it. Pages of all hosts are open, as"
+        " there: [browse] hosts",
+    )
+    return made
+
+
+def _task_name(text: str) -> str:
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
+    if not name:
+        raise ConfigurationError(f"`task_name` is {text!r}, of which no task name can be made.")
+    if "/" in text:  # folders are read and written by it
+        raise ConfigurationError(f"`task_name` is {text!r}, which is no name of a folder.")
+    return name
+
+
+def _positive_number(field: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        raise ConfigurationError(f"`{field}` is {value!r}, no number above 0.")
+    return value
+
+
+def _positive_integer(field: str, value: Any) -> int:
+    """A whole number: a fraction of a step would become none."""
+    number = _positive_number(field, value)
+    if number != int(number):
+        raise ConfigurationError(f"`{field}` is {value!r}, no whole number.")
+    return int(number)
+
+
+def _map_steps(made: ImportedTask, field: str, value: Any) -> None:
+    made.put("budget", "steps", _positive_integer(field, value))
+    made.say(field, "mapped", "[budget] steps")
+
+
+def _map_active_seconds(made: ImportedTask, field: str, value: Any) -> None:
+    made.put("budget", "active_seconds", float(_positive_number(field, value)))
+    said = "[budget] active_seconds: pauses, downtime and waiting for a slot are not counted here"
+    made.say(field, "approximately", said)
+
+
+def _map_evaluation_count(made: ImportedTask, field: str, value: Any) -> None:
+    made.put("budget", "evaluations", _positive_integer(field, value))
+    said = "[budget] evaluations; one without a score uses up none, and a late one ends nothing"
+    made.say(field, "approximately", said)
+
+
+def _map_evaluation_seconds(made: ImportedTask, field: str, value: Any) -> None:
+    made.put("evaluate", "seconds", float(_positive_number(field, value)))
+    made.say(field, "mapped", "[evaluate] seconds, of one evaluation")
+
+
+def _map_workspace(made: ImportedTask, field: str, value: Any) -> None:
+    if value == "/workspace":
+        made.say(field, "mapped", "a sandboxed rollout sees its workspace at /workspace, too")
+    else:
+        made.say(field, "not mapped", f"the workspace is at /workspace, not at {value}")
+
+
+def _map_environment_variables(made: ImportedTask, field: str, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"`{field}` is no mapping of names to values.")
+    for key, text in value.items():
+        secret = _SECRET_NAME.search(str(key)) is not None
+        made.put("environment_variables", str(key), f"[secret:{key}]" if secret else str(text))
+        said = "environment_variables" + (
+            "; its value stays out of the file: start the daemon with it" if secret else ""
+        )
+        made.say(f"{field}.{key}", "approximately" if secret else "mapped", said)
+
+
+def _map_computers(made: ImportedTask, field: str, value: Any) -> None:
+    for number, one in enumerate(value if isinstance(value, list) else [], 1):
+        about = one if isinstance(one, dict) else {}
+        kind, name = about.get("computer_type", about.get("type", "")), f"{field}[{number}]"
+        if not about.get("available", True):
+            made.say(name, "mapped", "it is not available, so it is left out")
+        elif kind == "localhost_cpu" or about.get("computer_ip") in _LOCAL_ADDRESSES:
+            made.say(name, "mapped", "the host `local`")
+        else:
+            address = about.get("computer_ip", "")
+            said = (
+                f"it is reached over SSH and not by an HTTP server: give {address} a table"
+                f" [hosts.{kind or 'other'}-{number}] in houston.toml, and name it in `hosts`"
+            )
+            made.say(name, "not mapped", said)
+
+
+def _map_launch_type(made: ImportedTask, field: str, value: Any) -> None:
+    if value == "direct_http":
+        made.say(field, "mapped", "a rollout begins with the task")
+    else:
+        said = "go on from a step by: houston rollout branch R --at STEP"
+        made.say(field, "not mapped", said)
+
+
+def _map_shell(made: ImportedTask, field: str, value: Any) -> None:
+    how = "mapped" if value == "/bin/bash" else "not mapped"
+    made.say(field, "mapped" if how == "mapped" else "not mapped", "sessions run /bin/bash")
+
+
+def _fixed_mapping(how: str, said: str) -> Callable[[ImportedTask, str, Any], None]:
+    """A rule that only says where a field belongs."""
+
+    def rule(made: ImportedTask, field: str, value: Any) -> None:
+        made.say(field, "mapped" if how == "mapped" else "not mapped", said)
+
+    return rule
+
+
+def _given_path(value: Any) -> str:
+    """A path of the file; empty where it is a placeholder that nobody has filled in."""
+    text = str(value or "")
+    return "" if "<" in text else text
+
+
+def _map_task_folder(made: ImportedTask, found: Mapping[str, Any], beside: Path) -> None:
+    """Instructions, the task's code, its data and its conda environment, from the dataset."""
+    field, name = "workspace_dataset_path", str(found["task_name"])
+    given = _given_path(found.get(field))
+    gym = beside / given / "gym" / name if given else None
+    made.put("workspace", "source", "workspace")
+    made.put("", "instructions_file", "instructions.md")
+    description = gym / "task/task_description.md" if gym else None
+    if gym is not None and description is not None and description.is_file():
+        made.copies["instructions.md"] = description
+        made.copies["workspace/task"] = gym / "task"
+        made.say(f"{field}/gym/{name}/task", "mapped", "instructions.md, and workspace/task")
+    else:
+        what = f"the text of gym/{name}/task/task_description.md of the dataset"
+        made.texts["instructions.md"] = placeholder_line(what)
+        what = f"put the folder gym/{name}/task of the dataset here, and remove this file"
+        made.texts[f"workspace/task/{PLACEHOLDER_FILE}"] = placeholder_line(what)
+        why = "the dataset is not there" if gym else "it names no folder"
+        said = f"{why}: put task_description.md into instructions.md, and the"
+        made.say(field, "not mapped", f"{said} folder gym/{name}/task into workspace/task")
+    if gym is not None and (gym / "data").is_dir():
+        made.put("data.mounts", "gym", str((gym / "data").absolute()))
+        made.links["workspace/data"] = "/data/gym"
+        said = "mapped read-only at /data/gym; /workspace/data is a link to it, no copy"
+        made.say(f"{field}/gym/{name}/data", "approximately", said)
+    else:
+        said = f'[data.mounts] gym = "…/gym/{name}/data", and a link workspace/data to /data/gym'
+        made.say(f"{field}/gym/{name}/data", "not mapped", f"it is not there; then: {said}")
+    said = 'unpack conda/…/conda.tar of the dataset, and name its folder: activate = "…"'
+    made.say(f"{field}/conda", "not mapped", said)
+
+
+def _map_evaluation(made: ImportedTask, found: Mapping[str, Any], beside: Path) -> None:
+    """The benchmark's own evaluation, which stays where the agent cannot read it."""
+    field, name = "eval_workspace", str(found["task_name"])
+    given = _given_path(found.get(field))
+    made.copies["evaluate.py"] = EVALUATOR_FILE
+    made.put("evaluate", "command", f"python3 evaluate.py {shlex.quote(name)}")
+    there = beside / given if given else None
+    if there is not None and (there / name / "task/evaluation.py").is_file():
+        made.copies[f"evaluations/{name}"] = there / name
+        if (there / "base").is_dir():
+            made.copies["evaluations/base"] = there / "base"
+        said = "evaluate.py sums TaskBenchmark.validate() up, at most 100, as ResearchGym does"
+        made.say(field, "mapped", said)
+    else:
+        what = f"put the folders base and {name} of the evaluations here, and remove this file"
+        made.texts[f"evaluations/{PLACEHOLDER_FILE}"] = placeholder_line(what)
+        why = "the evaluation is not there" if there else "it names no folder"
+        said = f"{why}: copy its folders base and {name} into evaluations/"
+        made.say(field, "not mapped", f"{said}; evaluate.py runs them as ResearchGym does")
+
+
+_SEARCH_SETTING = _fixed_mapping("not mapped", f"{_NODE_SETTING}[tools.search]")
+_BROWSE_SETTING = _fixed_mapping(
+    "not mapped", f"{_NODE_SETTING}[tools.browse]; pages are fetched directly and kept"
+)
+_NOT_NEEDED = _fixed_mapping(
+    "mapped", "not needed: every step is kept, and a rollout goes on by itself"
+)
+_NO_HTTP_SERVER = _fixed_mapping(
+    "not mapped", "sessions are no HTTP server: hosts are reached over SSH"
+)
+_FIELD_RULES: dict[str, Callable[[ImportedTask, str, Any], None]] = {
+    "task_name": _fixed_mapping("mapped", "name"),
+    "launch_type": _map_launch_type,
+    "workspace": _map_workspace,
+    "max_working_time": _map_active_seconds,
+    "max_steps": _map_steps,
+    "max_eval_num": _map_evaluation_count,
+    "max_eval_time": _map_evaluation_seconds,
+    "env_vars": _map_environment_variables,
+    "computer_pool": _map_computers,
+    "default_shell": _map_shell,
+    "default_http_port": _NO_HTTP_SERVER,
+    "cmd_proxy_url": _NO_HTTP_SERVER,
+    "start_time": _fixed_mapping("mapped", "not needed: active time begins with the first step"),
+    "save_freq": _NOT_NEEDED,
+    "resume_from_path": _fixed_mapping("not mapped", "a checkpoint of ResearchGym cannot be read"),
+    "checkpoint_base_path": _NOT_NEEDED,
+    "actual_workspace": _fixed_mapping(
+        "mapped", "not needed: every rollout has a workspace of its own"
+    ),
+    "tokenizer": _fixed_mapping("not mapped", f"{_NODE_SETTING}`tokenizer` of the engine"),
+    "model_name": _fixed_mapping("not mapped", f"{_NODE_SETTING}`model` of the engine"),
+    "openai_api_key": _fixed_mapping("not mapped", f"{_NODE_SETTING}[tools.multimodal]"),
+    "openai_base_url": _fixed_mapping("not mapped", f"{_NODE_SETTING}[tools.multimodal]"),
+    "search_engine": _SEARCH_SETTING,
+    "serper_api_key": _SEARCH_SETTING,
+    "azure_bing_search_subscription_key": _SEARCH_SETTING,
+    "azure_bing_search_mkt": _SEARCH_SETTING,
+    "search_max_top_k": _fixed_mapping("mapped", "web_search gives 100 results at most, too"),
+    "search_region": _SEARCH_SETTING,
+    "search_lang": _SEARCH_SETTING,
+    "search_cache_dir": _SEARCH_SETTING,
+    "search_cache_duration_days": _SEARCH_SETTING,
+    "web_server_host": _BROWSE_SETTING,
+    "web_server_port": _BROWSE_SETTING,
+    "web_proxy_url": _BROWSE_SETTING,
+    "web_cache_dir": _BROWSE_SETTING,
+    "web_cache_duration_days": _BROWSE_SETTING,
+    "workspace_dataset_path": lambda made, field, value: None,  # said with what lies there
+    "eval_workspace": lambda made, field, value: None,
+}
+
+
+def write_task_folder(made: ImportedTask, folder: Path) -> Path:
+    """Make the task folder; returns the task file. Raises HoustonError."""
+    try:
+        folder.mkdir(parents=True)
+        for place, source in made.copies.items():
+            target = _target_path(folder, place)
+            if source.is_dir():
+                shutil.copytree(source, target, symlinks=True)
+            else:
+                shutil.copyfile(source, target)
+        for place, text in made.texts.items():
+            _target_path(folder, place).write_text(text, encoding="utf-8")
+        for place, to in made.links.items():
+            _target_path(folder, place).symlink_to(to)
+        file = folder / "task.toml"
+        file.write_text(tables_to_toml(made.tables), encoding="utf-8")
+    except FileExistsError:
+        raise HoustonError(
+            f"{folder} is there already.", "Nothing was written.", "Choose another --out."
+        ) from None
+    except (OSError, shutil.Error) as problem:
+        why = (problem.strerror if isinstance(problem, OSError) else "") or str(problem)[:300]
+        raise HoustonError(f"{folder} cannot be written: {why}.") from problem
+    return file
+
+
+def _target_path(folder: Path, place: str) -> Path:
+    target = folder / place
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target
+
+
+def tables_to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """The tables as TOML, the top first."""
+    parts = [_toml_lines(tables.get("", {}))]
+    for name, table in tables.items():
+        if name:
+            parts.append(f"[{name}]\n{_toml_lines(table)}")
+    return "\n".join(parts)
+
+
+def _toml_lines(table: Mapping[str, Any]) -> str:
+    # A JSON string is a TOML one, but for DEL, which TOML wants escaped.
+    return "".join(
+        f"{_toml_key(key)} = {json.dumps(value)}\n".replace("\x7f", "\\u007f")
+        for key, value in table.items()
+    )
+
+
+def _toml_key(text: str) -> str:
+    plain = text.isascii() and text.replace("_", "").replace("-", "").isalnum()
+    return text if plain else json.dumps(text)

@@ -1,0 +1,112 @@
+"""Findings of an integrity check, and the sentence about a damaged home.
+
+`CORRUPT rollout=R first bad seq=N; backup T available` is said in the same words by every command,
+with the newest backup it can name. Which bytes are wrong is found by `home_verification`; what to
+do about them is decided by `journal_repair`.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+
+FindingKind = Literal["structure", "chain", "body", "blob", "missing", "table", "head", "end"]
+FINDINGS_LIMIT = 1_000
+"""Findings that are kept; a store with more is beyond listing."""
+
+
+class IntegrityFinding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that is not as it was stored."""
+
+    what: FindingKind
+    text: str
+    seq: int = 0
+    """The event, 0 where it is none's."""
+    rollout: str = ""
+    table: str = ""
+
+
+class IntegrityFindings:
+    """All of them, in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self.all: list[IntegrityFinding] = []
+
+    def add(
+        self, what: FindingKind, text: str, seq: int = 0, rollout: str = "", table: str = ""
+    ) -> None:
+        """Take note of one."""
+        if len(self.all) < FINDINGS_LIMIT:
+            self.all.append(
+                IntegrityFinding(what, _make_printable(text), seq, _make_printable(rollout), table)
+            )
+
+    def join(self, others: Iterable[IntegrityFinding]) -> None:
+        """Take over what was found elsewhere."""
+        self.all += list(others)[: FINDINGS_LIMIT - len(self.all)]
+
+
+def _make_printable(text: object) -> str:
+    """Text that quotes damaged bytes, as text that can be shown and encoded."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+UNKNOWN_SEQ = -1
+"""In place of an event's number: SQLite cannot read far enough to tell."""
+ONLY_HEAD_DAMAGED = -2
+"""The same where every event is sound, and only the head file beside them is not."""
+_SEQ_WORDS = {
+    0: "none (derived rows only)",
+    UNKNOWN_SEQ: "unknown",
+    ONLY_HEAD_DAMAGED: "none (chain.head only)",
+}
+BACKUP_MANIFEST = "manifest.json"
+"""The file that is written last into a backup: a folder without it is none."""
+
+
+def list_backup_names(home: Home) -> list[str]:
+    """Names of the home's complete backups, oldest first."""
+    return sorted(path.parent.name for path in home.backups.glob(f"[0-9]*/{BACKUP_MANIFEST}"))
+
+
+def describe_damage(home: Home, rollout: str, seq: int) -> str:
+    """`CORRUPT rollout=R first bad seq=N; backup T available`, as every command says it.
+
+    rollout: `-` is said where it is empty (events of the daemon, or unknown). seq: 0 where no event
+    is damaged, only what was derived from them; `UNKNOWN` and `HEAD`.
+    """
+    there = list_backup_names(home)
+    where = f"first bad seq={_SEQ_WORDS.get(seq, seq)}"
+    kept = f"backup {there[-1]} available" if there else "no backup available"
+    return f"CORRUPT rollout={rollout or '-'} {where}; {kept}"
+
+
+def describe_findings(home: Home, findings: Iterable[IntegrityFinding]) -> list[str]:
+    """One sentence for each rollout that something is wrong with."""
+    first: dict[str, int] = {}
+    for finding in findings:
+        seq = finding.seq or _SEQ_WITHOUT_EVENT.get(finding.what, UNKNOWN_SEQ)
+        first[finding.rollout] = min(first.get(finding.rollout, seq), seq, key=_damage_order)
+    return [describe_damage(home, rollout, seq) for rollout, seq in sorted(first.items())]
+
+
+_SEQ_WITHOUT_EVENT = {"table": 0, "head": ONLY_HEAD_DAMAGED}
+"""What a finding without an event says of the events."""
+
+
+def _damage_order(seq: int) -> tuple[bool, int]:
+    """Order of what is said: the first event, then `UNKNOWN`, `HEAD`, derived rows."""
+    return seq <= 0, {UNKNOWN_SEQ: 0, ONLY_HEAD_DAMAGED: 1, 0: 2}.get(seq, seq)
+
+
+def damage_error(home: Home, cause: str, rollout: str = "", seq: int = UNKNOWN_SEQ) -> HoustonError:
+    """What is raised before something would be written that hides the damage."""
+    return HoustonError(
+        f"{describe_damage(home, rollout, seq)}. {cause}",
+        f"The home {home.path} was not opened for writing; it can still be read.",
+        "houston verify, then houston repair",
+        ExitCode.DAMAGED,
+    )

@@ -1,0 +1,232 @@
+"""Durable copies: of a live database, of single files, into a folder that one process writes.
+
+A copy is written under a name ending in `.new`, synced, and renamed when it is whole; half copies
+of killed processes are removed. A live database is copied in short read transactions, so that its
+WAL stays bounded. What a copy holds is its caller's.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
+
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+
+COPY_PAGE_EVENTS = 2_000
+"""Events of one read transaction of the copy (about 5 MB)."""
+COPY_PAUSE_SECONDS = 0.02
+"""Between two of them: without a moment in which nobody reads, the WAL is never begun anew."""
+_BLOCK_BYTES = 1024 * 1024
+
+
+def copy_database(source: Path, target: Path) -> float:
+    """Copy a database while others write; the longest time for which a read mark was held (s).
+
+    Events are only ever added, so they are copied in short transactions; what is derived from them
+    goes with the last of these. SQLite's backup API would begin again with every commit of another
+    connection, or hold one mark for the whole copy, in which the WAL grows by 50 MB a second.
+    Raises sqlite3.Error, OSError.
+    """
+    while True:
+        target.unlink(missing_ok=True)
+        connection = sqlite3.connect(target, isolation_level=None, uri=True, timeout=5)
+        try:
+            for pragma in ("page_size = 8192", "journal_mode = OFF", "synchronous = OFF"):
+                connection.execute(f"PRAGMA {pragma}").fetchall()
+            connection.execute("ATTACH ? AS home", (f"file:{quote(str(source))}?mode=ro",))
+            held = _copy_attached(connection)
+        finally:
+            connection.close()
+        if held is not None:
+            break
+    target.chmod(0o600)
+    sync_path(target)
+    return held
+
+
+def _copy_attached(connection: sqlite3.Connection) -> float | None:
+    """Copy `home` into `main`; None when bodies were erased meanwhile, which the copy still has."""
+    made: list[tuple[str, str, str]] = connection.execute(
+        "SELECT type, name, sql FROM home.sqlite_master WHERE sql IS NOT NULL"
+        " ORDER BY type <> 'table'"
+    ).fetchall()
+    tables = [name for kind, name, _ in made if kind == "table"]
+    for kind, _, sql in made:
+        if kind == "table":
+            connection.execute(sql)
+    (begun,) = connection.execute("SELECT coalesce(max(seq), 0) FROM home.events").fetchone()
+    seq, held = _copy_events(connection, begun)
+    held = max(
+        held, _copy_remainder(connection, seq, [name for name in tables if name != "events"])
+    )
+    erased = connection.execute(
+        "SELECT 1 FROM events WHERE seq > ? AND kind = 'erased'", (begun,)
+    ).fetchone()
+    for kind, _, sql in made:
+        if kind != "table":
+            connection.execute(sql)
+    return None if erased else held
+
+
+def _copy_events(connection: sqlite3.Connection, last: int) -> tuple[int, float]:
+    """Copy events at least up to `last`, in short transactions; the last one, and the longest."""
+    held, seq = 0.0, 0
+    while seq < last:
+        began = time.monotonic()
+        connection.execute(
+            "INSERT INTO events SELECT * FROM home.events WHERE seq > ? ORDER BY seq LIMIT ?",
+            (seq, COPY_PAGE_EVENTS),
+        )
+        (seq,) = connection.execute("SELECT max(seq) FROM events").fetchone()
+        held = max(held, time.monotonic() - began)
+        time.sleep(COPY_PAUSE_SECONDS)
+    return seq, held
+
+
+def _copy_remainder(connection: sqlite3.Connection, seq: int, tables: list[str]) -> float:
+    """Copy the events behind `seq` and what is derived, all as at one moment; how long it took."""
+    began = time.monotonic()
+    connection.execute("BEGIN")
+    connection.execute("INSERT INTO events SELECT * FROM home.events WHERE seq > ?", (seq,))
+    for name in tables:
+        connection.execute(f"INSERT INTO {name} SELECT * FROM home.{name}")
+    (version,) = connection.execute("PRAGMA home.user_version").fetchone()
+    connection.execute("COMMIT")
+    connection.execute(f"PRAGMA user_version = {version}")
+    return time.monotonic() - began
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy one file durably, however large; raises OSError."""
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with source.open("rb") as data, open_atomically(target) as handle:
+        shutil.copyfileobj(data, handle, _BLOCK_BYTES)
+
+
+def write_file(target: Path, data: bytes) -> None:
+    """Write a file durably; raises OSError."""
+    with open_atomically(target) as handle:
+        handle.write(data)
+
+
+@contextlib.contextmanager
+def open_atomically(target: Path) -> Iterator[BinaryIO]:
+    """A file to write, beside its place: synced and renamed at the end, gone after an exception."""
+    beside = target.with_name(target.name + ".new")
+    try:
+        with beside.open("wb") as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        beside.chmod(0o600)
+        beside.replace(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    sync_path(target.parent)
+
+
+def sync_path(path: Path) -> None:
+    """Make a file's content, or the names in a folder, durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make the names in a folder and all below it durable."""
+    for below, _, _ in os.walk(folder):
+        sync_path(Path(below))
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file, hex."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def make_timestamp() -> str:
+    """A name for a folder made now: UTC, sorts by time."""
+    now = time.time_ns()
+    second = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now // 1_000_000_000))
+    return f"{second}.{now // 1_000_000 % 1000:03d}Z"
+
+
+@contextlib.contextmanager
+def lock_copy_folder(home: Home, folder: Path, own: Path, unfinished: str) -> Iterator[None]:
+    """Be the only one that writes copies into `folder`, and remove what earlier ones left half.
+
+    own: the home's own folder for them, the only one within it that is taken; unfinished: pattern
+    of the names of half copies. Raises HoustonError. Where a folder cannot be locked (network
+    file systems), nothing is removed.
+    """
+    place, inside = folder.resolve(), home.path.resolve()
+    if place != own.resolve() and place.is_relative_to(inside):
+        raise HoustonError(
+            f"{folder} lies in the home {home.path}, which is for its own files.",
+            "Nothing was copied.",
+            f"Name a folder outside of it; without --to it is {own}.",
+            ExitCode.USAGE,
+        )
+    with contextlib.suppress(OSError):  # said by who writes there
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = _try_lock_folder(folder)
+    try:
+        if fd is not None:
+            for path in folder.glob(unfinished):
+                _remove_path(path)
+        yield
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def find_unfinished_copies(folder: Path, unfinished: str) -> list[Path]:
+    """Half copies in `folder` that nobody is making any more."""
+    found = sorted(folder.glob(unfinished))
+    try:
+        fd = _try_lock_folder(folder) if found else None
+    except HoustonError:
+        return []
+    if fd is not None:
+        os.close(fd)
+    return found
+
+
+def _try_lock_folder(folder: Path) -> int | None:
+    """The folder, locked; None where it cannot be. Raises HoustonError while another has it."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise HoustonError(
+            f"Another copy is being written into {folder}.",
+            "Nothing was copied.",
+            "Try again when it is done.",
+            ExitCode.BUSY,
+        ) from None
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def _remove_path(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

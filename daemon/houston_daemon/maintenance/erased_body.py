@@ -1,0 +1,229 @@
+"""What is left of an erased body: all that is no text, so that replay and counts still hold.
+
+`blank_body` takes every text of an agent, its world or a person out, as an archive does;
+`redact_text` takes one string out wherever it stands. Both give a body of the same kind with a mark
+in place of what is gone and zeros for token ids. Writes nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from houston_shared import verdict_precedence
+from houston_shared.errors import HoustonError
+from houston_shared.records import CallIntent, ContextHead, ForkBody, Record, ToolCall, ToolResult
+from houston_shared.store import event_bodies, training_event_bodies
+from houston_shared.store.journal_events import ERASED_TEXT
+from houston_shared.wire import encode_message
+
+NEVER_ERASED_KINDS = frozenset({"erased", "repaired"})
+"""Kinds that vouch for others and are never erased."""
+_NUMERIC_FIELDS = frozenset({"overall_score", "state", "seconds", "counted", "total_results"})
+"""Fields of a result that derived rows are made from."""
+_IDENTIFYING_FIELDS = (
+    "name",
+    "kind",
+    "base",
+    "hash",
+    "folder",
+    "parent",
+    "run",
+    "engine",
+    "policy",
+    "state",
+)
+"""Fields by which runs, policies and activations are told apart."""
+_TOKEN_ID_FIELDS = ("token_ids", "new_prompt_ids")
+_FREE_KEY_FIELDS = frozenset(
+    {
+        "arguments",
+        "fields",
+        "parameters",
+        "tools",
+        "shortened",
+        "engine_settings",
+        "tool_settings",
+        "recipe",
+        "metrics",
+    }
+)
+"""Members whose keys are anybody's words."""
+
+
+def blank_body(kind: str, data: bytes) -> bytes | None:
+    """The body without its texts; None for kinds that hold none. Raises msgspec.MsgspecError."""
+    rule = _BLANK_RULES.get(kind)
+    if rule is None:
+        return None
+    return encode_message(rule(msgspec.msgpack.decode(data, type=event_bodies.BODY_TYPES[kind])))
+
+
+def remove_token_ids(kind: str, data: bytes) -> bytes:
+    """The body without token ids and their log-probabilities."""
+    return encode_message(
+        msgspec.msgpack.decode(
+            encode_message(_remove_text(msgspec.msgpack.decode(data), "")),
+            type=event_bodies.BODY_TYPES[kind],
+        )
+    )
+
+
+def redact_text(kind: str, data: bytes, text: str) -> bytes:
+    """The body without `text`, and without any token ids, which may spell it.
+
+    Raises HoustonError where the text cannot be told from words of Houston's own.
+    """
+    left = encode_message(_remove_text(msgspec.msgpack.decode(data), text))
+    try:
+        now = msgspec.msgpack.decode(left, type=event_bodies.BODY_TYPES[kind])
+        gone = text.encode() not in left and _has_same_identity(kind, data, now)
+    except msgspec.MsgspecError:
+        gone = False
+    if not gone:
+        raise HoustonError(
+            f"{text[:40]!r} is also a word of Houston's own: it cannot be taken out alone.",
+            "Nothing was erased.",
+            "Erase the whole step: houston rollout erase R --step N",
+        )
+    return left
+
+
+def _has_same_identity(kind: str, data: bytes, now: Record) -> bool:
+    """Whether a training run, a policy or an activation is still called what it was."""
+    if kind not in training_event_bodies.TRAINING_BODY_TYPES:
+        return True
+    before = msgspec.msgpack.decode(data, type=event_bodies.BODY_TYPES[kind])
+    return all(
+        getattr(before, name, None) == getattr(now, name, None) for name in _IDENTIFYING_FIELDS
+    )
+
+
+def has_text(data: bytes, text: str) -> bool:
+    """Whether a body holds a text, as it is or as observations escape it."""
+    return any(one.encode() in data for one in list_spellings(text))
+
+
+def list_spellings(text: str) -> tuple[str, ...]:
+    """The text, and how it looks where angle brackets and ampersands were escaped."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return tuple(dict.fromkeys((text, text.replace("<", "&lt;").replace(">", "&gt;"), escaped)))
+
+
+def _remove_text(value: Any, text: str, words: bool = False) -> Any:
+    """words: whether keys are somebody's, not names of members."""
+    if isinstance(value, str):
+        for one in list_spellings(text) if text else ():
+            value = value.replace(one, "[erased]")
+        return value
+    if isinstance(value, list | tuple):
+        return [_remove_text(one, text, words) for one in value]
+    if not isinstance(value, dict):
+        return value
+    new: dict[Any, Any] = {}
+    for key, one in value.items():
+        name = _remove_text(key, text) if words else key
+        if not words and key in _TOKEN_ID_FIELDS and one is not None:
+            new[name] = [0] * len(one)
+        elif not words and key == "logprobs":
+            new[name] = None
+        else:
+            new[name] = _remove_text(one, text, words or key in _FREE_KEY_FIELDS)
+    return _drop_duplicate_files(new)
+
+
+def _drop_duplicate_files(body: dict[Any, Any]) -> dict[Any, Any]:
+    """Files whose paths have become the same are one row: the first stays."""
+    files = body.get("files")
+    if isinstance(files, list) and all(isinstance(one, dict) for one in files):
+        body["files"] = list({one.get("path"): one for one in reversed(files)}.values())[::-1]
+    return body
+
+
+def _zero_token_ids(ids: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    return None if ids is None else (0,) * len(ids)
+
+
+def _blank_call(call: ToolCall) -> ToolCall:
+    return ToolCall(
+        id=call.id, name=call.name, arguments={}, error=ERASED_TEXT if call.error else ""
+    )
+
+
+def _blank_head(head: ContextHead) -> Record:
+    return msgspec.structs.replace(
+        head,
+        system=ERASED_TEXT,
+        task=ERASED_TEXT,
+        tools=(),
+        rendered="",
+        token_ids=_zero_token_ids(head.token_ids),
+    )
+
+
+def _blank_sample(one: event_bodies.StoredSample) -> Record:
+    grammar = one.parameters.get("grammar")
+    return msgspec.structs.replace(
+        one,
+        new_prompt_ids=_zero_token_ids(one.new_prompt_ids),
+        token_ids=_zero_token_ids(one.token_ids),
+        logprobs=None,
+        parameters={"grammar": ERASED_TEXT} if grammar else {},
+        thought=ERASED_TEXT,
+        calls=tuple(map(_blank_call, one.calls)),
+        malformed=ERASED_TEXT if one.malformed else "",
+    )
+
+
+def _blank_intent(one: CallIntent) -> Record:
+    return msgspec.structs.replace(one, call=_blank_call(one.call))
+
+
+def _blank_result(one: ToolResult) -> Record:
+    fields = {name: value for name, value in one.fields.items() if name in _NUMERIC_FIELDS}
+    return msgspec.structs.replace(one, call=_blank_call(one.call), text=ERASED_TEXT, fields=fields)
+
+
+def _blank_observation(one: event_bodies.StoredObservation) -> Record:
+    files = tuple(msgspec.structs.replace(file, diff="", note=ERASED_TEXT) for file in one.files)
+    reasons = dict.fromkeys(one.reasons, ERASED_TEXT)
+    return msgspec.structs.replace(one, tail=ERASED_TEXT, files=files, reasons=reasons)
+
+
+def _blank_fork(one: ForkBody) -> Record:
+    return msgspec.structs.replace(one, summary=ERASED_TEXT)
+
+
+def _blank_guidance(one: Any) -> Any:
+    return msgspec.structs.replace(one, text=ERASED_TEXT)
+
+
+def _blank_note(one: event_bodies.StepBookmarked | event_bodies.RolloutClaimed) -> Record:
+    return msgspec.structs.replace(one, note=ERASED_TEXT if one.note else "")
+
+
+def _blank_verdict(one: event_bodies.VerdictGiven) -> Record:
+    # That a rule masks an error decides which verdict counts, and its name is nobody's words.
+    named = verdict_precedence.split_rule_reasons(one.reason) if one.source == "rule" else []
+    errors = [
+        rule._replace(reason=ERASED_TEXT)
+        for rule in named
+        if rule.rule == verdict_precedence.ERROR_RULE
+    ]
+    reason = verdict_precedence.join_rule_reasons(errors[:1]) or (ERASED_TEXT if one.reason else "")
+    return msgspec.structs.replace(one, reason=reason)
+
+
+_BLANK_RULES: dict[str, Callable[[Any], Any]] = {
+    "head": _blank_head,
+    "sample": _blank_sample,
+    "intent": _blank_intent,
+    "result": _blank_result,
+    "observation": _blank_observation,
+    "fork": _blank_fork,
+    "guidance": _blank_guidance,
+    "edit": _blank_guidance,
+    "bookmark": _blank_note,
+    "claim": _blank_note,
+    "verdict": _blank_verdict,
+}

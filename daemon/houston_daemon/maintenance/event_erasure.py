@@ -1,0 +1,254 @@
+"""Erasing from outside: which events hold what is to go, and the one writer that takes it out.
+
+While a daemon runs it is asked, over `control`; else the home is opened with its lock held. Either
+way the bytes leave database, WAL and search index, which is looked at afterwards. The transaction
+is `recorder.handlers.erase_handlers`'.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from time import monotonic, sleep
+from typing import NamedTuple
+
+import msgspec
+
+from houston_daemon.maintenance import erased_body
+from houston_daemon.recorder import identity_and_roles
+from houston_daemon.recorder.disk import home_files
+from houston_daemon.recorder.disk.writer_connection import open_writer
+from houston_daemon.recorder.handlers import erase_handlers
+from houston_daemon.recorder.journal_writer import JournalWriter
+from houston_daemon.recorder.live_workers import LiveWorkers
+from houston_daemon.recorder.recorder_store import Store
+from houston_daemon.review.judge.judge_cache import JudgeCache
+from houston_shared.control_client import ControlClient
+from houston_shared.control_messages import EraseBodies
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.home_lock import HomeLock, HomeOwner, find_running_daemon
+from houston_shared.policy_and_run_files import training_folder
+from houston_shared.store import store_reader
+from houston_shared.store.journal_events import EVENTS_OF_ROLLOUT
+from houston_shared.times_and_counts import iso_time, now_us
+
+EMPTY_WAL_SECONDS = 15.0
+"""How long a reader may keep the WAL from being emptied before that is said."""
+ANSWER_TIMEOUT_SECONDS = 120.0
+_CHUNK_BYTES = 1024 * 1024
+
+
+class ErasureBatch(NamedTuple):
+    """Events of one rollout (empty: of the daemon) that are erased alike."""
+
+    rollout: str
+    seqs: list[int]
+    ids: bool = False
+    """Only their token ids, which repeat what earlier events say."""
+
+
+def select_rollout_events(home: Home, rollout: str) -> list[ErasureBatch]:
+    """Everything of a rollout."""
+    return [ErasureBatch(rollout, _select_seqs(home, EVENTS_OF_ROLLOUT, rollout))]
+
+
+def select_unerased_events(home: Home, rollout: str, last: int) -> list[ErasureBatch]:
+    """What of a rollout's events up to `last` still has texts: an archive was cut short."""
+    seqs = [
+        seq
+        for seq, owner, kind, data in _iterate_bodies(home)
+        if owner == rollout
+        and seq <= last
+        and erased_body.blank_body(kind, data) not in (None, data)
+    ]
+    return [ErasureBatch(rollout, seqs)] if seqs else []
+
+
+def select_step_events(home: Home, rollout: str, step: int) -> list[ErasureBatch]:
+    """Everything of a step, what was said to it, and the ids of all prompts behind it.
+
+    Empty when there is no such step.
+    """
+    own = _select_seqs(
+        home,
+        f"{EVENTS_OF_ROLLOUT} AND (step = ?2 OR seq IN (SELECT text_seq FROM guidance"
+        " WHERE rollout = ?1 AND delivered_step = ?2))",
+        rollout,
+        step,
+    )
+    behind = _select_seqs(
+        home,
+        f"{EVENTS_OF_ROLLOUT} AND kind = 'sample' AND step <> ?2"
+        " AND seq > (SELECT min(seq) FROM events"
+        " WHERE rollout = ?1 AND step = ?2 AND part IS NOT NULL)",
+        rollout,
+        step,
+    )
+    if not own:
+        return []
+    return [
+        part
+        for part in (ErasureBatch(rollout, own), ErasureBatch(rollout, behind, ids=True))
+        if part.seqs
+    ]
+
+
+def _select_seqs(home: Home, condition: str, *parameters: str | int) -> list[int]:
+    connection = store_reader.open_journal(home).connection
+    try:
+        sql = f"SELECT seq FROM events WHERE {condition} ORDER BY seq"
+        return [seq for (seq,) in connection.execute(sql, parameters)]
+    finally:
+        connection.close()
+
+
+def select_events_with_text(home: Home, text: str, rollout: str = "") -> list[ErasureBatch]:
+    """The events that hold a text, and the samples behind them, whose ids may spell it.
+
+    rollout: only look there; empty for everywhere.
+    """
+    found: dict[str, list[int]] = defaultdict(list)
+    for seq, owner, kind, data in _iterate_bodies(home):
+        if (rollout and owner != rollout) or kind in erased_body.NEVER_ERASED_KINDS:
+            continue
+        if erased_body.has_text(data, text) or (kind == "sample" and owner in found):
+            found[owner].append(seq)
+    return [ErasureBatch(owner, seqs) for owner, seqs in found.items()]
+
+
+def _iterate_bodies(home: Home) -> Iterator[tuple[int, str, str, bytes]]:
+    seq = 0
+    while True:
+        connection = store_reader.open_journal(home).connection  # a short transaction a page
+        rows = connection.execute(
+            "SELECT seq, rollout, kind, body, blob FROM events WHERE seq > ?"
+            " ORDER BY seq LIMIT 500",
+            (seq,),
+        ).fetchall()
+        connection.close()
+        for seq, owner, kind, body, blob in rows:
+            data = store_reader.read_blob(home, blob) if blob else body
+            if data is not None:
+                yield seq, owner, kind, data
+        if not rows:
+            return
+
+
+def erase_events(
+    home: Home, parts: Iterable[ErasureBatch], text: str = "", reason: str = "", archive: str = ""
+) -> bool:
+    """Erase these events; whether their bytes have left the files.
+
+    text, reason, archive: of `wire.EraseBodies`. Cut short, an archive can be gone on with: only
+    the last message makes the rollout one. Raises HoustonError.
+    """
+    words = [
+        EraseBodies(
+            rollout=part.rollout,
+            seqs=tuple(part.seqs[first : first + erase_handlers.ERASE_LIMIT]),
+            ids=part.ids,
+            text=text,
+            reason=reason,
+            archive=archive,
+        )
+        for part in parts
+        for first in range(0, len(part.seqs), erase_handlers.ERASE_LIMIT)
+    ]
+    JudgeCache(home).forget()  # a judge's reasons quote what it judged
+    if archive:
+        words[:-1] = [msgspec.structs.replace(one, more=True) for one in words[:-1]]
+    if find_running_daemon(home) is not None:
+        return _ask_daemon(home, words)
+    _erase_offline(home, words)
+    return True
+
+
+def _ask_daemon(home: Home, words: Iterable[EraseBodies]) -> bool:
+    with ControlClient(home, ANSWER_TIMEOUT_SECONDS) as client:
+        for message in words:
+            client.ask(message)
+        end = monotonic() + EMPTY_WAL_SECONDS
+        while monotonic() < end:
+            client.ask(EraseBodies(rollout=""))
+            wal = home.database.with_name(home.database.name + "-wal")
+            if not wal.exists() or wal.stat().st_size == 0:
+                return True
+            sleep(0.2)
+    return False
+
+
+def _erase_offline(home: Home, words: Iterable[EraseBodies]) -> None:
+    lock = HomeLock(home)
+    if other := lock.take(HomeOwner(os.getpid(), iso_time(now_us())), "Nothing was erased."):
+        raise HoustonError(
+            f"A daemon (pid {other.pid}) has just taken {home.path}.",
+            "Nothing was erased.",
+            "Try again.",
+            ExitCode.BUSY,
+        )
+    try:
+        connection = open_writer(home)
+        try:
+            store = Store(home, connection, JournalWriter(connection), LiveWorkers())
+            for message in words:
+                _erase_in_transaction(store, message)
+            erase_handlers.empty_wal(store)
+            connection.execute("VACUUM")  # what earlier splits of pages left behind
+            erase_handlers.empty_wal(store)
+            home_files.write_chain_head(home, store.journal.seq, store.journal.chain)
+        finally:
+            connection.close()
+        for end in ("", "-wal", "-shm"):  # made anew by the next daemon
+            path = home.search_database
+            path.with_name(path.name + end).unlink(missing_ok=True)
+    finally:
+        lock.release()
+
+
+def _erase_in_transaction(store: Store, message: EraseBodies) -> None:
+    store.connection.execute("BEGIN IMMEDIATE")
+    try:
+        erase_handlers.erase_bodies(store, message, identity_and_roles.identify_offline_author())
+        store.connection.execute("COMMIT")
+    except BaseException:
+        if store.connection.in_transaction:
+            store.connection.execute("ROLLBACK")
+        raise
+    for change in store.later:
+        change()
+    store.later.clear()
+
+
+def find_files_with_text(home: Home, text: str) -> list[Path]:
+    """Files of the database and its index that hold a text all the same."""
+    found = []
+    for base in (home.database, home.search_database):
+        for end in ("", "-wal"):
+            path = base.with_name(base.name + end)
+            if path.exists() and _has_bytes(path, text.encode()):
+                found.append(path)
+    return found
+
+
+def _has_bytes(path: Path, needle: bytes) -> bool:
+    with path.open("rb") as file:
+        tail = b""
+        while chunk := file.read(_CHUNK_BYTES):
+            if needle in tail + chunk:
+                return True
+            tail = chunk[-len(needle) :]
+    return False
+
+
+def list_possible_copies(home: Home) -> list[Path]:
+    """Places that may hold what was erased as it was: backups, what repairs kept, archives that
+    were cut short, rows that runs of training were given.
+    """
+    places = (
+        (home.backups, "*"),
+        (home.damaged, "*"),
+        (home.archives, "*.new"),
+        (training_folder(home), "*"),
+    )
+    return [path for folder, names in places for path in sorted(folder.glob(names))]

@@ -1,0 +1,458 @@
+"""Backups of a home: made while the daemon writes, listed, pruned, found by name, and restored.
+
+A backup is a home itself: database, head, blobs, adapters and configuration, checked by `verify`,
+its manifest written last. Not in it: the search index, full weights, training runs, what rollouts
+own on hosts. Rollouts of a restored home are paused, because the home before may still run them.
+"""
+
+import contextlib
+import shutil
+import sqlite3
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from houston_daemon.environments.environment_registry import kind
+from houston_daemon.maintenance import damage_report, durable_copy
+from houston_daemon.maintenance.home_verification import verify_home
+from houston_daemon.recorder import rollout_states
+from houston_daemon.recorder.disk import home_files
+from houston_daemon.recorder.disk.writer_connection import open_writer
+from houston_daemon.recorder.journal_writer import EventKey, JournalWriter
+from houston_daemon.recorder.live_workers import LiveWorkers
+from houston_daemon.recorder.recorder_store import Store
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.home import Home, unreadable_home
+from houston_shared.policy_and_run_files import policies_folder
+from houston_shared.records import RolloutSpec
+from houston_shared.store import schema, store_reader
+from houston_shared.store.event_bodies import StoredState
+from houston_shared.task import parse_task_record
+from houston_shared.times_and_counts import iso_time, now_us
+
+
+def find_backups(home: Home, named: Path) -> list[Path]:
+    """Folders of the backups that `named` means, newest first, at least one.
+
+    named: a backup, a folder of backups, or the name of one in the home's own `backups/`. Raises
+    HoustonError where it is none of them, or this user may not look.
+    """
+    try:
+        for place in dict.fromkeys((named.absolute(), home.backups / named)):
+            check_readable(place)
+            if found := _backups_in(place):
+                return found
+        there = named.exists()
+    except OSError as problem:
+        raise unreadable_backups(named, problem) from None
+    why = f"holds no backup (no {damage_report.BACKUP_MANIFEST})" if there else "does not exist"
+    raise HoustonError(f"{named} {why}.", "Nothing was done.", _next_command(home))
+
+
+def find_one_backup(home: Home, named: Path) -> Path:
+    """The one backup that `named` means; raises HoustonError, also where there are several."""
+    found = find_backups(home, named)
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise HoustonError(
+            f"{named} holds {len(found)} backups: {names}.",
+            "Nothing was done.",
+            f"Name one of them, such as {found[0]}.",
+        )
+    return found[0]
+
+
+def check_readable(folder: Path) -> None:
+    """Raise HoustonError where this user may not see what backups a folder holds."""
+    try:
+        if folder.is_dir():
+            list(folder.iterdir())
+    except OSError as problem:
+        raise unreadable_backups(folder, problem) from None
+
+
+def unreadable_backups(folder: Path, problem: OSError) -> HoustonError:
+    """The sentence for a folder into which this user may not look."""
+    return HoustonError(
+        f"The backups in {folder} cannot be read by this user: {problem.strerror}.",
+        "Nothing was done.",
+        "Ask the user whose daemon it is; `houston daemon status` says how old the newest is.",
+    )
+
+
+def _backups_in(place: Path) -> list[Path]:
+    if (place / damage_report.BACKUP_MANIFEST).is_file():
+        return [place]
+    if not place.is_dir():
+        return []
+    found = (path.parent for path in place.glob(f"*/{damage_report.BACKUP_MANIFEST}"))
+    return sorted((path for path in found if not path.name.startswith(".")), reverse=True)
+
+
+def _next_command(home: Home) -> str:
+    there = damage_report.list_backup_names(home)
+    return f"There are: {', '.join(there)}." if there else "houston backup --list --to FOLDER"
+
+
+_SELECT_SELF_STARTING = (
+    "SELECT id, head_seq IS NOT NULL, body, blob FROM rollouts JOIN events ON seq = spec_seq"
+    " WHERE cancelling = '' AND (state IN ('queued', 'running')"
+    " OR (state = 'paused' AND paused_by IN (?, ?, ?))) ORDER BY spec_seq"
+)
+"""Rollouts that would go on by themselves, whether they have begun, and their specs."""
+
+
+def pause_restored_rollouts(home: Home, origin: str, at: str) -> list[str]:
+    """Pause what would go on by itself in a home that nobody has open; the rollouts' ids.
+
+    origin: the home that was backed up; at: when. Raises HoustonError.
+    """
+    try:
+        connection = open_writer(home)
+        try:
+            store = Store(home, connection, JournalWriter(connection), LiveWorkers())
+            return _append_pauses(store, f"restored as it was at {at}; {origin} may still run it")
+        finally:
+            connection.close()
+    except sqlite3.Error as problem:
+        raise HoustonError(
+            f"The restored home {home.path} cannot be opened ({problem}).",
+            "Its rollouts were not paused: do not start it while the home before still runs.",
+            "houston verify",
+            ExitCode.DAMAGED,
+        ) from None
+
+
+def _append_pauses(store: Store, reason: str) -> list[str]:
+    found = store.connection.execute(
+        _SELECT_SELF_STARTING, sorted(rollout_states.SELF_ENDING_PAUSES)
+    ).fetchall()
+    store.connection.execute("BEGIN IMMEDIATE")
+    for id, begun, body, blob in found:  # also over a pause that would end by itself
+        data = store_reader.read_blob(store.home, blob) if blob else body
+        missing = _explain_missing_files(msgspec.msgpack.decode(data, type=RolloutSpec), id, begun)
+        stored = StoredState(
+            state="paused", by=rollout_states.PAUSED_BY_RESTORE, reason=f"{reason}{missing}"
+        )
+        store.journal.append(EventKey(id), "state", stored)
+        rollout_states.mark_unattended(store, id)
+    store.connection.execute("COMMIT")
+    home_files.write_chain_head(store.home, store.journal.seq, store.journal.chain)
+    return [id for id, *_ in found]
+
+
+def _explain_missing_files(spec: RolloutSpec, rollout: str, begun: bool) -> str:
+    """What the rollout needs and this machine does not have, as the end of a reason."""
+    if not _has_workspace(parse_task_record(spec.task).environment):
+        return ""
+    own = Path(spec.host_root) / "rollouts" / rollout
+    folder = Path(spec.task.folder)
+    if begun and not (own / "workspace").is_dir():
+        return (
+            f". Its workspace is not on this machine: copy {own} from the one before, then houston"
+            f" rollout resume {rollout}; or give it up: houston rollout cancel {rollout}"
+        )
+    if not folder.is_dir():
+        return (
+            f". The folder of its task is not on this machine: copy {folder} from the one before,"
+            f" then houston rollout resume {rollout}"
+        )
+    return ""
+
+
+def _has_workspace(environment: str) -> bool:
+    """Whether its rollouts need one; not known of what another package brings and is not here."""
+    try:
+        return kind(environment).workspace
+    except ConfigurationError:
+        return False
+
+
+KEPT_HOME_ENTRIES = ("houston.toml", "logs", "backups", "archives", "damaged", "service.env")
+"""What may lie in a home that is restored: no part of its store."""
+
+ROTTEN_MANIFEST = "manifest.rotten"
+"""What the manifest is called once the backup was found changed: it is none any more."""
+UNFINISHED_BACKUPS = ".20??????T??????.???Z.new"
+"""Names of half backups."""
+
+
+class BackupManifest(msgspec.Struct, frozen=True):
+    """What a backup holds: `manifest.json`, and the JSON of `houston backup`."""
+
+    name: str
+    at: str
+    home: str
+    """Of which home."""
+    version: str
+    schema: int
+    seq: int
+    chain: str
+    """Chain value of event `seq`, hex."""
+    events: int
+    bytes: int
+    """Of all files."""
+    files: dict[str, str]
+    """SHA-256 (hex) by path; blobs are named by theirs."""
+    blobs: int
+    held_seconds: float
+    """For how long the copy held a read mark in the daemon's WAL."""
+    periodic: bool = False
+    """Whether it is one of a series, of which only the newest are kept."""
+
+
+def make_backup(home: Home, to: Path | None = None, periodic: bool = False) -> BackupManifest:
+    """Back a home up into a new folder of `to` (default: its own `backups/`).
+
+    periodic: it may be pruned when newer ones of its kind are there.
+
+    Raises HoustonError when there is nothing to back up, when the copy is not sound (exit code 65;
+    nothing is left then), or when it cannot be written.
+    """
+    parent = to or home.backups
+    _require_database(home)
+    with durable_copy.lock_copy_folder(home, parent, home.backups, UNFINISHED_BACKUPS):
+        return _make_backup_in(home, parent, periodic)
+
+
+def _make_backup_in(home: Home, parent: Path, periodic: bool) -> BackupManifest:
+    name = durable_copy.make_timestamp()
+    beside = Home(parent / f".{name}.new")
+    try:
+        beside.blobs.mkdir(mode=0o700, parents=True)
+        held = _copy_home(home, beside)
+        manifest = _build_checked_manifest(home, beside, name, held, periodic)
+        durable_copy.write_file(
+            beside.path / damage_report.BACKUP_MANIFEST, msgspec.json.encode(manifest) + b"\n"
+        )
+        durable_copy.sync_tree(beside.path)
+        beside.path.rename(parent / name)
+        durable_copy.sync_path(parent)
+    except (OSError, sqlite3.Error) as problem:
+        raise HoustonError(
+            f"The backup cannot be made in {parent}: {problem}.",
+            "None was kept.",
+            "Make room or permission there, or name another folder with --to.",
+        ) from None
+    finally:
+        shutil.rmtree(beside.path, ignore_errors=True)  # gone already when all went well
+    return manifest
+
+
+def list_backups(home: Home, folder: Path | None = None) -> list[BackupManifest]:
+    """The complete backups of a home (or in `folder`), oldest first; for the others `rotten`."""
+    found = []
+    for path in sorted((folder or home.backups).glob(f"[0-9]*/{damage_report.BACKUP_MANIFEST}")):
+        with contextlib.suppress(HoustonError):
+            found.append(read_backup_manifest(path.parent))
+    return found
+
+
+def read_backup_manifest(folder: Path) -> BackupManifest:
+    """A backup's manifest; raises HoustonError where there is none or it is damaged."""
+    try:
+        return msgspec.json.decode(
+            (folder / damage_report.BACKUP_MANIFEST).read_bytes(), type=BackupManifest
+        )
+    except (OSError, msgspec.MsgspecError) as problem:
+        raise HoustonError(
+            f"{folder} is no backup: {problem}.", "Nothing was done.", "houston backup --list"
+        ) from None
+
+
+class PrunedBackups(NamedTuple):
+    """What became of a series of backups; names of their folders."""
+
+    removed: list[str]
+    rotten: list[str]
+    """No longer what was backed up; they are none any more, and a person may remove them."""
+
+
+def prune_backups(folder: Path, made: BackupManifest, keep: int) -> PrunedBackups:
+    """Remove old backups of `folder` that are of the same series as `made`.
+
+    Of the series (periodic, of one home) `made` and the newest others are left, `keep` in all; what
+    a person made stays. Only those count that still are what was backed up: a good one never goes
+    for a bad one. Newest by event: the clock may have been set back since.
+    """
+    series = [
+        (one.seq, one.name, one)
+        for one in list_backups(Home(folder), folder)
+        if one.periodic and one.home == made.home and one.name != made.name
+    ]
+    left, done = keep - 1, PrunedBackups([], [])
+    for _, name, one in sorted(series, key=lambda found: found[:2], reverse=True):
+        if left <= 0:
+            # Half a backup must never look whole.
+            (folder / name / damage_report.BACKUP_MANIFEST).unlink()
+            shutil.rmtree(folder / name, ignore_errors=True)
+            done.removed.append(name)
+        elif _find_changed_file(folder / name, one):
+            (folder / name / damage_report.BACKUP_MANIFEST).rename(folder / name / ROTTEN_MANIFEST)
+            done.rotten.append(name)
+        else:
+            left -= 1
+    return done
+
+
+def list_rotten_backups(folder: Path) -> list[str]:
+    """Names in `folder` of what was a backup: found changed, or its manifest cannot be read."""
+    found = [path.parent.name for path in folder.glob(f"[0-9]*/{ROTTEN_MANIFEST}")]
+    for path in folder.glob(f"[0-9]*/{damage_report.BACKUP_MANIFEST}"):
+        try:
+            read_backup_manifest(path.parent)
+        except HoustonError:
+            found.append(path.parent.name)
+    return sorted(found)
+
+
+def _find_changed_file(folder: Path, manifest: BackupManifest) -> str:
+    """The first file of a backup that is not as it was made; empty where all are."""
+    blobs_there = sorted(Home(folder).blobs.glob("*/*.zst"))
+    files = [(folder / name, digest) for name, digest in manifest.files.items()]
+    files += [(path, path.stem) for path in blobs_there]
+    for path, digest in files:
+        try:
+            if durable_copy.hash_file(path) != digest:
+                return str(path)
+        except OSError:
+            return str(path)
+    return "" if len(blobs_there) == manifest.blobs else str(Home(folder).blobs)
+
+
+def restore_backup(folder: Path, home: Home) -> tuple[BackupManifest, list[str]]:
+    """Make a home out of a backup; its rollouts that had not ended are paused, and named.
+
+    The home that the backup was made of may still run them. Raises HoustonError, also where there
+    is a home already.
+    """
+    manifest = read_backup_manifest(folder)
+    if home.path.exists() and any(
+        entry.name not in KEPT_HOME_ENTRIES for entry in home.path.iterdir()
+    ):
+        raise ConfigurationError(
+            f"The home {home.path} is not empty.",
+            "Nothing was restored.",
+            "Move it away, or name an empty folder with --home.",
+        )
+    if wrong := _find_changed_file(folder, manifest):
+        raise HoustonError(
+            f"{wrong} is not the file that was backed up.",
+            "Nothing was restored.",
+            "Restore another backup: houston backup --list",
+            ExitCode.DAMAGED,
+        )
+    source = Home(folder)
+    for name in manifest.files:
+        if name != "houston.toml" or not home.configuration.exists():
+            durable_copy.copy_file(folder / name, home.path / name)
+    home.blobs.mkdir(mode=0o700, exist_ok=True)
+    for path in source.blobs.glob("*/*.zst"):
+        durable_copy.copy_file(path, store_reader.blob_path(home, path.stem))
+    home.path.chmod(0o700)
+    durable_copy.sync_tree(home.path)
+    return manifest, pause_restored_rollouts(home, manifest.home, manifest.at)
+
+
+def _require_database(home: Home) -> None:
+    try:
+        there = home.database.is_file()
+    except OSError as problem:
+        raise unreadable_home(home.path, problem) from None
+    if not there:
+        raise HoustonError(
+            f"There is no database in the home {home.path}.",
+            "There is nothing to back up.",
+            "houston daemon start, or name the right folder with --home",
+        )
+
+
+def _copy_home(home: Home, beside: Home) -> float:
+    held = durable_copy.copy_database(home.database, beside.database)
+    connection = sqlite3.connect(beside.database, isolation_level=None)
+    try:
+        newest = connection.execute(
+            "SELECT seq, chain FROM events ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
+        named = connection.execute(
+            "SELECT DISTINCT blob FROM events WHERE blob IS NOT NULL"
+        ).fetchall()
+    finally:
+        connection.close()
+    if newest:
+        home_files.write_chain_head(beside, *newest)
+    for (name,) in named:
+        with contextlib.suppress(FileNotFoundError):  # said by the check of the copy
+            durable_copy.copy_file(
+                store_reader.blob_path(home, name), store_reader.blob_path(beside, name)
+            )
+    for path in _list_adapter_files(home):
+        durable_copy.copy_file(path, beside.path / path.relative_to(home.path))
+    if home.configuration.is_file():
+        durable_copy.copy_file(home.configuration, beside.configuration)
+    return held
+
+
+def _list_adapter_files(home: Home) -> list[Path]:
+    """Files of policies that are adapters: small, and nowhere else."""
+    found = policies_folder(home).glob("[!.]*/adapter_config.json")
+    return [path for config in found for path in sorted(config.parent.iterdir())]
+
+
+def _build_checked_manifest(
+    home: Home, beside: Home, name: str, held: float, periodic: bool
+) -> BackupManifest:
+    report = verify_home(beside)
+    if not report.sound:
+        raise HoustonError(
+            f"The copy of {home.path} is not sound: {report.findings[0].text}",
+            "No backup was kept.",
+            "houston verify",
+            ExitCode.DAMAGED,
+        )
+    head = home_files.read_chain_head(beside) or home_files.ChainHead(0, "")
+    files = [path for path in sorted(beside.path.iterdir()) if path.is_file()]
+    files += _list_adapter_files(beside)
+    everything = [path for path in beside.path.rglob("*") if path.is_file()]
+    return BackupManifest(
+        name=name,
+        at=iso_time(now_us()),
+        home=str(home.path),
+        version=version("houston-agents"),
+        schema=_read_schema_version(beside),
+        seq=head.seq,
+        chain=head.chain,
+        events=report.events,
+        bytes=sum(path.stat().st_size for path in everything),
+        files={str(path.relative_to(beside.path)): durable_copy.hash_file(path) for path in files},
+        blobs=len(report.blobs),
+        held_seconds=round(held, 3),
+        periodic=periodic,
+    )
+
+
+def _read_schema_version(home: Home) -> int:
+    with contextlib.closing(sqlite3.connect(home.database)) as connection:
+        return schema.read_schema_version(connection)
+
+
+def find_newest_backup(home: Home) -> tuple[float, int] | None:
+    """When the home's newest backup was made (POSIX time of its folder's end) and to which event.
+
+    One that a clock set back puts into the future is not counted; None where there is no other.
+    """
+    found = []
+    now = time.time()
+    for path in home.backups.glob(f"[0-9]*/{damage_report.BACKUP_MANIFEST}"):
+        with contextlib.suppress(HoustonError, OSError):  # damaged, or pruned this moment
+            found.append((path.stat().st_mtime, read_backup_manifest(path.parent).seq))
+    return max((one for one in found if one[0] <= now), default=None)
+
+
+def measure_backup_age(home: Home) -> float | None:
+    """How old the newest backup is; None where there is none."""
+    found = find_newest_backup(home)
+    return max(0.0, time.time() - found[0]) if found else None

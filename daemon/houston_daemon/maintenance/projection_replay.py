@@ -1,0 +1,343 @@
+"""Derived tables against a replay of the events: every row and every column, compared by SQLite.
+
+`python -m houston_daemon.maintenance.projection_replay HOME` prints the findings as JSON: in a
+process of its own where there is much, while the journal is read on another core. Also how checks
+open a home read only, beside empty tables. The rules themselves are `recorder.event_projections`.
+"""
+
+import contextlib
+import gc
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Collection
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from houston_daemon.maintenance.damage_report import IntegrityFinding, IntegrityFindings
+from houston_daemon.recorder.event_projections import (
+    PROJECTED_TABLES,
+    PROJECTIONS,
+    UNPROJECTED_COLUMNS,
+    EventHeader,
+)
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.store import event_bodies, schema, store_reader
+
+
+def open_read_only(home: Home) -> sqlite3.Connection:
+    """The home's database, read only; raises HoustonError when it cannot be opened."""
+    return sqlite3.connect(_database_uri(home), uri=True, isolation_level=None)
+
+
+def open_replay_database(home: Home) -> sqlite3.Connection:
+    """Empty tables (`main`, a temporary file), and the home, read only (`home`)."""
+    uri = _database_uri(home)
+    connection = sqlite3.connect("", isolation_level=None, uri=True)
+    schema.migrate_schema(connection)
+    for pragma in ("synchronous = OFF", "journal_mode = OFF", "cache_size = -131072"):
+        connection.execute(f"PRAGMA main.{pragma}").fetchall()
+    connection.execute("ATTACH ? AS home", (uri,))
+    return connection
+
+
+def _database_uri(home: Home) -> str:
+    """The file, checked to be a database of ours that opens; raises HoustonError."""
+    try:
+        opened = store_reader.open_journal(home)
+    except UnicodeDecodeError as problem:  # SQLite's own words about damage quote the damage
+        raise HoustonError(
+            f"{home.database} is damaged: its schema cannot be read ({problem.reason}).",
+            "Nothing was checked.",
+            "houston repair",
+            ExitCode.DAMAGED,
+        ) from None
+    opened.connection.close()
+    mode = "mode=ro&immutable=1" if opened.immutable else "mode=ro"
+    return f"file:{quote(str(home.database))}?{mode}"
+
+
+def fetch_rows(connection: sqlite3.Connection, sql: str, *parameters: Any) -> list[Any]:
+    """All rows; damaged text is named like any other damage, and does not end the reading of it.
+
+    A decoder of our own for every text would cost a tenth of the whole check.
+    """
+    try:
+        return connection.execute(sql, parameters).fetchall()
+    except (sqlite3.OperationalError, UnicodeDecodeError):
+        connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+        return connection.execute(sql, parameters).fetchall()
+
+
+_CHANGED_COLUMNS = {("steps", "last_seq"): 2}
+"""Columns that a migration gave another meaning: homes of a schema before hold the other values."""
+MAX_NAMED_ROWS = 20
+"""Differing rows of one table that are named; the others are counted."""
+
+
+def compare_tables(
+    connection: sqlite3.Connection, unreplayed: Collection[str], findings: IntegrityFindings
+) -> None:
+    """Compare `main` (the replay) with `home`; rows of rollouts in `unreplayed` are left out.
+
+    A home of an older schema, which the next start migrates, is held against its own schema.
+    Raises sqlite3.DatabaseError where a table cannot be read.
+    """
+    (version,) = connection.execute("PRAGMA home.user_version").fetchone()
+    _compare_schema(connection, version, findings)
+    there = {name for (name,) in connection.execute("SELECT name FROM home.sqlite_master")}
+    for table, key in PROJECTED_TABLES.items():
+        if table not in there:
+            continue  # its schema had none; one that is missing was said above
+        left_out = {
+            one for (of, one), since in _CHANGED_COLUMNS.items() if of == table and version < since
+        }
+        left_out |= UNPROJECTED_COLUMNS.get(table, frozenset())
+        _compare_table(connection, table, key.split(", "), left_out, unreplayed, findings)
+
+
+def _compare_schema(
+    connection: sqlite3.Connection, version: int, findings: IntegrityFindings
+) -> None:
+    """Tables and indexes themselves."""
+    query = "SELECT name, sql FROM {}.sqlite_master WHERE sql IS NOT NULL"
+    found = set(fetch_rows(connection, query.format("home")))
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
+        schema.migrate_schema(empty, version)
+        should = set(empty.execute(query.format("main")))
+    for name, _ in sorted(should ^ found, key=repr):
+        findings.add("table", f"The definition of {name} is not as it was made.", table=name)
+
+
+def _compare_table(
+    connection: sqlite3.Connection,
+    table: str,
+    key: list[str],
+    left_out: Collection[str],
+    unreplayed: Collection[str],
+    findings: IntegrityFindings,
+) -> None:
+    there = {row[1] for row in connection.execute(f"PRAGMA home.table_info({table})")}
+    names = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
+    there |= set(key)
+    columns = [name for name in names if name in there and name not in left_out]
+    should = _select_differing_rows(connection, table, columns, key, "main", "home")
+    found = _select_differing_rows(connection, table, columns, key, "home", "main")
+    owner = "id" if table == "rollouts" else "rollout"
+    named = 0
+    for at in dict.fromkeys([*should, *found]):
+        row = should.get(at) or found[at]
+        rollout = str(row[columns.index(owner)]) if owner in columns else ""
+        if rollout in unreplayed:
+            continue
+        named += 1
+        if named <= MAX_NAMED_ROWS:
+            text = _describe_difference(table, key, columns, at, should.get(at), found.get(at))
+            findings.add("table", text, rollout=rollout, table=table)
+    if named > MAX_NAMED_ROWS:
+        findings.add("table", f"{table}: {named - MAX_NAMED_ROWS} more rows differ.", table=table)
+
+
+def _select_differing_rows(
+    connection: sqlite3.Connection,
+    table: str,
+    columns: list[str],
+    key: list[str],
+    one: str,
+    other: str,
+) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """Rows that `one` has and `other` has not, by key."""
+    wanted = ", ".join(columns)
+    rows = fetch_rows(
+        connection,
+        f"SELECT {wanted} FROM {one}.{table} EXCEPT SELECT {wanted} FROM {other}.{table}",
+    )
+    places = [columns.index(name) for name in key]
+    return {tuple(row[place] for place in places): row for row in rows}
+
+
+def _describe_difference(
+    table: str,
+    key: list[str],
+    columns: list[str],
+    at: tuple[Any, ...],
+    should: tuple[Any, ...] | None,
+    found: tuple[Any, ...] | None,
+) -> str:
+    where = ", ".join(f"{name} {value!r}" for name, value in zip(key, at, strict=True))
+    if should is None or found is None:
+        return f"{table}: the row with {where} {'is missing' if found is None else 'is too many'}."
+    parts = [
+        f"{name} is {has!r}, the events say {should_have!r}"
+        for name, should_have, has in zip(columns, should, found, strict=True)
+        if (type(should_have), should_have) != (type(has), has)
+    ]
+    return f"{table}: in the row with {where}, {'; '.join(parts)}."
+
+
+REPLAY_PAGE_EVENTS = 1_000
+"""Events of one read transaction."""
+REPLAY_TRIES = 3
+"""Replays of a live home in which bodies are being erased meanwhile."""
+_SELECT_HOME_EVENTS = (
+    "SELECT seq, rollout, step, attempt, part, kind, at, body, blob, erased"
+    " FROM home.events WHERE seq > ? ORDER BY seq LIMIT ?"
+)
+REPLAY_ERRORS = (
+    msgspec.MsgspecError,
+    sqlite3.Error,
+    TypeError,
+    ValueError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+)
+"""What a rule may raise over a header or body that was changed; nothing else is expected here."""
+_BODY_DECODERS = {
+    kind: msgspec.msgpack.Decoder(type) for kind, type in event_bodies.BODY_TYPES.items()
+}
+
+
+class ProjectionReplay:
+    """Writes the derived rows as they should be, into empty tables."""
+
+    def __init__(
+        self, home: Home, connection: sqlite3.Connection, findings: IntegrityFindings
+    ) -> None:
+        """connection: the tables to write as `main`; `page` reads the journal in `home`."""
+        self._home = home
+        self._connection = connection
+        self._findings = findings
+        self._touched: dict[str, tuple[int, int, int]] = {}
+        """By rollout: time, sequence, and the most active time of its events."""
+        self.seq = 0
+        self.unreplayed: set[str] = set()
+        """Rollouts of which nothing is left of some event: their rows cannot be known."""
+        self.erasing = 0
+        """The last event that erased others."""
+
+    def page(self, size: int) -> bool:
+        """Replay the next events; whether there may be more. Raises sqlite3.DatabaseError."""
+        rows = fetch_rows(self._connection, _SELECT_HOME_EVENTS, self.seq, size)
+        for row in rows:
+            self.seq = row[0]
+            self.one(EventHeader(*row[:7]), *row[7:])
+        return len(rows) == size
+
+    def one(self, event: EventHeader, body: Any, blob: Any, erased: Any) -> None:
+        """Replay one event."""
+        if event.kind == event_bodies.QUARANTINED_KIND:
+            return
+        if event.kind == "erased":
+            self.erasing = event.seq
+        try:
+            data = store_reader.read_blob(self._home, blob) if blob is not None else body
+        except (HoustonError, TypeError, ValueError, OSError):
+            data = None  # said by whoever checks the blobs
+        if data is None:
+            self.unreplayed.add(event.rollout)
+            return
+        try:
+            record = _BODY_DECODERS[event.kind].decode(data)
+            PROJECTIONS[event.kind](self._connection, event, record)
+            if event.rollout:
+                before = self._touched.get(event.rollout)
+                active = max(before[2] if before else 0, getattr(record, "active_us", 0))
+                self._touched[event.rollout] = event.at, event.seq, active
+        except REPLAY_ERRORS as problem:
+            self._findings.add(
+                "body",
+                f"Event {event.seq} cannot be replayed ({problem}).",
+                event.seq,
+                str(event.rollout),
+            )
+
+    def finish(self) -> None:
+        """What `rules.apply` writes with each event, once for each rollout."""
+        for rollout, touched in self._touched.items():
+            with contextlib.suppress(UnicodeEncodeError):  # damaged: no row has that id
+                self._connection.execute(
+                    "UPDATE rollouts SET updated_at = ?, last_seq = ?,"
+                    " active_us = max(active_us, ?) WHERE id = ?",
+                    (*touched, rollout),
+                )
+
+
+def check_projections(home: Home) -> list[IntegrityFinding]:
+    """What is wrong with the derived tables; raises sqlite3.DatabaseError, HoustonError."""
+    for _ in range(REPLAY_TRIES):
+        findings = IntegrityFindings()
+        connection = open_replay_database(home)
+        try:
+            if _replay_and_compare(home, connection, findings):
+                break
+        finally:
+            connection.close()
+    return findings.all
+
+
+def _replay_and_compare(
+    home: Home, connection: sqlite3.Connection, findings: IntegrityFindings
+) -> bool:
+    """Replay and compare; False when bodies were erased behind our back."""
+    (begun,) = connection.execute("SELECT coalesce(max(seq), 0) FROM home.events").fetchone()
+    state = ProjectionReplay(home, connection, findings)
+    more = True
+    while more:  # one short read transaction a page
+        connection.execute("BEGIN")
+        more = state.page(REPLAY_PAGE_EVENTS)
+        connection.execute("COMMIT")
+    connection.execute("BEGIN")
+    while state.page(REPLAY_PAGE_EVENTS):
+        pass
+    state.finish()
+    if state.erasing > begun:
+        return False
+    compare_tables(connection, state.unreplayed, findings)
+    return True
+
+
+class ReplayProcess:
+    """A replay in a process of its own."""
+
+    def __init__(self, home: Home) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(home.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def findings(self) -> list[IntegrityFinding]:
+        """Wait for what it found; raises HoustonError when it could not do its work."""
+        said, problem = self._process.communicate()
+        if self._process.returncode:
+            last = problem.decode(errors="replace").strip().rpartition("\n")[2]
+            raise HoustonError(f"The derived tables could not be replayed: {last}.")
+        return msgspec.json.decode(said, type=list[IntegrityFinding])
+
+    def end(self) -> None:
+        """Let it go, whatever it does."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
+
+
+def check_projections_guarded(home: Home) -> list[IntegrityFinding]:
+    """As `replay`; a damage that stops SQLite itself is one finding."""
+    try:
+        return check_projections(home)
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
+        findings = IntegrityFindings()
+        findings.add("structure", f"SQLite cannot replay the events: {problem}.")
+        return findings.all
+
+
+if __name__ == "__main__":
+    gc.disable()  # nothing here makes cycles, and rows are many
+    sys.stdout.buffer.write(msgspec.json.encode(check_projections_guarded(Home(Path(sys.argv[1])))))

@@ -1,0 +1,429 @@
+"""How model families write: ChatML with JSON, Hermes (Qwen 2.5), Qwen3, GLM-4.5; chosen by name.
+
+Each dialect renders head, observations and answers as pieces and parses a sampled text into an
+action. A new model family is a class here and a case in `choose_dialect`. No dialect keeps state or
+re-tokenises what was sampled.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.prompts import dialect_protocol as read
+from houston_daemon.prompts.answer_grammar import answer_schema
+from houston_daemon.prompts.dialect_protocol import (
+    AgentAction,
+    Dialect,
+    PromptPiece,
+    PromptToolResult,
+)
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import ToolCall
+
+_ASSISTANT_OPENING = "<|im_start|>assistant\n"
+
+
+def template_piece(text: str) -> PromptPiece:
+    """The dialect's own markup."""
+    return PromptPiece(text, True)
+
+
+def content_piece(text: str) -> PromptPiece:
+    """Text in which special tokens are ordinary letters."""
+    return PromptPiece(text, False)
+
+
+def chatml_prompt(system: str, text: str, opening: str) -> list[PromptPiece]:
+    """A system prompt and one message of a person, up to `opening` of the answer."""
+    return [
+        template_piece("<|im_start|>system\n"),
+        content_piece(system),
+        template_piece("<|im_end|>\n<|im_start|>user\n"),
+        content_piece(text),
+        template_piece(f"<|im_end|>\n{opening}"),
+    ]
+
+
+class ChatmlJsonDialect:
+    """ChatML, calls as JSON. `reasoning` has no form of its own here."""
+
+    name = "chatml-json"
+    stop_tokens: tuple[str, ...] = ("<|im_end|>",)
+    answer_tokens: tuple[str, ...] = ()
+    form = '{"thought": "…", "calls": [{"name": "…", "arguments": {…}}]}'
+
+    def head(
+        self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
+    ) -> list[PromptPiece]:
+        """See `Dialect.head`."""
+        listed = read.tool_signatures(tools) if short else read.tool_schemas(tools)
+        told = (
+            f"{system}\n\n# Tools\n{listed}\n\n# Answer\n"
+            f"Each answer is one JSON object and nothing else:\n{self.form}"
+        )
+        return chatml_prompt(told, task, _ASSISTANT_OPENING)
+
+    def question(self, system: str, text: str) -> list[PromptPiece]:
+        """See `Dialect.question`."""
+        return chatml_prompt(system, text, _ASSISTANT_OPENING)
+
+    def observation(
+        self, results: Sequence[PromptToolResult], tail: str, stop: str | None = None
+    ) -> list[PromptPiece]:
+        """See `Dialect.observation`: one user message."""
+        text = "\n".join(part for part in (*(one.text for one in results), tail) if part)
+        closing = "" if stop in (None, "<|im_end|>") else "<|im_end|>"
+        return [
+            template_piece(f"{closing}\n<|im_start|>user\n"),
+            content_piece(text),
+            template_piece(f"<|im_end|>\n{_ASSISTANT_OPENING}"),
+        ]
+
+    def assistant(self, thought: str, calls: Sequence[ToolCall]) -> list[PromptPiece]:
+        """See `Dialect.assistant`; without calls the thought stands as plain text."""
+        return [content_piece(self._written(thought, calls)), template_piece("<|im_end|>")]
+
+    def _written(self, thought: str, calls: Sequence[ToolCall]) -> str:
+        if not calls:
+            return thought
+        listed = [{"name": call.name, "arguments": call.arguments} for call in calls]
+        return read.compact_json({"thought": thought, "calls": listed})
+
+    def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """See `Dialect.parse`."""
+        try:
+            return self._parse(text, step, tools)
+        except read.UnreadableAnswer as problem:
+            return AgentAction(thought=text, calls=(), malformed=str(problem))
+
+    def _parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        answer = read.parse_json(_strip_code_fence(text))
+        if not isinstance(answer, dict) or not isinstance(answer.get("calls"), list):
+            raise read.UnreadableAnswer("it is no object with a list `calls`")
+        thought = answer.get("thought", "")
+        if not isinstance(thought, str):
+            raise read.UnreadableAnswer("`thought` is no text")
+        made = [
+            _chatml_json_call(one, step, index, tools) for index, one in enumerate(answer["calls"])
+        ]
+        return AgentAction(thought=thought, calls=read.require_call_count(made))
+
+    def grammar(
+        self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
+    ) -> Mapping[str, Any] | None:
+        """See `Dialect.grammar`."""
+        return answer_schema(tools, answer_tokens)
+
+
+def _chatml_json_call(one: Any, step: int, index: int, tools: Mapping[str, ToolSpec]) -> ToolCall:
+    if not isinstance(one, dict):
+        raise read.UnreadableAnswer("a call is no object")
+    return read.build_call(one.get("name"), one.get("arguments", {}), step, index, tools)
+
+
+def _strip_code_fence(text: str) -> str:
+    """The text without a Markdown fence around it, which chat models like to add."""
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```") and "\n" in text:
+        return text.split("\n", 1)[1].removesuffix("```")
+    return text
+
+
+_HERMES_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+
+
+class HermesDialect:
+    """ChatML with `<tool_call>` blocks."""
+
+    name = "hermes"
+    stop_tokens: tuple[str, ...] = ("<|im_end|>",)
+    answer_tokens: tuple[str, ...] = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+    form = '<tool_call>\n{"name": "tool", "arguments": {}}\n</tool_call>'
+
+    opening = "<|im_start|>assistant\n"
+    """What opens an answer; families that switch reasoning add to it."""
+
+    def head(
+        self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
+    ) -> list[PromptPiece]:
+        """See `Dialect.head`."""
+        listed = read.tool_signatures(tools) if short else read.tool_schemas(tools)
+        return [
+            template_piece("<|im_start|>system\n"),
+            content_piece(f"{system}\n\n# Tools\n\nThe tools and their arguments:\n"),
+            template_piece("<tools>\n"),
+            content_piece(listed),
+            template_piece("\n</tools>\n\n"),
+            content_piece(
+                "Write a short thought, then each call as a JSON object in its own block:\n"
+            ),
+            template_piece(
+                '<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n'
+                "</tool_call><|im_end|>\n<|im_start|>user\n"
+            ),
+            content_piece(task),
+            template_piece(f"<|im_end|>\n{self.opening}"),
+        ]
+
+    def question(self, system: str, text: str) -> list[PromptPiece]:
+        """See `Dialect.question`."""
+        return chatml_prompt(system, text, self.opening)
+
+    def observation(
+        self, results: Sequence[PromptToolResult], tail: str, stop: str | None = None
+    ) -> list[PromptPiece]:
+        """See `Dialect.observation`: blocks, then the tail, in one user message."""
+        closing = "" if stop in (None, "<|im_end|>") else "<|im_end|>"
+        pieces = [template_piece(f"{closing}\n<|im_start|>user")]
+        for one in results:
+            pieces += [
+                template_piece("\n<tool_response>\n"),
+                content_piece(one.text),
+                template_piece("\n</tool_response>"),
+            ]
+        if tail:
+            pieces += [template_piece("\n"), content_piece(tail)]
+        return [*pieces, template_piece(f"<|im_end|>\n{self.opening}")]
+
+    def assistant(self, thought: str, calls: Sequence[ToolCall]) -> list[PromptPiece]:
+        """See `Dialect.assistant`."""
+        pieces = [content_piece(thought)] if thought else []
+        for call in calls:
+            pieces += [
+                template_piece("\n<tool_call>\n" if pieces else "<tool_call>\n"),
+                content_piece(read.compact_json({"name": call.name, "arguments": call.arguments})),
+                template_piece("\n</tool_call>"),
+            ]
+        return [*pieces, template_piece("<|im_end|>")]
+
+    def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """See `Dialect.parse`."""
+        reasoning, answer = split_reasoning(text)
+        try:
+            calls = self._calls(answer, step, tools)
+        except read.UnreadableAnswer as problem:
+            return AgentAction(thought=text, calls=(), malformed=str(problem))
+        said = answer.split("<tool_call>", 1)[0].strip()
+        return AgentAction(thought="\n".join(filter(None, (reasoning, said))), calls=calls)
+
+    def _calls(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> tuple[ToolCall, ...]:
+        blocks = tool_call_blocks(text)
+        return read.require_call_count(
+            [self._call(b, step, i, tools) for i, b in enumerate(blocks)]
+        )
+
+    def _call(self, block: str, step: int, index: int, tools: Mapping[str, ToolSpec]) -> ToolCall:
+        one = read.parse_json(block.strip())
+        if not isinstance(one, dict):
+            raise read.UnreadableAnswer("a <tool_call> holds no object")
+        return read.build_call(one.get("name"), one.get("arguments", {}), step, index, tools)
+
+    def grammar(
+        self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
+    ) -> Mapping[str, Any] | None:
+        """None: the form is no JSON, and models of these families know it by training."""
+        return None
+
+
+def tool_call_blocks(text: str) -> list[str]:
+    """The insides of all `<tool_call>` blocks; raises Unreadable when one is not closed."""
+    blocks: list[str] = _HERMES_CALL.findall(text)
+    if len(blocks) != text.count("<tool_call>"):
+        raise read.UnreadableAnswer("a <tool_call> is not closed")
+    return blocks
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """Reasoning inside `<think>…</think>` at the start, and the rest.
+
+    A block that is not closed is all reasoning: the answer never began.
+    """
+    body = text.lstrip()
+    if body.startswith("<think>"):
+        inside, closed, rest = body.removeprefix("<think>").partition("</think>")
+    elif "</think>" in text:  # the opening tag stood in the prompt
+        inside, closed, rest = text.partition("</think>")
+    else:
+        return "", text
+    return inside.strip(), rest.strip() if closed else ""
+
+
+class Qwen3Dialect(HermesDialect):
+    """Qwen3's ChatML."""
+
+    name = "qwen3"
+    stop_tokens: tuple[str, ...] = ("<|im_end|>", "<|endoftext|>")
+
+    def __init__(self, reasoning: bool = False) -> None:
+        self._reasoning = reasoning
+        if not reasoning:
+            self.opening = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+    def assistant(self, thought: str, calls: Sequence[ToolCall]) -> list[PromptPiece]:
+        """See `Dialect.assistant`; with reasoning on an action's thought stands in its block."""
+        if not (self._reasoning and thought and calls):
+            return super().assistant(thought, calls)
+        block = [
+            template_piece("<think>\n"),
+            content_piece(thought),
+            template_piece("\n</think>\n\n"),
+        ]
+        return [*block, *super().assistant("", calls)]
+
+
+_GLM45_ARGUMENT = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
+_GLM45_FORM = (
+    "<tool_call>{function-name}\n<arg_key>{arg-key-1}</arg_key>\n"
+    "<arg_value>{arg-value-1}</arg_value>\n...\n</tool_call>"
+)
+
+
+class Glm45Dialect:
+    """GLM-4.5's roles and XML calls."""
+
+    name = "glm45"
+    stop_tokens: tuple[str, ...] = ("<|observation|>", "<|user|>", "<|endoftext|>")
+    answer_tokens: tuple[str, ...] = (
+        "<think>",
+        "</think>",
+        "<tool_call>",
+        "</tool_call>",
+        "<arg_key>",
+        "</arg_key>",
+        "<arg_value>",
+        "</arg_value>",
+    )
+    form = "<tool_call>tool\n<arg_key>name</arg_key>\n<arg_value>value</arg_value>\n</tool_call>"
+
+    def __init__(self, reasoning: bool = False) -> None:
+        self._opening = "<|assistant|>" if reasoning else "<|assistant|>\n<think></think>"
+        self._reasoning = reasoning
+        self._switch = "" if reasoning else "/nothink"
+
+    def head(
+        self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
+    ) -> list[PromptPiece]:
+        """See `Dialect.head`."""
+        listed = read.tool_signatures(tools) if short else read.tool_schemas(tools)
+        return [
+            template_piece("[gMASK]<sop><|system|>\n"),
+            content_piece("# Tools\n\nThe tools and their arguments:\n"),
+            template_piece("<tools>\n"),
+            content_piece(listed),
+            template_piece("\n</tools>\n\n"),
+            content_piece("Write a short thought, then each call in this form:\n"),
+            template_piece(f"{_GLM45_FORM}<|system|>\n"),
+            content_piece(system),
+            template_piece("<|user|>\n"),
+            content_piece(task),
+            template_piece(f"{self._switch}{self._opening}"),
+        ]
+
+    def question(self, system: str, text: str) -> list[PromptPiece]:
+        """See `Dialect.question`."""
+        return [
+            template_piece("[gMASK]<sop><|system|>\n"),
+            content_piece(system),
+            template_piece("<|user|>\n"),
+            content_piece(text),
+            template_piece(f"{self._switch}{self._opening}"),
+        ]
+
+    def observation(
+        self, results: Sequence[PromptToolResult], tail: str, stop: str | None = None
+    ) -> list[PromptPiece]:
+        """See `Dialect.observation`; the sampled role token opens the message where it can."""
+        opened = stop in ("<|observation|>", "<|user|>") or stop is None
+        pieces = [] if opened else [template_piece("<|observation|>" if results else "<|user|>")]
+        for one in results:
+            pieces += [
+                template_piece("\n<tool_response>\n"),
+                content_piece(one.text),
+                template_piece("\n</tool_response>"),
+            ]
+        if tail:
+            pieces += [template_piece("\n"), content_piece(tail)]
+        return [*pieces, template_piece(self._opening)]
+
+    def assistant(self, thought: str, calls: Sequence[ToolCall]) -> list[PromptPiece]:
+        """See `Dialect.assistant`; closed by the token of the message that follows."""
+        pieces = [template_piece("\n"), content_piece(thought)] if thought else []
+        if self._reasoning and thought and calls:  # as its template writes an action's thought
+            pieces = [
+                template_piece("\n<think>"),
+                content_piece(thought),
+                template_piece("</think>"),
+            ]
+        for call in calls:
+            pieces += [template_piece("\n<tool_call>"), content_piece(call.name)]
+            for key, value in call.arguments.items():
+                text = value if isinstance(value, str) else read.compact_json(value)
+                pieces += [
+                    template_piece("\n<arg_key>"),
+                    content_piece(key),
+                    template_piece("</arg_key>\n<arg_value>"),
+                    content_piece(text),
+                    template_piece("</arg_value>"),
+                ]
+            pieces.append(template_piece("\n</tool_call>"))
+        return [*pieces, template_piece("<|observation|>" if calls else "<|user|>")]
+
+    def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """See `Dialect.parse`."""
+        reasoning, answer = split_reasoning(text)
+        try:
+            blocks = tool_call_blocks(answer)
+            calls = read.require_call_count(
+                [_glm45_call(b, step, i, tools) for i, b in enumerate(blocks)]
+            )
+        except read.UnreadableAnswer as problem:
+            return AgentAction(thought=text, calls=(), malformed=str(problem))
+        said = answer.split("<tool_call>", 1)[0].strip()
+        return AgentAction(thought="\n".join(filter(None, (reasoning, said))), calls=calls)
+
+    def grammar(
+        self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
+    ) -> Mapping[str, Any] | None:
+        """None: the form is no JSON, and the family knows it by training."""
+        return None
+
+
+def _glm45_call(block: str, step: int, index: int, tools: Mapping[str, ToolSpec]) -> ToolCall:
+    name = block.split("<arg_key>", 1)[0].strip()
+    properties = tools[name].parameters.get("properties", {}) if name in tools else {}
+    arguments = {
+        key.strip(): _glm45_argument(value, properties.get(key.strip(), {}))
+        for key, value in _GLM45_ARGUMENT.findall(block)
+    }
+    return read.build_call(name, arguments, step, index, tools)
+
+
+def _glm45_argument(text: str, schema: Mapping[str, Any]) -> Any:
+    """An argument as its schema says: text stays as written, everything else is JSON."""
+    if schema.get("type") == "string":
+        return text
+    try:
+        return read.parse_json(text.strip())
+    except read.UnreadableAnswer:
+        return text  # the environment says what type it wants
+
+
+DIALECT_NAMES = ("chatml-json", "glm45", "hermes", "qwen3")
+
+
+def choose_dialect(name: str, reasoning: bool = False) -> Dialect:
+    """The dialect called `name`; raises ConfigurationError naming those there are.
+
+    reasoning: whether the model may write reasoning tokens, where the family has a switch.
+    """
+    match name:
+        case "chatml-json":
+            return ChatmlJsonDialect()
+        case "hermes":
+            return HermesDialect()
+        case "qwen3":
+            return Qwen3Dialect(reasoning)
+        case "glm45":
+            return Glm45Dialect(reasoning)
+    raise ConfigurationError(f"There is no dialect {name!r}; known: {', '.join(DIALECT_NAMES)}.")

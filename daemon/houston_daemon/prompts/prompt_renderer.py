@@ -1,0 +1,230 @@
+"""From records to context entries: what a step adds to the prompt, as messages and as token ids.
+
+The only user of a dialect's rendering and of the tokenizer in a rollout. It is used the same way
+when a step has just closed and when a resumed worker reads it back. It decides nothing about what
+is kept: that is the context's and the fork's.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.prompts.context_ledger import ContextEntry
+from houston_daemon.prompts.dialect_protocol import (
+    Dialect,
+    PromptPiece,
+    PromptToolResult,
+    compact_json,
+    tool_schemas,
+)
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstimator
+from houston_shared import context_messages, guidance_tag
+from houston_shared.context_messages import EARLIER_GUIDANCE, EMPTY_ANSWER
+from houston_shared.records import (
+    ContextHead,
+    DeliveredGuidance,
+    Message,
+    ObservationBody,
+    SampleBody,
+    ThoughtHandling,
+    ToolResult,
+)
+
+SHORT_TOOLS_SHARE = 8
+"""Tools are rendered short when their schemas take more than window / this."""
+
+
+class PromptRenderer:
+    """Renders for one dialect; with a tokenizer also to ids."""
+
+    def __init__(
+        self, dialect: Dialect, tokens: PromptTokenizer | None, thoughts: ThoughtHandling
+    ) -> None:
+        self.dialect = dialect
+        self.tokens = tokens
+        self.measure: PromptTokenizer | TokenEstimator = tokens or TokenEstimator()
+        self._strip = thoughts == "strip"
+        found = [(tokens.id_of(stop), stop) for stop in dialect.stop_tokens] if tokens else []
+        self.stops = {number: stop for number, stop in found if number is not None}
+        """Ids that end a turn, with their text."""
+
+    def head(self, system: str, tools: Sequence[ToolSpec], task: str, short: bool) -> ContextHead:
+        """The head, rendered once in a rollout's life."""
+        pieces = self.dialect.head(system, tools, task, short) if self.tokens else []
+        return ContextHead(
+            system=system,
+            task=task,
+            tools=tuple(tool.openai() for tool in tools),
+            rendered="".join(piece.text for piece in pieces),
+            token_ids=tuple(self.tokens.encode(pieces)) if self.tokens else None,
+            dialect=self.dialect.name,
+            tokenizer=self.tokens.path if self.tokens else "",
+        )
+
+    def shows_short(self, tools: Sequence[ToolSpec], window: int | None) -> bool:
+        """Whether a head shows each tool in one line. window: tokens; None where it is unknown."""
+        return window is not None and self.measure.count(tool_schemas(tools)) > (
+            window // SHORT_TOOLS_SHARE
+        )
+
+    def head_size(self, head: ContextHead) -> int:
+        """Tokens of a head; its tools are sent beside it where there are no ids."""
+        if head.token_ids is not None:
+            return len(head.token_ids)
+        return self.reckon(head_messages(head)) + self.measure.count(compact_json(head.tools))
+
+    def entry(
+        self,
+        step: int,
+        sample: SampleBody,
+        results: Sequence[ToolResult],
+        observed: ObservationBody,
+        guidance: Sequence[DeliveredGuidance],
+    ) -> ContextEntry:
+        """One closed step."""
+        strip = self._strip and bool(sample.calls)
+        shown = context_messages.shown_guidance(observed, guidance)
+        closing = context_messages.observation_ending(observed.tail, guidance, shown)
+        answer, stop = self._answer(sample, strip)
+        ids = answer + self._encode(
+            self.dialect.observation(_tool_result_texts(results), closing, stop)
+        )
+        said = _assistant_message(sample, strip)
+        messages = (said, *_observation_messages(results, closing, said))
+        return ContextEntry(
+            step=step,
+            messages=messages,
+            ids=tuple(ids),
+            size=len(ids) if self.tokens else self.reckon(messages),
+            results=tuple(results),
+            tail=observed.tail,
+            guidance=tuple(guidance),
+            stripped=strip,
+            answer=len(answer),
+            files=tuple(change.path for change in observed.files),
+            shown=shown,
+        )
+
+    def pair(
+        self,
+        kept: ContextEntry,
+        summary: str,
+        earlier: Sequence[DeliveredGuidance],
+        shown: Mapping[str, int] | None = None,
+    ) -> ContextEntry:
+        """(S₁:ₖ, oₖ): the summary in the place of the first k steps, with the last observation.
+
+        kept: the entry of step k. earlier: guidance of the compressed part, without oₖ's own.
+        shown: how many characters are shown of guidance that does not fit whole.
+        """
+        text = context_messages.observation_text(kept.results, kept.tail, kept.guidance, shown)
+        if earlier:
+            text = f"{EARLIER_GUIDANCE}{guidance_tag.render_guidance(earlier, shown)}\n{text}"
+        pieces = [
+            *self.dialect.assistant(summary, ()),
+            *self.dialect.observation((), text),
+        ]
+        messages = (Message(role="assistant", content=summary), Message(role="user", content=text))
+        ids = self._encode(pieces)
+        return ContextEntry(
+            step=kept.step,
+            messages=messages,
+            ids=tuple(ids),
+            size=len(ids) if self.tokens else self.reckon(messages),
+            results=kept.results,
+            tail=kept.tail,
+            guidance=kept.guidance,
+            earlier=tuple(earlier),
+            summary=True,
+            files=kept.files,
+        )
+
+    def asking(self, entry: ContextEntry, request: str) -> tuple[list[int], tuple[Message, ...]]:
+        """`entry` with `request` at the end of its observation: how a summary is asked for.
+
+        Its answer stays as it stands in the context, so the prompt keeps its prefix.
+        """
+        if entry.summary:
+            text = f"{entry.messages[-1].content}\n{request}"
+            summary = entry.messages[0]
+            pieces = [
+                *self.dialect.assistant(summary.content, ()),
+                *self.dialect.observation((), text),
+            ]
+            return self._encode(pieces), (summary, Message(role="user", content=text))
+        closing = (
+            f"{context_messages.observation_ending(entry.tail, entry.guidance, entry.shown)}"
+            f"\n{request}"
+        )
+        answer = list(entry.ids[: entry.answer])
+        stop = self.stops.get(answer[-1], "") if answer else ""
+        delta = self.dialect.observation(_tool_result_texts(entry.results), closing, stop)
+        messages = (
+            entry.messages[0],
+            *_observation_messages(entry.results, closing, entry.messages[0]),
+        )
+        return answer + self._encode(delta), messages
+
+    def reckon(self, messages: Sequence[Message]) -> int:
+        """About how many tokens `messages` have, without a tokenizer."""
+        text = "".join(f"{one.content}{_calls_text(one)}" for one in messages)
+        return self.measure.count(text) + 4 * len(messages)
+
+    def _answer(self, sample: SampleBody, strip: bool) -> tuple[list[int], str | None]:
+        """Ids of the answer as it stands in the context, and the stop token that ended it."""
+        if self.tokens is None:
+            return [], None
+        if strip:
+            return self._encode(self.dialect.assistant("", sample.calls)), None
+        if sample.token_ids is None:  # the engine lost the ids: rendered, class `realigned`
+            return self._encode(self.dialect.assistant(sample.thought, sample.calls)), None
+        ids = list(sample.token_ids)
+        return ids, self.stops.get(ids[-1], "") if ids else ""
+
+    def _encode(self, pieces: Sequence[PromptPiece]) -> list[int]:
+        return self.tokens.encode(pieces) if self.tokens else []
+
+
+def head_messages(head: ContextHead) -> tuple[Message, ...]:
+    """The head as messages."""
+    return (
+        Message(role="system", content=head.system),
+        Message(role="user", content=head.task),
+    )
+
+
+def _assistant_message(sample: SampleBody, strip: bool) -> Message:
+    thought = "" if strip else sample.thought
+    if not thought and not sample.calls:
+        thought = EMPTY_ANSWER
+    return Message(role="assistant", content=thought, calls=sample.calls)
+
+
+def _tool_result_texts(results: Sequence[ToolResult]) -> list[PromptToolResult]:
+    labels = context_messages.label_results(results)
+    return [
+        PromptToolResult(call_id=result.call.id, name=result.call.name, text=text)
+        for result, text in zip(results, labels, strict=True)
+    ]
+
+
+def _observation_messages(
+    results: Sequence[ToolResult], closing: str, said: Message
+) -> tuple[Message, ...]:
+    """One message a call of `said`, all else joined to the last; a user's without calls.
+
+    A result that answers no call (a last evaluation by the loop) has no message of its own.
+    """
+    asked = {call.id for call in said.calls}
+    labelled = list(zip(results, context_messages.label_results(results), strict=True))
+    answers = [(result.call.id, text) for result, text in labelled if result.call.id in asked]
+    rest = [text for result, text in labelled if result.call.id not in asked]
+    end = "\n".join(part for part in (*rest, closing) if part)
+    if not answers:
+        return (Message(role="user", content=end),)
+    number, text = answers[-1]
+    answers[-1] = (number, "\n".join(part for part in (text, end) if part))
+    return tuple(Message(role="tool", content=text, call_id=number) for number, text in answers)
+
+
+def _calls_text(message: Message) -> str:
+    return "".join(f"{call.name}{call.arguments}" for call in message.calls)

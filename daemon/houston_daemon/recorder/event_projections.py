@@ -1,0 +1,586 @@
+"""What each kind of event changes in the derived tables.
+
+One function for each kind of event, all named `project_*`, and `PROJECTIONS`, the table that maps
+kinds to them: a new kind of event or a new column of `steps` begins here. Those of policies and
+training runs are in `training_projections`. Pure functions of the events: nothing here reads the
+journal or a clock, because `verify` replays them on empty tables and compares. Presence and a
+rollout's activity are not derived from events. The schema is `houston_shared.store.schema`.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from houston_daemon.recorder.training_projections import (
+    project_activation,
+    project_activation_result,
+    project_policy,
+    project_training_cancel,
+    project_training_request,
+    project_training_state,
+)
+from houston_shared.records import (
+    ENDED_STATES,
+    BranchPoint,
+    CallIntent,
+    ContextHead,
+    ForkBody,
+    Record,
+    TaskRecord,
+    ToolResult,
+)
+from houston_shared.store.event_bodies import (
+    CancelRequested,
+    DaemonStarted,
+    GuidanceDelivered,
+    GuidanceEdited,
+    GuidanceQueued,
+    GuidanceReordered,
+    GuidanceWithdrawn,
+    RolloutAssigned,
+    RolloutClaimed,
+    StepBookmarked,
+    StoredObservation,
+    StoredSample,
+    StoredSpec,
+    StoredState,
+    VerdictGiven,
+)
+
+
+def project_guidance(
+    connection: sqlite3.Connection, event: "EventHeader", body: GuidanceQueued
+) -> None:
+    """Queued; its number is the sequence of this event, so order of queueing is journal order."""
+    connection.execute(
+        "INSERT INTO guidance (id, number, rollout, author, uid, verified, mode, state, text_seq,"
+        " queued_at, place) VALUES (?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
+        (
+            body.id,
+            event.seq,
+            event.rollout,
+            body.author,
+            body.uid,
+            int(body.verified),
+            body.mode,
+            event.seq,
+            event.at,
+            event.seq,
+        ),
+    )
+
+
+def project_guidance_edit(
+    connection: sqlite3.Connection, event: "EventHeader", body: GuidanceEdited
+) -> None:
+    """Another text, the next revision."""
+    connection.execute(
+        "UPDATE guidance SET text_seq = ?, revision = ? WHERE id = ?",
+        (event.seq, body.revision, body.id),
+    )
+
+
+def project_guidance_withdrawal(
+    connection: sqlite3.Connection, event: "EventHeader", body: GuidanceWithdrawn
+) -> None:
+    """Taken back."""
+    connection.execute("UPDATE guidance SET state = 'withdrawn' WHERE id = ?", (body.id,))
+
+
+def project_guidance_order(
+    connection: sqlite3.Connection, event: "EventHeader", body: GuidanceReordered
+) -> None:
+    """The places stay the same, and are given out in another order."""
+    reassign_guidance_places(connection, body.ids)
+
+
+def reassign_guidance_places(connection: sqlite3.Connection, ids: tuple[str, ...]) -> None:
+    """Give the places of some guidance out in the order of `ids`; most often they are already."""
+    marks = ", ".join("?" * len(ids))
+    found = connection.execute(f"SELECT id, place FROM guidance WHERE id IN ({marks})", ids)
+    place: dict[str, int] = dict(found.fetchall())
+    there = [one for one in ids if one in place]
+    should = zip(there, sorted(place.values()), strict=True)
+    moved = [(number, one) for one, number in should if place[one] != number]
+    connection.executemany("UPDATE guidance SET place = ? WHERE id = ?", moved)
+
+
+def project_verdict(
+    connection: sqlite3.Connection, event: "EventHeader", body: VerdictGiven
+) -> None:
+    """On the attempts that count; a step that is not there (any more) has none."""
+    span = (event.rollout, event.step, body.last)
+    if body.verdict == "undecided":
+        connection.execute(
+            "DELETE FROM verdicts WHERE rollout = ? AND step BETWEEN ? AND ? AND source = ?"
+            " AND attempt IN (SELECT attempt FROM steps s WHERE s.rollout = verdicts.rollout"
+            " AND s.step = verdicts.step AND s.current)",
+            (*span, body.source),
+        )
+        return
+    connection.execute(
+        "INSERT OR REPLACE INTO verdicts (rollout, step, attempt, source, keep, author, seq, at)"
+        " SELECT rollout, step, attempt, ?4, ?5, ?6, ?7, ?8 FROM steps WHERE rollout = ?1"
+        " AND step BETWEEN ?2 AND ?3 AND current AND observation_seq IS NOT NULL",
+        (*span, body.source, int(body.verdict == "keep"), body.by, event.seq, event.at),
+    )
+
+
+def project_claim(
+    connection: sqlite3.Connection, event: "EventHeader", body: RolloutClaimed
+) -> None:
+    """Who holds it, since when, and where the newest note is."""
+    holder = "" if body.release else body.by
+    connection.execute(
+        "INSERT INTO claims (rollout, holder, uid, verified, since, seq, note_seq)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO UPDATE SET"
+        " since = CASE WHEN holder = ?2 AND uid IS ?3 OR holder = '' AND ?2 = '' THEN since"
+        " ELSE ?5 END, holder = ?2, uid = ?3, verified = ?4, seq = ?6,"
+        " note_seq = coalesce(?7, note_seq)",
+        (
+            event.rollout,
+            holder,
+            body.uid,
+            int(body.verified),
+            event.at,
+            event.seq,
+            event.seq if body.note else None,
+        ),
+    )
+
+
+def project_bookmark(
+    connection: sqlite3.Connection, event: "EventHeader", body: StepBookmarked
+) -> None:
+    """Marked, or the author's mark removed; a note stays even when its mark goes."""
+    if body.remove:
+        connection.execute(
+            "DELETE FROM bookmarks WHERE rollout = ? AND step = ? AND author = ?",
+            (event.rollout, event.step, body.author),
+        )
+        return
+    row = (event.rollout, event.step, body.author, event.seq, event.at)
+    connection.execute(
+        "INSERT INTO bookmarks (rollout, step, author, seq, at) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET seq = excluded.seq, at = excluded.at",
+        row,
+    )
+    if body.note:
+        connection.execute(
+            "INSERT INTO notes (rollout, step, author, seq, at) VALUES (?, ?, ?, ?, ?)", row
+        )
+
+
+def project_daemon_start(
+    connection: sqlite3.Connection, event: "EventHeader", body: DaemonStarted
+) -> None:
+    """The epoch that counts."""
+    connection.execute(
+        "INSERT INTO meta (key, value) VALUES ('epoch', ?1)"
+        " ON CONFLICT (key) DO UPDATE SET value = ?1",
+        (str(body.epoch),),
+    )
+
+
+def project_task(connection: sqlite3.Connection, event: "EventHeader", body: TaskRecord) -> None:
+    """The newest definition of a task."""
+    connection.execute(
+        "INSERT INTO tasks (name, seq, first_seen) VALUES (?, ?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET seq = excluded.seq",
+        (body.name, event.seq, event.at),
+    )
+
+
+def project_spec(connection: sqlite3.Connection, event: "EventHeader", body: StoredSpec) -> None:
+    """A new rollout, queued; a branch begins as its parent stood after the step they share last."""
+    begins = body.origin or BranchPoint(seq=0, head_seq=0)
+    connection.execute(
+        "INSERT INTO rollouts (id, task, state, engine, policy, group_id, parent, parent_step,"
+        " sandbox, spec_seq, created_at, updated_at, last_seq, request, head_seq, fork_seq, forks,"
+        " first_step, steps, active_us, evaluations, best_score, last_score, errors)"
+        " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            event.rollout,
+            body.task.name,
+            body.engine,
+            body.policy,
+            body.group,
+            body.parent,
+            body.parent_step,
+            body.sandbox,
+            event.seq,
+            event.at,
+            event.at,
+            event.seq,
+            body.request,
+            begins.head_seq or None,
+            begins.fork_seq,
+            begins.forks,
+            begins.first_step,
+            (body.parent_step or 0) if body.origin else 0,
+            begins.active_us,
+            begins.evaluations,
+            begins.best_score,
+            begins.last_score,
+            begins.errors,
+        ),
+    )
+
+
+def project_assignment(
+    connection: sqlite3.Connection, event: "EventHeader", body: RolloutAssigned
+) -> None:
+    """The lease that counts."""
+    connection.execute("UPDATE rollouts SET lease = ? WHERE id = ?", (body.lease, event.rollout))
+
+
+def project_state(connection: sqlite3.Connection, event: "EventHeader", body: StoredState) -> None:
+    """The state, why, and who owns a pause."""
+    owner = body.by if body.state == "paused" else ""
+    connection.execute(
+        "UPDATE rollouts SET state = ?1, paused_by = ?2, reason = ?3, activity = '',"
+        " cancelling = CASE WHEN ?4 THEN '' ELSE cancelling END WHERE id = ?5",
+        (body.state, owner, body.reason, body.state in ENDED_STATES, event.rollout),
+    )
+
+
+def project_cancel(
+    connection: sqlite3.Connection, event: "EventHeader", body: CancelRequested
+) -> None:
+    """Who wants it ended."""
+    connection.execute(
+        "UPDATE rollouts SET cancelling = ?, reason = ? WHERE id = ?",
+        (body.by, body.reason, event.rollout),
+    )
+
+
+def project_nothing(connection: sqlite3.Connection, event: "EventHeader", body: Record) -> None:
+    """Only the journal keeps it: no row but the rollout's newest time follows (`rules.apply`)."""
+
+
+def project_head(connection: sqlite3.Connection, event: "EventHeader", body: ContextHead) -> None:
+    """Where the head of the contexts is."""
+    connection.execute("UPDATE rollouts SET head_seq = ? WHERE id = ?", (event.seq, event.rollout))
+
+
+SEARCH_QUERY_LIMIT = 200
+"""Characters of a search query that its row keeps."""
+SEARCH_RESULT_KINDS = frozenset({"search", "web_search", "web_browse"})
+"""Kinds of results that are searches."""
+
+
+def project_sample(
+    connection: sqlite3.Connection, event: "EventHeader", body: StoredSample
+) -> None:
+    """One request to a model; the policy's own opens its step."""
+    connection.execute(
+        "INSERT INTO samples (seq, rollout, step, attempt, role, parent_seq, kept, new_ids,"
+        " sampled_ids, prompt_tokens, cached_tokens, finish_reason, logprob_kind, engine, policy,"
+        " drift, guided, seconds, completion_tokens, reasoning_tokens)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            event.seq,
+            event.rollout,
+            event.step,
+            event.attempt,
+            body.role,
+            body.parent_seq,
+            body.kept,
+            _count_or_none(body.new_prompt_ids),
+            _count_or_none(body.token_ids),
+            body.prompt_tokens,
+            body.cached_tokens,
+            body.finish_reason,
+            body.logprob_kind,
+            body.engine,
+            body.policy,
+            body.drift,
+            int(bool(body.parameters.get("grammar"))),
+            body.seconds,
+            body.completion_tokens,
+            body.reasoning_tokens,
+        ),
+    )
+    if event.part == "sample":
+        _insert_step(connection, event, body)
+
+
+def _count_or_none(ids: tuple[int, ...] | None) -> int | None:
+    return None if ids is None else len(ids)
+
+
+def _insert_step(connection: sqlite3.Connection, event: "EventHeader", body: StoredSample) -> None:
+    if event.attempt > 1:
+        _supersede_attempts(connection, event)
+    connection.execute(
+        "INSERT INTO steps (rollout, step, attempt, sample_seq, last_seq, policy, drift, tools,"
+        " calls, started_at, active_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            event.rollout,
+            event.step,
+            event.attempt,
+            event.seq,
+            event.seq,
+            body.policy,
+            body.drift,
+            ",".join(call.name for call in body.calls),
+            len(body.calls),
+            event.at,
+            body.active_us,
+        ),
+    )
+
+
+def _supersede_attempts(connection: sqlite3.Connection, event: "EventHeader") -> None:
+    """A later attempt opens the step again: what an earlier one closed no longer counts."""
+    where = (event.rollout, event.step)
+    closed = connection.execute(
+        "SELECT errors > 0 FROM steps WHERE rollout = ? AND step = ? AND current"
+        " AND observation_seq IS NOT NULL",
+        where,
+    ).fetchone()
+    if closed:
+        connection.execute(
+            "UPDATE rollouts SET steps = ?, errors = errors - ? WHERE id = ?",
+            (event.step - 1, closed[0], event.rollout),
+        )
+    connection.execute("UPDATE steps SET current = 0 WHERE rollout = ? AND step = ?", where)
+
+
+def project_intent(connection: sqlite3.Connection, event: "EventHeader", body: CallIntent) -> None:
+    """A call is about to run: its row of `steps` stays, which saves a page of the WAL."""
+
+
+def project_result(connection: sqlite3.Connection, event: "EventHeader", body: ToolResult) -> None:
+    """What a call returned; evaluations and searches have rows of their own."""
+    if not body.success:
+        connection.execute(
+            "UPDATE steps SET errors = errors + 1 WHERE rollout = ? AND step = ? AND attempt = ?",
+            (event.rollout, event.step, event.attempt),
+        )
+    if body.kind == "eval":
+        _insert_evaluation(connection, event, body)
+    elif body.kind in SEARCH_RESULT_KINDS:
+        _insert_search(connection, event, body)
+
+
+def _insert_evaluation(
+    connection: sqlite3.Connection, event: "EventHeader", body: ToolResult
+) -> None:
+    fields: dict[str, Any] = body.fields
+    score = fields.get("overall_score")
+    connection.execute(
+        "INSERT INTO evaluations (rollout, number, step, score, state, seconds, seq, at)"
+        " SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5, ?6, ?7"
+        " FROM evaluations WHERE rollout = ?1",
+        (
+            event.rollout,
+            event.step,
+            score,
+            fields.get("state", "failed"),
+            fields.get("seconds", body.seconds),
+            event.seq,
+            event.at,
+        ),
+    )
+    connection.execute(
+        "UPDATE rollouts SET evaluations = evaluations + ?2, last_score = coalesce(?3, last_score),"
+        " best_score = max(coalesce(?3, best_score), coalesce(best_score, ?3)) WHERE id = ?1",
+        (event.rollout, int(bool(fields.get("counted", True))), score),
+    )
+    connection.execute(
+        "UPDATE steps SET score = coalesce(?, score)"
+        " WHERE rollout = ? AND step = ? AND attempt = ?",
+        (score, event.rollout, event.step, event.attempt),
+    )
+
+
+def _insert_search(connection: sqlite3.Connection, event: "EventHeader", body: ToolResult) -> None:
+    connection.execute(
+        "INSERT INTO searches (rollout, step, attempt, idx, kind, query, results, seq)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            event.rollout,
+            event.step,
+            event.attempt,
+            int((event.part or ".0").partition(".")[2]),
+            body.call.name,
+            str(body.fields.get("query", ""))[:SEARCH_QUERY_LIMIT],
+            body.fields.get("total_results", 0),
+            event.seq,
+        ),
+    )
+
+
+def project_observation(
+    connection: sqlite3.Connection, event: "EventHeader", body: StoredObservation
+) -> None:
+    """Closes a step."""
+    key = (event.rollout, event.step, event.attempt)
+    connection.execute(
+        "UPDATE steps SET observation_seq = ?1, last_seq = ?1, attention = ?2, snapshot = ?3,"
+        " closed_at = ?4, active_us = ?5 WHERE rollout = ?6 AND step = ?7 AND attempt = ?8",
+        (event.seq, ",".join(body.attention), body.snapshot, event.at, body.active_us, *key),
+    )
+    connection.execute(
+        "UPDATE rollouts SET steps = ?2, errors = errors +"
+        " coalesce((SELECT errors > 0 FROM steps WHERE rollout = ?1 AND step = ?2"
+        " AND attempt = ?3), 0),"  # a repair may have left the step without its sample
+        " updated_at = ?4, last_seq = ?5, active_us = max(active_us, ?6) WHERE id = ?1",
+        (*key, event.at, event.seq, body.active_us),
+    )
+    if body.files:
+        _insert_file_changes(connection, event, body)
+    for span in body.spans:
+        connection.execute(
+            "INSERT INTO terminal_spans (rollout, step, attempt, host, terminal, start, end, seq)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*key, span.host, span.terminal, span.start, span.end, event.seq),
+        )
+        connection.execute(
+            "INSERT INTO terminals (rollout, host, name, end, last_seq) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET end = excluded.end, last_seq = excluded.last_seq",
+            (event.rollout, span.host, span.terminal, span.end, event.seq),
+        )
+
+
+def _insert_file_changes(
+    connection: sqlite3.Connection, event: "EventHeader", body: StoredObservation
+) -> None:
+    key = (event.rollout, event.step, event.attempt)
+    connection.executemany(
+        "INSERT INTO file_changes (rollout, step, attempt, path, kind, added, removed, seq)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [(*key, one.path, one.kind, one.added, one.removed, event.seq) for one in body.files],
+    )
+
+
+def project_delivery(
+    connection: sqlite3.Connection, event: "EventHeader", body: GuidanceDelivered
+) -> None:
+    """Guidance was joined to the observation of this step."""
+    connection.executemany(
+        "UPDATE guidance SET state = 'delivered', delivered_step = ?, delivered_seq = ?,"
+        " delivered_at = ? WHERE id = ?",
+        [(event.step, event.seq, event.at, one) for one in body.ids],
+    )
+    reassign_guidance_places(
+        connection, body.ids
+    )  # also where a repair has lost who reordered them
+    connection.execute(
+        "UPDATE steps SET guided = ?, last_seq = ? WHERE rollout = ? AND step = ? AND attempt = ?",
+        (len(body.ids), event.seq, event.rollout, event.step, event.attempt),
+    )
+
+
+def project_fork(connection: sqlite3.Connection, event: "EventHeader", body: ForkBody) -> None:
+    """A new context."""
+    connection.execute(
+        "INSERT INTO forks (rollout, number, step, k, first_kept_step, mechanical, sample_seq, seq)"
+        " SELECT ?1, forks + 1, ?2, ?3, ?4, ?5, ?6, ?7 FROM rollouts WHERE id = ?1",
+        (
+            event.rollout,
+            event.step,
+            body.k,
+            body.first_kept_step,
+            int(body.mechanical),
+            body.sample_seq,
+            event.seq,
+        ),
+    )
+    connection.execute(
+        "UPDATE rollouts SET fork_seq = ?, forks = forks + 1, first_step = ? WHERE id = ?",
+        (event.seq, body.first_kept_step, event.rollout),
+    )
+
+
+class EventHeader(NamedTuple):
+    """The header of one event, in the order in which the chain covers it."""
+
+    seq: int
+    rollout: str
+    step: int
+    attempt: int
+    part: str | None
+    kind: str
+    at: int
+    """UTC microseconds."""
+
+
+Projection = Callable[[sqlite3.Connection, Any, Any], None]
+
+PROJECTIONS: dict[str, Projection] = {
+    "daemon": project_daemon_start,
+    "task": project_task,
+    "spec": project_spec,
+    "assigned": project_assignment,
+    "state": project_state,
+    "cancel": project_cancel,
+    "clock": project_nothing,
+    "head": project_head,
+    "sample": project_sample,
+    "intent": project_intent,
+    "result": project_result,
+    "observation": project_observation,
+    "delivery": project_delivery,
+    "fork": project_fork,
+    "guidance": project_guidance,
+    "edit": project_guidance_edit,
+    "withdraw": project_guidance_withdrawal,
+    "bookmark": project_bookmark,
+    "reorder": project_guidance_order,
+    "verdict": project_verdict,
+    "claim": project_claim,
+    "stop": project_nothing,
+    "jumped": project_nothing,
+    "refused": project_nothing,
+    "erased": project_nothing,  # rows that change are derived again from the remainders
+    "repaired": project_nothing,
+    "cleaned": project_nothing,
+    "policy": project_policy,
+    "training": project_training_request,
+    "training-moved": project_training_state,
+    "training-cancel": project_training_cancel,
+    "activation": project_activation,
+    "activated": project_activation_result,
+}
+
+PROJECTED_TABLES: dict[str, str] = {
+    "meta": "key",
+    "tasks": "name",
+    "rollouts": "id",
+    "steps": "rollout, step, attempt",
+    "samples": "seq",
+    "forks": "rollout, number",
+    "guidance": "id",
+    "verdicts": "rollout, step, attempt, source",
+    "evaluations": "rollout, number",
+    "terminals": "rollout, host, name",
+    "terminal_spans": "rollout, step, attempt, host, terminal",
+    "file_changes": "rollout, step, attempt, path",
+    "searches": "rollout, step, attempt, idx",
+    "policies": "name",
+    "training_runs": "id",
+    "activations": "seq",
+    "bookmarks": "rollout, step, author",
+    "claims": "rollout",
+    "notes": "seq",
+}
+"""Every derived table and its key."""
+
+UNPROJECTED_COLUMNS: dict[str, frozenset[str]] = {"rollouts": frozenset({"activity"})}
+"""Columns of derived tables that no event decides."""
+
+
+def project_event(connection: sqlite3.Connection, event: EventHeader, body: Record) -> None:
+    """Write the derived rows of one event. Active time only grows.
+
+    Raises KeyError for a kind without a rule and sqlite3.Error for what the tables refuse.
+    """
+    PROJECTIONS[event.kind](connection, event, body)
+    if event.rollout and event.kind != "observation":  # its rule does this with the rest
+        connection.execute(
+            "UPDATE rollouts SET updated_at = ?, last_seq = ?, active_us = max(active_us, ?)"
+            " WHERE id = ?",
+            (event.at, event.seq, getattr(body, "active_us", 0), event.rollout),
+        )

@@ -1,0 +1,230 @@
+"""Branching a rollout: a sibling that goes on from after one of its steps.
+
+Nothing of the shared past is stored again: the new spec names parent and step, and how the parent
+stood then (`Origin`). Refuses steps whose workspace or context cannot be made again. The workspace
+itself is made by the branch's worker, from the parent's shadow repository.
+"""
+
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+from houston_daemon.recorder import journal_writer, rollout_assignment, rollout_reader
+from houston_daemon.recorder.handlers.guidance_handlers import queue_guidance, require_rollout
+from houston_daemon.recorder.handlers.rollout_handlers import make_rollout_id
+from houston_daemon.recorder.identity_and_roles import Author
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_daemon.recorder.recorder_handle import RunnableChanged
+from houston_daemon.recorder.recorder_store import Store
+from houston_daemon.recorder.request_checks import denial
+from houston_shared.config_sections import LOCAL_HOST
+from houston_shared.control_messages import BranchRollout
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.records import BranchPoint, ObservationBody, RolloutSpec, ToolResult
+from houston_shared.store import removed_data_queries, rollout_queries
+from houston_shared.store.event_bodies import StoredSpec
+from houston_shared.task import parse_task_record
+from houston_shared.terminal_log_files import rollout_folder
+from houston_shared.wire import Guide, RequestStored
+
+SNAPSHOTLESS_ENVIRONMENTS = frozenset(
+    {"null", "python", "search_qa", "scienceworld", "textworld", "http"}
+)
+"""Environments that a branch needs no snapshot of: there is no world, or it is made again from what
+the parent did in it."""
+NO_BRANCH_STARTED = "No branch was started."
+
+
+class _SharedStep(NamedTuple):
+    """The step that both will share last."""
+
+    observation_seq: int
+    snapshot: str
+    active_us: int
+
+
+def branch_rollout(store: Store, message: BranchRollout, author: Author) -> RequestStored:
+    """Queue a branch, with its first guidance; the same request again gives the same one."""
+    if not 0 < len(message.request) <= 64:
+        raise denial("A branch needs a request key.", effect=NO_BRANCH_STARTED, code=ExitCode.USAGE)
+    before = store.connection.execute(
+        "SELECT id, spec_seq FROM rollouts WHERE request = ?", (message.request,)
+    ).fetchone()
+    if before:
+        return RequestStored(seq=before[1], rollouts=(before[0],))
+    asked = require_rollout(store, message.rollout)
+    step = message.step
+    if not 1 <= step <= asked.steps:
+        there = f"steps 1 to {asked.steps}" if asked.steps else "no step yet"
+        raise denial(
+            f"{asked.id} has {there} that are closed, and no step {step}.",
+            f"houston steps {asked.id}",
+            NO_BRANCH_STARTED,
+        )
+    # A step that the named rollout shares itself is its parent's: the branch is a sibling of both.
+    owner = rollout_reader.run_plan(store, rollout_queries.owner_of_step(asked.id, step))
+    parent = require_rollout(store, owner)
+    spec = rollout_reader.read_record(store, parent.spec_seq, RolloutSpec)
+    if spec is None:
+        raise denial(f"What {owner} was started with was erased.", effect=NO_BRANCH_STARTED)
+    shared = _read_shared_step(store, owner, step)
+    origin = _build_origin(store, owner, step, shared)
+    _check_can_branch(store, spec, origin, step)
+    id = make_rollout_id(store, spec.task.name)
+    fields = {name: getattr(spec, name) for name in RolloutSpec.__struct_fields__}
+    changed = {
+        "rollout": id,
+        "parent": owner,
+        "parent_step": step,
+        "origin": origin,
+    }
+    body = StoredSpec(
+        **{**fields, **changed},
+        by=author.by,
+        request=message.request,
+        sandbox=parse_task_record(spec.task).mapped.kind,
+        **author.fields,
+    )
+    store.journal.append(EventKey(id), "spec", journal_writer.prepare_body(store.home, body))
+    said = None
+    if message.text:
+        said = queue_guidance(
+            store, Guide(id=message.id, rollout=id, text=message.text), author
+        ).guidance
+    store.tells.append(RunnableChanged())
+    return RequestStored(seq=store.journal.seq, rollouts=(id,), guidance=said)
+
+
+def _read_shared_step(store: Store, owner: str, step: int) -> _SharedStep:
+    found = store.connection.execute(
+        "SELECT observation_seq, snapshot, active_us FROM steps"
+        " WHERE rollout = ? AND step = ? AND current",
+        (owner, step),
+    ).fetchone()
+    if found is None or found[0] is None:
+        raise denial(
+            f"Step {step} of {owner} was set aside by a repair.",
+            f"houston steps {owner}",
+            NO_BRANCH_STARTED,
+        )
+    return _SharedStep(*found)
+
+
+def _check_can_branch(store: Store, spec: RolloutSpec, origin: BranchPoint, step: int) -> None:
+    """Refuse what could not go on: no steps left, no workspace, or a context with holes in it."""
+    task = parse_task_record(spec.task)
+    if step >= task.budget.steps:
+        raise denial(
+            f"The task has {task.budget.steps} steps: none is left after step {step}.",
+            "Name an earlier step.",
+            NO_BRANCH_STARTED,
+        )
+    if not origin.snapshot and task.environment not in SNAPSHOTLESS_ENVIRONMENTS:
+        raise _no_snapshot_denial(store, spec.rollout, task.environment, step)
+    if task.environment not in SNAPSHOTLESS_ENVIRONMENTS and (
+        gone := _explain_missing_snapshots(store, spec, task.hosts[0])
+    ):
+        raise denial(
+            f"The snapshots of {spec.rollout} {gone}: no step's workspace can be brought back.",
+            f"houston rollout start {shlex.quote(spec.task.folder)}",
+            NO_BRANCH_STARTED,
+        )
+    last, first = origin.seq, max(1, origin.first_step - 1)  # with oₖ, which stands in a fork
+    if rollout_assignment.find_incomplete_ancestor(store, spec.rollout, first, step, last):
+        raise denial(
+            f"Something of steps {first} to {step} was set aside by a repair.",
+            f"houston steps {spec.rollout}",
+            NO_BRANCH_STARTED,
+        )
+    for part in rollout_reader.run_plan(
+        store, rollout_queries.step_ranges(spec.rollout, first, step)
+    ):
+        erased = store.connection.execute(
+            "SELECT 1 FROM events WHERE rollout = ? AND step BETWEEN ? AND ? AND part IS NOT NULL"
+            " AND erased AND seq <= ? LIMIT 1",
+            (part.rollout, part.first, part.last, last),
+        ).fetchone()
+        if erased:
+            raise denial(
+                f"Texts of {part.rollout} were erased: its context cannot be made again.",
+                effect=NO_BRANCH_STARTED,
+            )
+
+
+def _explain_missing_snapshots(store: Store, spec: RolloutSpec, host: str) -> str:
+    """Why there are no snapshots (any more); empty where there are some, as far as is known here.
+
+    A cleaning that was cut short, or a home that was restored elsewhere, leaves no word of it.
+    """
+    freed = rollout_reader.run_plan(store, removed_data_queries.find_last_cleaning(spec.rollout))
+    if freed and freed.body.snapshots:
+        return "were freed (houston rollout clean --snapshots)"
+    folder = rollout_folder(Path(spec.host_root), spec.rollout) / "shadow"
+    return f"are not here ({folder})" if host == LOCAL_HOST and not folder.is_dir() else ""
+
+
+def _no_snapshot_denial(store: Store, rollout: str, environment: str, step: int) -> HoustonError:
+    any_other = store.connection.execute(
+        "SELECT 1 FROM steps WHERE rollout = ? AND snapshot <> '' LIMIT 1", (rollout,)
+    ).fetchone()
+    if any_other is None:
+        return denial(
+            f"The world of {environment} keeps no snapshots, so no step of it can be brought back.",
+            effect=NO_BRANCH_STARTED,
+        )
+    return denial(
+        f"Step {step} has no snapshot of its workspace, so it cannot be brought back.",
+        "Name the step before, or the one after.",
+        NO_BRANCH_STARTED,
+    )
+
+
+def _build_origin(store: Store, owner: str, step: int, shared: _SharedStep) -> BranchPoint:
+    """How the parent stood after the step; what it inherited itself counts too."""
+    row = require_rollout(store, owner)
+    spec = rollout_reader.read_record(store, row.spec_seq, RolloutSpec)
+    earlier = spec.origin if spec and spec.origin else BranchPoint(seq=0, head_seq=0)
+    assert row.head_seq is not None  # a step is closed, so there was a prompt
+    forks = store.connection.execute(
+        "SELECT seq, first_kept_step FROM forks WHERE rollout = ? AND step <= ? ORDER BY number",
+        (owner, step),
+    ).fetchall()
+    begun = (earlier.fork_seq, earlier.first_step)
+    fork_seq, first_step = forks[-1] if forks else begun
+    (errors,) = store.connection.execute(
+        "SELECT count(*) FROM steps WHERE rollout = ? AND step <= ? AND current AND errors > 0",
+        (owner, step),
+    ).fetchone()
+    used, best, last = _scores_up_to(store, owner, step, earlier)
+    seen = rollout_reader.read_record(store, shared.observation_seq, ObservationBody)
+    return BranchPoint(
+        seq=shared.observation_seq,
+        head_seq=row.head_seq,
+        snapshot=shared.snapshot,
+        snapshots=dict(seen.snapshots) if seen else {},
+        fork_seq=fork_seq,
+        forks=earlier.forks + len(forks),
+        first_step=first_step,
+        active_us=shared.active_us,
+        evaluations=used,
+        best_score=best,
+        last_score=last,
+        errors=earlier.errors + errors,
+    )
+
+
+def _scores_up_to(
+    store: Store, owner: str, step: int, earlier: BranchPoint
+) -> tuple[int, float | None, float | None]:
+    """Submissions used, best and last score up to a step."""
+    rows = store.connection.execute(
+        "SELECT seq, score FROM evaluations WHERE rollout = ? AND step <= ? ORDER BY number",
+        (owner, step),
+    ).fetchall()
+    used, best, last = earlier.evaluations, earlier.best_score, earlier.last_score
+    for seq, score in rows:
+        result = rollout_reader.read_record(store, seq, ToolResult)
+        used += bool(result is None or result.fields.get("counted", True))
+        if score is not None:
+            best, last = score if best is None else max(best, score), score
+    return used, best, last

@@ -1,0 +1,263 @@
+"""Erasing event bodies inside the recorder's transaction: hashes and the chain stay, texts go.
+
+Only of rollouts that have ended and have no live branch. Derived rows are written anew from what is
+left; blobs that no event names any more are removed after the commit. What is left of a body is
+decided by `maintenance.erased_body`, which events are erased by `maintenance.event_erasure`.
+"""
+
+import logging
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import msgspec
+
+from houston_daemon.maintenance import erased_body
+from houston_daemon.maintenance.damage_report import IntegrityFindings
+from houston_daemon.maintenance.projection_replay import ProjectionReplay
+from houston_daemon.recorder import hash_chain, rollout_states
+from houston_daemon.recorder.event_projections import PROJECTED_TABLES, EventHeader
+from houston_daemon.recorder.identity_and_roles import Author
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_daemon.recorder.recorder_store import Store
+from houston_daemon.recorder.request_checks import denial
+from houston_shared.control_messages import EraseBodies
+from houston_shared.errors import ExitCode
+from houston_shared.secret_redaction import redact
+from houston_shared.store import event_bodies, schema, store_reader
+from houston_shared.store.journal_events import EVENTS_OF_ROLLOUT
+from houston_shared.store.training_event_bodies import TRAINING_BODY_TYPES as TRAINING
+from houston_shared.wire import RequestStored
+
+LOGGER = logging.getLogger("houston.recorder")
+ERASE_LIMIT = 2_000
+"""Events of one message."""
+SHORTEST_ERASED_TEXT = 4
+"""Characters of the shortest text that can be erased everywhere."""
+SELECT_BLOB_USER = "SELECT 1 FROM events WHERE blob = ? LIMIT 1"
+"""Whether an event names a blob."""
+_RECENT_EVENTS = 1_000
+"""Events: an erasure whose daemon died before it removed the files is among so many newest."""
+_TRAINING_TABLES = ("policies", "training_runs", "activations")
+_TABLES_OF_NO_ROLLOUT = ("meta", "tasks", *_TRAINING_TABLES)
+_ROLLOUT_TABLES = [table for table in PROJECTED_TABLES if table not in _TABLES_OF_NO_ROLLOUT]
+"""Tables whose rows belong to one rollout."""
+
+
+def erase_bodies(store: Store, message: EraseBodies, author: Author) -> RequestStored:
+    """Erase bodies of one rollout, or (with no `seqs`) let what was erased leave the files too."""
+    if not message.seqs:
+        store.later.append(lambda: empty_wal(store))
+        return RequestStored(seq=store.journal.seq)
+    if len(message.seqs) > ERASE_LIMIT or 0 < len(message.text) < SHORTEST_ERASED_TEXT:
+        raise denial(
+            f"At most {ERASE_LIMIT} events at once, and texts of {SHORTEST_ERASED_TEXT} characters"
+            " at least.",
+            code=ExitCode.USAGE,
+        )
+    if message.text and erased_body.has_text(message.reason.encode(), message.text):
+        raise denial(
+            "The reason holds the text that is to go: it would stay in the journal.",
+            "the same command with another --reason",
+            "Nothing was erased.",
+            ExitCode.USAGE,
+        )
+    _check_erasable(store, message.rollout)
+    with _secure_delete(store.connection):
+        left = [one for seq in message.seqs if (one := _erase_one_body(store, message, seq))]
+    ends = bool(message.archive) and not message.more
+    if not left and not ends:
+        return RequestStored(seq=store.journal.seq)
+    if left and message.rollout:
+        reproject_rollout(store, message.rollout)
+    elif left:
+        reproject_training(store)
+    files = tuple(dict.fromkeys(one.blob for one in left if one.blob))
+    body = event_bodies.BodiesErased(
+        by=author.by,
+        seqs=tuple(one.seq for one in left),
+        remainders=tuple(one.remainder for one in left),
+        reason=redact(message.reason),
+        archive=message.archive,
+        more=message.more,
+        blobs=files,
+        **author.fields,
+    )
+    store.later.append(lambda: _unlink_unused_blobs(store, files))
+    return RequestStored(seq=store.journal.append(EventKey(message.rollout), "erased", body))
+
+
+def _check_erasable(store: Store, rollout: str) -> None:
+    row = store.rollout(rollout)
+    if rollout and row is None:
+        raise denial(f"There is no rollout {rollout[:80]!r}.", "houston rollout list")
+    if row is not None and not rollout_states.has_ended(row):
+        raise denial(
+            f"{row.id} has not ended ({row.state}): it would go on from what is erased.",
+            f"houston rollout cancel {row.id}",
+            "Nothing was erased.",
+        )
+    if branch := find_live_branch(store, rollout):
+        raise denial(
+            f"{branch} is a branch that shares steps with {rollout} and has not ended: it would"
+            " go on from what is erased.",
+            f"houston rollout cancel {branch}",
+            "Nothing was erased.",
+        )
+
+
+def find_live_branch(store: Store, rollout: str) -> str:
+    """A branch of a rollout, or of a branch of it, that has not ended; empty when there is none."""
+    found = store.connection.execute(
+        "WITH RECURSIVE below (id, state) AS (SELECT id, state FROM rollouts WHERE parent = ?1"
+        " AND ?1 <> '' UNION ALL SELECT r.id, r.state FROM below JOIN rollouts r"
+        " ON r.parent = below.id) SELECT id FROM below"
+        " WHERE state IN ('queued', 'running', 'paused') LIMIT 1",
+        (rollout,),
+    ).fetchone()
+    return str(found[0]) if found else ""
+
+
+class _ErasedEvent(NamedTuple):
+    """One event whose body was erased."""
+
+    seq: int
+    remainder: bytes
+    """SHA-256 of what is left."""
+    blob: str | None
+    """The file that held the body."""
+
+
+def _erase_one_body(store: Store, message: EraseBodies, seq: int) -> _ErasedEvent | None:
+    """Erase one body; None where nothing is to do."""
+    found = store.connection.execute(
+        "SELECT rollout, kind, body, blob FROM events WHERE seq = ?", (seq,)
+    ).fetchone()
+    if found is None or found[0] != message.rollout:
+        raise denial(f"Event {seq} is none of {message.rollout or 'the daemon'}.")
+    _, kind, body, blob = found
+    if kind in erased_body.NEVER_ERASED_KINDS or (body is None and blob is None):
+        return None
+    data = store_reader.read_blob(store.home, blob) if blob else body
+    left = _remaining_body(message, kind, data)
+    if left is None or left == data:
+        return None
+    store.connection.execute(
+        "UPDATE events SET body = ?, blob = NULL, erased = 1 WHERE seq = ?", (left, seq)
+    )
+    return _ErasedEvent(seq, hash_chain.body_hash(left), blob)
+
+
+def _remaining_body(message: EraseBodies, kind: str, data: bytes) -> bytes | None:
+    if message.text:
+        return erased_body.redact_text(kind, data, message.text)
+    return (
+        erased_body.remove_token_ids(kind, data)
+        if message.ids
+        else erased_body.blank_body(kind, data)
+    )
+
+
+@contextmanager
+def _secure_delete(connection: sqlite3.Connection) -> Iterator[None]:
+    """What is deleted meanwhile leaves no bytes in its pages."""
+    connection.execute("PRAGMA secure_delete = ON")
+    try:
+        yield
+    finally:
+        connection.execute("PRAGMA secure_delete = OFF")
+
+
+def finish_erasures(store: Store) -> None:
+    """Remove files that an erasure named shortly before its daemon died.
+
+    Only between two transactions, and while no body is on its way to disk. A damaged word of one
+    keeps nobody from starting; `verify` finds it.
+    """
+    rows = store.connection.execute(
+        "SELECT seq, CAST(body AS BLOB), body_hash FROM events WHERE seq > ? AND kind = 'erased'",
+        (store.journal.seq - _RECENT_EVENTS,),
+    ).fetchall()
+    for seq, body, digest in rows:
+        if isinstance(body, bytes) and hash_chain.body_hash(body) == digest:
+            _unlink_unused_blobs(
+                store, msgspec.msgpack.decode(body, type=event_bodies.BodiesErased).blobs
+            )
+        else:
+            LOGGER.error("event %s, which erased texts, is damaged; next: houston verify", seq)
+
+
+def _unlink_unused_blobs(store: Store, files: Iterable[str]) -> None:
+    """Remove blobs that no event names any more."""
+    for blob in files:
+        if store.connection.execute(SELECT_BLOB_USER, (blob,)).fetchone() is None:
+            store_reader.blob_path(store.home, blob).unlink(missing_ok=True)
+
+
+def reproject_rollout(store: Store, rollout: str) -> None:
+    """Write the derived rows of one rollout anew, from its events as they are now."""
+    scratch = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        schema.migrate_schema(scratch)
+        replay = ProjectionReplay(store.home, scratch, IntegrityFindings())
+        rows = store.connection.execute(
+            "SELECT seq, rollout, step, attempt, part, kind, at, body, blob, erased FROM events"
+            f" WHERE {EVENTS_OF_ROLLOUT} ORDER BY seq",
+            (rollout,),
+        )
+        for row in rows:
+            replay.one(EventHeader(*row[:7]), *row[7:])
+        replay.finish()
+        with _secure_delete(store.connection):
+            for table in _ROLLOUT_TABLES:
+                _replace_rollout_rows(scratch, store.connection, table, rollout)
+    finally:
+        scratch.close()
+
+
+def reproject_training(store: Store) -> None:
+    """Write the derived rows of what is trained anew: their reasons may hold somebody's words."""
+    scratch = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        schema.migrate_schema(scratch)
+        replay = ProjectionReplay(store.home, scratch, IntegrityFindings())
+        marks = ", ".join("?" * len(TRAINING))
+        rows = store.connection.execute(
+            "SELECT seq, rollout, step, attempt, part, kind, at, body, blob, erased FROM events"
+            f" WHERE {EVENTS_OF_ROLLOUT} AND kind IN ({marks}) ORDER BY seq",
+            ("", *TRAINING),
+        )
+        for row in rows:
+            replay.one(EventHeader(*row[:7]), *row[7:])
+        with _secure_delete(store.connection):
+            for table in _TRAINING_TABLES:
+                found = scratch.execute(f"SELECT * FROM {table}").fetchall()
+                store.connection.execute(f"DELETE FROM {table}")
+                if found:
+                    places = ", ".join("?" * len(found[0]))
+                    store.connection.executemany(f"INSERT INTO {table} VALUES ({places})", found)
+    finally:
+        scratch.close()
+
+
+def _replace_rollout_rows(
+    scratch: sqlite3.Connection, home: sqlite3.Connection, table: str, rollout: str
+) -> None:
+    owner = "id" if table == "rollouts" else "rollout"
+    rows = scratch.execute(f"SELECT * FROM {table} WHERE {owner} = ?", (rollout,)).fetchall()
+    own = (
+        EVENTS_OF_ROLLOUT if PROJECTED_TABLES[table] == "seq" else f"{owner} = ?1"
+    )  # no index by rollout there
+    home.execute(f"DELETE FROM {table} WHERE {own}", (rollout,))
+    if rows:
+        marks = ", ".join("?" * len(rows[0]))
+        home.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+
+
+def empty_wal(store: Store) -> None:
+    """Move the WAL into the database and empty it: it still holds pages as they were.
+
+    A reader in a transaction keeps it from being emptied; who asks looks, and asks again.
+    """
+    store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

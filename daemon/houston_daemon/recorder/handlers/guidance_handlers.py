@@ -1,0 +1,304 @@
+"""What annotators say about a rollout: guidance and its order, bookmarks, notes, presence, claims.
+
+One handler for each message; it returns the answer to send after the commit and raises HoustonError
+for what is not done. Also `require_rollout` and `check_text`, which the other handlers use.
+Verdicts are in `verdict_handlers`, delivery in `guidance_delivery`.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from houston_daemon.recorder import guidance_delivery, request_checks, rollout_states
+from houston_daemon.recorder.identity_and_roles import Author, NotOwner
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_daemon.recorder.recorder_store import RolloutRow, Store
+from houston_daemon.recorder.request_checks import denial
+from houston_shared.control_messages import ClaimRollout, ReorderGuidance
+from houston_shared.errors import ExitCode
+from houston_shared.records import Guidance
+from houston_shared.secret_redaction import redact
+from houston_shared.store.event_bodies import (
+    GuidanceEdited,
+    GuidanceQueued,
+    GuidanceReordered,
+    GuidanceWithdrawn,
+    RolloutClaimed,
+    StepBookmarked,
+)
+from houston_shared.times_and_counts import count_words
+from houston_shared.wire import (
+    BookmarkStep,
+    EditGuidance,
+    Guide,
+    ReportPresence,
+    RequestStored,
+    WithdrawGuidance,
+)
+
+GUIDANCE_TEXT_LIMIT = 32 * 1024
+"""Bytes of the longest guidance or note."""
+GUIDANCE_ID_LIMIT = 64
+
+
+def queue_guidance(store: Store, message: Guide, author: Author) -> RequestStored:
+    """Queue guidance; the same message again changes nothing."""
+    check_text(message.text, "guidance")
+    text = redact(message.text)
+    if not 0 < len(message.id) <= GUIDANCE_ID_LIMIT:
+        raise denial(
+            f"The id of guidance has 1 to {GUIDANCE_ID_LIMIT} characters.", code=ExitCode.USAGE
+        )
+    if guidance_delivery.read_guidance(store, message.id) is not None:
+        return _answer_repeated_guidance(store, message, text, author)
+    row = require_rollout(store, message.rollout)
+    if rollout_states.has_ended(row):
+        raise denial(
+            f"{row.id} has ended ({row.state}); nobody would hear it.",
+            "houston rollout list",
+            "The guidance was not queued.",
+        )
+    body = GuidanceQueued(
+        id=message.id,
+        author=author.name,
+        text=text,
+        mode=message.mode,
+        words=count_words(text),
+        **author.fields,
+    )
+    return _answer_with_guidance(
+        store, store.journal.append(EventKey(row.id), "guidance", body), message.id
+    )
+
+
+def _answer_repeated_guidance(
+    store: Store, message: Guide, text: str, author: Author
+) -> RequestStored:
+    number, rollout_id, uid, body = store.connection.execute(
+        "SELECT g.number, g.rollout, g.uid, e.body FROM guidance g"
+        " JOIN events e ON e.seq = g.number WHERE g.id = ?",
+        (message.id,),
+    ).fetchone()
+    same = rollout_id == message.rollout and guidance_delivery.decode_guidance_text(body) == text
+    if not same or uid not in (author.uid, None):
+        raise denial(f"The id {message.id} belongs to another message.", "houston guidance")
+    return _answer_with_guidance(store, number, message.id)
+
+
+def edit_guidance(store: Store, message: EditGuidance, author: Author) -> RequestStored:
+    """Change queued guidance; delivered first wins, and so does a newer edit."""
+    check_text(message.text, "guidance")
+    text = redact(message.text)
+    found = _require_queued(store, message.id)
+    _check_guidance_owner(store, found, author, "editing guidance")
+    if found.revision == message.revision + 1 and found.text == text:
+        return RequestStored(
+            seq=store.journal.seq, guidance=found
+        )  # sent again after a lost answer
+    if found.revision != message.revision:
+        raise denial(
+            f"Guidance {found.id} was changed meanwhile: it is at revision {found.revision}.",
+            f"houston guidance {found.rollout}",
+        )
+    body = GuidanceEdited(
+        id=found.id,
+        revision=message.revision + 1,
+        text=text,
+        by=author.name,
+        words=count_words(text),
+        **author.fields,
+    )
+    return _answer_with_guidance(
+        store, store.journal.append(EventKey(found.rollout), "edit", body), found.id
+    )
+
+
+def withdraw_guidance(store: Store, message: WithdrawGuidance, author: Author) -> RequestStored:
+    """Take queued guidance back; withdrawn twice is withdrawn."""
+    found = guidance_delivery.read_guidance(store, message.id)
+    if found is not None and found.state == "withdrawn":
+        return RequestStored(seq=store.journal.seq, guidance=found)
+    found = _require_queued(store, message.id)
+    _check_guidance_owner(store, found, author, "withdrawing guidance")
+    body = GuidanceWithdrawn(id=found.id, by=author.name, **author.fields)
+    return _answer_with_guidance(
+        store, store.journal.append(EventKey(found.rollout), "withdraw", body), found.id
+    )
+
+
+def set_bookmark(store: Store, message: BookmarkStep, author: Author) -> RequestStored:
+    """Mark a step for everybody, with a note, or remove one's own mark."""
+    if message.note:
+        check_text(message.note, "a note")
+    row = require_rollout(store, message.rollout)
+    if not 0 <= message.step <= row.steps + 1:
+        raise denial(f"{row.id} has no step {message.step}.", f"houston steps {row.id}")
+    _check_bookmark_owner(store, row.id, message.step, author)
+    body = StepBookmarked(
+        author=author.name,
+        note=redact(message.note),
+        remove=message.remove,
+        **author.fields,
+    )
+    return RequestStored(seq=store.journal.append(EventKey(row.id, message.step), "bookmark", body))
+
+
+def record_presence(store: Store, message: ReportPresence, author: Author) -> RequestStored:
+    """Where somebody looks: rows, no event; seconds old at best.
+
+    Under a name that another user has as a login, a claim shows nothing.
+    """
+    if not 0 <= message.step < 2**31:
+        raise denial(f"There is no step {message.step}.", code=ExitCode.USAGE)
+    store.presence.hear(store, message, author)
+    return RequestStored(seq=store.journal.seq)
+
+
+def require_rollout(store: Store, id: str) -> RolloutRow:
+    """The rollout with this id; raises HoustonError."""
+    row = store.rollout(id)
+    if row is None:
+        raise denial(f"There is no rollout {id[:80]!r}.", "houston rollout list")
+    return row
+
+
+def _check_guidance_owner(store: Store, found: Guidance, author: Author, what: str) -> None:
+    """Annotators change what their own user wrote, operators what anybody wrote."""
+    query = "SELECT uid FROM guidance WHERE id = ?"
+    (uid,) = store.connection.execute(query, (found.id,)).fetchone()
+    if not author.owns(uid):
+        raise NotOwner(f"{what} of {found.author}", author.name)
+
+
+def _check_bookmark_owner(store: Store, rollout_id: str, step: int, author: Author) -> None:
+    """A claimed name neither moves nor removes the mark of the user who has it."""
+    found = store.connection.execute(
+        "SELECT e.body FROM bookmarks b JOIN events e ON e.seq = b.seq"
+        " WHERE b.rollout = ? AND b.step = ? AND b.author = ?",
+        (rollout_id, step, author.name),
+    ).fetchone()
+    if found is None or found[0] is None:
+        return
+    if not author.owns(msgspec.msgpack.decode(found[0], type=StepBookmarked).uid):
+        raise NotOwner(f"changing a bookmark of {author.name}", author.name)
+
+
+def _require_queued(store: Store, id: str) -> Guidance:
+    found = guidance_delivery.read_guidance(store, id)
+    if found is None:
+        raise denial(
+            f"There is no guidance {id[:GUIDANCE_ID_LIMIT]!r}.", "houston guidance ROLLOUT"
+        )
+    if found.state != "queued":
+        when = f"delivered at step {found.step}" if found.state == "delivered" else found.state
+        raise denial(
+            f"Guidance {found.id} was already {when}.", f"houston guidance {found.rollout}"
+        )
+    return found
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse an empty text and one that is too long."""
+    size = len(text.encode())
+    if not text.strip():
+        raise denial(f"The text of {what} is empty.", code=ExitCode.USAGE)
+    if size > GUIDANCE_TEXT_LIMIT:
+        raise denial(
+            f"The text of {what} has {size} bytes; {GUIDANCE_TEXT_LIMIT} is the most.",
+            "Put long material into a file of the workspace and name it.",
+            code=ExitCode.USAGE,
+        )
+
+
+def _answer_with_guidance(store: Store, seq: int, id: str) -> RequestStored:
+    return RequestStored(seq=seq, guidance=guidance_delivery.read_guidance(store, id))
+
+
+MAX_NAMED_IDS = 20
+"""Ids that a refusal names at most."""
+
+
+def reorder_guidance(store: Store, message: ReorderGuidance, author: Author) -> RequestStored:
+    """Deliver what is queued in another order; the same order again changes nothing.
+
+    Any annotator may: nothing that somebody wrote changes.
+    """
+    row = require_rollout(store, message.rollout)
+    rows = store.connection.execute(
+        "SELECT id FROM guidance WHERE rollout = ? AND state = 'queued' ORDER BY place", (row.id,)
+    )
+    queued = tuple(id for (id,) in rows)
+    if message.order == queued:
+        return RequestStored(seq=store.journal.seq)
+    if (again := _find_same_order(store, message, author)) is not None:
+        return RequestStored(seq=again)
+    same = len(message.order) == len(queued) and set(message.order) == set(queued)
+    if not same or message.seen not in ((), queued):
+        now = f"{', '.join(queued[:MAX_NAMED_IDS])}{', …' if len(queued) > MAX_NAMED_IDS else ''}"
+        raise denial(
+            f"The queue of {row.id} has changed; it holds {now or 'nothing'}.",
+            f"houston guidance {row.id}",
+        )
+    body = GuidanceReordered(ids=message.order, by=author.name, **author.fields)
+    return RequestStored(seq=store.journal.append(EventKey(row.id), "reorder", body))
+
+
+def _find_same_order(store: Store, message: ReorderGuidance, author: Author) -> int | None:
+    """The event that gave this order, where the newest one did and its answer was lost."""
+    newest = next(request_checks.find_events_since(store, message.rollout, "reorder", 0), None)
+    if newest is None or request_checks.is_by_other_author(newest, author):
+        return None
+    assert isinstance(newest.body, GuidanceReordered)
+    return newest.seq if newest.body.ids == message.order else None
+
+
+class _ClaimHolder(NamedTuple):
+    holder: str
+    """Empty for nobody."""
+    uid: int | None
+
+
+def claim_rollout(store: Store, message: ClaimRollout, author: Author) -> RequestStored:
+    """Claim, take over, or release with a note; the same request again changes nothing."""
+    request = request_checks.check_request_key(message.request)
+    if message.note:
+        check_text(message.note, "a note")
+    row = require_rollout(store, message.rollout)
+    words = list(request_checks.find_events_since(store, row.id, "claim", message.seen))
+    for word in words:
+        assert isinstance(word.body, RolloutClaimed)
+        if word.body.request == request and not request_checks.is_by_other_author(word, author):
+            return RequestStored(seq=word.seq)
+    held = _read_claim_holder(store, row.id)
+    mine = held.holder == author.name and held.uid == author.uid
+    if held.holder and not mine and message.seen and _has_event_by_others(words, author):
+        raise denial(f"{held.holder} claimed {row.id} meanwhile.", f"houston claim {row.id}")
+    if message.release:
+        _check_release(held, mine, author)
+    if not message.note and (mine if not message.release else not held.holder):
+        return RequestStored(seq=store.journal.seq)  # it is so already
+    body = RolloutClaimed(
+        by=author.name,
+        note=redact(message.note),
+        release=message.release,
+        request=request,
+        **author.fields,
+    )
+    return RequestStored(seq=store.journal.append(EventKey(row.id), "claim", body))
+
+
+def _has_event_by_others(words: list[request_checks.EarlierEvent], author: Author) -> bool:
+    return any(request_checks.is_by_other_author(word, author) for word in words)
+
+
+def _read_claim_holder(store: Store, rollout_id: str) -> _ClaimHolder:
+    found = store.connection.execute(
+        "SELECT holder, uid FROM claims WHERE rollout = ?", (rollout_id,)
+    ).fetchone()
+    return _ClaimHolder(*found) if found else _ClaimHolder("", None)
+
+
+def _check_release(held: _ClaimHolder, mine: bool, author: Author) -> None:
+    """One's own claim, or (as an operator) anybody's; a note may be left where nobody holds it."""
+    if held.holder and not mine and not author.owns(held.uid):
+        raise NotOwner(f"releasing a claim of {held.holder}", author.name)

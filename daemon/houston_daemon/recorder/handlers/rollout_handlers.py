@@ -1,0 +1,334 @@
+"""What operators do to rollouts and the daemon: start, pause, resume, cancel, clean, stop.
+
+A start queues rollouts with specs free of secrets; the same request key gives the same ids.
+Cleaning takes orders to free what ended rollouts keep on hosts; a process of its own carries them
+out (`maintenance.host_cleanup`). Branches are started in `branch_handlers`.
+"""
+
+import secrets
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from houston_daemon.hosts.ssh.remote_part import remote_part_of
+from houston_daemon.maintenance.host_cleanup import CleanupOrder, CleanupReport
+from houston_daemon.recorder import (
+    journal_writer,
+    request_checks,
+    rollout_assignment,
+    rollout_reader,
+    rollout_states,
+)
+from houston_daemon.recorder.handlers import training_handlers
+from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
+from houston_daemon.recorder.identity_and_roles import Author
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_daemon.recorder.recorder_handle import RunnableChanged, StopRequested
+from houston_daemon.recorder.recorder_store import RolloutRow, Store
+from houston_daemon.recorder.request_checks import denial
+from houston_shared import task_secrets
+from houston_shared.control_messages import CleanRollouts, StartRollouts
+from houston_shared.errors import ExitCode
+from houston_shared.faults import point
+from houston_shared.records import AWAY_ACTIVITY, RolloutSpec, TaskRecord
+from houston_shared.secret_redaction import redact, redact_all
+from houston_shared.store import removed_data_queries
+from houston_shared.store.event_bodies import (
+    CancelRequested,
+    DaemonStopRequested,
+    RolloutCleaned,
+    StoredSpec,
+)
+from houston_shared.store.store_reader import read_blob
+from houston_shared.task import Task, parse_task_record
+from houston_shared.wire import RequestStored, Steer, StopDaemon
+
+_ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+START_LIMIT = 1_000
+"""Rollouts of one request."""
+
+
+def start_rollouts(store: Store, message: StartRollouts, author: Author) -> RequestStored:
+    """Queue rollouts; the same request again gives the same ids."""
+    if not 0 < len(message.request) <= 64 or not 0 < len(message.specs) <= START_LIMIT:
+        raise denial(
+            f"A start needs a request key and 1 to {START_LIMIT} rollouts.", code=ExitCode.USAGE
+        )
+    before = store.connection.execute(
+        "SELECT id, spec_seq FROM rollouts WHERE request = ? ORDER BY spec_seq", (message.request,)
+    ).fetchall()
+    if before:
+        return RequestStored(seq=before[-1][1], rollouts=tuple(id for id, _ in before))
+    ids = tuple(_queue_rollout(store, spec, message.request, author) for spec in message.specs)
+    point("recorder.start.after")
+    store.tells.append(RunnableChanged())
+    return RequestStored(seq=store.journal.seq, rollouts=ids)
+
+
+def _queue_rollout(store: Store, spec: RolloutSpec, request: str, author: Author) -> str:
+    task = parse_task_record(spec.task)
+    if task.name != spec.task.name:
+        raise denial(f"The task file of {spec.task.name!r} is named {task.name!r}.")
+    if spec.parent or spec.origin:
+        raise denial("A branch is started from its parent.", "houston rollout branch R --at STEP")
+    spec = redact_spec(spec)
+    spec = training_handlers.choose_policy(store, spec)
+    _check_task_keys(
+        parse_task_record(spec.task)
+    )  # as it will be read: a key written out is gone, too
+    _store_task_definition(store, spec.task)
+    id = make_rollout_id(store, task.name)
+    fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
+    body = StoredSpec(
+        **{**fields, "rollout": id},
+        by=author.by,
+        request=request,
+        sandbox=task.mapped.kind,
+        **author.fields,
+    )
+    store.journal.append(EventKey(id), "spec", journal_writer.prepare_body(store.home, body))
+    return id
+
+
+def _check_task_keys(task: Task) -> None:
+    """A key that is not here would reach the agent's programs as its placeholder."""
+    if missing := task_secrets.missing_secrets(task):
+        raise denial(*task_secrets.describe_missing_secret(*missing[0]))
+
+
+def redact_spec(spec: RolloutSpec) -> RolloutSpec:
+    """The spec as it is stored: task and settings without secrets; paths stay as they are.
+
+    The worker that reads it back finds keys where the daemon has them: in its environment.
+    """
+    task = msgspec.structs.replace(
+        spec.task,
+        definition=redact(spec.task.definition),
+        instructions=redact(spec.task.instructions),
+    )
+    settings = dict(spec.engine_settings)
+    for key in ("environment", "command", "url"):
+        if key in settings:
+            settings[key] = redact_all(settings[key])
+    tools = {
+        name: {**section, "url": redact_all(section["url"])} if "url" in section else section
+        for name, section in spec.tool_settings.items()
+    }
+    return msgspec.structs.replace(spec, task=task, engine_settings=settings, tool_settings=tools)
+
+
+def _store_task_definition(store: Store, task: TaskRecord) -> None:
+    """Store the definition once for as long as it stays the same."""
+    known = store.connection.execute(
+        "SELECT e.body, e.blob FROM tasks t JOIN events e ON e.seq = t.seq WHERE t.name = ?",
+        (task.name,),
+    ).fetchone()
+    if known:
+        data = read_blob(store.home, known[1]) if known[1] else known[0]
+        if data is not None and msgspec.msgpack.decode(data, type=TaskRecord) == task:
+            return
+    store.journal.append(EventKey(), "task", journal_writer.prepare_body(store.home, task))
+
+
+def make_rollout_id(store: Store, task: str) -> str:
+    """An id that no rollout has: the task's name and four random letters."""
+    while True:
+        id = f"{task}-{''.join(secrets.choice(_ID_LETTERS) for _ in range(4))}"
+        if store.rollout(id) is None:
+            return id
+
+
+def steer_rollout(store: Store, message: Steer, author: Author) -> RequestStored:
+    """Pause, resume or cancel; asking for what already is changes nothing."""
+    row = require_rollout(store, message.rollout)
+    if message.action == "cancel":
+        return RequestStored(seq=_cancel_rollout(store, row, author, message.reason))
+    if row.state == "failed" and message.action == "resume":
+        return RequestStored(seq=_requeue_failed_rollout(store, row, author, message.reason))
+    if rollout_states.has_ended(row) or row.cancelling:
+        raise denial(
+            f"{row.id} has ended ({row.state})."
+            if rollout_states.has_ended(row)
+            else f"{row.id} is being cancelled by {row.cancelling}.",
+            f"houston rollout show {row.id}",
+        )
+    if message.undoes:
+        _check_undo(store, row, message.undoes, author)
+    act = _pause_rollout if message.action == "pause" else _resume_rollout
+    return RequestStored(seq=act(store, row, author, message.reason))
+
+
+def _check_undo(store: Store, row: RolloutRow, seq: int, author: Author) -> None:
+    """Refuse to take back what another has changed since, or has done: only one's own is undone."""
+    newest = next(request_checks.find_events_since(store, row.id, "state", seq - 1), None)
+    mine = newest is not None and (newest.body.by, newest.body.uid) == (author.by, author.uid)
+    if newest is None or newest.seq != seq or not mine:
+        by = f", by {newest.body.by.removeprefix('person:')}" if newest else ""
+        raise denial(
+            f"{row.id} is {row.state}{by}: that is not yours to take back.",
+            f"houston rollout show {row.id}",
+        )
+
+
+def _pause_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
+    if row.state != "paused" or row.paused_by in rollout_states.SELF_ENDING_PAUSES:
+        return rollout_states.change_state(store, row, "paused", author.by, reason, author=author)
+    if row.paused_by.startswith("person:"):
+        stands = next(request_checks.find_events_since(store, row.id, "state", 0), None)
+        return stands.seq if stands else store.journal.seq
+    raise denial(f"{row.id} is already paused by {row.paused_by} ({row.reason}).")
+
+
+def _resume_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
+    if row.state != "paused":
+        return store.journal.seq
+    refused = row.paused_by == rollout_states.PAUSED_BY_ENGINE and row.activity.startswith(
+        AWAY_ACTIVITY
+    )
+    whose = row.paused_by in rollout_states.PAUSES_ENDED_BY_PEOPLE or row.paused_by.startswith(
+        "person:"
+    )
+    if not whose and not refused:  # a worker that was refused asks again, whoever says so
+        raise denial(
+            f"{row.id} is paused by {row.paused_by} ({row.reason}), and goes on when that is over.",
+            "houston doctor"
+            if row.paused_by == rollout_states.PAUSED_BY_HOST_AWAY
+            else "houston daemon status",
+        )
+    return rollout_states.resume_rollout(store, row, author.by, reason, author)
+
+
+def _requeue_failed_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
+    """Queue a failed rollout again. Raises HoustonError where it has nothing to go on from."""
+    if damage := rollout_assignment.find_resume_obstacle(store, row):
+        raise denial(damage, "houston verify", f"{row.id} stays failed.")
+    if (
+        freed := rollout_reader.run_plan(store, removed_data_queries.find_last_cleaning(row.id))
+    ) is not None:
+        raise denial(
+            f"What {row.id} kept on its host was freed by {freed.body.by}.",
+            f"houston rollout branch {row.id} --at STEP, or start it anew",
+            f"{row.id} stays failed.",
+        )
+    return rollout_states.change_state(store, row, "queued", author.by, reason, author=author)
+
+
+def _cancel_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
+    """At once where no worker runs it; else the worker is told and ends it."""
+    if row.state == "cancelled" or row.cancelling:
+        return store.journal.seq
+    if rollout_states.has_ended(row):
+        raise denial(f"{row.id} has already ended ({row.state}).", f"houston rollout show {row.id}")
+    if store.workers.of(row.id) is None:
+        return rollout_states.change_state(
+            store, row, "cancelled", author.by, reason, author=author
+        )
+    body = CancelRequested(by=author.by, reason=redact(reason), **author.fields)
+    return store.journal.append(EventKey(row.id), "cancel", body)
+
+
+def stop_daemon(store: Store, message: StopDaemon, author: Author) -> RequestStored:
+    """Ask the supervisor to drain and end."""
+    asked = DaemonStopRequested(by=author.by, keep_engine=message.keep_engine, **author.fields)
+    store.journal.append(EventKey(), "stop", asked)
+    store.tells.append(StopRequested(message.keep_engine))
+    return RequestStored(seq=store.journal.seq)
+
+
+CLEAN_LIMIT = 10_000
+"""Rollouts of one message."""
+
+
+class CleanupRequest(NamedTuple):
+    """An order, and who gave it."""
+
+    order: CleanupOrder
+    author: Author
+
+
+def clean_rollouts(store: Store, message: CleanRollouts, author: Author) -> RequestStored:
+    """Take the orders of one message; all of its rollouts must have ended. Raises HoustonError.
+
+    What it says is the newest event before: those of the answer come behind it.
+    """
+    if not 0 < len(message.rollouts) <= CLEAN_LIMIT:
+        raise denial(f"Name 1 to {CLEAN_LIMIT} rollouts.", code=ExitCode.USAGE)
+    before = store.journal.seq
+    named = dict.fromkeys(message.rollouts)
+    asked = [CleanupRequest(_build_cleanup_order(store, one, message), author) for one in named]
+    for one in asked:
+        if not Path(one.order.root).is_absolute():  # it keeps nothing on a host
+            store_cleanup_result(store, one, CleanupReport(one.order.rollout, 0))
+    somewhere = [one for one in asked if Path(one.order.root).is_absolute()]
+    store.later.append(lambda: store.cleaning.extend(somewhere))
+    return RequestStored(seq=before)
+
+
+def take_cleanup_batch(waiting: list[CleanupRequest]) -> dict[str, CleanupRequest]:
+    """Take out of `waiting` what one process does: each rollout once, for who asked first.
+
+    Who else asked for the same has an answer of their own: they may have asked for more.
+    """
+    taken: dict[str, CleanupRequest] = {}
+    rest = [one for one in waiting if taken.setdefault(one.order.rollout, one) is not one]
+    waiting[:] = rest
+    return taken
+
+
+def store_cleanup_result(store: Store, asked: CleanupRequest, report: CleanupReport) -> None:
+    """Say in the journal what was freed, inside the open transaction."""
+    body = RolloutCleaned(
+        by=asked.author.by,
+        bytes=report.bytes,
+        snapshots=asked.order.snapshots and not report.left,
+        left=redact(report.left),
+        **asked.author.fields,
+    )
+    store.journal.append(EventKey(asked.order.rollout), "cleaned", body)
+
+
+def _build_cleanup_order(store: Store, rollout: str, message: CleanRollouts) -> CleanupOrder:
+    row = store.rollout(rollout)
+    if row is None:
+        raise denial(f"There is no rollout {rollout[:80]!r}.", "houston rollout list")
+    if not rollout_states.has_ended(row) or store.workers.of(row.id) is not None:
+        why = (
+            f"has not ended ({row.state})"
+            if not rollout_states.has_ended(row)
+            else "is just ending"
+        )
+        raise denial(
+            f"{row.id} {why}: it works with what would be freed.",
+            f"houston rollout cancel {row.id} --wait",
+            "Nothing was freed.",
+        )
+    waiting = store.connection.execute(
+        "SELECT id FROM rollouts WHERE parent = ? AND steps = parent_step"
+        " AND state IN ('queued', 'running', 'paused')",
+        (row.id,),
+    ).fetchone()
+    if waiting:
+        raise denial(
+            f"The branch {waiting[0]} has yet to take its workspace from {row.id}.",
+            f"houston rollout show {waiting[0]}",
+            "Nothing was freed.",
+        )
+    spec = _read_spec(store, row)
+    if spec is None:
+        return CleanupOrder("", row.id, message.snapshots)
+    elsewhere = tuple(remote_part_of(spec, host) for host in sorted(spec.hosts))
+    return CleanupOrder(spec.host_root, row.id, message.snapshots, elsewhere)
+
+
+def _read_spec(store: Store, row: RolloutRow) -> RolloutSpec | None:
+    """What the rollout was started with: the hosts that it used, and their roots."""
+    try:
+        return rollout_reader.read_record(store, row.spec_seq, RolloutSpec)
+    except msgspec.MsgspecError:
+        raise denial(
+            f"Event {row.spec_seq} is damaged: where {row.id} keeps its files is not known.",
+            "houston verify",
+            "Nothing was freed.",
+            ExitCode.DAMAGED,
+        ) from None

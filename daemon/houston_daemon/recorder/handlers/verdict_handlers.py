@@ -1,0 +1,158 @@
+"""Verdicts on closed steps: keep, mask, or taken back; every one stays in the journal.
+
+Those of people, and beside them those of rules and of a judge, which never touch a person's. A
+verdict on a step that a branch shares belongs to its parent. Which verdict counts in the end is
+decided by readers (`verdict_order`).
+"""
+
+from typing import Any
+
+from houston_daemon.recorder import request_checks, rollout_reader
+from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
+from houston_daemon.recorder.identity_and_roles import Author
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_daemon.recorder.recorder_store import RolloutRow, Store
+from houston_daemon.recorder.request_checks import denial
+from houston_shared.control_messages import (
+    MOST_JUDGED_RANGES,
+    MOST_JUDGED_STEPS,
+    REASON_LIMIT,
+    GiveVerdicts,
+    JudgedSteps,
+    StoreVerdicts,
+)
+from houston_shared.errors import ExitCode
+from houston_shared.secret_redaction import redact
+from houston_shared.store import rollout_queries
+from houston_shared.store.event_bodies import VerdictGiven
+from houston_shared.store.rollout_queries import OwnedStepRange
+from houston_shared.wire import RequestStored
+
+SOURCE_NAME_LIMIT = 200
+"""Characters of the name of a judge."""
+SOURCE_NAME_PREFIXES = {"rule": "rules", "judge": "judge"}
+"""How the name of who speaks begins, by source."""
+
+JudgedStretch = tuple[JudgedSteps, OwnedStepRange]
+"""What is said, and of whose steps."""
+
+
+def store_human_verdicts(store: Store, message: GiveVerdicts, author: Author) -> RequestStored:
+    """Keep, mask or leave ranges of steps undecided; the same request again changes nothing."""
+    request, parts = (
+        request_checks.check_request_key(message.request),
+        _split_by_owner(store, message),
+    )
+    if done := _find_same_verdict(store, parts, message, author):
+        return RequestStored(seq=done)
+    return _append_verdicts(store, parts, {"by": author.name, "request": request, **author.fields})
+
+
+def store_automatic_verdicts(store: Store, message: StoreVerdicts, author: Author) -> RequestStored:
+    """What rules or a judge say, beside what people said; the same request again changes nothing.
+
+    They are named by what said it; who ran it, is kept with it.
+    """
+    request, parts = (
+        request_checks.check_request_key(message.request),
+        _split_by_owner(store, message),
+    )
+    if (
+        message.by.partition(":")[0] != SOURCE_NAME_PREFIXES[message.source]
+        or len(message.by) > SOURCE_NAME_LIMIT
+    ):
+        raise denial(
+            f"{message.by[:SOURCE_NAME_LIMIT]!r} is no name of a {message.source}.",
+            f"It begins with {SOURCE_NAME_PREFIXES[message.source]!r} and has at most"
+            f" {SOURCE_NAME_LIMIT} characters.",
+            code=ExitCode.USAGE,
+        )
+    for owner in dict.fromkeys(part.rollout for _, part in parts):
+        for word in request_checks.find_events_since(store, owner, "verdict", 0):
+            said = word.body
+            assert isinstance(said, VerdictGiven)
+            if (said.request, said.uid, said.source) == (request, author.uid, message.source):
+                return RequestStored(seq=word.seq)
+    who = {"by": message.by, "source": message.source, "asked": author.name, **author.fields}
+    return _append_verdicts(store, parts, {"request": request, **who})
+
+
+def _split_by_owner(store: Store, message: GiveVerdicts | StoreVerdicts) -> list[JudgedStretch]:
+    """What is said of whose steps; raises HoustonError for what cannot be judged."""
+    row = require_rollout(store, message.rollout)
+    if not 0 < len(message.steps) <= MOST_JUDGED_RANGES:
+        raise denial(
+            f"A message judges 1 to {MOST_JUDGED_RANGES} ranges of steps.", code=ExitCode.USAGE
+        )
+    for one in message.steps:
+        _check_judged_steps(row, one)
+    if sum(one.last - one.first + 1 for one in message.steps) > MOST_JUDGED_STEPS:
+        raise denial(
+            f"A message judges at most {MOST_JUDGED_STEPS} steps.",
+            "Say it in parts.",
+            code=ExitCode.USAGE,
+        )
+    return [
+        (one, part)
+        for one in message.steps
+        for part in rollout_reader.run_plan(
+            store, rollout_queries.step_ranges(row.id, one.first, one.last)
+        )
+    ]
+
+
+def _append_verdicts(
+    store: Store, parts: list[JudgedStretch], said: dict[str, Any]
+) -> RequestStored:
+    for one, part in parts:
+        body = VerdictGiven(last=part.last, verdict=one.verdict, reason=redact(one.reason), **said)
+        store.journal.append(EventKey(part.rollout, part.first), "verdict", body)
+    return RequestStored(seq=store.journal.seq)
+
+
+def _check_judged_steps(row: RolloutRow, one: JudgedSteps) -> None:
+    if not 1 <= one.first <= one.last <= row.steps:
+        there = f"closed steps 1 to {row.steps}" if row.steps else "no closed step yet"
+        asked = f"step {one.first}" if one.first == one.last else f"steps {one.first} to {one.last}"
+        raise denial(
+            f"{row.id} has {there}; {asked} cannot be judged.", f"houston steps {row.id} -n 1"
+        )
+    if len(one.reason) > REASON_LIMIT:
+        raise denial(f"A reason has at most {REASON_LIMIT} characters.", code=ExitCode.USAGE)
+
+
+def _find_same_verdict(
+    store: Store, parts: list[JudgedStretch], message: GiveVerdicts, author: Author
+) -> int:
+    """The event that says the same already, 0 for none; raises HoustonError where another judged
+    one of the steps since.
+    """
+    owners = dict.fromkeys(part.rollout for _, part in parts)
+    words = [
+        (owner, word)
+        for owner in owners
+        for word in request_checks.find_events_since(store, owner, "verdict", message.seen)
+    ]
+    for _, word in words:
+        assert isinstance(word.body, VerdictGiven)
+        if word.body.request == message.request and not request_checks.is_by_other_author(
+            word, author
+        ):
+            return word.seq
+    for owner, word in words if message.seen else ():
+        said = word.body
+        assert isinstance(said, VerdictGiven)
+        shared = any(
+            part.rollout == owner and part.first <= said.last and word.step <= part.last
+            for _, part in parts
+        )
+        if shared and said.source == "human" and request_checks.is_by_other_author(word, author):
+            raise denial(
+                f"{said.by} said {said.verdict} of {_name_steps(word.step, said.last)} meanwhile.",
+                f"houston verdict {message.rollout}",
+            )
+    return 0
+
+
+def _name_steps(first: int, last: int) -> str:
+    return f"step {first}" if first == last else f"steps {first} to {last}"

@@ -1,0 +1,264 @@
+"""Who sent a message and what their role allows.
+
+The kernel names the user of a socket peer (SO_PEERCRED); a claimed name is kept beside it and
+marked unverified. `REQUIRED_ROLES` is the one table of which role each control message needs: add a
+new message there. Also the author of offline work on a home that no daemon has open. Owners of
+single guidance, claims or bookmarks are checked by the handlers.
+"""
+
+import grp
+import os
+import pwd
+import time
+from collections.abc import Collection
+from typing import Any, Literal, NamedTuple
+
+from houston_shared import config, wire
+from houston_shared.config import RoleSettings
+from houston_shared.errors import ConfigurationError, HoustonError
+
+Role = Literal["viewer", "annotator", "operator"]
+ROLE_RANKS: dict[Role, int] = {"viewer": 0, "annotator": 1, "operator": 2}
+
+REQUIRED_ROLES: dict[type[wire.FromPerson], tuple[Role, str]] = {
+    wire.AskStatus: ("viewer", "asking how the daemon stands"),
+    wire.ReportPresence: ("annotator", "being shown as present"),
+    wire.Guide: ("annotator", "guiding an agent"),
+    wire.EditGuidance: ("annotator", "editing guidance"),
+    wire.WithdrawGuidance: ("annotator", "withdrawing guidance"),
+    wire.BookmarkStep: ("annotator", "setting a bookmark or a note"),
+    wire.ReorderGuidance: ("annotator", "reordering guidance"),
+    wire.GiveVerdicts: ("annotator", "judging steps"),
+    wire.StoreVerdicts: ("annotator", "storing what rules or a judge say of steps"),
+    wire.ClaimRollout: ("annotator", "claiming a rollout"),
+    wire.Steer: ("operator", "pausing, resuming or cancelling a rollout"),
+    wire.StartRollouts: ("operator", "starting rollouts"),
+    wire.BranchRollout: ("operator", "branching a rollout"),
+    wire.EraseBodies: ("operator", "archiving a rollout or erasing what is stored"),
+    wire.CleanRollouts: ("operator", "freeing what rollouts keep on the host"),
+    wire.StartTraining: ("operator", "training a policy"),
+    wire.ReportTrainingState: ("operator", "saying how a training run stands"),
+    wire.CancelTraining: ("operator", "ending a training run"),
+    wire.RegisterPolicy: ("operator", "registering a policy"),
+    wire.ActivatePolicy: ("operator", "changing what new rollouts sample with"),
+    wire.StopDaemon: ("operator", "stopping the daemon"),
+}
+"""Least role for each message, and what it does in words."""
+
+
+class NotAllowed(HoustonError):
+    """Who asks may not do it. what: in words. needs: the role that would do."""
+
+    def __init__(self, what: str, needs: Role, standing: str, next: str) -> None:
+        cause = f"{what[:1].upper()}{what[1:]} needs the role {needs}; {standing}."
+        super().__init__(cause, "Nothing was changed.", next)
+        self.what = what
+        self.needs = needs
+
+
+class NotOwner(NotAllowed):
+    """It belongs to another user."""
+
+    def __init__(self, what: str, name: str) -> None:
+        standing = f"{name} may only change what the same Unix user wrote"
+        super().__init__(what, "operator", standing, "")
+
+
+class RoleBook:
+    """Roles of one daemon, as its configuration gives them."""
+
+    def __init__(self, roles: config.RoleSettings, group: str) -> None:
+        """group: the Unix group that may attach, empty for none.
+
+        Raises ConfigurationError for a user or group that this machine does not have.
+        """
+        self._group = group
+        self.use(roles)
+
+    def use(self, roles: config.RoleSettings) -> None:
+        """Go by these from now on. Raises ConfigurationError as the constructor, and keeps what
+        it had.
+        """
+        named: tuple[tuple[Role, tuple[str, ...]], ...] = (
+            ("operator", roles.operators),
+            ("annotator", roles.annotators),
+            ("viewer", roles.viewers),
+        )
+        for role, names in named:
+            for name in names:
+                _check_entry(name, f"roles.{role}s")
+        self._named = named
+        self._member: Role = "viewer" if roles.annotators else "annotator"
+
+    def role(self, uid: int, name: str, gids: Collection[int]) -> Role | None:
+        """The highest role of a user; None for who has none.
+
+        name: login name, or the number where there is none. gids: every group of the user.
+        """
+        if uid in (os.geteuid(), 0):
+            return "operator"
+        for role, names in self._named:
+            if any(_matches_entry(one, uid, name, gids) for one in names):
+                return role
+        return self._member if self._group and _group_id(self._group) in gids else None
+
+    def refusal(self, peer: "Peer", message: wire.FromPerson) -> NotAllowed | None:
+        """Why this user may not send this message; None when they may."""
+        least, what = REQUIRED_ROLES.get(type(message), ("operator", type(message).__name__))
+        if peer.role is not None and ROLE_RANKS[peer.role] >= ROLE_RANKS[least]:
+            return None
+        standing = f"{peer.name} {f'has the role {peer.role}' if peer.role else 'has none'}"
+        return NotAllowed(what, least, standing, f"Ask an operator: {self.operators()}.")
+
+    def operators(self) -> str:
+        """Who is operator, for people to ask."""
+        own = _login_name(os.geteuid())
+        return ", ".join(dict.fromkeys((own, *self._named[0][1])))
+
+
+def look_up_groups(uid: int, gid: int) -> tuple[str, frozenset[int]]:
+    """Login name (or number) of a user, and all groups: that of the process and those by name."""
+    name = _login_name(uid)
+    try:
+        return name, frozenset(os.getgrouplist(name, gid)) if name != str(uid) else frozenset({gid})
+    except OSError:
+        return name, frozenset({gid})
+
+
+def _login_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _matches_entry(entry: str, uid: int, name: str, gids: Collection[int]) -> bool:
+    if entry.startswith("@"):
+        return _group_id(entry[1:]) in gids
+    return entry == name or entry == str(uid)
+
+
+def _group_id(group: str) -> int | None:
+    """None for a group that is gone: nobody is in it."""
+    if group.isdecimal():
+        return int(group)
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        return None
+
+
+def _check_entry(entry: str, key: str) -> None:
+    group = entry.startswith("@")
+    name = entry.removeprefix("@")
+    try:
+        known = name.isdecimal() or bool(grp.getgrnam(name) if group else pwd.getpwnam(name))
+    except KeyError:
+        known = False
+    if not known:
+        raise ConfigurationError(
+            f"`{key}` names {entry!r}, which is no {'group' if group else 'user'} of this machine.",
+            "The daemon was not started.",
+        )
+
+
+_PEER_CACHE_SECONDS = 5.0
+"""How long a user's name, groups and role are believed before they are looked up again."""
+_PEER_CACHE_SIZE = 1_000
+"""Addresses that are remembered at most."""
+
+
+class Peer(NamedTuple):
+    """The process at the other end of a socket."""
+
+    uid: int
+    name: str
+    """Login name, or the number where there is none."""
+    role: Role | None
+    """None for who has no business here."""
+    pid: int = 0
+
+    @property
+    def owner(self) -> bool:
+        """Whether this is the user who runs the daemon, or root."""
+        return self.uid in (os.geteuid(), 0)
+
+
+class Author(NamedTuple):
+    """Under which name a person's message is kept, and who stands behind it."""
+
+    name: str
+    uid: int
+    verified: bool
+    """Whether the name is the login's own."""
+    pid: int
+    role: Role
+
+    @property
+    def by(self) -> str:
+        """As an owner of a pause and in changes of state."""
+        return f"person:{self.name}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What every event that a person caused says of them besides the name."""
+        return {"uid": self.uid, "verified": self.verified, "pid": self.pid, "role": self.role}
+
+    def owns(self, uid: int | None) -> bool:
+        """Whether this person may change what that user wrote."""
+        return self.role == "operator" or self.uid == uid
+
+
+class PeerIdentities:
+    """Peer addresses to users, remembered for a few seconds: who joins or leaves a group counts."""
+
+    def __init__(self, group: str, roles: RoleSettings | None = None) -> None:
+        """group: name of the annotators' group, empty for none. Raises ConfigurationError."""
+        self.book = RoleBook(roles or RoleSettings(), group)
+        self._known: dict[str, tuple[float, Peer]] = {}
+
+    def use(self, roles: RoleSettings) -> None:
+        """Go by these roles from the next message on. Raises ConfigurationError."""
+        self.book.use(roles)
+        self._known.clear()
+
+    def peer(self, address: str | None) -> Peer | None:
+        """The user behind libzmq's `Peer-Address` (`localhost:uid:gid:pid`); None when unknown."""
+        if address is None:
+            return None
+        until, peer = self._known.get(address, (0.0, None))
+        if peer is not None and time.monotonic() <= until:
+            return peer
+        parts = address.split(":")
+        if len(parts) != 4 or not all(part.isdigit() for part in parts[1:]):
+            return None
+        if len(self._known) >= _PEER_CACHE_SIZE:  # an address holds a process id: they never end
+            self._known.clear()
+        peer = self._look_up(*map(int, parts[1:]))
+        self._known[address] = (time.monotonic() + _PEER_CACHE_SECONDS, peer)
+        return peer
+
+    def _look_up(self, uid: int, gid: int, pid: int) -> Peer:
+        name, gids = look_up_groups(uid, gid)
+        return Peer(uid, name, self.book.role(uid, name, gids), pid)
+
+
+def resolve_author(peer: Peer, claimed: str) -> Author:
+    """The name that counts; a claimed one is unverified where it is not the login's own."""
+    name, role = claimed.strip(), peer.role or "viewer"
+    if not name or name == peer.name:
+        return Author(peer.name, peer.uid, True, peer.pid, role)
+    return Author(name[:64], peer.uid, False, peer.pid, role)
+
+
+def identify_offline_author() -> Author:
+    """The user of this process; who may write the home's files is its operator."""
+    uid = os.geteuid()
+    return Author(_own_login_name(uid), uid, True, os.getpid(), "operator")
+
+
+def _own_login_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

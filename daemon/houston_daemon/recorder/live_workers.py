@@ -1,0 +1,132 @@
+"""Workers that live now: their lease, where to reach them, how long they have been silent.
+
+In memory only: after a restart there are none until the supervisor assigns rollouts again. Silence
+counts only time in which the recorder listened, so a busy recorder blames no worker. Ending a
+silent worker is the supervisor's work.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from houston_shared.wire import WorkerControl
+
+MAX_TURN_SECONDS = 0.5
+"""A turn of the recorder that takes longer was stopped, or starved: no worker is blamed for it."""
+
+
+@dataclass(slots=True)
+class LiveWorker:
+    """One worker, from its assignment until its process ended."""
+
+    lease: int
+    routing: bytes | None = None
+    """Where it was last heard from under this lease; None before its first message."""
+    told: WorkerControl | None = None
+    """What it was last told."""
+    heard_at: float | None = None
+    """Monotonic time of its newest message."""
+    attended: float = 0.0
+    """How long the recorder had listened, in all, when it heard of it last."""
+    active_us: int = 0
+    """Active time of its newest heartbeat; what it said with a step is in the journal."""
+
+
+class WorkerSilence(NamedTuple):
+    """How long a worker has said nothing."""
+
+    lease: int
+    seconds: float
+    """Only time in which the recorder listened."""
+
+
+class PendingPush(NamedTuple):
+    """Control state that a worker should hear now."""
+
+    routing: bytes
+    control: WorkerControl
+
+
+class LiveWorkers:
+    """By rollout."""
+
+    def __init__(self) -> None:
+        self._by_rollout: dict[str, LiveWorker] = {}
+        self._ended: dict[str, LiveWorker] = {}
+        """The last worker of each rollout that has none now."""
+        self.longest_silence = 0.0
+        """Longest time between two messages of one worker so far, seconds."""
+        self._attended = 0.0
+        self._turned = time.monotonic()
+
+    def turn(self, listening: bool) -> None:
+        """The recorder takes another turn, in which it listens to workers, or cannot."""
+        before, self._turned = self._turned, time.monotonic()
+        if listening:
+            self._attended += min(self._turned - before, MAX_TURN_SECONDS)
+
+    def silences(self) -> dict[str, WorkerSilence]:
+        """Rollout → how long its worker has said nothing; from its assignment on."""
+        return {
+            rollout: WorkerSilence(worker.lease, self._attended - worker.attended)
+            for rollout, worker in self._by_rollout.items()
+        }
+
+    def add(self, rollout: str, lease: int) -> None:
+        """A rollout was assigned; whoever ran it before counts no more."""
+        self._ended.pop(rollout, None)
+        self._by_rollout[rollout] = LiveWorker(lease, attended=self._attended)
+
+    def heard(self, rollout: str, lease: int, routing: bytes) -> None:
+        """A message under the newest lease came from `routing`.
+
+        The last words of one that has ended may come after its end: they bring nobody back.
+        """
+        worker = self._by_rollout.get(rollout)
+        if worker is None and self._has_ended(rollout, lease):
+            return
+        if worker is None or worker.lease != lease:
+            # A worker that outlived the daemon's memory of it (a remote one): its lease is proof.
+            worker = self._by_rollout[rollout] = LiveWorker(lease)
+        now = time.monotonic()
+        if worker.heard_at is not None:
+            self.longest_silence = max(self.longest_silence, now - worker.heard_at)
+        worker.heard_at = now
+        worker.attended = self._attended
+        worker.routing = routing
+
+    def counted(self, rollout: str, active_us: int) -> None:
+        """A heartbeat told how long the rollout has worked."""
+        worker = self._by_rollout.get(rollout)
+        if worker is not None:
+            worker.active_us = active_us
+
+    def remove(self, rollout: str, lease: int) -> int:
+        """A worker ended; the active time of its last heartbeat, 0 when it is not the newest.
+
+        Removed again, because a transaction was undone, it says the same.
+        """
+        worker = self._by_rollout.get(rollout)
+        if worker is not None and worker.lease == lease:
+            self._ended[rollout] = self._by_rollout.pop(rollout)
+        return self._ended[rollout].active_us if self._has_ended(rollout, lease) else 0
+
+    def _has_ended(self, rollout: str, lease: int) -> bool:
+        ended = self._ended.get(rollout)
+        return ended is not None and ended.lease == lease
+
+    def of(self, rollout: str) -> LiveWorker | None:
+        """The live worker of a rollout."""
+        return self._by_rollout.get(rollout)
+
+    def rollouts(self) -> list[str]:
+        """Rollouts with a live worker."""
+        return list(self._by_rollout)
+
+    def push(self, rollout: str, control: WorkerControl) -> PendingPush | None:
+        """What must be sent so that the worker knows `control`; None when it does, or is silent."""
+        worker = self._by_rollout.get(rollout)
+        if worker is None or worker.routing is None or worker.told == control:
+            return None
+        worker.told = control
+        return PendingPush(worker.routing, control)

@@ -1,0 +1,251 @@
+"""One message on its way: which handler does it, and what is answered after the commit.
+
+`PersonMessage.do` maps each control message to its handler: add a new one there and in
+`REQUIRED_ROLES`. `WorkerMessage` goes to the ingest handlers, `SupervisorCall` is a function with a
+future. Transactions are `group_commit`'s.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from houston_daemon.recorder import rollout_reader
+from houston_daemon.recorder.handlers import (
+    branch_handlers,
+    erase_handlers,
+    guidance_handlers,
+    ingest_handlers,
+    rollout_handlers,
+    training_handlers,
+    verdict_handlers,
+)
+from houston_daemon.recorder.handlers import guidance_handlers as people
+from houston_daemon.recorder.identity_and_roles import NotAllowed, Peer, resolve_author
+from houston_daemon.recorder.journal_writer import EventBody
+from houston_daemon.recorder.recorder_sockets import ReceivedFrames, RouterSocket
+from houston_daemon.recorder.recorder_store import Store
+from houston_daemon.recorder.request_checks import Refusal
+from houston_shared.control_messages import (
+    ActivatePolicy,
+    BranchRollout,
+    CancelTraining,
+    ClaimRollout,
+    CleanRollouts,
+    EraseBodies,
+    GiveVerdicts,
+    RegisterPolicy,
+    ReorderGuidance,
+    ReportTrainingState,
+    StartRollouts,
+    StartTraining,
+    Status,
+    StoreVerdicts,
+)
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.wire import (
+    Ack,
+    AskStatus,
+    BookmarkStep,
+    ControlRequest,
+    Denied,
+    EditGuidance,
+    Guide,
+    IngestRequest,
+    Refused,
+    ReportPresence,
+    RequestStored,
+    Steer,
+    StopDaemon,
+    WithdrawGuidance,
+    WorkerControl,
+)
+
+DISK_FULL_REASON = "The disk is full: nothing is stored until there is room."
+
+
+class WorkItem(ABC):
+    """One message. `do` runs inside a savepoint, `answer` after the commit."""
+
+    @abstractmethod
+    def do(self, store: Store) -> None:
+        """Read and append; raises Refusal or HoustonError when it is not done."""
+
+    @abstractmethod
+    def refuse(self, problem: Refusal | HoustonError) -> None:
+        """Take note of why it is not done."""
+
+    @abstractmethod
+    def answer(self, store: Store, controls: Callable[[str], WorkerControl]) -> None:
+        """Say what came of it; called once, after the commit."""
+
+
+class WorkerMessage(WorkItem):
+    """A message on `ingest`."""
+
+    def __init__(
+        self, router: RouterSocket, frames: ReceivedFrames, message: IngestRequest
+    ) -> None:
+        self.message = message
+        self.slot = ingest_handlers.find_event_slot(message)
+        self.size = len(frames.body or b"")
+        """Bytes of the whole message: no body in it is larger."""
+        self.body: EventBody | None = None
+        self.unwritten: Refusal | None = None
+        """Why a large body is not on disk."""
+        self._router = router
+        self._frames = frames
+        self._reply: ingest_handlers.WorkerAnswer | Refused | None = None
+
+    def do(self, store: Store) -> None:
+        """Handle it."""
+        if self.unwritten:
+            raise self.unwritten
+        self._reply = ingest_handlers.handle_worker_message(
+            store, self.message, self.slot, self.body, self._frames.routing
+        )
+
+    def refuse(self, problem: Refusal | HoustonError) -> None:
+        """A worker hears a code and a reason."""
+        code = problem.code if isinstance(problem, Refusal) else "INVALID"
+        self._reply = Refused(code=code, reason=str(problem))
+
+    def answer(self, store: Store, controls: Callable[[str], WorkerControl]) -> None:
+        """An ack carries the control state as it is after the whole batch."""
+        reply = self._reply
+        if isinstance(reply, ingest_handlers.AckContent):
+            control = controls(self.message.rollout)
+            worker = store.workers.of(self.message.rollout)
+            if worker:
+                worker.told = control
+            act = reply.intent is None or rollout_reader.is_call_allowed(reply.intent, control)
+            ack = Ack(
+                seq=reply.seq,
+                control=control,
+                act=act,
+                guidance=reply.guidance,
+                duplicate=reply.duplicate,
+            )
+            self._router.send(self._frames.routing, self._frames.request, ack)
+        else:
+            self._router.send(self._frames.routing, self._frames.request, reply)
+
+
+class PersonMessage(WorkItem):
+    """A message on `control`."""
+
+    def __init__(
+        self,
+        router: RouterSocket,
+        frames: ReceivedFrames,
+        message: ControlRequest,
+        peer: Peer,
+        status: Callable[[Store], Status],
+        refused: Callable[[Peer, ControlRequest, NotAllowed], None],
+    ) -> None:
+        """refused: told when the message turns out to be another's to send."""
+        self._router = router
+        self._frames = frames
+        self._message = message
+        self._peer = peer
+        self._status = status
+        self._refused = refused
+        self._reply: RequestStored | Denied | Status | None = None
+
+    def do(self, store: Store) -> None:
+        """Handle it under the name that the kernel vouches for."""
+        who = resolve_author(self._peer, self._message.claimed)
+        match self._message:
+            case Guide() as message:
+                self._reply = people.queue_guidance(store, message, who)
+            case EditGuidance() as message:
+                self._reply = people.edit_guidance(store, message, who)
+            case WithdrawGuidance() as message:
+                self._reply = people.withdraw_guidance(store, message, who)
+            case BookmarkStep() as message:
+                self._reply = people.set_bookmark(store, message, who)
+            case GiveVerdicts() as message:
+                self._reply = verdict_handlers.store_human_verdicts(store, message, who)
+            case StoreVerdicts() as message:
+                self._reply = verdict_handlers.store_automatic_verdicts(store, message, who)
+            case ReorderGuidance() as message:
+                self._reply = guidance_handlers.reorder_guidance(store, message, who)
+            case ClaimRollout() as message:
+                self._reply = guidance_handlers.claim_rollout(store, message, who)
+            case ReportPresence() as message:
+                self._reply = people.record_presence(store, message, who)
+            case Steer() as message:
+                self._reply = rollout_handlers.steer_rollout(store, message, who)
+            case StartRollouts() as message:
+                self._reply = rollout_handlers.start_rollouts(store, message, who)
+            case BranchRollout() as message:
+                self._reply = branch_handlers.branch_rollout(store, message, who)
+            case EraseBodies() as message:
+                self._reply = erase_handlers.erase_bodies(store, message, who)
+            case CleanRollouts() as message:
+                self._reply = rollout_handlers.clean_rollouts(store, message, who)
+            case StartTraining() as message:
+                self._reply = training_handlers.start_training_run(store, message, who)
+            case ReportTrainingState() as message:
+                self._reply = training_handlers.update_standalone_run(store, message, who)
+            case CancelTraining() as message:
+                self._reply = training_handlers.cancel_training_run(store, message, who)
+            case RegisterPolicy() as message:
+                self._reply = training_handlers.register_policy(store, message, who)
+            case ActivatePolicy() as message:
+                self._reply = training_handlers.activate_policy(store, message, who)
+            case StopDaemon() as message:
+                self._reply = rollout_handlers.stop_daemon(store, message, who)
+            case AskStatus():
+                self._reply = self._status(store)
+
+    def refuse(self, problem: Refusal | HoustonError) -> None:
+        """A person hears cause, effect and next command."""
+        if isinstance(problem, NotAllowed):
+            self._refused(self._peer, self._message, problem)
+        if isinstance(problem, HoustonError):
+            self._reply = make_denied_reply(problem)
+        else:
+            self._reply = Denied(
+                cause=problem.reason, effect="Nothing was changed.", code=ExitCode.FAILED
+            )
+
+    def answer(self, store: Store, controls: Callable[[str], WorkerControl]) -> None:
+        """Send it."""
+        self._router.send(self._frames.routing, self._frames.request, self._reply)
+
+
+def make_denied_reply(problem: HoustonError) -> Denied:
+    """What a person hears of an error."""
+    return Denied(
+        cause=problem.cause, effect=problem.effect, next=problem.next, code=int(problem.code)
+    )
+
+
+class SupervisorCall(WorkItem):
+    """A call of the handle, answered through a future."""
+
+    def __init__(self, act: Callable[[Store], Any]) -> None:
+        self.future: Future[Any] = Future()
+        self._act = act
+        self._value: Any = None
+        self._problem: Exception | None = None
+
+    def do(self, store: Store) -> None:
+        """Call it."""
+        self._value = self._act(store)
+
+    def refuse(self, problem: Refusal | HoustonError) -> None:
+        """The caller gets a HoustonError."""
+        self._problem = (
+            problem
+            if isinstance(problem, HoustonError)
+            else HoustonError(problem.reason, "Nothing was changed.")
+        )
+
+    def answer(self, store: Store, controls: Callable[[str], WorkerControl]) -> None:
+        """Wake the caller."""
+        if self._problem:
+            self.future.set_exception(self._problem)
+        else:
+            self.future.set_result(self._value)

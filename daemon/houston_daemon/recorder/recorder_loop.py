@@ -1,0 +1,425 @@
+"""The recorder's loop: poll, take what is ready, store it in one transaction, then answer.
+
+One thread runs it from start to end and owns connection and sockets. Order within a turn:
+supervisor, people, workers, so that a flood of steps never delays guidance. Also the status, the
+p99 of acks, notices to consoles, and jumps of the wall clock. Handlers and transactions are
+elsewhere.
+"""
+
+import gc
+import logging
+import os
+import shutil
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+
+import zmq
+
+from houston_daemon.hosts.guard.control_groups import find_cgroup_folders
+from houston_daemon.maintenance.host_cleanup import HostCleanupProcess
+from houston_daemon.recorder import rollout_assignment
+from houston_daemon.recorder.disk.disk_housekeeping import DiskHousekeeping, DiskSpaceWatch
+from houston_daemon.recorder.group_commit import GroupCommit
+from houston_daemon.recorder.handlers import rollout_handlers
+from houston_daemon.recorder.identity_and_roles import PeerIdentities
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_daemon.recorder.message_dispatch import SupervisorCall, WorkerMessage, WorkItem
+from houston_daemon.recorder.message_intake import MessageIntake
+from houston_daemon.recorder.message_receiver import WORKER_BATCH_SIZE, MessageReceiver
+from houston_daemon.recorder.recorder_handle import NotifySupervisor, SupervisorReport
+from houston_daemon.recorder.recorder_sockets import (
+    LiveSocket,
+    RouterSocket,
+    SocketBindings,
+    WakeupPipe,
+)
+from houston_daemon.recorder.recorder_store import Store
+from houston_daemon.recorder.request_checks import Refusal
+from houston_daemon.recorder.rollout_reader import ControlStateCache
+from houston_daemon.recorder.search_indexer_process import SearchIndexerProcess
+from houston_shared.control_messages import Status
+from houston_shared.faults import point
+from houston_shared.store.event_bodies import ClockJumped
+from houston_shared.times_and_counts import now_us
+from houston_shared.wire import PUSH_REQUEST_ID, ControlPush, Notice, WorkerControl
+
+_REMEMBERED_TURNS = 1_000
+"""Turns whose times the p99 is taken from."""
+
+
+class AnswerStatistics:
+    """Belongs to the recorder's thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Messages of workers answered since the start."""
+        self._seconds: deque[float] = deque(maxlen=_REMEMBERED_TURNS)
+
+    def note(self, messages: int, seconds: float) -> None:
+        """A turn answered so many messages, the earliest received `seconds` ago."""
+        if messages:
+            self.count += messages
+            self._seconds.append(seconds)
+
+    def p99_ms(self) -> float:
+        """99th percentile of recent turns, milliseconds; 0 before the first."""
+        ordered = sorted(self._seconds)
+        return ordered[int(0.99 * (len(ordered) - 1))] * 1e3 if ordered else 0.0
+
+
+MB = 1_000_000
+
+
+@dataclass(slots=True)
+class Gauges:
+    """What other parts of the recorder know at the moment they are asked."""
+
+    queue: Callable[[], int]
+    commits: Callable[[], int]
+    p99_ms: Callable[[], float]
+    wal_bytes: Callable[[], int]
+    consoles: Callable[[], int]
+    search_seq: Callable[[], int]
+    """Newest event that search.db has seen."""
+    problem: Callable[[], str]
+    acked: Callable[[], int]
+    """Messages of workers answered since the start."""
+    ack_p99_ms: Callable[[], float]
+    """99th percentile of recent times from a message's receipt to its answer, milliseconds."""
+
+
+class StatusBoard:
+    """Puts a `Status` together. Belongs to the recorder's thread."""
+
+    def __init__(self, epoch: int, gauges: Gauges) -> None:
+        self._epoch = epoch
+        self._gauges = gauges
+        self._began = time.monotonic()
+        self._limits = find_cgroup_folders().mechanism
+        self.reported = SupervisorReport()
+
+    def status(self, store: Store) -> Status:
+        """Now."""
+        counts = store.connection.execute("SELECT state, count(*) FROM rollouts GROUP BY state")
+        gauges, backup = self._gauges, self.reported.backup
+        return Status(
+            pid=os.getpid(),
+            state="draining" if store.draining else "running",
+            uptime=time.monotonic() - self._began,
+            epoch=self._epoch,
+            version=version("houston-agents"),
+            home=str(store.home.path),
+            rollouts=dict(counts.fetchall()),
+            workers=self.reported.workers,
+            queue=gauges.queue(),
+            commits=gauges.commits(),
+            commit_p99_ms=gauges.p99_ms(),
+            wal_mb=gauges.wal_bytes() / MB,
+            disk_free_mb=shutil.disk_usage(store.home.path).free / MB,
+            consoles=gauges.consoles(),
+            limits=self._limits,
+            engines=dict(self.reported.engines),
+            last_error=gauges.problem() or self.reported.error,
+            search_lag=max(0, store.journal.seq - gauges.search_seq()),
+            longest_silence=store.workers.longest_silence,
+            restarts=dict(self.reported.restarts),
+            troubles=dict(self.reported.troubles),
+            backup_age=max(0.0, time.time() - backup[0]) if backup else None,
+            backup_event=backup[1] if backup else 0,
+            gpus=dict(self.reported.gpus),
+            training=dict(self.reported.training),
+            policies=dict(self.reported.policies),
+            acked=gauges.acked(),
+            ack_p99_ms=gauges.ack_p99_ms(),
+        )
+
+
+CONTROL_KINDS = frozenset({"guidance", "edit", "withdraw", "delivery", "state", "cancel"})
+"""Kinds of events that may change what is wanted of a worker."""
+
+
+def publish_notices(store: Store, live: LiveSocket, epoch: int) -> None:
+    """One notice for each rollout and kind of the batch, with its newest sequence."""
+    live.count()
+    if not live.listeners:
+        return
+    newest = {(event.rollout, event.kind): event.seq for event in store.journal.appended}
+    for (rollout, kind), seq in sorted(newest.items(), key=lambda item: item[1]):
+        live.publish(Notice(epoch, seq, rollout, kind))
+
+
+def find_touched_rollouts(store: Store) -> set[str]:
+    """Rollouts whose worker may have to hear something."""
+    return {event.rollout for event in store.journal.appended if event.kind in CONTROL_KINDS}
+
+
+def push_control_states(
+    store: Store,
+    router: RouterSocket,
+    rollouts: Iterable[str],
+    controls: Callable[[str], WorkerControl],
+) -> None:
+    """Tell workers at once what changed; who is not reached hears it in the next ack."""
+    for rollout in rollouts:
+        news = store.workers.push(rollout, controls(rollout))
+        if news and not router.send(
+            news.routing, PUSH_REQUEST_ID, ControlPush(control=news.control)
+        ):
+            worker = store.workers.of(rollout)
+            if worker:
+                worker.told = None
+
+
+LOGGER = logging.getLogger("houston.recorder")
+CLOCK_JUMP_SECONDS = 2.0
+"""A time service that slews a clock changes it by far less between two looks."""
+
+CLOCK_READING_SECONDS = 0.1
+"""Between the readings of both clocks at most."""
+
+
+class WallClock:
+    """Compares both clocks; `look` often, from one thread."""
+
+    def __init__(self) -> None:
+        self._offset = _read_clock_offset()
+
+    def look(self) -> float:
+        """Seconds that the wall clock jumped since the last look; 0 when it did not."""
+        before, self._offset = self._offset, _read_clock_offset()
+        jumped = self._offset - before
+        return jumped if abs(jumped) > CLOCK_JUMP_SECONDS else 0.0
+
+
+def store_clock_jump(store: Store, seconds: float) -> None:
+    """Store a jump, inside the open transaction."""
+    LOGGER.warning("clock jumped: %+.1f s", seconds)
+    store.journal.append(EventKey(), "jumped", ClockJumped(seconds=round(seconds, 3)))
+
+
+def _read_clock_offset() -> float:
+    """How far the clocks are apart; read again when this process was stopped in between."""
+    while True:
+        begun = time.monotonic_ns() / 1e9
+        wall, after = now_us() / 1e6, time.monotonic_ns() / 1e9
+        if after - begun < CLOCK_READING_SECONDS:
+            return wall - begun
+
+
+STOP_WORKER_TURNS = 8
+"""Turns that a stop gives to what workers have said already."""
+STOP_QUEUE_TURNS = 100
+"""Turns that it gives to what else is queued, and to bodies on their way to disk."""
+
+
+class RecorderLoop:
+    """Everything between the sockets and the database."""
+
+    def __init__(
+        self,
+        store: Store,
+        identities: PeerIdentities,
+        epoch: int,
+        tell: NotifySupervisor,
+        calls: "deque[SupervisorCall]",
+    ) -> None:
+        """calls: the supervisor's calls, filled from any thread; follow each with a wake."""
+        self._store = store
+        self._epoch = epoch
+        self._tell = tell
+        self._calls = calls
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._live = LiveSocket(self._context)
+        self._maintenance = DiskHousekeeping(store)
+        self._room = DiskSpaceWatch(store.home)
+        self._answers = AnswerStatistics()
+        self._controls = ControlStateCache(store)
+        self._search = SearchIndexerProcess(store.home)
+        self._cleaner = HostCleanupProcess(store.home)
+        self._freeing: dict[str, rollout_handlers.CleanupRequest] = {}
+        self._held: list[WorkItem] = []
+        """What the state of the disk asks for, in the next batch."""
+        self._clock = WallClock()
+        self.board = StatusBoard(epoch, self._gauges())
+        self._intake = MessageIntake(self.board.status, identities.book)
+        self.wakes = WakeupPipe()
+        """Ends the loop's sleep; to be closed by whoever could still wake it."""
+        self._receiving = MessageReceiver(
+            store.home, self._context, identities, self._intake, self._unstorable, self.wakes
+        )
+        self._doors = SocketBindings(
+            store.home,
+            {
+                "ingest": self._receiving.ingest.socket,
+                "control": self._receiving.control.socket,
+                "live": self._live.socket,
+            },
+        )
+        self._batch = GroupCommit(store, self._receiving.until)
+        self.works: list[WorkItem] = []
+        """What is in hand; not empty after a failure."""
+        self.stopping = False
+        """Set by a call of the supervisor; the loop then ends when nothing is queued."""
+
+    def open(self, group: str) -> None:
+        """Bind the sockets; raises HoustonError."""
+        self._doors.open(group)
+
+    def run(self) -> None:
+        """Turn until stopped. Raises what must end the recorder."""
+        # Acks wait for nothing: what the daemon is made of is never looked through for garbage
+        # (10 ms), and a commit that is done waits 1 ms at most for the interpreter, not 5.
+        gc.freeze()
+        gc.set_threshold(20_000, 50, 100)
+        sys.setswitchinterval(0.001)
+        sleep = self._receiving.waiter(self._live)
+        more = False
+        while not self.stopping:
+            if not more:
+                sleep()
+            more = self._turn()
+        self._turn_out(STOP_WORKER_TURNS)
+        self._receiving.close()
+        self._turn_out(STOP_QUEUE_TURNS)
+
+    def close(self, clean: bool) -> None:
+        """Let everything go; with `clean`, the last checkpoint and head are written first."""
+        self._search.stop()
+        self._cleaner.stop()
+        self._receiving.close()
+        self._batch.close()
+        if clean:
+            point("recorder.close.before")
+            self._maintenance.close()
+        point("recorder.close.after")
+        self._store.connection.close()
+        self._doors.close()
+        self._context.destroy(linger=500 if clean else 0)
+
+    def _turn_out(self, most: int) -> None:
+        """Do what is queued, but not for ever."""
+        for _ in range(most):
+            if not self._turn():
+                return
+
+    def _turn(self) -> bool:
+        """One batch and what follows it; whether there may be more at once."""
+        self.wakes.hear()
+        self._store.workers.turn(listening=not self._receiving.crowded)
+        began = self._receiving.since()
+        works = self._collect()
+        self.works = works
+        if works:
+            point("recorder.batch.before")
+            self._batch.run(works)
+            if self._batch.full:
+                self._batch.full = ""
+                self._room.refused()
+            point("recorder.batch.after")
+            self._after(works)
+            self.works = []
+            workers = sum(isinstance(work, WorkerMessage) for work in works)
+            self._answers.note(workers, time.perf_counter() - began)
+        self._live.count()
+        if self._room.look():
+            self._hold_for_disk()
+        self._maintenance.run()
+        self._doors.look(time.monotonic())
+        self._search.tend()
+        return bool(works)
+
+    def _collect(self) -> list[WorkItem]:
+        works: list[WorkItem] = []
+        while self._calls:
+            works.append(self._calls.popleft())
+        works += self._held
+        self._held = []
+        works += self._receiving.people()
+        works += self._intake.refused(last=self.stopping)
+        waiting = self._receiving.waiting()
+        works += waiting
+        works += self._freed()
+        if jumped := self._clock.look():
+            works.append(SupervisorCall(partial(store_clock_jump, seconds=jumped)))
+        if self._store.presence.due(last=self.stopping):
+            works.append(SupervisorCall(self._store.presence.write))
+        works += self._receiving.workers(WORKER_BATCH_SIZE - len(waiting))
+        return works
+
+    def _freed(self) -> list[WorkItem]:
+        """Hosts are freed beside the recorder; what came of it is stored with the batch."""
+        if self._cleaner.free and not self._freeing and self._store.cleaning:
+            self._freeing = rollout_handlers.take_cleanup_batch(self._store.cleaning)
+            self._cleaner.begin([one.order for one in self._freeing.values()])
+        found: list[WorkItem] = []
+        for report in self._cleaner.hear():
+            asked = self._freeing.pop(report.rollout)
+            found.append(
+                SupervisorCall(
+                    partial(rollout_handlers.store_cleanup_result, asked=asked, report=report)
+                )
+            )
+        return found
+
+    def _hold_for_disk(self) -> None:
+        """Pause rollouts while the disk is full; tried again where even that found no room."""
+        reason = self._room.reason
+        if rollout_assignment.is_disk_pause_due(self._store, bool(reason)):
+            act = partial(rollout_assignment.pause_for_disk, reason=reason)
+            self._held = [SupervisorCall(act)]
+
+    def _unstorable(self) -> Refusal | None:
+        return self._room.refusal() or self._maintenance.checkpoints.refusal()
+
+    def _after(self, works: list[WorkItem]) -> None:
+        """Everything here happens because the batch is on disk."""
+        store = self._store
+        touched = find_touched_rollouts(store)
+        self._controls.forget(touched)
+        for work in works:
+            point("recorder.answer.before")
+            work.answer(store, self._controls.of)
+        point("recorder.push.before")
+        push_control_states(store, self._receiving.ingest, touched, self._controls.of)
+        if store.journal.appended:
+            point("recorder.publish.before")
+            publish_notices(store, self._live, self._epoch)
+            self._search.wake()
+            store.journal.appended.clear()
+        point("recorder.tell.before")
+        told, store.tells = store.tells, []
+        for event in dict.fromkeys(told):
+            self._tell(event)
+
+    def drain(self, store: Store) -> None:
+        """From now on every worker hears that the daemon stops."""
+        store.draining = True
+        self._controls.forget_all()
+        store.later.append(self._push_all)
+
+    def _push_all(self) -> None:
+        rollouts = self._store.workers.rollouts()
+        push_control_states(self._store, self._receiving.ingest, rollouts, self._controls.of)
+
+    def _gauges(self) -> Gauges:
+        return Gauges(
+            queue=lambda: max(0, len(self.works) - 1) + self._receiving.count,  # less the asker
+            commits=lambda: self._batch.commits,
+            p99_ms=lambda: self._batch.p99_ms(),
+            acked=lambda: self._answers.count,
+            ack_p99_ms=self._answers.p99_ms,
+            wal_bytes=self._maintenance.checkpoints.wal_bytes,
+            consoles=lambda: self._live.listeners,
+            search_seq=lambda: self._search.seq,
+            problem=lambda: (
+                self._room.problem
+                or self._maintenance.problem
+                or self._search.problem
+                or self._batch.fault
+            ),
+        )

@@ -1,0 +1,153 @@
+"""How a rollout changes its state: the only place that does, following the table of transitions.
+
+A pause has an owner (`person:ada`, `engine`, `disk`, …), which decides who may end it. A rollout
+that fails or is cancelled has its open step closed in the same transaction, every call with an
+honest result. Who may ask for a change is decided by the caller.
+"""
+
+from houston_daemon.recorder.identity_and_roles import Author
+from houston_daemon.recorder.journal_writer import EventKey
+from houston_daemon.recorder.recorder_handle import RunnableChanged
+from houston_daemon.recorder.recorder_store import RolloutRow, Store
+from houston_daemon.recorder.rollout_reader import read_open_step
+from houston_shared.faults import point
+from houston_shared.guidance_tag import disarm
+from houston_shared.records import (
+    AT_REST_ACTIVITY,
+    ENDED_STATES,
+    STATE_TRANSITIONS,
+    CallIntent,
+    RolloutState,
+    StepRecord,
+    ToolCall,
+    ToolResult,
+)
+from houston_shared.secret_redaction import redact
+from houston_shared.store.event_bodies import StoredObservation, StoredState
+
+
+def close_open_step(store: Store, row: RolloutRow, how: str, active_us: int = 0) -> None:
+    """Close the open step, if there is one. how: what ended it, e.g. `cancelled by person:ada`."""
+    step = read_open_step(store, row)
+    if step is None:
+        return
+    running = len(step.intents) > len(step.results)
+    how = disarm(how).text  # a claimed name is anybody's words
+    for index, result in enumerate(_missing_results(step, how), len(step.results)):
+        if index >= len(step.intents):  # it never began: no call without an intent
+            intent = CallIntent(call=result.call)
+            store.journal.append(_step_key(row, step, f"intent.{index}"), "intent", intent)
+        store.journal.append(_step_key(row, step, f"call.{index}"), "result", result)
+    observation = StoredObservation(
+        tail=f"[{how} during this step]",
+        attention=("interrupted", "error") if running else ("interrupted",),
+        reasons={"interrupted": f"{how} during this step"},
+        active_us=max(active_us, row.active_us),
+    )
+    store.journal.append(_step_key(row, step, "observation"), "observation", observation)
+
+
+def _missing_results(step: StepRecord, how: str) -> list[ToolResult]:
+    """What the calls without a result come to."""
+    begun = [one.call for one in step.intents]
+    unknown = [
+        _interrupted_result(call, f"Interrupted: {how} while it ran; the outcome is unknown.")
+        for call in begun[len(step.results) :]
+    ]
+    return unknown + [
+        _interrupted_result(one, f"[not run: {how}]") for one in step.sample.calls[len(begun) :]
+    ]
+
+
+def _interrupted_result(call: ToolCall, text: str) -> ToolResult:
+    return ToolResult(call=call, kind="interrupted", success=False, text=text)
+
+
+def _step_key(row: RolloutRow, step: StepRecord, part: str) -> EventKey:
+    return EventKey(row.id, step.step, step.attempt, part)
+
+
+PAUSED_BY_ENGINE = "engine"
+"""Owner of a pause because an engine is down, or refuses what it is asked."""
+PAUSED_BY_HOST_AWAY = "host-away"
+"""Owner of a pause because a machine that the rollout begins on cannot be reached now."""
+PAUSED_BY_DISK = "disk"
+"""Owner of a pause because the home's disk is full."""
+PAUSES_RETRIED_BY_WORKER = frozenset({PAUSED_BY_ENGINE, PAUSED_BY_HOST_AWAY})
+"""Owners whose pauses a worker may end, by asking or looking again."""
+SELF_ENDING_PAUSES = PAUSES_RETRIED_BY_WORKER | {PAUSED_BY_DISK}
+"""Owners whose pauses end by themselves."""
+PAUSED_BY_REPAIR = "repair"
+"""Owner of a pause because what is stored of the rollout is, or was, damaged."""
+PAUSED_BY_HOST = "host"
+"""Owner of a pause because another home drives the rollout's folder, or it is not there."""
+PAUSED_BY_RESTORE = "restore"
+"""Owner of a pause because the home was made out of a backup: the one before may still run."""
+PAUSES_ENDED_BY_PEOPLE = frozenset({PAUSED_BY_REPAIR, PAUSED_BY_HOST, PAUSED_BY_RESTORE})
+"""Owners whose pauses a person ends."""
+STATE_REASON_LIMIT = 2_000
+"""Characters of a reason that are stored: an engine may answer with a whole page."""
+
+
+def change_state(
+    store: Store,
+    row: RolloutRow,
+    state: RolloutState,
+    by: str,
+    reason: str = "",
+    active_us: int = 0,
+    author: Author | None = None,
+) -> int:
+    """Append the change of state and return its sequence; raises ValueError for a wrong one.
+
+    author: the person who asked for it, where there is one.
+    """
+    reason = redact(reason)
+    if state not in STATE_TRANSITIONS[row.state] and not _is_pause_takeover(row, state, author):
+        raise ValueError(f"{row.id} is {row.state} and cannot become {state}")
+    if state in ("cancelled", "failed"):
+        how = f"cancelled by {by}" if state == "cancelled" else "the rollout failed"
+        close_open_step(store, row, how, active_us)
+        if state == "cancelled":
+            reason = f"{how}: {reason}" if reason else how
+    if len(reason) > STATE_REASON_LIMIT:
+        reason = f"{reason[: STATE_REASON_LIMIT - 2]} …"
+    who = author.fields if author else {}
+    change = StoredState(state=state, by=by, reason=reason, active_us=active_us, **who)
+    point("recorder.state.before")
+    seq = store.journal.append(EventKey(row.id), "state", change)
+    point("recorder.state.after")
+    if state == "paused" and store.workers.of(row.id) is None:
+        mark_unattended(store, row.id)
+    if state in ("queued", "running"):
+        store.tells.append(RunnableChanged())
+    return seq
+
+
+def _is_pause_takeover(row: RolloutRow, state: RolloutState, author: Author | None) -> bool:
+    """Whether a person's pause takes the place of one that would end by itself."""
+    return (
+        author is not None
+        and row.state == state == "paused"
+        and row.paused_by in SELF_ENDING_PAUSES
+    )
+
+
+def mark_unattended(store: Store, rollout: str) -> None:
+    """Note that nobody works on a paused rollout; a live worker says so itself, by heartbeat."""
+    store.connection.execute(
+        "UPDATE rollouts SET activity = ? WHERE id = ?", (AT_REST_ACTIVITY, rollout)
+    )
+
+
+def resume_rollout(
+    store: Store, row: RolloutRow, by: str, reason: str = "", author: Author | None = None
+) -> int:
+    """End a pause: the worker goes on, or the rollout waits for one."""
+    state: RolloutState = "running" if store.workers.of(row.id) else "queued"
+    return change_state(store, row, state, by, reason, author=author)
+
+
+def has_ended(row: RolloutRow) -> bool:
+    """Whether nothing can happen to the rollout any more."""
+    return row.state in ENDED_STATES

@@ -1,1 +1,0 @@
-"""The text index beside the database: a process of its own that reads what was committed."""

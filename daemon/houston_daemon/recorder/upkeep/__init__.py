@@ -1,3 +1,0 @@
-"""What keeps a home whole over years: verify, backups, repair, upgrade, archives,
-erased bodies.
-"""

@@ -1,0 +1,3 @@
+"""Reviewing what rollouts did: attention signals for people, rules, the judge, and the verdicts
+they give.
+"""

@@ -1,0 +1,1 @@
+"""The judge: a model that says of whole steps whether a policy should learn them."""

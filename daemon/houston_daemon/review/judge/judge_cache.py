@@ -1,0 +1,101 @@
+"""Answers of judges by the content of the question: the same question is asked once.
+
+A file per answer under `<home>/judge/`, named by a hash over template, engine, model, policy,
+parameters and the window's text. It is written beside, synced and renamed, and holds a hash of
+itself: a kill or a flipped bit costs an answer and never gives a wrong one. It may be deleted at
+any time.
+"""
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_shared import atomic_file
+from houston_shared.home import Home
+
+CACHE_FORMAT = 1
+
+
+class CachedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One usable answer, and what it cost when it was given."""
+
+    answer: str
+    """JSON as the judge wrote it, without secrets."""
+    engine: str
+    template: str
+    prompt_tokens: int
+    sampled_tokens: int
+    seconds: float
+    tries: int
+    """How many requests it took."""
+
+
+class _CacheFile(msgspec.Struct, frozen=True, kw_only=True):
+    format: int
+    kept: msgspec.Raw
+    sha256: str
+    """Of the bytes of `kept`."""
+
+
+def cache_key(parts: Mapping[str, Any]) -> str:
+    """Hash of everything that makes an answer, hex."""
+    return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
+
+
+class JudgeCache:
+    """The answers of one home. Several processes may use it at once."""
+
+    def __init__(self, home: Home) -> None:
+        self._folder = home.path / "judge"
+
+    def get(self, name: str) -> CachedAnswer | None:
+        """The answer to a question; None where there is none, or its file is not sound."""
+        try:
+            found = msgspec.json.decode(self._file(name).read_bytes(), type=_CacheFile)
+            if found.format != CACHE_FORMAT or found.sha256 != _answer_digest(found.kept):
+                return None
+            return msgspec.json.decode(found.kept, type=CachedAnswer)
+        except (OSError, msgspec.DecodeError):  # whatever cannot be read is asked again
+            return None
+
+    def put(self, name: str, kept: CachedAnswer) -> None:
+        """Keep an answer; once this returns it outlives a power cut. Raises OSError."""
+        file = self._file(name)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        raw = msgspec.Raw(msgspec.json.encode(kept))
+        data = msgspec.json.encode(
+            _CacheFile(format=CACHE_FORMAT, kept=raw, sha256=_answer_digest(raw))
+        )
+        beside = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "wb") as written:
+                written.write(data)
+                written.flush()
+                os.fsync(written.fileno())
+            beside.replace(file)
+        finally:
+            with suppress(FileNotFoundError):  # it has its name by now
+                beside.unlink()
+        atomic_file.sync_to_disk(file.parent)
+
+    def forget(self) -> None:
+        """Remove every answer: reasons quote what was judged, and that is to go. Raises OSError."""
+        beside = self._folder.with_name(f".{self._folder.name}.{secrets.token_hex(4)}")
+        with suppress(FileNotFoundError):  # nothing was ever judged here
+            self._folder.rename(beside)  # whole: another process may write meanwhile
+            shutil.rmtree(beside)
+
+    def _file(self, name: str) -> Path:
+        return self._folder / name[:2] / f"{name}.json"
+
+
+def _answer_digest(kept: msgspec.Raw) -> str:
+    return hashlib.sha256(bytes(kept)).hexdigest()

@@ -1,0 +1,315 @@
+"""Asking a judge about one window until its answer can be used; then it is cached and never asked
+again.
+
+A `JudgeClient` is an engine with what prompts are made with; `WindowJudge` asks it, telling with
+each retry what was wrong with the last answer, and counts what it cost (`JudgeCost`). What is
+undecided after the last try stays undecided. Where engines come from is `judge_engine`'s.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from houston_daemon.engines.engine_protocol import (
+    Engine,
+    EngineRefused,
+    EngineSample,
+    SampleRequest,
+)
+from houston_daemon.prompts.dialect_protocol import Dialect
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstimator
+from houston_daemon.review.judge import judge_answers
+from houston_daemon.review.judge.judge_answers import JudgedStep, ParsedAnswer
+from houston_daemon.review.judge.judge_cache import CachedAnswer, JudgeCache, cache_key
+from houston_daemon.review.judge.judge_prompt import JudgeTemplate, JudgeWindow
+from houston_shared.config_sections import JudgeSettings
+from houston_shared.records import Message
+from houston_shared.secret_redaction import redact
+from houston_shared.times_and_counts import pluralize
+
+MILLION = 1_000_000
+
+
+@dataclass(slots=True)
+class JudgeCost:
+    """Sums over windows; added to from one event loop."""
+
+    windows: int = 0
+    cached: int = 0
+    """Windows whose answer was kept from before."""
+    requests: int = 0
+    """Samples that were asked for, repetitions included."""
+    unusable: int = 0
+    """Answers that could not be used as they were."""
+    prompt_tokens: int = 0
+    sampled_tokens: int = 0
+    about: bool = False
+    """Whether tokens are reckoned from bytes: a chat endpoint does not say them."""
+    seconds: float = 0.0
+    """Of all requests together; several run at once."""
+    unkept: str = ""
+    """Why answers could not be kept for the next time; empty when they were."""
+
+    def add(self, other: "JudgeCost") -> None:
+        """Add another's sums."""
+        self.windows += other.windows
+        self.cached += other.cached
+        self.requests += other.requests
+        self.unusable += other.unusable
+        self.prompt_tokens += other.prompt_tokens
+        self.sampled_tokens += other.sampled_tokens
+        self.about |= other.about
+        self.seconds += other.seconds
+        self.unkept = self.unkept or other.unkept
+
+    def price(self, settings: JudgeSettings) -> float | None:
+        """What the requests cost; None where no price is named."""
+        if not (settings.price_prompt or settings.price_sampled):
+            return None
+        prompt = self.prompt_tokens * settings.price_prompt
+        return (prompt + self.sampled_tokens * settings.price_sampled) / MILLION
+
+    def as_json(self, settings: JudgeSettings) -> dict[str, Any]:
+        """The same as an object, for `--json`."""
+        return {
+            "windows": self.windows,
+            "cached": self.cached,
+            "requests": self.requests,
+            "unusable": self.unusable,
+            "prompt_tokens": self.prompt_tokens,
+            "sampled_tokens": self.sampled_tokens,
+            "tokens_reckoned": self.about,
+            "seconds": round(self.seconds, 3),
+            "price": self.price(settings),
+            "currency": settings.currency if self.price(settings) is not None else None,
+        }
+
+    def words(self, settings: JudgeSettings) -> str:
+        """The same in one line."""
+        about = "about " if self.about else ""
+        said = (
+            f"{pluralize(self.windows, 'window')}, {self.cached} of them from the cache; "
+            f"{pluralize(self.requests, 'request')}, {pluralize(self.unusable, 'answer')} of no"
+            " use, with "
+            f"{about}{self.prompt_tokens:,} prompt and "
+            f"{self.sampled_tokens:,} sampled tokens in {self.seconds:.1f} s"
+        )
+        price = self.price(settings)
+        if price is not None:
+            said += f"; {price:.4f} {settings.currency}"
+        return f"{said}; answers were not kept: {self.unkept}" if self.unkept else said
+
+
+REASONING_TOKENS = 4_096
+"""Room for what a chat model writes before its answer, where it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeClient:
+    """Where a judge is asked: an engine, and what its prompts are made with."""
+
+    name: str
+    engine: Engine
+    model: str
+    """What it serves, for the cache: a name, or the folder of a child's model."""
+    window: int
+    """Largest prompt + answer in tokens."""
+    tokens: PromptTokenizer | TokenEstimator
+    dialect: Dialect | None
+    """None for chat endpoints."""
+    policy: str = ""
+    reasoning: bool = False
+
+    @property
+    def room(self) -> int:
+        """Tokens that prompt and answer of a window may take. Where they are only reckoned from
+        bytes, a third is left over: code is dearer than words."""
+        room = self.window - (REASONING_TOKENS if self.reasoning else 0)
+        return room if isinstance(self.tokens, PromptTokenizer) else room * 2 // 3
+
+    def encoded(self, system: str, message: str) -> tuple[int, ...] | None:
+        """The prompt as ids; None for an engine without ids."""
+        if self.dialect is None or not isinstance(self.tokens, PromptTokenizer):
+            return None
+        return tuple(self.tokens.encode(self.dialect.question(system, message)))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDecision:
+    """What a judge said of a window."""
+
+    window: JudgeWindow
+    steps: Mapping[int, JudgedStep]
+    problem: str = ""
+    """Why steps of it are undecided; empty where none is."""
+    cached: bool = False
+
+    @property
+    def undecided(self) -> tuple[int, ...]:
+        """Steps without a verdict."""
+        return tuple(step for step in self.window.judged if step not in self.steps)
+
+
+class WindowJudge:
+    """Asks about windows with one template and one set of parameters."""
+
+    def __init__(
+        self,
+        desk: JudgeClient,
+        template: JudgeTemplate,
+        settings: JudgeSettings,
+        cache: JudgeCache | None,
+        cost: JudgeCost,
+    ) -> None:
+        self.desk = desk
+        self.template = template
+        self._settings = settings
+        self._cache = cache
+        self.cost = cost
+
+    def known(self, window: JudgeWindow) -> bool:
+        """Whether its answer was kept from before."""
+        return self._cache is not None and self._cache.get(self._key(window)) is not None
+
+    async def decide(self, window: JudgeWindow) -> WindowDecision:
+        """Verdicts on the window's steps. Raises EngineUnavailable and EngineRefused."""
+        self.cost.windows += 1
+        name = self._key(window)
+        kept = self._cache.get(name) if self._cache else None
+        if kept is not None:
+            reading = judge_answers.parse_answer(kept.answer, window.judged)
+            if not reading.problem:
+                self.cost.cached += 1
+                return WindowDecision(window, reading.steps, cached=True)
+        return await self._ask(window, name)
+
+    async def _ask(self, window: JudgeWindow, name: str) -> WindowDecision:
+        best = ParsedAnswer({}, "it was not asked")
+        asked = ", ".join(map(str, window.judged))
+        message = window.message
+        spent = CachedAnswer(
+            answer="", engine=self.desk.name, template=self.template.digest,
+            prompt_tokens=0, sampled_tokens=0, seconds=0.0, tries=0,
+        )  # fmt: skip
+        for number in range(1, self._settings.tries + 1):
+            sampled, prompt = await self._sample(window, message)
+            spent = self._count(spent, sampled, prompt, number)
+            said = _sampled_answer(sampled)
+            reading = judge_answers.parse_answer(said, window.judged)
+            if not reading.problem:
+                self._remember(name, msgspec.structs.replace(spent, answer=_answer_text(said)))
+                return WindowDecision(window, reading.steps)
+            self.cost.unusable += 1
+            problem = _with_length_limit(sampled, reading.problem)
+            best = ParsedAnswer({**best.steps, **reading.steps}, problem)
+            message = f"{window.message}\n\n{self.template.once_more(problem, asked)}"
+        undecided = [step for step in window.judged if step not in best.steps]
+        return WindowDecision(window, best.steps, best.problem if undecided else "")
+
+    def _remember(self, name: str, kept: CachedAnswer) -> None:
+        """Keep an answer. That it cannot be kept costs the next run and nothing else."""
+        if self._cache is None:
+            return
+        try:
+            self._cache.put(name, kept)
+        except OSError as problem:
+            self.cost.unkept = problem.strerror or str(problem)
+
+    async def _sample(self, window: JudgeWindow, message: str) -> tuple[EngineSample, int]:
+        """One request, and the tokens of its prompt."""
+        ids = self.desk.encoded(window.system, message)
+        size = self._size(window, message) if ids is None else len(ids)
+        request = self._request(window, message, ids, self.desk.window - size)
+        if request.max_tokens < 1:
+            raise EngineRefused(f"The prompt of {size} tokens leaves no room for an answer.")
+        self.cost.requests += 1
+        return await self.desk.engine.sample(request, asyncio.Event()), size
+
+    def _request(
+        self, window: JudgeWindow, message: str, ids: tuple[int, ...] | None, room: int
+    ) -> SampleRequest:
+        desk = self.desk
+        stops = desk.dialect.stop_tokens if desk.dialect else ()
+        found = [
+            desk.tokens.id_of(stop) for stop in stops if isinstance(desk.tokens, PromptTokenizer)
+        ]
+        extra = REASONING_TOKENS if desk.reasoning else 0
+        return SampleRequest(
+            prompt_ids=ids,
+            messages=(
+                Message(role="system", content=window.system),
+                Message(role="user", content=message),
+            ),
+            tools=(judge_answers.answer_tool(window.judged),) if ids is None else (),
+            max_tokens=min(judge_answers.ANSWER_ROOM_FACTOR * window.answer_tokens + extra, room),
+            stop_token_ids=tuple(one for one in found if one is not None),
+            grammar=judge_answers.answer_schema(window.judged) if ids is not None else None,
+            temperature=self._settings.temperature,
+            policy=desk.policy,
+            reasoning=desk.reasoning,
+            cache_salt=desk.policy,
+            role="judge",
+            step=window.judged[0],
+        )
+
+    def _count(
+        self, spent: CachedAnswer, sampled: EngineSample, prompt: int, tries: int
+    ) -> CachedAnswer:
+        """Add a request to the sums; what this window has cost so far."""
+        told = sampled.token_ids
+        answered = (
+            self.desk.tokens.count(str(_sampled_answer(sampled))) if told is None else len(told)
+        )
+        self.cost.about |= told is None
+        self.cost.prompt_tokens += prompt
+        self.cost.sampled_tokens += answered
+        self.cost.seconds += sampled.seconds
+        return msgspec.structs.replace(
+            spent,
+            prompt_tokens=spent.prompt_tokens + prompt,
+            sampled_tokens=spent.sampled_tokens + answered,
+            seconds=spent.seconds + sampled.seconds,
+            tries=tries,
+        )
+
+    def _size(self, window: JudgeWindow, message: str) -> int:
+        return window.tokens + self.desk.tokens.count(message[len(window.message) :])
+
+    def _key(self, window: JudgeWindow) -> str:
+        desk = self.desk
+        return cache_key(
+            {
+                "template": self.template.digest,
+                "engine": desk.name,
+                "model": desk.model,
+                "policy": desk.policy,
+                "dialect": desk.dialect.name if desk.dialect else "",
+                "reasoning": desk.reasoning,
+                "temperature": self._settings.temperature,
+                "system": window.system,
+                "message": window.message,
+                "judged": window.judged,
+            }
+        )
+
+
+def _sampled_answer(sampled: EngineSample) -> str | Mapping[str, Any]:
+    """The arguments of the tool that was given, where it was called; else the text."""
+    for call in sampled.calls or ():
+        if call.name == judge_answers.JUDGE_TOOL and not call.error:
+            return call.arguments
+    return sampled.text
+
+
+def _answer_text(said: str | Mapping[str, Any]) -> str:
+    text = said if isinstance(said, str) else msgspec.json.encode(said).decode()
+    return redact(text)
+
+
+def _with_length_limit(sampled: EngineSample, problem: str) -> str:
+    if sampled.finish_reason != "length":
+        return problem
+    return f"it was cut at its limit of tokens; {problem}"

@@ -1,0 +1,263 @@
+"""The engine that a judge asks: at its URL, as the daemon's child, or started for as long as it
+is needed.
+
+A child that no rollout has used does not run; it is started by the first sample (`LazyEngine`),
+under the daemon's own state file, so that the daemon can take it over. `open_judge_client` gives
+the client with tokenizer, dialect and window. It asks nothing itself.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from houston_daemon.agent.rollout_setup import tokenizer_file
+from houston_daemon.engines.engine_process import EngineProcess
+from houston_daemon.engines.engine_protocol import Engine, EngineSample, SampleRequest
+from houston_daemon.engines.engine_registry import choose_engine
+from houston_daemon.engines.local_model import model_path
+from houston_daemon.engines.token_engine import TokenEngine
+from houston_daemon.prompts.model_dialects import choose_dialect
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstimator
+from houston_daemon.review.judge.judge_client import JudgeClient
+from houston_daemon.service.engine_child import engine_child_command
+from houston_daemon.service.engine_endpoints import engine_log, kept_port, state_file, usable_port
+from houston_daemon.service.engine_servers import is_daemon_child
+from houston_shared.config import FILE_ENGINES, LoadedConfiguration
+from houston_shared.control_client import ControlClient
+from houston_shared.control_messages import Status
+from houston_shared.errors import ConfigurationError, DaemonNotRunning, HoustonError
+from houston_shared.wire import AskStatus
+
+START_SECONDS = 300.0
+"""How long a child may take to answer: vLLM compiles for more than a minute."""
+NOTHING_JUDGED_MESSAGE = "Nothing more was judged."
+_POLL_SECONDS = 0.2
+
+
+class JudgeEnginePlace:
+    """Where one engine is asked while the context lasts."""
+
+    def __init__(self, loaded: LoadedConfiguration, name: str, note: Callable[[str], None]) -> None:
+        """note: told in one line what takes long. Raises ConfigurationError for an engine that
+        there is not, or that only plays a file."""
+        self._loaded = loaded
+        self._engine = loaded.engine(name)
+        self._note = note
+        self._ours: EngineProcess | None = None
+        self.left = threading.Event()
+        """Set when nobody waits for the child any more."""
+        self.name = name
+        self.settings: dict[str, Any] = msgspec.to_builtins(self._engine)
+        """For `choose_engine`; `url` is empty while a child does not run."""
+        if self._engine.kind in FILE_ENGINES:
+            raise ConfigurationError(
+                f"Engine {name!r} plays a file: it cannot judge.",
+                "Nothing was judged.",
+                "Name another with --engine.",
+            )
+        self.child = is_daemon_child(self._engine)
+        """Whether it is a server that is started when it is needed."""
+
+    def url(self) -> str:
+        """Where the child answers, started if need be; blocks. Raises HoustonError."""
+        process = self._process([], "")
+        if not process.adopt():
+            process = self._start()
+        self._wait(process)
+        return process.url
+
+    def running(self) -> bool:
+        """Whether the child runs already."""
+        return self._process([], "").adopt()
+
+    def __enter__(self) -> "JudgeEnginePlace":
+        """Itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End what was started here and the daemon does not use."""
+        if self._ours is not None and not self._used():
+            self._ours.stop()
+
+    def _start(self) -> EngineProcess:
+        if self._engine.gpus:
+            raise HoustonError(
+                f"Engine {self.name!r} does not run, and leases GPUs that only the daemon gives.",
+                NOTHING_JUDGED_MESSAGE,
+                f"houston rollout start TASK.toml --engine {self.name}",
+            )
+        home = self._loaded.home
+        kept = kept_port(home, self.name, self._engine)
+        port = usable_port(home, self.name, self._engine, kept)
+        command = engine_child_command(self.name, self._engine, port)
+        process = self._process(command, f"http://127.0.0.1:{port}/v1")
+        self._note(f"engine {self.name} does not run yet: starting it for this command")
+        process.start()
+        self._ours = process
+        return process
+
+    def _process(self, command: list[str], url: str) -> EngineProcess:
+        home, name = self._loaded.home, self.name
+        state, log = state_file(home, name), engine_log(home, name)
+        return EngineProcess(name, command, url, state, log, self._engine.environment)
+
+    def _wait(self, process: EngineProcess) -> None:
+        end = time.monotonic() + START_SECONDS
+        while not process.healthy():
+            if not process.alive():
+                said = process.failing_line() or "it wrote nothing"
+                raise HoustonError(f"Engine {self.name!r} ended: {said}.", NOTHING_JUDGED_MESSAGE)
+            if time.monotonic() > end:
+                raise HoustonError(
+                    f"Engine {self.name!r} does not answer after {START_SECONDS:g} s.",
+                    NOTHING_JUDGED_MESSAGE,
+                    "houston daemon status",
+                )
+            if self.left.wait(_POLL_SECONDS):
+                raise HoustonError(
+                    f"Engine {self.name!r} was not waited for.", NOTHING_JUDGED_MESSAGE
+                )
+
+    def _used(self) -> bool:
+        """Whether the daemon watches this engine by now."""
+        try:
+            with ControlClient(self._loaded.home) as client:
+                status = client.ask(AskStatus())
+        except DaemonNotRunning:
+            return False
+        return isinstance(status, Status) and self.name in status.engines
+
+
+class LazyEngine:
+    """Stands for a child server that does not run yet."""
+
+    token_ids = True
+    window: int | None = None
+
+    def __init__(self, name: str, make: Callable[[], Engine]) -> None:
+        """make: starts the server and gives its client; blocks for as long as that takes."""
+        self.name = name
+        self._make = make
+        self._turn = asyncio.Lock()
+        self._engine: Engine | None = None
+
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
+        """See `Engine.sample`."""
+        async with self._turn:
+            if self._engine is None:
+                made = await asyncio.to_thread(self._make)
+                await made.ready()
+                self._engine = made
+        return await self._engine.sample(request, stop)
+
+    async def ready(self) -> None:
+        """At once: whether it comes up shows when it is needed."""
+
+    async def close(self) -> None:
+        """Release connections; the server is its starter's."""
+        if self._engine is not None:
+            await self._engine.close()
+
+
+DEFAULT_CHAT_WINDOW = 32_768
+"""Taken for a chat endpoint whose window nobody says."""
+
+
+@contextlib.asynccontextmanager
+async def open_judge_client(
+    place: JudgeEnginePlace, policy: str = "", window: int = 0, ask: bool = True
+) -> AsyncIterator[JudgeClient]:
+    """A desk at an engine: once it answers, or with a child that is started when it is asked.
+
+    window: most tokens that are used of the engine's own; 0 for all. ask: without, nobody is asked
+    there and the engine may be down; sizes are what the configuration says. Raises
+    EngineUnavailable and ConfigurationError.
+    """
+    engine: Engine | None = None
+    try:
+        engine = await asyncio.to_thread(_open_engine, place, ask)
+        if ask:
+            await engine.ready()
+        yield make_judge_client(place.name, engine, place.settings, policy, window)
+    finally:
+        place.left.set()
+        if engine is not None:
+            await engine.close()
+
+
+def _open_engine(place: JudgeEnginePlace, ask: bool) -> Engine:
+    key = str(place.settings.get("api_key_env") or "")
+    if key and key not in os.environ:
+        raise ConfigurationError(
+            f"The variable {key}, which holds the key of engine {place.name!r}, is not set here.",
+            "Nothing was judged.",
+            f"export {key}=…",
+        )
+    if not place.child:
+        return choose_engine(place.settings, None, place.name)
+    if ask and place.running():
+        return _engine_client(place)
+    return LazyEngine(place.name, lambda: _engine_client(place))
+
+
+def _engine_client(place: JudgeEnginePlace) -> Engine:
+    return choose_engine({**place.settings, "url": place.url()}, None, place.name)
+
+
+def make_judge_client(
+    name: str, engine: Engine, settings: Mapping[str, Any], policy: str = "", window: int = 0
+) -> JudgeClient:
+    """The desk at an engine. Raises ConfigurationError where its tokenizer is not known."""
+    own = engine.window or int(settings.get("window") or 0)
+    own = own or _configured_window(settings) or DEFAULT_CHAT_WINDOW
+    exact = engine.token_ids
+    return JudgeClient(
+        name=name,
+        engine=engine,
+        model=_model_name(engine, settings),
+        window=min(own, window) if window else own,
+        tokens=_load_tokens(settings) if exact else TokenEstimator(),
+        dialect=choose_dialect(str(settings.get("dialect") or "chatml-json")) if exact else None,
+        policy=policy,
+        reasoning=bool(settings.get("reasoning")) and not exact,
+    )
+
+
+def _load_tokens(settings: Mapping[str, Any]) -> PromptTokenizer:
+    try:
+        return PromptTokenizer(tokenizer_file(settings))
+    except ConfigurationError as problem:
+        raise ConfigurationError(problem.cause, "Nothing was judged.", problem.next) from None
+
+
+def _configured_window(settings: Mapping[str, Any]) -> int:
+    """The window that the model's own folder says; 0 where there is none."""
+    try:
+        folder = Path(tokenizer_file(settings)).parent
+        found = json.loads((folder / "config.json").read_text()).get("max_position_embeddings")
+    except (OSError, ValueError, ConfigurationError):
+        return 0
+    return found if isinstance(found, int) else 0
+
+
+def _model_name(engine: Engine, settings: Mapping[str, Any]) -> str:
+    """The model for the cache: as configured, a child's folder, or as the server names it."""
+    if configured := settings.get("model"):
+        return str(configured)
+    if settings.get("kind") in ("embedded", "vllm") and not settings.get("command"):
+        return str(model_path())
+    return engine.model if isinstance(engine, TokenEngine) else ""

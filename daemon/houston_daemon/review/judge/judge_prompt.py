@@ -1,0 +1,515 @@
+"""What a judge is shown: its template, framed steps, the rollout around them, and windows that
+fit the engine.
+
+The template is a text file with three parts and named gaps, which a user may copy and edit. Steps
+are framed one by one with a key that stands nowhere in them; whatever an agent, program or file
+wrote is made harmless and free of secrets. A window holds whole steps, a few as context, and
+task, limits, scores and guidance, each with a share of the tokens. It knows sizes in tokens and
+nothing of engines.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from houston_daemon.review.judge import judge_answers
+from houston_daemon.review.rollout_trace import RolloutTrace, ScoredStep
+from houston_shared import context_messages, guidance_tag
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import DeliveredGuidance, StepRecord
+from houston_shared.safe_text import safe
+from houston_shared.secret_redaction import redact
+
+TEMPLATE_FILE = Path(__file__).with_name("template.md")
+REQUIRED_GAPS = {
+    "window": {"task", "scores", "guidance", "key", "steps", "judged"},
+    "again": {"problem", "judged"},
+}
+"""Gaps that a part must have: without them a judge would not see what it judges."""
+ALLOWED_GAPS = {
+    "system": frozenset[str](),
+    "window": frozenset(REQUIRED_GAPS["window"] | {"limits", "outline"}),
+    "again": frozenset(REQUIRED_GAPS["again"]),
+}
+_PART_HEADER = re.compile(r"^=== (\w+) ===[ \t]*$", re.MULTILINE)
+_GAP = re.compile(r"\{\{(\w+)\}\}")
+_CRITERION = re.compile(r"^- `(\w+)`:", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTemplate:
+    """What a judge is told."""
+
+    system: str
+    window: str
+    again: str
+    digest: str
+    """SHA-256 of the file, hex."""
+
+    @property
+    def version(self) -> str:
+        """Short name of these words, for verdicts and manifests."""
+        return self.digest[:8]
+
+    @property
+    def points(self) -> tuple[str, ...]:
+        """Names of the criteria and of what is kept, in order."""
+        return tuple(_CRITERION.findall(self.system))
+
+    def message(self, gaps: Mapping[str, str]) -> str:
+        """A window's message; gaps: by name, what stands there."""
+        return _fill_gaps(self.window, gaps)
+
+    def once_more(self, problem: str, judged: str) -> str:
+        """What follows a message whose answer could not be used."""
+        return _fill_gaps(self.again, {"problem": problem, "judged": judged})
+
+
+def load_template(file: Path | None = None) -> JudgeTemplate:
+    """The template in `file`, or the packaged one.
+
+    Raises ConfigurationError that names the file and what is wrong with it.
+    """
+    place = file or TEMPLATE_FILE
+    try:
+        text = place.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else "it is no UTF-8 text"
+        raise ConfigurationError(f"The judge's template {place} cannot be read: {why}.") from None
+    return parse_template(text, str(place))
+
+
+def parse_template(text: str, where: str) -> JudgeTemplate:
+    """A template from its text; where: what to blame. Raises ConfigurationError."""
+    _, *rest = _PART_HEADER.split(text)
+    parts = {name: part.strip() for name, part in zip(rest[::2], rest[1::2], strict=True)}
+    if set(parts) != set(ALLOWED_GAPS) or not all(parts.values()):
+        raise _template_error(
+            where, f"it needs the parts {_listed_names(ALLOWED_GAPS)}, each once and with text"
+        )
+    if len(rest) != 2 * len(ALLOWED_GAPS):
+        raise _template_error(where, "it has a part twice")
+    for name, part in parts.items():
+        gaps = set(_GAP.findall(part))
+        if missing := REQUIRED_GAPS.get(name, set()) - gaps:
+            raise _template_error(where, f"its part `{name}` lacks {_listed_gaps(missing)}")
+        if unknown := gaps - ALLOWED_GAPS[name]:
+            known = _listed_gaps(ALLOWED_GAPS[name]) or "none"
+            raise _template_error(
+                where, f"its part `{name}` has {_listed_gaps(unknown)}; known there: {known}"
+            )
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return JudgeTemplate(parts["system"], parts["window"], parts["again"], digest)
+
+
+def _fill_gaps(text: str, gaps: Mapping[str, str]) -> str:
+    return _GAP.sub(lambda found: gaps[found[1]], text)
+
+
+def _template_error(where: str, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{where} is no template of the judge: {why}.",
+        "Nothing was judged.",
+        "houston judge --print-template",
+    )
+
+
+def _listed_names(names: Mapping[str, frozenset[str]]) -> str:
+    return ", ".join(f"`=== {name} ===`" for name in names)
+
+
+def _listed_gaps(names: set[str] | frozenset[str]) -> str:
+    return ", ".join(f"{{{{{name}}}}}" for name in sorted(names))
+
+
+FRAME_KEY_CHARACTERS = 8
+"""Characters of a window's key."""
+THOUGHT_SHARE, CALLS_SHARE = 0.25, 0.375
+"""Shares of a step that is too long, for its thought and its calls; the observation has the rest
+and whatever those leave."""
+EMPTY_PART = "(none)"
+_FRAME_LOOKALIKE = re.compile(
+    r"[\[\u3010\uff3b]([^\[\]\n]{0,60}\bstep\W{0,3}\d{1,9}\W{1,3}(?:begins|ends)[^\[\]\n]{0,60})"
+    r"[\]\u3011\uff3d]",
+    re.IGNORECASE,
+)
+_MODEL_MARKUP = re.compile(
+    r"<(?=[|\uff5c]|/?s>|(?:start|end)_of_turn>|/?think>)|\[(?=/?(?:INST|gMASK)\])", re.IGNORECASE
+)
+"""How families of models write turns: a chat endpoint may take them for its own."""
+_STEP_HEADING = re.compile(
+    r"^([ \t]*)(#{1,6}[ \t]*(?:thought|calls|observation|a person said)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""The headings of a step: a thought that writes one would claim an observation that never was."""
+
+
+class TokenCounter(Protocol):
+    """What counts and cuts text in tokens (`rollout.tokens`)."""
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        ...
+
+    def cut(self, text: str, limit: int, what: str) -> str:
+        """The text with its middle left out where it has more than `limit` tokens; says so."""
+        ...
+
+
+class StepText(NamedTuple):
+    """A step as text, without its frame."""
+
+    step: int
+    text: str
+    whole: bool
+    """Whether nothing of it was left out."""
+    tokens: int
+    """Of the text, as counted: a long rollout is counted once."""
+
+
+def harmless_text(text: str) -> str:
+    """Text of an agent, a program or a file as a judge may read it."""
+    return _without_frames(guidance_tag.disarm(safe(redact(text))).text)
+
+
+def guidance_text(said: Sequence[DeliveredGuidance], tokens: TokenCounter, room: int) -> str:
+    """What people said, each in its live tag, the older ones cut where they exceed `room`."""
+    clean = [harmless_guidance(one) for one in said]
+    return guidance_tag.render_guidance(
+        clean, context_messages.fit_guidance(clean, room, tokens.count)
+    )
+
+
+def harmless_guidance(one: DeliveredGuidance) -> DeliveredGuidance:
+    """Guidance with nothing in it that could end a frame; `real_user` writes and guards its tag."""
+    return DeliveredGuidance(
+        id=one.id, author=one.author, text=_without_frames(safe(redact(one.text)))
+    )
+
+
+def _without_frames(text: str) -> str:
+    inside = _STEP_HEADING.sub(r"\1(\2)", _FRAME_LOOKALIKE.sub(r"(\1)", text))
+    return _MODEL_MARKUP.sub(lambda found: f"{found.group()} ", inside)
+
+
+def render_step(step: StepRecord, tokens: TokenCounter, limit: int) -> StepText:
+    """A closed step as text of at most about `limit` tokens."""
+    thought = harmless_text(step.sample.thought) or EMPTY_PART
+    calls = "\n".join(_call_text(number, one) for number, one in _numbered_calls(step))
+    tail = step.observation.tail if step.observation else ""
+    seen = harmless_text(context_messages.observation_text(step.results, tail, ())) or EMPTY_PART
+    said = guidance_text(step.guidance, tokens, limit // 3)
+    text = _join_step_parts(thought, calls, seen, said)
+    size = tokens.count(text)
+    if size <= limit:
+        return StepText(step.step, text, True, size)
+    room = max(3, limit - tokens.count(_join_step_parts("", "", "", said)))
+    thought = tokens.cut(thought, max(1, int(room * THOUGHT_SHARE)), "the thought")
+    calls = tokens.cut(calls, max(1, int(room * CALLS_SHARE)), "the action")
+    left = room - tokens.count(thought) - tokens.count(calls)
+    seen = tokens.cut(seen, max(1, left), "the observation")
+    text = _join_step_parts(thought, calls, seen, said)
+    return StepText(step.step, text, False, tokens.count(text))
+
+
+def frame_steps(steps: Sequence[StepText], context: Callable[[int], bool], key: str) -> str:
+    """Steps in their frames. context: whether a step only stands there to be understood."""
+    return "\n".join(_frame_step(one, context(one.step), key) for one in steps)
+
+
+def frame_key(texts: Sequence[str]) -> str:
+    """A key that stands in none of the texts, the same for the same texts."""
+    whole = "\n".join(texts)
+    salt = 0
+    while True:
+        made = hashlib.sha256(f"{salt}\n{whole}".encode(errors="replace")).hexdigest()[
+            :FRAME_KEY_CHARACTERS
+        ]
+        if made not in whole:
+            return made
+        salt += 1
+
+
+def _frame_step(one: StepText, context: bool, key: str) -> str:
+    begins = f"[{key} step {one.step} begins{', context only' if context else ''}]"
+    return f"{begins}\n{one.text}\n[{key} step {one.step} ends]"
+
+
+def _join_step_parts(thought: str, calls: str, seen: str, said: str) -> str:
+    heard = f"\n## a person said{said}" if said else ""
+    return f"## thought\n{thought}\n## calls\n{calls}\n## observation\n{seen}{heard}"
+
+
+def _numbered_calls(step: StepRecord) -> list[tuple[int, Any]]:
+    if step.sample.malformed:
+        return [(0, step.sample.malformed)]
+    return list(enumerate(step.sample.calls, 1)) or [(0, "no call")]
+
+
+def _call_text(number: int, one: Any) -> str:
+    if not number:
+        return f"(none: {harmless_text(one)})"
+    written = [f"{name}: {_argument_text(value)}" for name, value in one.arguments.items()]
+    wrong = f" (cannot be run: {one.error})" if one.error else ""
+    return harmless_text("\n".join([f"{number}. {one.name}{wrong}", *written]))
+
+
+def _argument_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+TASK_SHARE, GUIDANCE_SHARE, SCORES_SHARE, OUTLINE_SHARE = 1 / 8, 1 / 6, 1 / 16, 1 / 12
+"""Most of a window that each part may take."""
+SCORE_LINE_TOKENS = 12
+"""Tokens of a line of the scores, about."""
+
+
+class WindowSurroundings:
+    """The parts of one rollout, for windows of `window` tokens."""
+
+    def __init__(self, trace: RolloutTrace, tokens: TokenCounter, window: int) -> None:
+        self._trace = trace
+        self._tokens = tokens
+        self._window = window
+        self._task = tokens.cut(
+            harmless_text(trace.instructions), int(window * TASK_SHARE), "the task"
+        )
+        self._guidance = _guidance_part(trace, tokens, int(window * GUIDANCE_SHARE))
+        self._limits = _limits_part(trace)
+        self._lines = {
+            one.step: _outline_line(trace, place) for place, one in enumerate(trace.seen)
+        }
+
+    @property
+    def outline_room(self) -> int:
+        """Most tokens of the lines for other steps."""
+        return int(self._window * OUTLINE_SHARE)
+
+    def gaps(self, first: int, last: int) -> Mapping[str, str]:
+        """Everything but the steps, by gap of the template, for a window on steps `first` to
+        `last` (both included)."""
+        return {
+            "task": self._task,
+            "limits": self._limits,
+            "scores": self._scores(first, last),
+            "guidance": self._guidance,
+            "outline": self._outline(first, last),
+        }
+
+    def _scores(self, first: int, last: int) -> str:
+        summaries = [fork.step for fork in self._trace.forks if fork.step <= last]
+        lines = [f"The maximum possible is {self._trace.task.rules.max_score:g}."]
+        if summaries:
+            best = _best_score_words(one for one in self._trace.scores if one.step < summaries[-1])
+            lines.append(f"The best before the last summary (before step {summaries[-1]}): {best}.")
+        else:
+            lines.append("There was no summary yet.")
+        before = _best_score_words(one for one in self._trace.scores if one.step < first)
+        lines.append(f"The best before step {first}: {before}.")
+        room = max(4, int(self._window * SCORES_SHARE) // SCORE_LINE_TOKENS)
+        return "\n".join([*lines, *_score_lines(self._trace.scores, last, room)])
+
+    def _outline(self, first: int, last: int) -> str:
+        """The nearest other steps, one line each, two before for one after."""
+        room = self.outline_room
+        before = [n for n in self._lines if n < first][::-1]
+        after = [n for n in self._lines if n > last]
+        taken: list[int] = []
+        for number in _interleave_steps(before, after):
+            room -= self._tokens.count(self._lines[number]) + 1
+            if room < 0:
+                break
+            taken.append(number)
+        left = len(before) + len(after) - len(taken)
+        lines = [self._lines[number] for number in sorted(taken)]
+        lines += [f"({left} further steps are not listed)"] if left else []
+        return "\n".join(lines) or EMPTY_PART
+
+
+def _interleave_steps(before: Sequence[int], after: Sequence[int]) -> Iterator[int]:
+    for place in range(max(len(before), 2 * len(after)) + 1):
+        yield from before[2 * place : 2 * place + 2]
+        yield from after[place : place + 1]
+
+
+def _outline_line(trace: RolloutTrace, place: int) -> str:
+    one = trace.seen[place]
+    done = [f"{call.words}{f' (failed: {call.error})' if call.error else ''}" for call in one.calls]
+    said = "; ".join(done) or one.malformed or "no call"
+    return harmless_text(f"{one.step}: {' '.join(said.split())}")
+
+
+def _best_score_words(scores: Iterator[ScoredStep]) -> str:
+    best = max((one.score for one in scores), default=None)
+    return "nothing was scored" if best is None else f"{best:g}"
+
+
+def _score_lines(scores: Sequence[ScoredStep], last: int, room: int) -> list[str]:
+    """A line for each score, those near `last` where there are too many."""
+    if not scores:
+        return ["Nothing was evaluated."]
+    near = sorted(scores, key=lambda one: abs(one.step - last))[:room]
+    lines = [f"step {one.step}: {one.score:g}" for one in scores if one in near]
+    left = len(scores) - len(lines)
+    return lines + ([f"({left} further evaluations are not listed)"] if left else [])
+
+
+def _guidance_part(trace: RolloutTrace, tokens: TokenCounter, room: int) -> str:
+    """Every message with the step at which it was heard; the newest are the last to be cut."""
+    heard = [(step.step, harmless_guidance(one)) for step in trace.steps for one in step.guidance]
+    if not heard:
+        return EMPTY_PART
+    shown = context_messages.fit_guidance([one for _, one in heard], room, tokens.count)
+    lines = [
+        f"step {step}:{guidance_tag.render_guidance([one], shown)}"
+        for step, one in heard
+        if shown.get(one.id) != 0
+    ]
+    left = len(heard) - len(lines)
+    return "\n".join(([f"({left} older messages do not fit)"] if left else []) + lines)
+
+
+def _limits_part(trace: RolloutTrace) -> str:
+    budget = trace.task.budget
+    gpus = ", ".join(f"{count} on {host}" for host, count in trace.gpus.items())
+    return (
+        f"{budget.steps} steps, {budget.active_seconds / 3600:g} hours of work, "
+        f"{budget.evaluations} submissions. GPUs: {gpus or 'none leased'}. "
+        f"The rollout has {'ended' if trace.ended else 'not ended'} after "
+        f"{trace.steps[-1].step if trace.steps else 0} steps."
+    )
+
+
+MAX_JUDGED_STEPS = 32
+"""Steps that one answer is about: longer lists are judged less well and lost together."""
+CONTEXT_BEFORE, CONTEXT_AFTER = 2, 1
+"""Steps of context."""
+CONTEXT_STEP_SHARE = 1 / 16
+"""Most of a window that one step of context may take."""
+STEP_SHARE = 2 / 3
+"""Most of what is left for steps that one step may take."""
+SPARE_TOKENS = 64
+"""Tokens for frames and turns that are not counted one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeWindow:
+    """One question to a judge."""
+
+    rollout: str
+    judged: tuple[int, ...]
+    """Numbers of the steps that are asked about."""
+    system: str
+    message: str
+    tokens: int
+    """Of the prompt, about."""
+    shortened: int
+    """How many of the judged steps are not shown whole."""
+
+    @property
+    def answer_tokens(self) -> int:
+        """Most tokens of the answer."""
+        return judge_answers.answer_tokens_for(len(self.judged))
+
+
+class WindowPlanner:
+    """Cuts one rollout into windows of at most `size` tokens, answer included."""
+
+    def __init__(
+        self, trace: RolloutTrace, template: JudgeTemplate, tokens: TokenCounter, size: int
+    ) -> None:
+        """Raises ConfigurationError where a window has no room for any step."""
+        self._trace = trace
+        self._template = template
+        self._tokens = tokens
+        self._around = WindowSurroundings(trace, tokens, size)
+        self._context = int(size * CONTEXT_STEP_SHARE)
+        self._shorter: dict[int, StepText] = {}
+        """Steps as context, which several windows show."""
+        self._frame = tokens.count(
+            frame_steps([StepText(99_999, "", True, 0)], _always_context, "0" * 8)
+        )
+        self._system = tokens.count(template.system)
+        self._room = (
+            size - self._fixed() - (CONTEXT_BEFORE + CONTEXT_AFTER) * self._context - SPARE_TOKENS
+        )
+        if self._room < 2 * judge_answers.answer_tokens_for(1):
+            raise ConfigurationError(
+                f"A window of {size} tokens is too small for the judge's template, the task and a"
+                " step.",
+                "Nothing was judged.",
+                "Name a larger --window, another engine, or a shorter template.",
+            )
+
+    def windows(self, steps: Sequence[int]) -> Iterator[JudgeWindow]:
+        """Windows that ask about each of `steps` once, in order."""
+        taken: list[StepText] = []
+        used = judge_answers.FRAME_TOKENS
+        for number in steps:
+            record = self._trace.step(number)
+            if record is None:
+                continue
+            one, cost = self._shown(record)
+            if taken and (used + cost > self._room or len(taken) == MAX_JUDGED_STEPS):
+                yield self._window(taken)
+                taken, used = [], judge_answers.FRAME_TOKENS
+            taken.append(one)
+            used += cost
+        if taken:
+            yield self._window(taken)
+
+    def _shown(self, record: StepRecord) -> tuple[StepText, int]:
+        limit = (
+            int(self._room * STEP_SHARE) - judge_answers.STEP_TOKENS - judge_answers.FRAME_TOKENS
+        )
+        one = render_step(record, self._tokens, limit)
+        return one, one.tokens + self._frame + judge_answers.STEP_TOKENS
+
+    def _window(self, taken: Sequence[StepText]) -> JudgeWindow:
+        judged = tuple(one.step for one in taken)
+        before, after = self._beside(judged[0], judged[-1])
+        found = {one.step: one for one in (*before, *after)}
+        found |= {one.step: one for one in taken}
+        all_shown = [found[number] for number in sorted(found)]
+        key = frame_key([one.text for one in all_shown])
+        asked = ", ".join(map(str, judged))
+        gaps = dict(self._around.gaps(all_shown[0].step, all_shown[-1].step))
+        gaps |= {"key": key, "judged": asked}
+        gaps["steps"] = frame_steps(all_shown, lambda step: step not in judged, key)
+        message = self._template.message(gaps)
+        size = self._tokens.count(self._template.message({**gaps, "steps": ""})) + SPARE_TOKENS
+        size += self._system + sum(one.tokens + self._frame for one in all_shown)
+        cut = sum(not one.whole for one in taken)
+        return JudgeWindow(self._trace.rollout, judged, self._template.system, message, size, cut)
+
+    def _beside(self, first: int, last: int) -> tuple[list[StepText], list[StepText]]:
+        """Steps before `first` and after `last`, for context."""
+        before = self._trace.before(first)[-CONTEXT_BEFORE:]
+        after = [self._trace.step(number) for number in range(last + 1, last + 1 + CONTEXT_AFTER)]
+        return self._short(before), self._short([one for one in after if one is not None])
+
+    def _short(self, steps: Sequence[StepRecord]) -> list[StepText]:
+        for one in steps:
+            if one.step not in self._shorter:
+                self._shorter[one.step] = render_step(one, self._tokens, self._context)
+        return [self._shorter[one.step] for one in steps]
+
+    def _fixed(self) -> int:
+        """Tokens of a window without any step of its own: the largest that it may be."""
+        gaps = dict(self._around.gaps(1, self._trace.steps[-1].step if self._trace.steps else 1))
+        gaps |= {"key": "0" * 8, "judged": "00000, " * MAX_JUDGED_STEPS, "steps": ""}
+        outline = self._around.outline_room
+        again = self._template.once_more(
+            "x" * judge_answers.MAX_REASON_CHARACTERS, "00000, " * MAX_JUDGED_STEPS
+        )
+        words = (self._template.system, self._template.message(gaps), again)
+        return sum(map(self._tokens.count, words)) + outline
+
+
+def _always_context(_: int) -> bool:
+    """The longer form of a frame, to reckon with."""
+    return True

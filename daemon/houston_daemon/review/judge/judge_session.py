@@ -1,0 +1,269 @@
+"""One run of `houston judge` over rollouts: read, run rules, plan windows, ask, store.
+
+Rules come first and are stored at once. One judge at a time works on a rollout (a file lock).
+Progress is told while a long answer is awaited. Rollouts whose texts are gone are passed over;
+one on which a rule fails is named, and the others are judged.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from houston_daemon.engines.engine_protocol import EngineRefused
+from houston_daemon.review import verdict_updates
+from houston_daemon.review import verdict_updates as rules
+from houston_daemon.review.judge import judge_prompt, judge_verdicts
+from houston_daemon.review.judge.judge_cache import JudgeCache
+from houston_daemon.review.judge.judge_client import (
+    JudgeClient,
+    JudgeCost,
+    WindowDecision,
+    WindowJudge,
+)
+from houston_daemon.review.judge.judge_prompt import JudgeTemplate
+from houston_daemon.review.judge.judge_verdicts import (
+    JudgeOutcome,
+    JudgeVerdicts,
+    rule_failed_sentence,
+)
+from houston_daemon.review.rollout_trace import RolloutTrace, TextsGone, read_trace
+from houston_daemon.review.rules import rule_catalog
+from houston_daemon.review.rules.rule_catalog import RuleFailed
+from houston_daemon.review.verdict_updates import (
+    MAYBE_STORED_MESSAGE,
+    StepVerdict,
+    store_judge_verdicts,
+)
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import JudgeSettings
+from houston_shared.control_client import send_with_retry
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.store.annotation_queries import read_verdicts_with_reasons
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import pluralize
+
+SILENCE_SECONDS = 15.0
+"""Seconds without a word after which one is said."""
+
+
+@contextlib.asynccontextmanager
+async def report_progress(
+    rollout: str, of: int, note: Callable[[str], None], every: float = SILENCE_SECONDS
+) -> AsyncIterator[Callable[[WindowDecision], None]]:
+    """Around asking about `of` windows; what it gives is to be told of each that is done.
+
+    note: takes a line for people. every: seconds.
+    """
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    done = 0
+
+    def one(_: WindowDecision) -> None:
+        nonlocal done
+        done += 1
+        if of > 1:
+            note(f"{rollout}: {done} of {pluralize(of, 'window')}")
+
+    async def repeat() -> None:
+        while True:
+            await asyncio.sleep(every)
+            seconds = loop.time() - begun
+            note(f"{rollout}: asking, {done} of {pluralize(of, 'window')} after {seconds:.0f} s")
+
+    beating = asyncio.create_task(repeat())
+    try:
+        yield one
+    finally:
+        beating.cancel()
+
+
+@contextlib.contextmanager
+def lock_rollout(home: Home, rollout: str) -> Iterator[None]:
+    """Around the judging of a rollout (a whole id). Raises HoustonError where another is at it."""
+    held = _open_lock_file(home.run / f"judge-{rollout}.lock")
+    if held is None:
+        yield
+        return
+    try:
+        _lock_or_refuse(held, rollout)
+        yield
+    finally:
+        os.close(held)
+
+
+def _lock_or_refuse(held: int, rollout: str) -> None:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise HoustonError(
+            f"{rollout} is being judged already, by another `houston judge`.",
+            "It was left to that.",
+            f"houston judge {rollout}, when that has ended: what it was told is not asked again",
+            ExitCode.BUSY,
+        ) from None
+
+
+def _open_lock_file(file: Path) -> int | None:
+    """The lock's file; None for a member of the group, who may write none, where there is none."""
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except PermissionError:
+        pass
+    try:
+        return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRequest:
+    """What is asked for."""
+
+    rules: bool = True
+    """Store what rules say."""
+    judge: bool = True
+    dry: bool = False
+    """Ask and store nothing."""
+
+
+@dataclass(slots=True)
+class JudgeSession:
+    """What one run needs; `desk` is None where no judge is asked for."""
+
+    loaded: LoadedConfiguration
+    settings: JudgeSettings
+    wanted: JudgeRequest
+    template: JudgeTemplate
+    desk: JudgeClient | None
+    note: Callable[[str], None]
+    done: Callable[[JudgeOutcome], None]
+    """Told of each rollout as it is done."""
+    cost: JudgeCost = field(default_factory=JudgeCost)
+    passed: list[str] = field(default_factory=list)
+    """Rollouts that were archived or erased, and therefore not judged."""
+    failed: list[str] = field(default_factory=list)
+    """Rollouts on which a rule failed, and which are therefore not judged."""
+
+    async def run(self, rollouts: Sequence[str]) -> None:
+        """Judge rollouts (whole ids), but those of `passed` and `failed`. Raises HoustonError; what
+        was stored until then stays."""
+        at_once = asyncio.Semaphore(self.settings.concurrency)
+        open_rollouts = asyncio.Semaphore(self.settings.concurrency)
+
+        async def one(rollout: str) -> None:
+            async with open_rollouts:
+                with self._turn(rollout):
+                    try:
+                        outcome = await self._rollout(rollout, at_once)
+                    except TextsGone:
+                        self.passed.append(rollout)
+                        return
+                    except RuleFailed as problem:
+                        self.failed.append(rollout)
+                        self.note(rule_failed_sentence(rollout, problem))
+                        return
+                    self.done(outcome)
+
+        await judge_verdicts.gather_all([one(rollout) for rollout in rollouts])
+
+    def _turn(self, rollout: str) -> contextlib.AbstractContextManager[None]:
+        """Rules say the same whoever asks; a judge is asked by one at a time."""
+        if self.desk is None or self.wanted.dry:
+            return contextlib.nullcontext()
+        return lock_rollout(self.loaded.home, rollout)
+
+    async def _rollout(self, rollout: str, at_once: asyncio.Semaphore) -> JudgeOutcome:
+        with contextlib.closing(Reader(self.loaded.home)) as reader:
+            trace = read_trace(reader, rollout)
+            found = rule_catalog.run_rules(trace)
+            outcome = self._rules(reader, trace, found)
+            if self.desk is None:
+                return outcome
+            outcome.by = f"judge:{self.desk.name} template {self.template.version}"
+            asked = judge_verdicts.plan_windows(trace, self.template, self.desk)
+            asking = WindowJudge(
+                self.desk, self.template, self.settings, JudgeCache(self.loaded.home), outcome.cost
+            )
+            if self.wanted.dry:
+                return _plan_outcome(outcome, asked, asking)
+            errors = verdict_updates.error_steps(found)
+            try:
+                async with report_progress(rollout, len(asked), self.note) as done:
+                    outcome.judge = await judge_verdicts.judge_rollout(
+                        trace, asked, asking, at_once, errors, done
+                    )
+            except EngineRefused as problem:
+                raise _engine_refused(problem, rollout, self.desk) from problem
+            finally:
+                self.cost.add(outcome.cost)
+            outcome.taken = _keeps_over_rules(
+                verdict_updates.rule_masks(trace, found), outcome.judge
+            )
+            if outcome.judge.steps:  # who said nothing at all replaces nothing
+                outcome.judge_changed = self._keep(reader, trace, outcome.by, outcome.judge)
+            return outcome
+
+    def _rules(
+        self, reader: Reader, trace: RolloutTrace, found: verdict_updates.RuleFindings
+    ) -> JudgeOutcome:
+        """What rules say, stored."""
+        steps = verdict_updates.own_steps(trace)
+        outcome = JudgeOutcome(trace.rollout, len(steps))
+        if self.wanted.rules:
+            outcome.rules = verdict_updates.rule_masks(trace, found)
+            outcome.by_rule = verdict_updates.mask_counts(trace, found)
+            if not self.wanted.dry:
+                outcome.rules_changed = self._keep_rules(reader, trace)
+        return outcome
+
+    def _keep_rules(self, reader: Reader, trace: RolloutTrace) -> int:
+        """Have the recorder keep what rules say; the number of steps that changed."""
+        stands = reader.run(read_verdicts_with_reasons(trace.rollout))
+        sent = rules.rule_verdict_messages(trace, stands)
+        for message in sent:
+            send_with_retry(
+                self.loaded.home, message, MAYBE_STORED_MESSAGE, f"houston verdict {trace.rollout}"
+            )
+        return sum(one.last - one.first + 1 for message in sent for one in message.steps)
+
+    def _keep(self, reader: Reader, trace: RolloutTrace, by: str, verdicts: JudgeVerdicts) -> int:
+        said = {step: StepVerdict(one.verdict, one.reason) for step, one in verdicts.steps.items()}
+        attempts = {one.step: one.attempt for one in trace.steps if not one.inherited}
+        return store_judge_verdicts(self.loaded, reader, trace.rollout, by, attempts, said)
+
+
+def _keeps_over_rules(masked: Mapping[int, StepVerdict], verdicts: JudgeVerdicts) -> dict[int, str]:
+    """Steps that the judge keeps although rules mask them, with the rules' reason."""
+    return {
+        step: masked[step].reason
+        for step, one in verdicts.steps.items()
+        if one.verdict == "keep" and step in masked
+    }
+
+
+def _engine_refused(problem: EngineRefused, rollout: str, desk: JudgeClient) -> EngineRefused:
+    """The engine's words, and what can be done where its window is smaller than was thought."""
+    return EngineRefused(
+        problem.cause,
+        f"What the judge said of {rollout} before stays.",
+        problem.next or f"--window TOKENS, where it takes less than {desk.window} at once",
+    )
+
+
+def _plan_outcome(
+    outcome: JudgeOutcome, asked: Sequence[judge_prompt.JudgeWindow], asking: WindowJudge
+) -> JudgeOutcome:
+    """A dry run: what would be asked and what it would take."""
+    new = [one for one in asked if not asking.known(one)]
+    outcome.planned, outcome.kept_before = len(asked), len(asked) - len(new)
+    outcome.cost = replace(
+        outcome.cost, windows=len(asked), cached=outcome.kept_before, about=True,
+        prompt_tokens=sum(one.tokens for one in new),
+        sampled_tokens=sum(one.answer_tokens for one in new),
+    )  # fmt: skip
+    return outcome

@@ -1,0 +1,169 @@
+"""Rules on rollouts as they run: a process that follows the journal and has verdicts stored.
+
+`python -m houston_daemon.review.live_rules_child PARENT HOME CONFIG`, started and watched by the
+supervisor. It is a process of its own, at a low priority, so that rules take no time from the
+recorder's interpreter. It reads what is committed and sends what differs; the recorder writes it.
+Nothing is kept on disk. On its stdout it says on which rollouts a rule failed, a `RulesReport` a
+line.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from houston_daemon.review import rollout_trace
+from houston_daemon.review import verdict_updates as rules
+from houston_daemon.review.rollout_trace import RolloutTrace, TextsGone
+from houston_daemon.review.rules.rule_catalog import RuleFailed
+from houston_daemon.review.verdict_updates import MAYBE_STORED_MESSAGE
+from houston_daemon.service.parent_death import end_with_parent
+from houston_shared import secret_redaction
+from houston_shared.config import LoadedConfiguration, load_configuration
+from houston_shared.control_client import send_with_retry
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.records import StepRecord
+from houston_shared.store.annotation_queries import read_verdicts_with_reasons
+from houston_shared.store.journal_events import ReadPlan, RunSql
+from houston_shared.store.store_reader import Reader
+
+POLL_SECONDS = 1.0
+"""How often is looked whether something was committed."""
+RETRY_SECONDS = 5.0
+REST_PER_WORK = 9.0
+"""After each rollout it rests so many times as long as that took: at most a tenth of one core."""
+NICENESS = 15
+DAY_MICROSECONDS = 86_400 * 10**6
+MAX_CACHED_CHARACTERS = 100_000_000
+"""Of observations that are kept in memory, so that only new steps are read."""
+_ROLLOUTS_QUERY = """
+SELECT r.id, r.state IN ('finished', 'failed', 'cancelled'), (
+    SELECT s.observation_seq FROM steps s WHERE s.rollout = r.id AND s.current = 1
+    AND s.observation_seq IS NOT NULL ORDER BY s.step DESC LIMIT 1)
+FROM rollouts r WHERE r.steps > 0 AND (
+    r.state NOT IN ('finished', 'failed', 'cancelled')
+    OR r.updated_at >= (SELECT max(updated_at) FROM rollouts) - ?)
+ORDER BY r.updated_at DESC
+"""
+
+
+class RulesReport(msgspec.Struct, frozen=True):
+    """What is wrong."""
+
+    failed: dict[str, str]
+    """By rollout, why nothing can be said of it now."""
+
+
+class RolloutPosition(NamedTuple):
+    """How far a rollout is, as rules see it."""
+
+    rollout: str
+    ended: bool
+    newest: int | None
+    """Event of its newest observation; None where no closed step is its own."""
+
+
+class RuleFollower:
+    """Runs rules on what changes."""
+
+    def __init__(self, loaded: LoadedConfiguration) -> None:
+        self._loaded = loaded
+        self._reader = Reader(loaded.home)
+        self._looked: dict[str, RolloutPosition] = {}
+        self._traces: dict[str, RolloutTrace] = {}
+        self._failed: dict[str, str] = {}
+        self._said: dict[str, str] = {}
+        self._version: tuple[int, int] | None = None
+
+    def run(self) -> None:
+        """Follow for ever; what goes wrong as a whole is said, and tried again."""
+        while True:
+            try:
+                self._failed.pop("", None)
+                version = self._reader.data_version()
+                if version != self._version:
+                    self.round()
+                    self._version = version
+            except HoustonError as problem:  # the daemon goes down, or the disk is full
+                self._reader.close()
+                self._failed[""] = str(problem)
+                time.sleep(RETRY_SECONDS)
+            self._say()
+            time.sleep(POLL_SECONDS)
+
+    def round(self) -> None:
+        """Look at every rollout that went on."""
+        stands = self._reader.run(_rollout_positions())
+        there = {one.rollout for one in stands}
+        for known in (self._looked, self._traces, self._failed):
+            for gone in known.keys() - there:
+                del known[gone]
+        for one in stands:
+            if self._looked.get(one.rollout) != one:
+                began = time.monotonic()
+                self._look(one)
+                self._say()
+                time.sleep((time.monotonic() - began) * REST_PER_WORK)
+
+    def _look(self, one: RolloutPosition) -> None:
+        self._failed.pop(one.rollout, None)
+        known = self._traces.pop(one.rollout, None)
+        try:
+            found = rollout_trace.read_trace(
+                self._reader, one.rollout, known.steps if known else ()
+            )
+            stored = self._reader.run(read_verdicts_with_reasons(one.rollout))
+            messages = rules.rule_verdict_messages(found, stored)
+        except TextsGone:  # archived: nothing is said of it any more
+            self._looked[one.rollout] = one
+            return
+        except (RuleFailed, ConfigurationError) as problem:
+            self._failed[one.rollout] = problem.cause
+            self._looked[one.rollout] = one
+            return
+        for message in messages:
+            send_with_retry(
+                self._loaded.home, message, MAYBE_STORED_MESSAGE, f"houston verdict {one.rollout}"
+            )
+        self._looked[one.rollout] = one
+        if not one.ended:
+            self._keep(found)
+
+    def _keep(self, found: RolloutTrace) -> None:
+        """Keep what was read; what was looked at longest ago is forgotten first."""
+        self._traces[found.rollout] = found
+        sizes = {name: _observation_characters(kept.steps) for name, kept in self._traces.items()}
+        while len(self._traces) > 1 and sum(sizes.values()) > MAX_CACHED_CHARACTERS:
+            oldest = next(iter(self._traces))
+            del self._traces[oldest], sizes[oldest]
+
+    def _say(self) -> None:
+        if self._failed != self._said:
+            self._said = dict(self._failed)
+            os.write(sys.stdout.fileno(), msgspec.json.encode(RulesReport(self._said)) + b"\n")
+
+
+def _observation_characters(steps: Sequence[StepRecord]) -> int:
+    return sum(len(result.text) for step in steps for result in step.results)
+
+
+def _rollout_positions() -> ReadPlan[list[RolloutPosition]]:
+    rows = yield RunSql(_ROLLOUTS_QUERY, (DAY_MICROSECONDS,))
+    return [RolloutPosition(rollout, bool(ended), newest) for rollout, ended, newest in rows]
+
+
+def main() -> None:
+    """The process: ends with its parent."""
+    parent, home, config = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    if end_with_parent(parent):
+        os.nice(NICENESS)
+        loaded = load_configuration(home, config or None)
+        secret_redaction.install_secrets(loaded.config)
+        RuleFollower(loaded).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""A whole rollout as rules and the judge read it, and what a rule is.
+
+A `RolloutTrace` has the closed steps, scores, forks and task of one rollout. It is read from the
+journal in pages and keeps neither token ids nor log-probabilities, so that thousands of steps fit
+into memory. A rollout whose texts are gone is refused. `Finding` and `Rule` are the types that
+every rule is written with.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from houston_daemon.review.attention_window import EVALUATION, ObservedStep, observe_record
+from houston_shared.errors import HoustonError
+from houston_shared.records import ENDED_STATES, StepRecord
+from houston_shared.store import removed_data_queries, rollout_queries, step_queries
+from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.rollout_queries import ForkRow
+from houston_shared.store.store_reader import Reader
+from houston_shared.task import Task, parse_task_record
+from houston_shared.task_tables import RuleSettings
+
+STEPS_PER_PAGE = 100
+"""Steps that are read at once: their token ids are in memory only so long."""
+SCORED_STATE = "scored"
+
+
+class TextsGone(HoustonError):
+    """A rollout was archived, or something of it was erased: it cannot be judged any more."""
+
+
+class ScoredStep(NamedTuple):
+    """A submission that gave a score."""
+
+    step: int
+    score: float
+    """0 to 100."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutTrace:
+    """One rollout as it stood when it was read."""
+
+    rollout: str
+    task: Task
+    """As it was when the rollout was started."""
+    instructions: str
+    gpus: Mapping[str, int]
+    """Host → GPUs that the rollout leases there; empty where its task leases none."""
+    steps: Sequence[StepRecord]
+    """Closed steps by number, current attempts; of a branch the past that it shares, too. Their
+    samples have neither token ids nor log-probabilities."""
+    forks: Sequence[ForkRow] = ()
+    ended: bool = False
+    """Whether it is finished, failed or cancelled: nothing follows its last step."""
+    seen: Sequence[ObservedStep] = field(init=False)
+    """The same steps as signals and rules see them: small, typed, in the same order."""
+    _scores: tuple[ScoredStep, ...] = field(init=False)
+    _numbers: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        seen = tuple(one for one in map(observe_record, self.steps) if one is not None)
+        put = object.__setattr__
+        put(self, "seen", seen)
+        put(self, "_scores", tuple(scored for one in seen for scored in _step_scores(one)))
+        put(self, "_numbers", tuple(one.step for one in self.steps))
+
+    @property
+    def scores(self) -> tuple[ScoredStep, ...]:
+        """Submissions that gave a score, in order; a step may have several."""
+        return self._scores
+
+    @property
+    def best(self) -> float | None:
+        """The highest score; None where there is none."""
+        return max((one.score for one in self._scores), default=None)
+
+    def step(self, number: int) -> StepRecord | None:
+        """The step with this number; None where it is not there (open, or set aside)."""
+        place = bisect_left(self._numbers, number)
+        there = place < len(self._numbers) and self._numbers[place] == number
+        return self.steps[place] if there else None
+
+    def before(self, number: int) -> Sequence[StepRecord]:
+        """Steps with smaller numbers, in order."""
+        return self.steps[: bisect_left(self._numbers, number)]
+
+
+def query_trace(rollout: str) -> ReadPlan[RolloutTrace]:
+    """The rollout with this whole id, in one read; a long one is better read with `read`.
+
+    Raises TextsGone, and HoustonError where its specification was erased, or its task cannot be
+    read.
+    """
+    frame = yield from _trace_frame(rollout)
+    found: list[StepRecord] = []
+    last = yield from step_queries.find_last_step(rollout)
+    for first in range(1, last + 1, STEPS_PER_PAGE):
+        found += yield from _trace_page(rollout, first)
+    return _complete_trace(frame, found)
+
+
+def read_trace(reader: Reader, rollout: str, known: Sequence[StepRecord] = ()) -> RolloutTrace:
+    """The same in a short transaction a page, so that a long rollout holds no writer back.
+
+    known: its steps as they were read before; only those that closed or were replaced since are
+    read. Steps that close meanwhile are not in it. Raises as `trace`.
+    """
+    frame = reader.run(_trace_frame(rollout))
+    last = reader.run(step_queries.find_last_step(rollout))
+    same = reader.run(_unchanged_steps(rollout, known)) if known else []
+    begin = same[-1].step + 1 if same else 1
+    pages = (
+        reader.run(_trace_page(rollout, first)) for first in range(begin, last + 1, STEPS_PER_PAGE)
+    )
+    whole = _complete_trace(
+        frame, [*same, *(one for page in pages for one in page if one.step <= last)]
+    )
+    reader.run(require_all_texts(rollout))  # it may have been archived meanwhile
+    return whole
+
+
+def require_all_texts(rollout: str) -> ReadPlan[None]:
+    """Raises TextsGone where texts of the rollout (a whole id), or of its past, are gone."""
+    if lost := (yield from removed_data_queries.find_missing_data(rollout)):
+        read = lost.read or f"houston verdict {rollout}, for what was said of it before"
+        raise TextsGone(lost.cause, "Nothing was judged.", read)
+
+
+def _complete_trace(frame: RolloutTrace, found: list[StepRecord]) -> RolloutTrace:
+    return RolloutTrace(
+        frame.rollout, frame.task, frame.instructions, frame.gpus, tuple(found), frame.forks,
+        frame.ended,
+    )  # fmt: skip
+
+
+def _trace_frame(rollout: str) -> ReadPlan[RolloutTrace]:
+    """Everything but the steps."""
+    yield from require_all_texts(rollout)
+    one = yield from rollout_queries.find_rollout(rollout)
+    spec = yield from rollout_queries.read_rollout_spec(one)
+    forks = yield from rollout_queries.list_forks(one.id)
+    task, told = parse_task_record(spec.task), spec.task.instructions
+    return RolloutTrace(one.id, task, told, spec.gpus, (), tuple(forks), one.state in ENDED_STATES)
+
+
+def _unchanged_steps(rollout: str, known: Sequence[StepRecord]) -> ReadPlan[list[StepRecord]]:
+    """The first of the known steps, as far as they stand in the journal as they did."""
+    rows = yield from step_queries.list_step_rows(rollout)
+    closed = [row for row in rows if row.observation_seq is not None]
+    pairs = zip(known, closed, strict=False)
+    return [
+        one
+        for one, _ in takewhile(
+            lambda pair: (
+                pair[0].sample_seq == pair[1].sample_seq
+                and (pair[0].step, pair[0].attempt) == (pair[1].step, pair[1].attempt)
+            ),
+            pairs,
+        )
+    ]
+
+
+def _trace_page(rollout: str, first: int) -> ReadPlan[list[StepRecord]]:
+    """Closed steps of a page, without ids."""
+    found = yield from step_queries.read_steps(rollout, first, first + STEPS_PER_PAGE - 1)
+    return [_without_token_ids(one) for one in found if one.observation is not None]
+
+
+def _without_token_ids(step: StepRecord) -> StepRecord:
+    sample = replace(step.sample, new_prompt_ids=None, token_ids=None, logprobs=None)
+    return replace(step, sample=sample)
+
+
+def _step_scores(step: ObservedStep) -> list[ScoredStep]:
+    found = [
+        call.fields.get("overall_score")
+        for call in step.calls
+        if call.kind == EVALUATION and call.fields.get("state", SCORED_STATE) == SCORED_STATE
+    ]
+    return [ScoredStep(step.step, float(one)) for one in found if isinstance(one, int | float)]
+
+
+class RuleFinding(NamedTuple):
+    """A step that should not be learned, and why."""
+
+    step: int
+    reason: str
+    """A few words, without the rule's name."""
+
+
+RuleFunction: TypeAlias = Callable[[RolloutTrace, RuleSettings], Iterable[RuleFinding]]
+"""A rule: a pure function of the rollout and the task's `[rules]`; it may find a step twice."""
+
+
+class Rule(NamedTuple):
+    """One of the catalog."""
+
+    version: int
+    """Raised when it masks in other cases than before."""
+    masks: RuleFunction

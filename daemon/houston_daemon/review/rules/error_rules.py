@@ -1,0 +1,209 @@
+"""The rules of steps that went wrong: an error was observed, no action, a file that cannot be
+parsed.
+
+An error is a failed call, a traceback, or a command or background job that failed later. Answers
+of tests, linters and `grep`, and what the agent or a person ended, are none (`command_failures`).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from houston_daemon.review.attention_window import ObservedCall, excerpt
+from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
+from houston_daemon.review.rules import command_failures, shell_commands
+from houston_daemon.review.rules.background_jobs import BackgroundJob, all_jobs, session_of_call
+from houston_daemon.review.rules.written_files import (
+    RUN_COMMAND,
+    CommandRun,
+    FileWrite,
+    agent_history,
+)
+from houston_shared.records import ToolResult
+from houston_shared.task_tables import RuleSettings
+
+_CUT_SHORT_KINDS = frozenset({"interrupted"})
+"""Kinds of observations that say nothing of the action: a person or a crash cut it short."""
+_PARSE_ERROR = re.compile(r"^(SyntaxError|IndentationError|TabError): .*$", re.M)
+_INLINE_TRACEBACK = re.compile(r'^ *File "<(?:stdin|string)>", line', re.M)
+"""A traceback of a program that was given on the command line."""
+_FILE_PLACE = re.compile(r'^ *File "([^"]+)", line \d+$', re.M)
+
+
+def error_observation(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
+    """The observation is an error: a call failed, a command printed a traceback or that it could
+    not be found, or a command that was left running, or runs in the background, failed later: by
+    its exit code, or as its log or session shows. A failure in the words of the shell, make, git,
+    pip, npm, apt or argparse counts also where a pipe or `;` hides the exit code. What a command
+    only shows, such as a log with another's traceback, is no error of its own. What a test runner,
+    a linter, a type checker or a script that reproduces a bug reports is an answer, and so are exit
+    code 1 of `grep`, `diff` or `test`, and a look whether a package, a file or a server is there.
+    What the agent had ended (`timeout`, `kill`, ^C), and what a person or a crash of the daemon cut
+    short, is not held against the step.
+    """
+    patterns = [re.compile(one, re.M) for one in settings.error_patterns]
+    for record, seen in zip(trace.steps, trace.seen, strict=True):
+        own = len(seen.calls) - seen.added
+        for result, call in zip(record.results[:own], seen.calls, strict=False):
+            if why := _call_failure(call, result) or _printed_error(result, patterns):
+                yield RuleFinding(record.step, f"{call.words}: {why}")
+                break
+    for job in _failed_jobs(trace):
+        code = f"exit code {job.code} (step {job.end})"
+        yield RuleFinding(
+            job.step, f"{excerpt(job.command)}: it was left running and ended with {code}"
+        )
+    for job, why in _jobs_with_printed_failures(trace):
+        yield RuleFinding(job.step, f"{excerpt(job.command)}: it failed (step {job.end}): {why}")
+    for step, why in command_failures.failed_detached_programs(trace):
+        yield RuleFinding(step, why)
+
+
+def null_action(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
+    """There is no action, or none that can be run: no call could be read from what was sampled, or
+    a call has no such name, or wrong arguments.
+    """
+    for record, seen in zip(trace.steps, trace.seen, strict=True):
+        sample = record.sample
+        if seen.interrupted:
+            continue
+        if sample.malformed:
+            yield RuleFinding(record.step, f"no action: {sample.malformed}")
+        elif not sample.calls:
+            yield RuleFinding(record.step, "no action")
+        for call in (one.call for one in record.results):
+            if call.error:
+                yield RuleFinding(record.step, f"{call.name} cannot be run: {excerpt(call.error)}")
+
+
+def broken_file(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
+    """A file was written that Python could not parse when it was run: the step that wrote it."""
+    written: list[FileWrite] = []
+    for event in agent_history(trace):
+        if isinstance(event, FileWrite):
+            written.append(event)
+            continue
+        if event.simple.views:
+            continue
+        for path, why in _unparsable_files(event):
+            last = next(
+                (one for one in reversed(written) if shell_commands.same_path(one.path, path)), None
+            )
+            if last is not None:
+                yield RuleFinding(
+                    last.step, f"{last.path} could not be parsed in step {event.step}: {why}"
+                )
+
+
+def _unparsable_files(ran: CommandRun) -> Iterator[tuple[str, str]]:
+    text = ran.result.text
+    for broken in _PARSE_ERROR.finditer(text):
+        places = _FILE_PLACE.findall(text, 0, broken.start())
+        if places:
+            yield places[-1].rpartition("/workspace/")[2], excerpt(broken[0])
+
+
+def _call_failure(call: ObservedCall, result: ToolResult) -> str:
+    """Why a call counts as failed; empty where it does not."""
+    if call.success or call.kind in _CUT_SHORT_KINDS:
+        return ""
+    raised = command_failures.last_traceback_line(result.text)
+    if call.name == RUN_COMMAND:
+        command, code = str(call.arguments.get("command", "")), call.fields.get("exit_code")
+        if raised in (
+            "",
+            command_failures.KEYBOARD_INTERRUPT,
+        ) and command_failures.exit_was_requested(code, command):
+            return ""
+        printed = result.text.partition("\n")[2]  # its first line is not the command's
+        if code == 1 and not raised and command_failures.is_answer(command, printed):
+            return ""
+        if command_failures.is_check_report(code, command, printed) or command_failures.is_probe(
+            command, printed, code
+        ):
+            return ""
+    return raised or excerpt(str(call.fields.get("error", ""))) or call.error
+
+
+def _printed_error(result: ToolResult, patterns: list[re.Pattern[str]]) -> str:
+    """An error in the words of an observation that counts as a success."""
+    for pattern in patterns:
+        if found := pattern.search(result.text):
+            return excerpt(found[0])
+    if result.call.name != RUN_COMMAND or result.kind != "command":
+        return ""
+    command = str(result.call.arguments.get("command", ""))
+    read = shell_commands.parse_command(command)
+    if _shows_others_errors(read, result.text) or command_failures.is_probe(command, result.text):
+        return ""
+    if command_failures.last_traceback_line(result.text):
+        return command_failures.printed_failure(result.text)
+    if any(one.after == "|" for one in read.simple) and (
+        why := command_failures.trailing_exception(result.text)
+    ):
+        return why
+    provided = any(one.after == "||" for one in read.simple)  # what comes if it fails is given
+    return "" if provided else command_failures.printed_failure(result.text)
+
+
+def _shows_others_errors(command: shell_commands.ShellCommand, text: str) -> bool:
+    """Whether an error in the text is one that another has printed: a program that is given with
+    the command names itself where it fails.
+    """
+    return not command.texts and all(
+        one.views
+        or command_failures.is_checker(one)
+        or (one.inline and not _INLINE_TRACEBACK.search(text))
+        for one in command.simple
+    )
+
+
+def _failed_jobs(trace: RolloutTrace) -> Iterator[BackgroundJob]:
+    """Jobs that ended with an error that nobody asked for."""
+    suspects = [job for job in all_jobs(trace) if job.end and job.code and not job.killed]
+    scripts = _own_scripts_run(trace) if suspects else {}
+    for job in suspects:
+        ran = "\n".join([job.command, *scripts.get(job.step, ())])
+        later = "\n".join(
+            str(value)
+            for step in trace.seen
+            if job.step <= step.step <= (job.end or 0)
+            for call in step.calls
+            for key, value in call.arguments.items()
+            if key != "content"
+        )
+        answer = job.code == 1 and command_failures.is_answer(job.command, "it may have printed")
+        answer = answer or command_failures.is_check_report(job.code, job.command, "")
+        if not answer and not command_failures.exit_was_requested(job.code, ran, later):
+            yield job
+
+
+def _jobs_with_printed_failures(trace: RolloutTrace) -> Iterator[tuple[BackgroundJob, str]]:
+    """Jobs whose exit code says nothing of the program that failed: it stood before a pipe."""
+    ended = [job for job in all_jobs(trace) if job.end and not job.code and not job.killed]
+    first = trace.task.hosts[0]
+    steps = {one.step: one for one in trace.seen}
+    for job in ended:
+        read = shell_commands.parse_command(job.command)
+        record = trace.step(job.end or 0)
+        if (
+            record is None
+            or _shows_others_errors(read, "")
+            or all(one.after != "|" for one in read.simple)
+        ):
+            continue
+        seen = steps[record.step]
+        for call, result in zip(seen.calls, record.results, strict=False):
+            if call.name == RUN_COMMAND or session_of_call(call, first) != (job.host, job.session):
+                continue
+            # A session may show what was run in it before, too.
+            if why := command_failures.printed_failure(result.text.rpartition(job.command)[2]):
+                yield job, why
+
+
+def _own_scripts_run(trace: RolloutTrace) -> Mapping[int, list[str]]:
+    """By step, the agent's own shell scripts that were run."""
+    found: dict[int, list[str]] = {}
+    for event in agent_history(trace):
+        if isinstance(event, CommandRun) and event.source and event.script.endswith(".sh"):
+            found.setdefault(event.step, []).append(event.source.content)
+    return found

@@ -1,0 +1,359 @@
+"""The rule of actions that contradict what a person said, after it and before.
+
+It finds which steps do what guidance forbids: by the words of the guidance or by the task's own
+patterns, in calls, in files that were written, and in their runs. A passing prohibition (`stop
+sleeping`) counts for the steps around it, a lasting one until guidance allows it again. What is
+kept, removed or turned off is not used.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from houston_daemon.review.attention_signals import any_starts_detached
+from houston_daemon.review.attention_window import THINKING_ACTIONS, ObservedStep, excerpt
+from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
+from houston_daemon.review.rules import blind_edit_rule, guidance_prohibitions, shell_commands
+from houston_daemon.review.rules.background_jobs import all_jobs
+from houston_daemon.review.rules.guidance_prohibitions import Prohibition
+from houston_daemon.review.rules.shell_commands import SimpleCommand
+from houston_daemon.review.rules.written_files import (
+    RUN_COMMAND,
+    CommandRun,
+    FileWrite,
+    HistoryEvent,
+    agent_history,
+    can_change_files,
+    follow_faulty_files,
+)
+from houston_shared.records import ToolCall
+from houston_shared.task_tables import RuleSettings
+
+_PURPOSE_LETTERS = 5
+"""Letters of a purpose that must be found: `infer` of inference."""
+_KEEPING_NAMES = (
+    "cp mv tar git rsync scp zip unzip gzip gunzip rm rmdir mkdir touch chmod ln sed pkill kill"
+)
+_KEEPING_PROGRAMS = frozenset(_KEEPING_NAMES.split())
+"""Programs that use nothing of what they name."""
+_PIP_KEEPS = re.compile(r"\bpip3?\s+(?:uninstall|show|list|freeze)\b")
+_PROSE_SUFFIXES = (".md", ".rst", ".txt", ".log")
+_SCRIPT_SUFFIXES = (".py", ".sh")
+
+
+def violations_by_pattern(
+    trace: RolloutTrace, events: list[HistoryEvent], pattern: re.Pattern[str]
+) -> Iterator[RuleFinding]:
+    """Calls with text that a task's pattern fits; files with such lines, and their runs."""
+    for step in trace.steps:
+        for call in step.sample.calls:
+            found = None if call.name in THINKING_ACTIONS else pattern.search(_call_text(call))
+            if found:
+                yield RuleFinding(step.step, excerpt(found[0]))
+
+    def has(wrote: FileWrite) -> str:
+        found = pattern.search(_code_lines(wrote))
+        return f"has {excerpt(found[0])} in it" if found else ""
+
+    yield from follow_faulty_files(events, has)
+
+
+def violations_by_words(
+    trace: RolloutTrace, events: list[HistoryEvent], forbidden: Prohibition
+) -> Iterator[RuleFinding]:
+    """Steps that do what plain words forbid."""
+    for step in trace.steps:
+        if why := next(
+            (why for call in step.sample.calls if (why := _call_violation(call, forbidden))), ""
+        ):
+            yield RuleFinding(step.step, why)
+    if forbidden.manner not in ("use", "run"):
+        return
+    does = _uses_forbidden if forbidden.manner == "use" else _runs_forbidden
+    for event in events:
+        if isinstance(event, CommandRun) and does(event, forbidden):
+            yield RuleFinding(event.step, f"{RUN_COMMAND} with {forbidden.words}")
+    if forbidden.manner == "use":
+        yield from follow_faulty_files(events, lambda wrote: _file_violation(wrote, forbidden))
+
+
+def _call_violation(call: ToolCall, forbidden: Prohibition) -> str:
+    """In words, what of a call by itself is forbidden; empty where nothing is."""
+    if call.name in THINKING_ACTIONS:
+        return ""
+    manner = forbidden.manner
+    if call.name.lower() == forbidden.what.lower() and manner in ("call", "use", "run"):
+        return call.name
+    if manner not in ("write", "read", "touch") or not _matches_prohibition(
+        forbidden, _call_text(call)
+    ):
+        return ""
+    does = call.name == "open_file"
+    if manner == "write" or (manner == "touch" and call.name != "open_file"):
+        does = _writes_file(call, forbidden.what)
+    if manner == "touch" and call.name == RUN_COMMAND:
+        read = shell_commands.parse_command(str(call.arguments.get("command", ""))).simple
+        does = any(
+            shell_commands.same_path(one.of(word), forbidden.what)
+            for one in read
+            for word in one.words
+        )
+    return f"{call.name} with {forbidden.words}" if does else ""
+
+
+def _runs_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
+    """Whether it is the program or the script that is run, with the words that are forbidden."""
+    wanted = [one for one in shell_commands.parse_command(forbidden.what).simple if one.words]
+    if len(wanted) != 1:
+        return False
+    what, simple = wanted[0], ran.simple
+    if what.script:
+        named = bool(simple.script) and shell_commands.same_path(simple.script, what.script)
+    else:
+        named = what.program in (simple.program, _script_stem(simple.script), _module_run(simple))
+    more = {word for word in what.words[1:] if not word.endswith(_SCRIPT_SUFFIXES)}
+    return named and more <= set(simple.words) and _matches_purpose(forbidden, ran.command)
+
+
+def _uses_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
+    """Whether a program that does something is given it."""
+    simple, words = ran.simple, " ".join(ran.simple.words)
+    if (
+        ran.within
+        or simple.views
+        or simple.program in _KEEPING_PROGRAMS
+        or _PIP_KEEPS.search(words)
+    ):
+        return False
+    given = [f"{name}={value}" for name, value in simple.environment.items()]
+    named = _names_forbidden(forbidden, "\n".join([words, simple.inline, *given]))
+    return named and _matches_purpose(forbidden, ran.command)
+
+
+def _file_violation(wrote: FileWrite, forbidden: Prohibition) -> str:
+    """Whether a file has in it what is forbidden; neither comments nor texts to read count."""
+    if wrote.path.endswith(_PROSE_SUFFIXES):
+        return ""
+    fits = _matches_prohibition(forbidden, f"{wrote.path}\n{_code_lines(wrote)}")
+    return f"uses {forbidden.words}" if fits else ""
+
+
+def _writes_file(call: ToolCall, what: str) -> bool:
+    """Whether a call changes the file of this name."""
+    if call.name == RUN_COMMAND:
+        command = shell_commands.parse_command(str(call.arguments.get("command", "")))
+        written = [one.path for one in command.texts]
+        written += [path for one in command.simple for path in _changed_files(one)]
+        return any(shell_commands.same_path(path, what) for path in written)
+    path = str(call.arguments.get("path") or call.arguments.get("filename") or "")
+    return call.name in ("edit_file", "create_file") and shell_commands.same_path(path, what)
+
+
+def _changed_files(simple: SimpleCommand) -> list[str]:
+    """Files that a program changes or takes away. A copy of a file beside itself changes none."""
+    paths = [simple.of(word) for word in simple.words[1:] if not word.startswith("-")]
+    if simple.program in ("rm", "mv", "truncate"):
+        return paths
+    if simple.program == "cp" and len(paths) > 1:
+        kept = any(shell_commands.same_path(paths[-1], one) for one in paths[:-1])
+        return [] if kept else paths[-1:]
+    return list(simple.changes)
+
+
+def _matches_prohibition(forbidden: Prohibition, text: str) -> bool:
+    """Whether a text names it, and its purpose where it has one."""
+    return _names_forbidden(forbidden, text) and _matches_purpose(forbidden, text)
+
+
+def _matches_purpose(forbidden: Prohibition, text: str) -> bool:
+    return forbidden.purpose[:_PURPOSE_LETTERS] in text.lower()
+
+
+def _names_forbidden(forbidden: Prohibition, text: str) -> bool:
+    """Whether a text names it (`lora` also in `use_lora`) and does not only turn it off."""
+    if forbidden.what.casefold() not in text.casefold():  # most texts, and 10 times as fast
+        return False
+    name = re.escape(forbidden.what)
+    off = (
+        rf"(?<![\w.-])(?:--?(?:no|disable|without|skip)[-_][\w-]{{0,40}}?{name}[\w-]{{0,40}}"
+        rf"|[\w.-]{{0,40}}?{name}[\w.-]{{0,40}}['\"]?(?:[ \t]*[=:][ \t]*|[ \t]+)['\"]?"
+        r"(?:false|0|no|none|off|null)(?![\w.]))"
+    )
+    left = re.sub(off, " ", text, flags=re.I)
+    return bool(re.search(rf"(?<![^\W_]){name}(?![^\W_])", left, re.I))
+
+
+def _code_lines(wrote: FileWrite) -> str:
+    lines = wrote.content.splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
+
+
+def _script_stem(script: str) -> str:
+    return script.rpartition("/")[2].rpartition(".")[0]
+
+
+def _module_run(simple: SimpleCommand) -> str:
+    """The package whose module is run: `vllm` of `python -m vllm.serve`."""
+    return simple.script.partition("/")[0].removesuffix(".py") if "-m" in simple.words else ""
+
+
+def _call_text(call: ToolCall) -> str:
+    return "\n".join([call.name, *map(str, call.arguments.values())])
+
+
+class _ProhibitingGuidance(NamedTuple):
+    """Guidance that forbids something."""
+
+    step: int
+    """The step whose observation it was joined to."""
+    text: str
+    forbidden: Prohibition
+    pattern: re.Pattern[str] | None
+    """Of the task, in place of what the words forbid."""
+
+    @property
+    def passing(self) -> bool:
+        """Whether it is about this moment: a thing that is forbidden for good has a name."""
+        return self.pattern is None and self.forbidden.passing
+
+
+def contradicted_guidance(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
+    """An action does what guidance forbids: after the guidance, or before it, where the guidance
+    condemns what was done. Found in its words (`do not use X`, `stop …ing`, `avoid X`, `no X`,
+    `leave X alone`; also files with X in them, and their runs; after `read X first` what is done
+    before X is read) or by the task's patterns. Guidance that allows it again ends that. A call
+    alone (`stop sleeping`, `do not finish`), and what is not to be done `first` or `for now`, is
+    forbidden for the moment: what was done right before, in steps one after another, and what is
+    done right after, until something else is done or a person speaks again; no sleep while a job
+    runs. What is kept, removed or turned off (`cp`, `git`, `--x False`) is not used.
+    """
+    yield from _files_not_read_first(trace, settings)
+    said = list(_prohibiting_guidance(trace, settings))
+    if not said:
+        return
+    events = agent_history(trace)
+    for one in said:
+        if one.pattern is not None:
+            found = list(violations_by_pattern(trace, events, one.pattern))
+        else:
+            found = list(violations_by_words(trace, events, one.forbidden))
+        steps = {each.step for each in found}
+        meant = (
+            _steps_forbidden_for_now(trace, one, steps, settings)
+            if one.passing
+            else _steps_forbidden_for_good(trace, one, settings)
+        )
+        for each in found:
+            if each.step in meant:
+                when = "before" if each.step <= one.step else "after"
+                who = f"{when} a person said in step {one.step}: {excerpt(one.text)}"
+                yield RuleFinding(each.step, f"{each.reason}, {who}")
+
+
+def _files_not_read_first(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
+    """Steps that act although a person wanted a file to be read first."""
+    if not settings.guidance_found:
+        return
+    for at, step in enumerate(trace.steps):
+        for heard in step.guidance:
+            for path in guidance_prohibitions.files_to_read_first(heard.text):
+                for number in _steps_before_reading(trace, at, path, settings.guidance_call_steps):
+                    why = f"{path} was not read first, as a person said in step {step.step}"
+                    yield RuleFinding(number, f"{why}: {excerpt(heard.text)}")
+
+
+def _steps_before_reading(trace: RolloutTrace, at: int, path: str, most: int) -> list[int]:
+    acted: list[int] = []
+    coming = zip(trace.steps[at + 1 :], trace.seen[at + 1 :], strict=True)
+    for record, step in coming:
+        results = zip(step.calls, record.results, strict=True)
+        if any(blind_edit_rule.shows_file(call, path, result.text) for call, result in results):
+            return acted
+        if any(can_change_files(call) for call in step.calls):
+            acted.append(step.step)
+        if len(acted) == most or record.guidance:
+            return acted
+    return acted
+
+
+def _prohibiting_guidance(
+    trace: RolloutTrace, settings: RuleSettings
+) -> Iterator[_ProhibitingGuidance]:
+    for step in trace.steps:
+        for heard in step.guidance:
+            if settings.guidance_found:
+                for one in guidance_prohibitions.find_prohibitions(heard.text):
+                    yield _ProhibitingGuidance(step.step, heard.text, one, None)
+            for pattern in settings.guidance:
+                if re.search(pattern.said, heard.text, re.I):
+                    what = Prohibition("any", pattern.action)
+                    action = re.compile(pattern.action, re.I)
+                    yield _ProhibitingGuidance(step.step, heard.text, what, action)
+
+
+def _steps_forbidden_for_good(
+    trace: RolloutTrace, said: _ProhibitingGuidance, settings: RuleSettings
+) -> set[int]:
+    """Steps that a lasting prohibition is about: until later guidance allows it again."""
+    last = float("inf")
+    for step in trace.steps:
+        if step.step > said.step and any(_allows_again(one.text, said) for one in step.guidance):
+            last = step.step
+            break
+    first = said.step - settings.guidance_steps
+    return {one.step for one in trace.steps if first < one.step <= last}
+
+
+def _allows_again(text: str, said: _ProhibitingGuidance) -> bool:
+    again = (one.what.lower() for one in guidance_prohibitions.find_permissions(text))
+    return said.forbidden.what.lower() in again
+
+
+def _steps_forbidden_for_now(
+    trace: RolloutTrace, said: _ProhibitingGuidance, done: set[int], settings: RuleSettings
+) -> set[int]:
+    """Steps that a passing prohibition is about, of those that did it."""
+    acts = [
+        one for one in trace.seen if any(call.name not in THINKING_ACTIONS for call in one.calls)
+    ]
+    past = [one for one in acts if one.step <= said.step]
+    coming = [one for one in acts if one.step > said.step]
+    waits = _steps_with_running_jobs(trace) if said.forbidden.what == "sleep" else set[int]()
+    meant: set[int] = set()
+    if past and past[-1].step == said.step and said.step not in done:
+        past.pop()  # a person spoke of the step before
+    if said.forbidden.what != "sleep" or not any_starts_detached(past):  # it may have run
+        for one in past[::-1][: settings.guidance_call_steps]:
+            if one.step not in done - waits or one.step <= said.step - settings.guidance_steps:
+                break
+            meant.add(one.step)
+    heard = {one.step for one in trace.steps if one.guidance}
+    for one in coming[: settings.guidance_call_steps]:
+        if one.step in done - waits:
+            meant.add(one.step)
+        elif _does_something_else(one):
+            break
+        if one.step in heard:
+            break
+    return meant
+
+
+def _steps_with_running_jobs(trace: RolloutTrace) -> set[int]:
+    """Steps in which a command that was left running may have run."""
+    running = all_jobs(trace)
+    return {
+        step.step
+        for step in trace.seen
+        if any(
+            job.step < step.step and (job.end is None or job.end >= step.step) for job in running
+        )
+    }
+
+
+def _does_something_else(step: ObservedStep) -> bool:
+    """Whether a step does something about it: it changes files, or runs what does not only show."""
+    return step.changed is not False or any(
+        call.name == RUN_COMMAND
+        and not shell_commands.parse_command(str(call.arguments.get("command", ""))).views
+        for call in step.calls
+    )

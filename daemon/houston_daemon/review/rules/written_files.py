@@ -1,0 +1,274 @@
+"""What an agent wrote and ran, in order: files with their contents, runs of scripts, and calls
+that can change files.
+
+Contents are followed through edits of lines as far as they are known; what a shell script of the
+agent's runs counts as run by who runs the script. `can_change_files` decides by a call's name and
+command, since a snapshot shows only that a file changed in a step, not that the step did it.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+
+from houston_daemon.review.attention_window import READ_ONLY_ACTIONS, ObservedCall
+from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
+from houston_daemon.review.rules import shell_commands
+from houston_daemon.review.rules.shell_commands import SimpleCommand
+from houston_shared.records import ToolResult
+
+RUN_COMMAND = "run_command"
+
+
+@dataclass(frozen=True, slots=True)
+class FileWrite:
+    """A file as it was after a call that wrote it."""
+
+    step: int
+    host: str
+    """Empty for the first."""
+    path: str
+    content: str
+    """All of it, or what is known of it."""
+    put: str
+    """What this call put into it."""
+    how: str
+    """`created`, `replaced`, `edited`, or `shell` for a here-document."""
+
+    @property
+    def name(self) -> str:
+        """Without folders."""
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRun:
+    """A simple command of a call that runs commands."""
+
+    step: int
+    host: str
+    simple: SimpleCommand
+    command: str
+    """The whole command."""
+    seen: ObservedCall
+    result: ToolResult
+    source: FileWrite | None = None
+    """The script that it runs, where the agent wrote that."""
+    within: FileWrite | None = None
+    """The agent's shell script whose line it is; None where the call gives it."""
+
+    @property
+    def script(self) -> str:
+        """The script that it runs; empty for other programs."""
+        return self.simple.script
+
+
+HistoryEvent = FileWrite | CommandRun
+KnownFiles = dict[tuple[str, str], FileWrite]
+"""By host and path, the newest state of a file."""
+
+
+def agent_history(trace: RolloutTrace) -> list[HistoryEvent]:
+    """Everything that was written and run."""
+    files: KnownFiles = {}
+    first = trace.task.hosts[0]
+    return [
+        event
+        for record, seen in zip(trace.steps, trace.seen, strict=True)
+        for result, call in zip(record.results, seen.calls, strict=True)
+        for event in _call_events(record.step, call, result, host_of_call(call, first), files)
+    ]
+
+
+def host_of_call(call: ObservedCall, first: str = "") -> str:
+    """The host that a call names; empty for the first, whose name is `first`."""
+    name = str(call.arguments.get("host", ""))
+    return "" if name == first else name
+
+
+def follow_faulty_files(
+    events: list[HistoryEvent], fault: Callable[[FileWrite], str]
+) -> Iterator[RuleFinding]:
+    """Writing a faulty file, and every run of it until it is mended.
+
+    fault: what is wrong with a file, in words; empty where nothing is.
+    """
+    faulty: dict[tuple[str, str], tuple[int, str]] = {}
+    for event in events:
+        if isinstance(event, FileWrite):
+            key = (event.host, shell_commands.normal_path(event.path))
+            faulty.pop(key, None)
+            if why := fault(event):
+                faulty[key] = (event.step, why)
+                yield RuleFinding(event.step, f"{event.path} {why}")
+        elif event.script:
+            for (_, path), (step, why) in faulty.items():
+                if shell_commands.same_path(event.script, path):
+                    yield RuleFinding(event.step, f"runs {path} of step {step}, which {why}")
+
+
+def _call_events(
+    step: int, call: ObservedCall, result: ToolResult, place: str, files: KnownFiles
+) -> Iterator[HistoryEvent]:
+    if call.name == RUN_COMMAND and call.kind == "command":
+        text = str(call.arguments.get("command", ""))
+        command = shell_commands.parse_command(text)
+        for one in command.texts:
+            before = files.get((place, one.path)) if one.appended else None
+            content = (before.content if before else "") + one.content
+            yield _remember_file(
+                FileWrite(step, place, one.path, content, one.content, "shell"), files
+            )
+        for simple in command.simple:
+            source = _own_script(place, simple.script, files)
+            ran = CommandRun(step, place, simple, text, call, result, source)
+            yield ran
+            yield from _script_runs(ran, files)
+    elif call.success and call.fields.get("change"):
+        yield _file_write(step, call, place, files)
+
+
+def _script_runs(ran: CommandRun, files: KnownFiles) -> Iterator[CommandRun]:
+    """The lines of a shell script that the agent wrote; scripts within those are not read."""
+    if ran.source is None or not ran.script.endswith(".sh"):
+        return
+    for one in shell_commands.parse_command(ran.source.content).simple:
+        simple = one._replace(environment={**ran.simple.environment, **one.environment})
+        source = _own_script(ran.host, simple.script, files)
+        yield replace(ran, simple=simple, source=source, within=ran.source)
+
+
+def _own_script(host: str, script: str, files: KnownFiles) -> FileWrite | None:
+    """The agent's own file that a script is; the newest where several may be."""
+    if not script:
+        return None
+    there = (one for (place, _), one in reversed(files.items()) if place == host)
+    return next((one for one in there if shell_commands.same_path(one.path, script)), None)
+
+
+def _file_write(step: int, call: ObservedCall, place: str, files: KnownFiles) -> FileWrite:
+    path = shell_commands.normal_path(str(call.fields.get("path", "")))
+    put, how = str(call.arguments.get("content", "")), str(call.fields["change"])
+    before = files.get((place, path))
+    content = put
+    if how == "edited":
+        content = _content_after_edit(before.content if before else None, call, put)
+    return _remember_file(FileWrite(step, place, path, content, put, how), files)
+
+
+def _remember_file(wrote: FileWrite, files: KnownFiles) -> FileWrite:
+    """The newest state of its file, behind all others."""
+    files.pop((wrote.host, wrote.path), None)
+    files[wrote.host, wrote.path] = wrote
+    return wrote
+
+
+def _content_after_edit(before: str | None, call: ObservedCall, put: str) -> str:
+    """A file after lines of it were replaced; where it is not known, what was put into it."""
+    start, end = call.arguments.get("start"), call.arguments.get("end")
+    if before is None or not isinstance(start, int) or not isinstance(end, int):
+        return f"{before or ''}{put}\n"
+    lines = before.splitlines()
+    if start > len(lines) + 1:  # not from its first line: only pieces of it are known
+        return f"{before}{put}\n"
+    lines[start - 1 : end] = put.splitlines()
+    return "".join(f"{line}\n" for line in lines)
+
+
+_LOOKING_ACTIONS = frozenset(
+    {
+        "open_file", "file_goto_line", "file_scroll_down", "file_scroll_up", "search_dir",
+        "search_file", "find_file", "list_files", "get_file_info", "create_session",
+        "list_sessions", "get_session_output", "get_session_recent_output",
+        "get_session_status", "check_session_idle", "clear_session_buffer", "close_session",
+        "close_all_sessions", "kill_session_processes", "web_search", "web_browse",
+        "web_page_goto_line", "web_page_scroll_down", "web_page_scroll_up", "web_page_search",
+        "web_page_search_next", "web_page_get_links",
+    }
+)  # fmt: skip
+"""Actions that look, or that concern sessions and no file."""
+_HARMLESS_PROGRAMS = shell_commands.VIEWERS | frozenset(
+    {
+        ":", "[[", "break", "case", "continue", "do", "done", "esac", "exit", "export", "false",
+        "fi", "for", "hostname", "id", "in", "jobs", "kill", "lsblk", "lscpu", "lsof", "md5sum",
+        "nproc", "pgrep", "pkill", "printenv", "return", "seq", "set", "sinfo", "sleep",
+        "squeue", "strings", "tac", "uname", "unset", "uptime", "wait", "whoami", "zcat",
+    }
+)  # fmt: skip
+"""Programs and words of the shell that change no file by themselves."""
+_SHOWING_SUBCOMMANDS = {
+    "git": {"status", "log", "diff", "show", "branch", "ls-files", "blame", "rev-parse", "remote"},
+    "pip": {"list", "show", "freeze", "check"},
+}
+"""Programs that only show something where their second word is one of these."""
+_WRITING_OPTIONS = {
+    "find": re.compile(r"-(?:delete|f(?:print|ls)\w*)\Z"),
+    "sed": re.compile(r"-[nErsuz]*i|--in-place"),
+    "sort": re.compile(r"-o|--output"),
+    "curl": re.compile(r"-[a-zA-Z]*[oO]|--output|--remote-name"),
+}
+"""Viewers that write where they have such a word."""
+_QUOTED_TEXT = re.compile(r"\\.|'[^']*(?:'|\Z)|\"(?:\\.|[^\"\\])*+(?:\"|\Z)", re.S)
+_DISCARDED_OUTPUT = re.compile(
+    r"(?:\d|&)?>{1,2}\|?[ \t]*(?:&[ \t]*[\d-]|/dev/(?:null|stdout|stderr|tty)(?![\w/]))"
+)
+"""Output that goes to no file."""
+_COMMAND_SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
+"""A command within a word."""
+
+
+def can_change_files(call: ObservedCall) -> bool:
+    """Whether a call can change files; a tool that is not known can. One that was refused or
+    failed before anything ran did not.
+    """
+    if call.name in READ_ONLY_ACTIONS or call.name in _LOOKING_ACTIONS or call.kind == "error":
+        return False
+    return call.name != RUN_COMMAND or not only_looks(str(call.arguments.get("command", "")))
+
+
+@lru_cache(maxsize=8192)
+def only_looks(command: str) -> bool:
+    """Whether a command line changes no file: it shows, or waits, and redirects nothing to one."""
+    if ">" in _DISCARDED_OUTPUT.sub("", _QUOTED_TEXT.sub("_", command)):
+        return False
+    inner = _COMMAND_SUBSTITUTION.findall(_QUOTED_TEXT.sub(_runnable_part, command))
+    parts = [command, *(one for pair in inner for one in pair if one)]
+    return all(
+        _changes_nothing(one) for part in parts for one in shell_commands.parse_command(part).simple
+    )
+
+
+def _runnable_part(text: re.Match[str]) -> str:
+    """A quoted text as far as commands within it are run."""
+    return text[0] if text[0].startswith('"') else "_"
+
+
+def _changes_nothing(one: SimpleCommand) -> bool:
+    rest = one.words[1:]
+    writes = _WRITING_OPTIONS.get(one.program)
+    if writes and any(writes.match(word) for word in rest):
+        return False
+    match one.program:
+        case "":
+            return True
+        case "find":
+            follow = [after for word, after in pairwise(rest) if _find_runs_program(word)]
+            return all(program in _HARMLESS_PROGRAMS for program in follow)
+        case "xargs":
+            program = next((word for word in rest if re.match(r"[A-Za-z]", word)), "echo")
+            return program in _HARMLESS_PROGRAMS
+        case "tee":
+            return all(word.startswith("-") or word == "/dev/null" for word in rest)
+        case "sed":
+            return True
+        case "git" | "pip" as program:
+            options = [word for word in rest if not word.startswith("-")]
+            return bool(options) and options[0] in _SHOWING_SUBCOMMANDS[program]
+        case program:
+            return program in _HARMLESS_PROGRAMS or rest in (("--version",), ("-V",))
+
+
+def _find_runs_program(word: str) -> bool:
+    """Whether `find` runs what follows."""
+    return word in ("-exec", "-execdir", "-ok", "-okdir")

@@ -1,0 +1,223 @@
+"""Verdicts of rules and judges on their way to the recorder: only what differs from what is
+stored.
+
+It turns what rules found or a judge said into ranges of steps and messages of a bounded size.
+Running the same rules twice sends nothing the second time; what a judge no longer says becomes
+undecided. Reasons name every rule with its version and hold no secret. People's verdicts are
+neither read nor touched.
+"""
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from houston_daemon.review.rollout_trace import RolloutTrace
+from houston_daemon.review.rules.rule_catalog import RuleMask
+from houston_daemon.review.rules.rule_catalog import run_rules as find
+from houston_shared import verdict_precedence
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_client import send_with_retry
+from houston_shared.control_messages import (
+    MOST_JUDGED_RANGES,
+    MOST_JUDGED_STEPS,
+    REASON_LIMIT,
+    JudgedSteps,
+    Judgement,
+    StoreVerdicts,
+)
+from houston_shared.secret_redaction import redact
+from houston_shared.store import annotation_queries
+from houston_shared.store.annotation_queries import SourceVerdict
+from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.store_reader import Reader
+from houston_shared.verdict_precedence import RuleReason
+
+MAYBE_STORED_MESSAGE = "Some verdicts may have been stored."
+
+
+class StepVerdict(NamedTuple):
+    """What rules or a judge say of one step now."""
+
+    verdict: Judgement
+    reason: str = ""
+
+
+def store_judge_verdicts(
+    loaded: LoadedConfiguration,
+    reader: Reader,
+    rollout: str,
+    by: str,
+    attempts: Mapping[int, int],
+    said: Mapping[int, StepVerdict],
+) -> int:
+    """Have the recorder keep what a judge says of the steps of a rollout.
+
+    by: `judge:` and more. attempts: of every step that was judged, the one that counts. said: by
+    step; of others nothing is said any more. Returns of how many steps something else is said than
+    before. Raises DaemonNotRunning and HoustonError with the daemon's words.
+    """
+    before = reader.run(_stored_judge_verdicts(rollout))
+    changed = changed_verdicts(before, by, attempts, said)
+    for part in message_parts(list(verdict_ranges(changed))):
+        message = StoreVerdicts(
+            request=uuid.uuid4().hex, rollout=rollout, source="judge", by=by, steps=part
+        )
+        send_with_retry(loaded.home, message, MAYBE_STORED_MESSAGE, f"houston verdict {rollout}")
+    return len(changed)
+
+
+def changed_verdicts(
+    before: Mapping[int, SourceVerdict],
+    by: str,
+    attempts: Mapping[int, int],
+    said: Mapping[int, StepVerdict],
+) -> dict[int, StepVerdict]:
+    """By step, what is said now and was not said so before; `undecided` takes a verdict back.
+
+    What was said of an attempt that was replaced since, was not said of the step.
+    """
+    found: dict[int, StepVerdict] = {}
+    for step, attempt in attempts.items():
+        now, was = said.get(step, StepVerdict("undecided")), before.get(step)
+        now = StepVerdict(now.verdict, redact(now.reason)[:REASON_LIMIT])
+        if was is None or was.attempt != attempt:
+            if now.verdict != "undecided":
+                found[step] = now
+        elif (was.verdict, was.reason, was.by) != (*now, by):
+            found[step] = now
+    return found
+
+
+def verdict_ranges(found: Mapping[int, StepVerdict]) -> Iterator[JudgedSteps]:
+    """The same as ranges of steps behind each other of which the same is said, in order."""
+    numbered = enumerate(sorted(found))
+    for (_, said), group in groupby(numbered, lambda one: (one[1] - one[0], found[one[1]])):
+        steps = [step for _, step in group]
+        for at in range(0, len(steps), MOST_JUDGED_STEPS):
+            part = steps[at : at + MOST_JUDGED_STEPS]
+            yield JudgedSteps(
+                first=part[0], last=part[-1], verdict=said.verdict, reason=said.reason
+            )
+
+
+def message_parts(found: Sequence[JudgedSteps]) -> Iterator[tuple[JudgedSteps, ...]]:
+    """As many ranges at once as a message holds."""
+    part: list[JudgedSteps] = []
+    steps = 0
+    for one in found:
+        size = one.last - one.first + 1
+        if part and (len(part) == MOST_JUDGED_RANGES or steps + size > MOST_JUDGED_STEPS):
+            yield tuple(part)
+            part, steps = [], 0
+        part.append(one)
+        steps += size
+    if part:
+        yield tuple(part)
+
+
+def _stored_judge_verdicts(rollout: str) -> ReadPlan[dict[int, SourceVerdict]]:
+    standing = yield from annotation_queries.read_verdicts_with_reasons(rollout)
+    return {step: one for step, given in standing.items() for one in given if one.source == "judge"}
+
+
+RuleFindings = Mapping[int, Sequence[RuleMask]]
+
+
+def own_steps(trace: RolloutTrace) -> list[int]:
+    """Steps that are judged with a rollout: of a branch not those that it shares with its parent,
+    whose they are."""
+    return [one.step for one in trace.steps if not one.inherited]
+
+
+def rule_masks(trace: RolloutTrace, found: RuleFindings) -> dict[int, StepVerdict]:
+    """A mask for each step that a rule masks, its reason naming every rule and its version.
+
+    The reason is as it would be stored: what is shown of it, sent and compared is the same.
+    """
+    mine = set(own_steps(trace))
+    return {
+        step: StepVerdict("mask", _joined_reasons(verdicts))
+        for step, verdicts in found.items()
+        if step in mine and verdicts
+    }
+
+
+def error_steps(found: RuleFindings) -> dict[int, str]:
+    """Steps whose observation is an error, with that rule's word."""
+    return {
+        step: _joined_reasons([one])
+        for step, verdicts in found.items()
+        for one in verdicts
+        if one.rule == verdict_precedence.ERROR_RULE
+    }
+
+
+def mask_counts(trace: RolloutTrace, found: RuleFindings) -> dict[str, int]:
+    """By rule and version, how many of the rollout's own steps it masks, the most first."""
+    mine = set(own_steps(trace))
+    names = Counter(
+        f"{one.rule}@{one.version}"
+        for step, verdicts in found.items()
+        if step in mine
+        for one in verdicts
+    )
+    return dict(names.most_common())
+
+
+def _joined_reasons(verdicts: Sequence[RuleMask]) -> str:
+    """What rules say of a step, without secrets: one may be known only since the agent wrote it.
+
+    Each is redacted before it is cut, for little of a secret is none any more.
+    """
+    each = [RuleReason(one.rule, one.version, redact(one.reason)) for one in verdicts]
+    return redact(verdict_precedence.join_rule_reasons(each))[:REASON_LIMIT]
+
+
+RULES_AUTHOR = "rules"
+
+
+def rule_verdict_messages(
+    trace: RolloutTrace, stands: Mapping[int, Sequence[SourceVerdict]], claimed: str = ""
+) -> list[StoreVerdicts]:
+    """What brings the store from what stands to what rules say; empty where nothing differs.
+
+    stands: `queries.verdicts.standing` of the rollout. claimed: as in every message of a person.
+    Raises as `catalog.found`.
+    """
+    return [
+        StoreVerdicts(
+            request=uuid.uuid4().hex,
+            rollout=trace.rollout,
+            source="rule",
+            by=RULES_AUTHOR,
+            steps=part,
+            claimed=claimed,
+        )
+        for part in message_parts(rule_verdict_changes(trace, stands))
+    ]
+
+
+def rule_verdict_changes(
+    trace: RolloutTrace, stands: Mapping[int, Sequence[SourceVerdict]]
+) -> list[JudgedSteps]:
+    """The same as ranges of steps, in order: to be masked, or undecided where no rule masks any
+    more."""
+    said = rule_masks(trace, find(trace))
+    differ: dict[int, StepVerdict] = {}
+    for step in trace.steps:
+        if step.inherited:
+            continue
+        now = said.get(step.step, StepVerdict("undecided"))
+        before = _stored_rule_verdict(stands.get(step.step, ()), step.attempt)
+        if now != before:
+            differ[step.step] = now
+    return list(verdict_ranges(differ))
+
+
+def _stored_rule_verdict(given: Sequence[SourceVerdict], attempt: int) -> StepVerdict:
+    for one in given:
+        if one.source == "rule" and one.attempt == attempt:
+            return StepVerdict(one.verdict, one.reason)
+    return StepVerdict("undecided")

@@ -1,0 +1,333 @@
+"""The daemon's process: arguments, lock, log, recorder and readiness around the supervisor's
+loop.
+
+Takes the home's lock, raises the limit of open files, starts the recorder's thread and the
+metrics, builds the supervisor with all its parts, says that it is ready, and closes everything at
+the end. It also makes the command line of a worker. What happens in between is `supervisor`;
+starting this process from a command is `daemon_control`.
+"""
+
+import argparse
+import faulthandler
+import os
+import resource
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.recorder.recorder_handle import Assignment, RecorderHandle
+from houston_daemon.service import daemon_control, supervisor_queries
+from houston_daemon.service.daemon_log import FORK_SERVER_LOG, LOGGER, DaemonLogs, LogFile, open_log
+from houston_daemon.service.daemon_reload import EditReloader
+from houston_daemon.service.engine_child import release_gpus_of_dead_engines
+from houston_daemon.service.engine_servers import EnginePool, engine_server_factory
+from houston_daemon.service.force_exit import ForceExit, force_exit_seconds
+from houston_daemon.service.fork_server import StartWorker
+from houston_daemon.service.gpu_ledger import GpuLedger, RolloutGpus
+from houston_daemon.service.home_setup import (
+    check_roles,
+    kept_out_warning,
+    make_home_folders,
+    prepare_socket_folder,
+    refuse_network_home,
+)
+from houston_daemon.service.orphaned_terminals import OrphanedTerminals
+from houston_daemon.service.policy_activation import PolicyActivations
+from houston_daemon.service.prometheus_metrics import MetricsExporter
+from houston_daemon.service.supervisor import EXIT_RECORDER_FAILED, Supervisor
+from houston_daemon.service.supervisor_inbox import SupervisorInbox
+from houston_daemon.service.systemd_service import (
+    UNIT_VARIABLE,
+    extend_timeout,
+    notify_systemd,
+    own_unit,
+)
+from houston_daemon.service.trainers import Trainers
+from houston_daemon.service.worker_pool import WorkerPool
+from houston_daemon.service.worker_spawner import FORK_SERVER_SILENT_SECONDS, WorkerSpawner
+from houston_shared import gpu_leases
+from houston_shared.config import FILE_ENGINES, LoadedConfiguration, fingerprint, load_configuration
+from houston_shared.config_sections import LOCAL_HOST, REQUEST_KEYS
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.faults import point
+from houston_shared.home import Home
+from houston_shared.home_lock import HomeLock, HomeOwner, unusable_home
+from houston_shared.secret_redaction import install_secrets
+from houston_shared.times_and_counts import iso_time, now_us
+
+WANTED_DESCRIPTORS = 65_536
+
+
+def raise_descriptor_limit() -> None:
+    """Raise the soft limit of this process towards the hard one; a lower hard one is no error."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(WANTED_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+WORKER_MODULE = "houston_daemon.agent.rollout_worker"
+PRELOADED_MODULE = "houston_daemon.agent.worker_preload"
+"""What the process that forks workers imports."""
+WORKER_MODULES_BY_ENGINE = {"recorded": "houston_daemon.demo.recording_player"}
+"""Workers of engine kinds that are not run by the rollout loop."""
+OPENING_SECONDS = 300.0
+"""What systemd is asked for while a store is opened: a migration or a long log takes its time."""
+LEAST_ENGINE_SECONDS = 0.5
+"""What engines get to end, however late it is."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the daemon until it ends; returns its exit code."""
+    parser = argparse.ArgumentParser("houston_daemon.service.supervisor")
+    parser.add_argument("--home", required=True)
+    parser.add_argument("--config")
+    parser.add_argument("--ready-fd", type=int)
+    parsed = parser.parse_args(arguments)
+    if parsed.ready_fd is not None:
+        os.set_inheritable(parsed.ready_fd, False)
+    try:
+        loaded = load_configuration(parsed.home, parsed.config)
+    except HoustonError as problem:
+        daemon_control.send_readiness(parsed.ready_fd, daemon_control.failure_report(problem))
+        return int(problem.code)
+    return serve_home(loaded, parsed.ready_fd, foreground=False)
+
+
+def serve_home(loaded: LoadedConfiguration, ready_fd: int | None, foreground: bool) -> int:
+    """Take the home, start the recorder, say that it is ready, supervise until the end.
+
+    In the foreground a start that fails raises HoustonError; else it is said on `ready_fd`.
+    """
+    faulthandler.enable()  # a watchdog's ABRT, or a crash, says where every thread stood
+    raise_descriptor_limit()
+    lock = HomeLock(loaded.home)
+    me = HomeOwner(
+        os.getpid(),
+        iso_time(now_us()),
+        fingerprint(loaded.config),
+        loaded.source,
+        os.environ.get(UNIT_VARIABLE, ""),
+    )
+    code: int | None = None
+    try:
+        log = _prepare_home(loaded, foreground)
+        point("supervisor.lock.before")
+        if other := lock.take(me):
+            daemon_control.send_readiness(ready_fd, daemon_control.ReadinessReport(running=other))
+            return int(ExitCode.BUSY) if own_unit() else int(ExitCode.DONE)
+        point("supervisor.lock.after")
+        prepare_socket_folder(loaded.home, loaded.config.daemon.group)
+        code = _run_supervisor(loaded, log, ready_fd, lock, me)
+        return code
+    except HoustonError as problem:
+        LOGGER.error("not started: %s", problem)
+        if foreground:
+            raise
+        daemon_control.send_readiness(ready_fd, daemon_control.failure_report(problem))
+        return int(problem.code)
+    finally:
+        failed = code in (EXIT_RECORDER_FAILED, ExitCode.DAMAGED)
+        # A start that came to nothing: the next one still tells of who died.
+        lock.release(me if failed else lock.died if code is None else None)
+
+
+def _prepare_home(loaded: LoadedConfiguration, foreground: bool) -> LogFile:
+    settings = loaded.config.daemon
+    refuse_network_home(loaded.home)
+    make_home_folders(loaded.home)
+    install_secrets(loaded.config)  # before the first line is logged and the first child started
+    try:
+        log = open_log(
+            loaded.home.logs / "daemon.log", settings.log_mb, settings.log_files, foreground
+        )
+    except OSError as problem:
+        raise unusable_home(loaded.home, problem) from None
+    check_roles(loaded)
+    if said := kept_out_warning(loaded):
+        LOGGER.warning("%s", said)
+    return log
+
+
+def _run_supervisor(
+    loaded: LoadedConfiguration, log: LogFile, ready_fd: int | None, lock: HomeLock, me: HomeOwner
+) -> int:
+    from houston_daemon.recorder.recorder_thread import Recorder
+
+    died = supervisor_queries.read_crashed_daemon(lock.died, loaded.home)
+    inbox = SupervisorInbox()
+    forcing = ForceExit(inbox.put, force_exit_seconds(loaded))
+    forcing.start((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    figures = MetricsExporter(loaded)
+    recorder: RecorderHandle = Recorder(loaded.home, loaded.config, inbox.put, died)
+    LOGGER.info("starting on %s (configuration: %s)", loaded.home.path, loaded.source)
+    extend_timeout(OPENING_SECONDS)
+    point("supervisor.recorder.before")
+    recorder.start()
+    figures.start(recorder)
+    say = partial(_update_lock_owner, loaded, lock, me)
+    supervisor, births, engines = _build_supervisor(loaded, recorder, inbox, log, forcing, say)
+    point("supervisor.ready.before")
+    daemon_control.send_readiness(
+        ready_fd,
+        daemon_control.ReadinessReport(
+            ready=True, before=supervisor_queries.report_crash(died, loaded.home)
+        ),
+    )
+    point("supervisor.ready.after")
+    notify_systemd("READY=1")
+    LOGGER.info("ready (pid %s, epoch %s)", os.getpid(), recorder.epoch)
+    code = EXIT_RECORDER_FAILED
+    try:
+        code = supervisor.run()
+    except Exception:  # noqa: BLE001 whatever it was: workers end, the store is closed, exit 70
+        LOGGER.exception("the supervisor failed")
+    forcing.leaving()
+    figures.stop()
+    point("supervisor.finish.before")
+    births.close()  # and with it every worker that is left
+    keep = supervisor.keeps_engine or code in (EXIT_RECORDER_FAILED, ExitCode.DAMAGED)
+    _stop_recorder_and_engines(recorder, engines, keep, supervisor.seconds_left)
+    why = supervisor.failure and f" (writer failed: {supervisor.failure})"
+    LOGGER.info("ended with exit code %s%s", code, why)
+    return code
+
+
+def _update_lock_owner(loaded: LoadedConfiguration, lock: HomeLock, me: HomeOwner) -> None:
+    """Who looks for the daemon of the home reads what it runs with now."""
+    now = msgspec.structs.replace(
+        me, configuration=fingerprint(loaded.config), source=loaded.source
+    )
+    try:
+        lock.describe(now)
+    except OSError as problem:
+        LOGGER.warning("the lock of the home could not be written: %s", problem)
+
+
+def _build_supervisor(
+    loaded: LoadedConfiguration,
+    recorder: RecorderHandle,
+    inbox: SupervisorInbox,
+    log: LogFile,
+    forcing: ForceExit,
+    taken: Callable[[], None],
+) -> tuple[Supervisor, WorkerSpawner, EnginePool]:
+    settings, home = loaded.config.daemon, loaded.home
+    patience = settings.engine_patience_seconds
+    ledger = GpuLedger(gpu_leases.gpu_ledger_file(home), gpus_by_host(loaded))
+    release_gpus_of_dead_engines(home, ledger)
+    gpus = RolloutGpus(home, ledger)
+    engines = EnginePool(engine_server_factory(loaded, ledger), recorder, inbox.put, patience)
+    births = WorkerSpawner(
+        inbox,
+        PRELOADED_MODULE,
+        worker_log_path(home, FORK_SERVER_LOG),
+        min(FORK_SERVER_SILENT_SECONDS, settings.silent_seconds),
+    )
+    workers = WorkerPool(
+        recorder,
+        lambda assignment, url: births.ask(_worker_request(loaded, assignment, url, gpus)),
+        lambda rollout: worker_log_path(home, rollout),
+        settings.max_rollouts,
+        settings.silent_seconds,
+    )
+    leftovers = OrphanedTerminals(home.database, loaded.host_root, inbox)
+    logs = DaemonLogs(
+        log, lambda of: worker_log_path(home, of), log_file_bytes(loaded), settings.log_files
+    )
+    trainers = Trainers(loaded, recorder, inbox, ledger, lambda: engines.states)
+    activations = PolicyActivations(loaded, recorder, engines, inbox.put)
+    supervisor = Supervisor(
+        loaded,
+        recorder,
+        inbox,
+        births,
+        workers,
+        engines,
+        leftovers,
+        logs,
+        forcing,
+        gpus,
+        trainers,
+        activations,
+        EditReloader(loaded, recorder, inbox, engines, workers, taken),
+    )
+    return supervisor, births, engines
+
+
+def _stop_recorder_and_engines(
+    recorder: RecorderHandle, engines: EnginePool, keep: bool, seconds: float
+) -> None:
+    """End the engines and close the database, both at once, in what is left of the time."""
+    patience = max(LEAST_ENGINE_SECONDS, seconds)
+    ending = threading.Thread(target=engines.stop, args=(keep, patience), daemon=True)
+    ending.start()
+    point("supervisor.stop.before")
+    recorder.stop()
+    point("supervisor.stop.after")
+    ending.join(patience)
+
+
+def log_file_bytes(loaded: LoadedConfiguration) -> int:
+    """Largest size of one log file."""
+    return loaded.config.daemon.log_mb * 1_000_000
+
+
+def worker_log_path(home: Home, rollout: str) -> Path:
+    """Where the output of a rollout's workers goes."""
+    return home.logs / "workers" / f"{rollout}.log"
+
+
+def gpus_by_host(loaded: LoadedConfiguration) -> dict[str, int]:
+    """How many GPUs each host has for all together."""
+    return {name: loaded.gpus(name) for name in (LOCAL_HOST, *loaded.config.hosts.named)}
+
+
+def _worker_request(
+    loaded: LoadedConfiguration, assignment: Assignment, engine_url: str, gpus: RolloutGpus
+) -> StartWorker:
+    rollout = assignment.spec.rollout
+    arguments = ["--endpoint", loaded.home.socket("ingest"), "--rollout", rollout]
+    arguments += ["--lease", str(assignment.lease)]
+    if engine_url:
+        arguments += ["--engine-url", engine_url]
+    if requests := _engine_requests(loaded, assignment):
+        arguments += ["--engine-requests", msgspec.json.encode(requests).decode()]
+    for host, numbers in gpus.of(rollout).items():
+        arguments += ["--gpus", f"{host}={','.join(map(str, numbers))}"]
+    kind = str(assignment.spec.engine_settings.get("kind"))
+    return StartWorker(
+        rollout=rollout,
+        lease=assignment.lease,
+        module=WORKER_MODULES_BY_ENGINE.get(kind, WORKER_MODULE),
+        arguments=arguments,
+        log=str(worker_log_path(loaded.home, rollout)),
+        log_bytes=log_file_bytes(loaded),
+        log_files=loaded.config.daemon.log_files,
+    )
+
+
+def _engine_requests(loaded: LoadedConfiguration, assignment: Assignment) -> dict[str, object]:
+    """How the configuration in force has the rollout's engine asked; empty where it is no longer
+    the kind of engine that the rollout was started with, and where it is wrong: that ends none."""
+    spec = assignment.spec
+    engine = loaded.config.engines.get(spec.engine)
+    if engine is None or engine.kind in FILE_ENGINES:
+        return {}
+    if engine.kind != spec.engine_settings.get("kind"):
+        return {}
+    from houston_daemon.engines.engine_registry import (
+        check_request_settings,  # 70 ms that no start pays without
+    )
+
+    requests = {key: getattr(engine, key) for key in REQUEST_KEYS}
+    try:
+        check_request_settings({"kind": engine.kind, **requests})
+    except ConfigurationError as problem:
+        LOGGER.error("engine %s is asked as before: %s", spec.engine, problem)
+        return {}
+    return requests

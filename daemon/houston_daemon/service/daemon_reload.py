@@ -1,0 +1,221 @@
+"""Reload what people edit while the daemon runs: houston.toml, task files, training recipes.
+
+houston.toml takes effect, or is refused and what was read before stays; an edited task or recipe
+is checked at once, and what is wrong is a trouble of the status until it is mended. Rollouts that
+run keep what they started with: it is stored. How edits are noticed is shared with the console
+and lives in `houston_shared`.
+"""
+
+import sqlite3
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from houston_daemon.recorder.recorder_handle import RecorderHandle
+from houston_daemon.service.daemon_log import LOGGER
+from houston_daemon.service.engine_servers import EnginePool, is_daemon_child
+from houston_daemon.service.home_setup import check_roles
+from houston_daemon.service.supervisor_inbox import SupervisorInbox
+from houston_daemon.service.worker_pool import WorkerPool
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_reload import ConfigurationFile, EditedFiles, FolderWatcher
+from houston_shared.errors import HoustonError
+from houston_shared.store import rollout_queries
+from houston_shared.store.store_reader import Reader
+from houston_shared.task import load_task
+
+CONFIGURATION_TROUBLE = "configuration"
+WATCHED_TASKS_LIMIT = 200
+"""Tasks whose files are looked at, the ones started last."""
+
+
+class FilesTouched:
+    """Something happened in a folder that is watched: the loop looks."""
+
+
+class EditReloader:
+    """Used from the supervisor's thread only."""
+
+    def __init__(
+        self,
+        loaded: LoadedConfiguration,
+        recorder: RecorderHandle,
+        inbox: SupervisorInbox,
+        engines: EnginePool,
+        workers: WorkerPool,
+        taken: Callable[[], None],
+    ) -> None:
+        """taken: called when another configuration is in force."""
+        self._taken = taken
+        self._loaded = loaded
+        self._recorder = recorder
+        self._engines = engines
+        self._workers = workers
+        self._file = ConfigurationFile(loaded)
+        self._configuration, self._tasks, self._recipes = (
+            EditedFiles(),
+            EditedFiles(),
+            EditedFiles(),
+        )
+        self._watcher = FolderWatcher(lambda: inbox.put(FilesTouched()))
+        self._names: dict[Path, str] = {}
+        """Task files and what belongs to them → the task."""
+        self._known: dict[str, int] = {}
+        """Task → the event that last told of it."""
+        self._folder = self._file.path.parent / "recipes"
+        self._said: dict[str, str] = {}
+        """What is wrong, by what it is wrong with."""
+        self._later: set[str] = set()
+        self._begun = False
+
+    def look(self, now: float, used: Collection[str]) -> None:
+        """Take what was edited. now: monotonic seconds. used: engines of rollouts that go on."""
+        self._follow()
+        for _ in self._configuration.changed(now):
+            self._reconfigure()
+        for name in {self._names[path] for path in self._tasks.changed(now)}:
+            self._check(f"task {name}", lambda name=name: self._check_task(name))  # type: ignore[misc]
+        for path in self._recipes.changed(now):
+            self._check(f"recipe {path.stem}", lambda path=path: _check_recipe(path))  # type: ignore[misc]
+        self._engines.renew(used)
+
+    def due(self, now: float) -> float | None:
+        """When to look again, monotonic; None for nothing that waits."""
+        every = [one.due(now) for one in (self._configuration, self._tasks, self._recipes)]
+        return min((one for one in every if one is not None), default=None)
+
+    def troubles(self) -> dict[str, str]:
+        """What was refused, and what waits, for the status."""
+        found = dict(self._said)
+        waits = []
+        if self._later:
+            keys = ", ".join(sorted(self._later))
+            waits.append(f"{keys}: in force after `houston daemon restart`")
+        if stale := self._engines.stale:
+            waits.append(f"engines.{', engines.'.join(stale)}: when no rollout uses it any more")
+        if waits:
+            said = f"{self._file.path} was edited; {'; '.join(waits)}"
+            found[CONFIGURATION_TROUBLE] = " ".join(
+                filter(None, (found.get(CONFIGURATION_TROUBLE, ""), said))
+            )
+        return found
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._watcher.close()
+
+    # --- what is looked at ------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        # Changed from the first: it was read some time ago, and may have been edited since.
+        self._configuration.follow([self._file.path], as_changed=True)
+        self._follow_tasks()
+        self._recipes.follow(self._folder.glob("*.toml"), as_changed=self._begun)
+        self._begun = True
+        files = self._configuration.followed | self._tasks.followed
+        self._watcher.follow([*files, self._folder / "*.toml"])
+
+    def _follow_tasks(self) -> None:
+        """Files of the tasks of this home; those of one that was erased are not known any more."""
+        try:
+            with Reader(self._loaded.home) as reader:
+                newest = sorted(reader.run(rollout_queries.list_tasks()), key=lambda one: -one.seq)[
+                    :WATCHED_TASKS_LIMIT
+                ]
+                new = [one for one in newest if self._known.get(one.name) != one.seq]
+                found = [
+                    (one.name, reader.run(rollout_queries.read_task_record(one)).folder)
+                    for one in new
+                ]
+        except (HoustonError, sqlite3.OperationalError) as problem:
+            LOGGER.debug("tasks could not be read: %s", problem)
+            return
+        if not new and len(newest) == len(self._known):
+            return
+        self._known = {one.name: one.seq for one in newest}
+        again = {name for name, _ in found}
+        self._names = {
+            path: name
+            for path, name in self._names.items()
+            if name in self._known and name not in again
+        }
+        for name, folder in found:
+            self._said.pop(f"task {name}", None)  # it was just started: it was whole then
+            if folder:
+                self._names |= dict.fromkeys(_task_files(Path(folder)), name)
+        self._tasks.follow(self._names)
+
+    # --- what an edit does ------------------------------------------------------------------
+
+    def _check(self, what: str, check: Callable[[], str]) -> None:
+        """Check an edited file, and keep what is wrong for the status."""
+        try:
+            said = check()
+        except HoustonError as problem:
+            self._said[what] = problem.cause
+            LOGGER.warning("%s was edited and is refused: %s", what, problem)
+            return
+        self._said.pop(what, None)
+        LOGGER.info("%s was edited: %s", what, said)
+
+    def _check_task(self, name: str) -> str:
+        # What environments bring is imported for the first edit, not by every daemon.
+        from houston_daemon.service.rollout_start_checks import check_task_names
+
+        file = next(path for path, of in self._names.items() if of == name)
+        folder = file.parent
+        task = load_task(folder)
+        check_task_names(task)
+        own = dict.fromkeys(_task_files(folder), name)
+        self._names |= own  # it may have other instructions now
+        self._tasks.follow(self._names)
+        return "new rollouts start with it, running ones keep what they have"
+
+    def _reconfigure(self) -> None:
+        before = self._loaded.config
+        edit = self._file.take(check_roles)
+        if edit.refused:
+            self._said[CONFIGURATION_TROUBLE] = edit.refused
+            LOGGER.warning("configuration: %s", edit.refused)
+            return
+        self._said.pop(CONFIGURATION_TROUBLE, None)
+        self._later = set(edit.later)
+        after = self._loaded.config
+        if before.roles != after.roles:
+            self._recorder.use_roles(after.roles)
+        self._workers.limit = after.daemon.max_rollouts
+        self._engines.patience = after.daemon.engine_patience_seconds
+        for name in before.engines.keys() | after.engines.keys():
+            self._engine_edited(name, before.engines.get(name) != after.engines.get(name))
+        self._taken()
+        if edit.changed:
+            LOGGER.info("configuration was edited: %s in force", ", ".join(edit.changed))
+        if edit.later:
+            later = ", ".join(edit.later)
+            LOGGER.warning("configuration: %s needs `houston daemon restart`", later)
+
+    def _engine_edited(self, name: str, differs: bool) -> None:
+        """Workers have the address of a server in their settings; a child is ours to end."""
+        if not differs:
+            return
+        engine = self._loaded.config.engines.get(name)
+        if engine is None or is_daemon_child(engine):
+            self._engines.edited(name)
+        else:
+            self._engines.drop(name)
+
+
+def _task_files(folder: Path) -> list[Path]:
+    """The files of a task that are written by people, the task file first."""
+    file = folder / "task.toml"
+    try:
+        own = load_task(file).task.instructions_file
+    except HoustonError:
+        own = ""
+    return [file, *([folder / own] if own else [])]
+
+
+def _check_recipe(path: Path) -> str:
+    from houston_daemon.training.sft import sft_recipe
+
+    sft_recipe.load_recipe(str(path), [])
+    return "new runs of training start with it"

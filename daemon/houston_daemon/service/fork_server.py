@@ -1,0 +1,205 @@
+"""The process that workers are forked from: it has imported what they need, once for all of them.
+
+`python -m houston_daemon.service.fork_server PARENT FD PRELOAD LOG ROOM`, started by the
+supervisor. A worker as a fresh interpreter costs 0.3 s of a processor and 54 MB; forked from here
+it costs some milliseconds and shares the memory. This process is tied to the daemon and workers
+to it, so that none outlives the daemon. It runs no worker's code itself, has one thread only, and
+imports little beyond what it is told to preload.
+
+Messages on FD (a SOCK_SEQPACKET pair) are JSON: `StartWorker` and `ForkServerPing` come in,
+`WorkerStarted`, `WorkerEnded` and `ForkServerPong` go out.
+"""
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from houston_daemon.service.log_rotation import rotate_log
+from houston_daemon.service.parent_death import end_with_parent
+from houston_shared.faults import point
+from houston_shared.secret_redaction import redact
+
+MESSAGE_BYTES = 65_536
+DESCRIPTORS_TO_CLOSE = 4_096
+"""More descriptors than a nursery ever has."""
+
+
+class StartWorker(msgspec.Struct, frozen=True, tag=True):
+    """Start `python -m module arguments` as a worker."""
+
+    rollout: str
+    lease: int
+    module: str
+    arguments: list[str]
+    log: str
+    """Where its output goes."""
+    log_bytes: int
+    """A longer log of earlier workers is moved aside first."""
+    log_files: int = 1
+    """How many of those are kept."""
+
+
+class WorkerStarted(msgspec.Struct, frozen=True, tag=True):
+    """A worker runs."""
+
+    rollout: str
+    lease: int
+    pid: int
+
+
+class WorkerEnded(msgspec.Struct, frozen=True, tag=True):
+    """A worker has ended."""
+
+    rollout: str
+    lease: int
+    code: int
+    """Exit code; minus the number of the signal that ended it."""
+
+
+class ForkServerPing(msgspec.Struct, frozen=True, tag=True):
+    """Say that you are there."""
+
+
+class ForkServerPong(msgspec.Struct, frozen=True, tag=True):
+    """The nursery is there, and everything that was asked before is done."""
+
+
+class ForkServer:
+    """The loop: fork what is asked for, say what has ended."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(line, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        """Until the daemon closes the line."""
+        while True:
+            for key, _ in self._selector.select():
+                if isinstance(key.data, WorkerStarted):
+                    self._reap(key.fd, key.data)
+                else:
+                    message = self._line.recv(MESSAGE_BYTES)
+                    if not message:
+                        return
+                    asked = msgspec.json.decode(message, type=StartWorker | ForkServerPing)
+                    if isinstance(asked, ForkServerPing):
+                        self._say(ForkServerPong())
+                    else:
+                        self._bear(asked)
+
+    def _bear(self, birth: StartWorker) -> None:
+        mother = os.getpid()
+        point("nursery.fork.before")
+        pid = os.fork()
+        if pid == 0:
+            _run_as_worker(birth, mother, self._line)
+        born = WorkerStarted(birth.rollout, birth.lease, pid)
+        self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, born)
+        point("nursery.fork.after")
+        self._say(born)
+
+    def _reap(self, fd: int, born: WorkerStarted) -> None:
+        self._selector.unregister(fd)
+        os.close(fd)
+        _, status = os.waitpid(born.pid, 0)
+        point("nursery.reap.after")
+        self._say(WorkerEnded(born.rollout, born.lease, os.waitstatus_to_exitcode(status)))
+
+    def _say(self, message: WorkerStarted | WorkerEnded | ForkServerPong) -> None:
+        self._line.send(msgspec.json.encode(message))
+
+
+def _run_as_worker(birth: StartWorker, mother: int, line: socket.socket) -> NoReturn:
+    """In the forked child: be the worker, then end without returning into the nursery."""
+    code = 1
+    try:
+        line.close()
+        os.closerange(3, DESCRIPTORS_TO_CLOSE)  # the nursery's, of its line and of siblings
+        os.setsid()  # a Ctrl-C at a foreground daemon drains, it kills nobody
+        point("nursery.child.before")
+        if end_with_parent(mother):
+            log = Path(birth.log)
+            if log.exists() and log.stat().st_size > birth.log_bytes:
+                rotate_log(log, birth.log_files)
+            _redirect_output(log)
+            _set_command_line([sys.executable, "-m", birth.module, *birth.arguments])
+            sys.argv = [birth.module, *birth.arguments]
+            sys.modules.pop(birth.module, None)  # it runs as `__main__`; what it imports stays
+            runpy.run_module(birth.module, run_name="__main__", alter_sys=True)
+            code = 0
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        if isinstance(leaving.code, str):
+            sys.stderr.write(f"{leaving.code}\n")
+    except BaseException:  # noqa: BLE001 the end of the process: what it was goes to its log
+        sys.stderr.write(redact(traceback.format_exc()))
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+    raise AssertionError("unreachable")
+
+
+def _redirect_output(log: Path) -> None:
+    """Point stdout and stderr at `log`, and again at each SIGHUP: it may have been moved away."""
+
+    def begin() -> None:
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may be gone, too
+        fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.dup2(fd, 1)
+        os.dup2(fd, 2)
+        os.close(fd)
+
+    def again(*_: object) -> None:
+        with contextlib.suppress(OSError):  # a full disk: what was open is written on
+            begin()
+
+    begin()
+    signal.signal(signal.SIGHUP, again)
+
+
+def _set_command_line(words: list[str]) -> None:
+    """Show these words as the command line of this process (in `ps`): operators look for them.
+
+    The kernel reads them from where the arguments lie in memory; ROOM made the place long enough.
+    """
+    fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])  # arg_start, arg_end: proc(5), fields 48 and 49
+    text = b"\0".join(os.fsencode(word) for word in words)[: end - start - 1]
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, text, len(text))
+
+
+def main(arguments: list[str]) -> int:
+    """Serve the daemon until it closes the line."""
+    parent, fd, preload, log, _room = arguments
+    if not end_with_parent(int(parent)):
+        return 1
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    _redirect_output(Path(log))
+    if preload:
+        importlib.import_module(preload)
+    gc.freeze()  # what is here now is shared with every worker: the collector lets it lie
+    with socket.socket(fileno=int(fd)) as line:
+        ForkServer(line).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,290 @@
+"""Who has which GPU: one ledger for a home, and the leases of rollouts in it.
+
+Engines, trainers and rollouts share the ledger. A GPU goes to one holder, or to several that all
+asked to share. A lease lasts until it is given back, over restarts of the daemon too. Who asked
+first on a host is served first there; engines go before rollouts, which need them. A rollout gets
+its GPUs before its worker starts and keeps them while it is paused and until its terminals have
+ended. Numbers only: what a holder sees of a GPU is set by whoever starts it
+(`CUDA_VISIBLE_DEVICES`). Leases of trainers are in `trainers`.
+"""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.service.daemon_log import LOGGER
+from houston_shared.errors import HoustonError
+from houston_shared.gpu_leases import GpuLease, GpuLeases, describe_gpu_leases
+from houston_shared.home import Home
+from houston_shared.records import RolloutSpec
+from houston_shared.store import rollout_queries
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import iso_time, now_us, pluralize
+
+GpusByHost = dict[str, tuple[int, ...]]
+"""Host → numbers of its GPUs."""
+_FRESH_REQUEST_SECONDS = 30.0
+"""Who has not asked again for so long (a rollout that was paused, or whose engine is down) keeps
+its place and holds nobody back; who waits asks every few seconds."""
+_ENGINE_PREFIX = "engine:"
+
+
+@dataclass(slots=True)
+class _GpuRequest:
+    """What somebody waits for."""
+
+    wanted: dict[str, int]
+    at: float
+    """When it was asked for last, monotonic."""
+
+
+class GpuLedger:
+    """The leases of one home, kept in `file`; safe to use from any thread."""
+
+    def __init__(
+        self,
+        file: Path,
+        there_are: Mapping[str, int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """there_are: host → how many GPUs it has for all together."""
+        self._file = file
+        self._clock = clock
+        self._queue: dict[str, _GpuRequest] = {}
+        """Who waits, the first first."""
+        self._there_are = dict(there_are)
+        self._turn = threading.Lock()
+        try:
+            self._now = msgspec.json.decode(file.read_bytes(), type=GpuLeases)
+        except (FileNotFoundError, msgspec.DecodeError):  # none yet, or a power cut left half
+            self._now = GpuLeases()
+        self._now = msgspec.structs.replace(self._now, waiting={})
+
+    def lease(
+        self, holder: str, wanted: Mapping[str, int], shared: bool = False
+    ) -> GpusByHost | str:
+        """GPUs for `holder`: all that it wants or none; why not, in words, where none.
+
+        Who waits asks again, and is served in the order of first asking on each host. Who holds
+        what it wants already keeps it. shared: among holders that also asked to share.
+        Raises HoustonError when the ledger cannot be written.
+        """
+        with self._turn:
+            held, asked = self._of(holder), _without_zeros(wanted)
+            if {host: len(numbers) for host, numbers in held.items()} == asked:
+                return held
+            others = [one for one in self._now.leases if one.holder != holder]
+            found: GpusByHost = {}
+            for host, count in asked.items():
+                numbers = self._free(others, host, shared)[:count]
+                first = self._ahead(holder, host)
+                if first or len(numbers) < count:
+                    why = self._why(others, host, count, len(numbers), first)
+                    self._wait(holder, asked)
+                    self._write(tuple(others), {**self._now.waiting, holder: why})
+                    return why
+                found[host] = tuple(sorted(numbers))
+            since = iso_time(now_us())
+            new = [
+                GpuLease(host=host, gpu=number, holder=holder, shared=shared, since=since)
+                for host, numbers in found.items()
+                for number in numbers
+            ]
+            waiting = {one: why for one, why in self._now.waiting.items() if one != holder}
+            self._write((*others, *new), waiting)
+            self._queue.pop(holder, None)
+            return found
+
+    def release(self, holder: str) -> None:
+        """Give back whatever `holder` has, and wait for nothing."""
+        self.keep(lambda one: one != holder)
+
+    def keep(self, lives: Callable[[str], bool]) -> None:
+        """Free the leases of holders that live no more."""
+        with self._turn:
+            leases = tuple(one for one in self._now.leases if lives(one.holder))
+            waiting = {one: why for one, why in self._now.waiting.items() if lives(one)}
+            self._write(leases, waiting)
+            self._queue = {one: asks for one, asks in self._queue.items() if lives(one)}
+
+    def of(self, holder: str) -> GpusByHost:
+        """What `holder` has."""
+        with self._turn:
+            return self._of(holder)
+
+    def told(self) -> GpuLeases:
+        """All leases, and who waits."""
+        with self._turn:
+            return self._now
+
+    def words(self) -> dict[str, str]:
+        """Host → how many GPUs are leased and by whom; `waiting` → who waits for what."""
+        now = self.told()
+        found = {
+            host: f"{len({one.gpu for one in now.leases if one.host == host})} of {count} leased"
+            + (f": {said}" if (said := describe_gpu_leases(host, list(now.leases))) else "")
+            for host, count in self._there_are.items()
+            if count
+        }
+        waits = "; ".join(
+            f"{_describe_holder(holder)} {why}" for holder, why in now.waiting.items()
+        )
+        return {**found, **({"waiting": waits} if waits else {})}
+
+    def _of(self, holder: str) -> GpusByHost:
+        found: dict[str, list[int]] = {}
+        for one in self._now.leases:
+            if one.holder == holder:
+                found.setdefault(one.host, []).append(one.gpu)
+        return {host: tuple(sorted(numbers)) for host, numbers in found.items()}
+
+    def _free(self, leases: list[GpuLease], host: str, shared: bool) -> list[int]:
+        """GPUs that may be had, the least used first."""
+        users = dict.fromkeys(range(self._there_are.get(host, 0)), 0)
+        for one in leases:
+            if one.host == host and one.gpu in users:
+                if one.shared and shared:
+                    users[one.gpu] += 1
+                else:
+                    del users[one.gpu]
+        return sorted(users, key=lambda number: (users[number], number))
+
+    def _wait(self, holder: str, asked: dict[str, int]) -> None:
+        """Take a place in the queue, or keep it."""
+        self._queue[holder] = _GpuRequest(asked, self._clock())
+
+    def _ahead(self, holder: str, host: str) -> str:
+        """Who is to have GPUs of a host before `holder` may; empty where nobody is."""
+        fresh = self._clock() - _FRESH_REQUEST_SECONDS
+        engine = holder.startswith(_ENGINE_PREFIX)
+        for other, request in self._queue.items():
+            if other == holder:
+                break
+            can = all(count <= self._there_are.get(at, 0) for at, count in request.wanted.items())
+            waits = request.at >= fresh
+            if other.startswith(_ENGINE_PREFIX):
+                waits = True  # it asks once a minute, and gives its place back when it ends
+            elif engine:
+                continue
+            if host in request.wanted and can and waits:
+                return other
+        return ""
+
+    def _why(self, leases: list[GpuLease], host: str, wanted: int, free: int, first: str) -> str:
+        there, asks = self._there_are.get(host, 0), pluralize(wanted, "GPU")
+        if wanted > there:
+            return f"waits for {asks} on {host}, which has {there} (`gpus` of the host)"
+        if first:
+            its = pluralize(self._queue[first].wanted[host], "GPU")
+            return (
+                f"waits for {asks} on {host} behind {_describe_holder(first)},"
+                f" which waits for {its}"
+            )
+        holders = sorted({_describe_holder(one.holder) for one in leases if one.host == host})
+        has = f"{free} of {there} can be had" if free else f"all {there} are taken"
+        return f"waits for {asks} on {host}: {has}, used by {', '.join(holders)}"
+
+    def _write(self, leases: tuple[GpuLease, ...], waiting: dict[str, str]) -> None:
+        new = GpuLeases(leases=leases, waiting=waiting)
+        if new == self._now:
+            return
+        beside = self._file.with_suffix(".new")
+        try:
+            beside.write_bytes(msgspec.json.format(msgspec.json.encode(new), indent=1) + b"\n")
+            beside.replace(self._file)
+        except OSError as problem:
+            raise HoustonError(
+                f"The ledger of GPUs {self._file} cannot be written: {problem.strerror}.",
+                "No GPU was leased or given back.",
+            ) from problem
+        self._now = new
+
+
+def _without_zeros(wanted: Mapping[str, int]) -> dict[str, int]:
+    return {host: count for host, count in wanted.items() if count}
+
+
+def _describe_holder(holder: str) -> str:
+    """A holder as a person reads it: `rollout r1`."""
+    return holder.replace(":", " ", 1)
+
+
+_ROLLOUT_PREFIX = "rollout:"
+
+
+class RolloutGpus:
+    """What rollouts have; used from the supervisor's thread only."""
+
+    def __init__(self, home: Home, ledger: GpuLedger) -> None:
+        self._home = home
+        self._ledger = ledger
+        self._asked: dict[str, tuple[dict[str, int], bool]] = {}
+        """What rollouts asked for that asked for some; the others start at once, or not here."""
+
+    def ready(self, rollout: str) -> bool:
+        """Whether it has what it asked for; else it waits, and the ledger says for what."""
+        asked = self._asked.get(rollout)
+        if asked is None:
+            spec = self._spec(rollout)
+            if spec is None or not spec.gpus:
+                return True
+            asked = self._asked[rollout] = (spec.gpus, spec.gpus_shared)
+        return not isinstance(self._ledger.lease(_ROLLOUT_PREFIX + rollout, *asked), str)
+
+    def of(self, rollout: str) -> GpusByHost:
+        """What it has, by host."""
+        return self._ledger.of(_ROLLOUT_PREFIX + rollout)
+
+    def told(self) -> dict[str, str]:
+        """Host → its GPUs, and who waits, for the status."""
+        return self._ledger.words()
+
+    def over(self) -> set[str]:
+        """Rollouts that have ended and are still in the ledger."""
+        told = self._ledger.told()
+        holders = {one.holder for one in told.leases} | told.waiting.keys()
+        named = [
+            one.removeprefix(_ROLLOUT_PREFIX) for one in holders if one.startswith(_ROLLOUT_PREFIX)
+        ]
+        return set(named) - self._alive(named) if named else set()
+
+    def free(self, rollouts: Collection[str]) -> None:
+        """Free what these had; what cannot be written now is freed another time."""
+        if not rollouts:
+            return
+        for rollout in rollouts:
+            self._asked.pop(rollout, None)
+        freed = {_ROLLOUT_PREFIX + rollout for rollout in rollouts}
+        try:
+            self._ledger.keep(lambda one: one not in freed)
+        except HoustonError as problem:  # a full disk
+            LOGGER.warning("not now: %s", problem)
+
+    def _alive(self, named: Iterable[str]) -> set[str]:
+        names = list(named)
+        marks = ", ".join("?" * len(names))
+        where = f"{self._home.database.as_uri()}?mode=ro"
+        with closing(sqlite3.connect(where, uri=True, timeout=5)) as reader:
+            rows = reader.execute(
+                f"SELECT id FROM rollouts WHERE id IN ({marks}) AND state IN"
+                " ('queued', 'running', 'paused')",
+                names,
+            ).fetchall()
+        return {row[0] for row in rows}
+
+    def _spec(self, rollout: str) -> RolloutSpec | None:
+        try:
+            with Reader(self._home) as reader:
+                return reader.run(
+                    rollout_queries.read_rollout_spec(
+                        reader.run(rollout_queries.find_rollout(rollout))
+                    )
+                )
+        except HoustonError:
+            return None  # its worker will be told the same, and says it

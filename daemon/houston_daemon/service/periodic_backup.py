@@ -1,0 +1,130 @@
+"""The backup that the daemon makes by itself, in a child process at low priority.
+
+Knows when one is due, that only one runs, when the newest is too old, and when to try again. What
+a backup is, and how old ones are removed, is the room `maintenance`.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+import time
+
+from houston_daemon.maintenance.home_backup import find_newest_backup, list_rotten_backups
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode
+
+BACKUP_LOGGER = logging.getLogger("houston.backup")
+BACKUP_NICENESS = 15
+BACKUP_LIST_SECONDS = 5.0
+"""How often is looked which backups there are."""
+BACKUP_DUE_SECONDS = 60.0
+"""How often the newest backup's age is looked at."""
+BACKUP_FIRST_SECONDS = 600.0
+"""After a start rollouts come first."""
+BACKUP_RETRY_SECONDS = 3_600.0
+BACKUP_STOP_SECONDS = 1.0
+BACKUP_OVERDUE_FACTOR = 1.5
+"""Times `[backup] every_hours` after which the newest backup is too old."""
+
+
+class PeriodicBackup:
+    """Used from the supervisor's thread: `look` in every round, `stop` at the end."""
+
+    def __init__(self, loaded: LoadedConfiguration) -> None:
+        self._loaded = loaded
+        self._child: subprocess.Popen[bytes] | None = None
+        self._first = self._not_before = time.monotonic() + BACKUP_FIRST_SECONDS
+        self._seen = -1e9
+        self._failed = ""
+        self._rotten: list[str] = []
+        """Backups that are no longer what was backed up, until somebody removes them."""
+        self.newest: tuple[float, int] | None = None
+        """When the newest backup was made (POSIX time) and to which event."""
+
+    def look(self, now: float) -> None:
+        """Begin a backup when one is due; take note of one that ended. now: monotonic seconds."""
+        self._see(now)
+        if self._child is not None:
+            self._ended(self._child, now)
+        elif now >= self._not_before and self._loaded.config.backup.every_hours:
+            self._not_before = now + BACKUP_DUE_SECONDS
+            if self._late(1.0):
+                self._begin(now)
+
+    def troubles(self, now: float) -> dict[str, str]:
+        """What a person must know: the last backup failed, one rotted, or the newest is too old."""
+        if self._failed:
+            wait = max(0.0, self._not_before - now) / 60
+            again = "tried again now" if self._child else f"tried again in {wait:.0f} min"
+            return {"backup": f"{self._failed}; {again}; see houston daemon logs"}
+        if self._rotten:
+            names = ", ".join(self._rotten)
+            return {"backup": f"changed since they were made, and of no use: {names}; remove them"}
+        if self.newest and now >= self._first and self._late(BACKUP_OVERDUE_FACTOR):
+            hours = self._loaded.config.backup.every_hours
+            old = (time.time() - self.newest[0]) / 3_600
+            return {"backup": f"the newest is {old:.0f} h old, one is due every {hours:g} h"}
+        return {}
+
+    def _late(self, times: float) -> bool:
+        """Whether the newest backup is older than so many periods, or there is none."""
+        hours = self._loaded.config.backup.every_hours
+        if not hours or self.newest is None:
+            return bool(hours)
+        return time.time() - self.newest[0] >= 3_600 * hours * times
+
+    def _see(self, now: float) -> None:
+        """Look at what backups there are, also those that people made."""
+        if now - self._seen < BACKUP_LIST_SECONDS:
+            return
+        self._seen = now
+        before, self.newest = self.newest, find_newest_backup(self._loaded.home)
+        self._rotten = list_rotten_backups(self._loaded.home.backups)
+        if self.newest and (before is None or before < self.newest):  # not when one was removed
+            self._failed = ""
+
+    def stop(self) -> None:
+        """End a backup that is being made; half of one never looks like one."""
+        if self._child is not None:
+            self._child.terminate()
+            try:
+                self._child.wait(BACKUP_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
+            self._child = None
+
+    def _begin(self, now: float) -> None:
+        words = ["backup", "--periodic", "--home", str(self._loaded.home.path)]
+        if self._loaded.source != "defaults":
+            words += ["--config", self._loaded.source]
+        try:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "houston_shared.command", *words],
+                stdin=subprocess.DEVNULL,
+                preexec_fn=_lower_priority,
+            )
+        except OSError as problem:
+            self._not_before = now + BACKUP_RETRY_SECONDS
+            self._failed = f"the last one could not be begun ({problem})"
+            BACKUP_LOGGER.error("no backup could be begun: %s", problem)
+
+    def _ended(self, child: "subprocess.Popen[bytes]", now: float) -> None:
+        code = child.poll()
+        if code is None:
+            return
+        self._child = None
+        if code:
+            self._not_before = now + BACKUP_RETRY_SECONDS
+            why = ": the home is not sound, houston verify" if code == ExitCode.DAMAGED else ""
+            self._failed = f"the last one failed (exit code {code}{why})"
+            BACKUP_LOGGER.error("the backup failed (exit code %s); tried again in an hour", code)
+        else:
+            self._seen = -1e9
+            BACKUP_LOGGER.info("a backup was made")
+
+
+def _lower_priority() -> None:
+    """Between fork and exec: everything else goes first."""
+    os.nice(BACKUP_NICENESS)

@@ -1,0 +1,251 @@
+"""Activations of policies that were asked for: the engine is brought up, given the policy, and
+tried.
+
+One at a time, oldest first; what is asked for is state in the journal, so that an activation that
+was cut by the daemon's end is tried again after it. The engine is asked in a thread: loading
+takes moments, a first token behind long prompts may take minutes. Also ends engines of full
+weights that nobody uses any more. How an adapter is loaded and compared is `training.policies`.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from houston_daemon.recorder.recorder_handle import RecorderHandle
+from houston_daemon.service.daemon_log import LOGGER
+from houston_daemon.service.engine_servers import (
+    EnginePool,
+    engine_model_folder,
+    is_daemon_child,
+    resolve_engine,
+    running_policy_engines,
+)
+from houston_daemon.training.policies import adapter_loader, policy_constraints, policy_files
+from houston_daemon.training.policies.policy_files import model_hash
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import ENGINE_KINDS, EngineSettings
+from houston_shared.errors import HoustonError
+from houston_shared.policy_and_run_files import policies_folder
+from houston_shared.store import policy_queries
+from houston_shared.store.policy_queries import ActivationRow, PolicyRow
+from houston_shared.store.store_reader import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationResult:
+    """What came of an activation."""
+
+    asked: int
+    ok: bool
+    reason: str = ""
+    unloaded: tuple[str, ...] = ()
+
+
+class PolicyActivations:
+    """Used from the supervisor's thread only."""
+
+    def __init__(
+        self,
+        loaded: LoadedConfiguration,
+        recorder: RecorderHandle,
+        engines: EnginePool,
+        tell: Callable[[ActivationResult], None],
+    ) -> None:
+        """tell: called from a thread, with what the supervisor hands back to `tried`."""
+        self._loaded = loaded
+        self._home = loaded.home
+        self._recorder = recorder
+        self._engines = engines
+        self._tell = tell
+        self._trying = 0
+        """Sequence of what is being tried; 0 for nothing."""
+        self._found = False
+        """Whether engines of full weights were looked for that an earlier daemon has left."""
+        self.active: dict[str, str] = {}
+        """Engine → the policy that its new rollouts sample with; own models are left out."""
+
+    def look(self) -> None:
+        """Try what was asked for, if nothing is being tried. Raises HoustonError."""
+        with Reader(self._home) as reader:
+            self.active = reader.run(policy_queries.list_active_policies())
+            asked = [
+                one for one in reader.run(policy_queries.list_activations()) if one.state == "asked"
+            ]
+            used = {one.engine for one in reader.run(policy_queries.list_policy_uses())}
+            full = [one for one in reader.run(policy_queries.list_policies()) if one.kind == "full"]
+        self._let_go(full, used | set(self.active.values()) | {one.policy for one in asked})
+        if asked and not self._trying:
+            try:
+                self._go_on(asked[0])
+            except HoustonError as problem:
+                self._end(ActivationResult(asked[0].seq, False, _problem_sentence(problem)))
+
+    def tried(self, event: ActivationResult) -> None:
+        """Take note of what came of one."""
+        self._trying = 0
+        try:
+            self._end(event)
+        except HoustonError as problem:
+            LOGGER.warning("an activation is tried again: %s", problem)
+
+    def _end(self, event: ActivationResult) -> None:
+        LOGGER.info("activation %s: %s", event.asked, "active" if event.ok else event.reason)
+        self._recorder.activation_ended(event.asked, event.ok, event.reason, event.unloaded)
+
+    def _go_on(self, asked: ActivationRow) -> None:
+        """Begin when its engine answers; wait for that. Raises HoustonError where it cannot be."""
+        if not asked.policy:
+            self._loaded_engine(asked.engine)
+            self._end(ActivationResult(asked.seq, True))
+            return
+        with Reader(self._home) as reader:
+            policy = reader.run(policy_queries.find_policy(asked.policy))
+        if policy is None:
+            raise HoustonError(f"There is no policy {asked.policy}.")
+        engine = self._loaded_engine(asked.engine)
+        _check_engine_kind(asked.engine, engine, policy)
+        own = policy.kind == "full"
+        serving = policy.name if own else asked.engine
+        self._engines.use([serving])
+        url = self._engines.reachable(serving)
+        if url is None:
+            state = self._engines.states.get(serving, "")
+            if state.startswith("down"):
+                raise HoustonError(f"Engine {serving} is {state}.")
+            return
+        self._trying = asked.seq
+        server = adapter_loader.AdapterServer(
+            serving,
+            url or engine.url,
+            adapter_loader.key_from_variable(engine.api_key_env),
+            policy_constraints.adapter_limit(engine),
+        )
+        work = threading.Thread(
+            target=self._try, args=(asked, policy, engine, server), daemon=True, name="activation"
+        )
+        work.start()
+
+    def _try(
+        self,
+        asked: ActivationRow,
+        policy: PolicyRow,
+        engine: EngineSettings,
+        server: adapter_loader.AdapterServer,
+    ) -> None:
+        """In a thread of its own."""
+        try:
+            gone: tuple[str, ...] = ()
+            policy_files.require_policy_files(self._home, policy)
+            self._check_base(asked, policy, engine, server)
+            if policy.kind == "full":
+                adapter_loader.try_model(server)
+            else:
+                folder = policies_folder(self._home) / policy.folder
+                gone = self._load(asked, policy, server, folder)
+            self._tell(ActivationResult(asked.seq, True, unloaded=gone))
+        except HoustonError as problem:
+            self._tell(ActivationResult(asked.seq, False, _problem_sentence(problem)))
+        except Exception as problem:  # noqa: BLE001 whoever asked must hear of it
+            LOGGER.exception("an activation failed")
+            self._tell(ActivationResult(asked.seq, False, f"{type(problem).__name__}: {problem}"))
+
+    def _load(
+        self,
+        asked: ActivationRow,
+        policy: PolicyRow,
+        server: adapter_loader.AdapterServer,
+        folder: Path,
+    ) -> tuple[str, ...]:
+        with Reader(self._home) as reader:
+            uses = reader.run(policy_queries.list_policy_uses())
+            earlier = reader.run(policy_queries.list_activations(asked.engine))
+        used = {one.policy: one.rollouts for one in uses if one.engine == asked.engine}
+        order = {one.policy: one.seq for one in earlier if one.state == "active"}
+        return adapter_loader.load_adapter(server, policy.name, folder, used, order, policy.hash)
+
+    def _check_base(
+        self,
+        asked: ActivationRow,
+        policy: PolicyRow,
+        engine: EngineSettings,
+        server: adapter_loader.AdapterServer,
+    ) -> None:
+        """Raise HoustonError unless the engine samples from the model that the policy changes.
+
+        Full weights bring their own: any model that they come from says what engine they need.
+        """
+        folder = engine_model_folder(engine)
+        if folder is None and policy.kind == "lora":
+            root = adapter_loader.served_models(server).root
+            folder = Path(root) if root and Path(root).is_dir() else None
+        if folder is None:
+            raise HoustonError(
+                f"What engine {asked.engine} serves cannot be compared with {policy.base}: its "
+                "model is no folder of this machine.",
+                next=f"Set `engines.{asked.engine}.model` to the folder.",
+            )
+        with Reader(self._home) as reader:
+            known = reader.run(policy_queries.list_policies())
+        serves = model_hash(folder, self._home)
+        if policy.kind == "full" and serves in policy_constraints.base_hashes(policy, known):
+            return
+        if serves != policy.base_hash:
+            raise _wrong_base_error(
+                asked.engine, folder, policy, policy_constraints.full_weights_under(policy, known)
+            )
+
+    def _loaded_engine(self, name: str) -> EngineSettings:
+        return resolve_engine(self._loaded, name)
+
+    def _let_go(self, full: list[PolicyRow], wanted: set[str]) -> None:
+        """End engines of full weights that nobody uses any more: their GPUs are wanted.
+
+        Those of an earlier daemon, too: a restart keeps engines, and what used one may be over.
+        """
+        if not self._found:
+            self._engines.use(running_policy_engines(self._home, full))
+            self._found = True
+        for name in {one.name for one in full} & self._engines.states.keys() - wanted:
+            if name not in self._loaded.config.engines:
+                LOGGER.info("engine %s is not used any more: it ends", name)
+                self._engines.drop(name)
+
+
+def _check_engine_kind(name: str, engine: EngineSettings, policy: PolicyRow) -> None:
+    """Raise HoustonError for an engine of a kind that cannot sample with the policy."""
+    kinds = ("embedded", "vllm") if policy.kind == "full" else ("embedded", "vllm", "token")
+    if engine.kind not in kinds or (policy.kind == "full" and not is_daemon_child(engine)):
+        why = (
+            "only a child of the daemon can be started with full weights"
+            if policy.kind == "full" and engine.kind in ENGINE_KINDS
+            else f"engines of kind {engine.kind} take no policies"
+        )
+        raise HoustonError(f"Engine {name} cannot sample with {policy.name}: {why}.")
+    if policy.kind == "lora" and not engine.lora:
+        raise HoustonError(
+            f"Engine {name} takes no adapters (`lora = false`); {policy.name} is one.",
+            next=f"houston policy merge {policy.name} --out DIR, and import DIR as full weights",
+        )
+
+
+def _wrong_base_error(
+    name: str, folder: Path, policy: PolicyRow, weights: PolicyRow | None
+) -> HoustonError:
+    """weights: full weights of the home that the policy is an adapter of."""
+    if weights is None:
+        return HoustonError(
+            f"Engine {name} serves {folder}, which is not the model that {policy.name} was trained "
+            f"from ({policy.base})."
+        )
+    return HoustonError(
+        f"{policy.name} is an adapter of the full weights {weights.name}, and engine {name} serves "
+        f"{folder}: adapters are loaded only where their own model is served.",
+        next=f"houston policy merge {policy.name} --out DIR; houston policy import DIR --base "
+        f"{policy.base} --name {policy.family}; and activate what that is: full weights.",
+    )
+
+
+def _problem_sentence(problem: HoustonError) -> str:
+    parts = (problem.cause, problem.next)
+    return " ".join(part for part in parts if part)

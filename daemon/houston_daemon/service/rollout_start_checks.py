@@ -1,0 +1,349 @@
+"""What a rollout is started with: checks of task, engine, machine, GPUs and hosts, and its spec.
+
+Everything that would make a rollout fail at once is found here, before anything is stored: tools,
+signals and rules that a task names, paths that it maps, placeholders of an importer, engines
+without a model or server. Then one spec a rollout is built, with seeds, settings and hidden
+paths. Only this machine is looked at. Used by `rollout start`, `task validate`, `mcp serve` and,
+for edited tasks, by the running daemon, which imports it late: it loads environments.
+"""
+
+import asyncio
+import hashlib
+import importlib.util
+import os
+import re
+import secrets
+import socket
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.agent.rollout_setup import make_dialect_and_tokenizer
+from houston_daemon.engines.engine_registry import check_request_settings, plugin_factory
+from houston_daemon.engines.local_model import model_path
+from houston_daemon.engines.script_engine import read_script
+from houston_daemon.engines.vllm_install import check_vllm_args, vllm_path
+from houston_daemon.environments.environment_registry import kind
+from houston_daemon.hosts.sandbox import sandbox_profile
+from houston_daemon.hosts.sandbox.sandbox_profile import SandboxProfile, secret_paths
+from houston_daemon.hosts.sandbox.sandboxed_process import probe_sandbox
+from houston_daemon.importers.innovatorbench_importer import PLACEHOLDER_FILE, find_placeholder
+from houston_daemon.prompts.model_dialects import choose_dialect
+from houston_daemon.review.attention_catalog import load_signals
+from houston_daemon.review.rules import rule_catalog as rules
+from houston_daemon.service.engine_endpoints import (
+    connection_problem,
+    is_port_taken,
+    parse_address,
+    port_taken_error,
+)
+from houston_daemon.service.engine_servers import is_daemon_child
+from houston_daemon.training.policies import policy_constraints
+from houston_shared.config import FILE_ENGINES, LoadedConfiguration
+from houston_shared.config_sections import ENGINE_KINDS, LOCAL_HOST, EngineSettings
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.policy_and_run_files import BASE_MODEL
+from houston_shared.records import RolloutSpec
+from houston_shared.store.store_reader import Reader
+from houston_shared.task import LoadedTask
+
+
+def check_task_names(task: LoadedTask) -> None:
+    """Raise ConfigurationError for a tool, signal or rule that is none, or a path not here."""
+    definition = task.task
+    try:
+        found = kind(definition.environment)
+    except ConfigurationError as problem:
+        cause = f"{task.file}: `environment`: {problem.cause}"
+        raise ConfigurationError(cause, problem.effect, problem.next) from None
+    found.check(task)
+    try:
+        load_signals(definition.attention.signals)
+    except ConfigurationError as problem:
+        cause = f"{task.file}: `attention.signals`: {problem.cause}"
+        raise ConfigurationError(cause, problem.effect, problem.next) from None
+    try:
+        rules.load_rules(definition.rules)
+    except ConfigurationError as problem:
+        cause = f"{task.file}: `rules`: {problem.cause}"
+        raise ConfigurationError(cause, problem.effect, problem.next) from None
+    here = LOCAL_HOST in definition.hosts
+    mapped = definition.mapped
+    for key, paths in (("read", mapped.read), ("devices", mapped.devices)):
+        for path in paths:
+            if not Path(path).is_absolute() or (here and not _is_on_this_machine(path)):
+                raise ConfigurationError(
+                    f"{task.file}: `sandbox.{key}` names {path!r}, which is no absolute path"
+                    f"{' of something on this machine' if here else ''}."
+                )
+    for name, path in definition.data.mounts.items():
+        if not _is_on_this_machine(str(task.folder / path)):
+            raise ConfigurationError(
+                f"{task.file}: `data.mounts.{name}` names {path!r}, which is not on this machine."
+            )
+    _check_activate(task)
+    _check_placeholders(task)
+
+
+def _check_placeholders(task: LoadedTask) -> None:
+    """An importer's placeholder is no instructions, and no data."""
+    own = task.task.instructions_file
+    found = [find_placeholder(task.folder / own if own else task.file, task.instructions)]
+    for file in sorted(task.folder.glob(f"*/{PLACEHOLDER_FILE}")) + sorted(
+        task.folder.glob(f"*/*/{PLACEHOLDER_FILE}")
+    ):
+        found.append(find_placeholder(file, file.read_text(encoding="utf-8", errors="replace")))
+    if left := [line for line in found if line]:
+        raise ConfigurationError(
+            f"The imported task {task.task.name} is not complete. {'; '.join(left)}.",
+            next=f"Fill that in, then: houston task validate {task.folder}",
+        )
+
+
+def _check_activate(task: LoadedTask) -> None:
+    definition = task.task
+    others = [name for name in definition.hosts if name != LOCAL_HOST]
+    if definition.activate and others and not definition.activate.startswith("/"):
+        raise ConfigurationError(
+            f"{task.file}: `activate` names {definition.activate!r}, beside the task file, which is"
+            f" not on {others[0]}.",
+            next="Name the absolute path that the environment has on every host of the task.",
+        )
+    if definition.activate and LOCAL_HOST in definition.hosts:
+        try:
+            sandbox_profile.check_python_environment(task.folder / definition.activate)
+        except HoustonError as problem:
+            raise ConfigurationError(f"{task.file}: `activate`: {problem.cause}") from None
+
+
+def _is_on_this_machine(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except OSError:  # in a folder that this user may not enter: not for the agent either
+        return False
+
+
+NOTHING_STARTED = "No rollout was started."
+
+
+def build_rollout_specs(
+    loaded: LoadedConfiguration,
+    task: LoadedTask,
+    engine_name: str,
+    count: int,
+    seed: int | None,
+    share_gpus: bool = False,
+    hints: bool = False,
+    *,
+    policy: str = "",
+) -> tuple[RolloutSpec, ...]:
+    """Specs of `count` rollouts of one group; seeds are `seed`, `seed + 1`, … (or random).
+
+    share_gpus, hints: whether they may share GPUs and are shown the task's hints, whatever it says.
+    policy: empty for the one that is active as they are queued.
+    """
+    engine = loaded.engine(engine_name)
+    if engine_name not in loaded.config.engines and engine.kind in FILE_ENGINES:
+        engine_name = f"{engine.kind}:{engine.path}"  # absolute: workers have another folder
+    group = f"g-{secrets.token_hex(4)}"
+    first = secrets.randbelow(2**31) if seed is None else seed
+    record, settings, places = task.record(hints), msgspec.to_builtins(engine), hidden_paths(loaded)
+    tools = msgspec.to_builtins(loaded.tools)
+    machines = task_host_settings(loaded, task)
+    return tuple(
+        RolloutSpec(
+            rollout="",
+            task=record,
+            engine=engine_name,
+            engine_settings=settings,
+            group=group,
+            seed=first + index,
+            host_root=str(loaded.host_root),
+            hosts=machines,
+            host_key=_node_key(loaded),
+            host_memory_mb=loaded.config.hosts.memory_mb,
+            gpus=task_gpus(loaded, task),
+            gpus_shared=task.task.gpus_shared or share_gpus,
+            hidden=places,
+            thoughts=task.task.sampling.thoughts,
+            tool_settings=tools,
+            policy=policy,
+        )
+        for index in range(count)
+    )
+
+
+def task_host_settings(loaded: LoadedConfiguration, task: LoadedTask) -> dict[str, dict[str, Any]]:
+    """The settings of the task's hosts but this one. Raises ConfigurationError for one that is not
+    in the configuration, or named twice.
+    """
+    names = task.task.hosts
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"{task.file}: `hosts` names one twice.", NOTHING_STARTED)
+    found = {name: loaded.host(name) for name in names if name != LOCAL_HOST}
+    return {name: msgspec.to_builtins(host) for name, host in found.items()}
+
+
+def task_gpus(loaded: LoadedConfiguration, task: LoadedTask) -> dict[str, int]:
+    """How many GPUs a rollout leases on each host.
+
+    Raises ConfigurationError for more than there are.
+    """
+    asked, names = task.task.gpus, task.task.hosts
+    wanted = asked if isinstance(asked, dict) else {names[0]: asked}
+    for name, count in wanted.items():
+        if name not in names:
+            raise ConfigurationError(f"{task.file}: `gpus` names {name!r}, which is no host of it.")
+        has = loaded.gpus(name)
+        if count > has:
+            raise ConfigurationError(
+                f"{task.file}: `gpus` asks for {count} on {name}, which has {has}.",
+                NOTHING_STARTED,
+                f"Say in {loaded.source} how many it has: `gpus` of [hosts]"
+                + (f" or [hosts.{name}]." if name != LOCAL_HOST else "."),
+            )
+    return {name: count for name, count in wanted.items() if count}
+
+
+def _node_key(loaded: LoadedConfiguration) -> str:
+    """What tells this home from those of other machines."""
+    try:
+        node = Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        node = socket.gethostname()
+    return hashlib.sha256(os.fsencode(f"{node}:{loaded.home.path}")).hexdigest()[:12]
+
+
+def hidden_paths(loaded: LoadedConfiguration) -> tuple[str, ...]:
+    """Places that no sandbox may map: the home, its sockets, keys, the user's configuration."""
+    places = [loaded.home.path, loaded.home.run, loaded.home.logs, *secret_paths()]
+    return tuple(dict.fromkeys(str(place) for place in places))
+
+
+def check_policy(loaded: LoadedConfiguration, engine: str, policy: str) -> None:
+    """Raise HoustonError where rollouts with this policy would make more live than fit."""
+    if policy in ("", BASE_MODEL):
+        return
+    with Reader(loaded.home) as reader:
+        reader.run(
+            policy_constraints.require_adapter_room(
+                engine, policy, policy_constraints.adapter_limit(loaded.engine(engine))
+            )
+        )
+
+
+def check_machine(task: LoadedTask) -> None:
+    """Raise HoustonError when this machine cannot do what the task asks."""
+    if not kind(task.task.environment).sandbox:
+        return
+    scratch = Path("/tmp")
+    trial = SandboxProfile(
+        kind=task.task.mapped.kind, workspace=scratch, home=scratch, temporary=scratch
+    )
+    if problem := asyncio.run(probe_sandbox(trial)):
+        raise problem
+
+
+def check_engine(loaded: LoadedConfiguration, name: str, running: dict[str, str]) -> None:
+    """Raise HoustonError when rollouts could not sample from this engine.
+
+    running: engines that the daemon watches now, with their states; their ports are their own.
+    """
+    engine = loaded.engine(name)
+    if engine.kind in FILE_ENGINES:
+        check_engine_file(engine, NOTHING_STARTED)
+    elif engine.url:
+        if why := connection_problem(parse_address(engine.url)):
+            raise HoustonError(
+                f"Engine {name!r} at {engine.url}: {why}.",
+                NOTHING_STARTED,
+                f"Start it, or correct `engines.{name}.url` in {loaded.source}.",
+            )
+        _check_settings(loaded, name, engine)
+    elif engine.kind not in ENGINE_KINDS:
+        plugin_factory(engine.kind)
+        _check_settings(loaded, name, engine)
+    elif is_daemon_child(engine):
+        _check_settings(loaded, name, engine)
+        _check_child(name, engine, running)
+    else:
+        raise ConfigurationError(
+            f"{loaded.source}: `engines.{name}.url` is required for kind {engine.kind!r}.",
+            NOTHING_STARTED,
+        )
+
+
+def _check_settings(loaded: LoadedConfiguration, name: str, engine: EngineSettings) -> None:
+    """Raise ConfigurationError for what a worker, or the engine, would stumble over."""
+    try:
+        _check_engine_keys(engine)
+    except ConfigurationError as problem:
+        cause = f"{loaded.source}, [engines.{name}]: {problem.cause}"
+        raise ConfigurationError(cause, NOTHING_STARTED, problem.next) from None
+
+
+def _check_engine_keys(engine: EngineSettings) -> None:
+    settings, chats = msgspec.to_builtins(engine), engine.kind == "chat"
+    choose_dialect(engine.dialect)
+    if engine.kind not in ENGINE_KINDS:
+        return  # what else it needs, and whether it takes ids, only its package knows
+    check_request_settings(settings)
+    if chats and not engine.model:
+        raise ConfigurationError("An engine of kind 'chat' needs the key `model`.")
+    if engine.args and (engine.kind != "vllm" or not is_daemon_child(engine) or engine.command):
+        raise ConfigurationError(
+            "`args` are those of a `vllm` child without a `command` of its own."
+        )
+    check_vllm_args(engine.args)
+    if is_daemon_child(engine) and not engine.command:
+        _check_model(engine)
+    own = is_daemon_child(engine) and not engine.model and not engine.tokenizer
+    if not chats and not (own and model_path() is None):  # `_check_child` says how to fetch that
+        make_dialect_and_tokenizer(settings, engine.reasoning, token_ids=True)
+
+
+def _check_model(engine: EngineSettings) -> None:
+    """Raise ConfigurationError when the model's folder is not there. vLLM also takes a name, which
+    it looks up in its cache of models."""
+    named = engine.kind == "vllm" and re.fullmatch(r"[\w.-]+/[\w.-]+", engine.model)
+    if engine.model and not named and not Path(engine.model).is_dir():
+        raise ConfigurationError(
+            f"There is no folder {engine.model}, which `model` names.",
+            next="Name the folder with the model's config.json and weights.",
+        )
+
+
+def check_engine_file(engine: EngineSettings, effect: str = "") -> None:
+    """Raise ConfigurationError when the file that an engine plays is not there.
+
+    A script is read whole: a line that is no step is found now and not hours later.
+    """
+    if not Path(engine.path).is_file():
+        raise ConfigurationError(f"There is no file {engine.path} for the engine.", effect)
+    if engine.kind == "script":
+        try:
+            read_script(Path(engine.path))
+        except ConfigurationError as problem:
+            raise ConfigurationError(problem.cause, effect, problem.next) from None
+
+
+def _check_child(name: str, engine: EngineSettings, running: dict[str, str]) -> None:
+    if not engine.command and not engine.model and model_path() is None:
+        raise _missing_error(f"The model of engine {name!r} is not here.", "--fetch-model")
+    if engine.kind == "vllm" and not engine.command and vllm_path() is None:
+        raise _missing_error(f"vLLM, for engine {name!r}, is not installed.", "--install-engine")
+    if engine.kind == "embedded" and not importlib.util.find_spec("torch"):
+        raise HoustonError(
+            f"Engine {name!r} needs torch and transformers, which are not installed.",
+            NOTHING_STARTED,
+            "pip install 'houston-agents[local]'",
+            ExitCode.CONFIGURATION,
+        )
+    ours = running.get(name, "down").split(":")[0] != "down"
+    if engine.port and not ours and is_port_taken(engine.port):
+        raise port_taken_error(name, engine.port)
+
+
+def _missing_error(cause: str, flag: str) -> HoustonError:
+    return HoustonError(cause, NOTHING_STARTED, f"houston doctor {flag}", ExitCode.CONFIGURATION)

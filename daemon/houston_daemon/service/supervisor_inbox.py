@@ -1,0 +1,70 @@
+"""The one place where the supervisor waits: events from threads, signals, ends of children.
+
+Anybody may `put` an event from any thread or signal handler; `watch` turns the readability of a
+descriptor (a pidfd, a pipe) into one event. What events mean is the supervisor's business.
+"""
+
+import contextlib
+import os
+import selectors
+import socket
+from collections import deque
+from collections.abc import Callable
+
+
+class SupervisorInbox:
+    """A queue that also listens to descriptors. `take` belongs to one thread."""
+
+    def __init__(self) -> None:
+        self._events: deque[object] = deque()
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+
+    def put(self, event: object) -> None:
+        """Add an event and wake whoever waits."""
+        self._events.append(event)
+        # A full pipe already wakes; a closed one means that nobody waits any more.
+        with contextlib.suppress(BlockingIOError, OSError):
+            self._wake.send(b"\0")
+
+    def listen(self, source: socket.socket, hear: Callable[[], list[object] | None]) -> None:
+        """Whenever `source` is readable, add the events that `hear` returns; stop at None."""
+        self._selector.register(source, selectors.EVENT_READ, hear)
+
+    def watch(self, fd: int, event: object) -> None:
+        """Put `event` once when `fd` becomes readable, then close `fd`."""
+        self._selector.register(fd, selectors.EVENT_READ, event)
+
+    def take(self, seconds: float) -> list[object]:
+        """Everything that has come, waiting up to `seconds` for the first."""
+        for key, _ in self._selector.select(0 if self._events else max(0.0, seconds)):
+            if key.fileobj is self._woken:
+                with contextlib.suppress(BlockingIOError):
+                    while self._woken.recv(4096):
+                        pass
+            elif isinstance(key.fileobj, socket.socket):
+                self._hear(key)
+            else:
+                self._selector.unregister(key.fd)
+                os.close(key.fd)
+                self._events.append(key.data)
+        taken = []
+        while self._events:
+            taken.append(self._events.popleft())
+        return taken
+
+    def _hear(self, key: selectors.SelectorKey) -> None:
+        heard = key.data()
+        if heard is None:
+            self._selector.unregister(key.fileobj)
+        else:
+            self._events.extend(heard)
+
+    def close(self) -> None:
+        """Stop listening. Idempotent."""
+        self._selector.close()
+        self._wake.close()
+        self._woken.close()

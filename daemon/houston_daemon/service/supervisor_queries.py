@@ -1,0 +1,127 @@
+"""What the supervisor reads from the database: resumable and ended rollouts, and a daemon that
+died.
+
+Short read-only connections; the recorder alone writes. For rollouts that could go on: their
+engine, their closed steps, whether they wait. For a daemon that did not come to its own end: its
+pid and the time of its last event, told at the next start in log, command and audit. Why it died,
+or whether all it stored is sound, is not known here (`houston verify` checks that).
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from houston_daemon.service.daemon_log import LOGGER
+from houston_shared.home import Home
+from houston_shared.home_lock import HomeOwner
+from houston_shared.records import AWAY_ACTIVITY
+from houston_shared.store.event_bodies import DaemonDied
+from houston_shared.times_and_counts import iso_time
+
+
+@dataclass(frozen=True, slots=True)
+class ResumableRollout:
+    """One rollout that could go on, as far as the supervisor cares."""
+
+    engine: str
+    steps: int
+    """Closed steps."""
+    waits: bool
+    """Paused because its engine is down."""
+    away: str = ""
+    """Why its worker waits for the engine, in the worker's words; empty when it does not."""
+
+
+def read_resumable_rollouts(database: Path) -> dict[str, ResumableRollout]:
+    """Rollouts that are queued, running, or paused for their engine, by id."""
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=5)) as reader:
+        rows = reader.execute(
+            "SELECT id, engine, steps, state = 'paused', activity FROM rollouts WHERE state IN"
+            " ('queued', 'running') OR (state = 'paused' AND paused_by = 'engine')"
+        ).fetchall()
+    return {
+        row[0]: ResumableRollout(row[1], row[2], bool(row[3]), _engine_wait_reason(row[4]))
+        for row in rows
+    }
+
+
+def _engine_wait_reason(activity: str) -> str:
+    return (
+        activity.removeprefix(AWAY_ACTIVITY).lstrip(": ")
+        if activity.startswith(AWAY_ACTIVITY)
+        else ""
+    )
+
+
+def find_failing_engines(
+    states: Mapping[str, str], standings: Mapping[str, ResumableRollout]
+) -> dict[str, str]:
+    """Engines that are there and do not answer as they should → `failing: <reason>`."""
+    return {
+        one.engine: f"failing: {one.away}"
+        for one in standings.values()
+        if one.away and states.get(one.engine) == "ready"
+    }
+
+
+def read_ended_rollouts(database: Path, after: int) -> tuple[list[str], int]:
+    """Rollouts that ended with an event later than `after`, and the newest such event."""
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=5)) as reader:
+        rows = reader.execute(
+            "SELECT id, last_seq FROM rollouts WHERE state IN ('finished', 'failed', 'cancelled')"
+            " AND last_seq > ? ORDER BY last_seq",
+            (after,),
+        ).fetchall()
+    return [row[0] for row in rows], rows[-1][1] if rows else after
+
+
+def read_crashed_daemon(owner: HomeOwner | None, home: Home) -> DaemonDied | None:
+    """The daemon before this one as the journal keeps it; None when it came to its own end.
+
+    owner: `HomeLock.died`. To be asked before the new daemon stores anything.
+    """
+    if owner is None:
+        return None
+    return DaemonDied(pid=owner.pid, since=owner.since, last_stored=_last_event_time(home))
+
+
+def _last_event_time(home: Home) -> int:
+    """When the newest event was stored, UTC microseconds; 0 where that cannot be read."""
+    try:
+        uri = f"{home.database.as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, timeout=5)) as reader:
+            row = reader.execute("SELECT at FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+    except sqlite3.Error:  # whoever opens it for writing says what is wrong with it
+        return 0
+    return int(row[0]) if row else 0
+
+
+def report_crash(dead: DaemonDied | None, home: Home) -> str:
+    """What is said of it in the log and by the command that starts a daemon; empty for None.
+
+    To be asked when the store is open.
+    """
+    if dead is None:
+        return ""
+    newest = f"; the newest that it stored is of {iso_time(dead.last_stored)}" * bool(
+        dead.last_stored
+    )
+    said = (
+        f"the last daemon (pid {dead.pid}, since {dead.since}) did not come to its own end{newest}."
+        " What it acknowledged is stored (the journal's end was checked);"
+        f" {_describe_resumed_rollouts(home)}."
+    )
+    LOGGER.warning("%s", said)
+    return said
+
+
+def _describe_resumed_rollouts(home: Home) -> str:
+    try:
+        count = sum(not one.waits for one in read_resumable_rollouts(home.database).values())
+    except sqlite3.Error as problem:  # a full disk: no reason not to start
+        return f"its rollouts could not be counted ({problem})"
+    if not count:
+        return "no rollout was under way"
+    return f"{count} rollout{'s go' if count > 1 else ' goes'} on"

@@ -1,0 +1,92 @@
+"""How a trainer is started: its command, its environment, where its output goes, its mark.
+
+The mark is an environment variable by which processes that a killed trainer left are found. It is
+imported by the trainer itself, so it imports little. When a run starts is `trainers`.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from houston_shared import policy_and_run_files
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.policy_and_run_files import training_folder
+
+TRAINER_CHILD_MODULE = "houston_daemon.service.trainer_child"
+TRAINER_VARIABLE = "HOUSTON_TRAINER"
+"""Environment variable by which what a trainer left is found."""
+
+
+def start_trainer_process(
+    loaded: LoadedConfiguration,
+    run: str,
+    kind: str,
+    gpus: int,
+    visible: dict[str, str],
+    seconds: float,
+) -> "subprocess.Popen[bytes]":
+    """Start it, tied to this thread. Raises HoustonError and OSError.
+
+    gpus, visible: how many it has, and the environment in which it sees them. seconds: what it has
+    to leave when it is asked to.
+    """
+    home = loaded.home
+    folder = policy_and_run_files.training_run_folder(home, run)
+    environment = {
+        **os.environ,
+        **visible,
+        # Threads that wait for each other sleep: beside an engine on the same processors those that
+        # turn instead cost a small model seconds a step, where it takes milliseconds.
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
+        "HOUSTON_HOME": str(home.path),
+        TRAINER_VARIABLE: str(folder),
+    }
+    if loaded.source != "defaults":
+        environment["HOUSTON_CONFIG"] = loaded.source
+    words = [sys.executable, "-m", TRAINER_CHILD_MODULE, str(os.getpid()), str(seconds)]
+    fd = os.open(
+        trainer_output_file(home, run), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+    )
+    try:
+        return subprocess.Popen(
+            [*words, *_trainer_command(kind, folder, gpus)],
+            stdin=subprocess.DEVNULL,
+            stdout=fd,
+            stderr=fd,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+        )
+    finally:
+        os.close(fd)
+
+
+def trainer_output_file(home: Home, run: str) -> Path:
+    """What its processes print; its own log is `log.txt` beside it."""
+    return policy_and_run_files.training_run_folder(home, run) / "output.txt"
+
+
+def trainer_mark(home: Home, run: str) -> bytes:
+    """What the environment of its processes has."""
+    return f"{TRAINER_VARIABLE}={policy_and_run_files.training_run_folder(home, run)}".encode()
+
+
+def all_trainer_marks(home: Home) -> list[bytes]:
+    """Of every run that has a folder."""
+    folders = training_folder(home).glob("*")
+    return [trainer_mark(home, folder.name) for folder in folders if folder.is_dir()]
+
+
+def _trainer_command(kind: str, folder: Path, gpus: int) -> list[str]:
+    """What trains; a package of the trainer may know better (`launch.command`)."""
+    package = f"houston_daemon.training.{kind}"
+    if importlib.util.find_spec(package) is None:
+        raise HoustonError(f"This Houston has no trainer {kind}.", code=ExitCode.CONFIGURATION)
+    if importlib.util.find_spec(f"{package}.launch") is not None:
+        launch = importlib.import_module(f"{package}.launch")
+        return [str(word) for word in launch.command(folder, gpus)]
+    return [sys.executable, "-m", package, str(folder)]

@@ -1,0 +1,274 @@
+"""Starts workers through the fork server, and keeps that server alive.
+
+The fork server is started with the first worker, and again when it was killed; its workers have
+ended with it then and are reported as lost. One that is silent is killed, one that keeps ending
+is waited for longer and longer. What counts as a silence of a process is here, too: only the time
+in which the kernel gave it a processor, so that a crowded machine is no hang. Which rollouts get
+a worker is `worker_pool`. Everything here belongs to the supervisor's main thread.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.service.daemon_log import FORK_SERVER_LOG, LOGGER, read_last_line
+from houston_daemon.service.fork_server import (
+    MESSAGE_BYTES,
+    ForkServerPing,
+    ForkServerPong,
+    StartWorker,
+    WorkerEnded,
+    WorkerStarted,
+)
+from houston_daemon.service.supervisor_inbox import SupervisorInbox
+from houston_shared.faults import point
+
+NOTICED_SILENCE_PART = 0.25
+"""A silence of this part of the limit is shown in the status."""
+STARVED_SILENCE_FACTOR = 10.0
+"""Silent for so many times the limit, a worker is taken for hung, however crowded the machine."""
+
+
+@dataclass(slots=True)
+class _NoticedSilence:
+    """One silence, since it was noticed."""
+
+    starved: float
+    """Seconds that the process had waited for a processor by then."""
+
+
+class SilenceWatch:
+    """Silences of workers by process id, looked at now and then."""
+
+    def __init__(self, limit: float) -> None:
+        """limit: seconds after which a worker is taken for hung."""
+        self.limit = limit
+        self._quiet: dict[int, _NoticedSilence] = {}
+
+    def noticed(self, pid: int, seconds: float) -> bool:
+        """Take note of a silence; whether it is long enough to be shown."""
+        if seconds < self.limit * NOTICED_SILENCE_PART:
+            self._quiet.pop(pid, None)
+            return False
+        if pid not in self._quiet:
+            self._quiet[pid] = _NoticedSilence(starved_seconds(pid))
+        return True
+
+    def hung(self, pid: int, seconds: float) -> bool:
+        """Whether a silence that was noticed means that the process must be ended."""
+        if seconds <= self.limit:
+            return False
+        without = starved_seconds(pid) - self._quiet[pid].starved
+        return seconds - without > self.limit or seconds > self.limit * STARVED_SILENCE_FACTOR
+
+    def forget(self, pid: int) -> None:
+        """The process has ended."""
+        self._quiet.pop(pid, None)
+
+
+def starved_seconds(pid: int) -> float:
+    """Seconds that the main thread of `pid` has been ready to run without a processor; 0 where the
+    kernel does not say. (Documentation/scheduler/sched-stats.rst: second field, nanoseconds.)"""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+COMMAND_LINE_ROOM = "x" * 1024
+"""Place for the command line that a worker shows in `ps`."""
+FIRST_ANSWER_SECONDS = 30.0
+"""How long one may be silent until its first word: it imports what workers need, in a second."""
+FORK_SERVER_SILENT_SECONDS = 10.0
+"""How long it may be silent after that: a birth takes milliseconds."""
+PING_SECONDS = 2.0
+"""Between an answer and the next question."""
+LONGEST_ROUND_SECONDS = 6.0
+"""What one look counts of a silence at most: a daemon that was stopped itself heard nobody."""
+STEADY_SECONDS = 60.0
+"""A nursery that lived this long ended by accident: the next one starts at once."""
+LONGEST_DELAY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """A worker ended because its nursery did."""
+
+    rollout: str
+    lease: int
+    delay: float
+    """Seconds after which workers may be asked for again."""
+
+
+class WorkerSpawner:
+    """The line to the nursery; `Born`, `Died` and `Lost` arrive as events of the inbox."""
+
+    def __init__(
+        self,
+        inbox: SupervisorInbox,
+        preload: str,
+        log: Path,
+        patience: float = FORK_SERVER_SILENT_SECONDS,
+    ) -> None:
+        """preload: module that the nursery imports before it forks anything; log: its output.
+
+        patience: seconds that it may be silent.
+        """
+        self._inbox = inbox
+        self._preload = preload
+        self._log = log
+        self.restarts = 0
+        """Nurseries that ended unasked since the daemon's start."""
+        self._losses = 0
+        """How many of them in a row did not live for STEADY_SECONDS."""
+        self._began = 0.0
+        self._not_before = 0.0
+        self._patience = patience
+        self._limit = FIRST_ANSWER_SECONDS
+        """`patience`, once it has said something."""
+        self._looked = 0.0
+        self._ping_at = 0.0
+        self._pinged = False
+        """Whether it was asked and has said nothing since."""
+        self._silent = 0.0
+        """For how many seconds."""
+        self._starved = 0.0
+        """Seconds that it had waited for a processor when it was asked."""
+        self._line: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._open: dict[tuple[str, int], StartWorker] = {}
+
+    def ask(self, birth: StartWorker) -> None:
+        """Start a worker. Raises OSError when the nursery cannot be started."""
+        if self._line is None:
+            self._start()
+        self._open[birth.rollout, birth.lease] = birth
+        self._say(birth)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The nursery's process id, by whose log it writes."""
+        return {FORK_SERVER_LOG: self._process.pid} if self._process else {}
+
+    def look(self, now: float) -> None:
+        """Ask the nursery whether it is there; kill one that has been silent for too long.
+
+        now: monotonic seconds. Its end is heard like any other.
+        """
+        elapsed, self._looked = min(LONGEST_ROUND_SECONDS, now - self._looked), now
+        if self._process is None:
+            return
+        pid = self._process.pid
+        if not self._pinged:
+            # Not in every round: the answer wakes the loop, which would then never rest.
+            if now >= self._ping_at:
+                self._ping_at = now + PING_SECONDS
+                self._pinged, self._silent, self._starved = True, 0.0, starved_seconds(pid)
+                self._say(ForkServerPing())
+            return
+        self._silent += elapsed
+        if self._silent - (starved_seconds(pid) - self._starved) > self._limit:
+            LOGGER.error("the nursery has been silent for %.0f s: it is killed", self._silent)
+            self._pinged = False
+            self._process.kill()
+
+    def _say(self, message: StartWorker | ForkServerPing) -> None:
+        assert self._line is not None
+        try:
+            self._line.send(msgspec.json.encode(message))
+        except (BrokenPipeError, ConnectionResetError):
+            LOGGER.debug("the nursery has ended; its end is heard next")
+
+    def troubles(self, now: float) -> dict[str, str]:
+        """A nursery that is silent, or keeps ending, for the status."""
+        if self._silent > self._patience / 2:
+            said = (
+                f"silent for {self._silent:.0f} s; killed after {self._limit:g} s, with its workers"
+            )
+            return {"nursery of workers": said}
+        if self._losses < 2:
+            return {}
+        wait = max(0.0, self._not_before - now)
+        said = read_last_line(self._log) or "it wrote nothing"
+        then = f"again in {wait:.0f} s" if wait else "runs again"
+        return {"nursery of workers": f"ended {self._losses} times in a row; {then}; last: {said}"}
+
+    def close(self) -> None:
+        """End the nursery and with it every worker. Idempotent."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-m", "houston_daemon.service.fork_server"]
+        command += [
+            str(os.getpid()),
+            str(theirs.fileno()),
+            self._preload,
+            str(self._log),
+            COMMAND_LINE_ROOM,
+        ]
+        try:
+            point("supervisor.nursery.before")
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        point("supervisor.nursery.after")
+        self._began = time.monotonic()
+        self._limit, self._pinged, self._silent = FIRST_ANSWER_SECONDS, False, 0.0
+        self._line = ours
+        self._inbox.listen(ours, self._hear)
+
+    def _hear(self) -> list[object] | None:
+        """What the nursery said; None when it has ended."""
+        line = self._line
+        if line is None:
+            return None
+        try:
+            said = line.recv(MESSAGE_BYTES)
+        except ConnectionResetError:
+            said = b""
+        if not said:
+            self._lost()
+            return None
+        message = msgspec.json.decode(said, type=WorkerStarted | WorkerEnded | ForkServerPong)
+        self._limit, self._pinged, self._silent = self._patience, False, 0.0
+        if isinstance(message, ForkServerPong):
+            return []
+        if isinstance(message, WorkerEnded):
+            self._open.pop((message.rollout, message.lease), None)
+        return [message]
+
+    def _lost(self) -> None:
+        """The nursery has ended: so have its workers, by the kernel's hand."""
+        point("supervisor.nursery.lost")
+        self.close()
+        now = time.monotonic()
+        self.restarts += 1
+        self._losses = 1 if now - self._began > STEADY_SECONDS else self._losses + 1
+        delay = min(LONGEST_DELAY_SECONDS, 2.0 ** (self._losses - 1))
+        self._not_before = now + delay
+        said = read_last_line(self._log) or "it wrote nothing"
+        LOGGER.error("the nursery has ended, with %s workers: %s", len(self._open), said)
+        for rollout, lease in self._open:
+            self._inbox.put(WorkerLost(rollout, lease, delay))
+        self._open.clear()

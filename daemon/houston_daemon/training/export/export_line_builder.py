@@ -1,0 +1,335 @@
+"""Rows of rollouts as checked lines, one at a time: built, redacted, validated, counted.
+
+What a consumer would mistrain never becomes a line: it is kept aside with its reason. Secrets in
+texts are redacted; ids that hold one are refused, for they cannot be. Answers lost with a refused
+row are remembered, so that another rollout that shares them can train them.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import structs
+
+from houston_daemon.training.export import export_manifest
+from houston_daemon.training.export.export_format import ExportFormat, ExportLine, row_provenance
+from houston_daemon.training.export.export_manifest import LeftOutRow, SamplingCount, TrainedCounts
+from houston_daemon.training.rows.row_weights import UNJUDGED, trained_in_reason
+from houston_daemon.training.rows.shared_steps import AnswerKey
+from houston_daemon.training.rows.training_row import (
+    ChatMessage,
+    ChatRow,
+    IdsSource,
+    RowKind,
+    SampledSpan,
+    TokenRow,
+)
+from houston_shared.records import SampleRole
+from houston_shared.secret_redaction import find_placeholders, redact, redact_all
+
+_SpanOrMessage = TypeVar("_SpanOrMessage", SampledSpan, ChatMessage)
+
+
+class AnswerLosses:
+    """Of the rows of an export, of which those of one rollout come one after the other."""
+
+    def __init__(self) -> None:
+        self.lost: dict[str, set[AnswerKey]] = {}
+        """By rollout, answers that would be trained in what was refused, and in no other line."""
+        self._rollout = ""
+        self._written: set[AnswerKey] = set()
+        """Of the rollout whose rows come now: all of an export would be millions."""
+        self._copies: dict[tuple[str, int | None], str] = {}
+        """What copies of lost answers say of themselves, with their step, and what is true."""
+
+    def note(self, row: TokenRow | ChatRow, written: Collection[AnswerKey]) -> None:
+        """Take in a row. written: what is trained in those of its lines that were written."""
+        if row.rollout != self._rollout:
+            self._rollout, self._written = row.rollout, set()
+        self._written.update(written)
+        gone = set(trained_answers(row)).difference(written)
+        said = trained_in_reason(row.id)
+        self._copies.update({(said, one.step): f"left out with row {row.id}" for one in gone})
+        left = (self.lost.pop(row.rollout, set()) | gone) - self._written
+        if left:
+            self.lost[row.rollout] = left
+
+    def true(self, row: TokenRow | ChatRow) -> TokenRow | ChatRow:
+        """The row, in which no copy of an answer says that it is trained where it is not."""
+        if not self._copies:
+            return row
+        if isinstance(row, TokenRow):
+            return replace(row, spans=tuple(map(self._said, row.spans)))
+        return replace(row, messages=tuple(map(self._said, row.messages)))
+
+    def _said(self, one: _SpanOrMessage) -> _SpanOrMessage:
+        said = self._copies.get((one.why, one.step))
+        return replace(one, why=said) if said else one
+
+
+def trained_answers(row: TokenRow | ChatRow) -> Iterator[AnswerKey]:
+    """Which answers a row trains."""
+    if isinstance(row, TokenRow):
+        yield from (AnswerKey(one.role, one.step) for one in row.spans if one.weight)
+        return
+    for one in row.messages:
+        if one.weight and one.step is not None:
+            yield AnswerKey(answer_role(row), one.step)
+
+
+def answer_role(row: ChatRow) -> SampleRole:
+    """The role of the answers that a row trains."""
+    return "summary" if row.kind == "summary" else "policy"
+
+
+def secret_in_ids(row: TokenRow) -> str:
+    """Why a row of ids cannot leave the home; empty when it can."""
+    if not row.tokenizer:
+        return "it names no tokenizer, so that nobody can look for secrets in its ids"
+    try:
+        tokenizer = _load_tokenizer(row.tokenizer)
+    except Exception as problem:  # noqa: BLE001  # the library raises nothing narrower
+        return f"its tokenizer cannot be read to look for secrets in its ids ({problem})"
+    text = str(tokenizer.decode(row.token_ids.tolist(), skip_special_tokens=False))
+    clean = redact(text)
+    if clean == text:
+        return ""
+    found = sorted(set(find_placeholders(clean)) - set(find_placeholders(text))) or ["secret"]
+    return f"its text holds [secret:{found[0]}], which ids cannot leave out"
+
+
+def redact_token_row(row: TokenRow) -> TokenRow:
+    """A row of ids with what people and judges said of it redacted."""
+    spans = tuple(replace(one, why=redact(one.why)) if one.why else one for one in row.spans)
+    names = {name: redact(getattr(row, name)) for name in ("task", "group", "domain")}
+    return replace(row, spans=spans, **names)  # type: ignore[arg-type]
+
+
+def redact_chat_row(row: ChatRow) -> ChatRow:
+    """A row of messages without secrets, in content, calls, tools and reasons."""
+    names = {name: redact(getattr(row, name)) for name in ("task", "group", "domain")}
+    messages = tuple(_redact_message(one) for one in row.messages)
+    return replace(row, messages=messages, tools=_redact_tools(row.tools), **names)  # type: ignore[arg-type]
+
+
+def _redact_message(one: ChatMessage) -> ChatMessage:
+    said = one.message
+    calls = tuple(
+        structs.replace(call, arguments=redact_all(call.arguments), name=redact(call.name))
+        for call in said.calls
+    )
+    content = redact(said.content)
+    if content is said.content and calls == said.calls and not one.why:
+        return one
+    message = structs.replace(said, content=content, calls=calls)
+    return replace(one, message=message, why=redact(one.why))
+
+
+def _redact_tools(tools: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    found: tuple[dict[str, Any], ...] = redact_all(tools)
+    return found
+
+
+@lru_cache(maxsize=4)
+def _load_tokenizer(file: str) -> Any:
+    from tokenizers import Tokenizer  # only here: 17 ms, and 0.1 s for a file
+
+    path = Path(file)
+    return Tokenizer.from_file(str(path / "tokenizer.json" if path.is_dir() else path))
+
+
+NOTHING_TRAINED_REASON = "nothing in it is trained"
+TOO_DEEP_REASON = "its values are nested too deep to be read"
+
+
+class BuiltLine(NamedTuple):
+    """One line, ready to be written."""
+
+    line: ExportLine
+    raw: bytes
+    """The line as JSON."""
+    key: str
+    """Unique in the export."""
+    kind: RowKind
+    origin: ExportLine
+    """Which row it is, for a file whose lines have no room for it."""
+    tokens: int
+    """Of ids; of messages how many there are."""
+    trained: int
+    """Tokens, or answers, that are trained."""
+    answers: frozenset[AnswerKey]
+    """Those that are trained."""
+
+
+@dataclass
+class LineBuilder:
+    """Builds lines of one format, and remembers what it saw."""
+
+    format: ExportFormat
+    refused: list[LeftOutRow] = field(default_factory=list)
+    """What the consumer would mistrain."""
+    losses: AnswerLosses = field(default_factory=AnswerLosses)
+    untrained: list[LeftOutRow] = field(default_factory=list)
+    """Rows of which nothing is trained, where the consumer has no use for them."""
+    remarks: Counter[str] = field(default_factory=Counter)
+    policies: dict[str, set[str]] = field(default_factory=dict)
+    """By rollout, versions that sampled what is in its rows."""
+    tokenizers: set[str] = field(default_factory=set)
+    dialects: set[str] = field(default_factory=set)
+    ids_from: Counter[IdsSource] = field(default_factory=Counter)
+    """Lines of ids, by where these come from."""
+    _drawn: Counter[tuple[str, str, str, bytes]] = field(default_factory=Counter)
+    _all: int = 0
+    _sampled: int = 0
+    _trained: int = 0
+    _unjudged: int = 0
+    _why: Counter[str] = field(default_factory=Counter)
+
+    def lines(self, row: TokenRow | ChatRow) -> Iterator[BuiltLine]:
+        """The lines of a row; none of one that is refused, or that the consumer has no use for."""
+        written: set[AnswerKey] = set()
+        for built in self._lines(self.losses.true(row)):
+            written |= built.answers
+            yield built
+        self.losses.note(row, written)
+
+    def _lines(self, row: TokenRow | ChatRow) -> Iterator[BuiltLine]:
+        try:
+            clean = self._clean(row)
+            made = [] if clean is None else self.format.lines(clean)
+        except RecursionError:
+            self.refuse(row.id, TOO_DEEP_REASON)
+            return
+        if clean is None:
+            return
+        if not made:
+            self.untrained.append(LeftOutRow(row.id, NOTHING_TRAINED_REASON))
+        lost = 0
+        for number, line in enumerate(made):
+            tokens, count = _line_sizes(line, clean)
+            raw = self._checked(_line_name(row, line), line)
+            if raw is None:
+                lost += count
+                continue
+            if isinstance(clean, TokenRow):
+                self.ids_from[clean.source] += 1
+            key = f"{row.id}#{number}"
+            of = row_provenance(clean)
+            yield BuiltLine(
+                line, raw, key, row.kind, of, tokens, count, _answers_of_line(line, clean)
+            )
+        self._count(clean, lost)
+
+    def refuse(self, row: str, why: str) -> None:
+        """Keep aside what cannot even be made."""
+        self.refused.append(LeftOutRow(row, why))
+
+    def counts(self) -> TrainedCounts:
+        """What weighs and what does not in all rows that were made."""
+        return TrainedCounts(
+            unit="tokens" if self.format.of == "ids" else "answers",
+            all=self._all,
+            sampled=self._sampled,
+            trained=self._trained,
+            unjudged=self._unjudged,
+            untrained=dict(sorted(self._why.items())),
+        )
+
+    def drawn(self) -> list[SamplingCount]:
+        """How all tokens were sampled, by policy."""
+        return [
+            SamplingCount(policy, hash, msgspec.json.decode(how), kind, tokens)
+            for (policy, hash, kind, how), tokens in sorted(self._drawn.items())
+        ]
+
+    def _clean(self, row: TokenRow | ChatRow) -> TokenRow | ChatRow | None:
+        if isinstance(row, ChatRow):
+            return self._right(redact_chat_row(row))
+        if problem := secret_in_ids(row):
+            self.refuse(row.id, problem)
+            return None
+        return redact_token_row(row)
+
+    def _right(self, row: ChatRow) -> ChatRow:
+        """The row without weight on answers that the consumer would get wrong."""
+        wrong = {
+            at: why
+            for at, one in enumerate(row.messages)
+            if one.weight and (why := self.format.answer(one.message))
+        }
+        if not wrong:
+            return row
+        for at, why in wrong.items():
+            self.refuse(f"{row.id} step {row.messages[at].step}", why)
+        messages = tuple(
+            replace(one, weight=0.0, why=export_manifest.LEFT_OUT_REASON) if at in wrong else one
+            for at, one in enumerate(row.messages)
+        )
+        return replace(row, messages=messages)
+
+    def _checked(self, row: str, line: ExportLine) -> bytes | None:
+        """The line as JSON; None, and kept aside, where it is wrong."""
+        try:
+            raw = msgspec.json.encode(line)
+            problem = self.format.wrong(line)
+        except (UnicodeEncodeError, OverflowError, RecursionError) as cannot:
+            problem = f"it cannot be written as JSON ({cannot})"
+        if problem:
+            self.refuse(row, problem)
+            return None
+        self.remarks.update(self.format.remarks(line))
+        return raw
+
+    def _count(self, row: TokenRow | ChatRow, lost: int) -> None:
+        if lost:
+            self._trained -= lost
+            self._why[export_manifest.LEFT_OUT_REASON] += lost
+        if isinstance(row, TokenRow):
+            self._all += len(row.token_ids)
+            self.tokenizers.add(row.tokenizer)
+            self.dialects.add(row.dialect)
+            names = self.policies.setdefault(row.rollout, set())
+            for span in row.spans:
+                self._weigh(span.weight, span.why, span.by, span.end - span.start)
+                names.add(span.policy)
+                how = msgspec.json.encode(span.sampling, order="sorted")
+                of = span.policy, span.policy_hash, span.logprob_kind, how
+                self._drawn[of] += span.end - span.start
+            return
+        self._all += len(row.messages)
+        for one in row.messages:
+            if one.weight or one.why:
+                self._weigh(one.weight, one.why, one.by, 1)
+
+    def _weigh(self, weight: float, why: str, by: str, size: int) -> None:
+        self._sampled += size
+        if weight:
+            self._trained += size
+            self._unjudged += size if by == UNJUDGED else 0
+        else:
+            self._why[export_manifest.reason_kind(why)] += size
+
+
+def _line_name(row: TokenRow | ChatRow, line: ExportLine) -> str:
+    """A line of a row, for people."""
+    return f"{row.id} step {line['step']}" if "completion" in line else row.id
+
+
+def _answers_of_line(line: ExportLine, row: TokenRow | ChatRow) -> frozenset[AnswerKey]:
+    """Which answers a line of a row trains."""
+    if "completion" in line and isinstance(row, ChatRow):
+        return frozenset((AnswerKey(answer_role(row), line["step"]),))
+    return frozenset(trained_answers(row))
+
+
+def _line_sizes(line: ExportLine, row: TokenRow | ChatRow) -> tuple[int, int]:
+    """Tokens, or messages, of a line; and how many of its tokens or answers are trained."""
+    if isinstance(row, TokenRow):
+        return len(row.token_ids), row.trained
+    if "completion" in line:
+        return len(line["prompt"]) + 1, 1
+    return len(line["messages"]), row.trained

@@ -1,0 +1,330 @@
+"""The manifest and the page of an export: what is in it, where it comes from, and by whom steps
+were judged.
+
+The manifest has no time and no path of its own, so that the same inputs give the same bytes; a
+folder without one is no export. `JudgedBy` counts the rules, judges and people behind a set of
+rows. The page (`README.md`) is the dataset card from which `load_dataset` takes the columns'
+types.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from houston_daemon.training.export.export_format import ExportColumnType, ExportFormat
+from houston_daemon.training.rows import shared_steps
+from houston_daemon.training.rows.answer_soundness import FORGED_TURN, NOT_READ_BACK
+from houston_daemon.training.rows.rule_verdicts import RuleRuns
+from houston_shared import verdict_precedence
+from houston_shared.errors import HoustonError
+from houston_shared.secret_redaction import redact, redact_all
+from houston_shared.store import annotation_queries, rollout_queries, step_queries
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import pluralize
+
+_RULE_MASK_PREFIX = "mask: rule"
+"""How the reason of a step begins that a rule masks."""
+
+
+LEFT_OUT_REASON = "left out: its consumer would mistrain it"
+
+
+class JudgedBy(msgspec.Struct, frozen=True):
+    """Verdicts that stand on the steps of some rollouts."""
+
+    rules: dict[str, int]
+    """`name@version` → steps that it masks."""
+    judges: dict[str, int]
+    """Judge as it named itself → steps that it judged."""
+    people: int
+    """Steps that a person judged."""
+    counts: dict[str, int]
+    """Steps by the verdict that counts: `keep by human`, `mask by rule`, …"""
+    ran: dict[str, int] = {}
+    """`name@version` of each rule that was run for the export → rollouts on which it was."""
+    steps: int = 0
+    """Closed steps of the rollouts, a shared one once."""
+    unjudged: int = 0
+    """Of them, those of which neither a judge nor a person said anything."""
+
+    @property
+    def told(self) -> str:
+        """Who looked at the steps, in a sentence."""
+        who = "rules mask" if self.ran else "no rule was run, stored verdicts of rules mask"
+        rules = f"{who} {self.counts.get('mask by rule', 0):,}"
+        share = f"{100 * self.unjudged / max(1, self.steps):.0f} %"
+        nobody = f"nobody judged {self.unjudged:,} ({share}): neither a judge nor a person"
+        return f"Of {pluralize(self.steps, 'step')} {rules}; {nobody}."
+
+
+def read_judged_by(reader: Reader, rollouts: Sequence[str], runs: RuleRuns) -> JudgedBy:
+    """What stands on rollouts (whole ids), once on a step that several share; short reads.
+
+    runs: what rules say, as the rows have it.
+    """
+    rules: Counter[str] = Counter()
+    judges: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    people, unjudged, seen = 0, 0, set[tuple[str, int]]()
+    for rollout in rollouts:
+        line = reader.run(rollout_queries.step_ranges(rollout))
+        stored = reader.run(annotation_queries.read_verdicts_with_reasons(rollout))
+        said = runs.of(rollout)
+        for row in reader.run(step_queries.list_step_rows(rollout)):
+            whose = (shared_steps.owner_of(rollout, line, row.step), row.step)
+            if row.observation_seq is None or whose in seen:
+                continue
+            seen.add(whose)
+            given = stored.get(row.step, [])
+            given = given if said is None else said.given(row, given)
+            unjudged += all(one.source == "rule" for one in given)
+            if not given:
+                continue
+            counts[f"{given[0].verdict} by {given[0].source}"] += 1
+            for one in given:
+                people += one.source == "human"
+                if one.source == "rule":
+                    rules.update(_rules_in_reason(one.reason) or {one.by})
+                if one.source == "judge":
+                    judges[redact(one.by)] += 1
+    return JudgedBy(
+        _sorted_counts(rules), _sorted_counts(judges), people, _sorted_counts(counts),
+        _sorted_counts(Counter(runs.ran)),
+        len(seen), unjudged,
+    )  # fmt: skip
+
+
+def judged_by_sentence(manifest: dict[str, Any]) -> str:
+    """The same sentence of a manifest that was read back; data from elsewhere may have none."""
+    try:
+        found = msgspec.convert(manifest.get("verdicts"), JudgedBy)
+    except msgspec.ValidationError:
+        return "Nobody knows who judged these rows: their manifest does not say."
+    return found.told if found.steps else "These rows are of before rules were run on every export."
+
+
+def _rules_in_reason(reason: str) -> set[str]:
+    """`name@version` of the rules that a reason names; it quotes agents, who name packages so."""
+    return {f"{one.rule}@{one.version}" for one in verdict_precedence.split_rule_reasons(reason)}
+
+
+def _sorted_counts(counted: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counted.items()))
+
+
+def reason_kind(text: str) -> str:
+    """A reason of a weight of 0 as a kind that can be counted: without steps, rows and words."""
+    if text.startswith(_RULE_MASK_PREFIX):
+        rules = sorted(_rules_in_reason(text.removeprefix(_RULE_MASK_PREFIX).lstrip()))
+        return f"{_RULE_MASK_PREFIX} {', '.join(rules)}".rstrip()
+    for kind in ("mask: judge", "mask: human", "no action", FORGED_TURN, NOT_READ_BACK):
+        if text.startswith(kind):
+            return kind
+    for kind, said in _ELSEWHERE_KINDS.items():
+        if text.startswith(kind):
+            return said
+    return text
+
+
+_ELSEWHERE_KINDS = {
+    "trained in row": "trained in another row",
+    "masked in row": "masked in another row",
+    "trained with rollout": "trained in another rollout",
+    "masked with rollout": "masked in another rollout",
+    "left out with row": LEFT_OUT_REASON,
+}
+
+
+MANIFEST_NAME = "manifest.json"
+MANIFEST_VERSION = 1
+
+
+class ExportedFile(msgspec.Struct, frozen=True):
+    """One data file."""
+
+    name: str
+    rows: int
+    """Lines in it, copies too."""
+    bytes: int
+    sha256: str
+    tokens: int | None
+    """Of ids; None for rows of messages."""
+    trained: int
+    """Tokens with a weight; of messages, answers."""
+    longest: int
+    """Tokens of the longest row; of messages, messages."""
+
+
+class ExportedRollout(msgspec.Struct, frozen=True):
+    """One rollout that rows come from."""
+
+    rollout: str
+    task: str
+    group: str
+    parent: str
+    parent_step: int | None
+    state: str
+    newest_seq: int
+    """The newest event of it that was there when its rows were made."""
+    past_seq: int
+    """Of a branch, the newest event of the rollouts whose steps it shares; else 0."""
+    provenance: str
+    """`none` for a rollout without a sandbox."""
+    engine: str
+    policies: list[str]
+    """That sampled what is in its rows."""
+    rows: int
+    """Without copies."""
+    held_out: bool
+    moved: bool
+    """Whether it went on while it was exported."""
+
+
+class LeftOutRow(msgspec.Struct, frozen=True):
+    """A row that is not in the files."""
+
+    row: str
+    why: str
+
+
+class SamplingCount(msgspec.Struct, frozen=True):
+    """How some of the tokens were sampled, and what their log-probabilities are of."""
+
+    policy: str
+    """Version; empty for the base model."""
+    policy_hash: str
+    """Its content; empty for the base model, and where it was not kept."""
+    sampling: dict[str, Any]
+    """Temperature, top_p and what else bends a distribution; a grammar by its hash."""
+    logprob_kind: str
+    """Only `policy` is the probability with which they were drawn; `none` where there is none."""
+    tokens: int
+    """Sampled, trained or not; in several rows they count in each."""
+
+
+class TrainedCounts(msgspec.Struct, frozen=True):
+    """What weighs and what does not, without a recipe's copies; held out rows, too."""
+
+    unit: str
+    """`tokens`, or `answers` for rows of messages."""
+    all: int
+    """Tokens, or messages, of all rows."""
+    sampled: int
+    """Of answers; one that stands in several rows counts in each."""
+    trained: int
+    unjudged: int
+    """Of those that are trained: of steps of which nobody said anything."""
+    untrained: dict[str, int]
+    """Sampled and not trained, by why; with `trained` it makes `sampled`."""
+
+
+class ExportManifest(msgspec.Struct, frozen=True):
+    """`manifest.json`."""
+
+    version: int
+    format: str
+    rows: int
+    content_hash: str
+    """SHA-256 of the data file; that of held_out stands with it in `files`."""
+    inputs: str
+    """SHA-256 of everything that was asked and of how far each source was: who asks the same of the
+    same gets the same."""
+    files: list[ExportedFile]
+    counts: TrainedCounts
+    sources: list[ExportedRollout]
+    provenance: str
+    """`none` where a source ran without a sandbox: nobody can promise who wrote its files."""
+    verdicts: JudgedBy
+    options: dict[str, Any]
+    recipe: dict[str, Any]
+    split: dict[str, Any]
+    """`by`, tasks to `train` on and `held_out`."""
+    tokenizers: dict[str, str]
+    """File → SHA-256, of the ids' tokenizers; empty for rows of messages."""
+    dialects: list[str]
+    base: list[str]
+    """Models that the sources' engines name."""
+    left_out: list[LeftOutRow]
+    remarks: dict[str, int]
+    """What is true of so many lines."""
+    traps: list[str]
+    """What the consumer does without a word."""
+    versions: dict[str, str]
+    drawn: list[SamplingCount] = []
+    """Of rows of ids; empty for rows of messages."""
+    ids_from: dict[str, int] = {}
+    """Rows of ids without copies: `ledger` as they were sampled, `rendered` by a dialect; empty for
+    rows of messages, and in manifests from before it was counted."""
+
+
+def encode_manifest(manifest: ExportManifest) -> bytes:
+    """As it stands in the folder: indented, keys in their order."""
+    clean = redact_all(msgspec.to_builtins(manifest))  # an engine's address may hold a key
+    return msgspec.json.format(msgspec.json.encode(clean), indent=1) + b"\n"
+
+
+def decode_manifest(raw: bytes, where: object) -> ExportManifest:
+    """A manifest read back; raises HoustonError for what is none."""
+    try:
+        return msgspec.json.decode(raw, type=ExportManifest)
+    except msgspec.MsgspecError as problem:
+        raise HoustonError(f"{where} is no manifest of an export ({problem}).") from None
+
+
+CARD_NAME = "README.md"
+_FEATURE_TYPES: dict[ExportColumnType, str] = {
+    "ids": "list: int32",
+    "weights": "list: float32",
+    "text": "dtype: string",
+    "number": "dtype: int32",
+    "messages": "list: json",
+}
+
+
+def dataset_card(manifest: ExportManifest, format: ExportFormat) -> str:
+    """The whole page."""
+    lines = _card_header(manifest, format) if format.card else []
+    lines += [f"# {manifest.format}: {manifest.rows} rows of {len(manifest.sources)} rollouts", ""]
+    lines += [f"{format.says[0].upper()}{format.says[1:]}.", ""]
+    lines += [_file_words(one, manifest.counts.unit) for one in manifest.files]
+    if told := ids_source_words(manifest):
+        lines += ["", f"{told[0].upper()}{told[1:]}."]
+    if manifest.provenance == "none":
+        lines += [
+            "",
+            "Provenance `none`: at least one rollout ran without a sandbox, so that nobody can"
+            " promise who wrote its files; its rows say so.",
+        ]
+    lines += ["", "What its consumer does without a word:", ""]
+    lines += [f"- {trap}" for trap in manifest.traps]
+    lines += [f"- {count} lines: {remark}." for remark, count in manifest.remarks.items()]
+    lines += ["", "`manifest.json` says where every row comes from and how it was made.", ""]
+    return "\n".join(lines)
+
+
+def ids_source_words(manifest: ExportManifest) -> str:
+    """Where ids come from, in words; empty for rows of messages."""
+    says = {"ledger": "as they were sampled", "rendered": "rendered by their dialect"}
+    parts = [f"{pluralize(count, 'row')} {says[of]}" for of, count in manifest.ids_from.items()]
+    return f"ids of {' and '.join(parts)}" if parts else ""
+
+
+def _file_words(one: ExportedFile, unit: str) -> str:
+    what = f"{one.tokens:,} tokens, " if one.tokens is not None else ""
+    longest = "tokens" if one.tokens is not None else "messages"
+    return (
+        f"- `{one.name}`: {one.rows} rows, {what}{one.trained:,} {unit} trained,"
+        f" the longest has {one.longest:,} {longest}"
+    )
+
+
+def _card_header(manifest: ExportManifest, format: ExportFormat) -> list[str]:
+    lines = ["---", "dataset_info:", "  features:"]
+    for column in format.columns:
+        lines += [f"  - name: {column.name}", f"    {_FEATURE_TYPES[column.type]}"]
+    lines += ["configs:", "- config_name: default", "  data_files:"]
+    for one, split in zip(manifest.files, ("train", "test"), strict=False):
+        lines += [f"  - split: {split}", f"    path: {one.name}"]
+    return [*lines, "---", ""]

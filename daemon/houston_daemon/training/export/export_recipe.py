@@ -1,0 +1,92 @@
+"""The recipe of an export: how often a row stands in a file (upsampling), and in which order
+(shuffling).
+
+Rows are repeated in the file itself, so that every consumer sees what a recipe asks for. The
+order of a shuffle is that of a hash of seed, row and copy: a row that comes or goes moves no
+other.
+"""
+
+import hashlib
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from houston_daemon.training.rows.training_row import RowKind
+from houston_shared.errors import ExitCode, HoustonError
+
+MAX_COPIES = 1000
+"""Copies of a row at most: more is a slip of the pen."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRecipe:
+    """Copies of each kind of row, and their order."""
+
+    name: str = "once"
+    react: int = 1
+    """Copies of a row of actions."""
+    summary: int = 1
+    """Copies of a row of a summary."""
+    shuffle: bool = False
+    seed: int = 0
+
+    @property
+    def as_made(self) -> bool:
+        """Whether it leaves rows as they come: once each, by rollout and context."""
+        return self.react == self.summary == 1 and not self.shuffle
+
+    def order(self, rows: Sequence[tuple[str, RowKind]]) -> list[int]:
+        """Indexes of `rows` (unique key, kind) as they stand in the file."""
+        copies = [
+            (self._place(key, copy), index)
+            for index, (key, kind) in enumerate(rows)
+            for copy in range(self.react if kind == "react" else self.summary)
+        ]
+        return [index for _, index in (sorted(copies) if self.shuffle else copies)]
+
+    def _place(self, key: str, copy: int) -> bytes:
+        return hashlib.sha256(f"{self.seed}\n{key}\n{copy}".encode()).digest()
+
+
+RECIPES = {
+    one.name: one
+    for one in (
+        ExportRecipe(),
+        ExportRecipe("shuffled", shuffle=True),
+        ExportRecipe("apollo", 7, 10, shuffle=True),
+    )
+}
+"""`apollo`: rows of actions 7 times, summaries 10 times (APOLLO §4.1): a rollout has one summary
+less than it has contexts."""
+
+
+def choose_export_recipe(name: str, seed: int = 0) -> ExportRecipe:
+    """The recipe of a name, or of a TOML file with `react`, `summary`, `shuffle`.
+
+    Raises HoustonError for a name that is none and a file that is no recipe.
+    """
+    if name in RECIPES:
+        return replace(RECIPES[name], seed=seed)
+    file = Path(name)
+    if not file.is_file():
+        raise _recipe_error(name, f"there is no such file; known: {', '.join(RECIPES)}")
+    try:
+        said = tomllib.loads(file.read_text())
+    except (ValueError, OSError) as problem:
+        raise _recipe_error(name, str(problem)) from None
+    if unknown := set(said) - {"react", "summary", "shuffle"}:
+        raise _recipe_error(name, f"it has the key {sorted(unknown)[0]!r}")
+    copies = [said.get(kind, 1) for kind in ("react", "summary")]
+    if not all(type(one) is int and 0 <= one <= MAX_COPIES for one in copies):
+        raise _recipe_error(name, f"copies are whole numbers from 0 to {MAX_COPIES}")
+    if type(said.get("shuffle", True)) is not bool:
+        raise _recipe_error(name, "shuffle is true or false")
+    react, summary = copies
+    return ExportRecipe(file.stem, react, summary, said.get("shuffle", True), seed)
+
+
+def _recipe_error(name: str, why: str) -> HoustonError:
+    return HoustonError(
+        f"{name!r} is no recipe: {why}.", "Nothing was exported.", code=ExitCode.USAGE
+    )

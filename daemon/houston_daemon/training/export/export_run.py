@@ -1,0 +1,451 @@
+"""An export from beginning to end: rollouts in, a folder with data files and a manifest out.
+
+The one door for `houston export` and `houston train sft`, and the table of all formats. Where
+rows of a rollout are refused, the export begins anew so that others train what was shared; where
+a consumer would mistrain rows, or nothing is left to train, it is refused as a whole. It reads
+the home and writes one folder; it starts and asks nobody.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from houston_daemon.training.export import export_manifest, held_out_split
+from houston_daemon.training.export.export_files import (
+    UNFINISHED,
+    DataFile,
+    LineSpool,
+    check_parquet,
+)
+from houston_daemon.training.export.export_folder import SPOOL_NAME, ExportFolder
+from houston_daemon.training.export.export_format import ExportFormat
+from houston_daemon.training.export.export_line_builder import BuiltLine, LineBuilder
+from houston_daemon.training.export.export_manifest import (
+    ExportedFile,
+    ExportedRollout,
+    ExportManifest,
+    LeftOutRow,
+)
+from houston_daemon.training.export.export_recipe import ExportRecipe
+from houston_daemon.training.export.held_out_split import ChosenRollout, HeldOutSplit
+from houston_daemon.training.export.openai_format import OPENAI
+from houston_daemon.training.export.raw_format import RAW
+from houston_daemon.training.export.slime_format import SLIME
+from houston_daemon.training.export.trl_format import TRL, TRL_CHAT
+from houston_daemon.training.rows.row_builder import build_chat_rows, build_token_rows
+from houston_daemon.training.rows.rule_verdicts import RuleRuns, RulesFrom
+from houston_daemon.training.rows.shared_steps import LostAnswers, SharedSteps
+from houston_daemon.training.rows.shared_steps import read_shared_steps as read_beside
+from houston_daemon.training.rows.training_row import ChatRow, RowOptions, TokenRow
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.store import rollout_queries
+from houston_shared.store.store_reader import Reader
+
+FORMATS = {one.name: one for one in (TRL, TRL_CHAT, SLIME, OPENAI, RAW)}
+
+
+def choose_format(name: str, parquet: bool = False) -> ExportFormat:
+    """The format called `name`; raises HoustonError where there is none, or no parquet of it."""
+    found = FORMATS.get(name)
+    if found is None:
+        raise HoustonError(
+            f"There is no format {name!r}; known: {', '.join(FORMATS)}.",
+            "Nothing was exported.",
+            code=ExitCode.USAGE,
+        )
+    if parquet and found.only_lines:
+        raise HoustonError(
+            f"There is no parquet file for {name}: {found.only_lines}.",
+            "Nothing was exported.",
+            "the same without --parquet",
+            ExitCode.USAGE,
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableAnswers:
+    """It only grows, so that trying again comes to an end."""
+
+    among: SharedSteps
+    """All rollouts of the export."""
+    whole: Mapping[str, str] = field(default_factory=dict)
+    """Rollouts of which no rows can be made, and why."""
+    answers: LostAnswers = field(default_factory=dict)
+    """What others of them share: all else is nobody's to make up for, and of a rollout that goes on
+    there would be more of it in each try."""
+
+    @property
+    def beside(self) -> SharedSteps:
+        """Who trains what with this gone."""
+        return self.among.but(self.whole, self.answers)
+
+    def and_more(self, whole: Mapping[str, str], lost: LostAnswers) -> "UnusableAnswers":
+        """With more that is gone."""
+        answers = dict(self.answers)
+        for rollout, more in lost.items():
+            if shared := {one for one in more if self.among.shared(rollout, one)}:
+                answers[rollout] = shared.union(answers.get(rollout, ()))
+        return UnusableAnswers(self.among, {**self.whole, **whole}, answers)
+
+    def settled(self, lost_of: Callable[[str, SharedSteps], LostAnswers]) -> "UnusableAnswers":
+        """With what those cannot train either who would have to: a try of the whole export for each
+        branch of a group would take hours.
+
+        lost_of: what a rollout (a whole id) cannot train, as things are.
+        """
+        gone = self
+        while True:
+            before, beside = gone, gone.beside
+            takers = {beside.next(of, one) for of, lost in gone.answers.items() for one in lost}
+            for taker in sorted(takers - {""}):
+                gone = gone.and_more({}, lost_of(taker, beside))
+            if gone.answers == before.answers:
+                return gone
+
+
+MAX_NAMED_ROWS = 5
+"""Rows that an error names with each reason."""
+MAX_NAMED_REASONS = 4
+"""Reasons that it names."""
+
+
+class _RefusalOptions(Protocol):
+    @property
+    def format(self) -> str: ...
+    @property
+    def leave_out(self) -> bool: ...
+
+
+def refuse_mistrained(asked: _RefusalOptions, building: LineBuilder, data: ExportedFile) -> None:
+    """Raise HoustonError unless what was written is what will be trained, or raw."""
+    if building.refused and not asked.leave_out:
+        raise _mistrained_error(asked.format, building.refused)
+    if not data.rows or not (data.trained or building.format.untrained):
+        left = [*building.refused, *building.untrained]
+        why = f": {_rows_by_reason(left)}" if left else ": these rollouts have no closed step"
+        verdicts = "houston verdict R shows what was masked and why"
+        raise HoustonError(
+            f"Nothing would be trained{why}.",
+            "Nothing was exported.",
+            "Correct what is named" if building.refused else verdicts,
+        )
+
+
+def _mistrained_error(format: str, refused: Sequence[LeftOutRow]) -> HoustonError:
+    count = len(refused)
+    what = "1 row or step" if count == 1 else f"{count} rows or steps"
+    return HoustonError(
+        f"{what} cannot stand in a file for {format}: {_rows_by_reason(refused)}.",
+        "Nothing was exported.",
+        "Mask what is named (houston verdict), or export ids (--format trl); the same with"
+        " --leave-out goes without it and names all of it in the manifest",
+    )
+
+
+def _rows_by_reason(rows: Sequence[LeftOutRow]) -> str:
+    """Rows by reason: some of them, and how many more."""
+    by: dict[str, list[str]] = {}
+    for one in rows:
+        by.setdefault(one.why, []).append(one.row)
+    parts = []
+    for why, names in list(by.items())[:MAX_NAMED_REASONS]:
+        more = f" and {len(names) - MAX_NAMED_ROWS} more" if len(names) > MAX_NAMED_ROWS else ""
+        parts.append(f"{', '.join(names[:MAX_NAMED_ROWS])}{more}: {why.rstrip('.')}")
+    if len(by) > MAX_NAMED_REASONS:
+        parts.append(f"{len(by) - MAX_NAMED_REASONS} more reasons")
+    return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """What is to be exported, and how."""
+
+    rollouts: tuple[str, ...]
+    """Whole ids, in the order of their rows (`queries.selection`)."""
+    format: str = "trl"
+    rows: RowOptions = field(default_factory=RowOptions)
+    recipe: ExportRecipe = field(default_factory=ExportRecipe)
+    held_out: HeldOutSplit = field(default_factory=HeldOutSplit)
+    parquet: bool = False
+    leave_out: bool = False
+    """Leave rows out that the consumer would mistrain, instead of refusing the export."""
+    force: bool = False
+    """Replace another export in the folder."""
+    rules: RulesFrom = "run"
+    """Whether the rules are run on every rollout, or what was stored of them counts, or nothing."""
+
+
+class ExportResult(NamedTuple):
+    """What lies in the folder now."""
+
+    folder: Path
+    manifest: ExportManifest
+    written: bool
+    """False where the same export lay there already."""
+
+
+def write_export(home: Home, asked: ExportRequest, to: Path) -> ExportResult:
+    """Write an export of rollouts of `home` into the folder `to`.
+
+    Raises HoustonError: for rows that the consumer would mistrain (naming them), where nothing is
+    left to train, for a folder that holds something else, and for what cannot be read.
+    """
+    format = choose_format(asked.format, asked.parquet)
+    if asked.parquet:
+        check_parquet()
+    with Reader(home) as reader:
+        chosen = held_out_split.read_chosen(reader, asked.rollouts)
+        members = held_out_split.read_split_members(reader, chosen) if asked.held_out else []
+        held_out = held_out_split.choose_held_out(members, asked.held_out)
+        place = ExportFolder(to, asked.force)
+        with place.alone():
+            place.refuse_other(_inputs_hash(asked, chosen))
+            place.mark()
+            made = _write_files(reader, asked, format, chosen, held_out, to)
+            names = [one.name for one in made.files]
+            if format.index:
+                names += [f"{name.partition('.')[0]}.rows.jsonl" for name in names]
+            written = place.publish(made, export_manifest.dataset_card(made, format), names)
+    return ExportResult(to, made, written)
+
+
+def _write_files(
+    reader: Reader,
+    asked: ExportRequest,
+    format: ExportFormat,
+    chosen: list[ChosenRollout],
+    held_out: frozenset[str],
+    to: Path,
+) -> ExportManifest:
+    """Write the data files; begun anew where others must train what could not be used after all."""
+    gone = UnusableAnswers(read_beside(reader, asked.rollouts))
+    rules = RuleRuns(reader, asked.rules if asked.rows.masking else "stored")
+    while True:
+        work = _ExportAttempt(reader, asked, LineBuilder(format), chosen, held_out, to, gone, rules)
+        try:
+            return work.write()
+        except _ExportAgain as found:
+            gone = found.gone
+
+
+class _ExportAgain(Exception):
+    """More is gone than was known at the beginning, and what was written counts on it."""
+
+    def __init__(self, gone: UnusableAnswers) -> None:
+        super().__init__(gone)
+        self.gone = gone
+
+
+class _ExportAttempt:
+    """One export under way."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        asked: ExportRequest,
+        building: LineBuilder,
+        chosen: list[ChosenRollout],
+        held_out: frozenset[str],
+        folder: Path,
+        gone: UnusableAnswers,
+        rules: RuleRuns,
+    ) -> None:
+        self._rules = rules
+        self._reader = reader
+        self._asked = asked
+        self._building = building
+        self._chosen = chosen
+        self._held_out = held_out
+        self._folder = folder
+        self._gone = gone
+        self._beside = gone.beside
+        self._broken: dict[str, str] = {}
+        """Rollouts that broke in this try, and why."""
+        self._cut = False
+        """Whether one of them broke after some of its rows were taken in."""
+        self._sources: list[ExportedRollout] = []
+
+    def write(self) -> ExportManifest:
+        """Write the data files, unfinished, and say what is in them. Raises _Anew."""
+        files = [self._file("data")]
+        if self._held_out:
+            files.append(self._file("held_out"))
+        spool = (
+            None
+            if self._asked.recipe.as_made
+            else LineSpool(self._folder / (SPOOL_NAME + UNFINISHED))
+        )
+        try:
+            self._fill(files, spool)
+        finally:
+            if spool is not None:
+                spool.close()
+        closed = [one.close() for one in files]
+        if self._asked.leave_out:
+            self._agreed()
+        return self._manifest(closed)
+
+    def _agreed(self) -> None:
+        """Raise _Anew where lines count on others that are not there."""
+        now = self._gone.and_more(self._broken, self._building.losses.lost)
+        shared = bool(self._broken) and self._beside.branched
+        if self._cut or shared or now.answers != self._gone.answers:
+            raise _ExportAgain(now.settled(self._lost_of))
+
+    def _lost_of(self, id: str, beside: SharedSteps) -> LostAnswers:
+        """What a rollout cannot train; where its rows break, who writes finds out."""
+        building = LineBuilder(self._building.format)
+        with contextlib.suppress(HoustonError):
+            for row in self._made(id, beside):
+                for _ in building.lines(row):
+                    pass
+        return building.losses.lost
+
+    def _fill(self, files: Sequence[DataFile], spool: LineSpool | None) -> None:
+        for one in self._chosen:
+            held = one.rollout.task in self._held_out
+            for built in self._lines(one, held):
+                if held:
+                    files[1].write(built)
+                elif spool is not None:
+                    spool.add(built)
+                else:
+                    files[0].write(built)
+        if spool is not None:
+            for built in spool.read(self._asked.recipe.order(spool.known())):
+                files[0].write(built)
+
+    def _file(self, stem: str) -> DataFile:
+        return DataFile(self._folder, stem, self._building.format, self._asked.parquet)
+
+    def _lines(self, one: ChosenRollout, held_out: bool) -> Iterator[BuiltLine]:
+        """Lines of one rollout; then it is among the sources."""
+        id, seen, count = one.rollout.id, 0, 0
+        before = self._reader.run(rollout_queries.newest_seq(id))
+        try:
+            for row in self._made(id, self._beside):
+                seen += 1
+                found = list(self._building.lines(row))
+                count += bool(found)
+                yield from found
+        except HoustonError as problem:
+            if isinstance(problem, ConfigurationError) and not self._asked.leave_out:
+                raise _with_render_flags(problem) from None
+            if id not in self._gone.whole:
+                self._broken[id] = problem.cause
+                self._cut = self._cut or bool(seen)
+            self._building.refuse(id, problem.cause)
+        moved = self._reader.run(rollout_queries.newest_seq(id)) != before
+        self._sources.append(self._source(one, before, count, held_out, moved))
+
+    def _made(self, id: str, beside: SharedSteps) -> Iterator[TokenRow] | Iterator[ChatRow]:
+        if why := self._gone.whole.get(id):
+            raise HoustonError(why)
+        ids = self._building.format.of == "ids"
+        make = build_token_rows if ids else build_chat_rows
+        return make(self._reader, id, self._asked.rows, beside, self._rules.of(id))
+
+    def _sound(self) -> list[str]:
+        """Rollouts that rows were made of."""
+        unsound = self._gone.whole.keys() | self._broken.keys()
+        return [one for one in self._asked.rollouts if one not in unsound]
+
+    def _source(
+        self, one: ChosenRollout, seq: int, rows: int, held_out: bool, moved: bool
+    ) -> ExportedRollout:
+        known = one.rollout
+        policies = self._building.policies.get(known.id) or {known.policy}
+        return ExportedRollout(
+            rollout=known.id,
+            task=known.task,
+            group=known.group_id,
+            parent=known.parent,
+            parent_step=known.parent_step,
+            state=known.state,
+            newest_seq=seq,
+            past_seq=one.past_seq,
+            provenance="none" if known.sandbox == "none" else "sandbox",
+            engine=known.engine,
+            policies=sorted(policies),
+            rows=rows,
+            held_out=held_out,
+            moved=moved,
+        )
+
+    def _manifest(self, files: list[ExportedFile]) -> ExportManifest:
+        asked, building = self._asked, self._building
+        refuse_mistrained(asked, building, files[0])
+        tasks = {one.task for one in self._sources}
+        none = any(one.provenance == "none" and one.rows for one in self._sources)
+        return ExportManifest(
+            version=export_manifest.MANIFEST_VERSION,
+            format=asked.format,
+            rows=files[0].rows,
+            content_hash=files[0].sha256,
+            inputs=_inputs_hash(asked, self._chosen),
+            files=files,
+            counts=building.counts(),
+            sources=self._sources,
+            provenance="none" if none else "sandbox",
+            verdicts=export_manifest.read_judged_by(self._reader, self._sound(), self._rules),
+            options={
+                **asdict(asked.rows),
+                "parquet": asked.parquet,
+                "leave_out": asked.leave_out,
+                "rules": asked.rules,
+            },
+            recipe=asdict(asked.recipe),
+            split={
+                "by": "task",
+                **asdict(asked.held_out),
+                "train": sorted(tasks - self._held_out),
+                "held_out": sorted(self._held_out),
+            },
+            tokenizers={path: _tokenizer_hash(path) for path in sorted(building.tokenizers)},
+            dialects=sorted(building.dialects),
+            base=sorted({one.base for one in self._chosen}),
+            left_out=[*building.refused, *building.untrained],
+            remarks=dict(sorted(building.remarks.items())),
+            traps=[*self._advice(), *building.format.traps],
+            versions={"houston": version("houston-agents")},
+            drawn=building.drawn(),
+            ids_from=dict(sorted(building.ids_from.items())),
+        )
+
+    def _advice(self) -> list[str]:
+        models = sorted({(one.base, one.dialect) for one in self._chosen})
+        return [said] if (said := self._building.format.advice(models)) else []
+
+
+def _with_render_flags(problem: ConfigurationError) -> ConfigurationError:
+    """Rows cannot be rendered as asked; the same for every rollout of that engine."""
+    return ConfigurationError(
+        problem.cause,
+        "Nothing was exported.",
+        f"{problem.next.rstrip('.')}: --dialect NAME --tokenizer PATH; or a format of messages",
+    )
+
+
+def _inputs_hash(asked: ExportRequest, chosen: list[ChosenRollout]) -> str:
+    """SHA-256 of everything that decides what is in the files, as far as it is known beforehand."""
+    options: dict[str, Any] = asdict(asked)
+    options.pop("force")
+    known = [(one.rollout.id, one.rollout.last_seq, one.past_seq) for one in chosen]
+    told = msgspec.json.encode(
+        [options, known, version("houston-agents"), export_manifest.MANIFEST_VERSION]
+    )
+    return hashlib.sha256(told).hexdigest()
+
+
+def _tokenizer_hash(path: str) -> str:
+    file = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()

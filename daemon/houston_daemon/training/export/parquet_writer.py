@@ -1,0 +1,93 @@
+"""Lines as parquet row groups, with what `datasets` needs to read free JSON back as it was.
+
+A struct column would join the arguments of all calls into one record with every name in each; so
+messages are JSON values (Arrow's `json` extension, the feature `Json` of datasets). The only
+module of exports that imports pyarrow.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from houston_daemon.training.export.export_format import ExportColumn, ExportColumnType, ExportLine
+
+_SPAN_TYPE = pa.struct(
+    [
+        ("start", pa.int32()),
+        ("end", pa.int32()),
+        ("step", pa.int32()),
+        ("attempt", pa.int32()),
+        ("role", pa.string()),
+        ("sample_seq", pa.int64()),
+        ("policy", pa.string()),
+        ("policy_hash", pa.string()),
+        ("weight", pa.float32()),
+        ("why", pa.string()),
+        ("logprob_kind", pa.string()),
+        ("sampling", pa.string()),  # JSON: other parameters in every span
+        ("guided", pa.bool_()),
+        ("by", pa.string()),
+        ("logprobs", pa.list_(pa.float32())),
+    ]
+)
+_ARROW_TYPES: dict[ExportColumnType, Any] = {
+    "ids": pa.list_(pa.int32()),
+    "weights": pa.list_(pa.float32()),
+    "text": pa.string(),
+    "number": pa.int32(),
+    "messages": pa.list_(pa.json_()),
+    "spans": pa.list_(_SPAN_TYPE),
+}
+_DATASETS_FEATURES: dict[ExportColumnType, Any] = {
+    "ids": {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "List"},
+    "weights": {"feature": {"dtype": "float32", "_type": "Value"}, "_type": "List"},
+    "text": {"dtype": "string", "_type": "Value"},
+    "number": {"dtype": "int32", "_type": "Value"},
+    "messages": {"feature": {"_type": "Json"}, "_type": "List"},
+}
+
+
+class ParquetWriter:
+    """Writes row groups of lines; compressed with zstd."""
+
+    def __init__(self, path: Path, columns: Sequence[ExportColumn]) -> None:
+        self._columns = columns
+        schema = pa.schema([(one.name, _ARROW_TYPES[one.type]) for one in columns])
+        if all(one.type in _DATASETS_FEATURES for one in columns):
+            features = {one.name: _DATASETS_FEATURES[one.type] for one in columns}
+            schema = schema.with_metadata(
+                {"huggingface": json.dumps({"info": {"features": features}})}
+            )
+        self._schema = schema
+        self._writer = pq.ParquetWriter(path, schema, compression="zstd")
+
+    def group(self, lines: Sequence[ExportLine]) -> None:
+        """Write one row group; nothing for no lines."""
+        if lines:
+            arrays = [
+                _column_array([line[one.name] for line in lines], one.type) for one in self._columns
+            ]
+            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+
+    def close(self) -> None:
+        """Write the end of the file."""
+        self._writer.close()
+
+
+def _column_array(values: list[Any], type: ExportColumnType) -> Any:
+    if type == "messages":
+        texts = [[msgspec.json.encode(one).decode() for one in value] for value in values]
+        storage = pa.array(texts, pa.list_(pa.string()))
+        return storage.cast(_ARROW_TYPES[type])
+    if type == "spans":
+        values = [[_span_record(one) for one in value] for value in values]
+    return pa.array(values, _ARROW_TYPES[type])
+
+
+def _span_record(one: dict[str, Any]) -> dict[str, Any]:
+    return {**one, "sampling": msgspec.json.encode(one["sampling"]).decode()}

@@ -1,0 +1,100 @@
+"""The raw format: rows as they are, with everything the ledger knows of them.
+
+For programs of one's own and for trainers that want log-probabilities: each span says what its
+log-probabilities are of (`logprob_kind`, `guided`), because those after a grammar must feed no
+importance ratio.
+"""
+
+import math
+from typing import Any
+
+from houston_daemon.training.export.export_format import (
+    ExportColumn,
+    ExportFormat,
+    ExportLine,
+    no_remarks,
+    row_provenance,
+)
+from houston_daemon.training.rows.training_row import SampledSpan, TokenRow
+
+
+def raw_lines(row: TokenRow) -> list[ExportLine]:
+    """One line a row, also of one that trains nothing."""
+    return [
+        {
+            **row_provenance(row),
+            "group": row.group,
+            "domain": row.domain,
+            "context": row.context,
+            "source": row.source,
+            "dialect": row.dialect,
+            "tokenizer": row.tokenizer,
+            "token_ids": row.token_ids.tolist(),
+            "weights": row.weights().tolist(),
+            "spans": [_raw_span(row, index, span) for index, span in enumerate(row.spans)],
+        }
+    ]
+
+
+def _raw_span(row: TokenRow, index: int, span: SampledSpan) -> dict[str, Any]:
+    made: dict[str, Any] = {name: getattr(span, name) for name in SampledSpan.__slots__}
+    logprobs = row.logprobs.get(index)
+    made["logprobs"] = None if logprobs is None else logprobs.tolist()
+    return made
+
+
+def raw_problem(line: ExportLine) -> str:
+    """Where the line would contradict itself."""
+    ids, weights, end = line["token_ids"], line["weights"], 0
+    if len(ids) != len(weights):
+        return "ids and weights have different lengths"
+    covered = 0.0
+    for span in line["spans"]:
+        if not end <= span["start"] < span["end"] <= len(ids):
+            return "its spans are not in order"
+        end = span["end"]
+        size = end - span["start"]
+        if weights[span["start"] : end].count(span["weight"]) != size:
+            return f"step {span['step']} weighs otherwise than its tokens"
+        covered += span["weight"] * size
+        logprobs = span["logprobs"]
+        if logprobs is not None and len(logprobs) != size:
+            return f"step {span['step']} has other log-probabilities than tokens"
+        if logprobs is not None and not all(map(math.isfinite, logprobs)):
+            return f"step {span['step']} has a log-probability that is no number"
+    return "" if math.isclose(covered, math.fsum(weights)) else "a token outside its spans weighs"
+
+
+RAW = ExportFormat(
+    name="raw",
+    says="rows of the ledger: ids, weights, spans, log-probabilities and what they are of",
+    of="ids",
+    lines=raw_lines,
+    wrong=raw_problem,
+    remarks=no_remarks,
+    traps=(
+        "Only log-probabilities of kind policy are those with which tokens were drawn. Of any"
+        " other kind (before_temperature: the model's at temperature 1, drawn otherwise;"
+        " after_grammar; after_temperature), and of guided spans, they are not: recompute them"
+        " before any importance ratio. `sampling` and `policy_hash` of a span say how and by which"
+        " weights it was drawn.",
+    ),
+    columns=(
+        ExportColumn("row", "text"),
+        ExportColumn("rollout", "text"),
+        ExportColumn("task", "text"),
+        ExportColumn("kind", "text"),
+        ExportColumn("provenance", "text"),
+        ExportColumn("group", "text"),
+        ExportColumn("domain", "text"),
+        ExportColumn("context", "number"),
+        ExportColumn("source", "text"),
+        ExportColumn("dialect", "text"),
+        ExportColumn("tokenizer", "text"),
+        ExportColumn("token_ids", "ids"),
+        ExportColumn("weights", "weights"),
+        ExportColumn("spans", "spans"),
+    ),
+    card=False,
+    untrained=True,
+)

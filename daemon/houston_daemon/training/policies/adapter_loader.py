@@ -1,0 +1,193 @@
+"""Having an engine sample with a policy: its adapter is loaded while the engine runs, and tried.
+
+Speaks vLLM's calls (`/v1/load_lora_adapter`), which the embedded server answers alike. Blocks;
+runs in a thread. Which engine, and what else must be true, is decided elsewhere.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+
+from houston_daemon.engines.token_engine import AdapterLocation
+from houston_daemon.training.policies import policy_constraints
+from houston_shared.errors import HoustonError
+
+ANSWER_TIMEOUT_SECONDS = 300.0
+"""For one answer: a large adapter from a slow disk, and a first token behind long prompts."""
+
+
+class AdapterServer(NamedTuple):
+    """Where an engine answers."""
+
+    name: str
+    url: str
+    """With or without `/v1`."""
+    key: str = ""
+    limit: int = 0
+    """Adapters that it holds at once; 0 where nobody knows."""
+
+
+class ServedModels(NamedTuple):
+    """What a server says that it serves."""
+
+    model: str
+    root: str
+    """Where its weights lie, on its own machine."""
+    adapters: Mapping[str, str]
+    """Name → the folder it was loaded from; empty where the server does not say."""
+
+
+def key_from_variable(variable: str) -> str:
+    """The key in an environment variable; empty without one."""
+    return os.environ.get(variable, "") if variable else ""
+
+
+def served_models(server: AdapterServer) -> ServedModels:
+    """Its model and adapters. Raises HoustonError when it does not say."""
+    with _http_client(server) as http:
+        return _read_served(server, http)
+
+
+def load_adapter(
+    server: AdapterServer,
+    policy: str,
+    folder: Path,
+    used: Mapping[str, Collection[str]],
+    order: Mapping[str, int],
+    content: str = "",
+) -> tuple[str, ...]:
+    """Load an adapter and sample one token with it; returns what had to leave for it.
+
+    used: policy → rollouts of this engine that have not ended. order: policy → when it was last
+    activated. content: hash of what lies in `folder`, where it is known: other weights under its
+    name, of an earlier home at the same path, are then replaced. Raises HoustonError: then what the
+    engine has is what it needs, as before.
+    """
+    place = AdapterLocation(str(folder), content)
+    with _http_client(server) as http:
+        known = dict(_read_served(server, http).adapters)
+        if _is_other_adapter(server, policy, place, known):
+            _post_call(server, http, "unload_lora_adapter", {"lora_name": policy})
+            del known[policy]
+        there = sorted(known, key=lambda name: order.get(name, 0))
+        gone = (
+            ()
+            if policy in there
+            else policy_constraints.adapters_to_unload(server.limit, policy, there, used)
+        )
+        for name in gone:
+            _post_call(server, http, "unload_lora_adapter", {"lora_name": name})
+        if policy not in there:
+            said = {"lora_name": policy, "lora_path": _ensure_adapter_place(place)}
+            _post_call(server, http, "load_lora_adapter", said)
+        try:
+            _sample_one_token(server, http, policy)
+        except HoustonError:
+            if policy not in there:
+                _post_call(server, http, "unload_lora_adapter", {"lora_name": policy})
+            raise
+    return gone
+
+
+def try_model(server: AdapterServer) -> None:
+    """Sample one token with what it serves itself. Raises HoustonError."""
+    with _http_client(server) as http:
+        _sample_one_token(server, http, _read_served(server, http).model)
+
+
+def _is_other_adapter(
+    server: AdapterServer, policy: str, place: AdapterLocation, known: Mapping[str, str]
+) -> bool:
+    """Whether the server has weights under the policy's name that nobody needs, or may have.
+
+    Raises HoustonError where they are another home's: homes that share a server each count their
+    policies from 2.
+    """
+    root = known.get(policy)
+    if not root or place.is_at(root):
+        return False
+    if place.was_at(root):
+        return True
+    raise HoustonError(
+        f"Engine {server.name} has another {policy} already, from {root}.",
+        "What new rollouts sample with is as it was.",
+        "Unload it there, or name what this home trains otherwise: --name of houston train.",
+    )
+
+
+def _ensure_adapter_place(place: AdapterLocation) -> str:
+    try:
+        return place.made()
+    except OSError as problem:
+        raise HoustonError(
+            f"{place.path} cannot be made, from which the adapter would be loaded: "
+            f"{problem.strerror}."
+        ) from problem
+
+
+def _http_client(server: AdapterServer) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {server.key}"} if server.key else {}
+    base = server.url.rstrip("/").removesuffix("/v1")
+    return httpx.Client(
+        base_url=base, headers=headers, timeout=ANSWER_TIMEOUT_SECONDS, trust_env=False
+    )
+
+
+def _read_served(server: AdapterServer, http: httpx.Client) -> ServedModels:
+    answer = _json_answer(server, http, "GET", "/v1/models", None)
+    models: list[dict[str, Any]] = answer.get("data") or [{}]
+    own = next((one for one in models if not one.get("parent")), models[0])
+    adapters = {str(one["id"]): str(one.get("root") or "") for one in models if one.get("parent")}
+    return ServedModels(str(own.get("id", "")), str(own.get("root") or ""), adapters)
+
+
+def _sample_one_token(server: AdapterServer, http: httpx.Client, model: str) -> None:
+    """One token; what is in the server by name only fails here."""
+    body = {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0.0, "logprobs": 0}
+    answer = _json_answer(server, http, "POST", "/v1/completions", body)
+    logprobs = (answer.get("choices") or [{}])[0].get("logprobs") or {}
+    values = logprobs.get("token_logprobs") or [None]
+    if not isinstance(values[0], (int, float)) or values[0] != values[0]:
+        raise HoustonError(
+            f"Engine {server.name} samples nothing usable with {model}: the log-probability of its "
+            f"first token is {values[0]}."
+        )
+
+
+def _post_call(server: AdapterServer, http: httpx.Client, call: str, body: dict[str, str]) -> None:
+    answer = _send_request(server, http, "POST", f"/v1/{call}", body)
+    known = answer.status_code == 400 and "already" in answer.text
+    missing = call.startswith("unload") and answer.status_code == 404
+    if not answer.is_success and not known and not missing:
+        raise _refusal_error(server, answer)
+
+
+def _json_answer(
+    server: AdapterServer, http: httpx.Client, method: str, path: str, body: dict[str, Any] | None
+) -> dict[str, Any]:
+    answer = _send_request(server, http, method, path, body)
+    if not answer.is_success:
+        raise _refusal_error(server, answer)
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def _send_request(
+    server: AdapterServer, http: httpx.Client, method: str, path: str, body: dict[str, Any] | None
+) -> httpx.Response:
+    try:
+        return http.request(method, path, json=body)
+    except httpx.HTTPError as problem:
+        why = str(problem) or type(problem).__name__
+        raise HoustonError(f"Engine {server.name} does not answer: {why}.") from problem
+
+
+def _refusal_error(server: AdapterServer, answer: httpx.Response) -> HoustonError:
+    try:
+        said = answer.json()["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        said = answer.text
+    return HoustonError(f"Engine {server.name} refuses: {str(said)[:300]}")

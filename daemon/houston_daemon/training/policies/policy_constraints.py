@@ -1,0 +1,154 @@
+"""What registered policies allow: which family a policy may join, what it comes from, and how
+many may be live on an engine.
+
+A version is live while new rollouts get it, or while a rollout that has not ended samples with
+it: 30 hours after its activation, perhaps. Decisions over names, lineage and limits; it reads no
+weights and loads nothing.
+"""
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from houston_daemon.engines.vllm_install import MAX_LOADED_ADAPTERS
+from houston_shared.config_sections import EngineSettings
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.policy_and_run_files import PolicyName, policies_folder
+from houston_shared.store import policy_queries
+from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.policy_queries import PolicyRow
+
+
+def check_family_lineage(
+    known: Collection[PolicyRow], family: str, base: str, base_hash: str, parent: str, effect: str
+) -> None:
+    """Raise HoustonError where a policy of this lineage could not be registered.
+
+    A family has one base model, or full weights that were trained from it. Any family's policy may
+    be the parent of what begins from it, or from its base. known: all policies. parent: empty for
+    the family's base model. effect: what did not happen.
+    """
+    bases = {one.hash for one in known if one.family == family and one.kind in ("base", "full")}
+    if bases and base_hash not in bases:
+        raise HoustonError(
+            f"Policies of the name {family} are trained from another base model than {base}.",
+            effect,
+            "Name the family otherwise: --name.",
+        )
+    if not parent or parent == str(PolicyName(family, 1)):
+        return
+    found = next((one for one in known if one.name == parent), None)
+    if found is None:
+        raise HoustonError(f"There is no policy {parent!r} that it could come from.", effect)
+    if base_hash not in (found.base_hash, found.hash):
+        raise HoustonError(
+            f"{parent} is of another base model than {base}: it cannot come from it.", effect
+        )
+
+
+def base_hashes(policy: PolicyRow, known: Collection[PolicyRow]) -> frozenset[str]:
+    """Content hashes of all models that it comes from: its base; where that is full weights, theirs
+    too, and so on. known: all policies."""
+    found: set[str] = set()
+    wanted = {policy.base_hash}
+    while wanted - found:
+        found |= wanted
+        wanted = {one.base_hash for one in known if one.kind == "full" and one.hash in found}
+    return frozenset(found)
+
+
+def base_folders(home: Home, hashes: Collection[str], known: Iterable[PolicyRow]) -> frozenset[str]:
+    """Where models of these hashes lie, as real paths: wherever they were trained from, and the
+    home's own full weights."""
+    found = set()
+    for one in known:
+        if one.base_hash in hashes:
+            found.add(os.path.realpath(one.base))
+        if one.kind == "full" and one.hash in hashes:
+            found.add(os.path.realpath(policies_folder(home) / one.folder))
+    return frozenset(found)
+
+
+def full_weights_under(policy: PolicyRow, known: Iterable[PolicyRow]) -> PolicyRow | None:
+    """The full weights that an adapter fits; None for an adapter of a model nobody here trained."""
+    if policy.kind != "lora":
+        return None
+    fits = (one for one in known if one.kind == "full" and one.hash == policy.base_hash)
+    return next(fits, None)
+
+
+EMBEDDED_ADAPTERS = 8
+"""Adapters that the embedded server holds; SmolLM2's of rank 16 are 10 MB each."""
+_MAX_NAMED_ROLLOUTS = 3
+
+
+def adapter_limit(engine: EngineSettings) -> int:
+    """Adapters that an engine holds at once; 0 where nobody can know.
+
+    Configured (`max_adapters`), or as its command says: vLLM keeps `--max-cpu-loras` in memory, at
+    least `--max-loras`, which is how many one batch may mix.
+    """
+    if engine.max_adapters:
+        return engine.max_adapters
+    if engine.kind == "embedded":
+        return EMBEDDED_ADAPTERS
+    if engine.kind != "vllm" or engine.url:
+        return 0
+    if not engine.command:
+        return MAX_LOADED_ADAPTERS
+    said = [_flag_number(engine.command, name) for name in ("--max-cpu-loras", "--max-loras")]
+    return max(*said, 1)
+
+
+def _flag_number(command: Sequence[str], name: str) -> int:
+    """The number behind a flag of a command, 0 without it; the last one counts."""
+    found = 0
+    for index, word in enumerate(command):
+        flag, _, value = word.partition("=")
+        if flag == name:
+            value = value or (command[index + 1] if index + 1 < len(command) else "")
+            found = int(value) if value.isdigit() else found
+    return found
+
+
+def require_adapter_room(engine: str, policy: str, most: int) -> ReadPlan[None]:
+    """Raise HoustonError where new rollouts with this policy would make more live than fit.
+
+    most: the engine's limit, 0 for none. What is active stays live for those that name none.
+    """
+    used = {
+        one.policy: one.rollouts
+        for one in (yield from policy_queries.list_policy_uses())
+        if one.engine == engine
+    }
+    used.setdefault((yield from policy_queries.find_active_policy(engine)), ("new rollouts",))
+    adapters_to_unload(most, policy, (), used)
+
+
+def adapters_to_unload(
+    most: int, wanted: str, loaded: Sequence[str], used: Mapping[str, Collection[str]]
+) -> tuple[str, ...]:
+    """What must leave the engine so that `wanted` fits, the oldest first.
+
+    most: the engine's limit, 0 for none. loaded: adapters that it has, the oldest activation first.
+    used: policy → rollouts that have not ended. Raises HoustonError where those alone fill it.
+    """
+    needed = {name for name, rollouts in used.items() if name and rollouts} | {wanted}
+    if most and len(needed) > most:
+        others = sorted(needed - {wanted})
+        said = "; ".join(f"{name} by {_few_rollouts(used[name])}" for name in others)
+        raise HoustonError(
+            f"{most} policies may be live at once, and {len(others)} are used: {said}.",
+            "What new rollouts sample with is as it was.",
+            "Wait for one of them, cancel it, or raise the limit: --max-cpu-loras of vLLM, "
+            "`max_adapters` of the engine.",
+        )
+    free = [name for name in loaded if name not in needed]
+    over = len(set(loaded) | needed) - most if most else 0
+    return tuple(free[: max(0, over)])
+
+
+def _few_rollouts(rollouts: Collection[str]) -> str:
+    names = sorted(rollouts)
+    more = len(names) - _MAX_NAMED_ROLLOUTS
+    return ", ".join(names[:_MAX_NAMED_ROLLOUTS]) + (f" and {more} more" if more > 0 else "")

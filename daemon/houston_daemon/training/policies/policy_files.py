@@ -1,0 +1,344 @@
+"""Files of policies: which make an adapter or a model, their hashes, whether they are still what
+was registered.
+
+Weights of many gigabytes are hashed once: hashes are remembered by size and time of change. A
+policy's folder is made beside its place, synced, and named last. `named_policy` finds the policy
+that a person means, with its folder. It registers nothing and imports no torch.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from houston_shared import atomic_file
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.policy_and_run_files import policies_folder
+from houston_shared.store import policy_queries
+from houston_shared.store.policy_queries import PolicyRow
+from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import PolicyRegistered
+
+MODEL_FILES = ("config.json", "tokenizer.json", "*.safetensors", "*.bin", "*.gguf")
+"""What decides what a model computes; cards, licences and templates do not."""
+_HASHES_FILE = "hashes.json"
+_CHUNK_BYTES = 1 << 20
+
+
+class _KnownHash(msgspec.Struct, frozen=True):
+    size: int
+    changed: int
+    """Nanoseconds; of the inode, which nobody can set back."""
+    sha256: str
+
+
+def hash_files(files: Iterable[Path], home: Home | None = None) -> dict[str, str]:
+    """SHA-256 (hex) by file name. Raises HoustonError for what cannot be read.
+
+    home: where hashes of large files are remembered; None to read them all.
+    """
+    known = _read_hashes(home) if home else {}
+    fresh = dict(known)
+    found = {}
+    for file in sorted(files):
+        try:
+            told = file.stat()
+            one = known.get(key := str(file.absolute()))
+            if one is None or (one.size, one.changed) != (told.st_size, told.st_ctime_ns):
+                one = _KnownHash(told.st_size, told.st_ctime_ns, hash_file(file))
+        except OSError as problem:
+            raise HoustonError(f"{file} cannot be read: {problem.strerror}.") from problem
+        fresh[key] = one
+        found[file.name] = one.sha256
+    if home and fresh != known:
+        _write_hashes(home, fresh)
+    return found
+
+
+def hash_file(file: Path) -> str:
+    """SHA-256 (hex) of one file; raises OSError."""
+    digest = hashlib.sha256()
+    with file.open("rb") as opened:
+        while chunk := opened.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def combine_hashes(files: Mapping[str, str]) -> str:
+    """One hash of many: over names and hashes, by name."""
+    lines = "".join(f"{name}\0{files[name]}\n" for name in sorted(files))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def model_hash(folder: Path, home: Home | None = None) -> str:
+    """One hash of the model in `folder`. Raises HoustonError where there is none."""
+    files = [file for pattern in MODEL_FILES for file in folder.glob(pattern)]
+    if not any(file.suffix in (".safetensors", ".bin", ".gguf") for file in files):
+        raise HoustonError(f"{folder} holds no model: there are no weights in it.")
+    return combine_hashes(hash_files(files, home))
+
+
+def _read_hashes(home: Home) -> dict[str, _KnownHash]:
+    """What was hashed before; nothing where that cannot be read: it is hashed again."""
+    try:
+        raw = (policies_folder(home) / _HASHES_FILE).read_bytes()
+        return msgspec.json.decode(raw, type=dict[str, _KnownHash])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def _write_hashes(home: Home, known: Mapping[str, _KnownHash]) -> None:
+    """Only what is still there; a folder that cannot be written costs another reading."""
+    there = {path: one for path, one in known.items() if Path(path).exists()}
+    folder = policies_folder(home)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        beside = folder / f".{_HASHES_FILE}.new"
+        beside.write_bytes(msgspec.json.encode(there))
+        beside.replace(folder / _HASHES_FILE)
+    except OSError:
+        return
+
+
+LINEAGE_FILE = "lineage.json"
+ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
+FULL_MODEL_FILES = (
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+)
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json",
+    "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json",
+)  # fmt: skip
+_UNFINISHED_SUFFIX = ".new"
+"""Ends the name of a folder that is being written, behind the process that writes it."""
+MAX_VLLM_RANK = 64
+"""Largest rank that a vLLM child of ours takes (`--max-lora-rank`)."""
+
+
+class PolicyWeights(NamedTuple):
+    """What lies in a folder."""
+
+    kind: Literal["lora", "full"]
+    files: tuple[Path, ...]
+    rank: int
+    """Of an adapter; 0 for full weights."""
+    engines: tuple[str, ...]
+    """Kinds of engines that can sample with it."""
+
+
+def find_weights(folder: Path) -> PolicyWeights:
+    """The adapter or model in `folder`.
+
+    Raises HoustonError for neither, one no engine takes, and files that lie elsewhere.
+    """
+    _check_links(folder)
+    if (folder / ADAPTER_FILES[0]).is_file():
+        return _adapter_weights(folder)
+    found = _matching_files(folder, FULL_MODEL_FILES)
+    if not (folder / "config.json").is_file() or not any(
+        file.suffix == ".safetensors" for file in found
+    ):
+        raise HoustonError(
+            f"{folder} holds neither an adapter (adapter_config.json) nor a model "
+            "(config.json and safetensors).",
+            "No policy was registered.",
+        )
+    return PolicyWeights(
+        "full", (*found, *_matching_files(folder, TOKENIZER_FILES)), 0, ("embedded", "vllm")
+    )
+
+
+def _check_links(folder: Path) -> None:
+    """A folder that somebody sent may name any file of this machine.
+
+    A snapshot in Hugging Face's cache is all links into the `blobs` of its repository: those count
+    as its own.
+    """
+    here = folder.resolve()
+    own = (here, here.parent.parent / "blobs") if here.parent.name == "snapshots" else (here,)
+    for file in _matching_files(folder, (*ADAPTER_FILES, *FULL_MODEL_FILES, *TOKENIZER_FILES)):
+        if not any(file.resolve().is_relative_to(one) for one in own):
+            raise HoustonError(
+                f"{file} is a link out of the folder, to {file.resolve()}.",
+                "No policy was registered.",
+                f"Where that is meant: cp -rL {folder} DIR, and import DIR",
+            )
+
+
+def tokenizer_files(folder: Path) -> tuple[Path, ...]:
+    """What renders and decodes for the model in `folder`."""
+    return _matching_files(folder, TOKENIZER_FILES)
+
+
+def _adapter_weights(folder: Path) -> PolicyWeights:
+    files = tuple(folder / name for name in ADAPTER_FILES)
+    try:
+        config: Any = json.loads(files[0].read_bytes())
+    except (OSError, ValueError, RecursionError) as problem:
+        raise HoustonError(f"{files[0]} cannot be read: {problem}.") from problem
+    if not isinstance(config, dict):
+        raise HoustonError(f"{files[0]} holds no JSON object.", "No policy was registered.")
+    if config.get("peft_type") != "LORA":
+        raise HoustonError(
+            f"{folder} holds an adapter of the kind {config.get('peft_type')!r}.",
+            "No policy was registered.",
+            "Engines load LoRA adapters; merge any other kind into full weights.",
+        )
+    if not files[1].is_file():
+        raise HoustonError(f"{folder} holds no {ADAPTER_FILES[1]}.", "No policy was registered.")
+    pattern = config.get("rank_pattern") or {}
+    ranks = [config.get("r") or 0, *(pattern.values() if isinstance(pattern, dict) else (None,))]
+    if not all(type(one) is int and one >= 0 for one in ranks):
+        raise HoustonError(
+            f"{files[0]} has a rank (r, rank_pattern) that is no number.",
+            "No policy was registered.",
+        )
+    rank = max(ranks)
+    plain = config.get("bias", "none") == "none" and not config.get("modules_to_save")
+    vllm = plain and rank <= MAX_VLLM_RANK and not config.get("use_dora")
+    engines = ("embedded", "token", "vllm") if vllm else ("embedded",)
+    return PolicyWeights("lora", files, rank, engines)
+
+
+def _matching_files(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
+    found = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
+    return tuple(sorted(found))
+
+
+def require_outside_policies(home: Home, out: Path) -> None:
+    """Raise HoustonError where `out`, through whatever links, lies among the home's policies: what
+    is there was registered, and its name would stand for other weights."""
+    policies = policies_folder(home).resolve()
+    if out.resolve().is_relative_to(policies):
+        raise HoustonError(
+            f"{out} lies among the policies of the home ({policies}), whose files are registered.",
+            "Nothing was written.",
+            "Name another --out, and make a policy of it with houston policy import",
+        )
+
+
+def place_files(files: Iterable[Path], folder: Path, lineage: msgspec.Struct) -> None:
+    """Copy `files` and the lineage into a new `folder`, durably. Raises OSError.
+
+    What an earlier try left beside it is replaced; a folder that is there already is refused
+    (FileExistsError).
+    """
+    _remove_unfinished(folder.parent)
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}{_UNFINISHED_SUFFIX}")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(mode=0o700, parents=True)
+    for file in files:
+        shutil.copyfile(file, beside / file.name)
+    said = msgspec.json.format(msgspec.json.encode(lineage), indent=1)
+    (beside / LINEAGE_FILE).write_bytes(said + b"\n")
+    for file in beside.iterdir():
+        file.chmod(0o600)
+        atomic_file.sync_to_disk(file)
+    atomic_file.sync_to_disk(beside)
+    try:
+        beside.rename(folder)
+    except OSError as problem:
+        shutil.rmtree(beside, ignore_errors=True)
+        if problem.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise FileExistsError(f"{folder} is there already") from problem
+        raise
+    atomic_file.sync_to_disk(folder.parent)
+
+
+def _remove_unfinished(policies: Path) -> None:
+    """Remove what processes that were killed have begun: full weights are many gigabytes."""
+    for left in policies.glob(f".*{_UNFINISHED_SUFFIX}"):
+        owner = left.name.removesuffix(_UNFINISHED_SUFFIX).rpartition(".")[2]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def require_policy_files(home: Home, policy: PolicyRow) -> PolicyRegistered | None:
+    """What was registered, None where that was erased.
+
+    Raises HoustonError unless its files are there and what was registered: the ledger names them.
+    Hashes of files that have not changed are remembered.
+    """
+    with Reader(home) as reader:
+        said = reader.run(policy_queries.read_policy_registration(policy))
+    if said is None or not said.files:
+        return said
+    folder = policies_folder(home) / policy.folder
+    if not folder.is_dir():
+        raise HoustonError(
+            f"The files of {policy.name} are not in {folder} any more.",
+            next="Fetch them back from a backup, or name another: houston policy list",
+        )
+    if hash_files([folder / name for name in said.files], home) != said.files:
+        raise HoustonError(
+            f"The files in {folder} are not those that were registered as {policy.name}.",
+            next="houston verify",
+        )
+    return said
+
+
+def changed_policy_files(home: Home) -> list[str]:
+    """A sentence for every file that is not as it was; every byte is read. Raises HoustonError."""
+    found = []
+    with Reader(home) as reader:
+        for policy in reader.run(policy_queries.list_policies()):
+            said = reader.run(policy_queries.read_policy_registration(policy))
+            folder = policies_folder(home) / policy.folder
+            if said is None or not policy.folder or not folder.is_dir():
+                continue
+            for name, digest in sorted(said.files.items()):
+                try:
+                    now = hash_file(folder / name)
+                except OSError as problem:
+                    found.append(f"{folder / name} cannot be read: {problem.strerror}.")
+                    continue
+                if now != digest:
+                    found.append(f"{folder / name} is not the file that was registered.")
+    return found
+
+
+class NamedPolicy(NamedTuple):
+    """A policy with its files."""
+
+    policy: PolicyRow
+    folder: Path
+    """Its adapter or full weights; of a base model that itself."""
+    base: Path
+    lineage: dict[str, Any]
+
+
+def named_policy(home: Home, name: str) -> NamedPolicy:
+    """The policy of that name.
+
+    Raises HoustonError for none, and where its files or the base of its adapter are not what they
+    were when it was registered.
+    """
+    with Reader(home) as reader:
+        policy = reader.run(policy_queries.find_policy(name))
+    if policy is None:
+        raise HoustonError(f"There is no policy {name!r}.", next="houston policy list")
+    said = require_policy_files(home, policy)
+    lineage = msgspec.to_builtins(said) if said else {"name": policy.name}
+    base = Path(policy.base)
+    if policy.kind != "full" and model_hash(base, home) != policy.base_hash:
+        raise HoustonError(f"{base} is not the model any more that {name} was trained from.")
+    folder = policies_folder(home) / policy.folder if policy.folder else base
+    return NamedPolicy(policy, folder, base, lineage)
+
+
+def trained_policy(home: Home, name: str) -> NamedPolicy:
+    """The same; raises HoustonError for a base model, too: it has no files of its own."""
+    found = named_policy(home, name)
+    if found.policy.kind == "base":
+        raise HoustonError(f"{name} is the base model: it lies in {found.base} as it is.")
+    return found

@@ -1,0 +1,242 @@
+"""Registering trained weights as a policy: its number, its folder in the home, its entry in the
+journal.
+
+What a trainer calls at its end, and what `houston policy import` does. One at a time in a home: a
+folder that nobody took note of is what a killed registration has left, and is registered first,
+so that its number is not lost and no second policy is made of it.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from houston_daemon.training.policies import policy_files
+from houston_daemon.training.policies.policy_files import combine_hashes, hash_files, model_hash
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_client import ControlClient, require_daemon
+from houston_shared.control_messages import RegisterPolicy
+from houston_shared.errors import AnswerLost, HoustonError, NoAnswer
+from houston_shared.policy_and_run_files import (
+    DEFAULT_FAMILY,
+    PolicyName,
+    check_family_name,
+    parse_policy_name,
+    policies_folder,
+)
+from houston_shared.store import policy_queries
+from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import PolicyRegistered
+
+ANSWER_SECONDS = 60.0
+REGISTRATION_LOCK = ".registering.lock"
+MAX_NUMBERS_TRIED = 20
+"""Numbers that others may take in between."""
+
+
+class RegistrationResult(NamedTuple):
+    """What became of weights."""
+
+    name: str
+    """`policy@N`."""
+    known: bool
+    """Whether that policy was there before."""
+
+
+def register_policy(
+    loaded: LoadedConfiguration,
+    folder: Path,
+    base: Path,
+    *,
+    name: str = DEFAULT_FAMILY,
+    base_hash: str = "",
+    run: str = "",
+    parent: str = "",
+    manifest: str = "",
+    recipe: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    note: str = "",
+) -> RegistrationResult:
+    """Register the adapter or model in `folder`, which stays as it is.
+
+    Asked again for the same training run, or for an import of the very same files, it is the same
+    policy.
+
+    base: folder of the model that an adapter fits, or that full weights were trained from.
+    base_hash: what that model was as training began, which need not be there any more; empty: what
+    it is now.
+    run: training run, empty for an import. parent: policy that training began from; empty for the
+    base model. manifest: SHA-256 of the data's manifest. recipe, metrics: kept with it, as JSON.
+    Needs the daemon. Raises HoustonError.
+    """
+    check_family_name(name)
+    require_daemon(loaded.home)
+    with _lock_policies(loaded):
+        _register_leftovers(loaded)
+        if run and (there := _policy_of_run(loaded, run)):
+            return RegistrationResult(there, True)
+        said, copied = _describe_files(loaded, folder, base, base_hash)
+        if not run and (there := _find_same_files(loaded, said, name)):
+            return RegistrationResult(there, True)
+        said = msgspec.structs.replace(
+            said,
+            run=run,
+            parent=parent or f"{name}@1",
+            manifest=manifest,
+            recipe=dict(recipe or {}),
+            metrics=dict(metrics or {}),
+            note=note,
+        )
+        return RegistrationResult(_register_new(loaded, said, name, copied), False)
+
+
+@contextlib.contextmanager
+def _lock_policies(loaded: LoadedConfiguration) -> Iterator[None]:
+    """Hold the home's policies; the kernel lets go of them with this process."""
+    folder = policies_folder(loaded.home)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    held = os.open(folder / REGISTRATION_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _describe_files(
+    loaded: LoadedConfiguration, folder: Path, base: Path, base_hash: str
+) -> tuple[PolicyRegistered, list[Path]]:
+    """What the files are, and which of them make the policy."""
+    found = policy_files.find_weights(folder)
+    copied = list(found.files)
+    if found.kind == "full" and not (folder / "tokenizer.json").is_file():
+        mine = {file.name for file in copied}
+        copied += [one for one in policy_files.tokenizer_files(base) if one.name not in mine]
+    hashes = hash_files(copied)
+    said = PolicyRegistered(
+        by="",
+        name="",
+        kind=found.kind,
+        base=str(base.absolute()),
+        base_hash=base_hash or model_hash(base, loaded.home),
+        hash=combine_hashes(hashes) if found.kind == "lora" else "",
+        engines=found.engines,
+        files=hashes,
+        rank=found.rank,
+        version=version("houston-agents"),
+    )
+    return said, copied
+
+
+def _find_same_files(loaded: LoadedConfiguration, said: PolicyRegistered, family: str) -> str:
+    """The policy of the family that has these very files; empty for none."""
+    with Reader(loaded.home) as reader:
+        for one in reader.run(policy_queries.list_policies()):
+            if (one.family, one.kind, one.base_hash) != (family, said.kind, said.base_hash):
+                continue
+            known = reader.run(policy_queries.read_policy_registration(one))
+            there = (policies_folder(loaded.home) / one.folder).is_dir()
+            if known is not None and known.files == said.files and there:
+                return one.name
+    return ""
+
+
+def _register_new(
+    loaded: LoadedConfiguration, said: PolicyRegistered, family: str, copied: list[Path]
+) -> str:
+    said = _place_numbered(loaded, said, family, copied)
+    try:
+        _tell_daemon(loaded, said)
+    except (NoAnswer, AnswerLost):
+        raise  # it may be registered; if not, the next one does it
+    except HoustonError:
+        shutil.rmtree(policies_folder(loaded.home) / said.folder, ignore_errors=True)
+        raise
+    return said.name
+
+
+def _place_numbered(
+    loaded: LoadedConfiguration, said: PolicyRegistered, family: str, copied: list[Path]
+) -> PolicyRegistered:
+    """Its files under the first free number: who makes the folder has it."""
+    for _ in range(MAX_NUMBERS_TRIED):
+        name = str(_next_number(loaded, family))
+        said = msgspec.structs.replace(said, name=name, folder=name)
+        place = policies_folder(loaded.home) / name
+        try:
+            policy_files.place_files(copied, place, said)
+            return said
+        except FileExistsError:
+            continue
+        except OSError as problem:
+            raise HoustonError(
+                f"The policy cannot be written to {place}: {problem}.",
+                "It was not registered; what was trained stays where it was.",
+            ) from problem
+    raise HoustonError(f"Others take every number of {family} first.", "Nothing was registered.")
+
+
+def _tell_daemon(loaded: LoadedConfiguration, said: PolicyRegistered) -> None:
+    if said.kind == "full":
+        place = policies_folder(loaded.home) / said.folder
+        said = msgspec.structs.replace(said, hash=model_hash(place, loaded.home))
+    request = combine_hashes({said.name: said.run or combine_hashes(said.files)})[:32]
+    with ControlClient(loaded.home, ANSWER_SECONDS) as client:
+        client.ask(RegisterPolicy(request=request, policy=said))
+
+
+def _register_leftovers(loaded: LoadedConfiguration) -> None:
+    """Register folders that nobody took note of: who made one was killed before he said so.
+
+    One that is refused stays as it lies: a home that was restored may have weights that its journal
+    does not know.
+    """
+    for said in sorted(_unregistered_folders(loaded), key=lambda one: parse_policy_name(one.name)):
+        try:
+            _tell_daemon(loaded, said)
+        except (NoAnswer, AnswerLost):
+            raise
+        except HoustonError:
+            continue
+
+
+def _unregistered_folders(loaded: LoadedConfiguration) -> Iterator[PolicyRegistered]:
+    """What whole folders say that the journal does not know."""
+    for file in policies_folder(loaded.home).glob(f"[!.]*/{policy_files.LINEAGE_FILE}"):
+        try:
+            said = msgspec.json.decode(file.read_bytes(), type=PolicyRegistered)
+            parse_policy_name(said.name)
+        except (OSError, msgspec.DecodeError, HoustonError):
+            continue
+        if said.name == file.parent.name and not _registered_policy(loaded, said.name):
+            yield said
+
+
+def _policy_of_run(loaded: LoadedConfiguration, run: str) -> str:
+    """What came of this run before; empty for nothing."""
+    with Reader(loaded.home) as reader:
+        found = reader.run(policy_queries.find_policy_of_run(run))
+    return found.name if found else ""
+
+
+def _registered_policy(loaded: LoadedConfiguration, name: str) -> bool:
+    with Reader(loaded.home) as reader:
+        return reader.run(policy_queries.find_policy(name)) is not None
+
+
+def _next_number(loaded: LoadedConfiguration, family: str) -> PolicyName:
+    """The first number that neither the journal nor a folder has; 1 is the base model."""
+    with Reader(loaded.home) as reader:
+        taken = {
+            one.number for one in reader.run(policy_queries.list_policies()) if one.family == family
+        }
+    for folder in policies_folder(loaded.home).glob(f"{family}@*"):
+        number = folder.name.rpartition("@")[2]
+        taken |= {int(number)} if number.isdigit() else set()
+    return PolicyName(family, max(taken | {1}) + 1)

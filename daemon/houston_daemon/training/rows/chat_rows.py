@@ -1,0 +1,113 @@
+"""Rows as messages, each with its weight: for consumers that render and tokenise by themselves.
+
+Guidance stays inside the observation that it was joined to; under `strip` thoughts are left out.
+A row ends with its last answer. Which dialect writes them is the consumer's business.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from houston_daemon.prompts.model_dialects import choose_dialect
+from houston_daemon.prompts.prompt_renderer import PromptRenderer, head_messages
+from houston_daemon.training.rows.row_contexts import (
+    ContextRows,
+    ContextStep,
+    answer_facts,
+    query_summary_sample,
+    walk_contexts,
+)
+from houston_daemon.training.rows.row_weights import RolloutPlan, weight_if_closed
+from houston_daemon.training.rows.training_row import (
+    ChatMessage,
+    ChatRow,
+    RowKind,
+    RowOptions,
+    check_role,
+)
+from houston_shared.context_messages import EMPTY_ANSWER
+from houston_shared.records import Message, SampleBody, ThoughtHandling
+from houston_shared.store.rollout_queries import ForkRow
+from houston_shared.store.store_reader import Reader
+
+
+def make_chat_rows(
+    reader: Reader, plan: RolloutPlan, options: RowOptions, thoughts: ThoughtHandling
+) -> Iterator[ChatRow]:
+    """Chat rows of a rollout in its order: each context, then the summary that replaced it."""
+    assert plan.head is not None
+    renderer = PromptRenderer(
+        choose_dialect("chatml-json"), None, thoughts
+    )  # its messages are neutral
+    head = replace(plan.head, token_ids=None)
+    for walked in walk_contexts(reader, plan, renderer, head, _sample_without_ids):
+        made = _ChatContextRows(plan, options, renderer, walked)
+        if walked.plan.own:
+            yield made.context()
+        if options.summaries and (fork := walked.plan.ended) and walked.plan.summary_seq:
+            yield made.summary(fork, reader.run(query_summary_sample(walked.plan.summary_seq)))
+
+
+def _sample_without_ids(sample: SampleBody) -> SampleBody:
+    return replace(sample, token_ids=None, new_prompt_ids=None, kept=0)
+
+
+class _ChatContextRows(ContextRows):
+    """Chat rows of one context."""
+
+    def context(self) -> ChatRow:
+        """The row of its actions."""
+        found = _unsampled_messages(head_messages(self.walked.head))
+        for entry in self.walked.before:
+            found += _unsampled_messages(entry.messages)
+        last = len(found)
+        for one in self.walked.standing:
+            last = len(found)
+            found += self._step(one, one.entry.messages, self.name)
+        return self._row(self.name, "react", found[: last + 1])
+
+    def summary(self, fork: ForkRow, sample: SampleBody) -> ChatRow:
+        """The row of the summary that the fork put in the place of its first k entries."""
+        name = self.summary_name
+        check_role(sample.role, "summary", fork.step)
+        found = _unsampled_messages(head_messages(self.walked.head))
+        for one, _, said in self.requested(fork):
+            found += self._step(one, said, name) if one else _unsampled_messages(said)
+        weight = weight_if_closed(
+            self.summary_weight(sample, self.forged(sample)), answer_facts(sample)
+        )
+        written = Message(role="assistant", content=sample.thought.strip())
+        found.append(ChatMessage(written, fork.step, weight.weight, weight.why))
+        return self._row(name, "summary", found)
+
+    def _step(self, one: ContextStep, said: Sequence[Message], row: str) -> list[ChatMessage]:
+        decided, *observed = said
+        empty = not decided.calls and decided.content == EMPTY_ANSWER
+        weight = self.weight(one, row, empty)
+        weight = weight_if_closed(weight, answer_facts(one.record.sample, one.stopped))
+        number = one.record.step
+        check_role(one.record.sample.role, "policy", number)
+        return [
+            ChatMessage(decided, number, weight.weight, weight.why, weight.by),
+            *(ChatMessage(message, number, 0.0, "") for message in observed),
+        ]
+
+    def _row(self, name: str, kind: RowKind, found: Sequence[ChatMessage]) -> ChatRow:
+        plan = self.plan
+        return ChatRow(
+            id=name,
+            kind=kind,
+            rollout=plan.rollout,
+            task=plan.task,
+            group=plan.group,
+            domain=plan.domain,
+            context=self.walked.plan.number,
+            provenance=plan.provenance,
+            messages=tuple(found),
+            tools=self.walked.head.tools,
+        )
+
+
+def _unsampled_messages(said: Sequence[Message]) -> list[ChatMessage]:
+    """Messages that nobody sampled."""
+    return [ChatMessage(message, None, 0.0, "") for message in said]

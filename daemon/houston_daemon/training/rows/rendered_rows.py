@@ -1,0 +1,261 @@
+"""Rows whose ids a dialect renders: of policies sampled elsewhere, and of contexts without
+thoughts.
+
+Head and steps are rendered one after the other by the agent's own renderer, never as one text: a
+row's ids are those that a rollout of the trained model would be shown. Trained is an answer as
+the dialect writes it, with the token that closes it.
+"""
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from houston_daemon.engines.logprob_kind import sampling_parameters
+from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.prompts.prompt_renderer import PromptRenderer
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.training.rows import recorded_rows as ledger_rows
+from houston_daemon.training.rows.answer_soundness import (
+    NOT_READ_BACK,
+    ReservedTokens,
+    not_read_back_reason,
+)
+from houston_daemon.training.rows.row_contexts import (
+    ContextRows,
+    ContextStep,
+    WalkedContext,
+    answer_facts,
+    query_summary_sample,
+    walk_contexts,
+)
+from houston_daemon.training.rows.row_weights import AnswerFacts, AnswerWeight, RolloutPlan
+from houston_daemon.training.rows.training_row import (
+    RowKind,
+    RowOptions,
+    SampledSpan,
+    TokenRow,
+    check_role,
+)
+from houston_shared.records import ContextHead, SampleBody, SampleRole
+from houston_shared.store.rollout_queries import ForkRow
+from houston_shared.store.store_reader import Reader
+
+_OTHER_IDS_REASON = "the ledger has its answer in other ids than the dialect writes now"
+
+
+@dataclass(frozen=True, slots=True)
+class RowRenderer:
+    """How one rollout is rendered."""
+
+    renderer: PromptRenderer
+    tokens: PromptTokenizer
+    own: bool
+    """Whether dialect and tokenizer are those that the rollout ran with: then the ids of its head,
+    and of answers that stand as they were sampled, are the ledger's."""
+    told: bool
+    """Whether the ledger's prompts are these contexts: it ran so, without thoughts."""
+    reserved: ReservedTokens
+    """Tokens of the tokenizer that no answer may hold."""
+    tools: Mapping[str, ToolSpec]
+    """That the answers were to call."""
+    short_tools: bool = False
+    window: int = 0
+
+    def head(self, head: ContextHead) -> ContextHead:
+        """The head of the rows."""
+        if self.own:
+            return head
+        tools = [*self.tools.values()]
+        short = self.short_tools or self.renderer.shows_short(tools, self.window or None)
+        return self.renderer.head(head.system, tools, head.task, short)
+
+    def seen(self, sample: SampleBody) -> SampleBody:
+        """What of a sample may be used."""
+        if self.told:
+            return sample
+        ids = sample.token_ids if self.own else None
+        return replace(sample, token_ids=ids, new_prompt_ids=None, kept=0)
+
+    def written(self, sample: SampleBody) -> Sequence[int]:
+        """Ids of a summary as the model wrote it."""
+        if self.own and sample.token_ids is not None:
+            return sample.token_ids
+        text = sample.thought.strip()  # the dialect writes the white space around an answer
+        return self.tokens.encode(self.renderer.dialect.assistant(text, ()))
+
+    def unfit(self, one: ContextStep) -> str:
+        """Why the answer of a step may not be trained as it was rendered."""
+        sample, ids = one.record.sample, one.entry.ids[: one.entry.answer]
+        if one.forged or (sample.token_ids is not None and not one.entry.stripped):
+            return one.forged or ""  # its ids are those that were sampled
+        thought = "" if one.entry.stripped else sample.thought
+        if one.forged is None and (why := self.reserved.written(thought, sample.calls)):
+            return why
+        text = self._without_stop(ids)
+        return not_read_back_reason(self.renderer.dialect, text, thought, sample.calls, self.tools)
+
+    def unfit_summary(self, sample: SampleBody, forged: str | None, ids: Sequence[int]) -> str:
+        """The same of a summary. forged: as of a step; ids: as it was written."""
+        if forged or (self.own and sample.token_ids is not None):
+            return forged or ""
+        if forged is None and (why := self.reserved.written(sample.thought, ())):
+            return why
+        same = self._without_stop(ids).strip() == sample.thought.strip()
+        return "" if same else f"{NOT_READ_BACK}: another text in this dialect"
+
+    def _without_stop(self, ids: Sequence[int]) -> str:
+        ended = ids and ids[-1] in self.renderer.stops
+        return self.tokens.decode(ids[:-1] if ended else ids)
+
+    def stands(self, one: ContextStep) -> bool:
+        """Whether an answer's ids end where its entry says, also where the ledger told them."""
+        if not (self.told and one.entry.stripped):
+            return True
+        pieces = self.renderer.dialect.assistant("", one.record.sample.calls)
+        return list(one.entry.ids[: one.entry.answer]) == self.tokens.encode(pieces)
+
+
+def make_rendered_rows(
+    reader: Reader, plan: RolloutPlan, options: RowOptions, rendering: RowRenderer
+) -> Iterator[TokenRow]:
+    """Rows of a rollout in its order: each context, then the summary that replaced it.
+
+    Raises HoustonError when the ledger contradicts itself.
+    """
+    assert plan.head is not None
+    head = rendering.head(plan.head)
+    for walked in walk_contexts(reader, plan, rendering.renderer, head, rendering.seen):
+        made = _RenderedContextRows(plan, options, rendering, walked)
+        if walked.plan.own:
+            yield made.context()
+        if rendering.told:  # its summaries were asked for in these contexts: exact from the ledger
+            yield from ledger_rows.make_summary_row(reader, plan, walked.plan, options)
+        elif options.summaries and (fork := walked.plan.ended) and walked.plan.summary_seq:
+            yield made.summary(fork, reader.run(query_summary_sample(walked.plan.summary_seq)))
+
+
+class _RenderedContextRows(ContextRows):
+    """Rows of one context."""
+
+    def __init__(
+        self, plan: RolloutPlan, options: RowOptions, rendering: RowRenderer, walked: WalkedContext
+    ) -> None:
+        super().__init__(plan, options, rendering.renderer, walked)
+        self._rendering = rendering
+
+    def unfit(self, one: ContextStep) -> str:
+        """Also where its rendering is not read back."""
+        return self._rendering.unfit(one)
+
+    def context(self) -> TokenRow:
+        """The row of its actions; it ends with the last answer."""
+        walked = self.walked
+        ids = array("i", walked.head.token_ids or ())
+        for entry in walked.before:
+            ids.extend(entry.ids)
+        spans = []
+        end = len(ids)
+        for one in walked.standing:
+            spans += self._spans(one, len(ids), self.name)
+            end = len(ids) + one.entry.answer
+            ids.extend(one.entry.ids)
+        return self._row(self.name, "react", ids[:end], spans)
+
+    def summary(self, fork: ForkRow, sample: SampleBody) -> TokenRow:
+        """The row of the summary that the fork put in the place of its first k entries."""
+        ids = array("i", self.walked.head.token_ids or ())
+        spans: list[SampledSpan] = []
+        for one, asked, _ in self.requested(fork):
+            if one:
+                spans += self._spans(one, len(ids), self.summary_name)
+            ids.extend(asked)
+        start, written = len(ids), self._rendering.written(sample)
+        ids.extend(written)
+        end = start + self._own(written, answer_facts(sample))
+        unfit = self._rendering.unfit_summary(sample, self.forged(sample), written)
+        weight = self.summary_weight(sample, unfit)
+        last = _answer_span(
+            start, end, sample, fork.step, 1, fork.sample_seq or 0, weight, "summary"
+        )
+        return self._row(self.summary_name, "summary", ids, [*spans, last])
+
+    def _spans(self, one: ContextStep, start: int, row: str) -> list[SampledSpan]:
+        sample, seq = one.record.sample, one.record.sample_seq
+        own = self._own(one.entry.ids[: one.entry.answer], answer_facts(sample, one.stopped))
+        if not own:
+            return []
+        weight = self.weight(one, row, _is_empty(sample))
+        if not self._rendering.stands(one):
+            weight = AnswerWeight(0.0, _OTHER_IDS_REASON, weight.by)
+        end = start + own
+        return [_answer_span(start, end, sample, one.record.step, one.record.attempt, seq, weight)]
+
+    def _own(self, ids: Sequence[int], said: AnswerFacts) -> int:
+        """How many of an answer's ids are the model's: the stop token with which the dialect closes
+        an answer that did not stop is not, and training it would teach to stop there."""
+        closing = said.unended and ids and ids[-1] in self.renderer.stops
+        return len(ids) - bool(closing)
+
+    def _row(
+        self, name: str, kind: RowKind, ids: "array[int]", spans: Sequence[SampledSpan]
+    ) -> TokenRow:
+        plan = self.plan
+        return TokenRow(
+            id=name,
+            kind=kind,
+            rollout=plan.rollout,
+            task=plan.task,
+            group=plan.group,
+            domain=plan.domain,
+            context=self.walked.plan.number,
+            source="rendered",
+            provenance=plan.provenance,
+            token_ids=ids,
+            spans=tuple(spans),
+            dialect=self.renderer.dialect.name,
+            tokenizer=self._rendering.tokens.path,
+        )
+
+
+def _answer_span(
+    start: int,
+    end: int,
+    sample: SampleBody,
+    step: int,
+    attempt: int,
+    seq: int,
+    weight: AnswerWeight,
+    role: SampleRole = "policy",
+) -> SampledSpan:
+    check_role(sample.role, role, step)
+    return SampledSpan(
+        start=start,
+        end=end,
+        step=step,
+        attempt=attempt,
+        role=role,
+        sample_seq=seq,
+        policy=sample.policy,
+        policy_hash=sample.policy_hash,
+        weight=weight.weight,
+        why=weight.why,
+        logprob_kind="none",
+        sampling=sampling_parameters(sample.parameters),
+        guided="grammar" in sample.parameters,
+        by=weight.by,
+    )
+
+
+def _is_empty(sample: SampleBody) -> bool:
+    return sample.token_ids is None and not sample.thought and not sample.calls
+
+
+def tools_of_head(head: ContextHead) -> dict[str, ToolSpec]:
+    """Tools by name, from OpenAI's form in which a head stores them."""
+    functions = [one["function"] for one in head.tools]
+    return {
+        one["name"]: ToolSpec(one["name"], one.get("description", ""), one["parameters"])
+        for one in functions
+    }

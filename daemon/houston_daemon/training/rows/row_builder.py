@@ -1,0 +1,134 @@
+"""Rows of one rollout as token ids or as messages: the door that exporters and trainers use.
+
+It chooses where ids come from: the ledger's where rollout and trained model share dialect and
+tokenizer, else rendered ones. Rows are read one at a time in short reads, so that a running
+rollout is not held back.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from houston_daemon.prompts.model_dialects import choose_dialect
+from houston_daemon.prompts.prompt_renderer import PromptRenderer
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.training.rows import chat_rows, recorded_rows, rendered_rows, rollout_plan
+from houston_daemon.training.rows.answer_soundness import ReservedTokens
+from houston_daemon.training.rows.rendered_rows import RowRenderer
+from houston_daemon.training.rows.row_weights import RolloutPlan
+from houston_daemon.training.rows.rule_verdicts import RuleVerdicts
+from houston_daemon.training.rows.shared_steps import NO_SHARED_STEPS, SharedSteps
+from houston_daemon.training.rows.training_row import ChatRow, RowOptions, TokenRow
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import ContextHead, ThoughtHandling
+from houston_shared.store.store_reader import Reader
+
+DEFAULT_OPTIONS = RowOptions()
+
+
+def build_token_rows(
+    reader: Reader,
+    rollout: str,
+    options: RowOptions = DEFAULT_OPTIONS,
+    beside: SharedSteps = NO_SHARED_STEPS,
+    rules: RuleVerdicts | None = None,
+) -> Iterator[TokenRow]:
+    """Rows of a rollout (a whole id) as token ids, in its order; none before its first step.
+
+    They are the ledger's ids where the rollout ran with the dialect and tokenizer that are trained
+    and kept its thoughts; else they are rendered. Steps that are not closed are not used. A row in
+    which everything is masked comes, too: who exports decides.
+
+    beside: all rollouts of the export: a step that several share is trained once among them. rules:
+    what rules say of the rollout (`ruled`); None: what was stored of them counts. Raises
+    HoustonError for erased or damaged ledgers, and ConfigurationError where a dialect or tokenizer
+    is not known.
+    """
+    plan = reader.run(rollout_plan.query_rollout_plan(rollout, beside, rules))
+    if plan.head is None:
+        return
+    strip, own = (
+        _row_thoughts(plan, options) == "strip",
+        _can_use_recorded_ids(plan, plan.head, options),
+    )
+    if own and not strip:
+        yield from recorded_rows.make_recorded_rows(reader, plan, options)
+    else:
+        yield from rendered_rows.make_rendered_rows(
+            reader, plan, options, _make_renderer(plan, plan.head, options, own)
+        )
+
+
+def build_chat_rows(
+    reader: Reader,
+    rollout: str,
+    options: RowOptions = DEFAULT_OPTIONS,
+    beside: SharedSteps = NO_SHARED_STEPS,
+    rules: RuleVerdicts | None = None,
+) -> Iterator[ChatRow]:
+    """The same rows as messages; see `token_rows`. Dialect and tokenizer are not asked for."""
+    plan = reader.run(rollout_plan.query_rollout_plan(rollout, beside, rules))
+    if plan.head is not None:
+        yield from chat_rows.make_chat_rows(reader, plan, options, _row_thoughts(plan, options))
+
+
+def _row_thoughts(plan: RolloutPlan, options: RowOptions) -> ThoughtHandling:
+    return "strip" if "strip" in (plan.thoughts, options.thoughts) else "keep"
+
+
+def _can_use_recorded_ids(plan: RolloutPlan, head: ContextHead, options: RowOptions) -> bool:
+    """Whether the rollout's own ids are those of the dialect and tokenizer that are trained."""
+    if head.token_ids is None or options.dialect not in ("", head.dialect):
+        return False
+    if options.reasoning not in (None, plan.reasoning):
+        return False
+    return not options.tokenizer or _same_setting(
+        _tokenizer_file(options.tokenizer), Path(head.tokenizer)
+    )
+
+
+def _same_setting(asked: Path, own: Path) -> bool:
+    if asked == own:
+        return True
+    return asked.is_file() and own.is_file() and asked.read_bytes() == own.read_bytes()
+
+
+def _tokenizer_file(named: str) -> Path:
+    path = Path(named)
+    return path / "tokenizer.json" if path.is_dir() else path
+
+
+def _make_renderer(
+    plan: RolloutPlan, head: ContextHead, options: RowOptions, own: bool
+) -> RowRenderer:
+    known = head.token_ids is not None
+    name = options.dialect or (head.dialect if known else "")
+    file = options.tokenizer or (head.tokenizer if known else "")
+    if not name or not file:
+        raise ConfigurationError(
+            f"{plan.rollout} was sampled by an engine without token ids ({plan.engine}): its rows"
+            " must be rendered for the model that is trained.",
+            rollout_plan.NO_ROWS_MESSAGE,
+            "Name that model's dialect and its tokenizer.json.",
+        )
+    reasoning = plan.reasoning if options.reasoning is None else options.reasoning
+    dialect, made = choose_dialect(name, reasoning), PromptTokenizer(str(_tokenizer_file(file)))
+    if made.id_of(dialect.stop_tokens[0]) is None:
+        raise ConfigurationError(
+            f"The tokenizer {made.path} has no token {dialect.stop_tokens[0]}, which ends an answer"
+            f" in the dialect {name}.",
+            rollout_plan.NO_ROWS_MESSAGE,
+            "Name the dialect of the tokenizer's family.",
+        )
+    thoughts = _row_thoughts(plan, options)
+    told = own and plan.thoughts == "strip"
+    renderer = PromptRenderer(dialect, made, thoughts)
+    return RowRenderer(
+        renderer,
+        made,
+        own,
+        told,
+        ReservedTokens(made, dialect),
+        rendered_rows.tools_of_head(head),
+        options.short_tools,
+        options.window,
+    )

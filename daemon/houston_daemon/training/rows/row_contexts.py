@@ -1,0 +1,254 @@
+"""A rollout's contexts as the agent had them, entry by entry: what rendered rows and chat rows
+are made of.
+
+Each context is put together by the functions that a resumed worker uses, so that a row shows what
+a prompt would have shown; one context is in memory at a time. It also gives the weight of an
+answer in a context that kept it over a fork. What a row looks like is for `chat_rows` and
+`rendered_rows`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from houston_daemon.agent import context_summary
+from houston_daemon.agent.resumed_context import rebuild_context
+from houston_daemon.prompts.context_ledger import Context, ContextEntry
+from houston_daemon.prompts.prompt_renderer import PromptRenderer
+from houston_daemon.training.rows import answer_soundness
+from houston_daemon.training.rows.rollout_plan import NO_ROWS_MESSAGE
+from houston_daemon.training.rows.row_weights import (
+    AnswerFacts,
+    AnswerWeight,
+    PlannedContext,
+    PlannedStep,
+    RolloutPlan,
+    ends_with_stop,
+    no_action_reason,
+    weigh_answer,
+    weigh_summary,
+    weight_of_copy,
+)
+from houston_daemon.training.rows.training_row import RowOptions
+from houston_shared.errors import HoustonError
+from houston_shared.records import (
+    ContextHead,
+    DeliveredGuidance,
+    ForkBody,
+    Message,
+    SampleBody,
+    StepRecord,
+)
+from houston_shared.store import journal_events, rollout_queries, step_queries
+from houston_shared.store.journal_events import ReadPlan
+from houston_shared.store.rollout_queries import ForkRow
+from houston_shared.store.step_context import read_kept_guidance
+from houston_shared.store.store_reader import Reader
+
+STEPS_PER_PAGE = 64
+"""Steps that are read at once."""
+RendererView = Callable[[SampleBody], SampleBody]
+"""What of a sample the renderer may see: ids of another tokenizer are none of its business."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextStep:
+    """One step as it stands in a context."""
+
+    step: PlannedStep
+    record: StepRecord
+    entry: ContextEntry
+    home: int
+    """Number of the context that it was sampled in; of this one unless a fork kept it."""
+    stopped: bool
+    """Whether its ids ended with a stop token; true where that cannot be told."""
+    forged: str | None
+    """Why its sampled ids are a forged turn (`soundness`); empty when they are none, None where
+    they are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalkedContext:
+    """One context."""
+
+    plan: PlannedContext
+    head: ContextHead
+    context: Context
+    """As it stood after its last step."""
+    standing: tuple[ContextStep, ...]
+    """Its steps, in order; those that its fork kept come first."""
+
+    @property
+    def before(self) -> tuple[ContextEntry, ...]:
+        """What stands before the first step: the pair of the fork."""
+        return tuple(self.context.entries[: 1 if self.plan.begun else 0])
+
+
+def walk_contexts(
+    reader: Reader,
+    plan: RolloutPlan,
+    renderer: PromptRenderer,
+    head: ContextHead,
+    seen: RendererView,
+) -> Iterator[WalkedContext]:
+    """Every context of a rollout in which a step was sampled, in order.
+
+    Raises HoustonError when the ledger contradicts itself.
+    """
+    kept: list[StepRecord] = []
+    open_ended: set[int] = set()
+    forged: dict[int, str | None] = {}
+    reserved = answer_soundness.reserved_of_head(plan.head)
+    home = {step.number: context for context in plan.contexts for step in context.steps}
+    where = {step.number: step for context in plan.contexts for step in context.steps}
+    for context in plan.contexts:
+        if not context.steps:
+            continue
+        first = context.kept_from - 1 if context.begun else 1
+        kept = [one for one in kept if one.step >= first]
+        last = context.steps[-1].number
+        for start in range(context.steps[0].number, last + 1, STEPS_PER_PAGE):
+            end = min(last, start + STEPS_PER_PAGE - 1)
+            found = reader.run(step_queries.read_steps(plan.rollout, start, end))
+            kept += [_closed_record(one, seen) for one in found]
+            open_ended |= {one.step for one in found if not _sample_ended(one.sample)}
+            forged |= {
+                one.step: answer_soundness.forged_turn_reason(reserved, one.sample) for one in found
+            }
+        fork, said = reader.run(_fork_of_context(plan.rollout, context))
+        made = rebuild_context(renderer, head, kept, fork, said).context
+        entries = made.entries[1:] if fork else made.entries
+        records = kept[1:] if fork else kept
+        standing = [
+            ContextStep(
+                where[record.step],
+                record,
+                entry,
+                home[record.step].number,
+                record.step not in open_ended,
+                forged[record.step],
+            )
+            for record, entry in zip(records, entries, strict=True)
+        ]
+        yield WalkedContext(context, head, made, tuple(standing))
+
+
+def _closed_record(record: StepRecord, seen: RendererView) -> StepRecord:
+    if record.observation is None:
+        raise HoustonError(
+            f"Step {record.step} was closed and is open again: a repair changed it meanwhile.",
+            NO_ROWS_MESSAGE,
+            "try again",
+        )
+    return replace(record, sample=seen(record.sample))
+
+
+def _sample_ended(sample: SampleBody) -> bool:
+    return ends_with_stop(sample.token_ids, sample.parameters.get("stop_token_ids"))
+
+
+def _fork_of_context(
+    rollout: str, context: PlannedContext
+) -> ReadPlan[tuple[ForkBody | None, Sequence[DeliveredGuidance]]]:
+    if context.begun is None:
+        return None, ()
+    body = yield from rollout_queries.read_fork_body(context.begun)
+    said = yield from read_kept_guidance(rollout, context.begun, body)
+    # Of a home from before forks named the step that they come before.
+    return replace(body, before=context.begun.step), said
+
+
+def query_summary_sample(seq: int) -> ReadPlan[SampleBody]:
+    """What the model wrote as a summary."""
+    event = (yield from journal_events.events_by_seq([seq])).get(seq)
+    if event is None or event.erased:
+        raise HoustonError(
+            f"The summary at event {seq} is gone.", NO_ROWS_MESSAGE, "houston verify"
+        )
+    return (
+        yield from journal_events.read_event_record(event, SampleBody, step_queries.ERASED_SAMPLE)
+    )
+
+
+def answer_facts(
+    sample: SampleBody, ended: bool = True, empty: bool = False, unfit: str = ""
+) -> AnswerFacts:
+    """What of a sample decides its weight. ended: whether its ids ended with a stop token, where
+    the sample has lost them; empty: whether nothing of it is left that a model wrote; unfit: why it
+    may not be trained (`soundness`)."""
+    ended = ended and ends_with_stop(sample.token_ids, sample.parameters.get("stop_token_ids"))
+    why = no_action_reason(sample.malformed, [call.error for call in sample.calls])
+    return AnswerFacts(sample.finish_reason, why, empty, ended, unfit)
+
+
+def weight_in_row(
+    one: ContextStep, said: AnswerFacts, plan: RolloutPlan, options: RowOptions, row: str
+) -> AnswerWeight:
+    """What the answer of a step weighs in the row with this id. said: what decides it."""
+    weight = weigh_answer(one.step, said, options)
+    home = plan.named(one.home)
+    summary = "/summary." in row
+    if row == home or (options.overlap == "paper" and not summary):
+        return weight
+    return weight_of_copy(weight, home)
+
+
+class ContextPart(NamedTuple):
+    """One entry of a context as it stands in a request."""
+
+    of: ContextStep | None
+    """The step that it is; None for the pair of an earlier fork."""
+    ids: Sequence[int]
+    messages: Sequence[Message]
+
+
+class ContextRows:
+    """One context of a rollout, of which rows are made."""
+
+    def __init__(
+        self,
+        plan: RolloutPlan,
+        options: RowOptions,
+        renderer: PromptRenderer,
+        walked: WalkedContext,
+    ) -> None:
+        self.plan = plan
+        self.options = options
+        self.renderer = renderer
+        self.walked = walked
+        self.name = plan.named(walked.plan.number)
+        """Id of the row of its actions."""
+        self.summary_name = plan.named_summary(walked.plan.number + 1)
+        """Id of the row of the summary that replaced it."""
+
+    def requested(self, fork: ForkRow) -> Iterator[ContextPart]:
+        """What the summary was asked about: the first k entries, the last one with the request."""
+        by_step = {one.record.step: one for one in self.walked.standing}
+        entries = self.walked.context.entries[: fork.k]
+        for entry in entries:
+            of = None if entry.summary else by_step[entry.step]
+            if entry is entries[-1]:
+                yield ContextPart(of, *self.renderer.asking(entry, context_summary.SUMMARY_REQUEST))
+            else:
+                yield ContextPart(of, entry.ids, entry.messages)
+
+    def weight(self, one: ContextStep, row: str, empty: bool) -> AnswerWeight:
+        """What the answer of a step weighs in the row with this id."""
+        said = answer_facts(one.record.sample, one.stopped, empty, self.unfit(one))
+        return weight_in_row(one, said, self.plan, self.options, row)
+
+    def unfit(self, one: ContextStep) -> str:
+        """Why the answer of a step may not be trained."""
+        return one.forged or ""
+
+    def summary_weight(self, sample: SampleBody, unfit: str | None) -> AnswerWeight:
+        """What the summary weighs. unfit: why it may not be trained."""
+        return weigh_summary(answer_facts(sample, unfit=unfit or ""), self.options)
+
+    def forged(self, sample: SampleBody) -> str | None:
+        """Why the summary's ids are a forged turn, as of a step (`Standing.forged`)."""
+        return answer_soundness.forged_turn_reason(
+            answer_soundness.reserved_of_head(self.plan.head), sample
+        )

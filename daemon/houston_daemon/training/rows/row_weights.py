@@ -1,0 +1,217 @@
+"""Which step is trained in which row, and what it weighs: how verdicts, interruptions and cut
+answers combine.
+
+`RolloutPlan`, `PlannedContext` and `PlannedStep` hold what decides it; `weigh_answer` gives the
+weight of an answer with its reason and source, in a fixed order of precedence. Pure decisions: it
+reads nothing and knows neither ids nor messages.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from houston_daemon.training.rows.training_row import Provenance, RowOptions
+from houston_shared.records import ContextHead, ThoughtHandling
+from houston_shared.store.annotation_queries import SourceVerdict
+from houston_shared.store.rollout_queries import ForkRow
+from houston_shared.store.step_queries import StepRow
+
+INTERRUPTED = "interrupted"
+"""How a sample ends that a person cut."""
+UNJUDGED = "not judged"
+"""Stands for the source of a verdict where there is none."""
+_INTERRUPTED_REASON = "interrupted by a person: what was sampled is no action"
+_CUT_REASON = "cut at its limit of tokens: it has no stop token"
+_UNSTOPPED_REASON = "ended without a stop token of its dialect"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A closed step, by the context it was sampled in."""
+
+    row: StepRow
+    """Its current attempt; of the rollout whose step it is."""
+    given: SourceVerdict | None
+    """The verdict that counts; None where nobody judged it."""
+    elsewhere: str
+    """The rollout whose rows train it, where that is not this one."""
+
+    @property
+    def number(self) -> int:
+        """Number of the step."""
+        return self.row.step
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedContext:
+    """One context: between two forks."""
+
+    number: int
+    """0 before the first fork."""
+    begun: ForkRow | None
+    """The fork that it began with."""
+    ended: ForkRow | None
+    """The fork that replaced it."""
+    steps: tuple[PlannedStep, ...]
+    """Steps that were sampled in it, in order."""
+    summary_elsewhere: str
+    """The rollout that trains the summary of `ended`, where that is not this one."""
+
+    @property
+    def kept_from(self) -> int:
+        """First step that stands in it as it is: sampled in it, or kept over its fork."""
+        return self.begun.first_kept_step if self.begun else 1
+
+    @property
+    def summary_seq(self) -> int | None:
+        """The sample of the summary that replaced it, where the model wrote it and this rollout
+        trains it."""
+        return self.ended.sample_seq if self.ended and not self.summary_elsewhere else None
+
+    @property
+    def own(self) -> bool:
+        """Whether a step of it is this rollout's to train."""
+        return any(not step.elsewhere for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutPlan:
+    """Everything of a rollout that rows are made by, but its texts and ids."""
+
+    rollout: str
+    task: str
+    group: str
+    domain: str
+    engine: str
+    provenance: Provenance
+    thoughts: ThoughtHandling
+    """How the rollout ran."""
+    reasoning: bool
+    """Whether its answers opened for reasoning."""
+    head: ContextHead | None
+    """None before the first prompt: then there is no row."""
+    contexts: tuple[PlannedContext, ...]
+
+    def named(self, context: int, part: int = 0) -> str:
+        """Id of a row of actions."""
+        return f"{self.rollout}/{context}.{part}"
+
+    def named_summary(self, fork: int) -> str:
+        """Id of the row of the n-th summary, from 1."""
+        return f"{self.rollout}/summary.{fork}"
+
+
+class AnswerFacts(NamedTuple):
+    """What of a sample decides its weight, beside verdicts."""
+
+    finish_reason: str
+    null: str
+    """Why it is no action: nothing could be read from it, it has no call, or none that can be run;
+    empty where it is one."""
+    empty: bool = False
+    """Whether nothing is left of it that a model wrote."""
+    stopped: bool = True
+    """Whether it ends with a stop token of its dialect, where that can be told."""
+    unfit: str = ""
+    """Why it may not be trained whatever was said of it (`soundness`); empty where it may."""
+
+    @property
+    def unended(self) -> str:
+        """Why it has no stop token to train; empty where it has one."""
+        if self.finish_reason == "length":
+            return _CUT_REASON
+        return "" if self.stopped else _UNSTOPPED_REASON
+
+
+def ends_with_stop(ids: Sequence[int] | None, stops: Sequence[int] | None) -> bool:
+    """Whether an answer ends with one of the ids that were to end it; true where that cannot be
+    told."""
+    return not ids or not stops or ids[-1] in stops
+
+
+def no_action_reason(malformed: str, errors: Sequence[str]) -> str:
+    """Why an answer is no action; empty where it is one.
+
+    errors: of each of its calls, why it cannot be run, empty where it can.
+    """
+    if malformed:
+        return malformed
+    return "" if not all(errors) else next(iter(errors), "it has no call")
+
+
+class AnswerWeight(NamedTuple):
+    """What an answer weighs, and why."""
+
+    weight: float
+    why: str
+    by: str
+    elsewhere: bool = False
+    """Whether another rollout's rows train it."""
+
+
+def weigh_answer(step: PlannedStep, answer: AnswerFacts, options: RowOptions) -> AnswerWeight:
+    """What an answer weighs in the row that trains it.
+
+    In order: a step of another rollout's rows; what a person interrupted, what is empty, forged or
+    not read back as it was said (never trained); without masking everything else; a verdict to
+    mask; an answer without a stop token, which only a person's `keep` brings back; a verdict to
+    keep; an answer that is no action; and last what nobody judged.
+    """
+    weight = _weigh_own(step, answer, options)
+    if not step.elsewhere:
+        return weight
+    said = "trained" if weight.weight else "masked"
+    return AnswerWeight(0.0, f"{said} with rollout {step.elsewhere}", "", elsewhere=True)
+
+
+def _weigh_own(step: PlannedStep, answer: AnswerFacts, options: RowOptions) -> AnswerWeight:
+    given = step.given
+    by = given.source if given else ""
+    if answer.finish_reason == INTERRUPTED:
+        return AnswerWeight(0.0, _INTERRUPTED_REASON, "")
+    if answer.empty:
+        return AnswerWeight(0.0, "the answer is empty", "")
+    if answer.unfit:
+        return AnswerWeight(0.0, answer.unfit, "")
+    if not options.masking:
+        return AnswerWeight(1.0, "", "")
+    if given and given.verdict == "mask":
+        return AnswerWeight(0.0, f"mask: {given.source} {given.reason}".rstrip(), by)
+    if answer.unended and options.cut == "mask" and by != "human":
+        return AnswerWeight(0.0, answer.unended, "")
+    if given:
+        return AnswerWeight(1.0, "", by)
+    if answer.null:
+        return AnswerWeight(0.0, f"no action: {answer.null}", "")
+    if options.unjudged == "mask":
+        return AnswerWeight(0.0, UNJUDGED, "")
+    return AnswerWeight(1.0, "", UNJUDGED)
+
+
+def weigh_summary(answer: AnswerFacts, options: RowOptions) -> AnswerWeight:
+    """What a summary weighs that the model wrote and the rollout used."""
+    if answer.unfit:
+        return AnswerWeight(0.0, answer.unfit, "")
+    if answer.unended and options.cut == "mask" and options.masking:
+        return AnswerWeight(0.0, answer.unended, "")
+    return AnswerWeight(1.0, "", "")
+
+
+def weight_if_closed(weight: AnswerWeight, answer: AnswerFacts) -> AnswerWeight:
+    """The same where whoever renders the answer writes a stop token behind it: one that did not
+    stop is then trained in no case, as it would teach to stop there."""
+    return AnswerWeight(0.0, answer.unended, "") if weight.weight and answer.unended else weight
+
+
+def weight_of_copy(weight: AnswerWeight, row: str) -> AnswerWeight:
+    """What a copy of an answer weighs in another row than its own, which has the reason."""
+    if weight.elsewhere:
+        return weight
+    return AnswerWeight(
+        0.0, trained_in_reason(row) if weight.weight else f"masked in row {row}", ""
+    )
+
+
+def trained_in_reason(row: str) -> str:
+    """Why a copy of an answer weighs nothing that the row with this id trains."""
+    return f"trained in row {row}"

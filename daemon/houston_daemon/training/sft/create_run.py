@@ -1,0 +1,298 @@
+"""From what a person asked to the folder of a training run: recipe, base, data. Also how a run is
+resumed.
+
+It checks everything that can be checked before a trainer starts: whether what comes out could be
+registered, whether data and model share a tokenizer, which settings a resumed run may change. A
+new folder is whole or not there. It imports no torch.
+"""
+
+import hashlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from houston_daemon.training.export import export_run as exporting
+from houston_daemon.training.export.held_out_split import parse_held_out
+from houston_daemon.training.policies import policy_constraints
+from houston_daemon.training.rows.rule_verdicts import RulesFrom
+from houston_daemon.training.rows.training_row import RowOptions
+from houston_daemon.training.sft import (
+    run_policies,
+    sft_launch,
+    sft_progress,
+    sft_recipe,
+    sft_run_folder,
+)
+from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
+from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.home_lock import find_running_daemon
+from houston_shared.policy_and_run_files import (
+    DEFAULT_FAMILY,
+    check_family_name,
+    is_policy_name,
+    is_run_name,
+    parse_policy_name,
+    training_folder,
+)
+from houston_shared.store import policy_queries
+from houston_shared.store.store_reader import Reader
+
+DATA_FORMAT = "trl"
+"""Which of the formats of `houston export` it trains on."""
+UNFINISHED_PREFIX = "."
+"""Begins the name of a run's folder until all of it is there."""
+CREATION_SECONDS = 60.0
+"""What a command needs at most from making such a folder to holding it."""
+CHANGEABLE_SETTINGS = {
+    "pack_tokens",
+    "packing",
+    "gradient_checkpointing",
+    "check_memory",
+    "save_steps",
+    "save_minutes",
+    "keep_checkpoints",
+    "device",
+    "accelerate",
+}
+"""Settings that a resumed run may have otherwise: they change speed and memory, not results."""
+
+
+class TrainingRequest(NamedTuple):
+    """What the command line said."""
+
+    rollouts: Sequence[str]
+    """Whole ids."""
+    data: Path | None
+    held_out: Sequence[str]
+    rows: RowOptions
+    recipe: str
+    settings: Sequence[str]
+    name: str
+    """Family of what comes out; empty for that of the policy that it goes on from."""
+    rules: RulesFrom = "run"
+    """Of rollouts: whether rules are run for their rows."""
+
+
+def create_run_folder(loaded: LoadedConfiguration, wanted: TrainingRequest) -> RunFolder:
+    """Make the folder of a new run, with its data. Raises HoustonError; nothing then stays."""
+    found = sft_recipe.load_recipe(wanted.recipe, list(wanted.settings))
+    if wanted.name:
+        check_family_name(wanted.name)
+    if bool(wanted.rollouts) == bool(wanted.data):
+        raise HoustonError(
+            "Name rollouts, or exported data with --data DIR.",
+            NOTHING_TRAINED_MESSAGE,
+            code=ExitCode.USAGE,
+        )
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    run = f"sft-{stamp}-{secrets.token_hex(2)}"
+    named = found.base if is_policy_name(found.base) else ""
+    found = run_policies.with_policy_folders(loaded.home, found)
+    _remove_unfinished_runs(loaded)
+    beside = RunFolder(training_folder(loaded.home) / f"{UNFINISHED_PREFIX}{run}")
+    beside.path.mkdir(mode=0o700, parents=True)
+    held = sft_run_folder.take_folder(beside.path)
+    try:
+        rollouts = _prepare_data(loaded, wanted, found.base, beside)
+        manifest = sft_run_folder.read_data_manifest(beside.data)
+        found = _filled_recipe(found, manifest, wanted.settings)
+        _check_data(found, manifest)
+        parent = named or run_policies.parent_policy(loaded.home, found)
+        family = wanted.name or (parse_policy_name(parent).family if parent else DEFAULT_FAMILY)
+        base_hash, adapter_hash = run_policies.base_hashes_of(loaded.home, found)
+        _check_registrable(loaded, family, found.base, base_hash, parent)
+        beside.ask(
+            RunSpec(
+                run=run,
+                name=family,
+                parent=parent,
+                home=str(loaded.home.path),
+                recipe=found,
+                base_hash=base_hash,
+                adapter_hash=adapter_hash,
+                rollouts=rollouts,
+            )
+        )
+        made = sft_run_folder.folder_of_run(loaded.home, run)
+        beside.path.replace(made.path)
+    except BaseException:
+        shutil.rmtree(beside.path)
+        raise
+    finally:
+        os.close(held)
+    return made
+
+
+def _remove_unfinished_runs(loaded: LoadedConfiguration) -> None:
+    """Remove what commands that were killed have begun: nobody would find the rows in it."""
+    for left in training_folder(loaded.home).glob(f"{UNFINISHED_PREFIX}*"):
+        try:
+            if time.time() - left.stat().st_mtime > CREATION_SECONDS:
+                sft_run_folder.require_no_trainer(left)
+                shutil.rmtree(left)
+        except (OSError, HoustonError):  # another command's, or gone meanwhile
+            continue
+
+
+def _check_registrable(
+    loaded: LoadedConfiguration, family: str, base: str, base_hash: str, parent: str
+) -> None:
+    """Raise HoustonError for what could not be registered after the last step."""
+    if not loaded.home.database.exists():
+        return
+    with Reader(loaded.home) as reader:
+        known = reader.run(policy_queries.list_policies())
+    policy_constraints.check_family_lineage(
+        known, family, base, base_hash, parent, NOTHING_TRAINED_MESSAGE
+    )
+
+
+def rename_policy(loaded: LoadedConfiguration, asked: RunSpec, family: str) -> RunSpec:
+    """With another family of what comes out. Raises HoustonError where it came out."""
+    check_family_name(family)
+    if loaded.home.database.exists():
+        with Reader(loaded.home) as reader:
+            came = reader.run(policy_queries.find_policy_of_run(asked.run))
+        if came is not None:
+            raise HoustonError(f"{asked.run} has become {came.name}, whose name stays.")
+    return msgspec.structs.replace(asked, name=family)
+
+
+def request_resume(
+    loaded: LoadedConfiguration, run: str, settings: Sequence[str], name: str = ""
+) -> RunSpec:
+    """What is asked of a run that goes on; nothing is written yet.
+
+    name: family of what comes out, where it is to be another. Raises HoustonError where there is
+    no such run, it has finished, or the daemon or somebody else has it.
+    """
+    if not is_run_name(run):  # it names a folder of the home, and nothing else
+        raise HoustonError(
+            f"{run[:80]!r} is no training run.",
+            NOTHING_TRAINED_MESSAGE,
+            "houston train list",
+            ExitCode.USAGE,
+        )
+    made = sft_run_folder.folder_of_run(loaded.home, run)
+    asked = made.asked
+    now = sft_progress.read_progress(made.path)
+    if now is not None and now.state == "finished":
+        raise HoustonError(f"{run} has finished: {made.output}.", next=f"houston train show {run}")
+    _check_not_daemon_run(loaded, run)
+    sft_run_folder.require_no_trainer(made.path)
+    asked = rename_policy(loaded, asked, name) if name else asked
+    if asked.base_hash:
+        _check_registrable(loaded, asked.name, asked.recipe.base, asked.base_hash, asked.parent)
+    return msgspec.structs.replace(asked, recipe=_changed_settings(made, settings))
+
+
+def _changed_settings(made: RunFolder, settings: Sequence[str]) -> SftRecipe:
+    """The recipe of a run that goes on. Raises HoustonError for what would make it another run, or
+    leave its checkpoint unread."""
+    others = {setting.partition("=")[0] for setting in settings} - CHANGEABLE_SETTINGS
+    if others:
+        raise HoustonError(
+            f"{', '.join(sorted(others))} cannot change in a run that goes on.",
+            NOTHING_TRAINED_MESSAGE,
+            f"Start a new one, or change {', '.join(sorted(CHANGEABLE_SETTINGS))}",
+            ExitCode.USAGE,
+        )
+    changed = sft_recipe.changed_recipe(made.asked.recipe, list(settings))
+    if changed.accelerate:
+        changed = msgspec.structs.replace(
+            changed, accelerate=sft_launch.accelerate_file(changed.accelerate)
+        )
+    sft_run_folder.check_kind_change(made, changed)
+    return changed
+
+
+def _check_not_daemon_run(loaded: LoadedConfiguration, run: str) -> None:
+    """Raise HoustonError for a run that is the daemon's: it goes on by itself, as it was asked."""
+    if find_running_daemon(loaded.home) is None:
+        return
+    with Reader(loaded.home) as reader:
+        known = reader.run(policy_queries.find_training_run(run))
+    if known is None or known.alone or known.state in ("failed", "cancelled"):
+        return
+    raise HoustonError(
+        f"The daemon has {run} already ({known.state}).",
+        "Nothing was changed.",
+        f"houston train show {run}, or train cancel {run} first",
+        ExitCode.BUSY,
+    )
+
+
+def _prepare_data(
+    loaded: LoadedConfiguration, wanted: TrainingRequest, base: str, to: RunFolder
+) -> tuple[str, ...]:
+    """Export rollouts into the run's folder, or point at data that was exported.
+
+    Rows are made for the model that is trained, where it was named.
+    """
+    if wanted.data is not None:
+        if not wanted.data.is_dir():
+            raise HoustonError(f"There is no folder {wanted.data}.", NOTHING_TRAINED_MESSAGE)
+        to.data.symlink_to(wanted.data.absolute(), target_is_directory=True)
+        return ()
+    ids = tuple(wanted.rollouts)
+    rows = wanted.rows if wanted.rows.tokenizer else replace(wanted.rows, tokenizer=base)
+    options = exporting.ExportRequest(
+        rollouts=ids,
+        rows=rows,
+        held_out=parse_held_out(list(wanted.held_out), 0),
+        rules=wanted.rules,
+    )
+    exporting.write_export(loaded.home, options, to.data)
+    return ids
+
+
+def _filled_recipe(
+    found: SftRecipe, manifest: dict[str, Any], settings: Collection[str]
+) -> SftRecipe:
+    """With paths that hold wherever the trainer runs.
+
+    Raises HoustonError without a base, and for rows of another form.
+    """
+    if manifest.get("format", DATA_FORMAT) != DATA_FORMAT:
+        raise HoustonError(
+            f"The rows of the data are written for {manifest.get('format')}, not as token ids.",
+            NOTHING_TRAINED_MESSAGE,
+            f"Export again with --format {DATA_FORMAT}",
+        )
+    keys = {setting.partition("=")[0].strip() for setting in settings}
+    accelerate = sft_launch.accelerate_file(found.accelerate) if found.accelerate else ""
+    found = msgspec.structs.replace(found, accelerate=accelerate)
+    return run_policies.fill_recipe(found, manifest, keys)
+
+
+def _check_data(found: SftRecipe, manifest: dict[str, Any]) -> None:
+    """Raises HoustonError for ids of another tokenizer, and for copies of copies of rows."""
+    tokenizers = manifest.get("tokenizers") or {}
+    file = Path(found.base) / "tokenizer.json"
+    if tokenizers and file.is_file():
+        mine = hashlib.sha256(file.read_bytes()).hexdigest()
+        if set(tokenizers.values()) != {mine}:
+            raise HoustonError(
+                f"The ids of the data belong to another tokenizer than {file}.",
+                f"{NOTHING_TRAINED_MESSAGE} The data's: {', '.join(tokenizers)}.",
+                "Export again with --tokenizer, or name the model with --base",
+            )
+    copied = manifest.get("recipe") or {}
+    twice = (copied.get("react", 1), copied.get("summary", 1)) != (1, 1)
+    if twice and (found.upsample.react, found.upsample.summary) != (1, 1):
+        raise ConfigurationError(
+            f"The data hold copies of rows already (recipe {copied.get('name')}), and the recipe"
+            " of training asks for more.",
+            NOTHING_TRAINED_MESSAGE,
+            "--set upsample.react=1 --set upsample.summary=1",
+        )

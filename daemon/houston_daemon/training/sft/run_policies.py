@@ -1,0 +1,237 @@
+"""The policies at both ends of a training run: what it begins from, and what becomes of its
+weights.
+
+A recipe may name a model, a model with an adapter, or a policy of the home; here it becomes
+folders, hashes and a parent. At the end what came out is registered as a policy, where a daemon
+runs. What a policy is and where its files go is `training.policies`'. It imports no torch.
+"""
+
+import hashlib
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.engines.local_model import MODEL_NAME, model_path
+from houston_daemon.training.policies import policy_files
+from houston_daemon.training.policies.policy_files import ADAPTER_FILES
+from houston_daemon.training.policies.policy_registration import register_policy
+from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
+from houston_daemon.training.sft.sft_run_folder import RunFolder
+from houston_shared.config import LoadedConfiguration, load_configuration
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.home_lock import find_running_daemon
+from houston_shared.policy_and_run_files import is_policy_name, policies_folder
+from houston_shared.store.training_event_bodies import RunState
+
+ADAPTER_KEYS = {"lora_rank", "lora_alpha", "lora_targets"}
+"""Keys of a recipe that an adapter to go on from decides."""
+_PACKAGED_MODEL_NAMES = ("embedded", "vllm", MODEL_NAME)
+"""What a manifest calls the packaged model."""
+
+
+def with_policy_folders(home: Home, recipe: SftRecipe) -> SftRecipe:
+    """With the folders of the policy that `base` names, if it names one. Raises HoustonError."""
+    if not is_policy_name(recipe.base):
+        return recipe
+    if recipe.adapter:
+        raise HoustonError(
+            f"{recipe.base} says what to go on from, and `adapter` says it, too.",
+            NOTHING_TRAINED_MESSAGE,
+            "Name one of them",
+            ExitCode.USAGE,
+        )
+    found = policy_files.named_policy(home, recipe.base)
+    if found.policy.kind == "lora":
+        return msgspec.structs.replace(recipe, base=str(found.base), adapter=str(found.folder))
+    return msgspec.structs.replace(recipe, base=str(found.folder))
+
+
+def fill_recipe(recipe: SftRecipe, manifest: dict[str, Any], set_: Collection[str]) -> SftRecipe:
+    """With whole paths, and with what an adapter to go on from decides.
+
+    manifest: of the data. set_: keys that were set for this run. Raises HoustonError without a
+    model, and where an adapter is none or was told to be another.
+    """
+    base = Path(recipe.base or _base_of_data(manifest))
+    if not (base / "config.json").is_file():
+        adapter = (base / ADAPTER_FILES[0]).is_file()
+        raise HoustonError(
+            f"{base} is not the folder of a model: it has no config.json.",
+            NOTHING_TRAINED_MESSAGE,
+            f"It holds an adapter: name its model with --base DIR, and --set adapter={base}"
+            if adapter
+            else "Name one with --base DIR",
+        )
+    recipe = msgspec.structs.replace(recipe, base=str(base.absolute()))
+    if not recipe.adapter:
+        return recipe
+    folder = Path(recipe.adapter).absolute()
+    recipe = msgspec.structs.replace(recipe, adapter=str(folder))
+    return recipe if recipe.full else _with_adapter_shape(recipe, folder, set_)
+
+
+def parent_policy(home: Home, recipe: SftRecipe) -> str:
+    """The policy that a filled recipe begins from; empty for a model that is none of the home's."""
+    folder = Path(recipe.adapter or recipe.base)
+    mine = policies_folder(home).resolve()
+    return folder.name if folder.resolve().parent == mine and is_policy_name(folder.name) else ""
+
+
+def base_hashes_of(home: Home | None, recipe: SftRecipe) -> tuple[str, str]:
+    """Content of the base model and of the adapter (empty without one) of a filled recipe.
+
+    home: where hashes of large files are remembered. Raises HoustonError where they are not there.
+    """
+    base = policy_files.model_hash(Path(recipe.base), home)
+    if not recipe.adapter:
+        return base, ""
+    files = [Path(recipe.adapter) / name for name in ADAPTER_FILES]
+    return base, policy_files.combine_hashes(policy_files.hash_files(files, home))
+
+
+def check_base_unchanged(folder: RunFolder) -> None:
+    """Raise HoustonError unless a run's base and adapter are what they were as it was asked for:
+    its checkpoints, and the policy's lineage, are of those. Older runs have not noted it."""
+    asked, recipe = folder.asked, folder.asked.recipe
+    if not asked.base_hash:
+        return
+    try:
+        now = base_hashes_of(Home(Path(asked.home)) if asked.home else None, recipe)
+    except HoustonError as problem:
+        raise _base_changed_error(folder, problem.cause) from problem
+    if now[0] != asked.base_hash:
+        raise _base_changed_error(
+            folder, f"{recipe.base} is not the model any more that this run began with."
+        )
+    if now[1] != asked.adapter_hash:
+        raise _base_changed_error(
+            folder, f"{recipe.adapter} is not the adapter any more that this run began with."
+        )
+
+
+def _base_changed_error(folder: RunFolder, cause: str) -> HoustonError:
+    return HoustonError(
+        cause,
+        f"Nothing was trained further. {folder.good}",
+        f"Next: put back what was there, and {folder.again}; or start a new run",
+    )
+
+
+def _base_of_data(manifest: dict[str, Any]) -> str:
+    named = manifest.get("base") or []
+    (only,) = named if len(named) == 1 else ("",)
+    if only in _PACKAGED_MODEL_NAMES and (found := model_path()):
+        return str(found)
+    if only and Path(only).is_dir():
+        return str(only)
+    said = f"names {', '.join(named)}" if named else "names none"
+    raise HoustonError(
+        f"Which model to train cannot be told: the manifest of the data {said}.",
+        NOTHING_TRAINED_MESSAGE,
+        "Name its folder with --base DIR",
+    )
+
+
+class _AdapterConfig(msgspec.Struct):
+    """What PEFT writes of a LoRA adapter."""
+
+    r: int
+    lora_alpha: int
+    target_modules: str | list[str]
+    peft_type: str = "LORA"
+
+
+def _with_adapter_shape(recipe: SftRecipe, folder: Path, set_: Collection[str]) -> SftRecipe:
+    """With rank, scale and targets of the adapter that goes on: it has its shapes."""
+    if other := sorted(ADAPTER_KEYS & set(set_)):
+        raise HoustonError(
+            f"{', '.join(other)} cannot be set: {folder} goes on with its own.",
+            NOTHING_TRAINED_MESSAGE,
+            "Leave it away, or train an adapter of its own from the model with --base DIR",
+            ExitCode.USAGE,
+        )
+    try:
+        found = msgspec.json.decode((folder / ADAPTER_FILES[0]).read_bytes(), type=_AdapterConfig)
+    except (OSError, msgspec.DecodeError) as problem:
+        raise HoustonError(
+            f"{folder} holds no LoRA adapter to go on from: {problem}.", NOTHING_TRAINED_MESSAGE
+        ) from None
+    if found.peft_type != "LORA":
+        raise HoustonError(
+            f"{folder} holds an adapter of kind {found.peft_type}.", NOTHING_TRAINED_MESSAGE
+        )
+    targets = found.target_modules
+    return msgspec.structs.replace(
+        recipe,
+        lora_rank=found.r,
+        lora_alpha=found.lora_alpha,
+        lora_targets=targets if isinstance(targets, str) else tuple(sorted(targets)),
+    )
+
+
+def register_if_daemon(folder: RunFolder) -> str:
+    """Register what came out, as the process of the run does it: returns `policy@N`, or nothing
+    where no daemon runs. Raises HoustonError where the daemon refuses it.
+    """
+    home = folder.asked.home
+    if not home:
+        return ""
+    loaded = load_configuration(home, os.environ.get("HOUSTON_CONFIG"))
+    return register_run(loaded, folder) if find_running_daemon(loaded.home) is not None else ""
+
+
+def tell_run_state(
+    loaded: LoadedConfiguration, run: str, state: RunState, reason: str = ""
+) -> None:
+    """How a run stands that the daemon did not start; nothing where no daemon runs."""
+    if find_running_daemon(loaded.home) is None:
+        return
+    from houston_shared.control_client import send_with_retry
+    from houston_shared.control_messages import ReportTrainingState
+
+    message = ReportTrainingState(run=run, state=state, reason=reason)
+    send_with_retry(loaded.home, message, "It may have been noted.", "houston train list")
+
+
+def tell_run_ended(folder: RunFolder, state: RunState, reason: str = "") -> None:
+    """The same, from the trainer itself: who started it may be gone."""
+    asked = folder.asked
+    if not asked.beside:
+        return
+    try:
+        tell_run_state(
+            load_configuration(asked.home, os.environ.get("HOUSTON_CONFIG")),
+            asked.run,
+            state,
+            reason,
+        )
+    except HoustonError as problem:  # what was trained is none the worse for it
+        ProgressWriter(folder.path).say(f"the daemon was not told: {problem}")
+
+
+def register_run(loaded: LoadedConfiguration, folder: RunFolder) -> str:
+    """The policy that this run became; asked again, the same one. Raises HoustonError."""
+    asked, result = folder.asked, folder.result
+    return register_policy(
+        loaded,
+        folder.output,
+        Path(asked.recipe.base),
+        name=asked.name,
+        base_hash=asked.base_hash,
+        run=asked.run,
+        parent=asked.parent,
+        manifest=data_manifest_hash(folder.path) or data_manifest_hash(folder.data),
+        recipe=msgspec.to_builtins(asked.recipe),
+        metrics=msgspec.to_builtins(result) if result else {},
+    ).name
+
+
+def data_manifest_hash(data: Path) -> str:
+    """SHA-256 of the manifest of the data; empty where there is none."""
+    file = data / "manifest.json"
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""

@@ -1,0 +1,221 @@
+"""What is looked at during a training run: figures, time to save, SIGTERM, a loss that is NaN,
+and the held-out loss.
+
+All processes come to the same conclusion in the same step, or some would wait for the others for
+ever. The loss on held-out rows is taken before training and after it, on rows spread evenly over
+the file. Nothing here decides about gradients.
+"""
+
+import math
+import signal
+import time
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+import torch
+from accelerate.utils import DistributedType
+from transformers import TrainerCallback
+
+from houston_daemon.training.sft import batch_plan, sft_dataset, training_memory
+from houston_daemon.training.sft.batch_plan import OptimizerStep
+from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.sft.sft_recipe import SftRecipe, lower_rate_settings
+from houston_daemon.training.sft.sft_run_folder import RunFolder
+from houston_daemon.training.sft.sft_trainer import WeightedTrainer
+from houston_shared import atomic_file
+from houston_shared.errors import HoustonError
+
+_CONTINUE, _SAVE_NOW, _STOP_NOW = 0, 1, 2
+
+
+class TrainingWatch(TrainerCallback):  # type: ignore[misc]
+    """Writes progress, saves by the clock, ends on SIGTERM, refuses NaN."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        steps: Sequence[OptimizerStep],
+        writer: ProgressWriter,
+        save_minutes: float,
+    ) -> None:
+        self._folder = folder
+        self._steps = steps
+        self._writer = writer
+        self._seconds = 60 * save_minutes
+        self._saved = time.monotonic()
+        self._tokens = [0, *accumulate(step.tokens for step in steps)]
+        self._asked_to_end = False
+        self.ended = False
+        """Whether it ended because it was asked to."""
+        self.losses: list[float] = []
+        """Of the steps of this process's life."""
+        signal.signal(signal.SIGTERM, self._end)
+
+    def _end(self, number: int, frame: Any) -> None:
+        self._asked_to_end = True
+
+    def asked(self, device: torch.device) -> bool:
+        """Whether any process was asked to end; all of them must look at the same time."""
+        self.ended = (
+            _strongest_wish(_STOP_NOW if self._asked_to_end else _CONTINUE, device) == _STOP_NOW
+        )
+        return self.ended
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """The clock starts."""
+        self._saved = time.monotonic()
+        self._writer.begin(
+            step=state.global_step,
+            steps=len(self._steps),
+            tokens=self._tokens[state.global_step],
+            total=self._tokens[-1],
+        )
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Save by the clock, or end."""
+        wish = _CONTINUE
+        if self._asked_to_end:
+            wish = _STOP_NOW
+        elif time.monotonic() - self._saved >= self._seconds:
+            wish = _SAVE_NOW
+        wish = _strongest_wish(wish, args.device)
+        if wish:
+            control.should_save = True
+        if wish == _STOP_NOW:
+            control.should_training_stop = True
+            self.ended = state.global_step < len(self._steps)
+
+    def on_save(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """A checkpoint is whole."""
+        self._saved = time.monotonic()
+        self._writer.say(f"checkpoint at step {state.global_step}")
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, float], **rest: Any
+    ) -> None:
+        """Raises HoustonError where the loss or the gradient is not a number.
+
+        It comes before the step can be saved, so that every checkpoint is sound.
+        """
+        if "loss" not in logs:
+            return
+        loss, norm = logs["loss"], logs.get("grad_norm")
+        step = state.global_step
+        if not math.isfinite(loss) or (norm is not None and not math.isfinite(norm)):
+            what = "loss" if not math.isfinite(loss) else "gradient"
+            raise HoustonError(
+                f"The {what} of step {step} is not a number"
+                f" (loss {loss}, gradient norm {norm}, rate {logs['learning_rate']:.3g}).",
+                f"Training ended there. {self._folder.good}",
+                "Next: a new run with lower rates,"
+                f" {lower_rate_settings(self._folder.asked.recipe)}",
+            )
+        self.losses.append(loss)
+        self._writer.stepped(
+            step=step,
+            tokens=self._tokens[step],
+            epoch=self._steps[step - 1].epoch,
+            loss=loss,
+            lr=logs["learning_rate"],
+            grad_norm=norm,
+            memory=training_memory.peak_bytes(),
+        )
+
+
+def _strongest_wish(wish: int, device: torch.device) -> int:
+    """The strongest wish of all processes."""
+    if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+        return wish
+    all_of_them = torch.tensor(wish, device=device)
+    torch.distributed.all_reduce(all_of_them, torch.distributed.ReduceOp.MAX)
+    return int(all_of_them)
+
+
+MAX_HELD_OUT_ROWS = 100
+"""The most rows on which it is taken."""
+_SHARDED_TYPES = (DistributedType.FSDP, DistributedType.DEEPSPEED)
+
+
+class HeldOutBefore(msgspec.Struct, frozen=True, kw_only=True):
+    """`held_out_before.json`: a run that goes on need not compute it again."""
+
+    loss: float
+    rows: int
+
+
+def spread_rows(rows: int, most: int = MAX_HELD_OUT_ROWS) -> list[int]:
+    """At most `most` of so many rows, by number, evenly over all of them."""
+    count = min(rows, most)
+    return [number * rows // count for number in range(count)]
+
+
+class HeldOutLoss:
+    """Takes it, in every process of the run alike."""
+
+    def __init__(
+        self, folder: RunFolder, recipe: SftRecipe, trainer: WeightedTrainer, packing: bool
+    ) -> None:
+        """packing: whether several rows share a pass."""
+        self._folder = folder
+        self._trainer = trainer
+        self._kept = folder.path / "held_out_before.json"
+        self.rows = 0
+        """How many rows it is taken on; 0 where none are held out."""
+        if not folder.held_out.is_file():
+            return
+        rows = sft_dataset.load_rows(folder.held_out)
+        self._lengths = rows.lengths
+        taken = spread_rows(len(rows.lengths))
+        self.rows = len(taken)
+        if not taken:
+            return
+        self._steps = batch_plan.plan_steps(
+            rows.lengths,
+            [int(row in taken) for row in range(len(rows.lengths))],
+            epochs=1,
+            batch=len(taken),
+            budget=recipe.pack_tokens if packing else 0,
+            seed=0,
+            processes=trainer.accelerator.num_processes,
+        )
+        self._passes = sft_dataset.PassDataset(rows, self._steps, packing)
+
+    def before(self, watch: TrainingWatch, writer: ProgressWriter) -> float | None:
+        """The loss of what training begins from; None without rows, where the model is to be put
+        into shards first, and where the run was asked to end meanwhile."""
+        if not self.rows or self._trainer.accelerator.distributed_type in _SHARDED_TYPES:
+            return None  # nobody has put such a model onto the devices yet
+        if (kept := self._before()) is not None:
+            return kept
+        loss = self._taken("before training", watch, writer)
+        if loss is not None and math.isfinite(loss) and self._trainer.is_world_process_zero():
+            atomic_file.write_atomically(
+                self._kept, msgspec.json.encode(HeldOutBefore(loss=loss, rows=self.rows))
+            )
+        return loss
+
+    def after(self, watch: TrainingWatch, writer: ProgressWriter) -> float | None:
+        """The loss of what was trained; None without rows, and where it was asked to end."""
+        return self._taken("after training", watch, writer) if self.rows else None
+
+    def _before(self) -> float | None:
+        """What was taken earlier, on as many rows."""
+        try:
+            kept = msgspec.json.decode(self._kept.read_bytes(), type=HeldOutBefore)
+        except (OSError, msgspec.DecodeError):
+            return None
+        return kept.loss if kept.rows == self.rows else None
+
+    def _taken(self, when: str, watch: TrainingWatch, writer: ProgressWriter) -> float | None:
+        what = f"{self.rows} of {len(self._lengths)} held-out rows {when}"
+        writer.set("running", f"taking the loss on {what}")
+        with training_memory.explain_out_of_memory(
+            self._folder, self._lengths, self._steps, training=False
+        ):
+            device = self._trainer.args.device
+            loss: float | None = self._trainer.held_out(self._passes, lambda: watch.asked(device))
+        if loss is not None:
+            writer.say(f"loss {loss:.4f} on {what}")
+        return loss

@@ -1,0 +1,91 @@
+"""Checkpoints of a training run: whole or not there.
+
+Written into a folder of its own, synced, marked, renamed: what has the marker can be resumed,
+also after a kill or a power cut. It knows files, not what stands in them, and imports no torch.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from houston_shared import atomic_file
+
+MARKER_FILE = "complete.json"
+_UNFINISHED_FOLDER = ".unfinished"
+_PREFIX = "checkpoint-"
+
+
+class CheckpointMarker(msgspec.Struct, frozen=True, kw_only=True):
+    """Written last."""
+
+    step: int
+    files: dict[str, int]
+    """Bytes of every other file."""
+    kind: str = ""
+    """How the state of training lies in them (`sharding`); empty in older ones."""
+
+
+@contextmanager
+def unfinished_checkpoint(folder: Path) -> Iterator[Path]:
+    """Where a checkpoint is written, for every process alike."""
+    unfinished = folder / _UNFINISHED_FOLDER
+    unfinished.mkdir(parents=True, exist_ok=True)
+    yield unfinished
+
+
+def finish_checkpoint(folder: Path, step: int, keep: int, kind: str = "") -> Path:
+    """Mark what lies beside and put it in its place; then remove all but the newest `keep`."""
+    made, place = folder / _UNFINISHED_FOLDER / f"{_PREFIX}{step}", folder / f"{_PREFIX}{step}"
+    files = {}
+    for file in sorted(one for one in made.rglob("*") if one.is_file()):
+        atomic_file.sync_to_disk(file)
+        files[str(file.relative_to(made))] = file.stat().st_size
+    marker = CheckpointMarker(step=step, files=files, kind=kind)
+    atomic_file.write_atomically(made / MARKER_FILE, msgspec.json.encode(marker))
+    atomic_file.sync_to_disk(made)
+    if place.exists():  # of an earlier try that was not whole
+        shutil.rmtree(place)
+    made.replace(place)
+    atomic_file.sync_to_disk(folder)
+    shutil.rmtree(folder / _UNFINISHED_FOLDER)
+    for old in whole_checkpoints(folder)[:-keep]:
+        shutil.rmtree(old)
+    return place
+
+
+def whole_checkpoints(folder: Path) -> list[Path]:
+    """Every whole checkpoint, oldest first."""
+    found = [
+        (step, one)
+        for one in folder.glob(f"{_PREFIX}*")
+        if (step := _checkpoint_step(one)) is not None
+    ]
+    return [one for _, one in sorted(found)]
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The last whole checkpoint."""
+    return next(reversed(whole_checkpoints(folder)), None)
+
+
+def checkpoint_kind(checkpoint: Path) -> str:
+    """The kind of a whole checkpoint; empty where nobody has noted it."""
+    return msgspec.json.decode((checkpoint / MARKER_FILE).read_bytes(), type=CheckpointMarker).kind
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Remove what a killed process left unfinished."""
+    shutil.rmtree(folder / _UNFINISHED_FOLDER, ignore_errors=True)
+
+
+def _checkpoint_step(folder: Path) -> int | None:
+    """The step of a checkpoint; None where it is not whole."""
+    try:
+        marker = msgspec.json.decode((folder / MARKER_FILE).read_bytes(), type=CheckpointMarker)
+        sizes = {name: (folder / name).stat().st_size for name in marker.files}
+    except (OSError, msgspec.DecodeError):
+        return None
+    return marker.step if sizes == marker.files else None

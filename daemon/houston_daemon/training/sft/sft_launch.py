@@ -1,0 +1,235 @@
+"""Starting the trainer's processes, choosing their GPUs, and following a run from a command.
+
+One process, or `accelerate launch` with as many as its configuration or the GPUs say. A trainer
+that no daemon starts takes GPUs that nobody has leased. Ctrl-C asks a run of ours to save and
+end, and only stops following one of the daemon's. It imports no torch.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import FrameType
+
+from houston_daemon.training.sft import sft_progress
+from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
+from houston_daemon.training.sft.sft_run_folder import RunFolder, settle_run
+from houston_shared import command_output, gpu_leases, policy_and_run_files
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import LOCAL_HOST
+from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.gpu_leases import GpuLease
+from houston_shared.home_lock import find_running_daemon
+from houston_shared.store import policy_queries
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import pluralize
+
+ACCELERATE_FOLDER = Path(__file__).parent / "accelerate"
+TRAINER_PACKAGE = "houston_daemon.training.sft"
+
+
+def accelerate_names() -> list[str]:
+    """The configurations of accelerate that come with Houston."""
+    return sorted(file.stem for file in ACCELERATE_FOLDER.glob("*.yaml"))
+
+
+def accelerate_file(name: str) -> str:
+    """The file of a packaged configuration, or of a path. Raises ConfigurationError."""
+    file = (
+        ACCELERATE_FOLDER / f"{name}.yaml" if name in accelerate_names() else Path(name).absolute()
+    )
+    if not file.is_file():
+        raise ConfigurationError(
+            f"There is no configuration {name} of accelerate; packaged are"
+            f" {', '.join(accelerate_names())}."
+        )
+    return str(file)
+
+
+def launch_command(folder: Path, gpus: int) -> list[str]:
+    """The command that trains a run. gpus: how many it sees; 0 for the CPU.
+
+    Several GPUs without a configuration each have the whole model and a share of the rows (DDP).
+    """
+    words = ["-m", TRAINER_PACKAGE, str(folder)]
+    file = RunFolder(folder).asked.recipe.accelerate
+    if not file and gpus < 2:
+        return [sys.executable, *words]
+    start = [sys.executable, "-m", "accelerate.commands.launch"]
+    start += ["--config_file", file] if file else ["--multi_gpu"]
+    start += ["--num_processes", str(gpus)] if gpus else []
+    return [*start, *words]
+
+
+def start_trainer(folder: Path, gpus: int, sees: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Start it in a session of its own; what it prints is in `output.txt`. Raises OSError.
+
+    gpus, sees: how many it has, and the environment in which it sees them (`alone_gpus`).
+    """
+    with (folder / "output.txt").open("ab") as output:
+        return subprocess.Popen(
+            launch_command(folder, gpus),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=folder,
+            env={**os.environ, **sees},
+            start_new_session=True,
+        )
+
+
+_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+_ENGINE_PREFIX = "engine:"
+
+
+def environment_with_gpus(
+    loaded: LoadedConfiguration, run: str, wanted: int, share: bool
+) -> dict[str, str]:
+    """The environment in which it sees `wanted` GPUs, of those that CUDA_VISIBLE_DEVICES names.
+
+    run: its id; empty for one that has none yet. share: engines' GPUs, too, where no other is left.
+    Raises HoustonError where fewer are left.
+    """
+    said = os.environ.get(_VISIBLE_DEVICES)
+    if not wanted:  # where this home knows of no GPUs, a person may still show it one
+        return (
+            {}
+            if said is not None and not loaded.gpus(LOCAL_HOST)
+            else gpu_leases.visible_gpus_environment(())
+        )
+    taken = [
+        one
+        for one in gpu_leases.read_gpu_ledger(loaded.home).leases
+        if _is_leased_by_other(one, run)
+    ]
+    if said is not None and not taken:
+        return {}
+    there = (
+        _visible_gpus(said, taken)
+        if said is not None
+        else range(max(loaded.gpus(LOCAL_HOST), wanted))
+    )
+    used = {one.gpu for one in taken if not (share and one.holder.startswith(_ENGINE_PREFIX))}
+    engines = {one.gpu for one in taken} - used
+    left = sorted((gpu for gpu in there if gpu not in used), key=lambda gpu: gpu in engines)
+    if len(left) < wanted:
+        raise _too_few_gpus(wanted, len(left), len(there), taken, share)
+    return gpu_leases.visible_gpus_environment(left[:wanted])
+
+
+def _is_leased_by_other(lease: GpuLease, run: str) -> bool:
+    """Whether somebody else has it; what a daemon that is gone has left for this run is its own."""
+    return lease.host == LOCAL_HOST and lease.holder != f"trainer:{run}"
+
+
+def _visible_gpus(said: str, taken: list[GpuLease]) -> list[int]:
+    """The GPUs that CUDA_VISIBLE_DEVICES names. Raises HoustonError for names that are no numbers:
+    leases are kept by number."""
+    words = [word.strip() for word in said.split(",") if word.strip() not in ("", "-1")]
+    if not all(word.isdecimal() for word in words):
+        raise HoustonError(
+            f"{_VISIBLE_DEVICES} names GPUs otherwise than by number, and {_lease_words(taken)}.",
+            NOTHING_TRAINED_MESSAGE,
+            f"Name them by number: {_VISIBLE_DEVICES}=1",
+            ExitCode.USAGE,
+        )
+    return [int(word) for word in words]
+
+
+def _too_few_gpus(
+    wanted: int, left: int, there: int, taken: Collection[GpuLease], share: bool
+) -> HoustonError:
+    beside = any(one.holder.startswith(_ENGINE_PREFIX) for one in taken) and not share
+    return HoustonError(
+        f"It asks for {pluralize(wanted, 'GPU')}, and {left} of {there} can be had:"
+        f" {_lease_words(taken)}.",
+        NOTHING_TRAINED_MESSAGE,
+        "Train as a child of the daemon (houston daemon start, no --alone): it waits for its turn"
+        + (", or beside engines with --share-gpus" if beside else ""),
+        ExitCode.BUSY,
+    )
+
+
+def _lease_words(taken: Collection[GpuLease]) -> str:
+    return f"leased are {gpu_leases.describe_gpu_leases(LOCAL_HOST, list(taken))}"
+
+
+POLL_SECONDS = 0.5
+ENDED_STATES = ("finished", "failed", "cancelled")
+
+
+def follow_process(child: "subprocess.Popen[bytes]", folder: RunFolder) -> str:
+    """Follow a process of ours. Ctrl-C asks it to save and end, a second one ends it."""
+    asked = 0
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked += 1
+        child.send_signal(signal.SIGTERM if asked == 1 else signal.SIGKILL)
+
+    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGTERM, end)
+    shown = _ProgressPrinter(folder)
+    while True:
+        try:
+            code = child.wait(POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            shown.show()
+        else:
+            shown.show()
+            return settle_run(folder, code).state
+
+
+def follow_daemon_run(loaded: LoadedConfiguration, folder: RunFolder) -> str:
+    """Follow a child of the daemon. Ctrl-C only stops following."""
+    try:
+        return _follow_until_ended(loaded, folder)
+    except KeyboardInterrupt:
+        run = folder.path.name
+        command_output.print_note(
+            f"\n{run} goes on.\n  next: houston train show {run}, or train cancel {run}"
+        )
+        raise
+
+
+def _follow_until_ended(loaded: LoadedConfiguration, folder: RunFolder) -> str:
+    shown = _ProgressPrinter(folder)
+    with Reader(loaded.home) as reader:
+        while True:
+            shown.show()
+            one = reader.run(policy_queries.find_training_run(folder.path.name))
+            if one is not None and one.state in ENDED_STATES:
+                shown.show()
+                return one.state
+            if one is not None and one.state == "queued" and one.reason:
+                shown.say(one.reason)
+            if find_running_daemon(loaded.home) is None:
+                raise HoustonError(
+                    f"The daemon ended; {folder.path.name} goes on when it is back.",
+                    next="houston daemon start",
+                    code=ExitCode.DAEMON_NOT_RUNNING,
+                )
+            time.sleep(POLL_SECONDS)
+
+
+class _ProgressPrinter:
+    """Lines of a run on stderr, each once."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._last = ""
+
+    def show(self) -> None:
+        """What is new since the last look."""
+        now = sft_progress.read_progress(self._folder.path)
+        if now is not None:
+            self.say(policy_and_run_files.describe_training_progress(now))
+
+    def say(self, line: str) -> None:
+        """A line, if it is not the one before."""
+        if line != self._last:
+            self._last = line
+            command_output.print_note(line)

@@ -1,0 +1,133 @@
+"""How a training run stands, for people and for the daemon: `progress.json` and `log.txt` in its
+folder.
+
+The file is replaced whole, at most every second, and only by the first of several processes. What
+stands in it is `training_progress`'s. It imports no torch.
+"""
+
+import time
+from collections import deque
+from pathlib import Path
+
+import msgspec
+
+from houston_shared import atomic_file
+from houston_shared.policy_and_run_files import TrainingProgress, format_duration
+from houston_shared.store.training_event_bodies import RunState
+from houston_shared.times_and_counts import iso_time, now_us
+
+WRITE_SECONDS = 1.0
+"""Between two replacements, but for a change of state."""
+_SPEED_STEPS = 20
+"""Steps from which the speed is taken."""
+
+
+def progress_file(folder: Path) -> Path:
+    """The file of a run."""
+    return folder / "progress.json"
+
+
+def log_file(folder: Path) -> Path:
+    """The plain log of a run."""
+    return folder / "log.txt"
+
+
+def read_progress(folder: Path) -> TrainingProgress | None:
+    """The last reading; None where there is none."""
+    try:
+        return msgspec.json.decode(progress_file(folder).read_bytes(), type=TrainingProgress)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+class ProgressWriter:
+    """Writes them; of several processes only the first does (`silent` for the others)."""
+
+    def __init__(self, folder: Path, *, silent: bool = False) -> None:
+        self._folder = folder
+        self._silent = silent
+        self._written = 0.0
+        self._speed: deque[tuple[float, int]] = deque(maxlen=_SPEED_STEPS + 1)
+        self.now = read_progress(folder) or TrainingProgress(state="queued")
+
+    def say(self, line: str) -> None:
+        """A line into the log, with its time."""
+        if self._silent:
+            return
+        with log_file(self._folder).open("a", encoding="utf-8") as file:
+            file.write(f"{iso_time(now_us())} {line}\n")
+
+    def set(self, state: RunState, message: str = "") -> None:
+        """Another state, or another line about it; written at once."""
+        self.now = msgspec.structs.replace(self.now, state=state, message=message)
+        self._write()
+
+    def started(self, alone: bool) -> None:
+        """A trainer has the folder now; alone: a person's command started it, and no daemon."""
+        self.now = msgspec.structs.replace(self.now, alone=alone)
+        self._write()
+
+    def begin(self, *, step: int, steps: int, tokens: int, total: int) -> None:
+        """The first step comes now. tokens: computed before; total: of the whole run."""
+        self._total = total
+        self._speed.clear()
+        self._speed.append((time.monotonic(), tokens))
+        self.now = msgspec.structs.replace(
+            self.now, state="running", step=step, steps=steps, tokens=tokens, message=""
+        )
+        self._write()
+
+    def stepped(
+        self,
+        *,
+        step: int,
+        tokens: int,
+        epoch: float,
+        loss: float,
+        lr: float,
+        grad_norm: float | None,
+        memory: int,
+    ) -> None:
+        """A step is done; `tokens` were computed in the whole run so far."""
+        self._speed.append((time.monotonic(), tokens))
+        (began, before), (ended, after) = self._speed[0], self._speed[-1]
+        speed = (after - before) / max(ended - began, 1e-9)
+        self.now = msgspec.structs.replace(
+            self.now,
+            step=step,
+            tokens=tokens,
+            epoch=round(epoch, 4),
+            loss=loss,
+            lr=lr,
+            grad_norm=grad_norm,
+            memory_bytes=memory,
+            tokens_per_second=round(speed, 1),
+            eta_seconds=round((self._total - tokens) / max(speed, 1e-9), 1),
+        )
+        self.say(progress_line(self.now))
+        if time.monotonic() - self._written >= WRITE_SECONDS:
+            self._write()
+
+    def _write(self) -> None:
+        if self._silent:
+            return
+        self._written = time.monotonic()
+        self.now = msgspec.structs.replace(self.now, at=iso_time(now_us()))
+        atomic_file.write_atomically(progress_file(self._folder), msgspec.json.encode(self.now))
+
+
+def progress_line(one: TrainingProgress) -> str:
+    """A reading as a person reads it."""
+    parts = [f"step {one.step}/{one.steps}", f"epoch {one.epoch:.2f}"]
+    if one.loss is not None:
+        parts.append(f"loss {one.loss:.4f}")
+    if one.lr is not None:
+        parts.append(f"lr {one.lr:.3g}")
+    if one.grad_norm is not None:
+        parts.append(f"grad norm {one.grad_norm:.3g}")
+    if one.tokens_per_second is not None:
+        parts.append(f"{one.tokens_per_second:.0f} tokens/s")
+    if one.eta_seconds is not None:
+        parts.append(f"{format_duration(one.eta_seconds)} left")
+    parts.append(f"{one.memory_bytes / 2**30:.2f} GiB")
+    return "  ".join(parts)

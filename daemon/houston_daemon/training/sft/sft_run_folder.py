@@ -1,0 +1,302 @@
+"""The folder of one training run: what was asked, its data, its lock, its checkpoints, what came
+out.
+
+Names and small files only. One trainer at a time holds the folder (a file lock). How the state of
+training lies over processes (plain, FSDP, DeepSpeed) decides who can read a checkpoint, so that a
+change of kind is refused here. It imports no torch, so that commands and the daemon can use it.
+"""
+
+import fcntl
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from houston_daemon.training.sft import sft_checkpoints, sft_progress
+from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
+from houston_shared import atomic_file
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+from houston_shared.policy_and_run_files import TrainingProgress, training_folder
+
+LOCK_NAME = "trainer.lock"
+PATIENCE_SECONDS = 2.0
+"""A killed trainer may be a moment from being gone, and who only looks holds it as briefly."""
+
+
+def take_folder(folder: Path, patience: float = PATIENCE_SECONDS) -> int:
+    """Have the folder for as long as the descriptor that this returns is open.
+
+    Raises HoustonError where somebody else has it.
+    """
+    end = time.monotonic() + patience
+    held = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    while True:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return held
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                os.close(held)
+                raise HoustonError(
+                    f"A trainer is at work in {folder} already.",
+                    "Nothing was changed in it.",
+                    f"houston train show {folder.name}",
+                    ExitCode.BUSY,
+                ) from None
+        time.sleep(0.05)
+
+
+def require_no_trainer(folder: Path) -> None:
+    """Raise HoustonError where a trainer is at work in the folder."""
+    if (folder / LOCK_NAME).exists():
+        os.close(take_folder(folder, 0.0))
+
+
+class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """`recipe.json`: all that the program needs to know besides the data."""
+
+    run: str
+    """Id of the run, the folder's name."""
+    name: str = "policy"
+    """Of the policy that comes out: `NAME@n`."""
+    parent: str = ""
+    """The policy that training goes on from; empty for a model that is none."""
+    home: str = ""
+    """The home that the run belongs to."""
+    recipe: SftRecipe
+    """With the base model filled in."""
+    base_hash: str = ""
+    """What the base model is, by content, as the run was asked for; empty in older files."""
+    adapter_hash: str = ""
+    """The same of the adapter that it goes on from, where it does."""
+    gpus: int | None = None
+    """GPUs that were asked for; None: one, where there are any."""
+    share_gpus: bool = False
+    """Whether it may have GPUs that an engine uses."""
+    beside: bool = False
+    """Whether it runs beside a daemon that knows of it, and hears from it how it ends."""
+    rollouts: tuple[str, ...] = ()
+    """What was exported for it, where it was not given data."""
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`result.json`: figures of a finished run, for the lineage of its policy."""
+
+    steps: int
+    rows: int
+    tokens: int
+    """Computed, with repetitions."""
+    trained: int
+    """Tokens with a weight, of one pass over the data."""
+    cut: int
+    dropped: int
+    loss_first: float
+    """Of the first step."""
+    loss_mean_last_10: float
+    """Mean of the last ten steps, or of all where there were fewer; `loss_last` in older files."""
+    held_out_before: float | None = None
+    held_out_after: float | None = None
+    """Loss on rows that were held out, where the export has some."""
+    held_out_rows: int = 0
+    """On how many of them, spread evenly over the file."""
+    seconds: float
+    """Of training since it was started last."""
+    tokens_per_second: float
+    memory_bytes: int
+    processes: int
+    device: str
+    versions: dict[str, str]
+
+
+class RunFolder:
+    """Paths and small files of a run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.data = path / "data"
+        self.checkpoints = path / "checkpoints"
+        self.output = path / "output"
+        self.rows = path / "rows.arrow"
+        self.held_out = path / "held_out.arrow"
+
+    @property
+    def asked(self) -> RunSpec:
+        """What was asked. Raises HoustonError where this is no folder of a run."""
+        try:
+            return msgspec.json.decode((self.path / "recipe.json").read_bytes(), type=RunSpec)
+        except FileNotFoundError:
+            raise HoustonError(
+                f"There is no training run {self.path.name!r} in {self.path.parent}.",
+                NOTHING_TRAINED_MESSAGE,
+                "houston train list",
+            ) from None
+        except (OSError, msgspec.DecodeError) as problem:
+            raise HoustonError(
+                f"{self.path} is not the folder of a run of training: {problem}.",
+                NOTHING_TRAINED_MESSAGE,
+                "houston train sft R…",
+            ) from None
+
+    def ask(self, asked: RunSpec) -> None:
+        """Write what is asked; the folder may be there already."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        text = msgspec.json.format(msgspec.json.encode(asked), indent=1)
+        atomic_file.write_atomically(self.path / "recipe.json", text)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest of the data; empty where there is none."""
+        return read_data_manifest(self.data)
+
+    def keep_manifest(self) -> None:
+        """Keep the manifest of the rows as they are taken: data that was exported elsewhere may be
+        replaced before the run ends."""
+        there, kept = self.data / "manifest.json", self.path / "manifest.json"
+        if there.is_file() and not kept.exists():
+            atomic_file.write_atomically(kept, there.read_bytes())
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 of the data's files by name, as the manifest has them."""
+        files = self.manifest.get("files") or ()
+        return {str(one["name"]): str(one["sha256"]) for one in files}
+
+    @property
+    def result(self) -> RunResult | None:
+        """The figures; None before it has finished."""
+        try:
+            said = msgspec.json.decode(
+                (self.path / "result.json").read_bytes(), type=dict[str, Any]
+            )
+            if "loss_last" in said:
+                said["loss_mean_last_10"] = said.pop("loss_last")
+            return msgspec.convert(said, RunResult)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def write_result(self, result: RunResult) -> None:
+        """Keep the figures."""
+        text = msgspec.json.format(msgspec.json.encode(result), indent=1)
+        atomic_file.write_atomically(self.path / "result.json", text)
+
+    @property
+    def again(self) -> str:
+        """The command that goes on with it."""
+        return f"houston train sft --resume {self.path.name}"
+
+    @property
+    def good(self) -> str:
+        """Which checkpoint is the last whole one, in words."""
+        found = sft_checkpoints.newest_checkpoint(self.checkpoints)
+        return f"The last whole checkpoint is {found}." if found else "There is no checkpoint yet."
+
+
+def folder_of_run(home: Home, run: str) -> RunFolder:
+    """The folder of a run of this home."""
+    return RunFolder(training_folder(home) / run)
+
+
+def read_data_manifest(data: Path) -> dict[str, Any]:
+    """`manifest.json` of exported data; empty where there is none."""
+    try:
+        found = msgspec.json.decode((data / "manifest.json").read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _memory_advice(folder: RunFolder) -> str:
+    """What needs less memory than a run that was killed."""
+    recipe = folder.asked.recipe
+    shorter = f"a new run with shorter rows (--set max_length={max(1, recipe.max_length // 2)})"
+    adapter = " or an adapter in place of all weights" if recipe.full else ""
+    if recipe.gradient_checkpointing:
+        return f"{shorter}{adapter}; where memory was not short, {folder.again}"
+    less = f"{folder.again} --set gradient_checkpointing=true"
+    return f"{less}; where that is too much still, {shorter}{adapter}"
+
+
+def settle_run(folder: RunFolder, code: int) -> TrainingProgress:
+    """How a run stands after its program ended with `code` (below 0: the signal).
+
+    A program that was killed could not say so itself: this writes `failed` for it.
+    """
+    now = sft_progress.read_progress(folder.path) or TrainingProgress(state="queued")
+    if code == ExitCode.BUSY:  # another trainer writes there
+        return msgspec.structs.replace(now, state="failed")
+    if now.state in ("queued", "running"):
+        why = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        memory, next = "", folder.again
+        if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+            memory, next = (
+                ": most likely memory ran out, and the kernel ended it",
+                _memory_advice(folder),
+            )
+        writer = sft_progress.ProgressWriter(folder.path)
+        writer.set("failed", f"The trainer {why}{memory}. {folder.good} Next: {next}")
+        writer.say(writer.now.message)
+        return writer.now
+    return now
+
+
+PLAIN_KIND = "plain"
+SHARDING_KINDS = {PLAIN_KIND: "without shards", "fsdp": "by FSDP", "deepspeed": "by DeepSpeed"}
+"""As a checkpoint's marker has them, and in words."""
+
+
+def kind_of_distributed(distributed: str) -> str:
+    """The kind of what accelerate calls `distributed_type`."""
+    word = distributed.lower()
+    return word if word in SHARDING_KINDS else PLAIN_KIND
+
+
+def sharding_kind(recipe: SftRecipe) -> str:
+    """The kind in which a recipe trains where there are GPUs; on processors nothing is sharded.
+
+    Raises HoustonError for a configuration that tells nothing.
+    """
+    if not recipe.accelerate or recipe.device == "cpu":
+        return PLAIN_KIND
+    import yaml  # 20 ms that a run without a configuration does not pay
+
+    try:
+        found: Any = yaml.safe_load(Path(recipe.accelerate).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as problem:
+        said = str(problem).partition("\n")[0]
+        raise HoustonError(
+            f"The configuration {recipe.accelerate} of accelerate cannot be read: {said}.",
+            "Nothing was trained further.",
+            "Name another: --accelerate cpu, fsdp, deepspeed or a file",
+        ) from None
+    if not isinstance(found, dict) or found.get("use_cpu"):
+        return PLAIN_KIND
+    return kind_of_distributed(str(found.get("distributed_type")))
+
+
+def check_kind_change(folder: RunFolder, recipe: SftRecipe) -> None:
+    """Raise HoustonError where a run that goes on with `recipe` in place of its own could not read
+    its newest checkpoint: to be asked before that is written into its folder."""
+    if (now := sharding_kind(recipe)) != sharding_kind(folder.asked.recipe):
+        check_checkpoint_kind(folder, now)
+
+
+def check_checkpoint_kind(folder: RunFolder, now: str) -> None:
+    """Raise HoustonError where the newest checkpoint of a run is of another kind than `now`, in
+    which it is about to be trained. Older checkpoints have not noted theirs."""
+    newest = sft_checkpoints.newest_checkpoint(folder.checkpoints)
+    wrote = sft_checkpoints.checkpoint_kind(newest) if newest else ""
+    if not newest or wrote in ("", now):
+        return
+    setting = "--set accelerate=" if wrote == PLAIN_KIND else f"--set accelerate={wrote}"
+    raise HoustonError(
+        f"{newest.name} was written {SHARDING_KINDS.get(wrote, wrote)}, and training"
+        f" {SHARDING_KINDS[now]} cannot "
+        "read its optimizer and schedule.",
+        f"Nothing was trained further. {folder.good}",
+        f"Next: {folder.again} {setting}; or start a new run",
+        ExitCode.USAGE,
+    )

@@ -1,0 +1,286 @@
+"""One run of training from its folder to what comes out: read rows, plan steps, train, save.
+
+Called in every process of the run; how processes are started is `__main__`'s. What comes out is
+an adapter, or a whole model in the kind that its base has, put in its place whole by renaming. It
+registers nothing.
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from accelerate import PartialState
+from accelerate.utils import DistributedType
+from safetensors import safe_open
+from safetensors.torch import save_file
+from transformers import AutoConfig, set_seed
+from trl import SFTConfig
+
+from houston_daemon.training.policies.policy_files import tokenizer_files
+from houston_daemon.training.sft import (
+    batch_plan,
+    sft_checkpoints,
+    sft_dataset,
+    sft_model,
+    sft_run_folder,
+    training_memory,
+)
+from houston_daemon.training.sft.sft_callbacks import HeldOutLoss, TrainingWatch
+from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
+from houston_daemon.training.sft.sft_run_folder import RunFolder, RunResult
+from houston_daemon.training.sft.sft_trainer import WeightedTrainer
+from houston_shared.errors import HoustonError
+
+
+def save_output(trainer: Any, folder: RunFolder, *, full: bool) -> None:
+    """Write `output/`; called in every process."""
+    beside = folder.path / "output.unfinished"
+    if trainer.is_world_process_zero():
+        shutil.rmtree(beside, ignore_errors=True)
+    trainer.accelerator.wait_for_everyone()
+    trainer.save_model(str(beside))
+    trainer.accelerator.wait_for_everyone()
+    if not trainer.is_world_process_zero():
+        return
+    (beside / "training_args.bin").unlink(missing_ok=True)  # a pickle, for nobody
+    if full:
+        cast_to_base(beside, Path(folder.asked.recipe.base))
+    if folder.output.exists():
+        shutil.rmtree(folder.output)
+    beside.replace(folder.output)
+
+
+def cast_to_base(made: Path, base: Path) -> None:
+    """Weights were trained in float32; engines want them in the kind that the base has.
+
+    Its tokenizer is the base's to the byte: written anew its files may have another form, and ids
+    are told apart by their tokenizer's hash.
+    """
+    for file in tokenizer_files(base):
+        shutil.copyfile(file, made / file.name)
+    config = msgspec.json.decode((base / "config.json").read_bytes())
+    name = config.get("dtype") or config.get("torch_dtype") or "float32"
+    kind = getattr(torch, name)
+    for file in made.glob("*.safetensors"):
+        with safe_open(file, framework="pt") as weights:
+            cast = {key: weights.get_tensor(key).to(kind) for key in list(weights.keys())}
+        beside = file.with_suffix(".new")
+        save_file(cast, beside, metadata={"format": "pt"})
+        beside.replace(file)
+    own = made / "config.json"
+    described = msgspec.json.decode(own.read_bytes())
+    described["dtype"] = name
+    own.write_bytes(msgspec.json.format(msgspec.json.encode(described), indent=2))
+
+
+_SCHEDULES = {"cosine": "cosine_with_min_lr", "linear": "linear", "constant": "constant"}
+_LAST_STEPS = 10
+"""Steps whose mean is the loss at the end."""
+
+
+def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
+    """Train, or go on with training. Returns whether it finished; False: it was asked to end."""
+    recipe = folder.asked.recipe
+    device = _training_device(recipe)
+    state = PartialState(cpu=device.type == "cpu")
+    processes = state.num_processes
+    if state.is_main_process:
+        sft_checkpoints.clear_unfinished(folder.checkpoints)
+        writer.set("running", "reading the data")
+        _cut_rows(folder, recipe, writer.say)
+    state.wait_for_everyone()
+    rows = sft_dataset.load_rows(folder.rows)
+    writer.say(_rows_sentence(rows))
+    writer.set("running", "loading the model")
+    if recipe.gradient_checkpointing and device.type == "cpu":
+        training_memory.return_freed_memory()
+    set_seed(recipe.seed)
+    loaded = sft_model.load_model(recipe, device)
+    writer.say(_model_sentence(loaded, device, processes))
+    steps = _planned_steps(rows, recipe, loaded, processes)
+    net, new = sft_model.add_adapter(loaded.net, recipe)
+    watch = TrainingWatch(folder, steps, writer, recipe.save_minutes)
+    trainer = WeightedTrainer(
+        model=net,
+        args=_trainer_arguments(folder, recipe, loaded, len(steps), device),
+        passes=sft_dataset.PassDataset(rows, steps, loaded.packing),
+        processing_class=loaded.tokenizer,
+        peft_config=new,
+        callbacks=[watch],
+        fused=loaded.fused,
+        keep=recipe.keep_checkpoints,
+    )
+    _check_sharding(trainer)
+    sft_run_folder.check_checkpoint_kind(folder, trainer.kind)
+    if trainer.kind == sft_run_folder.PLAIN_KIND:  # in shards no process has what a pass would show
+        share = rows.prepared.trained / rows.prepared.tokens
+        there = training_memory.free_bytes(device) // (1 if device.type == "cuda" else processes)
+        reckoned = training_memory.measure_peak(trainer, share, loaded.bf16)
+        training_memory.refuse_too_large(reckoned, folder, rows.lengths, steps, there, writer.say)
+    held = HeldOutLoss(folder, recipe, trainer, loaded.packing)
+    before = held.before(watch, writer)
+    if watch.ended:
+        return False
+    began = time.monotonic()
+    resumed = sft_checkpoints.newest_checkpoint(folder.checkpoints)
+    if resumed:
+        writer.say(f"going on from {resumed.name}")
+    with training_memory.explain_out_of_memory(folder, rows.lengths, steps, training=True):
+        trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
+    seconds = time.monotonic() - began
+    if watch.ended:
+        return False
+    after = held.after(watch, writer)
+    if watch.ended:
+        return False
+    writer.set("running", "saving")
+    save_output(trainer, folder, full=recipe.full)
+    if state.is_main_process:
+        history = [one["loss"] for one in trainer.state.log_history if "loss" in one]
+        folder.write_result(
+            RunResult(
+                steps=len(steps),
+                rows=rows.prepared.rows,
+                tokens=sum(step.tokens for step in steps),
+                trained=rows.prepared.trained,
+                cut=rows.prepared.cut,
+                dropped=len(rows.prepared.dropped),
+                loss_first=history[0],
+                loss_mean_last_10=sum(history[-_LAST_STEPS:]) / len(history[-_LAST_STEPS:]),
+                held_out_before=before,
+                held_out_after=after,
+                held_out_rows=held.rows,
+                seconds=round(seconds, 2),
+                tokens_per_second=writer.now.tokens_per_second or 0.0,
+                memory_bytes=training_memory.peak_bytes(),
+                processes=processes,
+                device=str(device),
+                versions={name: version(name) for name in ("torch", "transformers", "trl", "peft")},
+            )
+        )
+    state.wait_for_everyone()
+    return True
+
+
+def _training_device(recipe: SftRecipe) -> torch.device:
+    there = torch.cuda.is_available()
+    if recipe.device == "cuda" and not there:
+        raise HoustonError("No GPU can be seen.", NOTHING_TRAINED_MESSAGE, "--set device=cpu")
+    return torch.device("cuda" if there and recipe.device != "cpu" else "cpu")
+
+
+def _cut_rows(folder: RunFolder, recipe: SftRecipe, say: Callable[[str], None]) -> None:
+    """Cut the rows to what recipe and model take, once. say: into the log."""
+    config = AutoConfig.from_pretrained(recipe.base).get_text_config()
+    longest = min(recipe.max_length, getattr(config, "max_position_embeddings", 1 << 30))
+    source = sft_dataset.exported_data_file(folder.data)
+    if source is None and not folder.rows.is_file():
+        raise HoustonError(
+            f"There are no rows in {folder.data}.",
+            NOTHING_TRAINED_MESSAGE,
+            "houston export R… --format trl --out DIR",
+        )
+    known, words = folder.hashes, int(config.vocab_size)
+    if source is not None:
+        sft_dataset.prepare_rows(source, folder.rows, longest, known.get(source.name, ""), words)
+    if held := sft_dataset.exported_data_file(folder.data, "held_out"):
+        try:
+            sft_dataset.prepare_rows(
+                held, folder.held_out, longest, known.get(held.name, ""), words
+            )
+        except sft_dataset.NothingToTrain as problem:  # what is trained is none the worse for it
+            say(f"no loss on what is held out: {problem.cause}")
+    folder.keep_manifest()
+
+
+def _planned_steps(
+    rows: sft_dataset.MappedRows, recipe: SftRecipe, loaded: sft_model.LoadedModel, processes: int
+) -> list[batch_plan.OptimizerStep]:
+    often = {"react": recipe.upsample.react, "summary": recipe.upsample.summary}
+    return batch_plan.plan_steps(
+        rows.lengths,
+        [often.get(kind, 1) for kind in rows.kinds],
+        epochs=recipe.epochs,
+        batch=recipe.batch,
+        budget=recipe.pack_tokens if loaded.packing else 0,
+        seed=recipe.seed,
+        processes=processes,
+        limit=recipe.steps,
+    )
+
+
+def _trainer_arguments(
+    folder: RunFolder,
+    recipe: SftRecipe,
+    loaded: sft_model.LoadedModel,
+    steps: int,
+    device: torch.device,
+) -> SFTConfig:
+    more: dict[str, Any] = {}
+    if recipe.schedule == "cosine":
+        more["lr_scheduler_kwargs"] = {"min_lr": recipe.final_learning_rate}
+    if device.type == "cpu":
+        more["use_cpu"] = True
+    return SFTConfig(
+        output_dir=str(folder.checkpoints),
+        max_steps=steps,
+        per_device_train_batch_size=1,  # an item is all of a step
+        gradient_accumulation_steps=1,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type=_SCHEDULES[recipe.schedule],
+        warmup_steps=round(recipe.warmup * steps),
+        weight_decay=recipe.weight_decay,
+        max_grad_norm=recipe.max_grad_norm,
+        seed=recipe.seed,
+        bf16=loaded.bf16,
+        gradient_checkpointing=recipe.gradient_checkpointing,
+        save_steps=recipe.save_steps,
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        report_to="none",
+        disable_tqdm=True,
+        log_level="error",
+        remove_unused_columns=False,
+        max_length=None,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        ddp_find_unused_parameters=False,
+        dataloader_pin_memory=device.type == "cuda",
+        **more,
+    )
+
+
+def _check_sharding(trainer: WeightedTrainer) -> None:
+    """Sharded weights that nobody puts together could be given to no engine."""
+    accelerator = trainer.accelerator
+    if accelerator.distributed_type != DistributedType.FSDP:
+        return
+    if "FULL_STATE_DICT" not in str(accelerator.state.fsdp_plugin.state_dict_type):
+        raise HoustonError(
+            "The configuration of accelerate saves FSDP's weights in shards.",
+            "Nothing was trained: no engine reads them.",
+            "Set fsdp_state_dict_type: FULL_STATE_DICT in it",
+        )
+
+
+def _rows_sentence(rows: sft_dataset.MappedRows) -> str:
+    one = rows.prepared
+    text = f"{one.rows} rows, {one.tokens} tokens, {one.trained} of them trained"
+    if one.cut:
+        text += f"; {one.cut} rows cut to {one.max_length} tokens"
+    if one.dropped:
+        text += f"; left out, nothing to train within it: {', '.join(one.dropped)}"
+    return text
+
+
+def _model_sentence(loaded: sft_model.LoadedModel, device: torch.device, processes: int) -> str:
+    parts = [str(device), "bfloat16" if loaded.bf16 else "float32", f"{processes} processes"]
+    parts.append("several rows in one pass" if loaded.packing else "each row in a pass of its own")
+    if not loaded.fused:
+        parts.append("loss from logits: this model changes them after its head")
+    return ", ".join(parts)

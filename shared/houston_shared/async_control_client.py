@@ -1,0 +1,128 @@
+"""Speak to the daemon over `control`, and listen on `live`, from an event loop: for the console.
+
+The same as `control_client`, but that questions may overlap.
+"""
+
+import asyncio
+import itertools
+import time
+import weakref
+from collections.abc import AsyncIterator
+
+import zmq
+import zmq.asyncio
+
+from houston_shared import wire
+from houston_shared.control_client import (
+    LOOK_SECONDS,
+    SLICE_SECONDS,
+    TIMEOUT_SECONDS,
+    SocketTrust,
+    check_daemon_may_answer,
+    close_socket,
+    connect_control,
+    decode_reply,
+    encode_request,
+    no_answer_error,
+    require_daemon,
+    set_socket_limits,
+    wait_for_daemon,
+)
+from houston_shared.control_messages import Status
+from houston_shared.home import Home
+from houston_shared.wire import ControlRequest, Notice, RequestStored
+
+
+class AsyncControlClient:
+    """The same for an event loop; questions may overlap. Use it from one loop."""
+
+    def __init__(self, home: Home, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._home = home
+        self._timeout = timeout
+        context = zmq.asyncio.Context(1)
+        self._socket = context.socket(zmq.DEALER)
+        self._end = weakref.finalize(self, close_socket, self._socket, context)
+        set_socket_limits(self._socket)
+        self._endpoint = ""
+        self._trust = SocketTrust(home, "control")
+        self._ids = itertools.count(1)
+        self._open: dict[bytes, asyncio.Future[bytes]] = {}
+        self._reader: asyncio.Task[None] | None = None
+
+    async def ask(
+        self, message: ControlRequest, timeout: float | None = None
+    ) -> RequestStored | Status:
+        """As `ControlClient.ask`."""
+        require_daemon(self._home)
+        wait = self._timeout if timeout is None else timeout
+        self._reader = self._reader or asyncio.create_task(self._read())
+        request = next(self._ids).to_bytes(8, "big")
+        waiting = self._open[request] = asyncio.get_running_loop().create_future()
+        try:
+            end = time.monotonic() + wait
+            while not self._trust.ready():
+                wait_for_daemon(self._home, end, wait)
+                await asyncio.sleep(LOOK_SECONDS)
+            self._endpoint = connect_control(self._socket, self._home, self._endpoint)
+            await self._socket.send_multipart([request, encode_request(message)])
+            return decode_reply(await self._wait(waiting, wait))
+        finally:
+            del self._open[request]
+
+    async def _wait(self, waiting: "asyncio.Future[bytes]", seconds: float) -> bytes:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            done, _ = await asyncio.wait([waiting], timeout=min(left, SLICE_SECONDS))
+            if done:
+                return waiting.result()
+            check_daemon_may_answer(self._home, seconds - left)
+        raise no_answer_error(self._home, seconds)
+
+    async def _read(self) -> None:
+        while True:
+            frames = await self._socket.recv_multipart()
+            waiting = self._open.get(frames[0]) if len(frames) == 2 else None
+            if waiting and not waiting.done():
+                waiting.set_result(frames[1])
+
+    async def close(self) -> None:
+        """Let the connection go."""
+        if self._reader:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+        self._end()
+
+
+class LiveFeed:
+    """Notices of what was committed, coalesced: the newest of each rollout and kind.
+
+    A notice only says where to look; who was slow, or away while the daemon was, finds everything
+    in the database by `seq`. The socket connects again by itself when a daemon comes back, and a
+    changed `epoch` says that it did.
+    """
+
+    def __init__(self, home: Home) -> None:
+        context = zmq.asyncio.Context(1)
+        self._socket = context.socket(zmq.SUB)
+        self._end = weakref.finalize(self, close_socket, self._socket, context)
+        set_socket_limits(self._socket)
+        self._socket.subscribe(b"")
+        self._socket.connect(home.socket("live"))
+
+    async def __aiter__(self) -> AsyncIterator[Notice]:
+        """Notices as they come, in order of `seq` within what came together."""
+        while True:
+            newest: dict[tuple[str, str], Notice] = {}
+            frame = (await self._socket.recv_multipart())[-1]
+            while True:
+                notice = wire.notice_decoder.decode(frame)
+                newest[notice.rollout, notice.kind] = notice
+                if not await self._socket.poll(0):
+                    break
+                frame = (await self._socket.recv_multipart())[-1]
+            for notice in sorted(newest.values(), key=lambda notice: (notice.epoch, notice.seq)):
+                yield notice
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._end()

@@ -1,0 +1,246 @@
+"""Files of settings that are edited while a program runs: seen, read when whole, taken or refused.
+
+A thread with watchfiles says at once that something changed; that is only a hint, and what the file
+system says of a file (inode, size, time) decides, so that an edit that no watcher tells of (a
+network file system, a lost event) is seen at the next look. A file is read when it was left alone
+for a moment: editors write in parts, or put another file in its place. What a configuration means
+to whoever runs with it is not known here.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from houston_shared.config import Configuration, LoadedConfiguration, load_configuration
+from houston_shared.errors import ConfigurationError, HoustonError
+
+SETTLE_SECONDS = 0.3
+"""How long a file must have been left alone before it is read."""
+_WATCH_INTERVAL_MS = 1_000
+_STAYS_IN_FORCE = "The one that was read before stays in force."
+
+FileStamp = tuple[int, int, int] | None
+_NEVER_SEEN = (0, 0, 0)
+"""The stamp of no file, not even of one that is gone."""
+
+
+def read_file_stamp(path: Path) -> FileStamp:
+    """What tells one state of a file from another; None while it is not there."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class EditedFiles:
+    """Some files, of which one wants to know that they changed and are whole."""
+
+    def __init__(self) -> None:
+        self._taken: dict[Path, FileStamp] = {}
+        self._seen: dict[Path, tuple[FileStamp, float]] = {}
+
+    def follow(self, paths: Iterable[Path], as_changed: bool = False) -> None:
+        """Look at these from now on, and at no others.
+
+        as_changed: those that were not looked at before are told as changed.
+        """
+        wanted = set(paths)
+        for path in self._taken.keys() - wanted:
+            del self._taken[path]
+            self._seen.pop(path, None)
+        for path in wanted - self._taken.keys():
+            self._taken[path] = _NEVER_SEEN if as_changed else read_file_stamp(path)
+
+    @property
+    def followed(self) -> set[Path]:
+        """The files that are looked at."""
+        return set(self._taken)
+
+    def changed(self, now: float) -> list[Path]:
+        """Files that changed and have settled since; each change is told once. now: monotonic."""
+        settled = []
+        for path, taken in self._taken.items():
+            found = read_file_stamp(path)
+            seen, since = self._seen.get(path, (taken, now))
+            if found != seen:
+                self._seen[path] = (found, now)
+            elif found != taken and now - since >= SETTLE_SECONDS:
+                settled.append(path)
+                self._taken[path] = found
+                self._seen.pop(path, None)
+            elif found == taken:
+                self._seen.pop(path, None)
+        return settled
+
+    def due(self, now: float) -> float | None:
+        """When to look again, for what has changed and not yet settled; None for nothing."""
+        return min((since + SETTLE_SECONDS for _, since in self._seen.values()), default=None)
+
+
+class FolderWatcher:
+    """A thread that calls `wake` when something happens in a folder of the files."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """wake: called from the thread; must not block."""
+        self._wake = wake
+        self._folders: frozenset[Path] = frozenset()
+        self._stop = threading.Event()
+
+    def follow(self, paths: Iterable[Path]) -> None:
+        """Watch the folders of these files from now on, and of those that links lead to."""
+        places = {place for path in paths for place in (path.parent, path.resolve().parent)}
+        folders = frozenset(place for place in places if place.is_dir())
+        if folders == self._folders:
+            return
+        self.close()
+        self._folders, self._stop = folders, threading.Event()
+        if folders:
+            args = (sorted(folders), self._stop)
+            threading.Thread(target=self._watch, args=args, daemon=True, name="edits").start()
+
+    def close(self) -> None:
+        """Watch nothing any more. Idempotent."""
+        self._stop.set()
+        self._folders = frozenset()
+
+    def _watch(self, folders: list[Path], stop: threading.Event) -> None:
+        from watchfiles import watch  # 15 ms that commands do not pay
+
+        try:
+            for _ in watch(
+                *folders,
+                stop_event=stop,
+                recursive=False,
+                watch_filter=None,
+                step=50,
+                debounce=200,
+                rust_timeout=_WATCH_INTERVAL_MS,
+                ignore_permission_denied=True,
+                raise_interrupt=False,
+            ):
+                self._wake()
+        except (OSError, RuntimeError):
+            # A folder went, or no watch is left: looks still find every edit, only later.
+            self._wake()
+
+
+# --- houston.toml ------------------------------------------------------------------------------
+
+RESTART_KEYS = (
+    "home",
+    "daemon.group",
+    "daemon.drain_seconds",
+    "daemon.silent_seconds",
+    "daemon.log_mb",
+    "daemon.log_files",
+    "metrics",
+    "hosts.root",
+    "hosts.gpus",
+    "secrets",
+)
+"""Keys and tables that a daemon reads as it starts: folders, sockets, what children inherit."""
+
+
+class ConfigurationEdit(NamedTuple):
+    """What became of a changed configuration."""
+
+    changed: tuple[str, ...] = ()
+    """Keys that are in force with their new values, dotted."""
+    later: tuple[str, ...] = ()
+    """Keys that keep their old values until a restart."""
+    refused: str = ""
+    """Why nothing of it was taken."""
+
+
+class ConfigurationFile:
+    """houston.toml of one `Loaded`, which is given what the file says from then on."""
+
+    def __init__(
+        self, loaded: LoadedConfiguration, read: Callable[[], LoadedConfiguration] | None = None
+    ) -> None:
+        """read: how it is read again; by default for the same home and file."""
+        self._loaded = loaded
+        self._read = read or self._again
+        home = loaded.home.path
+        self.path = home / "houston.toml" if loaded.source == "defaults" else Path(loaded.source)
+
+    def take(
+        self,
+        check: Callable[[LoadedConfiguration], None] | None = None,
+        restart: tuple[str, ...] = RESTART_KEYS,
+    ) -> ConfigurationEdit:
+        """Read it again, and have `loaded` say so; `restart` keys keep what they were.
+
+        check: refuses a configuration by a HoustonError.
+        """
+        if not self.path.is_file() and self._loaded.source != "defaults":
+            return ConfigurationEdit(refused=f"{self.path} is gone. {_STAYS_IN_FORCE}")
+        try:
+            found = self._read()
+            if check:
+                check(found)
+        except HoustonError as problem:
+            return ConfigurationEdit(refused=f"{problem.cause} {_STAYS_IN_FORCE}")
+        before, wanted = (
+            _flatten_configuration(self._loaded.config),
+            _flatten_configuration(found.config),
+        )
+        differ = sorted(
+            key for key in before.keys() | wanted.keys() if before.get(key) != wanted.get(key)
+        )
+        later = tuple(key for key in differ if _is_within(key, restart))
+        changed = tuple(key for key in differ if key not in later)
+        self._loaded.config = _keep_values(self._loaded.config, found.config, later)
+        self._loaded.source = found.source
+        return ConfigurationEdit(changed, later)
+
+    def _again(self) -> LoadedConfiguration:
+        loaded = self._loaded
+        return load_configuration(
+            str(loaded.home.path), None if loaded.source == "defaults" else loaded.source
+        )
+
+
+def _is_within(key: str, tables: tuple[str, ...]) -> bool:
+    # GPUs of hosts are counted once, whichever host they are of.
+    gpus = key.startswith("hosts.named.") and key.endswith(".gpus") and "hosts.gpus" in tables
+    return gpus or any(key == one or key.startswith(f"{one}.") for one in tables)
+
+
+def _flatten_configuration(config: Configuration) -> dict[str, Any]:
+    """Every key of a configuration, dotted; engines and hosts by name and key."""
+    found: dict[str, Any] = {}
+
+    def walk(value: Any, where: str) -> None:
+        if isinstance(value, dict) and value:
+            for key, each in value.items():
+                walk(each, f"{where}.{key}".lstrip("."))
+        elif where:
+            found[where] = value
+
+    walk(msgspec.to_builtins(config), "")
+    return {key: value for key, value in found.items() if value != {}}
+
+
+def _keep_values(
+    before: Configuration, after: Configuration, keys: tuple[str, ...]
+) -> Configuration:
+    """`after`, with the values that `before` has of `keys`."""
+    tables, old = msgspec.to_builtins(after), msgspec.to_builtins(before)
+    for key in keys:
+        *path, name = key.split(".")
+        level, was = tables, old
+        for part in path:
+            level, was = level.setdefault(part, {}), was.get(part, {})
+        if name in was:
+            level[name] = was[name]
+        elif name in level:
+            del level[name]
+    try:
+        return msgspec.convert(tables, Configuration)
+    except msgspec.ValidationError as problem:
+        raise ConfigurationError(f"The configurations do not go together: {problem}.") from None

@@ -1,0 +1,284 @@
+"""The larger tables of `houston.toml`: `[engines.NAME]`, `[hosts]`, `[judge]` and `[tools]`.
+
+Structs with a sentence under each key, which the documentation is made from; and the check that an
+engine's kind is Houston's own or registered. Where the file is looked for and how it is merged with
+the environment stands in `config`.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Protocol
+
+import msgspec
+
+from houston_shared.errors import ConfigurationError
+from houston_shared.toml_file import Settings
+
+ReasoningField = Literal["none", "chat_template", "effort"]
+
+
+class EngineSettings(Settings, frozen=True):
+    """One engine. Which keys matter depends on `kind`."""
+
+    kind: str
+    """`embedded`: our transformers server, a child process. `vllm`: `vllm serve` as a child.
+    `token`: a vLLM (or equal) that already runs at `url`. `chat`: any OpenAI-compatible endpoint
+    at `url`. `script`: plays the actions in the file `path`. `recorded`: plays back a recording.
+    Packages register more (docs/extending.md)."""
+    url: str = ""
+    """Base address, e.g. `http://127.0.0.1:8000/v1`."""
+    port: int = 0
+    """Port of a child on the loopback address; 0 takes a free one."""
+    command: tuple[str, ...] = ()
+    """Command of a `vllm` child; empty for the one that `doctor --install-engine` made."""
+    args: tuple[str, ...] = ()
+    """Further arguments of `vllm serve`, after Houston's own, e.g. `["--max-model-len", "8192"]`.
+    `--host`, `--port`, `--uds`, `--model`, `--served-model-name`, `--api-key`, `--config`,
+    `--logprobs-mode` and `--headless` are Houston's. A `command` of your own takes none.
+    """
+    model: str = ""
+    """Model name in requests, or the model folder of a child; empty for SmolLM2-135M-Instruct."""
+    tokenizer: str = ""
+    """tokenizer.json of the model, or its folder; empty for the one in the model folder. A `token`
+    engine needs it, unless `model` is a folder; `chat` has no use for it."""
+    dialect: str = "chatml-json"
+    """How the model's family writes prompts and calls, for engines that take token ids (and `chat`
+    with `tool_calls = "text"`). `chatml-json`: models with `<|im_end|>` that write JSON under a
+    schema (SmolLM2, any small ChatML model). `hermes`: `<tool_call>` with JSON (Hermes, Qwen2.5).
+    `qwen3`: as that, with thinking switched by `reasoning` (Qwen3). `glm45`: GLM-4.5 and 4.6."""
+    window: int = 0
+    """Largest prompt + answer in tokens; 0 for what the model or server says. A `chat` endpoint
+    that is not said to have one refuses what is too long, and the context is then forked."""
+    api_key_env: str = ""
+    """Environment variable that holds the key; the key itself is never stored. It is read from the
+    daemon's environment: after a change `export NAME=…; houston daemon restart`."""
+    parameters: dict[str, Any] = {}
+    """For `chat`, `token`, `vllm` and `embedded`: added to each request, over what the task file
+    says, e.g. `{ temperature = 1.0, max_completion_tokens = 8192, reasoning_effort = "high" }`.
+    Nothing else is sent to a `chat` endpoint than the model, messages, tools, `temperature`,
+    `top_p` and the limit of an answer where the task file sets them, and `stream` with
+    `stream_options` (for the count of tokens), which an endpoint that refuses them by name is not
+    sent again; `{ stream = false }` asks for whole answers."""
+    omit_parameters: tuple[str, ...] = ()
+    """Names that are never sent, whoever asks for them, e.g. `["temperature", "stream_options"]`:
+    what `null` would say, which TOML does not have."""
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """For `chat`: by which name a task's `budget.answer_tokens` is sent; OpenAI's reasoning models
+    want the second."""
+    headers: dict[str, str] = {}
+    """Sent with each request of `chat` and `token`. What looks like a secret is refused here."""
+    headers_env: dict[str, str] = {}
+    """Header → environment variable of the daemon that holds its value, for secrets, e.g.
+    `{ "x-api-key" = "GATEWAY_KEY" }`. They are neither stored nor shown, and redacted like keys."""
+    reasoning: bool = False
+    """Let the model write reasoning tokens."""
+    reasoning_field: ReasoningField = "none"
+    """For `chat`: how `reasoning` is told. `none`: not at all, the model decides. `chat_template`:
+    `chat_template_kwargs.enable_thinking`, on and off (vLLM, SGLang). `effort`: `reasoning_effort`
+    where it is on (OpenAI; `parameters` may say how much)."""
+    tool_calls: Literal["native", "text"] = "native"
+    """For `chat`: the endpoint's own tool calls, or text parsed by the dialect."""
+    path: str = ""
+    """For `script` and `recorded`: the JSON Lines file, from the folder of this file."""
+    environment: dict[str, str] = {}
+    """Extra environment of a child; it wins over what Houston sets, e.g. `HF_HUB_OFFLINE = "0"`.
+    """
+    settings: dict[str, Any] = {}
+    """Settings of a kind that another package brings, as that package documents them."""
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
+    """GPUs of this machine that a child leases and alone sees; 0 leases none and sees all."""
+    gpus_shared: bool = False
+    """Whether they may be shared with rollouts and trainers that say the same."""
+    max_adapters: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
+    """Policies that may be live on it at once; 0: 8 for `embedded` and `vllm`, what `command` says
+    (`--max-cpu-loras`, `--max-loras`), and any number where only the server knows."""
+    lora: bool = True
+    """Whether a `vllm` child takes LoRA adapters. One that takes none samples the base 1.6 times
+    as fast on the CPU as one that does and has none active (with one active it is slower again),
+    and only full weights can be activated for it. With a `command` of your own, say what that does.
+    """
+
+
+REQUEST_KEYS = (
+    "api_key_env", "parameters", "omit_parameters", "max_tokens_field", "headers", "headers_env",
+    "reasoning_field",
+)  # fmt: skip
+"""Keys of an engine that say how it is asked and not what it is: running rollouts go by what the
+configuration says as the daemon starts, so that a wrong one can be mended."""
+
+
+HostName = Annotated[str, msgspec.Meta(pattern=r"^(?!local$)[a-z0-9][a-z0-9-]{0,19}$")]
+LOCAL_HOST = "local"
+"""The name of the machine that the daemon runs on, among a task's hosts."""
+
+
+class HostSettings(Settings, frozen=True):
+    """One machine that is reached over SSH, `[hosts.NAME]`. houston-agents is installed there, and
+    keys are such that `ssh` asks nothing."""
+
+    ssh: str
+    """What `ssh` connects to: `host`, `user@host`, or a name of the user's ssh configuration."""
+    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 0
+    """Port of its sshd; 0 for what ssh has configured."""
+    identity_file: str = ""
+    """Private key; empty for what ssh has configured."""
+    ssh_config: str = ""
+    """ssh configuration to use instead of the user's."""
+    host_root: str = ""
+    """Where that machine keeps what rollouts own; empty for the state folder of the user there."""
+    command: str = "houston"
+    """Path of `houston` there; `~/` begins in the home folder of the user there."""
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
+    """GPUs that rollouts, engines and trainers may lease there."""
+    memory_mb: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Most memory of all rollouts there together, in MB; 0 is nine tenths of that machine's."""
+
+
+class HostsSettings(Settings, frozen=True):
+    """Machines with terminals: this one, and `[hosts.NAME]` for each other."""
+
+    root: str = ""
+    """Where this machine keeps what rollouts own; empty for the user's state folder."""
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
+    """GPUs of this machine that rollouts, engines and trainers may lease."""
+    memory_mb: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Most memory of all rollouts on this machine together, in MB of 1,048,576 bytes; 0 is nine
+    tenths of the machine's. Each rollout also has its own limit (`[sandbox] memory_mb`)."""
+    named: dict[HostName, HostSettings] = {}
+    """The other machines, each written as a table `[hosts.NAME]`."""
+
+
+def restore_host_key(cause: str) -> str:
+    """What is wrong with a table of a host, with its name as it stands in the file."""
+    return cause.replace("`hosts.named.", "`hosts.").replace("`hosts.named`", "`hosts`")
+
+
+def nest_named_hosts(tables: dict[str, Any]) -> dict[str, Any]:
+    """`[hosts.NAME]` as an entry of `hosts.named`, which is where the structs have it."""
+    hosts = tables.get("hosts")
+    if not isinstance(hosts, dict):
+        return tables
+    own = set(HostsSettings.__struct_fields__)
+    tables_of_hosts = {key: value for key, value in hosts.items() if isinstance(value, dict)}
+    named = {key: value for key, value in tables_of_hosts.items() if key not in own}
+    if not named:
+        return tables
+    rest = {key: value for key, value in hosts.items() if key not in named}
+    return {**tables, "hosts": {**rest, "named": {**rest.get("named", {}), **named}}}
+
+
+Price = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+
+
+class JudgeSettings(Settings, frozen=True):
+    """How `houston judge` asks a model; its flags win."""
+
+    engine: str = ""
+    """Engine that judges; empty for `default_engine`. Of any kind but files that are played."""
+    template: str = ""
+    """File with the judge's words, from the folder of this file; empty for the packaged ones, which
+    `houston judge --print-template` writes out to be edited."""
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 4
+    """Windows that are asked about at the same time."""
+    window: Annotated[int, msgspec.Meta(ge=0, le=10**7)] = 0
+    """Most tokens of prompt and answer together; 0 for the engine's own window."""
+    tries: Annotated[int, msgspec.Meta(ge=1, le=20)] = 3
+    """How often a window is asked about while the answer cannot be used; then what was not decided
+    stays undecided."""
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
+    """0 takes the likeliest token, so that the same window is judged alike."""
+    price_prompt: Price = 0.0
+    """Price of a million prompt tokens, for the cost that is shown; 0 shows none."""
+    price_sampled: Price = 0.0
+    """Price of a million sampled tokens."""
+    currency: str = "USD"
+    """What the prices are in."""
+
+
+class WebSearchSettings(Settings, frozen=True):
+    """Where `web_search` looks; without a provider it says that none is configured."""
+
+    provider: str = ""
+    """`serper`, `tavily`, `bing`, `searxng`, or `corpus` for a local one; empty for the corpus of
+    the task or of this section, if there is one."""
+    url: str = ""
+    """Address of the provider; empty for its public one (`searxng` has none and needs it)."""
+    api_key_env: str = ""
+    """Environment variable that holds the provider's key; the key itself is never stored."""
+    cache_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 86_400.0
+    """How old a kept answer may be that is given again to any rollout of this host; 0 keeps
+    none."""
+    cache_mb: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 256
+    """Largest size of the kept answers, in MB of 1,048,576 bytes; the oldest make room."""
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 30.0
+    """Longest time that one search may take, with its repetitions."""
+    corpus: str = ""
+    """Folder of text, Markdown and HTML files, or a JSON Lines file, from the folder of this file;
+    a task's own `[search] corpus` comes first."""
+
+
+class WebBrowseSettings(Settings, frozen=True):
+    """Limits of `web_browse`."""
+
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 30.0
+    """Longest time that one page may take, with its redirects."""
+    megabytes: Annotated[float, msgspec.Meta(gt=0, le=1_024)] = 10.0
+    """Most of a page that is read, in MB of 1,048,576 bytes; the rest is left and said so."""
+    cache_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 3_600.0
+    """How old a kept page may be that is shown again; 0 keeps none."""
+    cache_mb: Annotated[int, msgspec.Meta(ge=1, le=10**6)] = 256
+    """Largest size of the kept pages, in MB of 1,048,576 bytes; the oldest make room."""
+    proxy_env: str = ""
+    """Environment variable that holds the address of a proxy, such as `HTTPS_PROXY`; empty goes
+    straight, whatever the environment says. A proxy resolves names itself: its operator decides
+    which private addresses can be reached through it."""
+    user_agent: str = ""
+    """What the request says of itself; empty for Houston's own name."""
+
+
+class MultimodalSettings(Settings, frozen=True):
+    """The OpenAI-compatible endpoint that reads images, audio and video; without a `url` those
+    actions say that none is configured."""
+
+    url: str = ""
+    """Base address, e.g. `http://127.0.0.1:8000/v1`."""
+    model: str = ""
+    """Model that reads images and the frames of videos (`/chat/completions`)."""
+    audio_model: str = "whisper-1"
+    """Model that writes down speech (`/audio/transcriptions`)."""
+    api_key_env: str = ""
+    """Environment variable that holds the key; the key itself is never stored."""
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 120.0
+    """Longest time that one request may take."""
+
+
+class ToolSettings(Settings, frozen=True):
+    """What the actions of agents use on this node besides hosts."""
+
+    search: WebSearchSettings = WebSearchSettings()
+    browse: WebBrowseSettings = WebBrowseSettings()
+    multimodal: MultimodalSettings = MultimodalSettings()
+
+
+ENGINE_KINDS = ("embedded", "vllm", "token", "chat", "script", "recorded")
+"""Houston's own, which the daemon and the workers know each for itself."""
+
+
+class _HasKind(Protocol):
+    @property
+    def kind(self) -> str: ...
+
+
+def check_engine_kinds(engines: Mapping[str, _HasKind], source: str) -> None:
+    """Raise ConfigurationError for a kind that is none; source: the file that is to blame."""
+    for name, engine in engines.items():
+        if engine.kind in ENGINE_KINDS:
+            continue
+        from houston_shared import plugins  # 20 ms that nobody pays without such an engine
+
+        others = plugins.plugin_names(plugins.ENGINE_GROUP)
+        if engine.kind not in others:
+            raise ConfigurationError(
+                f"{source}: `engines.{name}.kind` is {engine.kind!r}; allowed: "
+                f"{', '.join((*ENGINE_KINDS, *others))}.",
+                next="Install the package that brings it beside Houston, or correct the kind.",
+            )

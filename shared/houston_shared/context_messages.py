@@ -1,0 +1,239 @@
+"""Observations and contexts as text: the bytes that the model, commands and the console all read.
+
+One observation is results, then clock and budgets, then guidance: the newest comes last. Where
+guidance does not fit the window, pure arithmetic says how much of each message is shown: the
+worker, a resumed worker and every reader come to the same cut, and the whole text stays in the
+journal. A context is its head, the fork it began with, and the steps since, in the same form for
+every engine; what a token engine got is the ids, of which this is the reading. Nothing here reads a
+database or renders a template.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from houston_shared import guidance_tag
+from houston_shared.records import (
+    ContextHead,
+    DeliveredGuidance,
+    ForkBody,
+    Message,
+    ObservationBody,
+    StepRecord,
+    ToolResult,
+)
+from houston_shared.safe_text import safe_line
+
+BEGINNING_CHARACTERS = 160
+"""Characters that every message keeps before a newer one is shown whole."""
+SHORTEST_BEGINNING = 16
+"""A beginning shorter than this says nothing: the message is left out."""
+TextCost = Callable[[str], int]
+
+
+def utf8_length(text: str) -> int:
+    """Cost in bytes, which every reader can count."""
+    return len(text.encode("utf-8", "replace"))
+
+
+def fit_guidance(
+    guidance: Sequence[DeliveredGuidance], room: int, cost: TextCost = utf8_length
+) -> Mapping[str, int]:
+    """By id, how many characters of each message that does not fit whole are shown.
+
+    guidance: oldest first. room: what all may cost, as rendered. Every message keeps its
+    beginning, the newest first if that is too much already; then the newest are shown whole, as
+    long as there is room. Messages that are not named are shown whole, those with 0 left out.
+    """
+    if cost(guidance_tag.render_guidance(guidance)) <= room:
+        return {}
+    told = dict.fromkeys((one.id for one in guidance), 0)
+    left = room - cost(
+        guidance_tag.render_guidance(guidance, told)
+    )  # with room to say how many are left out
+    costs: dict[str, int] = {}
+    for newer, one in enumerate(reversed(guidance)):
+        length = min(len(one.text), BEGINNING_CHARACTERS)
+        if not newer and _cost_when_shown(one, length, cost) > left:
+            length = _longest_that_fits(one, left, cost)
+        taken = _cost_when_shown(one, length, cost)
+        if not length or taken > left:
+            break
+        told[one.id], costs[one.id] = length, taken
+        left -= taken
+    for one in reversed(guidance):
+        if one.id not in costs or told[one.id] == len(one.text):
+            continue
+        told[one.id] = _longest_that_fits(one, left + costs[one.id], cost) or told[one.id]
+        left -= _cost_when_shown(one, told[one.id], cost) - costs[one.id]
+    whole = {one.id for one in guidance if told[one.id] == len(one.text)}
+    return {id: length for id, length in told.items() if id not in whole}
+
+
+def _cost_when_shown(one: DeliveredGuidance, length: int, cost: TextCost) -> int:
+    shown = {} if length >= len(one.text) else {one.id: length}
+    return cost(guidance_tag.render_guidance([one], shown))
+
+
+def _longest_that_fits(one: DeliveredGuidance, room: int, cost: TextCost) -> int:
+    """Most characters of a message that cost at most `room`; 0 when that is next to nothing."""
+    if _cost_when_shown(one, len(one.text), cost) <= room:
+        return len(one.text)
+    low, high = 0, len(one.text)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _cost_when_shown(one, middle, cost) <= room else (low, middle)
+    return low if low >= SHORTEST_BEGINNING else 0
+
+
+def label_results(results: Sequence[ToolResult]) -> list[str]:
+    """Each result's text; where there are several, each says which call it answers.
+
+    A model may call a tool by any name, that of the guidance tag too.
+    """
+    if len(results) < 2:
+        return [result.text for result in results]
+    return [
+        f"[call {number} of {len(results)}: {_call_name(result)}]\n{result.text}"
+        for number, result in enumerate(results, 1)
+    ]
+
+
+def _call_name(result: ToolResult) -> str:
+    return guidance_tag.disarm(safe_line(result.call.name)).text
+
+
+ShownLengths = Mapping[str, int]
+"""By id, how many characters are shown of guidance that does not fit whole."""
+
+
+def shown_guidance(
+    observed: ObservationBody, guidance: Sequence[DeliveredGuidance]
+) -> ShownLengths:
+    """How much of the guidance joined to a step its observation shows."""
+    if not observed.guidance_bytes:
+        return {}
+    return fit_guidance(guidance, observed.guidance_bytes)
+
+
+def observation_ending(
+    tail: str, guidance: Sequence[DeliveredGuidance], shown: ShownLengths | None = None
+) -> str:
+    """What ends the observation: clock and budgets, and the guidance joined to this step."""
+    return tail + guidance_tag.render_guidance(guidance, shown)
+
+
+def observation_text(
+    results: Sequence[ToolResult],
+    tail: str,
+    guidance: Sequence[DeliveredGuidance],
+    shown: ShownLengths | None = None,
+) -> str:
+    """The whole observation as the model sees it (DESIGN §9, `steps --json`)."""
+    parts = [*label_results(results), observation_ending(tail, guidance, shown)]
+    return "\n".join(part for part in parts if part)
+
+
+EARLIER_GUIDANCE = "What people told you before, still in force:"
+"""Stands before guidance that a fork keeps verbatim."""
+EMPTY_ANSWER = "(nothing)"
+"""Stands for an empty answer: chat endpoints refuse one."""
+
+
+class ContextBody(NamedTuple):
+    """What a context holds after its head."""
+
+    fork: ForkBody | None
+    """What it began with; None before the first fork."""
+    compressed: StepRecord | None
+    """The last step that the fork compressed: its observation stands after the summary."""
+    earlier: Sequence[DeliveredGuidance]
+    """Guidance of the compressed part, in order."""
+    steps: Sequence[StepRecord]
+    """Steps that stand as they are, all closed."""
+
+
+def build_messages(
+    head: ContextHead | None, since: ContextBody, *, strip: bool = False
+) -> list[Message]:
+    """The messages of a prompt, first to last: τ̂ = [o₀, (S₁:ₖ, oₖ), τₖ₊₁:ₜ].
+
+    strip: thoughts are left out of answers that have calls (`thoughts = "strip"`).
+    Source: APOLLO, Algorithm 1 A, lines 4 to 9; how the rollout loop itself joins them.
+    """
+    found: list[Message] = []
+    if head is not None:
+        found += [_text_message("system", head.system), _text_message("user", head.task)]
+    if since.fork is not None:
+        found += _fork_messages(since.fork, since.compressed, since.earlier)
+    for step in since.steps:
+        answer = _answer_message(step, strip)
+        found += [answer, *_observation_messages(step, answer)]
+    return found
+
+
+def _fork_messages(
+    fork: ForkBody, compressed: StepRecord | None, earlier: Sequence[DeliveredGuidance]
+) -> list[Message]:
+    """(S₁:ₖ, oₖ): the summary, then the last compressed observation after older guidance."""
+    text, shown = "", fork.shortened
+    if compressed is not None:
+        own = {one.id for one in compressed.guidance}
+        earlier = [one for one in earlier if one.id not in own]
+        text = observation_text(
+            compressed.results, _observation_tail(compressed), compressed.guidance, shown
+        )
+    if earlier:
+        text = f"{EARLIER_GUIDANCE}{guidance_tag.render_guidance(earlier, shown)}\n{text}"
+    return [_text_message("assistant", fork.summary), _text_message("user", text)]
+
+
+def _answer_message(step: StepRecord, strip: bool) -> Message:
+    calls = step.sample.calls
+    thought = "" if strip and calls else step.sample.thought
+    content = thought if thought or calls else EMPTY_ANSWER
+    return Message(role="assistant", content=content, calls=calls)
+
+
+def _observation_messages(step: StepRecord, answer: Message) -> list[Message]:
+    """One message a call, all else joined to the last; a user's where there is no call.
+
+    A result that answers no call (a last evaluation by the loop) has no message of its own.
+    """
+    asked = {call.id for call in answer.calls}
+    texts = zip(step.results, label_results(step.results), strict=True)
+    answers: list[tuple[str, str]] = []
+    rest: list[str] = []
+    for result, text in texts:
+        if result.call.id in asked:
+            answers.append((result.call.id, text))
+        else:
+            rest.append(text)
+    shown = shown_guidance(step.observation, step.guidance) if step.observation else {}
+    rest.append(observation_ending(_observation_tail(step), step.guidance, shown))
+    end = "\n".join(part for part in rest if part)
+    if not answers:
+        return [_text_message("user", end)]
+    number, text = answers[-1]
+    answers[-1] = (number, "\n".join(part for part in (text, end) if part))
+    return [Message(role="tool", content=text, call_id=number) for number, text in answers]
+
+
+def _observation_tail(step: StepRecord) -> str:
+    return step.observation.tail if step.observation else ""
+
+
+def _text_message(role: Literal["system", "user", "assistant"], content: str) -> Message:
+    return Message(role=role, content=content)
+
+
+def format_messages(messages: Sequence[Message]) -> str:
+    """Messages as text for people, where there is no template text to decode."""
+    return "\n".join(_format_message(one) for one in messages)
+
+
+def _format_message(message: Message) -> str:
+    lines = [f"[{message.role}{' ' + message.call_id if message.call_id else ''}]"]
+    if message.content:
+        lines.append(message.content)
+    lines += [f"{call.name} {call.arguments}" for call in message.calls]
+    return "\n".join(lines)

@@ -1,0 +1,62 @@
+"""The ledger of GPUs as it lies in the home: who has which, and who waits for one.
+
+The daemon writes it; commands read it. A home without one has leased none. Who gets a GPU is
+decided by the daemon.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from houston_shared.home import Home
+
+
+class GpuLease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One GPU, for one holder."""
+
+    host: str
+    gpu: int
+    """Its number there, from 0."""
+    holder: str
+    """`rollout:R`, `engine:NAME` or `trainer:ID`."""
+    shared: bool = False
+    """Whether the holder asked to share it with others that asked the same."""
+    since: str
+    """UTC."""
+
+
+class GpuLeases(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All of the file."""
+
+    leases: tuple[GpuLease, ...] = ()
+    waiting: dict[str, str] = {}
+    """Holder → what it waits for."""
+
+
+def gpu_ledger_file(home: Home) -> Path:
+    """Where it lies."""
+    return home.path / "gpus.json"
+
+
+def read_gpu_ledger(home: Home) -> GpuLeases:
+    """The ledger as it was written last; empty where there is none, or it is damaged."""
+    try:
+        return msgspec.json.decode(gpu_ledger_file(home).read_bytes(), type=GpuLeases)
+    except (OSError, msgspec.DecodeError):
+        return GpuLeases()
+
+
+def describe_gpu_leases(host: str, leases: list[GpuLease]) -> str:
+    """The GPUs of one host that are leased, as a person reads them: `0 by rollout r1`."""
+    return ", ".join(
+        f"{one.gpu} by {one.holder.replace(':', ' ', 1)}{' (shared)' if one.shared else ''}"
+        for one in sorted(leases, key=lambda one: one.gpu)
+        if one.host == host
+    )
+
+
+def visible_gpus_environment(numbers: Sequence[int]) -> dict[str, str]:
+    """The environment that shows a process these GPUs and no others."""
+    listed = ",".join(map(str, numbers))
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": listed}

@@ -1,0 +1,142 @@
+"""Policies and training runs as files of the home: names, folders, and how far a run has come.
+
+`policy@7` in its parts, and what may be a name, since names are folders too. The trainer replaces
+`progress.json` of its run whole, about once a second; daemon and commands read it. What it does not
+say is None. What the journal holds of policies and runs stands in `store.policy_queries`.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.home import Home
+
+DEFAULT_FAMILY = "policy"
+"""What a policy is called where nobody named it."""
+BASE_MODEL = "base"
+"""Stands for an engine's own model where a policy is asked for."""
+_FAMILY_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
+_POLICY_PATTERN = re.compile(rf"({_FAMILY_PATTERN.pattern})@([1-9][0-9]{{0,8}})")
+_RUN_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,79}")
+
+
+class PolicyName(NamedTuple):
+    """`policy@7` in its parts."""
+
+    family: str
+    number: int
+    """1 is the base model."""
+
+    def __str__(self) -> str:
+        return f"{self.family}@{self.number}"
+
+
+def parse_policy_name(text: str) -> PolicyName:
+    """The parts of a name. Raises HoustonError (usage) for what is none."""
+    found = _POLICY_PATTERN.fullmatch(text)
+    if found is None:
+        raise HoustonError(
+            f"{text[:80]!r} is no policy's name; they read policy@2.",
+            next="houston policy list",
+            code=ExitCode.USAGE,
+        )
+    return PolicyName(found[1], int(found[2]))
+
+
+def is_policy_name(text: str) -> bool:
+    """Whether this reads as the name of a policy."""
+    return _POLICY_PATTERN.fullmatch(text) is not None
+
+
+def check_family_name(text: str) -> str:
+    """A family's name as it is. Raises HoustonError (usage)."""
+    if not _FAMILY_PATTERN.fullmatch(text) or text == BASE_MODEL:
+        raise HoustonError(
+            f"{text[:80]!r} cannot name a policy: letters, digits, `.`, `_` and `-`, at most 48; "
+            f"`{BASE_MODEL}` is the engine's own model.",
+            code=ExitCode.USAGE,
+        )
+    return text
+
+
+def is_run_name(text: str) -> bool:
+    """Whether this can name a training run: it is the name of a folder, too."""
+    return _RUN_PATTERN.fullmatch(text) is not None
+
+
+def policies_folder(home: Home) -> Path:
+    """Where weights of policies lie."""
+    return home.path / "policies"
+
+
+def training_folder(home: Home) -> Path:
+    """Where training runs have their folders: data, checkpoints, progress.json, log.txt."""
+    return home.path / "training"
+
+
+MESSAGE_CHARACTERS = 600
+"""Characters of the trainer's line that are shown."""
+
+
+class TrainingProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """One reading."""
+
+    state: str = ""
+    """`queued`, `running`, `finished`, `failed` or `cancelled`, in the trainer's own words."""
+    step: int = 0
+    steps: int = 0
+    loss: float | None = None
+    lr: float | None = None
+    tokens: int = 0
+    tokens_per_second: float | None = None
+    eta_seconds: float | None = None
+    epoch: float = 0.0
+    grad_norm: float | None = None
+    memory_bytes: int = 0
+    at: str = ""
+    message: str = ""
+    """One line for a person: what is being done, or why it ended."""
+    alone: bool = False
+    """Whether a person's command started the trainer that says this, and no daemon."""
+
+
+def training_run_folder(home: Home, run: str) -> Path:
+    """Where a run has its data, checkpoints and words."""
+    return training_folder(home) / run
+
+
+def read_training_progress(home: Home, run: str) -> TrainingProgress | None:
+    """The last reading; None where there is none, or it cannot be read."""
+    try:
+        raw = (training_run_folder(home, run) / "progress.json").read_bytes()
+        return msgspec.json.decode(raw, type=TrainingProgress)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def describe_training_progress(one: TrainingProgress | None) -> str:
+    """A reading in one line: `step 12 of 40, loss 1.2345, 2,310 tokens/s, 3 min left`."""
+    if one is None:
+        return "has said nothing yet"
+    parts = [f"step {one.step:,} of {one.steps:,}"] if one.steps else []
+    if one.loss is not None:
+        parts.append(f"loss {one.loss:.4f}")
+    if one.tokens_per_second is not None:
+        parts.append(f"{one.tokens_per_second:,.0f} tokens/s")
+    going = one.state in ("", "queued", "running")
+    if going and one.eta_seconds is not None and one.step < one.steps:
+        parts.append(f"{format_duration(one.eta_seconds)} left")
+    if one.message:
+        parts.append(one.message[:MESSAGE_CHARACTERS])
+    return ", ".join(parts) or "has begun"
+
+
+def format_duration(seconds: float) -> str:
+    """`40 s`, `3 min`, `2 h 05 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 90 else f"{minutes} min"

@@ -1,0 +1,490 @@
+"""Which rollouts need a person, and why: read in one go, then ranked by a pure function.
+
+Everything that asks for attention is a reason with words and a weight from 0 to 100; a rollout
+weighs as its heaviest reason and a little more for each further one. What somebody has seen
+already, or looks at now, weighs half: the next pair of eyes belongs elsewhere. Read are the signals
+of the last steps (docs/attention.md), the last action in a few words, and all rollouts as people
+see them from afar. What makes a signal is decided by the daemon.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from houston_shared.errors import HoustonError
+from houston_shared.records import AWAY_ACTIVITY, ENDED_STATES, ObservationBody
+from houston_shared.store import event_text, journal_events, presence_queries, rollout_queries
+from houston_shared.store.journal_events import JournalEvent, ReadPlan, RunSql
+from houston_shared.store.presence_queries import ClaimStatus, Person, PresenceRow
+from houston_shared.store.rollout_queries import RolloutRow, ScorePoint
+from houston_shared.times_and_counts import now_us
+
+ACTION_CHARACTERS = 160
+"""Characters of an action's words."""
+
+
+class LastAction(NamedTuple):
+    """What a rollout did last, or does."""
+
+    step: int
+    at: int
+    """When it was sampled, UTC microseconds."""
+    open: bool
+    """Whether the step is under way."""
+    text: str
+
+
+class _SampledAction(msgspec.Struct, frozen=True):
+    thought: str = ""
+    calls: tuple[dict[str, Any], ...] = ()
+
+
+_ERASED_ACTION = _SampledAction(thought=journal_events.ERASED_TEXT)
+
+
+def read_last_actions(rollouts: Sequence[str]) -> ReadPlan[dict[str, LastAction]]:
+    """By rollout; those without a step of their own are left out."""
+    newest: list[tuple[str, int, int, bool]] = []
+    for rollout in rollouts:
+        rows = yield RunSql(
+            "SELECT step, sample_seq, observation_seq IS NULL FROM steps"
+            " WHERE rollout = ? AND current ORDER BY step DESC LIMIT 1",
+            (rollout,),
+        )
+        newest += [(rollout, step, seq, bool(open)) for step, seq, open in rows]
+    events = yield from journal_events.events_by_seq([seq for _, _, seq, _ in newest])
+    found: dict[str, LastAction] = {}
+    for rollout, step, seq, open in newest:
+        if event := events.get(seq):
+            found[rollout] = LastAction(step, event.at, open, (yield from read_action_text(event)))
+    return found
+
+
+def read_action_of_step(rollout: str, step: int) -> ReadPlan[LastAction | None]:
+    """What one step did; None where there is no such step."""
+    rows = yield RunSql(
+        "SELECT sample_seq, observation_seq IS NULL FROM steps WHERE rollout = ? AND step = ?"
+        " AND current",
+        (rollout, step),
+    )
+    for seq, open in rows:
+        for event in (yield from journal_events.events_by_seq([seq])).values():
+            return LastAction(step, event.at, bool(open), (yield from read_action_text(event)))
+    return None
+
+
+def read_action_text(sample: JournalEvent) -> ReadPlan[str]:
+    """The calls of a sample's event, or the beginning of its thought where it has none."""
+    try:
+        action = yield from journal_events.read_event_record(sample, _SampledAction, _ERASED_ACTION)
+    except HoustonError:  # one damaged body, which `houston verify` names, must not hide the rest
+        return ""
+    said = "; ".join(event_text.describe_call(one) for one in action.calls) or action.thought
+    line = " ".join(said[: 4 * ACTION_CHARACTERS].split())
+    return line if len(line) <= ACTION_CHARACTERS else f"{line[: ACTION_CHARACTERS - 1]}…"
+
+
+LAST_STEPS = 5
+"""Closed steps that count as the last ones."""
+ALIVE_STATES = ("queued", "running", "paused")
+
+
+class MarkedStep(NamedTuple):
+    """A closed step with signals."""
+
+    rollout: str
+    step: int
+    signals: tuple[str, ...]
+    reasons: dict[str, str]
+    """By signal; empty where they were not asked for, and for steps of before there were any."""
+
+
+def read_recent_signals(
+    last: int = LAST_STEPS,
+    states: tuple[str, ...] = ("running",),
+    rollout: str = "",
+    reasons: bool = True,
+) -> ReadPlan[dict[str, list[MarkedStep]]]:
+    """By rollout in one of `states`, its steps with signals among the `last` closed ones.
+
+    Newest step first; rollouts without any are left out. Without `reasons` no body is read: only
+    the small rows of these steps.
+    """
+    marks = ",".join(f"?{number}" for number in range(3, 3 + len(states)))
+    rows = yield RunSql(
+        "SELECT s.rollout, s.step, s.attention, s.observation_seq FROM rollouts r JOIN steps s"
+        " ON s.rollout = r.id AND s.step > r.steps - ?1 AND s.step <= r.steps AND s.current = 1"
+        f" WHERE r.state IN ({marks}) AND (?2 = '' OR r.id = ?2)"
+        " AND s.attention <> '' ORDER BY s.rollout, s.step DESC",
+        (last, rollout, *states),
+    )
+    events: dict[int, JournalEvent] = {}
+    if reasons:
+        events = yield from journal_events.events_by_seq([row[3] for row in rows])
+    found: dict[str, list[MarkedStep]] = {}
+    for owner, step, names, seq in rows:
+        told = (yield from _read_signal_reasons(events[seq])) if seq in events else {}
+        found.setdefault(owner, []).append(MarkedStep(owner, step, tuple(names.split(",")), told))
+    return found
+
+
+def _read_signal_reasons(event: JournalEvent) -> ReadPlan[dict[str, str]]:
+    nothing = ObservationBody(tail="")
+    try:
+        return (
+            yield from journal_events.read_event_record(event, ObservationBody, nothing)
+        ).reasons
+    except HoustonError:  # one damaged body, which `houston verify` names, must not hide the rest
+        return {}
+
+
+def newest_signals(marked: list[MarkedStep]) -> dict[str, str]:
+    """The signals of one rollout's last steps, each once with its newest reason, newest first."""
+    found: dict[str, str] = {}
+    for one in marked:
+        for name in one.signals:
+            found.setdefault(name, one.reasons.get(name, ""))
+    return found
+
+
+SIGNAL_WEIGHTS: dict[str, int] = {
+    "low_finish": 70,
+    "error_streak": 60,
+    "repeated_action": 60,
+    "score_fell": 50,
+    "job_failed": 45,
+    "no_gain": 42,
+    "forged_tag": 40,
+    "no_change": 40,
+    "repeated_evaluation": 35,
+    "near_budget": 30,
+    "idle_sleep": 30,
+    "long_sleep": 20,
+    "snapshot_failed": 20,
+    "null_action": 15,
+    "error": 10,
+    "blind_edit": 8,
+    "interrupted": 0,
+}
+"""Weight of each signal of docs/attention.md; 0 shows it and asks for nobody."""
+LOW_SCORE_LIMIT = 50.0
+"""Best score below which little budget left means: about to finish low."""
+LASTING_SIGNALS = frozenset({"no_gain"})
+"""Signals that every step has while they hold: the first step without one ends it."""
+UNKNOWN_SIGNAL_WEIGHT = 25
+"""Of a signal that an installed package brings."""
+SIGNAL_WORDS = {
+    "low_finish": "about to finish low",
+    "error_streak": "error streak",
+    "repeated_action": "repeating itself",
+    "job_failed": "background job failed",
+}
+"""How a signal is called where its name would not be read at once."""
+PAUSED_WEIGHTS = {
+    "engine": 65,
+    "host-away": 65,
+    "disk": 65,
+    "repair": 85,
+    "host": 85,
+    "restore": 80,
+}
+"""By owner of a pause; `PAUSED_BY_PERSON` and `PAUSED_ELSE` for all others."""
+PAUSED_BY_PERSON_WEIGHT, PAUSED_ELSE_WEIGHT = 12, 50
+AWAY_WORDS = {"engine": "engine down", "host-away": "host away", "disk": "disk full"}
+"""Pauses that end by themselves when something is back, in words."""
+ENGINE_REFUSES = "engine refuses"
+"""The pause of a rollout whose worker asks again what its engine refused."""
+FAILED_WEIGHT = 75
+"""A rollout that failed while nobody has looked at it since."""
+ENDED_LOW_WEIGHT = 38
+"""A rollout that ended with a low score while nobody has looked at it since. Less than most of what
+lives: no word changes its end, but a branch or another start may be worth it."""
+ENGINE_AWAY_WEIGHT, WAITING_WEIGHT, GPU_WAIT_WEIGHT = 65, 35, 25
+"""The worker cannot sample; it waits for something else; it is queued for a GPU."""
+UNANSWERED_WEIGHT, UNHEARD_WEIGHT = 45, 40
+"""Nobody has seen what followed guidance; guidance is queued for long."""
+UNHEARD_SECONDS = 600
+"""Seconds that guidance may be queued for a running rollout before somebody should look."""
+FURTHER_REASON_SHARE = 0.1
+"""Share of its weight that each reason after the heaviest adds."""
+MOST_FURTHER_WEIGHT = 20.0
+
+
+class RolloutOverview(NamedTuple):
+    """One rollout as people see it from afar: everything that a line of a list needs."""
+
+    rollout: RolloutRow
+    marked: Sequence[MarkedStep] = ()
+    """Its last steps with signals, newest first."""
+    seen_seq: int = 0
+    """Newest event that anybody with a key pressed has had before them; 0 for none."""
+    marked_seq: int = 0
+    """Newest event of a step with signals."""
+    low_seq: int = 0
+    """The end of its last step, where it finished and that step says `low_finish`; else 0."""
+    unanswered: int = 0
+    """The step at which guidance was heard and whose successor nobody has seen; 0 for none."""
+    queued: int = 0
+    """Guidance that waits."""
+    queued_at: int = 0
+    """When the oldest of it was queued, UTC microseconds."""
+    holding: ClaimStatus | None = None
+    lookers: Sequence[PresenceRow] = ()
+    """Who looks now."""
+    new_steps: int | None = None
+    """Steps closed since the person asking was here; None for who never was."""
+    scores: Sequence[ScorePoint] = ()
+    acted: LastAction | None = None
+
+
+class NeedReason(NamedTuple):
+    """Why a rollout needs a person."""
+
+    kind: str
+    """A signal's name, or `failed`, `ended_low`, `paused`, `engine`, `host-away`, `disk`,
+    `waiting`, `gpu`, `unanswered`, `unheard`."""
+    text: str
+    weight: int
+
+
+class RolloutNeed(NamedTuple):
+    """A rollout with its reasons, heaviest first."""
+
+    standing: RolloutOverview
+    weight: float
+    """0 where nothing asks for anybody."""
+    reasons: tuple[NeedReason, ...]
+
+    @property
+    def text(self) -> str:
+        """The reasons in words."""
+        return "; ".join(one.text for one in self.reasons)
+
+
+def rank_rollouts(standings: Sequence[RolloutOverview], now: int) -> list[RolloutNeed]:
+    """All of them, who needs a person most first; then those that live, then the newest.
+
+    now: UTC microseconds.
+    """
+    found = [weigh_rollout(one, now) for one in standings]
+    return sorted(found, key=_rank_key)
+
+
+def _rank_key(one: RolloutNeed) -> tuple[float, bool, int, str]:
+    rollout = one.standing.rollout
+    return -one.weight, rollout.state in ENDED_STATES, -rollout.created_at, rollout.id
+
+
+def weigh_rollout(one: RolloutOverview, now: int) -> RolloutNeed:
+    """Why one rollout needs somebody, and how much."""
+    reasons = tuple(sorted(_need_reasons(one, now), key=lambda reason: -reason.weight))
+    if not reasons:
+        return RolloutNeed(one, 0.0, ())
+    further = sum(reason.weight * FURTHER_REASON_SHARE for reason in reasons[1:])
+    weight = reasons[0].weight + min(MOST_FURTHER_WEIGHT, further)
+    return RolloutNeed(one, round(weight / 2 if one.lookers else weight, 1), reasons)
+
+
+def _need_reasons(one: RolloutOverview, now: int) -> Iterator[NeedReason]:
+    rollout = one.rollout
+    if rollout.state in ENDED_STATES:
+        yield from _ended_reasons(one)
+        return
+    yield from _signal_need_reasons(one)
+    if rollout.state == "paused":
+        yield _paused_reason(rollout)
+    elif rollout.activity.startswith(AWAY_ACTIVITY):
+        yield NeedReason("engine", rollout.activity, ENGINE_AWAY_WEIGHT)
+    elif rollout.state == "running" and rollout.activity.startswith(("waiting", "waits")):
+        yield NeedReason("waiting", rollout.activity, WAITING_WEIGHT)
+    elif rollout.state == "queued" and rollout.reason:
+        yield NeedReason("gpu", f"queued: {rollout.reason}", GPU_WAIT_WEIGHT)
+    yield from _guidance_reasons(one, now)
+
+
+def _ended_reasons(one: RolloutOverview) -> Iterator[NeedReason]:
+    """Why somebody should look at a rollout that has ended; nothing once somebody has."""
+    rollout, best = one.rollout, one.rollout.best_score
+    failed = rollout.state == "failed" and one.seen_seq < rollout.last_seq
+    if failed:
+        yield NeedReason("failed", _with_reason("failed", rollout.reason), FAILED_WEIGHT)
+    if one.seen_seq < one.low_seq or (failed and best is not None and best < LOW_SCORE_LIMIT):
+        score = "no score" if best is None else f"best score {best:.4g}"
+        yield NeedReason("ended_low", f"ended low, unseen: {score}", ENDED_LOW_WEIGHT)
+
+
+def _signal_need_reasons(one: RolloutOverview) -> Iterator[NeedReason]:
+    seen = 0 < one.marked_seq <= one.seen_seq
+    told: set[str] = set()
+    for step in one.marked:
+        for name in step.signals:
+            if name in told or (name in LASTING_SIGNALS and step.step < one.rollout.steps):
+                continue
+            told.add(name)
+            why, best = step.reasons.get(name, ""), one.rollout.best_score
+            if name == "near_budget" and best is not None and best < LOW_SCORE_LIMIT:
+                name, why = "low_finish", _with_reason(f"best score {best:.4g}", why)
+            text = _with_reason(SIGNAL_WORDS.get(name, name.replace("_", " ")), why)
+            weight = SIGNAL_WEIGHTS.get(name, UNKNOWN_SIGNAL_WEIGHT)
+            yield NeedReason(name, text, weight // 2 if seen else weight)
+
+
+def _paused_reason(rollout: RolloutRow) -> NeedReason:
+    by = rollout.paused_by
+    person = by.startswith("person:")
+    weight = PAUSED_BY_PERSON_WEIGHT if person else PAUSED_WEIGHTS.get(by, PAUSED_ELSE_WEIGHT)
+    if by in AWAY_WORDS:
+        refused = by == "engine" and rollout.activity.startswith(AWAY_ACTIVITY)
+        return NeedReason(
+            by, _with_reason(ENGINE_REFUSES if refused else AWAY_WORDS[by], rollout.reason), weight
+        )
+    who = by.removeprefix("person:")
+    return NeedReason("paused", _with_reason(f"paused by {who}", rollout.reason), weight)
+
+
+def _guidance_reasons(one: RolloutOverview, now: int) -> Iterator[NeedReason]:
+    if one.unanswered:
+        text = f"guidance heard at step {one.unanswered}, nobody has seen what followed"
+        yield NeedReason("unanswered", text, UNANSWERED_WEIGHT)
+    waits = (now - one.queued_at) / 1e6 if one.queued else 0.0
+    if waits > UNHEARD_SECONDS and one.rollout.state == "running":
+        many = "guidance" if one.queued == 1 else f"{one.queued} messages"
+        text = f"{many} queued for {round(waits / 60)} min and not heard"
+        yield NeedReason("unheard", text, UNHEARD_WEIGHT)
+
+
+def _with_reason(what: str, why: str) -> str:
+    return f"{what}: {why}" if why else what
+
+
+def read_rollout_overviews(
+    person: Person | None = None,
+    now: int = 0,
+    task: str = "",
+    state: str = "",
+    rollout: str = "",
+    reasons: bool = True,
+    bodies: bool = True,
+) -> ReadPlan[list[RolloutOverview]]:
+    """Every rollout, newest first; of one task, in one state, or one alone when named.
+
+    person: whose new steps are counted. now: UTC microseconds, the clock's when 0. reasons: also
+    read why signals stand. bodies: also read last actions and scores, of rollouts that live.
+    """
+    moment = now or now_us()
+    found = (
+        [(yield from rollout_queries.find_rollout(rollout))]
+        if rollout
+        else (yield from rollout_queries.list_rollouts(task, state))
+    )
+    alive = [one.id for one in found if one.state not in ENDED_STATES]
+    marked = yield from read_recent_signals(states=ALIVE_STATES, rollout=rollout, reasons=reasons)
+    marks = yield from _read_marked_seqs()
+    low = yield from _read_low_end_seqs()
+    queued = yield from _read_queued_guidance()
+    heard = yield from _read_heard_guidance()
+    held = yield from presence_queries.list_claims()
+    looks = presence_queries.group_presence_by_rollout(
+        (yield from presence_queries.list_presence())
+    )
+    acted = (yield from read_last_actions(alive)) if bodies else {}
+    scored = (
+        (yield from rollout_queries.score_history([one.id for one in found if one.evaluations]))
+        if bodies
+        else {}
+    )
+    standing = []
+    for one in found:
+        mine = looks.get(one.id, [])
+        seen_seq = max((look.seq for look in mine), default=0)
+        count, since = queued.get(one.id, (0, 0))
+        step, followed = heard.get(one.id, (0, 0))
+        standing.append(
+            RolloutOverview(
+                rollout=one,
+                marked=marked.get(one.id, ()),
+                seen_seq=seen_seq,
+                marked_seq=marks.get(one.id, 0),
+                low_seq=low.get(one.id, 0),
+                unanswered=step if seen_seq < followed else 0,
+                queued=count,
+                queued_at=since,
+                holding=held.get(one.id),
+                lookers=[look for look in mine if look.looks(moment)],
+                new_steps=(yield from _count_new_steps(one, mine, person, moment)),
+                scores=scored.get(one.id, ()),
+                acted=acted.get(one.id),
+            )
+        )
+    return standing
+
+
+def _read_marked_seqs() -> ReadPlan[dict[str, int]]:
+    """By rollout, the newest observation with signals among its last steps."""
+    rows = yield RunSql(
+        "SELECT r.id, max(s.observation_seq) FROM rollouts r JOIN steps s ON s.rollout = r.id"
+        " AND s.step > r.steps - ? AND s.step <= r.steps AND s.current AND s.attention <> ''"
+        " WHERE r.state IN ('queued', 'running', 'paused') GROUP BY r.id",
+        (LAST_STEPS,),
+    )
+    return dict(rows)
+
+
+def _read_low_end_seqs() -> ReadPlan[dict[str, int]]:
+    """By rollout that finished low, the end of its last step: by the threshold of its task."""
+    rows = yield RunSql(
+        "SELECT r.id, s.observation_seq FROM rollouts r JOIN steps s ON s.rollout = r.id"
+        " AND s.step = r.steps AND s.current WHERE r.state = 'finished'"
+        " AND ',' || s.attention || ',' LIKE '%,low_finish,%'"
+    )
+    return dict(rows)
+
+
+def _read_queued_guidance() -> ReadPlan[dict[str, tuple[int, int]]]:
+    """By rollout, how much guidance waits, and since when."""
+    rows = yield RunSql(
+        "SELECT rollout, count(*), min(queued_at) FROM guidance WHERE state = 'queued'"
+        " GROUP BY rollout"
+    )
+    return {rollout: (count, since) for rollout, count, since in rows}
+
+
+def _read_heard_guidance() -> ReadPlan[dict[str, tuple[int, int]]]:
+    """By rollout that lives, the newest step that heard guidance, and the end of the one after."""
+    rows = yield RunSql(
+        "SELECT g.rollout, g.step, s.observation_seq FROM (SELECT rollout, max(delivered_step)"
+        " AS step FROM guidance WHERE state = 'delivered' GROUP BY rollout) g"
+        " JOIN rollouts r ON r.id = g.rollout AND r.state IN ('queued', 'running', 'paused')"
+        " JOIN steps s ON s.rollout = g.rollout AND s.step = g.step + 1 AND s.current"
+        " WHERE s.observation_seq IS NOT NULL"
+    )
+    return {rollout: (step, seq) for rollout, step, seq in rows}
+
+
+def _count_new_steps(
+    one: RolloutRow, looks: list[PresenceRow], person: Person | None, now: int
+) -> ReadPlan[int | None]:
+    """Steps closed since a person was here; None for who never was, or where nobody asks.
+
+    Who is there now has what is new since the visit before.
+    """
+    mine = next((look for look in looks if (look.name, look.uid) == person), None)
+    if mine is None:
+        return None
+    before = (
+        presence_queries.last_seen_before_visit(mine, now)
+        if mine.looks(now)
+        else presence_queries.last_seen_now(mine)
+    )
+    if before is None:
+        return None
+    if before.seq >= one.last_seq:
+        return 0
+    begun = yield from journal_events.step_at_seq(one.id, before.seq)
+    rows = yield RunSql(
+        "SELECT count(*) FROM steps WHERE rollout = ? AND step >= ? AND current"
+        " AND observation_seq > ?",
+        (one.id, begun, before.seq),
+    )
+    return int(rows[0][0])

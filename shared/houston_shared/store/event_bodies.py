@@ -1,0 +1,343 @@
+"""Bodies of journal events that are not a worker's own words: what each `kind` holds.
+
+Where a body extends a record (`StoredSample` of `SampleBody`), the record's type reads it too: a
+reader that does not need the extra fields need not know of them. Fields are only ever added, with a
+default. `BODY_TYPES` is the whole list of kinds; who writes them and when is the recorder's
+business.
+"""
+
+from typing import Literal
+
+from houston_shared.records import (
+    CallIntent,
+    ContextHead,
+    ForkBody,
+    GuidanceMode,
+    ObservationBody,
+    Record,
+    RolloutSpec,
+    SampleBody,
+    StateChange,
+    TaskRecord,
+    ToolResult,
+)
+from houston_shared.store import training_event_bodies
+
+
+class DaemonDied(Record, frozen=True):
+    """The daemon before did not come to its own end (a kill, a crash, a power cut)."""
+
+    pid: int
+    since: str
+    """When it took the home, ISO 8601 in UTC."""
+    last_stored: int = 0
+    """When its newest event was stored, UTC microseconds; 0 where that could not be read."""
+
+
+class DaemonStarted(Record, frozen=True):
+    """A daemon opened the home for writing."""
+
+    epoch: int
+    pid: int
+    version: str
+    configuration: str = ""
+    """Fingerprint of the configuration it runs with."""
+    uid: int | None = None
+    """The user who runs it."""
+    died: DaemonDied | None = None
+    """The daemon before it, where that one died."""
+
+
+class DaemonStopRequested(Record, frozen=True):
+    """Somebody asked the daemon to stop."""
+
+    by: str
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+    keep_engine: bool = False
+
+
+class RefusedAttempt(Record, frozen=True):
+    """Somebody was refused for who they are."""
+
+    by: str
+    """Login name or number; `unknown` without the kernel's word."""
+    what: str
+    """What they wanted, in words."""
+    uid: int
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+    """The role they have; empty for none."""
+    needs: str = ""
+    """The role that it needs; empty where no role would do."""
+    about: str = ""
+    """The rollout or guidance that was meant."""
+    times: int = 1
+    """Attempts that this event stands for, since the last one of the same user at the same."""
+
+
+class StoredSpec(RolloutSpec, frozen=True):
+    """A rollout was queued."""
+
+    by: str = ""
+    """`person:<name>`."""
+    uid: int | None = None
+    verified: bool = True
+    """Whether the name is the kernel's word; here and below."""
+    pid: int = 0
+    """The process that asked; here and below."""
+    role: str = ""
+    """The role it had; here and below."""
+    request: str = ""
+    """Idempotency key of the start."""
+    sandbox: str = "bubblewrap"
+    """Kind of the task's sandbox."""
+
+
+class RolloutAssigned(Record, frozen=True):
+    """A rollout was given to a worker."""
+
+    lease: int
+
+
+class StoredSample(SampleBody, frozen=True):
+    """A sample with the rollout's active time when it was stored."""
+
+    active_us: int = 0
+
+
+class StoredObservation(ObservationBody, frozen=True):
+    """An observation with the rollout's active time when it was stored."""
+
+    active_us: int = 0
+
+
+class StoredState(StateChange, frozen=True):
+    """A change of state: with the active time where a worker told it, or with who asked for it."""
+
+    active_us: int = 0
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class ActiveTimeStored(Record, frozen=True):
+    """Active time of a rollout in a long step: what a crash must not forget."""
+
+    active_us: int
+
+
+class ClockJumped(Record, frozen=True):
+    """The wall clock of the daemon's machine was set; times before and after do not compare."""
+
+    seconds: float
+    """By how much it went forward."""
+
+
+class CancelRequested(Record, frozen=True):
+    """Somebody wants a rollout ended that a worker still runs."""
+
+    by: str
+    reason: str = ""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class GuidanceQueued(Record, frozen=True):
+    """Guidance was queued."""
+
+    id: str
+    author: str
+    text: str
+    mode: GuidanceMode
+    words: int = 0
+    """Of the text (`word_count`), so that what was erased still counts; 0 where nobody counted."""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class GuidanceEdited(Record, frozen=True):
+    """Queued guidance got another text."""
+
+    id: str
+    revision: int
+    text: str
+    by: str
+    words: int = 0
+    """As in `GuidanceQueued`."""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class GuidanceWithdrawn(Record, frozen=True):
+    """Queued guidance was taken back."""
+
+    id: str
+    by: str
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class GuidanceDelivered(Record, frozen=True):
+    """Guidance was joined to the observation of the event's step; the texts stay in theirs."""
+
+    ids: tuple[str, ...]
+    """In the order in which they were joined."""
+
+
+class StepBookmarked(Record, frozen=True):
+    """A step was marked for everybody, or its mark was removed."""
+
+    author: str
+    note: str = ""
+    remove: bool = False
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class GuidanceReordered(Record, frozen=True):
+    """Queued guidance got another order."""
+
+    ids: tuple[str, ...]
+    """All that was queued, as it is to be delivered."""
+    by: str
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class VerdictGiven(Record, frozen=True):
+    """Closed steps, from the event's own to `last`, were judged, or a verdict was taken back."""
+
+    last: int
+    verdict: Literal["keep", "mask", "undecided"]
+    by: str
+    reason: str = ""
+    source: Literal["rule", "judge", "human"] = "human"
+    request: str = ""
+    asked: str = ""
+    """Who ran the rules or the judge, which are `by`; empty for a person's own verdict."""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class RolloutClaimed(Record, frozen=True):
+    """Somebody looks after the rollout, or no longer does; or only left a note."""
+
+    by: str
+    note: str = ""
+    """For the next person; empty leaves the note that was there."""
+    release: bool = False
+    request: str = ""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class BodiesErased(Record, frozen=True):
+    """Bodies of earlier events were erased; their hashes stay, and the chain holds.
+
+    What is left of each (its remainder: what derived rows need, and marks in place of texts) lies
+    in its row; this event vouches for it.
+    """
+
+    by: str
+    """`person:<name>`."""
+    seqs: tuple[int, ...]
+    remainders: tuple[bytes, ...]
+    """SHA-256 of each remainder."""
+    reason: str = ""
+    archive: str = ""
+    """The file that holds the rollout as it was; empty where nothing was kept."""
+    more: bool = False
+    """Whether further events of the same archive follow: only the last makes the rollout one."""
+    blobs: tuple[str, ...] = ()
+    """Files that held bodies; those that no other event names go after the commit."""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class RolloutCleaned(Record, frozen=True):
+    """What an ended rollout kept on its host was freed."""
+
+    by: str
+    """Who asked."""
+    bytes: int
+    snapshots: bool = False
+    """Whether its snapshots went, too."""
+    left: str = ""
+    """Why something is left; empty when all went that was meant to."""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+class JournalRepaired(Record, frozen=True):
+    """A repair set events aside, or took some whose place in the chain could not be checked."""
+
+    by: str
+    seqs: tuple[int, ...]
+    rows: tuple[bytes, ...]
+    """`chain.row_hash` of each row as the repair left it."""
+    copies: str
+    """Folder of the home with the files as they were, and every event that was set aside."""
+    uid: int | None = None
+    verified: bool = True
+    pid: int = 0
+    role: str = ""
+
+
+BODY_TYPES: dict[str, type[Record]] = {
+    "daemon": DaemonStarted,
+    "task": TaskRecord,
+    "spec": StoredSpec,
+    "assigned": RolloutAssigned,
+    "state": StoredState,
+    "cancel": CancelRequested,
+    "clock": ActiveTimeStored,
+    "jumped": ClockJumped,
+    "head": ContextHead,
+    "sample": StoredSample,
+    "intent": CallIntent,
+    "result": ToolResult,
+    "observation": StoredObservation,
+    "delivery": GuidanceDelivered,
+    "fork": ForkBody,
+    "guidance": GuidanceQueued,
+    "edit": GuidanceEdited,
+    "withdraw": GuidanceWithdrawn,
+    "bookmark": StepBookmarked,
+    "reorder": GuidanceReordered,
+    "verdict": VerdictGiven,
+    "claim": RolloutClaimed,
+    "stop": DaemonStopRequested,
+    "refused": RefusedAttempt,
+    "erased": BodiesErased,
+    "repaired": JournalRepaired,
+    "cleaned": RolloutCleaned,
+    **training_event_bodies.TRAINING_BODY_TYPES,
+}
+"""Kind of an event → type of its body."""
+QUARANTINED_KIND = "aside"
+"""Kind of a row that keeps the place of an event which `houston repair` set aside: no body."""

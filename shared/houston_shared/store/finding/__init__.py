@@ -1,1 +1,0 @@
-"""Search: what is asked, where it is looked for, and the process that looks for a console."""

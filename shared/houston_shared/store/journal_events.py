@@ -1,0 +1,271 @@
+"""Reads as plans; events of the journal and their bodies; a rollout's events in their order.
+
+A plan is a generator that asks for rows and blobs and returns records. So one query, written once,
+serves the commands (synchronous) and the console (asynchronous): the readers only answer what a
+plan asks. A plan runs in one short read transaction and therefore sees one state of the journal.
+Bodies are read wherever they lie: from the row, from a blob, or as the mark that they were erased.
+A rollout's events come in the order in which they were stored from two indexes: what a worker
+stores of its steps rises step by step, everything else is rare and has an index of its own. A third
+index, on every event of a rollout, would be read by less than this and written with each: it was a
+third of the WAL. It knows nothing of connections, and not what the kinds of events mean.
+"""
+
+from collections.abc import Generator, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+
+from houston_shared.errors import HoustonError
+
+T = TypeVar("T")
+R = TypeVar("R", bound=msgspec.Struct)
+
+Row: TypeAlias = tuple[Any, ...]
+
+OPEN_END = 2**62
+"""A step number after every step: the open end of a range."""
+
+
+class RunSql(NamedTuple):
+    """A statement to run; answered with all its rows."""
+
+    sql: str
+    parameters: tuple[Any, ...] = ()
+    where: Literal["journal", "search"] = "journal"
+    """Which of the home's two databases."""
+
+
+class FetchBlob(NamedTuple):
+    """A body that lies in `blobs/`; answered with its bytes, decompressed."""
+
+    sha256: str
+    """Name of the blob, hex."""
+
+
+ReadPlan: TypeAlias = Generator[RunSql | FetchBlob, Any, T]
+
+
+class RowRecord(msgspec.Struct, frozen=True):
+    """Base of records read straight from a table: field names are column names, in order."""
+
+
+def column_list(kind: type[msgspec.Struct], table: str = "") -> str:
+    """The column list that `from_rows` expects for `kind`."""
+    prefix = f"{table}." if table else ""
+    return ", ".join(f"{prefix}{name}" for name in kind.__struct_fields__)
+
+
+def rows_to_records(kind: type[R], rows: list[Row]) -> list[R]:
+    """Rows selected with `columns(kind)`, as records."""
+    return [kind(*row) for row in rows]
+
+
+S = TypeVar("S")
+
+ERASED_TEXT = "[erased from the journal]"
+"""Stands for every text whose body was erased."""
+_SEQS_PER_STATEMENT = 500
+"""Sequences in one statement (SQLite allows 32,766 parameters)."""
+
+
+class JournalEvent(RowRecord, frozen=True):
+    """One row of `events`, without its hashes."""
+
+    seq: int
+    rollout: str
+    """Empty for events of the daemon itself."""
+    step: int
+    attempt: int
+    part: str | None
+    kind: str
+    at: int
+    body: bytes | None
+    """None when it is in a blob, or erased."""
+    blob: str | None
+    erased: int
+
+
+class JournalEventHeader(RowRecord, frozen=True):
+    """An event without its body: what following and listing need."""
+
+    seq: int
+    rollout: str
+    step: int
+    attempt: int
+    part: str | None
+    kind: str
+    at: int
+    erased: int
+
+
+def select_events(condition: str, parameters: tuple[Any, ...]) -> ReadPlan[list[JournalEvent]]:
+    """Events that meet an SQL condition (with its ORDER BY), bodies not yet fetched."""
+    rows = yield RunSql(
+        f"SELECT {column_list(JournalEvent)} FROM events WHERE {condition}", parameters
+    )
+    return rows_to_records(JournalEvent, rows)
+
+
+def events_by_seq(seqs: Sequence[int]) -> ReadPlan[dict[int, JournalEvent]]:
+    """Events with these sequences; those that are not there are left out."""
+    found: dict[int, JournalEvent] = {}
+    for start in range(0, len(seqs), _SEQS_PER_STATEMENT):
+        chunk = tuple(seqs[start : start + _SEQS_PER_STATEMENT])
+        marks = ",".join("?" * len(chunk))
+        for event in (yield from select_events(f"seq IN ({marks})", chunk)):
+            found[event.seq] = event
+    return found
+
+
+def read_event_body(event: JournalEvent) -> ReadPlan[bytes | None]:
+    """The body's bytes, or what is left of them; None when nothing is."""
+    if event.body is not None:
+        return event.body
+    if event.erased:
+        return None
+    found: bytes = yield FetchBlob(event.blob or "")
+    return found
+
+
+def read_event_record(event: JournalEvent, kind: type[S], erased: S) -> ReadPlan[S]:
+    """The body, or what is left of it, as a record; `erased` when nothing is.
+
+    Raises HoustonError when it is damaged.
+    """
+    raw = yield from read_event_body(event)
+    if raw is None:
+        return erased
+    try:
+        return msgspec.msgpack.decode(raw, type=kind)
+    except msgspec.MsgspecError as problem:
+        raise HoustonError(
+            f"Event {event.seq} of the journal ({event.kind}) cannot be read: {problem}.",
+            "What it holds cannot be shown.",
+            "houston verify",
+        ) from None
+
+
+def read_event_fields(event: JournalEvent) -> ReadPlan[dict[str, Any]]:
+    """The body of any kind as plain fields, `erased` among them when it was."""
+    raw = yield from read_event_body(event)
+    if raw is None:
+        return {"erased": True}
+    try:
+        value = msgspec.msgpack.decode(raw)
+    except msgspec.MsgspecError:
+        return {"unreadable": True}
+    plain = value if isinstance(value, dict) else {"value": value}
+    return {**plain, "erased": True} if event.erased else plain
+
+
+OUT_OF_STEP_EVENTS = (
+    "kind <> 'intent' AND kind <> 'result' AND kind <> 'observation' AND part IS NOT 'sample'"
+)
+"""Events that need not come in the order of steps: what the index `events_aside` holds."""
+EVENTS_OF_ROLLOUT = (
+    "seq IN (SELECT seq FROM events WHERE rollout = ?1 AND part IS NOT NULL"
+    f" UNION ALL SELECT seq FROM events WHERE rollout = ?1 AND {OUT_OF_STEP_EVENTS})"
+)
+"""Condition for all events of the rollout `?1`."""
+_MIDDLE = "(low + high + 1) / 2"
+_LAST_SHARED_STEP = "coalesce((SELECT parent_step FROM rollouts WHERE id = ?1 AND parent <> ''), 0)"
+"""The last step that the rollout `?1` shares with its parent; up to it, it has no rows."""
+_STEP_AT_SEQ = f"""
+WITH RECURSIVE near (low, high) AS (
+    SELECT {_LAST_SHARED_STEP}, coalesce((SELECT max(step) FROM steps WHERE rollout = ?1), 0)
+    UNION ALL
+    SELECT iif(sample_seq <= ?2, {_MIDDLE}, low), iif(sample_seq <= ?2, high, {_MIDDLE} - 1)
+    FROM near LEFT JOIN steps ON rollout = ?1 AND step = {_MIDDLE} AND attempt = 1
+    WHERE low < high
+) SELECT low FROM near WHERE low >= high
+"""
+"""The newest step of the rollout `?1` that was begun by the sequence `?2`, by halving; else the
+last that it shares, or 0."""
+CHANGED_STEPS = (
+    f"SELECT step FROM events WHERE rollout = ?1 AND part IS NOT NULL AND step >= ({_STEP_AT_SEQ})"
+    f" AND seq > ?2 UNION SELECT step FROM events WHERE rollout = ?1 AND {OUT_OF_STEP_EVENTS}"
+    " AND seq > ?2"
+)
+"""Steps of the rollout `?1` with events behind the sequence `?2`, each once; 0 for its own."""
+_EVENT_WINDOW = (
+    "seq IN (SELECT seq FROM events WHERE rollout = ?1 AND part IS NOT NULL"
+    " AND step BETWEEN ?4 AND ?5 AND seq > ?2 AND seq < ?3"
+    f" UNION ALL SELECT seq FROM events WHERE rollout = ?1 AND {OUT_OF_STEP_EVENTS}"
+    " AND seq > ?2 AND seq < ?3)"
+)
+_WINDOW_GROWTH = 4
+"""A window in which too little was found is followed by one so many times as long."""
+
+
+def events_forward(
+    what: str, rollout: str, after: int, limit: int, kinds: Sequence[str] = ()
+) -> ReadPlan[list[Row]]:
+    """Columns `what` of the first `limit` events behind the sequence `after`, oldest first."""
+    last = yield from _newest_step(rollout)
+    first, size = (yield from step_at_seq(rollout, after)), limit
+    found: list[Row] = []
+    while len(found) < limit:
+        until = first + size
+        high = yield from _first_seq_of_step(rollout, until + 1)
+        window = (after, high, first, until)
+        found += yield from _read_window(what, rollout, window, limit - len(found), kinds, "ASC")
+        if until >= last:
+            break
+        after, first, size = high - 1, until + 1, size * _WINDOW_GROWTH
+    return found
+
+
+def events_backward(
+    what: str, rollout: str, before: int, limit: int, kinds: Sequence[str] = (), after: int = 0
+) -> ReadPlan[list[Row]]:
+    """As `forward`, of the last events ahead of `before` and behind `after`, newest first."""
+    until, size = (yield from step_at_seq(rollout, before - 1)), limit
+    found: list[Row] = []
+    while len(found) < limit:
+        first = until - size
+        low = (yield from _first_seq_of_step(rollout, first)) - 1 if first > 0 else 0
+        window = (max(low, after), before, first, until)
+        found += yield from _read_window(what, rollout, window, limit - len(found), kinds, "DESC")
+        if low <= after:
+            break
+        before, until, size = low + 1, first - 1, size * _WINDOW_GROWTH
+    return found
+
+
+def _read_window(
+    what: str,
+    rollout: str,
+    window: tuple[int, int, int, int],
+    limit: int,
+    kinds: Sequence[str],
+    direction: str,
+) -> ReadPlan[list[Row]]:
+    """window: sequences after and before which, and steps from and to which."""
+    wanted = f"AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+    rows: list[Row] = yield RunSql(
+        f"SELECT {what} FROM events e WHERE {_EVENT_WINDOW} {wanted} ORDER BY seq {direction}"
+        " LIMIT ?",
+        (rollout, *window, *kinds, limit),
+    )
+    return rows
+
+
+def _newest_step(rollout: str) -> ReadPlan[int]:
+    rows = yield RunSql("SELECT max(step) FROM steps WHERE rollout = ?", (rollout,))
+    return rows[0][0] or 0
+
+
+def step_at_seq(rollout: str, seq: int) -> ReadPlan[int]:
+    """The newest step that was begun by the sequence; 0 when none was."""
+    rows = yield RunSql(_STEP_AT_SEQ, (rollout, seq))
+    return int(rows[0][0])
+
+
+def _first_seq_of_step(rollout: str, step: int) -> ReadPlan[int]:
+    """The sequence with which the step began: `END` when it did not, 1 when it is shared."""
+    rows = yield RunSql(
+        "SELECT coalesce((SELECT sample_seq FROM steps WHERE rollout = ?1 AND step = ?2"
+        f" AND attempt = 1), iif(?2 <= {_LAST_SHARED_STEP}, 1, ?3))",
+        (rollout, step, OPEN_END),
+    )
+    return int(rows[0][0])

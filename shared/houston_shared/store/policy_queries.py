@@ -1,0 +1,369 @@
+"""Policies, activations and training runs: what there is, what engines sample with, and the JSON.
+
+Rows and bodies of the journal only. Names, folders and how far a run has come are files:
+`policy_and_run_files`. Keys of the JSON are stable: one may be added, never renamed or taken away.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from houston_shared.policy_and_run_files import TrainingProgress
+from houston_shared.store import journal_events
+from houston_shared.store.journal_events import (
+    ReadPlan,
+    RowRecord,
+    RunSql,
+    column_list,
+    rows_to_records,
+)
+from houston_shared.store.training_event_bodies import PolicyRegistered, TrainingQueued
+from houston_shared.times_and_counts import iso_time
+
+UNFINISHED_STATES = "('queued', 'running', 'paused')"
+
+
+class PolicyRow(RowRecord, frozen=True):
+    """A row of `policies`."""
+
+    name: str
+    family: str
+    number: int
+    kind: str
+    """`base`, `lora` or `full`."""
+    base: str
+    """Folder of the model that an adapter fits; its own otherwise."""
+    base_hash: str
+    hash: str
+    folder: str
+    """In the home's `policies/`; empty for a base."""
+    parent: str
+    run: str
+    manifest: str
+    seq: int
+    created_at: int
+    """UTC microseconds."""
+
+
+class ActivationRow(RowRecord, frozen=True):
+    """A row of `activations`."""
+
+    seq: int
+    engine: str
+    policy: str
+    """Empty for the engine's own model."""
+    rollback: int
+    state: str
+    """`asked`, `active` or `failed`."""
+    reason: str
+    by: str
+    at: int
+    ended_at: int | None
+
+
+class PolicyUse(NamedTuple):
+    """Unfinished rollouts of one engine that sample with one policy."""
+
+    engine: str
+    policy: str
+    """Empty for the engine's own model."""
+    rollouts: tuple[str, ...]
+
+
+def list_policies() -> ReadPlan[list[PolicyRow]]:
+    """All policies, by family and number."""
+    found = yield RunSql(f"SELECT {column_list(PolicyRow)} FROM policies ORDER BY family, number")
+    return rows_to_records(PolicyRow, found)
+
+
+def find_policy(name: str) -> ReadPlan[PolicyRow | None]:
+    """The policy of that name."""
+    found = yield RunSql(f"SELECT {column_list(PolicyRow)} FROM policies WHERE name = ?", (name,))
+    return next(iter(rows_to_records(PolicyRow, found)), None)
+
+
+def find_policy_of_run(run: str) -> ReadPlan[PolicyRow | None]:
+    """What came of a training run."""
+    found = yield RunSql(f"SELECT {column_list(PolicyRow)} FROM policies WHERE run = ?", (run,))
+    return next(iter(rows_to_records(PolicyRow, found)), None)
+
+
+def read_policy_registration(policy: PolicyRow) -> ReadPlan[PolicyRegistered | None]:
+    """What was said of it: recipe, metrics, files; None where that was erased or set aside."""
+    events = yield from journal_events.events_by_seq([policy.seq])
+    event = events.get(policy.seq)
+    if event is None:
+        return None
+    gone = PolicyRegistered(by="", name="", kind="lora", base="", base_hash="", hash="")
+    found: PolicyRegistered = yield from journal_events.read_event_record(
+        event, PolicyRegistered, gone
+    )
+    return found if found.name else None
+
+
+def list_activations(engine: str = "", newest: int = 0) -> ReadPlan[list[ActivationRow]]:
+    """Activations of an engine (or all), oldest first; only the `newest` where that is not 0."""
+    found = yield RunSql(
+        f"SELECT {column_list(ActivationRow)} FROM activations WHERE ? IN ('', engine)"
+        " ORDER BY seq DESC LIMIT ?",
+        (engine, newest or -1),
+    )
+    return rows_to_records(ActivationRow, found)[::-1]
+
+
+def find_activation(seq: int) -> ReadPlan[ActivationRow | None]:
+    """The activation that the event `seq` asked for."""
+    found = yield RunSql(
+        f"SELECT {column_list(ActivationRow)} FROM activations WHERE seq = ?", (seq,)
+    )
+    return next(iter(rows_to_records(ActivationRow, found)), None)
+
+
+def find_active_policy(engine: str) -> ReadPlan[str]:
+    """What new rollouts of an engine sample with; empty for its own model."""
+    found = yield RunSql(
+        "SELECT policy FROM activations WHERE engine = ? AND state = 'active'"
+        " ORDER BY seq DESC LIMIT 1",
+        (engine,),
+    )
+    return str(found[0][0]) if found else ""
+
+
+def find_previous_policy(engine: str) -> ReadPlan[str | None]:
+    """What an engine's new rollouts sampled with before the policy that is active now.
+
+    Empty for its own model; None where there is nothing to take back. A rollback takes back what
+    it took back: the next one goes one further.
+    """
+    stack = [""]
+    for one in (yield from list_activations(engine)):
+        if one.state != "active":
+            continue
+        if one.rollback and len(stack) > 1:
+            stack.pop()
+        if stack[-1] != one.policy:
+            stack.append(one.policy)
+    return stack[-2] if len(stack) > 1 else None
+
+
+def list_active_policies() -> ReadPlan[dict[str, str]]:
+    """Engine → what its new rollouts sample with, for engines that have one."""
+    found = yield RunSql(
+        "SELECT engine, policy FROM activations a WHERE state = 'active' AND policy != ''"
+        " AND seq = (SELECT max(seq) FROM activations b WHERE b.engine = a.engine"
+        " AND b.state = 'active') ORDER BY engine"
+    )
+    return dict(found)
+
+
+def list_displayed_policies() -> ReadPlan[dict[str, str]]:
+    """The same for people: an engine that went back to its own model has that by its name.
+
+    That is number 1 of the family that was active on it last: activating proved it the same model.
+    Not so where that number is full weights of the home: those have an engine of their own.
+    """
+    found = yield from list_active_policies()
+    own = yield RunSql(
+        "SELECT a.engine, b.name FROM activations a JOIN policies p ON p.name = a.policy"
+        " JOIN policies b ON b.family = p.family AND b.kind = 'base'"
+        " AND b.hash NOT IN (SELECT hash FROM policies WHERE kind = 'full')"
+        " WHERE a.seq = (SELECT max(seq) FROM activations c WHERE c.engine = a.engine"
+        " AND c.state = 'active' AND c.policy != '') ORDER BY a.engine"
+    )
+    return {**dict(own), **found}
+
+
+def list_policy_uses() -> ReadPlan[list[PolicyUse]]:
+    """Which policies unfinished rollouts sample with."""
+    found = yield RunSql(
+        f"SELECT engine, policy, id FROM rollouts WHERE state IN {UNFINISHED_STATES}"
+        " ORDER BY engine, policy, id"
+    )
+    by: dict[tuple[str, str], list[str]] = {}
+    for engine, policy, rollout in found:
+        by.setdefault((engine, policy), []).append(rollout)
+    return [PolicyUse(*key, tuple(rollouts)) for key, rollouts in by.items()]
+
+
+def count_sampled_tokens() -> ReadPlan[dict[str, int]]:
+    """Policy → tokens that were sampled with it; empty for engines' own models."""
+    found = yield RunSql(
+        "SELECT policy, coalesce(sum(sampled_ids), 0) FROM samples GROUP BY policy"
+    )
+    return {policy: int(tokens) for policy, tokens in found}
+
+
+def find_full_weights_engine(name: str) -> ReadPlan[tuple[PolicyRow, str] | None]:
+    """Full weights of that name, and the engine whose settings they are served with.
+
+    None for what is no policy with full weights that somebody activated.
+    """
+    policy = yield from find_policy(name)
+    if policy is None or policy.kind != "full":
+        return None
+    found = yield RunSql(
+        "SELECT engine FROM activations WHERE policy = ? AND state != 'failed'"
+        " ORDER BY seq DESC LIMIT 1",
+        (name,),
+    )
+    return (policy, str(found[0][0])) if found else None
+
+
+class _RequestField(msgspec.Struct):
+    request: str = ""
+
+
+def find_activation_request(request: str) -> ReadPlan[int]:
+    """The event that asked for an activation under this key; 0 for none."""
+    found = yield RunSql(
+        "SELECT a.seq, e.body FROM activations a JOIN events e ON e.seq = a.seq"
+        " WHERE e.body IS NOT NULL ORDER BY a.seq DESC LIMIT 100"
+    )
+    for seq, body in found:
+        if msgspec.msgpack.decode(body, type=_RequestField).request == request:
+            return int(seq)
+    return 0
+
+
+class TrainingRunRow(RowRecord, frozen=True):
+    """A row of `training_runs`."""
+
+    id: str
+    kind: str
+    state: str
+    reason: str
+    alone: int
+    """Whether somebody runs it beside the daemon."""
+    cancelling: str
+    """Who asked to cancel it while its process lives."""
+    policy: str
+    """What came of it; empty while nothing did."""
+    starts: int
+    """Processes that it took."""
+    by: str
+    seq: int
+    queued_at: int
+    started_at: int | None
+    ended_at: int | None
+    last_seq: int
+
+
+def list_training_runs(unfinished: bool = False) -> ReadPlan[list[TrainingRunRow]]:
+    """All training runs, oldest first; only those that have not ended where asked."""
+    found = yield RunSql(
+        f"SELECT {column_list(TrainingRunRow)} FROM training_runs"
+        " WHERE NOT ? OR state IN ('queued', 'running') ORDER BY seq",
+        (unfinished,),
+    )
+    return rows_to_records(TrainingRunRow, found)
+
+
+def find_training_run(id: str) -> ReadPlan[TrainingRunRow | None]:
+    """The run of that name."""
+    found = yield RunSql(
+        f"SELECT {column_list(TrainingRunRow)} FROM training_runs WHERE id = ?", (id,)
+    )
+    return next(iter(rows_to_records(TrainingRunRow, found)), None)
+
+
+def read_training_request(run: TrainingRunRow) -> ReadPlan[TrainingQueued | None]:
+    """What was asked of it; None where that was erased or set aside."""
+    events = yield from journal_events.events_by_seq([run.seq])
+    event = events.get(run.seq)
+    if event is None:
+        return None
+    gone = TrainingQueued(by="", run="", kind="sft")
+    found: TrainingQueued = yield from journal_events.read_event_record(event, TrainingQueued, gone)
+    return found if found.run else None
+
+
+JsonObject = dict[str, Any]
+
+
+def policy_json(
+    one: PolicyRow, active: Mapping[str, str], used: Mapping[str, int], tokens: int
+) -> JsonObject:
+    """A line of `policy list --json`.
+
+    active: engine → policy. used: policy → rollouts that have not ended. tokens: sampled with it.
+    """
+    return {
+        "policy": one.name,
+        "kind": one.kind,
+        "parent": one.parent or None,
+        "base": one.base,
+        "base_hash": one.base_hash,
+        "hash": one.hash,
+        "run": one.run or None,
+        "manifest": one.manifest or None,
+        "active": sorted(engine for engine, name in active.items() if name == one.name),
+        "rollouts": used.get(one.name, 0),
+        "tokens": tokens,
+        "at": iso_time(one.created_at),
+    }
+
+
+def registration_json(said: PolicyRegistered | None) -> JsonObject:
+    """What `policy show --json` has besides."""
+    if said is None:
+        return {"recipe": None, "metrics": None, "files": None, "erased": True}
+    return {
+        "recipe": said.recipe,
+        "metrics": said.metrics,
+        "files": said.files,
+        "rank": said.rank or None,
+        "engines": list(said.engines),
+        "note": said.note,
+        "by": said.by,
+        "version": said.version,
+    }
+
+
+def activation_json(one: ActivationRow) -> JsonObject:
+    """How an engine came to a policy: `policy activate --json`, and in `policy show --json`."""
+    return {
+        "activation": one.seq,
+        "engine": one.engine,
+        "policy": one.policy or None,
+        "rollback": bool(one.rollback),
+        "state": one.state,
+        "reason": one.reason,
+        "by": one.by,
+        "at": iso_time(one.at),
+        "ended_at": one.ended_at and iso_time(one.ended_at),
+    }
+
+
+def training_run_json(one: TrainingRunRow, progress: TrainingProgress | None) -> JsonObject:
+    """A line of `train list --json`."""
+    return {
+        "run": one.id,
+        "kind": one.kind,
+        "state": one.state,
+        "reason": one.reason,
+        "alone": bool(one.alone),
+        "policy": one.policy or None,
+        "starts": one.starts,
+        "by": one.by,
+        "queued_at": iso_time(one.queued_at),
+        "started_at": one.started_at and iso_time(one.started_at),
+        "ended_at": one.ended_at and iso_time(one.ended_at),
+        "progress": msgspec.to_builtins(progress) if progress else None,
+    }
+
+
+def training_request_json(said: TrainingQueued | None) -> JsonObject:
+    """What `train show --json` has besides."""
+    if said is None:
+        return {"recipe": None, "erased": True}
+    return {
+        "name": said.name,
+        "parent": said.parent or None,
+        "base": said.base,
+        "rollouts": list(said.rollouts),
+        "manifest": said.manifest or None,
+        "recipe": said.recipe,
+        "gpus": said.gpus,
+        "share_gpus": said.share_gpus,
+    }

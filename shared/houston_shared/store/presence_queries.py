@@ -1,0 +1,316 @@
+"""Presence, claims and cost: who looks at or after which rollout, since when, and for how long.
+
+Rows of `looks`, which the recorder keeps by what consoles say: seconds old at best. Whether a visit
+is over is decided here by the clock, since nobody writes that it is. Also who sits at this process,
+as the daemon will name them, and what attention cost: minutes at a rollout and words said to it, by
+person.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from houston_shared.store import journal_events, rollout_queries
+from houston_shared.store.journal_events import (
+    ReadPlan,
+    RowRecord,
+    RunSql,
+    column_list,
+    rows_to_records,
+)
+from houston_shared.times_and_counts import count_words, now_us
+
+PERSON_NAME_LIMIT = 64
+"""Characters of a claimed name that are kept."""
+
+
+class Person(NamedTuple):
+    """A user of this machine under one name; several may share a login."""
+
+    name: str
+    uid: int
+
+
+def current_person(claimed: str = "") -> Person:
+    """Whose presence and claims are one's own. claimed: as in `wire.FromPerson`."""
+    import pwd
+
+    uid = os.getuid()
+    try:
+        login = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        login = str(uid)
+    return Person(claimed.strip()[:PERSON_NAME_LIMIT] or login, uid)
+
+
+LOOK_COLUMNS = (
+    "rollout, name, uid, verified, first, last, here, visits, visit_at, seq, step, seen_at,"
+    " before_seq, before_step, before_at, looked_us, active_us"
+)
+"""In the order of the table: two texts, then whole numbers."""
+
+SILENCE_US = 30_000_000
+"""Microseconds without a word of the console after which its person has gone."""
+IDLE_US = 600_000_000
+"""Microseconds without a key after which a person at an open console has gone."""
+WRITTEN_US = 5_000_000
+"""How old presence in the database may be while its person is there."""
+
+
+class PresenceRow(RowRecord, frozen=True):
+    """A row of `looks`: one person and one rollout. Times are UTC microseconds."""
+
+    rollout: str
+    name: str
+    uid: int
+    verified: int
+    """0 where a shared login claimed the name."""
+    first: int
+    last: int
+    here: int
+    """0 once they turned to something else."""
+    visits: int
+    visit_at: int
+    """When the newest visit began."""
+    seq: int
+    """Newest event of the rollout when a key had last been pressed; 0 for none."""
+    step: int
+    """Where they were then."""
+    seen_at: int
+    """When that was; 0 for never."""
+    before_seq: int
+    before_step: int
+    before_at: int
+    """The same three as the newest visit began."""
+    looked_us: int
+    active_us: int
+    """Of `looked_us`, with a key pressed in the last minute."""
+
+    def gone(self, now: int) -> bool:
+        """Whether the newest visit is over."""
+        return now - self.last > SILENCE_US + WRITTEN_US
+
+    def looks(self, now: int) -> bool:
+        """Whether they look right now."""
+        return bool(self.here) and not self.gone(now)
+
+
+class LastSeen(NamedTuple):
+    """Up to where a person knew a rollout before the visit that they are on."""
+
+    seq: int
+    step: int
+    at: int
+    """UTC microseconds."""
+
+
+def find_presence(rollout: str, person: Person) -> ReadPlan[PresenceRow | None]:
+    """One person's looks at one rollout; None where there were none."""
+    rows = yield RunSql(
+        f"SELECT {column_list(PresenceRow)} FROM looks WHERE rollout = ? AND uid = ? AND name = ?",
+        (rollout, person.uid, person.name),
+    )
+    return PresenceRow(*rows[0]) if rows else None
+
+
+def list_presence(rollout: str = "") -> ReadPlan[list[PresenceRow]]:
+    """All who ever looked, of one rollout when named, the latest first."""
+    rows = yield RunSql(
+        f"SELECT {column_list(PresenceRow)} FROM looks WHERE ?1 = '' OR rollout = ?1"
+        " ORDER BY last DESC, name",
+        (rollout,),
+    )
+    return rows_to_records(PresenceRow, rows)
+
+
+def group_presence_by_rollout(found: list[PresenceRow]) -> dict[str, list[PresenceRow]]:
+    """The same, by rollout."""
+    by: dict[str, list[PresenceRow]] = {}
+    for one in found:
+        by.setdefault(one.rollout, []).append(one)
+    return by
+
+
+def list_present_people(at: int = 0) -> ReadPlan[dict[str, list[PresenceRow]]]:
+    """By rollout, who looks at it at this moment (`at`: UTC microseconds, the clock's when 0)."""
+    moment = at or now_us()
+    found = yield from list_presence()
+    return group_presence_by_rollout([one for one in found if one.looks(moment)])
+
+
+def read_last_seen(rollout: str, person: Person, at: int = 0) -> ReadPlan[LastSeen | None]:
+    """Where "since you were here" begins; None for who was never there before this visit.
+
+    The same whether it is asked before the visit's first word to the daemon or after it.
+    """
+    return last_seen_before_visit((yield from find_presence(rollout, person)), at)
+
+
+def last_seen_now(look: PresenceRow) -> LastSeen | None:
+    """Up to where a person knows a rollout by now; None for who never had a key pressed at it."""
+    return LastSeen(look.seq, look.step, look.seen_at) if look.seen_at else None
+
+
+def last_seen_before_visit(look: PresenceRow | None, at: int = 0) -> LastSeen | None:
+    """As `last_seen`, of a row that was read already."""
+    if look is None:
+        return None
+    if look.gone(at or now_us()):
+        return last_seen_now(look)
+    before = LastSeen(look.before_seq, look.before_step, look.before_at)
+    return before if before.at else None
+
+
+class ClaimStatus(NamedTuple):
+    """How a rollout is held, or what was left when it was released."""
+
+    rollout: str
+    holder: str
+    """Empty when nobody holds it."""
+    uid: int | None
+    verified: bool
+    since: int
+    """When it was claimed or released, UTC microseconds."""
+    seq: int
+    note: str = ""
+    note_by: str = ""
+    note_at: int = 0
+
+
+def find_claim(rollout: str) -> ReadPlan[ClaimStatus | None]:
+    """Of one rollout; None where nobody ever claimed it."""
+    return (yield from _read_claims("WHERE rollout = ?", (rollout,))).get(rollout)
+
+
+def list_claims() -> ReadPlan[dict[str, ClaimStatus]]:
+    """Of every rollout that was ever claimed."""
+    return (yield from _read_claims("", ()))
+
+
+def _read_claims(condition: str, parameters: tuple[str, ...]) -> ReadPlan[dict[str, ClaimStatus]]:
+    rows = yield RunSql(
+        f"SELECT rollout, holder, uid, verified, since, seq, note_seq FROM claims {condition}",
+        parameters,
+    )
+    notes = yield from journal_events.events_by_seq([row[6] for row in rows if row[6]])
+    found: dict[str, ClaimStatus] = {}
+    for rollout, holder, uid, verified, since, seq, note_seq in rows:
+        one = ClaimStatus(rollout, holder, uid, bool(verified), since, seq)
+        if event := notes.get(note_seq):
+            fields = yield from journal_events.read_event_fields(event)
+            text = journal_events.ERASED_TEXT if "note" not in fields else str(fields["note"])
+            one = one._replace(note=text, note_by=str(fields.get("by", "")), note_at=event.at)
+        found[rollout] = one
+    return found
+
+
+ROLLOUTS_PER_COST_STATEMENT = 500
+"""Rollouts named in one statement."""
+
+
+class AttentionCost(msgspec.Struct, frozen=True):
+    """One person and one rollout."""
+
+    name: str
+    verified: bool
+    active_us: int = 0
+    """Time at the rollout with a key pressed in the last minute, microseconds."""
+    looked_us: int = 0
+    """Time with it on the screen."""
+    visits: int = 0
+    messages: int = 0
+    """Guidance that was not taken back."""
+    words: int = 0
+    """Of that guidance; a Chinese or Japanese character counts as one."""
+
+
+class _GuidanceWords(msgspec.Struct, frozen=True):
+    text: str
+    words: int = 0
+
+    @property
+    def count(self) -> int:
+        """Words, also of a text that was erased since."""
+        return self.words or (
+            0 if self.text == journal_events.ERASED_TEXT else count_words(self.text)
+        )
+
+
+_CostByPerson = dict[tuple[str, bool], AttentionCost]
+"""By name, and whether it is the kernel's word."""
+
+
+def read_attention_costs(rollouts: Sequence[str]) -> ReadPlan[dict[str, list[AttentionCost]]]:
+    """By rollout, everybody who looked or spoke, who spent most time first."""
+    found: dict[str, _CostByPerson] = {one: {} for one in rollouts}
+    for look in (yield from list_presence()):
+        if look.rollout in found:
+            _add_presence(found[look.rollout], look)
+    for start in range(0, len(rollouts), ROLLOUTS_PER_COST_STATEMENT):
+        chunk = tuple(rollouts[start : start + ROLLOUTS_PER_COST_STATEMENT])
+        marks = ", ".join("?" * len(chunk))
+        for rollout, said in (yield from _read_guidance_costs(f"rollout IN ({marks})", chunk)):
+            _add_guidance(found[rollout], said)
+    return {rollout: _sort_costs(by) for rollout, by in found.items()}
+
+
+def read_attention_cost_with_past(rollout: str) -> ReadPlan[list[AttentionCost]]:
+    """The same of one rollout and of the past that it shares, for a branch.
+
+    Of that past, the words that were heard in it, and all the time spent at the rollouts that had
+    it: presence has no steps.
+    """
+    found: _CostByPerson = {}
+    parts = yield from rollout_queries.step_ranges(rollout)
+    for part in parts:
+        for look in (yield from list_presence(part.rollout)):
+            _add_presence(found, look)
+        mine = part.rollout == rollout
+        heard = "rollout = ?" if mine else "rollout = ? AND delivered_step <= ?"
+        values = (part.rollout,) if mine else (part.rollout, part.last)
+        for _, said in (yield from _read_guidance_costs(heard, values)):
+            _add_guidance(found, said)
+    return _sort_costs(found)
+
+
+def _add_presence(found: _CostByPerson, look: PresenceRow) -> None:
+    key = look.name, bool(look.verified)
+    had = found.get(key) or AttentionCost(*key)
+    found[key] = msgspec.structs.replace(
+        had,
+        active_us=had.active_us + look.active_us,
+        looked_us=had.looked_us + look.looked_us,
+        visits=had.visits + look.visits,
+    )
+
+
+def _add_guidance(found: _CostByPerson, said: AttentionCost) -> None:
+    had = found.get((said.name, said.verified)) or AttentionCost(said.name, said.verified)
+    found[said.name, said.verified] = msgspec.structs.replace(
+        had, messages=had.messages + said.messages, words=had.words + said.words
+    )
+
+
+def _read_guidance_costs(
+    condition: str, values: tuple[object, ...]
+) -> ReadPlan[list[tuple[str, AttentionCost]]]:
+    """By rollout, one for each message."""
+    rows = yield RunSql(
+        "SELECT rollout, author, verified, text_seq FROM guidance"
+        f" WHERE {condition} AND state <> 'withdrawn'",
+        values,
+    )
+    events = yield from journal_events.events_by_seq([row[3] for row in rows])
+    found: list[tuple[str, AttentionCost]] = []
+    for rollout, author, verified, seq in rows:
+        said = _GuidanceWords("")
+        if event := events.get(seq):
+            said = yield from journal_events.read_event_record(event, _GuidanceWords, said)
+        found.append((rollout, AttentionCost(author, bool(verified), messages=1, words=said.count)))
+    return found
+
+
+def _sort_costs(found: _CostByPerson) -> list[AttentionCost]:
+    return sorted(found.values(), key=lambda one: (-one.active_us, -one.words, one.name))

@@ -1,0 +1,559 @@
+"""Rollouts and tasks: lists, one by its abbreviated id, forks, samples, usage and scores.
+
+A branch shares the steps of its parent up to where it began, and nothing of the shared past is
+stored twice: a range of steps is read as ranges, each from the rollout that has it (`step_ranges`),
+to any depth. Also how far the journal is, what came since a sequence, which rollouts a command was
+asked for, and since when what was read is the last that is known, where no daemon runs. Steps
+themselves are `step_queries`; who needs a person is `attention_ranking`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from houston_shared import home_lock
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.records import (
+    AT_REST_ACTIVITY,
+    AWAY_ACTIVITY,
+    ContextHead,
+    ForkBody,
+    RolloutSpec,
+    TaskRecord,
+)
+from houston_shared.store import journal_events, store_reader
+from houston_shared.store.journal_events import (
+    OPEN_END,
+    JournalEventHeader,
+    ReadPlan,
+    RowRecord,
+    RunSql,
+    column_list,
+    rows_to_records,
+)
+from houston_shared.store.store_reader import Reader
+from houston_shared.times_and_counts import local_time
+
+LINEAGE_SQL = """
+WITH RECURSIVE line (id, first, last, parent) AS (
+    SELECT id, CASE WHEN parent = '' THEN 1 ELSE coalesce(parent_step, 0) + 1 END, ?2, parent
+    FROM rollouts WHERE id = ?1
+    UNION ALL
+    SELECT r.id, CASE WHEN r.parent = '' THEN 1 ELSE coalesce(r.parent_step, 0) + 1 END,
+           line.first - 1, r.parent
+    FROM line JOIN rollouts r ON r.id = line.parent WHERE line.first > 1
+)
+"""
+"""A rollout (?1) and those it shares steps with, newest first: the steps up to ?2 that each has."""
+
+
+class OwnedStepRange(NamedTuple):
+    """Consecutive steps of one rollout."""
+
+    rollout: str
+    first: int
+    last: int
+
+
+def step_ranges(
+    rollout: str, first: int = 1, last: int = OPEN_END
+) -> ReadPlan[list[OwnedStepRange]]:
+    """Where steps `first` to `last` (both included) of a rollout lie, in order."""
+    rows = yield RunSql(
+        f"{LINEAGE_SQL} SELECT id, first, last FROM line ORDER BY first", (rollout, last)
+    )
+    if not rows:  # not a rollout of this home: then nothing is shared
+        return [OwnedStepRange(rollout, first, last)]
+    parts = (OwnedStepRange(one, max(first, begin), min(last, end)) for one, begin, end in rows)
+    return [part for part in parts if part.first <= part.last]
+
+
+def owner_of_step(rollout: str, step: int) -> ReadPlan[str]:
+    """The rollout whose step it is: `rollout` itself, or one that it is a branch of."""
+    found = yield from step_ranges(rollout, step, step)
+    return found[-1].rollout if found else rollout
+
+
+_IDS_NAMED = 5
+"""Ids that an error names at most."""
+
+
+class RolloutRow(RowRecord, frozen=True):
+    """A row of `rollouts`; times in microseconds UTC."""
+
+    id: str
+    task: str
+    state: str
+    paused_by: str
+    reason: str
+    engine: str
+    policy: str
+    group_id: str
+    parent: str
+    parent_step: int | None
+    sandbox: str
+    forks: int
+    first_step: int
+    """First step of the current context."""
+    steps: int
+    """Closed steps."""
+    active_us: int
+    evaluations: int
+    best_score: float | None
+    last_score: float | None
+    errors: int
+    activity: str
+    created_at: int
+    updated_at: int
+    last_seq: int
+    spec_seq: int
+    head_seq: int | None
+    cancelling: str = ""
+    """Who asked to cancel it while a worker still runs it."""
+
+
+def is_at_rest(one: RolloutRow) -> bool:
+    """Whether a rollout is paused and nothing of it runs any more: no step is under way.
+
+    A worker that an engine refused asks it again, and does nothing else.
+    """
+    return one.state == "paused" and (
+        one.activity == AT_REST_ACTIVITY or one.activity.startswith(AWAY_ACTIVITY)
+    )
+
+
+class EngineWaitedFor(NamedTuple):
+    """An engine that workers cannot sample from."""
+
+    engine: str
+    activity: str
+    """What one of the workers says of it; cut."""
+    rollouts: int
+
+    @property
+    def said(self) -> str:
+        """Both, as a sentence."""
+        who = "1 rollout is" if self.rollouts == 1 else f"{self.rollouts} rollouts are"
+        return f"{who} {self.activity}"
+
+
+class TaskRow(RowRecord, frozen=True):
+    """A row of `tasks`, with how many rollouts it has."""
+
+    name: str
+    seq: int
+    first_seen: int
+    rollouts: int
+    running: int
+    """Rollouts that have not ended."""
+    best_score: float | None
+
+
+def list_rollouts(task: str = "", state: str = "") -> ReadPlan[list[RolloutRow]]:
+    """Every rollout, newest first; of one task or in one state when named."""
+    rows = yield RunSql(
+        f"SELECT {column_list(RolloutRow)} FROM rollouts"
+        " WHERE (?1 = '' OR task = ?1) AND (?2 = '' OR state = ?2)"
+        " ORDER BY created_at DESC, id DESC",
+        (task, state),
+    )
+    return rows_to_records(RolloutRow, rows)
+
+
+def list_engines_waited_for() -> ReadPlan[list[EngineWaitedFor]]:
+    """Engines that rollouts wait for, by name, as their workers said last."""
+    rows = yield RunSql(
+        "SELECT engine, max(activity), count(*) FROM rollouts"
+        " WHERE (state = 'running' OR paused_by = 'engine') AND substr(activity, 1, ?) = ?"
+        " GROUP BY engine ORDER BY engine",
+        (len(AWAY_ACTIVITY), AWAY_ACTIVITY),
+    )
+    return [EngineWaitedFor(engine, activity, count) for engine, activity, count in rows]
+
+
+def find_rollout(name: str) -> ReadPlan[RolloutRow]:
+    """The rollout with this id, or a unique beginning or else ending of one.
+
+    Raises HoustonError naming those that are meant, or near ones.
+    """
+    rows = yield RunSql(f"SELECT {column_list(RolloutRow)} FROM rollouts WHERE id = ?", (name,))
+    if rows:
+        return RolloutRow(*rows[0])
+    rows = yield RunSql("SELECT id FROM rollouts ORDER BY created_at DESC, id DESC")
+    ids = [row[0] for row in rows]
+    how = "begin"
+    matching = [one for one in ids if name and one.startswith(name)]
+    if not matching:
+        how, matching = "end", [one for one in ids if name and one.endswith(name)]
+    if len(matching) == 1:
+        return (yield from find_rollout(matching[0]))
+    raise _unknown_rollout(name, ids, matching, how)
+
+
+def resolve_rollout_id(name: str) -> ReadPlan[str]:
+    """The full id that `name` stands for; raises HoustonError naming near ones."""
+    found = yield from find_rollout(name)
+    return found.id
+
+
+def read_rollout_spec(one: RolloutRow) -> ReadPlan[RolloutSpec]:
+    """What the rollout was started with; raises HoustonError when it was erased."""
+    event = (yield from journal_events.events_by_seq([one.spec_seq])).get(one.spec_seq)
+    raw = None if event is None else (yield from journal_events.read_event_body(event))
+    if raw is None:
+        raise HoustonError(f"What rollout {one.id} was started with was erased.")
+    return msgspec.msgpack.decode(raw, type=RolloutSpec)
+
+
+def read_workspace_folder(one: RolloutRow) -> ReadPlan[str | None]:
+    """Folder of the workspace on the rollout's host; None where that was erased or is none."""
+    event = (yield from journal_events.events_by_seq([one.spec_seq])).get(one.spec_seq)
+    raw = None if event is None else (yield from journal_events.read_event_body(event))
+    root = "" if raw is None else msgspec.msgpack.decode(raw, type=RolloutSpec).host_root
+    return f"{root}/rollouts/{one.id}/workspace" if root else None
+
+
+def read_rollout_head(one: RolloutRow) -> ReadPlan[ContextHead | None]:
+    """The head of the rollout's contexts as rendered; None before its first prompt."""
+    if one.head_seq is None:
+        return None
+    event = (yield from journal_events.events_by_seq([one.head_seq]))[one.head_seq]
+    return (yield from journal_events.read_event_record(event, ContextHead, ERASED_HEAD))
+
+
+def list_tasks() -> ReadPlan[list[TaskRow]]:
+    """Every task of the home, by name."""
+    rows = yield RunSql(
+        "SELECT name, t.seq, first_seen, count(r.id),"
+        " count(r.id) FILTER (WHERE r.state IN ('queued', 'running', 'paused')),"
+        " max(r.best_score) FROM tasks t LEFT JOIN rollouts r ON r.task = t.name"
+        " GROUP BY name ORDER BY name"
+    )
+    return rows_to_records(TaskRow, rows)
+
+
+def read_task_record(one: TaskRow) -> ReadPlan[TaskRecord]:
+    """The newest definition of a task."""
+    event = (yield from journal_events.events_by_seq([one.seq]))[one.seq]
+    return (yield from journal_events.read_event_record(event, TaskRecord, _erased_task(one.name)))
+
+
+ERASED_HEAD = ContextHead(
+    system=journal_events.ERASED_TEXT,
+    task=journal_events.ERASED_TEXT,
+    tools=(),
+    rendered="",
+    token_ids=None,
+    dialect="",
+    tokenizer="",
+)
+
+
+def _erased_task(name: str) -> TaskRecord:
+    return TaskRecord(name=name, folder="", definition="", instructions=journal_events.ERASED_TEXT)
+
+
+def _unknown_rollout(name: str, ids: list[str], matching: list[str], how: str) -> HoustonError:
+    if matching:
+        named = ", ".join(matching[:_IDS_NAMED]) + (", …" if len(matching) > _IDS_NAMED else "")
+        cause = f"{len(matching)} rollouts {how} with {name!r}: {named}."
+    else:
+        import difflib
+
+        near = difflib.get_close_matches(name, ids, _IDS_NAMED, 0.6)
+        cause = f"There is no rollout {name!r} in this home."
+        if near:
+            cause += f" Near it: {', '.join(near)}."
+    return HoustonError(cause, "Nothing was done.", "houston rollout list")
+
+
+class ForkRow(RowRecord, frozen=True):
+    """A row of `forks`: a context that began by summarising."""
+
+    number: int
+    step: int
+    """The step that the new context comes before."""
+    k: int
+    first_kept_step: int
+    mechanical: int
+    sample_seq: int | None
+    seq: int
+
+
+class SampleRow(RowRecord, frozen=True):
+    """A row of `samples`: the ledger's counts, without ids."""
+
+    seq: int
+    rollout: str
+    step: int
+    attempt: int
+    role: str
+    parent_seq: int | None
+    kept: int
+    new_ids: int | None
+    sampled_ids: int | None
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    finish_reason: str
+    logprob_kind: str
+    engine: str
+    policy: str
+    drift: str
+    guided: int
+    seconds: float
+    completion_tokens: int | None
+    reasoning_tokens: int | None
+
+
+class RolloutTokenUsage(RowRecord, frozen=True):
+    """Tokens of all samples of a rollout, summaries included; None where no engine said."""
+
+    samples: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    reasoning_tokens: int | None
+
+
+def newest_seq(rollout: str = "") -> ReadPlan[int]:
+    """Newest sequence of the journal, or of one rollout; 0 when there is none."""
+    if rollout:
+        rows = yield RunSql("SELECT last_seq FROM rollouts WHERE id = ?", (rollout,))
+    else:
+        rows = yield RunSql("SELECT coalesce(max(seq), 0) FROM events")
+    return int(rows[0][0]) if rows else 0
+
+
+def events_since(
+    seq: int, rollout: str = "", limit: int = 1000, kinds: tuple[str, ...] = ()
+) -> ReadPlan[list[JournalEventHeader]]:
+    """Events after `seq`, oldest first: what a reader missed while it was away."""
+    if rollout:
+        rows = yield from journal_events.events_forward(
+            column_list(JournalEventHeader), rollout, seq, limit, kinds
+        )
+    else:
+        rows = yield RunSql(
+            f"SELECT {column_list(JournalEventHeader)} FROM events WHERE seq > ?"
+            f" {_kinds_condition(kinds)}"
+            " ORDER BY seq LIMIT ?",
+            (seq, *kinds, limit),
+        )
+    return rows_to_records(JournalEventHeader, rows)
+
+
+def newest_events(
+    limit: int, rollout: str = "", kinds: tuple[str, ...] = ()
+) -> ReadPlan[list[JournalEventHeader]]:
+    """The last `limit` events, oldest first."""
+    if rollout:
+        rows = yield from journal_events.events_backward(
+            column_list(JournalEventHeader), rollout, OPEN_END, limit, kinds
+        )
+    else:
+        rows = yield RunSql(
+            f"SELECT {column_list(JournalEventHeader)} FROM events WHERE seq > 0"
+            f" {_kinds_condition(kinds)}"
+            " ORDER BY seq DESC LIMIT ?",
+            (*kinds, limit),
+        )
+    return rows_to_records(JournalEventHeader, rows[::-1])
+
+
+def newest_events_until(
+    seq: int, rollout: str, limit: int, kinds: tuple[str, ...] = ()
+) -> ReadPlan[list[JournalEventHeader]]:
+    """The last `limit` events of a rollout up to `seq`, oldest first."""
+    rows = yield from journal_events.events_backward(
+        column_list(JournalEventHeader), rollout, seq + 1, limit, kinds
+    )
+    return rows_to_records(JournalEventHeader, rows[::-1])
+
+
+def count_rollouts_by_state() -> ReadPlan[dict[str, int]]:
+    """Rollouts by state."""
+    rows = yield RunSql("SELECT state, count(*) FROM rollouts GROUP BY state")
+    return dict(rows)
+
+
+def count_drifts(rollout: str) -> ReadPlan[dict[str, int]]:
+    """Steps of a rollout by class: clean, stripped, realigned, forked."""
+    rows = yield RunSql(
+        "SELECT drift, count(*) FROM steps WHERE rollout = ? AND current = 1 GROUP BY drift",
+        (rollout,),
+    )
+    return dict(rows)
+
+
+def list_forks(rollout: str) -> ReadPlan[list[ForkRow]]:
+    """Forks of a rollout, in order; of a branch those of the past that it shares, too."""
+    found: list[ForkRow] = []
+    for part in (yield from step_ranges(rollout)):
+        rows = yield RunSql(
+            f"SELECT {column_list(ForkRow)} FROM forks WHERE rollout = ? AND step BETWEEN ? AND ?"
+            " ORDER BY number",
+            part,
+        )
+        found += rows_to_records(ForkRow, rows)
+    return found
+
+
+def read_fork_body(fork: ForkRow) -> ReadPlan[ForkBody]:
+    """What a fork put into the context."""
+    event = (yield from journal_events.events_by_seq([fork.seq]))[fork.seq]
+    erased = ForkBody(
+        k=fork.k, first_kept_step=fork.first_kept_step, summary=journal_events.ERASED_TEXT
+    )
+    return (yield from journal_events.read_event_record(event, ForkBody, erased))
+
+
+def list_samples(rollout: str, first: int = 1, last: int = OPEN_END) -> ReadPlan[list[SampleRow]]:
+    """The ledger's entries for a range of steps, summaries included, in order."""
+    rows = yield RunSql(
+        f"SELECT {column_list(SampleRow)} FROM samples WHERE seq IN (SELECT seq FROM events"
+        " WHERE rollout = ?1 AND part IS NOT NULL AND step BETWEEN ?2 AND ?3) ORDER BY seq",
+        (rollout, first, last),
+    )
+    return rows_to_records(SampleRow, rows)
+
+
+def read_token_usage(rollout: str) -> ReadPlan[RolloutTokenUsage]:
+    """What a rollout's own samples cost, as the engines counted it."""
+    rows = yield RunSql(
+        "SELECT count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens),"
+        " sum(reasoning_tokens) FROM samples WHERE seq IN"
+        " (SELECT seq FROM events WHERE rollout = ? AND part IS NOT NULL)",
+        (rollout,),
+    )
+    return RolloutTokenUsage(*rows[0])
+
+
+def find_sample(seq: int | None) -> ReadPlan[SampleRow | None]:
+    """The ledger's entry with this sequence; None when there is none."""
+    rows = yield RunSql(f"SELECT {column_list(SampleRow)} FROM samples WHERE seq = ?", (seq,))
+    return SampleRow(*rows[0]) if rows else None
+
+
+def _kinds_condition(kinds: tuple[str, ...]) -> str:
+    """SQL that narrows to kinds."""
+    return f"AND kind IN ({','.join('?' * len(kinds))})" if kinds else ""
+
+
+ROLLOUTS_PER_STATEMENT = 500
+"""Rollouts named in one statement."""
+MOST_SCORES = 32
+"""Scores of one rollout that are given unless asked otherwise: the newest."""
+
+
+_SELECT_SCORES = (
+    "SELECT e.rollout, e.step, max(s.active_us), e.at, e.score FROM evaluations e JOIN steps s"
+    " ON s.rollout = e.rollout AND s.step = e.step AND s.current WHERE e.score IS NOT NULL AND"
+)
+_SCORE_ORDER = "GROUP BY e.rollout, e.number ORDER BY e.rollout, e.number"
+
+
+class ScorePoint(NamedTuple):
+    """One submission that gave a score."""
+
+    step: int
+    active_us: int
+    """Active time of the rollout at that step's end, microseconds."""
+    at: int
+    score: float
+
+
+def score_history(
+    rollouts: Sequence[str], most: int = MOST_SCORES
+) -> ReadPlan[dict[str, list[ScorePoint]]]:
+    """By rollout, its newest scores, oldest of them first; with those of a past that it shares."""
+    found: dict[str, list[ScorePoint]] = {one: [] for one in rollouts}
+    for start in range(0, len(rollouts), ROLLOUTS_PER_STATEMENT):
+        chunk = tuple(rollouts[start : start + ROLLOUTS_PER_STATEMENT])
+        marks = ", ".join("?" * len(chunk))
+        rows = yield RunSql(f"{_SELECT_SCORES} e.rollout IN ({marks}) {_SCORE_ORDER}", chunk)
+        for rollout, *score in rows:
+            found[rollout].append(ScorePoint(*score))
+        branches = yield RunSql(
+            f"SELECT id, parent, parent_step FROM rollouts WHERE parent <> '' AND id IN ({marks})",
+            chunk,
+        )
+        for id, parent, step in branches:
+            found[id] = (yield from _shared_scores(parent, step)) + found[id]
+    return {rollout: scores[-most:] for rollout, scores in found.items()}
+
+
+def _shared_scores(parent: str, last: int) -> ReadPlan[list[ScorePoint]]:
+    """Scores of the past that a branch shares, up to its last step of it."""
+    found: list[ScorePoint] = []
+    for part in (yield from step_ranges(parent, 1, last)):
+        rows = yield RunSql(
+            f"{_SELECT_SCORES} e.rollout = ? AND e.step BETWEEN ? AND ? {_SCORE_ORDER}", part
+        )
+        found += [ScorePoint(*score) for _, *score in rows]
+    return found
+
+
+class RolloutSelection(NamedTuple):
+    """What was asked for; one of these."""
+
+    names: Sequence[str] = ()
+    """Ids, or parts of them."""
+    task: str = ""
+    group: str = ""
+    everything: bool = False
+
+    @property
+    def given(self) -> bool:
+        """Whether anything was asked for."""
+        return any(self)
+
+
+def select_rollout_ids(
+    selection: RolloutSelection, effect: str, as_named: bool = False
+) -> ReadPlan[list[str]]:
+    """Whole ids of what was asked for, sorted or, where ids are named, `as_named`; each once.
+
+    Of a task, a group or everything those that never had a step are passed over. effect: what was
+    not done, for the HoustonError where nothing is meant, or more than one.
+    """
+    names, task, group, _ = selection
+    if sum(map(bool, selection)) != 1:
+        raise HoustonError(
+            "Name rollouts, or one of --task, --group and --all.",
+            effect,
+            "houston rollout list",
+            ExitCode.USAGE,
+        )
+    found: Iterable[str]
+    if names:
+        ids = []
+        for name in names:
+            ids.append((yield from resolve_rollout_id(name)))
+        found = ids
+    else:
+        every = yield from list_rollouts(task)
+        found = [one.id for one in every if one.steps and group in ("", one.group_id)]
+    if not found:
+        what = f"the task {task!r}" if task else f"the group {group!r}" if group else "this home"
+        raise HoustonError(f"No rollout of {what} has a step.", effect, "houston rollout list")
+    return list(dict.fromkeys(found)) if names and as_named else sorted(set(found))
+
+
+def last_known_at(reader: Reader) -> int | None:
+    """When the newest event was stored, UTC microseconds, where no daemon runs; None where one does
+    (what is read is how things stand) and where there is no event.
+
+    To be asked after the rest was read: a daemon that ends meanwhile is told of.
+    """
+    if home_lock.find_running_daemon(reader.home) is not None or not store_reader.has_database(
+        reader.home
+    ):
+        return None
+    newest = reader.run(newest_events(1))
+    return newest[-1].at if newest else None
+
+
+def last_known_sentence(at: int) -> str:
+    """One line for people."""
+    return f"No daemon runs: this is the state of {local_time(at)}; next: houston daemon start"

@@ -1,0 +1,384 @@
+"""Steps: folded rows for lists, whole records built from the journal, and what repairs took.
+
+Also what repairs set aside of a rollout, by step and in words, and steps of which only that is
+left: a row of kind `aside` keeps the place of an event, and a `repaired` event of the home vouches
+for it. The JSON of a step is in `step_json`.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from houston_shared.records import (
+    ENDED_STATES,
+    CallIntent,
+    DeliveredGuidance,
+    ObservationBody,
+    QuarantinedEvents,
+    SampleBody,
+    StepRecord,
+    ToolCall,
+    ToolResult,
+)
+from houston_shared.store import annotation_queries, journal_events, rollout_queries
+from houston_shared.store.event_bodies import QUARANTINED_KIND as KIND
+from houston_shared.store.event_bodies import JournalRepaired
+from houston_shared.store.journal_events import (
+    CHANGED_STEPS,
+    ERASED_TEXT,
+    OPEN_END,
+    OUT_OF_STEP_EVENTS,
+    JournalEvent,
+    ReadPlan,
+    RowRecord,
+    RunSql,
+    column_list,
+    rows_to_records,
+)
+from houston_shared.times_and_counts import iso_time, pluralize
+
+
+class StepRow(RowRecord, frozen=True):
+    """A row of `steps`: what a folded step shows, without a look at its bodies."""
+
+    rollout: str
+    step: int
+    attempt: int
+    current: int
+    """0 for attempts that purification replaced."""
+    sample_seq: int
+    observation_seq: int | None
+    """None while the step is open."""
+    last_seq: int
+    """Newest of its sample, its observation and what was joined to that; no call's."""
+    policy: str
+    drift: str
+    tools: str
+    """Names of the calls, comma separated."""
+    calls: int
+    errors: int
+    guided: int
+    """How much guidance was joined to its observation."""
+    attention: str
+    score: float | None
+    snapshot: str
+    started_at: int
+    closed_at: int | None
+    active_us: int
+
+
+ERASED_SAMPLE = SampleBody(
+    role="policy",
+    parent_seq=None,
+    kept=0,
+    new_prompt_ids=None,
+    token_ids=None,
+    logprobs=None,
+    logprob_kind="none",
+    finish_reason="",
+    policy="",
+    engine="",
+    parameters={},
+    drift="clean",
+    thought=ERASED_TEXT,
+)
+QUARANTINED_TEXT = "[set aside by a repair]"
+"""Stands for what a step would say that lost it to a repair."""
+_QUARANTINED_SAMPLE = msgspec.structs.replace(ERASED_SAMPLE, thought=QUARANTINED_TEXT)
+_ERASED_CALL = ToolCall(id="", name="erased", arguments={})
+_ERASED_RESULT = ToolResult(call=_ERASED_CALL, kind="erased", success=True, text=ERASED_TEXT)
+
+
+def list_step_rows(
+    rollout: str, first: int = 1, last: int = OPEN_END, attempts: bool = False
+) -> ReadPlan[list[StepRow]]:
+    """Rows of steps `first` to `last` (both included), in order; all attempts if asked.
+
+    A row of the past that a branch shares names the rollout whose step it is.
+    """
+    found: list[StepRow] = []
+    for part in (yield from rollout_queries.step_ranges(rollout, first, last)):
+        mine = yield RunSql(
+            f"SELECT {column_list(StepRow)} FROM steps WHERE rollout = ?1 AND step >= ?2"
+            " AND step <= ?3 AND (?4 OR current = 1) ORDER BY step, attempt",
+            (*part, attempts),
+        )
+        found += rows_to_records(StepRow, mine)
+    return found
+
+
+def find_last_step(rollout: str) -> ReadPlan[int]:
+    """Number of the newest step, open or closed; 0 when there is none.
+
+    A branch that has not begun has that which it shares last.
+    """
+    found = yield RunSql(
+        "SELECT coalesce((SELECT max(step) FROM steps WHERE rollout = ?1),"
+        " (SELECT parent_step FROM rollouts WHERE id = ?1), 0)",
+        (rollout,),
+    )
+    return int(found[0][0])
+
+
+def list_changed_step_rows(rollout: str, seq: int) -> ReadPlan[list[StepRow]]:
+    """Rows of steps with an event after `seq`: what a follower reads again."""
+    found = yield RunSql(
+        f"SELECT {column_list(StepRow)} FROM steps WHERE rollout = ?1 AND current = 1 AND step IN"
+        f" ({CHANGED_STEPS}) ORDER BY step",
+        (rollout, seq),
+    )
+    return rows_to_records(StepRow, found)
+
+
+def read_steps(
+    rollout: str, first: int = 1, last: int = OPEN_END, attempts: bool = False
+) -> ReadPlan[list[StepRecord]]:
+    """Steps `first` to `last` (both included) with everything they hold, in order.
+
+    attempts: also those that purification replaced. A body that was erased reads as `ERASED`.
+    """
+    found = yield from list_step_rows(rollout, first, last, attempts)
+    steps = []
+    for owner, group in groupby(found, key=lambda row: row.rollout):
+        mine = list(group)
+        span = (mine[0].step, mine[-1].step)
+        parts = yield from _read_worker_events(owner, *span)
+        said = yield from annotation_queries.list_delivered_guidance(owner, *span)
+        for row in mine:
+            events = parts.get((row.step, row.attempt), [])
+            joined = said.get(row.step, ()) if row.current else ()
+            one = yield from _build_step(row, events, joined)
+            steps.append(one if owner == rollout else replace(one, inherited=owner))
+    return steps
+
+
+def read_step(rollout: str, step: int, attempt: int | None = None) -> ReadPlan[StepRecord | None]:
+    """One step (its current attempt unless named); None when there is none."""
+    found = yield from read_steps(rollout, step, step, attempts=attempt is not None)
+    return next((one for one in found if attempt in (None, one.attempt)), None)
+
+
+def read_step_remains(rollout: str, step: int) -> ReadPlan[StepRecord]:
+    """What is left of a step that has no row any more: its sample was set aside by a repair.
+
+    Where no event is left, the end of the step before stands for its time.
+    """
+    parts = yield from _read_worker_events(rollout, step, step)
+    attempt = max((attempt for _, attempt in parts), default=1)
+    events = parts.get((step, attempt), [])
+    said = yield from annotation_queries.list_delivered_guidance(rollout, step, step)
+    ((before,),) = yield RunSql(
+        "SELECT coalesce(max(s.closed_at), r.created_at) FROM rollouts r"
+        " LEFT JOIN steps s ON s.rollout = r.id AND s.step < ?2 WHERE r.id = ?1",
+        (rollout, step),
+    )
+    at = events[-1].at if events else before
+    row = StepRow(
+        rollout=rollout, step=step, attempt=attempt, current=1, sample_seq=0,
+        observation_seq=None, last_seq=0, policy="", drift="", tools="", calls=0, errors=0,
+        guided=0, attention="", score=None, snapshot="", started_at=at, closed_at=None, active_us=0,
+    )  # fmt: skip
+    return (yield from _build_step(row, events, said.get(step, ())))
+
+
+def _read_worker_events(
+    rollout: str, first: int, last: int
+) -> ReadPlan[dict[tuple[int, int], list[JournalEvent]]]:
+    """The workers' events of a range, by step and attempt, in the order they were stored."""
+    found = yield from journal_events.select_events(
+        "rollout = ? AND step BETWEEN ? AND ? AND part IS NOT NULL ORDER BY seq",
+        (rollout, first, last),
+    )
+    parts: dict[tuple[int, int], list[JournalEvent]] = {}
+    for event in found:
+        parts.setdefault((event.step, event.attempt), []).append(event)
+    return parts
+
+
+def _build_step(
+    row: StepRow, events: list[JournalEvent], said: tuple[DeliveredGuidance, ...]
+) -> ReadPlan[StepRecord]:
+    sample = _QUARANTINED_SAMPLE
+    intents: list[CallIntent] = []
+    results: list[ToolResult] = []
+    observation: ObservationBody | None = None
+    for event in events:
+        part = (event.part or "").partition(".")[0]
+        if part == "sample":
+            sample = yield from journal_events.read_event_record(event, SampleBody, ERASED_SAMPLE)
+        elif part == "intent":
+            intents.append(
+                (
+                    yield from journal_events.read_event_record(
+                        event, CallIntent, CallIntent(call=_ERASED_CALL)
+                    )
+                )
+            )
+        elif part == "call":
+            results.append(
+                (yield from journal_events.read_event_record(event, ToolResult, _ERASED_RESULT))
+            )
+        elif part == "observation":
+            erased = ObservationBody(tail=ERASED_TEXT)
+            observation = yield from journal_events.read_event_record(
+                event, ObservationBody, erased
+            )
+    return StepRecord(
+        step=row.step,
+        attempt=row.attempt,
+        sample_seq=row.sample_seq,
+        sample=sample,
+        intents=tuple(intents),
+        results=tuple(results),
+        observation=observation,
+        guidance=said,
+        at=iso_time(row.closed_at or row.started_at),
+        active_seconds=row.active_us / 1_000_000,
+        seq=max([row.last_seq, *(event.seq for event in events)]),
+    )
+
+
+class QuarantinedEvent(NamedTuple):
+    """One event that is set aside."""
+
+    seq: int
+    step: int
+    """0 where it was none of a step, or nobody knows."""
+    repair: str
+    """Folder in `damaged/`; empty where no `repaired` event is at hand (an archive)."""
+    repaired: int
+    """Sequence of the event that says so; 0 where there is none."""
+
+
+class LossFromRepair(msgspec.Struct, frozen=True):
+    """What one repair set aside of one rollout; the JSON of `rollout show` and `verify`."""
+
+    repair: str
+    events: int
+    steps: tuple[int, ...]
+    """Steps that the events belong to, in order; empty where none is known."""
+    rollout: str = ""
+
+
+def list_quarantined_events(rollout: str) -> ReadPlan[list[QuarantinedEvent]]:
+    """Every event of a rollout that is set aside, in order."""
+    rows = yield RunSql(
+        f"SELECT seq, step FROM events WHERE rollout = ? AND {OUT_OF_STEP_EVENTS}"
+        f" AND kind = '{KIND}'"
+        " ORDER BY seq",
+        (rollout,),
+    )
+    if not rows:
+        return []
+    told = yield RunSql(
+        f"SELECT seq, body FROM events WHERE rollout = '' AND {OUT_OF_STEP_EVENTS}"
+        " AND kind = 'repaired'"
+        " AND body IS NOT NULL ORDER BY seq"
+    )
+    by: dict[int, tuple[str, int]] = {}
+    for seq, body in told:
+        repaired = msgspec.msgpack.decode(body, type=JournalRepaired)
+        for one in repaired.seqs:
+            by.setdefault(one, (repair_name(repaired.copies), seq))
+    return [QuarantinedEvent(seq, step, *by.get(seq, ("", 0))) for seq, step in rows]
+
+
+def repair_name(copies: str) -> str:
+    """What people call a repair: the last part of its folder."""
+    return PurePosixPath(copies).name
+
+
+def group_repair_losses(
+    found: Iterable[QuarantinedEvent], rollout: str = ""
+) -> list[LossFromRepair]:
+    """Holes by repair, in the order of the repairs."""
+    by: dict[str, list[QuarantinedEvent]] = {}
+    for one in found:
+        by.setdefault(one.repair, []).append(one)
+    return [
+        LossFromRepair(
+            repair, len(mine), tuple(sorted({one.step for one in mine if one.step})), rollout
+        )
+        for repair, mine in by.items()
+    ]
+
+
+def describe_repair_loss(one: LossFromRepair) -> str:
+    """`3 events of steps 2, 4 were set aside by repair T`."""
+    ranges = _format_step_ranges(one.steps)
+    of = f" of step{'s' if len(one.steps) > 1 else ''} {ranges}" if one.steps else ""
+    return f"{pluralize(one.events, 'event')}{of} {_by_repair(one.events, one.repair)}"
+
+
+def describe_quarantine(one: QuarantinedEvents) -> str:
+    """The mark of a step, in words."""
+    of = "an earlier run of this step" if one.again else "this step"
+    return f"{pluralize(one.events, 'event')} of {of} {_by_repair(one.events, one.repair)}"
+
+
+def mark_quarantined_steps(
+    rollout: str, found: Sequence[StepRecord], first: int, last: int
+) -> ReadPlan[list[StepRecord]]:
+    """`found` (the records of steps `first` to `last`) with marks, and with what is left of steps
+    that a repair has left without a row.
+    """
+    all_holes = yield from list_quarantined_events(rollout)
+    mine = [one for one in all_holes if first <= one.step <= last]
+    if not mine:
+        return list(found)
+    by: dict[int, list[QuarantinedEvent]] = {}
+    for one in mine:
+        by.setdefault(one.step, []).append(one)
+    records = {(one.step, one.attempt): _with_mark(one, by.get(one.step, ())) for one in found}
+    there = {one.step for one in found}
+    for step in (yield from list_steps_without_row(rollout, by.keys() - there)):
+        rest = yield from read_step_remains(rollout, step)
+        records[step, rest.attempt] = _with_mark(rest, by[step])
+    return [records[key] for key in sorted(records)]
+
+
+def list_steps_without_row(rollout: str, some: Iterable[int]) -> ReadPlan[list[int]]:
+    """Of `some` steps, which have events set aside, those that are over and have no row.
+
+    A rollout that goes on has none: what it lost it runs again.
+    """
+    missing = sorted(some)
+    if not missing:
+        return []
+    ((state,),) = yield RunSql("SELECT state FROM rollouts WHERE id = ?", (rollout,))
+    rows: list[StepRow] = yield from list_step_rows(rollout, missing[0], missing[-1])
+    there = {row.step for row in rows}
+    newest = OPEN_END if state in ENDED_STATES else (yield from find_last_step(rollout))
+    return [step for step in missing if step < newest and step not in there]
+
+
+def _with_mark(record: StepRecord, found: Iterable[QuarantinedEvent]) -> StepRecord:
+    counts: dict[tuple[str, bool], int] = {}
+    for one in found:
+        key = one.repair, 0 < one.repaired < record.sample_seq
+        counts[key] = counts.get(key, 0) + 1
+    marks = tuple(
+        QuarantinedEvents(events=count, repair=repair, again=again)
+        for (repair, again), count in counts.items()
+    )
+    return msgspec.structs.replace(record, aside=marks)
+
+
+def _by_repair(count: int, repair: str) -> str:
+    who = f"repair {repair}" if repair else "a repair"
+    return f"{'was' if count == 1 else 'were'} set aside by {who}"
+
+
+def _format_step_ranges(numbers: Sequence[int]) -> str:
+    """`1, 3 to 5`."""
+    parts: list[list[int]] = []
+    for one in numbers:
+        if parts and one == parts[-1][-1] + 1:
+            parts[-1].append(one)
+        else:
+            parts.append([one])
+    return ", ".join(f"{one[0]} to {one[-1]}" if len(one) > 1 else str(one[0]) for one in parts)

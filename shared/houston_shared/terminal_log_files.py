@@ -1,0 +1,55 @@
+"""Where a rollout's terminals lie on a host, and how a terminal's byte log is cut into files.
+
+`<host root>/rollouts/<rollout>/terminals/<name>/log.<offset>`: segments named after the offset of
+their first byte in the whole log; `terminals/socket` holds the path of the tmux socket. The host
+writes this, consoles and headless commands on the same machine read it. Nothing is opened here.
+"""
+
+import os
+from pathlib import Path
+
+_SEGMENT_PREFIX = "log."
+_OFFSET_DIGITS = 16
+
+
+def rollout_folder(host_root: Path, rollout: str) -> Path:
+    """All that a rollout owns on a host."""
+    return host_root / "rollouts" / rollout
+
+
+def terminals_folder(host_root: Path, rollout: str) -> Path:
+    """The folder with one folder for each terminal."""
+    return rollout_folder(host_root, rollout) / "terminals"
+
+
+def socket_note(terminals: Path) -> Path:
+    """The file that holds the path of the rollout's tmux socket."""
+    return terminals / "socket"
+
+
+def segment_file(terminal: Path, offset: int) -> Path:
+    """The file of a segment whose first byte is the log's byte `offset`."""
+    return terminal / f"{_SEGMENT_PREFIX}{offset:0{_OFFSET_DIGITS}d}"
+
+
+def list_segments(terminal: Path) -> list[tuple[int, Path]]:
+    """Offset and file of every segment, in order. Raises OSError where there is no such folder."""
+    names = os.listdir(terminal)  # noqa: PTH208
+    offsets = {
+        name: name[len(_SEGMENT_PREFIX) :] for name in names if name.startswith(_SEGMENT_PREFIX)
+    }
+    return sorted(
+        (int(digits), terminal / name)
+        for name, digits in offsets.items()
+        if digits.isascii() and digits.isdigit()
+    )
+
+
+def terminals_with_log(terminals: Path) -> list[str]:
+    """Names of the terminals that have a log; none where nothing can be read."""
+    return sorted({path.parent.name for path in terminals.glob(f"*/{_SEGMENT_PREFIX}*")})
+
+
+def is_terminal_name(name: str) -> bool:
+    """Whether `name` stays within the folder of terminals: it may come from a record."""
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name

@@ -1,0 +1,41 @@
+"""Times and counts as they are stored, and as people and JSON read them.
+
+Wall time is stored as UTC microseconds; JSON writes ISO 8601 with Z, people read local time. Counts
+get their noun (`1 row`, `2,500 rows`), and texts their number of words, where Chinese characters
+and kana count one by one. It reads no other clock than the wall's.
+"""
+
+import re
+import time
+from datetime import UTC, datetime
+
+
+def now_us() -> int:
+    """Wall time, microseconds since 1970 in UTC."""
+    return time.time_ns() // 1000
+
+
+def iso_time(at_us: int) -> str:
+    """`at_us` as ISO 8601 in UTC with microseconds and Z."""
+    stamp = datetime.fromtimestamp(at_us / 1_000_000, UTC)
+    return stamp.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def local_time(at_us: int) -> str:
+    """`at_us` in local time with its offset, to the second: for people."""
+    stamp = datetime.fromtimestamp(at_us / 1_000_000).astimezone()
+    return stamp.strftime("%Y-%m-%d %H:%M:%S%z")
+
+
+def pluralize(count: int, what: str) -> str:
+    """A count of things whose name takes an s."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+_UNSPACED_SCRIPTS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+_WORD_PATTERN = rf"[{_UNSPACED_SCRIPTS}]|(?:(?![{_UNSPACED_SCRIPTS}])\w)+(?:['’-]\w+)*"
+
+
+def count_words(text: str) -> int:
+    """Number of words; a Chinese or Japanese character counts as one."""
+    return sum(1 for _ in re.finditer(_WORD_PATTERN, text))
