@@ -75,11 +75,20 @@ engine: $(BIN)/.base
 demo: $(BIN)/.base
 	@$(BIN)/houston demo $(ARGS)
 
-check: $(BIN)/.dev lint types layers fast
+check:
+	$(call timed,check,lint types layers fast)
 
-test: check scenarios
+test:
+	$(call timed,test,check scenarios)
 
-test-all: test slow
+test-all:
+	$(call timed,test-all,test slow)
+
+# Runs targets and notes their seconds for `make size`.
+define timed
+@start=$$(date +%s); $(MAKE) --no-print-directory $(2) && \
+  $(BIN)/python bench/size.py --tier $(1) $$(($$(date +%s) - start))
+endef
 
 lint: $(BIN)/.dev
 	$(BIN)/ruff check .

@@ -2,7 +2,7 @@
 
 `make size` prints the figures of this checkout and keeps them in bench/results/size.json;
 `python bench/size.py --commit C` measures another commit beside it, by the same rules, and keeps
-both. Times of the tiers are what `make` wrote when each last passed (bench/results/tiers.json).
+both. Times of the tiers are what `make` noted when each last passed here (`--tier`, .tiers.json).
 It reads sources with ast and runs none of them.
 """
 
@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TREES = ("console", "daemon", "shared")
 RESULTS = ROOT / "bench" / "results"
+TIERS = ROOT / ".tiers.json"
 DELIBERATE = {"__init__", "__main__", "protocol"}
 """Stems that several modules share on purpose."""
 
@@ -44,18 +45,30 @@ def main() -> None:
     """Print the figures of this checkout, and of another commit where one is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--commit", help="measure this commit too")
-    commit = parser.parse_args().commit
+    parser.add_argument(
+        "--tier", nargs=2, metavar=("NAME", "SECONDS"), help="only note how long a tier took"
+    )
+    arguments = parser.parse_args()
+    if arguments.tier:
+        _note_tier(*arguments.tier)
+        return
+    commit = arguments.commit
     figures = {"now": measure(ROOT)}
     if commit:
         with tempfile.TemporaryDirectory() as folder:
             _unpack(commit, Path(folder))
             figures[commit] = measure(Path(folder))
-    tiers = RESULTS / "tiers.json"
-    if tiers.exists():
-        figures["seconds of each tier"] = json.loads(tiers.read_text())
+    if TIERS.exists():
+        figures["seconds of each tier"] = json.loads(TIERS.read_text())
     text = json.dumps(figures, indent=2)
     (RESULTS / "size.json").write_text(text + "\n")
     print(text)
+
+
+def _note_tier(name: str, seconds: str) -> None:
+    """Keep how long a tier of tests took, set-up included, when it last passed in this checkout."""
+    times = json.loads(TIERS.read_text()) if TIERS.exists() else {}
+    TIERS.write_text(json.dumps({**times, name: int(seconds)}) + "\n")
 
 
 def measure(root: Path) -> dict[str, object]:
