@@ -210,7 +210,7 @@ COMMANDS = _build_commands(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code (DESIGN §9)."""
+    """Run one command; returns its exit code (docs/design.md#commands-and-formats)."""
     try:
         return _run_reporting_errors(list(sys.argv[1:] if argv is None else argv))
     finally:

@@ -128,7 +128,7 @@ def observation_text(
     guidance: Sequence[DeliveredGuidance],
     shown: ShownLengths | None = None,
 ) -> str:
-    """The whole observation as the model sees it (DESIGN §9, `steps --json`)."""
+    """The whole observation as the model sees it, and as `steps --json` has it."""
     parts = [*label_results(results), observation_ending(tail, guidance, shown)]
     return "\n".join(part for part in parts if part)
 

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a `houston` command returns to its shell (DESIGN §9)."""
+    """What a `houston` command returns to its shell (docs/design.md#commands-and-formats)."""
 
     DONE = 0
     FAILED = 1

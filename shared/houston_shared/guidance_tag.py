@@ -2,7 +2,7 @@
 
 Guidance is a structured field everywhere; this module renders it once, last. Text from tools, files
 and people passes through `disarm` before it can stand near it, so that only the daemon's own tag is
-live (DESIGN §5, invariant 2; threats T3).
+live (docs/design.md#invariant-5).
 
 `find_look_alikes` names the places where a text could be taken for `<real_user` or `</real_user`:
 in any case, spacing, entity, escape, script or disguise. A place is read forward one character at a

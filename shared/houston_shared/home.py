@@ -1,9 +1,9 @@
 """The home: the data folder of one daemon, and where its sockets are.
 
 Only names and places; who may write where is the recorder's business. An ipc path ends at 107
-bytes, so a long home has its sockets under `$XDG_RUNTIME_DIR/houston-<hash>` (DESIGN §3). Which
-folder that is, the daemon writes into the home: cron, systemd and SSH give its clients another
-environment than it has.
+bytes, so a long home has its sockets under `$XDG_RUNTIME_DIR/houston-<hash>`
+(docs/design.md#processes-and-sockets). Which folder that is, the daemon writes into the home: cron,
+systemd and SSH give its clients another environment than it has.
 """
 
 import os

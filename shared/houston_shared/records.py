@@ -1,8 +1,9 @@
 """The nouns of Houston as frozen records: what is stored, sent and shown.
 
-Words are those of DESIGN §1. A record holds data only; rules about it live where they are enforced
-(the recorder for transitions, the loop for budgets). Bodies of journal events are these structs in
-msgpack: fields are only ever added, with a default, so that an older home stays readable.
+Words are those of docs/design.md#words. A record holds data only; rules about it live where they
+are enforced (the recorder for transitions, the loop for budgets). Bodies of journal events are
+these structs in msgpack: fields are only ever added, with a default, so that an older home stays
+readable.
 """
 
 from typing import Any, Literal
@@ -218,7 +219,8 @@ class ForkBody(Record, frozen=True):
 
 
 class Guidance(Record, frozen=True):
-    """A message from a person to one rollout; the JSON of `guide --json` (DESIGN §9)."""
+    """A message from a person to one rollout; the JSON of `guide --json`
+    (docs/design.md#commands-and-formats)."""
 
     id: str
     rollout: str
@@ -359,4 +361,4 @@ class StepRecord(Record, frozen=True):
     inherited: str = ""
     """The rollout whose step it is, where a branch shares it; empty for a step of its own."""
     aside: tuple[QuarantinedEvents, ...] = ()
-    """What repairs set aside of it; filled where people read (`queries.aside`)."""
+    """What repairs set aside of it; filled where people read (`store.step_queries`)."""

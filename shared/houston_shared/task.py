@@ -1,4 +1,4 @@
-"""The task file: what an agent is asked to do, in what, with which budgets (DESIGN §6).
+"""The task file: what an agent is asked to do, in what, with which budgets.
 
 This module reads and checks `task.toml`, and says where the packaged tasks lie; the daemon's
 package is found for that and not imported. It starts nothing and copies nothing. What it may say in

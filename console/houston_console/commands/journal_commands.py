@@ -1,7 +1,7 @@
 """`houston tail` and `houston log`: events of the journal as lines, live, or as an audit.
 
 Which kinds of events each shows, who did them, and reading by pages so that nothing is missed or
-shown twice. The words for an event are `houston_shared.store.told`.
+shown twice. The words for an event are `houston_shared.store.event_text`.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 Every span goes through `safe`, so nothing an agent or a file says can move the cursor. Tables fit
 their columns. rich is imported only when a terminal wants colours. JSON is written by
-`houston_shared.out`.
+`houston_shared.command_output`.
 """
 
 import os

@@ -2,8 +2,8 @@
 
 Acks, heartbeats' answers and pushes feed one state: a lost push changes nothing, the next ack
 repeats it. `next` waits for the observation, `wake` also ends sleeps and waits, `interrupt` also
-stops the sample in flight and the waiting of any call (DESIGN §5). Pure decisions: the loop carries
-them out.
+stops the sample in flight and the waiting of any call (docs/design.md#guidance). Pure decisions:
+the loop carries them out.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 One step a line: `{"thought": text, "calls": [{"name", "arguments"}], "delay": seconds}`. It has no
 token ids, and it answers whatever it is asked for besides the policy with one fixed sentence
-(DESIGN §9).
+(docs/design.md#commands-and-formats).
 """
 
 import asyncio

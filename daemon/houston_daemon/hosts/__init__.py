@@ -1,1 +1,1 @@
-"""Machines on which agents act: terminals, sandboxed processes, snapshots (DESIGN §6)."""
+"""Machines on which agents act: terminals, sandboxed processes, snapshots."""

@@ -1,9 +1,9 @@
 """`houston repair`: a home that `verify` calls unsound becomes sound, and every loss has a name.
 
-The damaged files are copied first. Then a new database is written from the events that are kept;
-the place of every other is kept by a row without a body, and what was found of it goes to
-`aside.jsonl`. Derived tables are replayed; rollouts that lost something are paused. Which events
-are kept is decided in `repair_decisions`.
+The damaged files are copied first. Then a new database is written from the events that are kept
+(docs/decisions.md#repair-writes-a-new-database); the place of every other is kept by a row without
+a body, and what was found of it goes to `aside.jsonl`. Derived tables are replayed; rollouts that
+lost something are paused. Which events are kept is decided in `repair_decisions`.
 """
 
 import base64

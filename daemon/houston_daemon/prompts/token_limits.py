@@ -1,8 +1,9 @@
 """How many tokens the parts of a rollout may take, and how a text that is too long is cut.
 
 Reckons context, answer, observation and summary once from the task's budget and the engine's window
-(DESIGN §5), checks that the head leaves room to work in, and cuts the middle out of a long
-observation with a note that says so. It counts no tokens itself: `prompt_tokenizer` does.
+(docs/design.md#the-agent-loop), checks that the head leaves room to work in, and cuts the middle
+out of a long observation with a note that says so. It counts no tokens itself: `prompt_tokenizer`
+does.
 """
 
 from collections.abc import Sequence

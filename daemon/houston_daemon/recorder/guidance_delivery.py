@@ -1,8 +1,8 @@
 """Queued guidance in the database, and the transaction that delivers it.
 
-Invariant 2: `deliver_guidance` runs inside the transaction that stores the observation of step t.
-Texts stay in their own events; the delivery names them in order. Queueing, editing and reordering
-by people is in `handlers.guidance_handlers`.
+docs/design.md#invariant-2: `deliver_guidance` runs inside the transaction that stores the
+observation of step t. Texts stay in their own events; the delivery names them in order. Queueing,
+editing and reordering by people is in `handlers.guidance_handlers`.
 """
 
 import msgspec

@@ -136,7 +136,8 @@ T = TypeVar("T")
 WORKER_BATCH_SIZE = 32
 """Messages of workers in one transaction at most: while it is committed, the next are received.
 
-Without it whatever waits goes into one commit, and then nobody is left to be heard meanwhile.
+Without it whatever waits goes into one commit, and then nobody is left to be heard meanwhile
+(docs/decisions.md#a-commit-takes-at-most-32-messages-of-workers).
 """
 PEOPLE_BATCH_SIZE = 64
 """Messages of people in one transaction at most."""

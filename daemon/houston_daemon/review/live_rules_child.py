@@ -2,9 +2,9 @@
 
 `python -m houston_daemon.review.live_rules_child PARENT HOME CONFIG`, started and watched by the
 supervisor. It is a process of its own, at a low priority, so that rules take no time from the
-recorder's interpreter. It reads what is committed and sends what differs; the recorder writes it.
-Nothing is kept on disk. On its stdout it says on which rollouts a rule failed, a `RulesReport` a
-line.
+recorder's interpreter (docs/decisions.md#live-rules-are-a-process-beside-the-daemon). It reads
+what is committed and sends what differs; the recorder writes it. Nothing is kept on disk. On its
+stdout it says on which rollouts a rule failed, a `RulesReport` a line.
 """
 
 import os

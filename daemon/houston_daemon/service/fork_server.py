@@ -4,7 +4,8 @@
 supervisor. A worker as a fresh interpreter costs 0.3 s of a processor and 54 MB; forked from here
 it costs some milliseconds and shares the memory. This process is tied to the daemon and workers
 to it, so that none outlives the daemon. It runs no worker's code itself, has one thread only, and
-imports little beyond what it is told to preload.
+imports little beyond what it is told to preload
+(docs/decisions.md#workers-are-forked-from-a-fork-server).
 
 Messages on FD (a SOCK_SEQPACKET pair) are JSON: `StartWorker` and `ForkServerPing` come in,
 `WorkerStarted`, `WorkerEnded` and `ForkServerPong` go out.

@@ -1,4 +1,4 @@
-"""The JSON of tasks, rollouts, claims, cost and guidance (DESIGN §9), made in one place.
+"""The JSON of tasks, rollouts, claims, cost and guidance, made in one place.
 
 Every function takes records and gives a plain dict; nothing here reads a database. Keys are stable:
 other programs rely on them, so one may be added, never renamed or taken away. Steps have theirs in

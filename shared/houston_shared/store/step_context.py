@@ -1,10 +1,10 @@
 """The exact request of a step: its messages, its token ids, and the text these decode to.
 
-Nothing is stored for it but a fork and the events after it (DESIGN §4). prompt(s) = (prompt(parent)
-+ sampled(parent))[:kept] + new ids: the chain is first walked over the small table, so that only
-the bodies are read that hold some of the prompt, and the cost follows the prompt's length and not
-that of the rollout. Two requests are compared message by message to say what one step changed.
-Decoding is slow the first time: it loads the tokenizer.
+Nothing is stored for it but a fork and the events after it (docs/design.md#the-store). prompt(s) =
+(prompt(parent) + sampled(parent))[:kept] + new ids: the chain is first walked over the small table,
+so that only the bodies are read that hold some of the prompt, and the cost follows the prompt's
+length and not that of the rollout. Two requests are compared message by message to say what one
+step changed. Decoding is slow the first time: it loads the tokenizer.
 """
 
 import re
@@ -147,7 +147,7 @@ class ContextView(NamedTuple):
     """What a reader should know about `rendered`; empty when it is what was sent."""
     tools: tuple[dict[str, Any], ...] = ()
     """Schemas of the tools that were offered, in OpenAI's form. Where there are ids they are part
-    of `rendered`; other engines get them beside the messages. Not in the JSON (DESIGN §9)."""
+    of `rendered`; other engines get them beside the messages. Not in the JSON."""
 
 
 def read_context(
@@ -221,7 +221,7 @@ def decode_context(request: SampledRequest) -> ContextView:
 
 
 def context_as_json(view: ContextView) -> dict[str, Any]:
-    """`context R STEP --json` (DESIGN §9)."""
+    """`context R STEP --json` (docs/design.md#commands-and-formats)."""
     parent = view.parent
     return {
         "messages": [_message_as_json(one) for one in view.messages],

@@ -1,7 +1,8 @@
-"""A step as other programs read it (DESIGN §9, `steps --json`), and its observation as one text.
+"""A step as other programs read it (`steps --json`), and its observation as one text.
 
-Takes records and gives a plain dict; nothing here reads a database. A module of its own, since the
-guidance tag's patterns take 10 ms that other commands do not pay.
+The format is stable: docs/design.md#commands-and-formats. Takes records and gives a plain dict;
+nothing here reads a database. A module of its own, since the guidance tag's patterns take 10 ms
+that other commands do not pay.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The synchronous reader: opens the databases of a home for reading, and runs plans (DESIGN §3).
+"""The synchronous reader: opens the databases of a home for reading, and runs plans.
 
 `mode=ro` first; where that fails and no `-wal` is there (a clean stop, a reader of the group who
 may not create the shared-memory file), `immutable=1` until the daemon is back. `PRAGMA query_only`

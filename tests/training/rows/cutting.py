@@ -1,4 +1,4 @@
-"""A row that is cut at a length, as who trains on it cuts it (`training.sft.dataset`)."""
+"""A row that is cut at a length, as who trains on it cuts it (`training.sft.sft_dataset`)."""
 
 from dataclasses import replace
 

@@ -127,7 +127,7 @@ KEYS = {
               "active_seconds"},
     "context": {"messages", "rendered", "token_ids", "drift", "parent"},
 }  # fmt: skip
-"""DESIGN §9: formats that other programs rely on."""
+"""Formats that other programs rely on: docs/design.md#commands-and-formats."""
 
 
 @pytest.mark.parametrize("case", KEYS)

@@ -2,7 +2,8 @@
 
 Compares size, times, inode and mode (as git's index does); contents are not read. The manifest
 remembers which file had which content and may be lost: then files are read again. Large files are
-copied at marks only, sharing blocks where the file system can.
+copied at marks only, sharing blocks where the file system can. Nothing is watched:
+docs/decisions.md#a-stat-scan-finds-what-changed.
 """
 
 import errno

@@ -1,7 +1,8 @@
 """A machine reached over SSH as a host of one rollout: the local host there, asked from here.
 
 Terminals, sandbox, limits and snapshots are those of `LocalHost` at the far end; this module only
-carries questions and answers, and the folders that a process there must see.
+carries questions and answers, and the folders that a process there must see. Why not a shell:
+docs/decisions.md#the-far-side-is-our-own-process-not-a-shell.
 """
 
 import asyncio

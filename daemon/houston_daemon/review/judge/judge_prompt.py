@@ -149,7 +149,7 @@ _STEP_HEADING = re.compile(
 
 
 class TokenCounter(Protocol):
-    """What counts and cuts text in tokens (`rollout.tokens`)."""
+    """What counts and cuts text in tokens (`prompts.prompt_tokenizer`)."""
 
     def count(self, text: str) -> int:
         """Tokens of a text."""

@@ -169,7 +169,7 @@ class ExportRequest:
     """What is to be exported, and how."""
 
     rollouts: tuple[str, ...]
-    """Whole ids, in the order of their rows (`queries.selection`)."""
+    """Whole ids, in the order of their rows (`store.rollout_queries`)."""
     format: str = "trl"
     rows: RowOptions = field(default_factory=RowOptions)
     recipe: ExportRecipe = field(default_factory=ExportRecipe)

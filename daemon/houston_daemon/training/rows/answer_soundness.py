@@ -67,7 +67,7 @@ def _reserved_ids(tokenizer: str, dialect: str) -> ReservedTokens:
 
 def reserved_of_head(head: ContextHead | None) -> ReservedTokens | None:
     """For the ids of a rollout; None where it has none, or its tokenizer's file is gone: then no
-    row of its ids can leave the home either (`export.secrets`)."""
+    row of its ids can leave the home either (`export.export_line_builder`)."""
     if head is None or head.token_ids is None or not Path(head.tokenizer).is_file():
         return None
     return _reserved_ids(head.tokenizer, head.dialect)

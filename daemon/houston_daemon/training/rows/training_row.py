@@ -2,8 +2,8 @@
 weighs.
 
 The one door through which rows come into being: a `TokenRow` or `ChatRow` that exists keeps its
-invariants. `RowOptions` says how rows are made of a rollout. It does not know where ids come from
-or why a step was judged as it was.
+invariants (docs/design.md#invariant-7). `RowOptions` says how rows are made of a rollout. It does
+not know where ids come from or why a step was judged as it was.
 """
 
 from array import array

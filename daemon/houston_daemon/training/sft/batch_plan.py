@@ -3,8 +3,9 @@
 
 An optimizer step is always the same rows, in whatever passes and on however many processes they
 are computed: packing and data parallelism change the speed and not what is learned. The order
-comes from the seed alone, so that a resumed run goes on with the same rows. It knows lengths and
-nothing of tokens.
+comes from the seed alone, so that a resumed run goes on with the same rows
+(docs/decisions.md#an-optimizer-step-is-a-fixed-set-of-rows). It knows lengths and nothing of
+tokens.
 """
 
 import random

@@ -1,7 +1,8 @@
 """Memory of a trainer: what a run will need at most, what is free, and what to advise where it is
 too much.
 
-Three short passes of the very model, adapter and loss are measured, which give bytes a token; to
+Three short passes of the very model, adapter and loss are measured
+(docs/decisions.md#peak-memory-is-measured-on-three-short-passes), which give bytes a token; to
 these come gradients and the optimizer's state. A run that will need more than there is, is
 refused before its first step with what would fit.
 """

@@ -1,1 +1,0 @@
-"""Looking at what rollouts did: signals for people, rules, the judge, verdicts."""
