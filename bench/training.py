@@ -157,7 +157,7 @@ def _plain(
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback, set_seed
     from trl import SFTConfig, SFTTrainer
 
-    from houston_daemon.training.sft import batch_plan, sft_callbacks, sft_model
+    from houston_daemon.training.sft import batch_plan, sft_model, training_memory
 
     recipe = _recipe(base, given, found)
     bf16 = sft_model.has_fast_bf16(torch.device(given.device))
@@ -213,7 +213,7 @@ def _plain(
     )
     trainer.train()
     first = sum(len(found[row]["input_ids"]) for row in order[:BATCH])
-    return times, sft_callbacks.memory(), {"first_tokens": first, "loss": losses[-1]}
+    return times, training_memory.peak_bytes(), {"first_tokens": first, "loss": losses[-1]}
 
 
 def _random_model(folder: Path, shape: str) -> str:

@@ -37,11 +37,11 @@ ENGINE = "small"
 """Name of the engine that the daemon starts itself (`engine.py`)."""
 READY_SECONDS = 60.0
 ENDS_WITH_IT = (
-    "daemon.supervisor",
-    "service.nursery",
-    "rollout.worker",
-    "recorder.search",
-    "supervision.live",
+    "service.supervisor",
+    "service.fork_server",
+    "agent.rollout_worker",
+    "recorder.search_indexer",
+    "review.live_rules_child",
 )
 """Processes that never outlive a daemon; engines, their logs and terminals do."""
 ORPHAN_SECONDS = 10.0

@@ -26,7 +26,7 @@ from tests.faults.reach import ONCE, WHEN, Means
 from tests.faults.stored import stored
 from tests.support.station import alive, command_line
 
-WORKERS = "rollout.worker --endpoint"
+WORKERS = "agent.rollout_worker --endpoint"
 """In the command line of every worker and of nothing else."""
 REACHED_SECONDS = 20.0
 """A point that is not reached within this time was missed."""
@@ -187,7 +187,7 @@ class Segment:
             case Means.WORKER:
                 self._end_one(WORKERS)
             case Means.NURSERY:
-                self._end_one("service.nursery")
+                self._end_one("service.fork_server")
             case Means.PAUSE:
                 self._pause_and_resume()
             case Means.CANCEL:

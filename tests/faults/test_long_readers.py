@@ -103,9 +103,9 @@ def test_a_foreign_reader_is_named_and_writers_wait_for_it(station: Station) -> 
 
 
 ENDED = {
-    ("running", "houston_shared.command"): "END_SECONDS",
-    ("stopped", "houston_shared.command"): "END_SECONDS",
-    ("running", "a-tool-of-somebody"): "FOREIGN_SECONDS",
+    ("running", "houston_shared.command"): "END_OWN_READER_SECONDS",
+    ("stopped", "houston_shared.command"): "END_OWN_READER_SECONDS",
+    ("running", "a-tool-of-somebody"): "END_FOREIGN_READER_SECONDS",
 }
 
 

@@ -94,7 +94,7 @@ def test_what_is_ordered_happens_then_and_only_then(order: str, code: int, print
 
 
 def test_without_an_order_a_point_is_a_function_that_does_nothing() -> None:
-    done = run("", "print(faults.point is faults._off)")
+    done = run("", "print(faults.point is faults._do_nothing)")
     assert done.stdout == "True\n"
 
 

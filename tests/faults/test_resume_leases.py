@@ -235,7 +235,7 @@ def patient(ground: Ground, seconds: float) -> None:
 
 
 def worker_of(ground: Ground) -> int:
-    (pid,) = ground.until(lambda: ground.own("rollout.worker --endpoint"), 60, "a worker")
+    (pid,) = ground.until(lambda: ground.own("agent.rollout_worker --endpoint"), 60, "a worker")
     return pid
 
 

@@ -88,7 +88,7 @@ def _killed_at_every_request(ground: Ground, tap: Tap) -> int:
             for text in ("Read README.md first. " * 6, "And keep notes. " * 6):
                 ground.ask(wire.Guide(id=f"g{deaths}-{text[0]}", rollout=rollout, text=text))
         if deaths % 2:
-            (worker,) = ground.own("rollout.worker --endpoint")
+            (worker,) = ground.own("agent.rollout_worker --endpoint")
             os.kill(worker, signal.SIGKILL)
         else:
             ground.signal(signal.SIGKILL)

@@ -15,7 +15,7 @@ DRAIN_BOUND = 10
 """Seconds after which a drain, whatever hangs, is over."""
 FORCED_BOUND = 5
 """A second signal takes one; the rest is a busy machine."""
-WORKER = "rollout.worker --endpoint"
+WORKER = "agent.rollout_worker --endpoint"
 
 
 def busy(ground: Ground) -> Speaker:

@@ -259,10 +259,10 @@ def test_a_group_without_named_annotators_annotates_as_before() -> None:
 
 _MEMBERSHIP = """
 import sys, time
-from houston_daemon.recorder.people import identity
-from houston_shared.config import Roles
-identity._REMEMBER_SECONDS = 0.0
-identities = identity.Identities("", Roles(operators=("@station",)))
+from houston_daemon.recorder import identity_and_roles
+from houston_shared.config import RoleSettings
+identity_and_roles._PEER_CACHE_SECONDS = 0.0
+identities = identity_and_roles.PeerIdentities("", RoleSettings(operators=("@station",)))
 address = f"localhost:{sys.argv[1]}:{sys.argv[1]}:7"
 for members in ("", "nobody", ""):
     with open("/etc/group", "w") as file:

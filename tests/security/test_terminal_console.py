@@ -141,7 +141,10 @@ def test_a_fault_that_ends_the_console_is_told_in_safe_words(
 
 
 def test_a_fault_of_one_pane_is_kept_in_safe_words(tmp_path: Path, seeded: Seeded) -> None:
-    program = "from houston_console.app.transcript import rows\nrows.folded = broken\n"
+    program = (
+        "from houston_console.transcript import step_rendering\n"
+        "step_rendering.folded_line = broken\n"
+    )
     more = _breaking(tmp_path, program)
     with Session(["console", hostile_home.FLOOD], seeded[0].path, *HIGH, **more) as session:
         session.until("A part of the console failed")

@@ -105,8 +105,8 @@ def _imports(file: Path, word: str) -> bool:
 
 def test_no_escape_sequence_is_written_by_hand() -> None:
     """Houston styles by tones; only what reads or filters sequences names them."""
-    reading = {"driver.py", "text.py", "screen.py", "marks.py", "printed.py", "placing.py"}
-    reading |= {"look_alike.py", "thrift.py"}
+    reading = {"terminal_driver.py", "terminal_log_reader.py", "terminal_log.py", "shell_marks.py"}
+    reading |= {"step_commands.py", "guidance_tag.py"}
     for file in _modules():
         if file.name in reading:
             continue
@@ -117,28 +117,28 @@ def test_no_escape_sequence_is_written_by_hand() -> None:
 
 UNSAFE = {
     "a plain string as a span of the console": """
-from houston_console.widgets.styled_text import Span
-Span(input())
+from houston_console.widgets.styled_text import TextSpan
+TextSpan(input())
 """,
     "a plain string as a span of a command": """
-from houston_console.commands.output_page import Span
-Span(input())
+from houston_console.commands.output_page import OutputSpan
+OutputSpan(input())
 """,
     "a slice that is a plain string again": """
-from houston_console.widgets.styled_text import Span
+from houston_console.widgets.styled_text import TextSpan
 from houston_shared.safe_text import safe
-Span(safe(input()).replace("a", input()))
+TextSpan(safe(input()).replace("a", input()))
 """,
     "a line of strings for a widget": """
-from houston_console.widgets.dialogs import TextLines
-TextLines([(input(),)])
+from houston_console.widgets.dialogs import FixedLines
+FixedLines([(input(),)])
 """,
 }
 SAFE = """
-from houston_console.widgets.styled_text import Span, line, span
-from houston_console.widgets.dialogs import TextLines
+from houston_console.widgets.styled_text import TextSpan, line, span
+from houston_console.widgets.dialogs import FixedLines
 from houston_shared.safe_text import safe
-TextLines([line(span(input()), Span(safe(input())))])
+FixedLines([line(span(input()), TextSpan(safe(input())))])
 """
 
 

@@ -175,6 +175,7 @@ def left(station: Station) -> list[str]:
         except OSError:
             continue
         ours = str(station.folder) in words
-        if ours and ("rollout.worker" in words or "nursery" in words or "serves.py" in words):
+        ends_with_it = ("agent.rollout_worker", "service.fork_server", "serves.py")
+        if ours and any(word in words for word in ends_with_it):
             found.append(words)
     return found

@@ -92,15 +92,15 @@ def two_lives(tracer: Path, folder: Path, program: str) -> tuple[Path, list[Reco
 KILLED = """
 import os, sys
 from pathlib import Path
-from houston_daemon.recorder.disk import blobs
+from houston_daemon.recorder import journal_writer
 from houston_shared.home import Home
 home = Home(Path(sys.argv[1]))
 if sys.argv[2] == "killed":
     home.blobs.mkdir(parents=True)
     for folder in (home.blobs.parent, home.path.parent):
         os.fsync(os.open(folder, os.O_RDONLY))
-    blobs.synced_file.sync = lambda folder: os._exit(9)
-blobs.write(home, b"large " * 20_000)
+    journal_writer.atomic_file.sync_to_disk = lambda folder: os._exit(9)
+journal_writer.write_blob(home, b"large " * 20_000)
 """
 
 
@@ -123,13 +123,13 @@ UNSYNCED = """
 import os, sys
 from pathlib import Path
 from houston_daemon.recorder.disk.writer_connection import open_writer
-from houston_shared import synced_file
+from houston_shared import atomic_file
 from houston_shared.home import Home
 home = Home(Path(sys.argv[1]))
 home.path.mkdir(exist_ok=True)
 connection = open_writer(home)
 for folder in (home.path, home.path.parent):
-    synced_file.sync(folder)
+    atomic_file.sync_to_disk(folder)
 connection.execute(f"PRAGMA synchronous = {'OFF' if sys.argv[2] == 'killed' else 'FULL'}")
 connection.execute("INSERT INTO meta VALUES (?, 'there')", (sys.argv[2],))
 os._exit(9 if sys.argv[2] == "killed" else 0)

@@ -128,7 +128,7 @@ def test_stop_and_start_with_a_sleeping_agent(station: Station) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", ["supervisor", "rollout.worker"])
+@pytest.mark.parametrize("who", ["supervisor", "rollout_worker"])
 def test_nothing_is_left_running(station: Station, who: str) -> None:
     station.start()
     (rollout,) = station.rollout(station.task(), station.script(STEPS))
@@ -137,7 +137,7 @@ def test_nothing_is_left_running(station: Station, who: str) -> None:
     daemon = station.pid
     end: dict[str, Callable[[], Any]] = {
         "supervisor": lambda: kill(daemon),
-        "rollout.worker": station.stop,
+        "rollout_worker": station.stop,
     }
     end[who]()
     station.until(lambda: not alive(worker) and not alive(daemon), 60, "both are gone")

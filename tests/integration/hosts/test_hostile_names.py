@@ -21,12 +21,12 @@ from .conftest import MakeHost, finish
 
 EMPTY_TOKEN = """
 import asyncio, pathlib, subprocess, sys
-from houston_daemon.hosts.terminals import starting
+from houston_daemon.hosts.terminals import terminal_start
 
 folder = pathlib.Path(sys.argv[1])
 (folder / "token").write_text("")
 bystander = subprocess.Popen(["sleep", "60"])
-asyncio.run(starting.end_marked(folder))
+asyncio.run(terminal_start.kill_terminal_processes(folder))
 lives = bystander.poll() is None
 bystander.kill()
 sys.exit(0 if lives else 3)

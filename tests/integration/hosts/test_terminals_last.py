@@ -199,8 +199,8 @@ async def test_a_terminal_without_tmux_is_dead_and_its_shell_ended(
 _OPENING = """
 import asyncio, sys
 from pathlib import Path
-from houston_daemon.hosts.terminals import starting
 from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.terminals import terminal_start
 
 async def greet(*_):
     await asyncio.sleep(0.3)
@@ -210,7 +210,7 @@ async def greet(*_):
 async def main():
     host = LocalHost(Path(sys.argv[1]), "r1", sandbox=sys.argv[2], network=False, hidden=())
     await host.prepare(None)
-    starting._greet = greet
+    terminal_start._greet_shell = greet
     await host.terminal("main", create=True)
 
 asyncio.run(main())

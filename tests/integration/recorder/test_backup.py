@@ -212,7 +212,7 @@ def test_a_wrong_backup_is_refused_before_anything_is_done(tmp_path: Path) -> No
 
 KILLED = """
 import os, signal
-from houston_daemon.recorder.upkeep import {module}
+from houston_daemon.maintenance import {module}
 from houston_shared.command import main
 
 {module}.{before} = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
@@ -238,13 +238,14 @@ def test_what_a_killed_copy_leaves_is_shown_and_removed_by_the_next(tmp_path: Pa
     worker.say(wire.StoreState, state="finished")
     station.stop()
     home, archive = station.home, ("rollout", "archive", worker.rollout, "--yes")
-    houston(home, "backup", code=-9, killed=KILLED.format(module="backup", before="_checked"))
+    killed = KILLED.format(module="home_backup", before="_build_checked_manifest")
+    houston(home, "backup", code=-9, killed=killed)
     (half,) = home.backups.iterdir()
     assert f"{half} was cut short" in houston(home, "backup", "--list")
     houston(home, "backup")
     assert not half.exists()
     assert "cut short" not in houston(home, "backup", "--list")
-    killed = KILLED.format(module="copying", before="os.fsync")
+    killed = KILLED.format(module="durable_copy", before="os.fsync")
     houston(home, *archive, code=-9, killed=killed)
     (half,) = home.archives.iterdir()
     assert half.name.endswith(".new")

@@ -231,11 +231,11 @@ def test_ids_are_replaced_by_zeros_so_that_counts_stay() -> None:
 
 CUT = """
 import os, signal, sys
-from houston_daemon.recorder.people import erasing
-from houston_daemon.recorder.upkeep import erasure
+from houston_daemon.maintenance import event_erasure
+from houston_daemon.recorder.handlers import erase_handlers
 from houston_shared.command import main
 
-erasing.LIMIT, commit, left = 4, erasure._commit, [2]
+erase_handlers.ERASE_LIMIT, commit, left = 4, event_erasure._erase_in_transaction, [2]
 
 def cut(store, message):
     commit(store, message)
@@ -243,7 +243,7 @@ def cut(store, message):
     if not left[0]:
         os.kill(os.getpid(), signal.SIGKILL)
 
-erasure._commit = cut
+event_erasure._erase_in_transaction = cut
 main()
 """
 
@@ -272,10 +272,10 @@ def test_an_archive_that_was_killed_is_gone_on_with(tmp_path: Path) -> None:
 
 UNFINISHED = """
 import os, signal
-from houston_daemon.recorder.people import erasing
+from houston_daemon.recorder.handlers import erase_handlers
 from houston_shared.command import main
 
-erasing._unlink = lambda store, files: os.kill(os.getpid(), signal.SIGKILL)
+erase_handlers._unlink_unused_blobs = lambda store, files: os.kill(os.getpid(), signal.SIGKILL)
 main()
 """
 

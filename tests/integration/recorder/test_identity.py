@@ -26,7 +26,7 @@ os.setgid({uid}); os.setuid({uid})
 context = zmq.Context()
 socket = context.socket(zmq.DEALER)
 socket.connect(sys.argv[1])
-kind = wire.ingest_reply if "ingest" in sys.argv[1] else wire.control_reply
+kind = wire.ingest_reply_decoder if "ingest" in sys.argv[1] else wire.control_reply_decoder
 for message in (
     wire.Hello(rollout=sys.argv[2], lease=1, pid=1) if "ingest" in sys.argv[1] else None,
     wire.Guide(id="s", rollout=sys.argv[2], text="hello", claimed="root"),
@@ -35,7 +35,7 @@ for message in (
 ):
     if message is None:
         continue
-    socket.send_multipart([b"12345678", wire.encode(message)])
+    socket.send_multipart([b"12345678", wire.encode_message(message)])
     if not socket.poll(3000):
         print("silence")
         break
@@ -119,7 +119,7 @@ def test_a_member_of_the_group_guides_but_neither_starts_nor_stops(open_place: P
         wal = station.home.database.with_name("houston.db-wal").stat()
         assert (wal.st_gid, wal.st_mode & 0o777) == (NOBODY, 0o640)
         guided, stopped, started = speak(station.home.socket("control"), worker.rollout)
-        assert guided.startswith("Done")
+        assert guided.startswith("RequestStored")
         assert "author='root', text='hello'" in guided  # the name they claimed,
         assert "verified=False" in guided  # and that it is only claimed
         assert stopped.startswith("Denied")

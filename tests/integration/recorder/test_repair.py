@@ -609,7 +609,7 @@ def test_a_kill_while_the_new_database_takes_its_place_loses_nothing(
     ((last,),) = ask(home, "SELECT max(seq) FROM events")
     assert home.database.with_name("houston.db-wal").stat().st_size > 0
     home.head_file.write_text("damaged")
-    copying = repairing.copying.sync
+    copying = repairing.durable_copy.sync_path
 
     def sync(path: Path) -> None:
         if path.name == home.database.name:
@@ -617,7 +617,7 @@ def test_a_kill_while_the_new_database_takes_its_place_loses_nothing(
         copying(path)
 
     with monkeypatch.context() as later, pytest.raises(Killed):
-        later.setattr(repairing.copying, "sync", sync)
+        later.setattr(repairing.durable_copy, "sync_path", sync)
         repair_home(home)
     assert not home.database.with_name("houston.db-wal").exists()
     done = repaired(home)

@@ -215,8 +215,8 @@ def test_a_worker_of_another_protocol_ends_and_a_right_one_takes_over(station: S
         "class Hello(wire.Hello, frozen=True, kw_only=True, tag='Hello', omit_defaults=False):\n"
         "    protocol: int = 99\n"
         "wire.Hello = Hello\n"
-        "from houston_daemon.rollout import worker\n"
-        "sys.exit(worker.main(sys.argv[1:]))\n"
+        "from houston_daemon.agent import rollout_worker\n"
+        "sys.exit(rollout_worker.main(sys.argv[1:]))\n"
     )
     words = ["--endpoint", station.home.socket("ingest"), "--rollout", rollout]
     done = subprocess.run(

@@ -71,7 +71,7 @@ def test_a_copy_drives_no_workspace_of_the_first(
     if state == FIRST_GOES_ON:
         hold.touch()  # it goes on for as long as the copy is looked at
         station.start()
-        station.until(lambda: _processes(rollout, "rollout.worker"), why="the first works on")
+        station.until(lambda: _processes(rollout, "agent.rollout_worker"), why="the first works on")
 
     copy.start()
     copy.until(lambda: copy.state(rollout) == "paused", why="the copy does not go on")

@@ -364,6 +364,8 @@ def test_ids_that_the_model_has_no_embedding_of_are_refused_before_it_is_loaded(
     found[3]["input_ids"][0] = wrong
     folder = tiny.run_folder(tmp_path, base, tiny.rows())
     tiny.write(folder.data, found, stem)
-    monkeypatch.setattr(training_run.model, "load", lambda *given: pytest.fail("it was loaded"))
+    monkeypatch.setattr(
+        training_run.sft_model, "load_model", lambda *given: pytest.fail("it was loaded")
+    )
     with pytest.raises(HoustonError, match=f"token id {wrong}, .* ids 0 to {tiny.WORDS - 1}"):
         training_run.train_run(folder, ProgressWriter(folder.path))

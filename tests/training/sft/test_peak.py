@@ -155,17 +155,17 @@ def test_reckoning_is_no_less_than_the_run_takes_and_changes_nothing(
     )  # fmt: skip
     program = (
         "import sys\n"
-        "from houston_daemon.training.sft import memory, running\n"
-        "from houston_daemon.training.sft.sft_progress import Writer\n"
+        "from houston_daemon.training.sft import training_memory, training_run\n"
+        "from houston_daemon.training.sft.sft_progress import ProgressWriter\n"
         "from houston_daemon.training.sft.sft_run_folder import RunFolder\n"
         "from pathlib import Path\n"
-        "check = memory.check\n"
+        "check = training_memory.refuse_too_large\n"
         "def checked(peak, *more):\n"
         "    print(peak.bytes(2048, False), flush=True)\n"
         "    check(peak, *more)\n"
-        "memory.check = checked\n"
+        "training_memory.refuse_too_large = checked\n"
         "folder = RunFolder(Path(sys.argv[1]))\n"
-        "running.train(folder, Writer(folder.path))\n"
+        "training_run.train_run(folder, ProgressWriter(folder.path))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(folder.path)], capture_output=True, text=True
