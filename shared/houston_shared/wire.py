@@ -41,7 +41,7 @@ from houston_shared.records import (
     ToolResult,
 )
 
-PROTOCOL = 1
+PROTOCOL = 2
 FRAME_LIMIT = 64 * 1024 * 1024
 """Largest frame in bytes; longer bodies do not exist (terminal output stays on its host)."""
 PUSH_REQUEST_ID = b"\0" * 8

@@ -14,7 +14,8 @@ from tests.engines.adapters import make_adapter
 from tests.support.ledger import Ledger
 from tests.support.station import Station, alive
 
-pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.timeout(600)]
+"""Each test goes on where the one before it ended: the whole file runs, or none of it."""
 
 CONFIGURATION = """
 [engines.embedded]
@@ -70,7 +71,6 @@ def sampled_by(station: Station, rollout: str) -> set[str]:
     }
 
 
-@pytest.mark.slow
 def test_new_rollouts_sample_with_what_is_active_and_running_ones_keep_theirs(
     station: Station,
 ) -> None:
@@ -118,7 +118,6 @@ def test_a_rollout_may_name_its_policy(station: Station) -> None:
     assert "never was given policy@4" in said
 
 
-@pytest.mark.slow
 def test_more_live_versions_than_the_engine_holds_are_refused_with_who_uses_them(
     station: Station,
 ) -> None:
@@ -205,7 +204,6 @@ def test_the_home_is_sound_and_says_what_happened(station: Station) -> None:
     assert set(shown["files"]) == {"adapter_config.json", "adapter_model.safetensors"}
 
 
-@pytest.mark.slow
 def test_full_weights_have_an_engine_of_their_own_that_ends_with_their_use(
     station: Station, tmp_path: Path
 ) -> None:
@@ -231,7 +229,6 @@ def test_full_weights_have_an_engine_of_their_own_that_ends_with_their_use(
     assert full not in station.json("daemon", "status")[0]["engines"]
 
 
-@pytest.mark.slow
 def test_full_weights_that_were_trained_from_full_weights_are_activated_like_the_first(
     station: Station, tmp_path: Path
 ) -> None:

@@ -14,7 +14,8 @@ import pytest
 from tests.support.station import Station, alive, told
 from tests.training.sft import tiny
 
-pytestmark = [pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+"""Each test goes on where the one before it ended: the whole file runs, or none of it."""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,6 @@ def state(station: Station, run: str) -> str:
     return str(station.query("SELECT state FROM training_runs WHERE id = ?", run)[0][0])
 
 
-@pytest.mark.slow
 def test_a_run_outlives_its_trainer_and_its_daemon_and_ends_when_it_is_cancelled(
     station: Station, words: list[str]
 ) -> None:
@@ -98,7 +98,6 @@ def test_what_has_finished_is_a_policy_with_its_lineage(station: Station) -> Non
     station.run("verify")
 
 
-@pytest.mark.slow
 def test_a_run_beside_the_daemon_that_was_killed_can_be_gone_on_with(
     station: Station, words: list[str]
 ) -> None:
