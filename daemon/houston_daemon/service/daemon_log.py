@@ -205,7 +205,7 @@ def read_log_tail(path: Path, count: int) -> tuple[list[str], LogPosition]:
         try:
             lines, place = _read_tail_once(path, count)
         except FileNotFoundError:
-            if not path.exists() and not rotated_logs(path):
+            if _is_gone(path):
                 raise
             continue  # it is being rotated this moment
         if before == _inodes(path):
@@ -261,10 +261,17 @@ def _open_at_position(path: Path, place: LogPosition) -> BinaryIO:
                 file.seek(place.offset)
                 return file
             oldest = file
-        if oldest and before == _inodes(path):
-            return oldest
-        if not oldest:
-            return path.open("rb")
+        if oldest:
+            if before == _inodes(path):
+                return oldest
+            oldest.close()
+        elif _is_gone(path):
+            return path.open("rb")  # raises FileNotFoundError
+
+
+def _is_gone(path: Path) -> bool:
+    """Whether there is neither the log nor an older file: a rotation always leaves one of them."""
+    return not path.exists() and not rotated_logs(path)
 
 
 def _open_newer_file(path: Path, file: BinaryIO) -> BinaryIO | None:
