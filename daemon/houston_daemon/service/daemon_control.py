@@ -162,7 +162,7 @@ def _start_once(loaded: LoadedConfiguration) -> RunningDaemon | None:
 
 
 def _spawn_daemon(loaded: LoadedConfiguration, ready_fd: int) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "houston_daemon.service.supervisor"]
+    command = [sys.executable, "-m", "houston_daemon.service.daemon_process"]
     command += ["--home", str(loaded.home.path), "--ready-fd", str(ready_fd)]
     if loaded.source != "defaults":
         command += ["--config", loaded.source]

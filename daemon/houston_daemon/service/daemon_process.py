@@ -1,10 +1,12 @@
-"""The daemon's process: arguments, lock, log, recorder and readiness around the supervisor's
-loop.
+"""The daemon's process: `python -m houston_daemon.service.daemon_process --home DIR`.
 
 Takes the home's lock, raises the limit of open files, starts the recorder's thread and the
 metrics, builds the supervisor with all its parts, says that it is ready, and closes everything at
 the end. It also makes the command line of a worker. What happens in between is `supervisor`;
 starting this process from a command is `daemon_control`.
+
+Exit codes: 0 after a drain, 1 when it was cut short, 65 when the recorder met damage, 70 when it
+or the supervisor's loop failed.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import faulthandler
 import os
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -83,7 +86,7 @@ LEAST_ENGINE_SECONDS = 0.5
 
 def main(arguments: list[str]) -> int:
     """Run the daemon until it ends; returns its exit code."""
-    parser = argparse.ArgumentParser("houston_daemon.service.supervisor")
+    parser = argparse.ArgumentParser("houston_daemon.service.daemon_process")
     parser.add_argument("--home", required=True)
     parser.add_argument("--config")
     parser.add_argument("--ready-fd", type=int)
@@ -331,3 +334,7 @@ def _engine_requests(loaded: LoadedConfiguration, assignment: Assignment) -> dic
         LOGGER.error("engine %s is asked as before: %s", spec.engine, problem)
         return {}
     return requests
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -2,12 +2,8 @@
 
 One loop on the main thread takes events (signals, ends of children, what the recorder and the
 engines say) and acts on them; it also brings the daemon down in phases: drain, TERM, KILL. What a
-rollout does is the worker's business, what is stored the recorder's. Started as `python -m
-houston_daemon.service.supervisor --home DIR [--config FILE]`; lock, log and readiness around it
-are `daemon_process`.
-
-Exit codes: 0 after a drain, 1 when it was cut short, 65 when the recorder met damage, 70 when it
-or this loop failed.
+rollout does is the worker's business, what is stored the recorder's. Lock, log and readiness
+around it are `daemon_process`.
 """
 
 import signal
@@ -338,11 +334,3 @@ class Supervisor:
     def seconds_left(self) -> float:
         """What is left of the time for leaving."""
         return self._leaving.end - time.monotonic() if self._leaving else 0.0
-
-
-if __name__ == "__main__":
-    import sys
-
-    from houston_daemon.service.daemon_process import main
-
-    sys.exit(main(sys.argv[1:]))
