@@ -35,6 +35,7 @@ from houston_daemon.service.systemd_service import (
     will_be_restarted,
 )
 from houston_shared import command_output
+from houston_shared.atomic_file import write_atomically
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home_lock import find_running_daemon
@@ -256,12 +257,9 @@ def _refuse_other_home(file: Path, unit: SystemdUnit) -> None:
 
 
 def _write_unit(file: Path, text: str) -> None:
-    beside = file.with_name(file.name + ".new")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
-        beside.chmod(0o644)
-        beside.replace(file)
+        write_atomically(file, text.encode(), mode=0o644)
     except OSError as problem:
         raise HoustonError(
             f"{file} cannot be written: {problem.strerror}.",

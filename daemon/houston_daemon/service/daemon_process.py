@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -40,7 +41,6 @@ from houston_daemon.service.home_setup import (
 )
 from houston_daemon.service.orphaned_terminals import OrphanedTerminals
 from houston_daemon.service.policy_activation import PolicyActivations
-from houston_daemon.service.prometheus_metrics import MetricsExporter
 from houston_daemon.service.supervisor import EXIT_RECORDER_FAILED, Supervisor
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.systemd_service import (
@@ -61,6 +61,9 @@ from houston_shared.home import Home
 from houston_shared.home_lock import HomeLock, HomeOwner, unusable_home
 from houston_shared.secret_redaction import install_secrets
 from houston_shared.times_and_counts import iso_time, now_us
+
+if TYPE_CHECKING:
+    from houston_daemon.service.prometheus_metrics import MetricsExporter
 
 WANTED_DESCRIPTORS = 65_536
 
@@ -165,13 +168,14 @@ def _run_supervisor(
     inbox = SupervisorInbox()
     forcing = ForceExit(inbox.put, force_exit_seconds(loaded))
     forcing.start((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
-    figures = MetricsExporter(loaded)
+    exporter = _make_metrics_exporter(loaded)
     recorder: RecorderHandle = Recorder(loaded.home, loaded.config, inbox.put, died)
     LOGGER.info("starting on %s (configuration: %s)", loaded.home.path, loaded.source)
     extend_timeout(OPENING_SECONDS)
     point("supervisor.recorder.before")
     recorder.start()
-    figures.start(recorder)
+    if exporter:
+        exporter.start(recorder)
     say = partial(_update_lock_owner, loaded, lock, me)
     supervisor, births, engines = _build_supervisor(loaded, recorder, inbox, log, forcing, say)
     point("supervisor.ready.before")
@@ -190,7 +194,8 @@ def _run_supervisor(
     except Exception:  # noqa: BLE001 whatever it was: workers end, the store is closed, exit 70
         LOGGER.exception("the supervisor failed")
     forcing.leaving()
-    figures.stop()
+    if exporter:
+        exporter.stop()
     point("supervisor.finish.before")
     births.close()  # and with it every worker that is left
     keep = supervisor.keeps_engine or code in (EXIT_RECORDER_FAILED, ExitCode.DAMAGED)
@@ -198,6 +203,15 @@ def _run_supervisor(
     why = supervisor.failure and f" (writer failed: {supervisor.failure})"
     LOGGER.info("ended with exit code %s%s", code, why)
     return code
+
+
+def _make_metrics_exporter(loaded: LoadedConfiguration) -> "MetricsExporter | None":
+    """None where no metrics are asked for: those daemons do not load what makes them."""
+    if not (loaded.config.metrics.listen or loaded.config.metrics.file):
+        return None
+    from houston_daemon.service.prometheus_metrics import MetricsExporter
+
+    return MetricsExporter(loaded)
 
 
 def _update_lock_owner(loaded: LoadedConfiguration, lock: HomeLock, me: HomeOwner) -> None:

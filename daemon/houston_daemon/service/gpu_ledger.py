@@ -8,17 +8,17 @@ ended. Numbers only: what a holder sees of a GPU is set by whoever starts it
 (`CUDA_VISIBLE_DEVICES`). Leases of trainers are in `trainers`.
 """
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from houston_daemon.service.daemon_log import LOGGER
+from houston_daemon.service.supervisor_queries import open_read_only
+from houston_shared.atomic_file import write_atomically
 from houston_shared.errors import HoustonError
 from houston_shared.gpu_leases import GpuLease, GpuLeases, describe_gpu_leases
 from houston_shared.home import Home
@@ -194,10 +194,9 @@ class GpuLedger:
         new = GpuLeases(leases=leases, waiting=waiting)
         if new == self._now:
             return
-        beside = self._file.with_suffix(".new")
+        text = msgspec.json.format(msgspec.json.encode(new), indent=1) + b"\n"
         try:
-            beside.write_bytes(msgspec.json.format(msgspec.json.encode(new), indent=1) + b"\n")
-            beside.replace(self._file)
+            write_atomically(self._file, text, durable=False)
         except OSError as problem:
             raise HoustonError(
                 f"The ledger of GPUs {self._file} cannot be written: {problem.strerror}.",
@@ -269,8 +268,7 @@ class RolloutGpus:
     def _alive(self, named: Iterable[str]) -> set[str]:
         names = list(named)
         marks = ", ".join("?" * len(names))
-        where = f"{self._home.database.as_uri()}?mode=ro"
-        with closing(sqlite3.connect(where, uri=True, timeout=5)) as reader:
+        with open_read_only(self._home.database) as reader:
             rows = reader.execute(
                 f"SELECT id FROM rollouts WHERE id IN ({marks}) AND state IN"
                 " ('queued', 'running', 'paused')",

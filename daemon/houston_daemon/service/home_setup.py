@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from houston_daemon.recorder.identity_and_roles import RoleBook
+from houston_shared.atomic_file import write_atomically
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
@@ -152,14 +153,8 @@ def _unusable_socket_folder(place: Path, why: str) -> HoustonError:
 
 def _write_run_note(home: Home, place: Path) -> None:
     """Members of the group look here; the home keeps others out."""
-    beside = home.run_note.with_suffix(".new")
     try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(f"{place}\n")
-            file.flush()
-            os.fchmod(file.fileno(), 0o644)
-            os.fsync(file.fileno())
-        beside.replace(home.run_note)
+        write_atomically(home.run_note, f"{place}\n".encode(), mode=0o644)
     except OSError as problem:
         raise unusable_home(home, problem) from None
 
