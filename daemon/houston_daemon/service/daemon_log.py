@@ -141,25 +141,25 @@ class DaemonLogs:
         self._limit = limit
         self._keep = keep
         self._due = 0.0
-        self._seen: set[tuple[str, int]] = set()
+        self._logging: set[tuple[str, int]] = set()
         """Processes that had a log: only those hear a SIGHUP, others may not listen for it yet."""
 
-    def look(self, now: float, pids: Mapping[str, int]) -> None:
+    def rotate_long_logs(self, now: float, pids: Mapping[str, int]) -> None:
         """Turn over what has grown too long; pids: living processes by whose log it is."""
         if now < self._due:
             return
         self._due = now + LOG_CHECK_SECONDS
-        self._seen &= set(pids.items())
-        if self._own.moved and self._opened():
+        self._logging &= set(pids.items())
+        if self._own.moved and self._reopen_own():
             LOGGER.warning("the log was removed or moved away: this is a new one")
         for name, pid in pids.items():
             log = self._log_of(name)
             try:
                 if not log.exists():
-                    if (name, pid) in self._seen:
+                    if (name, pid) in self._logging:
                         _send_hangup(pid)  # it begins a new one
                     continue
-                self._seen.add((name, pid))
+                self._logging.add((name, pid))
                 if log.stat().st_size > self._limit:
                     rotate_log(log, self._keep)
                     _send_hangup(pid)
@@ -168,12 +168,12 @@ class DaemonLogs:
 
     def reopen(self, pids: Mapping[str, int]) -> None:
         """Somebody moved logs away: begin new ones of the same names."""
-        if self._opened():
+        if self._reopen_own():
             LOGGER.info("the log was opened again")
         for pid in pids.values():
             _send_hangup(pid)
 
-    def _opened(self) -> bool:
+    def _reopen_own(self) -> bool:
         try:
             self._own.reopen()
         except OSError as problem:  # heard on in the old file, and in systemd's journal
@@ -229,9 +229,7 @@ def follow_log(path: Path, place: LogPosition) -> Iterator[str]:
     file = _open_at_position(path, place)
     unfinished = b""
     while True:
-        newer = _open_newer_file(
-            path, file
-        )  # looked up first: what is read below is then all there is
+        newer = _open_newer_file(path, file)  # before the read below: that is then all of it
         *whole, unfinished = (unfinished + file.read()).split(b"\n")
         for line in whole:
             yield line.decode("utf-8", "replace")

@@ -166,8 +166,8 @@ def _run_supervisor(
 
     died = supervisor_queries.read_crashed_daemon(lock.died, loaded.home)
     inbox = SupervisorInbox()
-    forcing = ForceExit(inbox.put, force_exit_seconds(loaded))
-    forcing.start((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    force_exit = ForceExit(inbox.put, force_exit_seconds(loaded))
+    force_exit.start((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
     exporter = _make_metrics_exporter(loaded)
     recorder: RecorderHandle = Recorder(loaded.home, loaded.config, inbox.put, died)
     LOGGER.info("starting on %s (configuration: %s)", loaded.home.path, loaded.source)
@@ -177,7 +177,7 @@ def _run_supervisor(
     if exporter:
         exporter.start(recorder)
     say = partial(_update_lock_owner, loaded, lock, me)
-    supervisor, births, engines = _build_supervisor(loaded, recorder, inbox, log, forcing, say)
+    supervisor, spawner, engines = _build_supervisor(loaded, recorder, inbox, log, force_exit, say)
     point("supervisor.ready.before")
     daemon_control.send_readiness(
         ready_fd,
@@ -193,11 +193,11 @@ def _run_supervisor(
         code = supervisor.run()
     except Exception:  # noqa: BLE001 whatever it was: workers end, the store is closed, exit 70
         LOGGER.exception("the supervisor failed")
-    forcing.leaving()
+    force_exit.begin_shutdown()
     if exporter:
         exporter.stop()
     point("supervisor.finish.before")
-    births.close()  # and with it every worker that is left
+    spawner.close()  # and with it every worker that is left
     keep = supervisor.keeps_engine or code in (EXIT_RECORDER_FAILED, ExitCode.DAMAGED)
     _stop_recorder_and_engines(recorder, engines, keep, supervisor.seconds_left)
     why = supervisor.failure and f" (writer failed: {supervisor.failure})"
@@ -230,8 +230,8 @@ def _build_supervisor(
     recorder: RecorderHandle,
     inbox: SupervisorInbox,
     log: LogFile,
-    forcing: ForceExit,
-    taken: Callable[[], None],
+    force_exit: ForceExit,
+    on_change: Callable[[], None],
 ) -> tuple[Supervisor, WorkerSpawner, EnginePool]:
     settings, home = loaded.config.daemon, loaded.home
     patience = settings.engine_patience_seconds
@@ -239,7 +239,7 @@ def _build_supervisor(
     release_gpus_of_dead_engines(home, ledger)
     gpus = RolloutGpus(home, ledger)
     engines = EnginePool(engine_server_factory(loaded, ledger), recorder, inbox.put, patience)
-    births = WorkerSpawner(
+    spawner = WorkerSpawner(
         inbox,
         PRELOADED_MODULE,
         worker_log_path(home, FORK_SERVER_LOG),
@@ -247,12 +247,14 @@ def _build_supervisor(
     )
     workers = WorkerPool(
         recorder,
-        lambda assignment, url: births.ask(_worker_request(loaded, assignment, url, gpus)),
+        lambda assignment, url: spawner.start_worker(
+            _worker_request(loaded, assignment, url, gpus)
+        ),
         lambda rollout: worker_log_path(home, rollout),
         settings.max_rollouts,
         settings.silent_seconds,
     )
-    leftovers = OrphanedTerminals(home.database, loaded.host_root, inbox)
+    orphans = OrphanedTerminals(home.database, loaded.host_root, inbox)
     logs = DaemonLogs(
         log, lambda of: worker_log_path(home, of), log_file_bytes(loaded), settings.log_files
     )
@@ -262,18 +264,18 @@ def _build_supervisor(
         loaded,
         recorder,
         inbox,
-        births,
+        spawner,
         workers,
         engines,
-        leftovers,
+        orphans,
         logs,
-        forcing,
+        force_exit,
         gpus,
         trainers,
         activations,
-        EditReloader(loaded, recorder, inbox, engines, workers, taken),
+        EditReloader(loaded, recorder, inbox, engines, workers, on_change),
     )
-    return supervisor, births, engines
+    return supervisor, spawner, engines
 
 
 def _stop_recorder_and_engines(
@@ -314,7 +316,7 @@ def _worker_request(
         arguments += ["--engine-url", engine_url]
     if requests := _engine_requests(loaded, assignment):
         arguments += ["--engine-requests", msgspec.json.encode(requests).decode()]
-    for host, numbers in gpus.of(rollout).items():
+    for host, numbers in gpus.gpus_of(rollout).items():
         arguments += ["--gpus", f"{host}={','.join(map(str, numbers))}"]
     kind = str(assignment.spec.engine_settings.get("kind"))
     return StartWorker(

@@ -62,13 +62,13 @@ class EngineLogPipe:
         try:
             with suppress(OSError):  # more than this user may have; then it stays as it is
                 fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, LOG_PIPE_BYTES)
-            self.keep_going()
+            self.ensure_pump()
         except OSError:
             os.close(end)
             raise
         return end
 
-    def keep_going(self) -> None:
+    def ensure_pump(self) -> None:
         """Start the pump unless it runs, or there is nothing to pump. Raises OSError."""
         fd = self._free()
         if fd is None:
@@ -85,7 +85,7 @@ class EngineLogPipe:
         finally:
             os.close(fd)  # the pump has the same open file, and with it the lock
 
-    def settle(self, seconds: float) -> None:
+    def wait_until_written(self, seconds: float) -> None:
         """Wait until the pump has written all and ended, at most `seconds`."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -199,7 +199,7 @@ class EngineChild:
 
     def _pump(self) -> None:
         try:
-            self._pipe.keep_going()
+            self._pipe.ensure_pump()
         except OSError as problem:
             raise HoustonError(f"The log of engine {self._name} stands: {problem}.") from problem
 
@@ -212,9 +212,9 @@ class EngineChild:
         """Whether it answers."""
         return self._process is not None and self._process.healthy()
 
-    def reason(self) -> str:
+    def failure_reason(self) -> str:
         """What its log says about its end."""
-        self._pipe.settle(LAST_LINES_SECONDS)
+        self._pipe.wait_until_written(LAST_LINES_SECONDS)
         said = self._process.failing_line() if self._process else ""
         return f"it ended: {said or 'it wrote nothing'} ({engine_log(self._home, self._name)})"
 
@@ -236,7 +236,7 @@ def engine_gpu_holder(name: str) -> str:
 
 def release_gpus_of_dead_engines(home: Home, gpus: GpuLedger) -> None:
     """Free what engines had that ended while no daemon ran."""
-    for one in {lease.holder for lease in gpus.told().leases}:
+    for one in {lease.holder for lease in gpus.snapshot().leases}:
         name = one.removeprefix("engine:")
         if name != one:
             log = engine_log(home, name)

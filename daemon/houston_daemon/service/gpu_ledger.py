@@ -50,21 +50,21 @@ class GpuLedger:
     def __init__(
         self,
         file: Path,
-        there_are: Mapping[str, int],
+        gpu_counts: Mapping[str, int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """there_are: host → how many GPUs it has for all together."""
+        """gpu_counts: host → how many GPUs it has for all together."""
         self._file = file
         self._clock = clock
         self._queue: dict[str, _GpuRequest] = {}
         """Who waits, the first first."""
-        self._there_are = dict(there_are)
+        self._gpu_counts = dict(gpu_counts)
         self._turn = threading.Lock()
         try:
-            self._now = msgspec.json.decode(file.read_bytes(), type=GpuLeases)
+            self._leases = msgspec.json.decode(file.read_bytes(), type=GpuLeases)
         except (FileNotFoundError, msgspec.DecodeError):  # none yet, or a power cut left half
-            self._now = GpuLeases()
-        self._now = msgspec.structs.replace(self._now, waiting={})
+            self._leases = GpuLeases()
+        self._leases = msgspec.structs.replace(self._leases, waiting={})
 
     def lease(
         self, holder: str, wanted: Mapping[str, int], shared: bool = False
@@ -76,18 +76,18 @@ class GpuLedger:
         Raises HoustonError when the ledger cannot be written.
         """
         with self._turn:
-            held, asked = self._of(holder), _without_zeros(wanted)
+            held, asked = self._gpus_of(holder), _without_zeros(wanted)
             if {host: len(numbers) for host, numbers in held.items()} == asked:
                 return held
-            others = [one for one in self._now.leases if one.holder != holder]
+            others = [one for one in self._leases.leases if one.holder != holder]
             found: GpusByHost = {}
             for host, count in asked.items():
                 numbers = self._free(others, host, shared)[:count]
-                first = self._ahead(holder, host)
+                first = self._who_is_before(holder, host)
                 if first or len(numbers) < count:
-                    why = self._why(others, host, count, len(numbers), first)
+                    why = self._waiting_reason(others, host, count, len(numbers), first)
                     self._wait(holder, asked)
-                    self._write(tuple(others), {**self._now.waiting, holder: why})
+                    self._write(tuple(others), {**self._leases.waiting, holder: why})
                     return why
                 found[host] = tuple(sorted(numbers))
             since = iso_time(now_us())
@@ -96,40 +96,40 @@ class GpuLedger:
                 for host, numbers in found.items()
                 for number in numbers
             ]
-            waiting = {one: why for one, why in self._now.waiting.items() if one != holder}
+            waiting = {one: why for one, why in self._leases.waiting.items() if one != holder}
             self._write((*others, *new), waiting)
             self._queue.pop(holder, None)
             return found
 
     def release(self, holder: str) -> None:
         """Give back whatever `holder` has, and wait for nothing."""
-        self.keep(lambda one: one != holder)
+        self.release_others(lambda one: one != holder)
 
-    def keep(self, lives: Callable[[str], bool]) -> None:
+    def release_others(self, keeps: Callable[[str], bool]) -> None:
         """Free the leases of holders that live no more."""
         with self._turn:
-            leases = tuple(one for one in self._now.leases if lives(one.holder))
-            waiting = {one: why for one, why in self._now.waiting.items() if lives(one)}
+            leases = tuple(one for one in self._leases.leases if keeps(one.holder))
+            waiting = {one: why for one, why in self._leases.waiting.items() if keeps(one)}
             self._write(leases, waiting)
-            self._queue = {one: asks for one, asks in self._queue.items() if lives(one)}
+            self._queue = {one: asks for one, asks in self._queue.items() if keeps(one)}
 
-    def of(self, holder: str) -> GpusByHost:
+    def gpus_of(self, holder: str) -> GpusByHost:
         """What `holder` has."""
         with self._turn:
-            return self._of(holder)
+            return self._gpus_of(holder)
 
-    def told(self) -> GpuLeases:
+    def snapshot(self) -> GpuLeases:
         """All leases, and who waits."""
         with self._turn:
-            return self._now
+            return self._leases
 
-    def words(self) -> dict[str, str]:
+    def describe(self) -> dict[str, str]:
         """Host → how many GPUs are leased and by whom; `waiting` → who waits for what."""
-        now = self.told()
+        now = self.snapshot()
         found = {
             host: f"{len({one.gpu for one in now.leases if one.host == host})} of {count} leased"
             + (f": {said}" if (said := describe_gpu_leases(host, list(now.leases))) else "")
-            for host, count in self._there_are.items()
+            for host, count in self._gpu_counts.items()
             if count
         }
         waits = "; ".join(
@@ -137,16 +137,16 @@ class GpuLedger:
         )
         return {**found, **({"waiting": waits} if waits else {})}
 
-    def _of(self, holder: str) -> GpusByHost:
+    def _gpus_of(self, holder: str) -> GpusByHost:
         found: dict[str, list[int]] = {}
-        for one in self._now.leases:
+        for one in self._leases.leases:
             if one.holder == holder:
                 found.setdefault(one.host, []).append(one.gpu)
         return {host: tuple(sorted(numbers)) for host, numbers in found.items()}
 
     def _free(self, leases: list[GpuLease], host: str, shared: bool) -> list[int]:
         """GPUs that may be had, the least used first."""
-        users = dict.fromkeys(range(self._there_are.get(host, 0)), 0)
+        users = dict.fromkeys(range(self._gpu_counts.get(host, 0)), 0)
         for one in leases:
             if one.host == host and one.gpu in users:
                 if one.shared and shared:
@@ -159,14 +159,14 @@ class GpuLedger:
         """Take a place in the queue, or keep it."""
         self._queue[holder] = _GpuRequest(asked, self._clock())
 
-    def _ahead(self, holder: str, host: str) -> str:
+    def _who_is_before(self, holder: str, host: str) -> str:
         """Who is to have GPUs of a host before `holder` may; empty where nobody is."""
         fresh = self._clock() - _FRESH_REQUEST_SECONDS
         engine = holder.startswith(_ENGINE_PREFIX)
         for other, request in self._queue.items():
             if other == holder:
                 break
-            can = all(count <= self._there_are.get(at, 0) for at, count in request.wanted.items())
+            can = all(count <= self._gpu_counts.get(at, 0) for at, count in request.wanted.items())
             waits = request.at >= fresh
             if other.startswith(_ENGINE_PREFIX):
                 waits = True  # it asks once a minute, and gives its place back when it ends
@@ -176,8 +176,10 @@ class GpuLedger:
                 return other
         return ""
 
-    def _why(self, leases: list[GpuLease], host: str, wanted: int, free: int, first: str) -> str:
-        there, asks = self._there_are.get(host, 0), pluralize(wanted, "GPU")
+    def _waiting_reason(
+        self, leases: list[GpuLease], host: str, wanted: int, free: int, first: str
+    ) -> str:
+        there, asks = self._gpu_counts.get(host, 0), pluralize(wanted, "GPU")
         if wanted > there:
             return f"waits for {asks} on {host}, which has {there} (`gpus` of the host)"
         if first:
@@ -192,7 +194,7 @@ class GpuLedger:
 
     def _write(self, leases: tuple[GpuLease, ...], waiting: dict[str, str]) -> None:
         new = GpuLeases(leases=leases, waiting=waiting)
-        if new == self._now:
+        if new == self._leases:
             return
         text = msgspec.json.format(msgspec.json.encode(new), indent=1) + b"\n"
         try:
@@ -202,7 +204,7 @@ class GpuLedger:
                 f"The ledger of GPUs {self._file} cannot be written: {problem.strerror}.",
                 "No GPU was leased or given back.",
             ) from problem
-        self._now = new
+        self._leases = new
 
 
 def _without_zeros(wanted: Mapping[str, int]) -> dict[str, int]:
@@ -226,7 +228,7 @@ class RolloutGpus:
         self._asked: dict[str, tuple[dict[str, int], bool]] = {}
         """What rollouts asked for that asked for some; the others start at once, or not here."""
 
-    def ready(self, rollout: str) -> bool:
+    def try_lease(self, rollout: str) -> bool:
         """Whether it has what it asked for; else it waits, and the ledger says for what."""
         asked = self._asked.get(rollout)
         if asked is None:
@@ -236,24 +238,24 @@ class RolloutGpus:
             asked = self._asked[rollout] = (spec.gpus, spec.gpus_shared)
         return not isinstance(self._ledger.lease(_ROLLOUT_PREFIX + rollout, *asked), str)
 
-    def of(self, rollout: str) -> GpusByHost:
+    def gpus_of(self, rollout: str) -> GpusByHost:
         """What it has, by host."""
-        return self._ledger.of(_ROLLOUT_PREFIX + rollout)
+        return self._ledger.gpus_of(_ROLLOUT_PREFIX + rollout)
 
-    def told(self) -> dict[str, str]:
+    def describe(self) -> dict[str, str]:
         """Host → its GPUs, and who waits, for the status."""
-        return self._ledger.words()
+        return self._ledger.describe()
 
-    def over(self) -> set[str]:
+    def ended_holders(self) -> set[str]:
         """Rollouts that have ended and are still in the ledger."""
-        told = self._ledger.told()
+        told = self._ledger.snapshot()
         holders = {one.holder for one in told.leases} | told.waiting.keys()
         named = [
             one.removeprefix(_ROLLOUT_PREFIX) for one in holders if one.startswith(_ROLLOUT_PREFIX)
         ]
         return set(named) - self._alive(named) if named else set()
 
-    def free(self, rollouts: Collection[str]) -> None:
+    def release(self, rollouts: Collection[str]) -> None:
         """Free what these had; what cannot be written now is freed another time."""
         if not rollouts:
             return
@@ -261,7 +263,7 @@ class RolloutGpus:
             self._asked.pop(rollout, None)
         freed = {_ROLLOUT_PREFIX + rollout for rollout in rollouts}
         try:
-            self._ledger.keep(lambda one: one not in freed)
+            self._ledger.release_others(lambda one: one not in freed)
         except HoustonError as problem:  # a full disk
             LOGGER.warning("not now: %s", problem)
 

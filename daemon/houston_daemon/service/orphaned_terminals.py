@@ -43,25 +43,25 @@ class OrphanedTerminals:
         self._database = database
         self._root = host_root
         self._inbox = inbox
-        self._seen = 0
+        self._newest_end = 0
         self._waiting: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
         self._ending: set[str] = set()
         """Rollouts of which the process ends the terminals on this host."""
-        self._over: set[str] = set()
+        self._remote_candidates: set[str] = set()
         """Rollouts that have ended, of which something may be left on another machine."""
-        self._there_again = 0.0
+        self._next_remote_look = 0.0
 
-    def look(self, live: Container[str]) -> None:
+    def update(self, live: Container[str]) -> None:
         """End terminals of rollouts that ended since the last look and have no live worker."""
-        ended, self._seen = read_ended_rollouts(self._database, self._seen)
+        ended, self._newest_end = read_ended_rollouts(self._database, self._newest_end)
         self._waiting.update(ended)
-        self._over.update(ended)
+        self._remote_candidates.update(ended)
         ready = {rollout for rollout in self._waiting if rollout not in live}
         if self._process is not None:
             return
         if not ready:
-            self._look_there(live)
+            self._end_remote(live)
             return
         home = str(self._database.parent.resolve())
         found = sorted(r for r in ready if may_have_orphans(self._root, r, home))
@@ -78,19 +78,19 @@ class OrphanedTerminals:
         here = rollout in self._waiting or rollout in self._ending
         return here or bool(remote_part.find_leftovers(self._root, (rollout,)))
 
-    def _look_there(self, live: Container[str]) -> None:
+    def _end_remote(self, live: Container[str]) -> None:
         """The same on other machines; one that is away is asked again every minute."""
         now = time.monotonic()
-        if not self._over or now < self._there_again:
+        if not self._remote_candidates or now < self._next_remote_look:
             return
-        self._there_again = now + _REMOTE_RETRY_SECONDS
-        over = {rollout for rollout in self._over if rollout not in live}
+        self._next_remote_look = now + _REMOTE_RETRY_SECONDS
+        over = {rollout for rollout in self._remote_candidates if rollout not in live}
         notes = remote_part.find_leftovers(self._root, over)
-        self._over -= over - {note.stem.rpartition("@")[0] for note in notes}
+        self._remote_candidates -= over - {note.stem.rpartition("@")[0] for note in notes}
         if notes:
             self._start_with("--there", [str(note) for note in notes])
 
-    def ended(self) -> None:
+    def on_ended(self) -> None:
         """Take note that the process is done."""
         if self._process is not None and (code := self._process.wait()):
             LOGGER.warning("terminals could not all be ended (exit code %s)", code)

@@ -52,7 +52,7 @@ class PolicyActivations:
         engines: EnginePool,
         tell: Callable[[ActivationResult], None],
     ) -> None:
-        """tell: called from a thread, with what the supervisor hands back to `tried`."""
+        """tell: called from a thread, with what the supervisor hands back to `on_result`."""
         self._loaded = loaded
         self._home = loaded.home
         self._recorder = recorder
@@ -60,12 +60,12 @@ class PolicyActivations:
         self._tell = tell
         self._trying = 0
         """Sequence of what is being tried; 0 for nothing."""
-        self._found = False
+        self._earlier_found = False
         """Whether engines of full weights were looked for that an earlier daemon has left."""
         self.active: dict[str, str] = {}
         """Engine → the policy that its new rollouts sample with; own models are left out."""
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Try what was asked for, if nothing is being tried. Raises HoustonError."""
         with Reader(self._home) as reader:
             self.active = reader.run(policy_queries.list_active_policies())
@@ -74,14 +74,16 @@ class PolicyActivations:
             ]
             used = {one.engine for one in reader.run(policy_queries.list_policy_uses())}
             full = [one for one in reader.run(policy_queries.list_policies()) if one.kind == "full"]
-        self._let_go(full, used | set(self.active.values()) | {one.policy for one in asked})
+        self._end_unused_engines(
+            full, used | set(self.active.values()) | {one.policy for one in asked}
+        )
         if asked and not self._trying:
             try:
-                self._go_on(asked[0])
+                self._begin(asked[0])
             except HoustonError as problem:
                 self._end(ActivationResult(asked[0].seq, False, _problem_sentence(problem)))
 
-    def tried(self, event: ActivationResult) -> None:
+    def on_result(self, event: ActivationResult) -> None:
         """Take note of what came of one."""
         self._trying = 0
         try:
@@ -93,7 +95,7 @@ class PolicyActivations:
         LOGGER.info("activation %s: %s", event.asked, "active" if event.ok else event.reason)
         self._recorder.activation_ended(event.asked, event.ok, event.reason, event.unloaded)
 
-    def _go_on(self, asked: ActivationRow) -> None:
+    def _begin(self, asked: ActivationRow) -> None:
         """Begin when its engine answers; wait for that. Raises HoustonError where it cannot be."""
         if not asked.policy:
             self._loaded_engine(asked.engine)
@@ -107,7 +109,7 @@ class PolicyActivations:
         _check_engine_kind(asked.engine, engine, policy)
         own = policy.kind == "full"
         serving = policy.name if own else asked.engine
-        self._engines.use([serving])
+        self._engines.watch([serving])
         url = self._engines.reachable(serving)
         if url is None:
             state = self._engines.states.get(serving, "")
@@ -198,14 +200,14 @@ class PolicyActivations:
     def _loaded_engine(self, name: str) -> EngineSettings:
         return resolve_engine(self._loaded, name)
 
-    def _let_go(self, full: list[PolicyRow], wanted: set[str]) -> None:
+    def _end_unused_engines(self, full: list[PolicyRow], wanted: set[str]) -> None:
         """End engines of full weights that nobody uses any more: their GPUs are wanted.
 
         Those of an earlier daemon, too: a restart keeps engines, and what used one may be over.
         """
-        if not self._found:
-            self._engines.use(running_policy_engines(self._home, full))
-            self._found = True
+        if not self._earlier_found:
+            self._engines.watch(running_policy_engines(self._home, full))
+            self._earlier_found = True
         for name in {one.name for one in full} & self._engines.states.keys() - wanted:
             if name not in self._loaded.config.engines:
                 LOGGER.info("engine %s is not used any more: it ends", name)

@@ -181,7 +181,7 @@ class _Page(Collector):
 
 
 def _store_metrics(totals: DatabaseTotals) -> Iterator[Metric]:
-    states = {state: totals.rollouts.get(state, 0) for state in STATE_TRANSITIONS}
+    states: dict[str, float] = {s: totals.rollouts.get(s, 0) for s in STATE_TRANSITIONS}
     yield _gauge("rollouts", "Rollouts by state.", states, "state")
     yield _gauge("rollouts_paused", "Paused rollouts by who paused them.", totals.paused, "by")
     yield _counter("steps", "Closed steps of all rollouts.", totals.steps)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 
 class SupervisorInbox:
-    """A queue that also listens to descriptors. `take` belongs to one thread."""
+    """A queue that also listens to descriptors. `wait` belongs to one thread."""
 
     def __init__(self) -> None:
         self._events: deque[object] = deque()
@@ -38,7 +38,7 @@ class SupervisorInbox:
         """Put `event` once when `fd` becomes readable, then close `fd`."""
         self._selector.register(fd, selectors.EVENT_READ, event)
 
-    def take(self, seconds: float) -> list[object]:
+    def wait(self, seconds: float) -> list[object]:
         """Everything that has come, waiting up to `seconds` for the first."""
         for key, _ in self._selector.select(0 if self._events else max(0.0, seconds)):
             if key.fileobj is self._woken:

@@ -41,10 +41,11 @@ def main(arguments: list[str]) -> int:
 def _pass_on_term(child: "subprocess.Popen[bytes]", woken: socket.socket, seconds: float) -> None:
     """Return when the command has ended; end the session `seconds` after the first TERM."""
     ended = os.pidfd_open(child.pid)
+    sources: list[int | socket.socket] = [ended, woken]
     deadline: float | None = None
     while True:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready = select.select([ended, woken], [], [], left)[0]
+        ready = select.select(sources, [], [], left)[0]
         if ended in ready:
             return
         if woken in ready and signal.SIGTERM in woken.recv(4096) and deadline is None:

@@ -76,7 +76,7 @@ def test_a_damaged_home_keeps_its_good_backup_and_says_so_until_one_succeeds(
 
     def look() -> dict[str, str]:
         nonlocal now
-        child.look(now)
+        child.update(now)
         now += 10
         return child.troubles(now)
 
