@@ -18,6 +18,7 @@ from houston_daemon.service.daemon_log import (
     follow_log,
     read_last_line,
     read_log_tail,
+    worker_log_path,
 )
 from houston_daemon.service.engine_endpoints import engine_log
 from houston_shared import command_output
@@ -262,10 +263,6 @@ def _engine_log_path(loaded: LoadedConfiguration, name: str) -> Path:
 
 
 def _worker_log_path(loaded: LoadedConfiguration, name: str) -> Path:
-    from houston_daemon.service.daemon_process import (
-        worker_log_path,  # the others do not pay for it
-    )
-
     with Reader(loaded.home) as reader:
         rollout = reader.run(rollout_queries.find_rollout(name)).id
     path = worker_log_path(loaded.home, rollout)

@@ -190,17 +190,17 @@ def run_task_import(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     file = innovatorbench_importer.write_task_folder(made, Path(arguments.out or made.name))
     load_task(file)  # what was written can be read
     if arguments.json:
-        fields = [{"field": one.field, "how": one.how, "said": one.said} for one in made.lines]
+        fields = [{"field": one.field, "how": one.how, "said": one.said} for one in made.fields]
         command_output.print_json_line({"task": made.name, "file": str(file), "fields": fields})
         return int(ExitCode.DONE)
     command_output.print_line(str(file))
-    for one in made.lines:
+    for one in made.fields:
         command_output.print_line(
             f"  {safe_line(one.field):<34} {one.how:<13} {safe_line(one.said)}"
         )
-    missing = sum(one.how == "not mapped" for one in made.lines)
+    missing = sum(one.how == "not mapped" for one in made.fields)
     command_output.print_note(
-        f"{missing} of {len(made.lines)} are not mapped; next: houston task validate {file}"
+        f"{missing} of {len(made.fields)} are not mapped; next: houston task validate {file}"
     )
     return int(ExitCode.DONE)
 

@@ -20,7 +20,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import BinaryIO
 
-from houston_daemon.service.log_rotation import rotate_log, rotated_logs
+from houston_daemon.service.log_rotation import is_moved, rotate_log, rotated_logs
+from houston_shared.home import Home
 from houston_shared.redacted_logging import RedactingFormatter
 from houston_shared.safe_text import safe
 from houston_shared.times_and_counts import iso_time
@@ -84,14 +85,7 @@ class LogFile(RotatingFileHandler):
     @property
     def moved(self) -> bool:
         """Whether the file of that name is no longer the one that is written."""
-        if self.stream is None:
-            return True
-        try:
-            there = Path(self.baseFilename).stat()
-        except OSError:
-            return True
-        here = os.fstat(self.stream.fileno())
-        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
+        return self.stream is None or is_moved(Path(self.baseFilename), self.stream.fileno())
 
 
 def _ensure_log_folder(path: Path) -> None:
@@ -113,6 +107,11 @@ def open_log(path: Path, megabytes: float, files: int, foreground: bool) -> LogF
         screen.setFormatter(file.formatter)
         LOGGER.addHandler(screen)
     return file
+
+
+def worker_log_path(home: Home, rollout: str) -> Path:
+    """Where the output of a rollout's workers goes."""
+    return home.logs / "workers" / f"{rollout}.log"
 
 
 def read_last_line(path: Path, reach: int = 16_384) -> str:
@@ -230,8 +229,8 @@ def follow_log(path: Path, place: LogPosition) -> Iterator[str]:
     unfinished = b""
     while True:
         newer = _open_newer_file(path, file)  # before the read below: that is then all of it
-        *whole, unfinished = (unfinished + file.read()).split(b"\n")
-        for line in whole:
+        *lines, unfinished = (unfinished + file.read()).split(b"\n")
+        for line in lines:
             yield line.decode("utf-8", "replace")
         if newer:
             file.close()
@@ -274,11 +273,11 @@ def _is_gone(path: Path) -> bool:
 
 def _open_newer_file(path: Path, file: BinaryIO) -> BinaryIO | None:
     """The file that follows `file`, open; None while `file` is the newest."""
-    mine = os.fstat(file.fileno()).st_ino
+    own = os.fstat(file.fileno()).st_ino
     while True:
         files = [path, *rotated_logs(path)]
-        before = [_inode(one) for one in files]
-        place = before.index(mine) if mine in before else len(before)
+        before = [_inode(each) for each in files]
+        place = before.index(own) if own in before else len(before)
         if place == 0:
             return None
         try:
@@ -292,7 +291,7 @@ def _open_newer_file(path: Path, file: BinaryIO) -> BinaryIO | None:
 
 def _inodes(path: Path) -> list[int]:
     """Inodes of the log and its rotated files, the newest first."""
-    return [_inode(one) for one in (path, *rotated_logs(path))]
+    return [_inode(file) for file in (path, *rotated_logs(path))]
 
 
 def _inode(file: Path) -> int:

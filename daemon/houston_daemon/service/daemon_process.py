@@ -18,14 +18,20 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from houston_daemon.recorder.recorder_handle import Assignment, RecorderHandle
 from houston_daemon.service import daemon_control, supervisor_queries
-from houston_daemon.service.daemon_log import FORK_SERVER_LOG, LOGGER, DaemonLogs, LogFile, open_log
+from houston_daemon.service.daemon_log import (
+    FORK_SERVER_LOG,
+    LOGGER,
+    DaemonLogs,
+    LogFile,
+    open_log,
+    worker_log_path,
+)
 from houston_daemon.service.daemon_reload import EditReloader
 from houston_daemon.service.engine_child import release_gpus_of_dead_engines
 from houston_daemon.service.engine_servers import EnginePool, engine_server_factory
@@ -57,7 +63,6 @@ from houston_shared.config import FILE_ENGINES, LoadedConfiguration, fingerprint
 from houston_shared.config_sections import LOCAL_HOST, REQUEST_KEYS
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.faults import point
-from houston_shared.home import Home
 from houston_shared.home_lock import HomeLock, HomeOwner, unusable_home
 from houston_shared.secret_redaction import install_secrets
 from houston_shared.times_and_counts import iso_time, now_us
@@ -154,8 +159,8 @@ def _prepare_home(loaded: LoadedConfiguration, foreground: bool) -> LogFile:
     except OSError as problem:
         raise unusable_home(loaded.home, problem) from None
     check_roles(loaded)
-    if said := kept_out_warning(loaded):
-        LOGGER.warning("%s", said)
+    if warning := kept_out_warning(loaded):
+        LOGGER.warning("%s", warning)
     return log
 
 
@@ -176,8 +181,10 @@ def _run_supervisor(
     recorder.start()
     if exporter:
         exporter.start(recorder)
-    say = partial(_update_lock_owner, loaded, lock, me)
-    supervisor, spawner, engines = _build_supervisor(loaded, recorder, inbox, log, force_exit, say)
+    on_change = partial(_update_lock_owner, loaded, lock, me)
+    supervisor, spawner, engines = _build_supervisor(
+        loaded, recorder, inbox, log, force_exit, on_change
+    )
     point("supervisor.ready.before")
     daemon_control.send_readiness(
         ready_fd,
@@ -235,7 +242,8 @@ def _build_supervisor(
 ) -> tuple[Supervisor, WorkerSpawner, EnginePool]:
     settings, home = loaded.config.daemon, loaded.home
     patience = settings.engine_patience_seconds
-    ledger = GpuLedger(gpu_leases.gpu_ledger_file(home), gpus_by_host(loaded))
+    gpu_counts = {host: loaded.gpus(host) for host in (LOCAL_HOST, *loaded.config.hosts.named)}
+    ledger = GpuLedger(gpu_leases.gpu_ledger_file(home), gpu_counts)
     release_gpus_of_dead_engines(home, ledger)
     gpus = RolloutGpus(home, ledger)
     engines = EnginePool(engine_server_factory(loaded, ledger), recorder, inbox.put, patience)
@@ -256,7 +264,10 @@ def _build_supervisor(
     )
     orphans = OrphanedTerminals(home.database, loaded.host_root, inbox)
     logs = DaemonLogs(
-        log, lambda of: worker_log_path(home, of), log_file_bytes(loaded), settings.log_files
+        log,
+        lambda rollout: worker_log_path(home, rollout),
+        settings.log_mb * 1_000_000,
+        settings.log_files,
     )
     trainers = Trainers(loaded, recorder, inbox, ledger, lambda: engines.states)
     activations = PolicyActivations(loaded, recorder, engines, inbox.put)
@@ -291,21 +302,6 @@ def _stop_recorder_and_engines(
     ending.join(patience)
 
 
-def log_file_bytes(loaded: LoadedConfiguration) -> int:
-    """Largest size of one log file."""
-    return loaded.config.daemon.log_mb * 1_000_000
-
-
-def worker_log_path(home: Home, rollout: str) -> Path:
-    """Where the output of a rollout's workers goes."""
-    return home.logs / "workers" / f"{rollout}.log"
-
-
-def gpus_by_host(loaded: LoadedConfiguration) -> dict[str, int]:
-    """How many GPUs each host has for all together."""
-    return {name: loaded.gpus(name) for name in (LOCAL_HOST, *loaded.config.hosts.named)}
-
-
 def _worker_request(
     loaded: LoadedConfiguration, assignment: Assignment, engine_url: str, gpus: RolloutGpus
 ) -> StartWorker:
@@ -325,7 +321,7 @@ def _worker_request(
         module=WORKER_MODULES_BY_ENGINE.get(kind, WORKER_MODULE),
         arguments=arguments,
         log=str(worker_log_path(loaded.home, rollout)),
-        log_bytes=log_file_bytes(loaded),
+        log_bytes=loaded.config.daemon.log_mb * 1_000_000,
         log_files=loaded.config.daemon.log_files,
     )
 

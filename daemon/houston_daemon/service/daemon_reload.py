@@ -80,12 +80,12 @@ class EditReloader:
 
     def due(self, now: float) -> float | None:
         """When to look again, monotonic; None for nothing that waits."""
-        every = [one.due(now) for one in (self._configuration, self._tasks, self._recipes)]
-        return min((one for one in every if one is not None), default=None)
+        dues = [due.due(now) for due in (self._configuration, self._tasks, self._recipes)]
+        return min((due for due in dues if due is not None), default=None)
 
     def troubles(self) -> dict[str, str]:
         """What was refused, and what waits, for the status."""
-        found = dict(self._problems)
+        problems = dict(self._problems)
         waits = []
         if self._needs_restart:
             keys = ", ".join(sorted(self._needs_restart))
@@ -93,11 +93,11 @@ class EditReloader:
         if stale := self._engines.edited_in_use:
             waits.append(f"engines.{', engines.'.join(stale)}: when no rollout uses it any more")
         if waits:
-            said = f"{self._file.path} was edited; {'; '.join(waits)}"
-            found[CONFIGURATION_TROUBLE] = " ".join(
-                filter(None, (found.get(CONFIGURATION_TROUBLE, ""), said))
+            waiting = f"{self._file.path} was edited; {'; '.join(waits)}"
+            problems[CONFIGURATION_TROUBLE] = " ".join(
+                filter(None, (problems.get(CONFIGURATION_TROUBLE, ""), waiting))
             )
-        return found
+        return problems
 
     def close(self) -> None:
         """Watch nothing any more."""
@@ -118,27 +118,27 @@ class EditReloader:
         """Files of the tasks of this home; those of one that was erased are not known any more."""
         try:
             with Reader(self._loaded.home) as reader:
-                newest = sorted(reader.run(rollout_queries.list_tasks()), key=lambda one: -one.seq)[
-                    :WATCHED_TASKS_LIMIT
-                ]
-                new = [one for one in newest if self._task_seqs.get(one.name) != one.seq]
-                found = [
-                    (one.name, reader.run(rollout_queries.read_task_record(one)).folder)
-                    for one in new
+                newest = sorted(
+                    reader.run(rollout_queries.list_tasks()), key=lambda task: -task.seq
+                )[:WATCHED_TASKS_LIMIT]
+                new = [task for task in newest if self._task_seqs.get(task.name) != task.seq]
+                folders = [
+                    (task.name, reader.run(rollout_queries.read_task_record(task)).folder)
+                    for task in new
                 ]
         except (HoustonError, sqlite3.OperationalError) as problem:
             LOGGER.debug("tasks could not be read: %s", problem)
             return
         if not new and len(newest) == len(self._task_seqs):
             return
-        self._task_seqs = {one.name: one.seq for one in newest}
-        again = {name for name, _ in found}
+        self._task_seqs = {task.name: task.seq for task in newest}
+        read_again = {name for name, _ in folders}
         self._task_of_file = {
             path: name
             for path, name in self._task_of_file.items()
-            if name in self._task_seqs and name not in again
+            if name in self._task_seqs and name not in read_again
         }
-        for name, folder in found:
+        for name, folder in folders:
             self._problems.pop(f"task {name}", None)  # it was just started: it was whole then
             if folder:
                 self._task_of_file |= dict.fromkeys(_task_files(Path(folder)), name)
@@ -149,24 +149,24 @@ class EditReloader:
     def _check(self, what: str, check: Callable[[], str]) -> None:
         """Check an edited file, and keep what is wrong for the status."""
         try:
-            said = check()
+            effect = check()
         except HoustonError as problem:
             self._problems[what] = problem.cause
             LOGGER.warning("%s was edited and is refused: %s", what, problem)
             return
         self._problems.pop(what, None)
-        LOGGER.info("%s was edited: %s", what, said)
+        LOGGER.info("%s was edited: %s", what, effect)
 
     def _check_task(self, name: str) -> str:
         # What environments bring is imported for the first edit, not by every daemon.
         from houston_daemon.service.rollout_start_checks import check_task_names
 
-        file = next(path for path, of in self._task_of_file.items() if of == name)
+        file = next(path for path, owner in self._task_of_file.items() if owner == name)
         folder = file.parent
         task = load_task(folder)
         check_task_names(task)
-        own = dict.fromkeys(_task_files(folder), name)
-        self._task_of_file |= own  # it may have other instructions now
+        files = dict.fromkeys(_task_files(folder), name)
+        self._task_of_file |= files  # it may have other instructions now
         self._tasks.follow(self._task_of_file)
         return "new rollouts start with it, running ones keep what they have"
 
@@ -208,10 +208,10 @@ def _task_files(folder: Path) -> list[Path]:
     """The files of a task that are written by people, the task file first."""
     file = folder / "task.toml"
     try:
-        own = load_task(file).task.instructions_file
+        instructions = load_task(file).task.instructions_file
     except HoustonError:
-        own = ""
-    return [file, *([folder / own] if own else [])]
+        instructions = ""
+    return [file, *([folder / instructions] if instructions else [])]
 
 
 def _check_recipe(path: Path) -> str:

@@ -18,19 +18,13 @@ from typing import Protocol
 
 import msgspec
 
-from houston_daemon.engines.engine_process import EngineProcess
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.recorder.handlers.training_handlers import build_own_engine_settings
 from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service.backoff import Backoff
 from houston_daemon.service.daemon_log import LOGGER
-from houston_daemon.service.engine_child import EngineChild, recorded_command
-from houston_daemon.service.engine_endpoints import (
-    connection_problem,
-    engine_log,
-    parse_address,
-    state_file,
-)
+from houston_daemon.service.engine_child import EngineChild, recorded_command, recorded_process
+from houston_daemon.service.engine_endpoints import connection_problem, parse_address
 from houston_daemon.service.gpu_ledger import GpuLedger
 from houston_daemon.training.policies import policy_constraints
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
@@ -333,35 +327,35 @@ def resolve_engine(
         return loaded.engine(name)
     try:
         with Reader(loaded.home) as reader:
-            found = reader.run(policy_queries.find_full_weights_engine(name))
+            activated = reader.run(policy_queries.find_full_weights_engine(name))
             known = reader.run(policy_queries.list_policies())
     except HoustonError as problem:
         raise ConfigurationError(str(problem)) from problem
-    if found is None:
+    if activated is None:
         return loaded.engine(name)
-    policy, named = found
+    policy, named = activated
     if named in (made_alike := made_alike | {name}):
         raise ConfigurationError(
             f"Policy {name} was activated for the engine {named}, whose own settings come from it.",
             next="houston policy activate POLICY --engine NAME, with an engine of houston.toml",
         )
-    like = resolve_engine(loaded, named, made_alike)
-    instead = policy_constraints.base_folders(
+    base_engine = resolve_engine(loaded, named, made_alike)
+    own_folders = policy_constraints.base_folders(
         loaded.home, policy_constraints.base_hashes(policy, known), known
     )
-    if serves := engine_model_folder(
-        like
-    ):  # a copy of such a model, maybe, that nobody trained from
-        instead |= {os.path.realpath(serves)}
+    if served := engine_model_folder(base_engine):  # maybe a copy, which nobody trained from
+        own_folders |= {os.path.realpath(served)}
     folder = str(policies_folder(loaded.home) / policy.folder)
-    settings = build_own_engine_settings(msgspec.to_builtins(like), policy, folder, instead)
+    settings = build_own_engine_settings(
+        msgspec.to_builtins(base_engine), policy, folder, own_folders
+    )
     del settings["own_policy"]
     return msgspec.convert(settings, EngineSettings)
 
 
 def running_policy_engines(home: Home, full: Iterable[PolicyRow]) -> list[str]:
     """Policies whose own engine was started before and still runs."""
-    return [one.name for one in full if one.folder and _serves_policy(home, one)]
+    return [policy.name for policy in full if policy.folder and _serves_policy(home, policy)]
 
 
 def _serves_policy(home: Home, policy: PolicyRow) -> bool:
@@ -369,8 +363,7 @@ def _serves_policy(home: Home, policy: PolicyRow) -> bool:
     folder = os.path.realpath(policies_folder(home) / policy.folder)
     if folder not in map(os.path.realpath, recorded_command(home, policy.name)):
         return False
-    state, log = state_file(home, policy.name), engine_log(home, policy.name)
-    return EngineProcess(policy.name, [], "", state, log).adopt()
+    return recorded_process(home, policy.name).adopt()
 
 
 def is_daemon_child(engine: EngineSettings) -> bool:

@@ -81,10 +81,10 @@ class ForceExit:
         while True:
             self._heard.settimeout(self._seconds_left())
             try:
-                said = self._heard.recv(64)
+                signals = self._heard.recv(64)
             except (TimeoutError, BlockingIOError):
-                said = b""
-            for byte in said:
+                signals = b""
+            for byte in signals:
                 if byte:
                     self._signalled(signal.Signals(byte))
             if self._end is not None and time.monotonic() >= self._end:
@@ -113,9 +113,9 @@ def force_exit_seconds(loaded: LoadedConfiguration) -> float:
 
 def _dump_stacks_and_exit() -> None:
     """Say where every thread stands, and end. Past the log: a thread may hang in its lock."""
-    said = "it did not end in time and is cut short; the next start goes on from here\n"
+    note = "it did not end in time and is cut short; the next start goes on from here\n"
     try:
-        os.write(2, said.encode())
+        os.write(2, note.encode())
         faulthandler.dump_traceback(file=sys.__stderr__ or 2, all_threads=True)
     finally:
         os._exit(EXIT_CUT_SHORT)

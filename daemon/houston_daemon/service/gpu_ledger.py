@@ -32,7 +32,7 @@ GpusByHost = dict[str, tuple[int, ...]]
 _FRESH_REQUEST_SECONDS = 30.0
 """Who has not asked again for so long (a rollout that was paused, or whose engine is down) keeps
 its place and holds nobody back; who waits asks every few seconds."""
-_ENGINE_PREFIX = "engine:"
+ENGINE_HOLDER_PREFIX = "engine:"
 
 
 @dataclass(slots=True)
@@ -76,7 +76,8 @@ class GpuLedger:
         Raises HoustonError when the ledger cannot be written.
         """
         with self._turn:
-            held, asked = self._gpus_of(holder), _without_zeros(wanted)
+            held = self._gpus_of(holder)
+            asked = {host: count for host, count in wanted.items() if count}
             if {host: len(numbers) for host, numbers in held.items()} == asked:
                 return held
             others = [one for one in self._leases.leases if one.holder != holder]
@@ -86,7 +87,7 @@ class GpuLedger:
                 first = self._who_is_before(holder, host)
                 if first or len(numbers) < count:
                     why = self._waiting_reason(others, host, count, len(numbers), first)
-                    self._wait(holder, asked)
+                    self._queue[holder] = _GpuRequest(asked, self._clock())  # its place is kept
                     self._write(tuple(others), {**self._leases.waiting, holder: why})
                     return why
                 found[host] = tuple(sorted(numbers))
@@ -126,49 +127,45 @@ class GpuLedger:
     def describe(self) -> dict[str, str]:
         """Host → how many GPUs are leased and by whom; `waiting` → who waits for what."""
         now = self.snapshot()
-        found = {
-            host: f"{len({one.gpu for one in now.leases if one.host == host})} of {count} leased"
-            + (f": {said}" if (said := describe_gpu_leases(host, list(now.leases))) else "")
+        hosts = {
+            host: f"{len({each.gpu for each in now.leases if each.host == host})} of {count} leased"
+            + (f": {holders}" if (holders := describe_gpu_leases(host, list(now.leases))) else "")
             for host, count in self._gpu_counts.items()
             if count
         }
-        waits = "; ".join(
+        waiting = "; ".join(
             f"{_describe_holder(holder)} {why}" for holder, why in now.waiting.items()
         )
-        return {**found, **({"waiting": waits} if waits else {})}
+        return {**hosts, **({"waiting": waiting} if waiting else {})}
 
     def _gpus_of(self, holder: str) -> GpusByHost:
-        found: dict[str, list[int]] = {}
-        for one in self._leases.leases:
-            if one.holder == holder:
-                found.setdefault(one.host, []).append(one.gpu)
-        return {host: tuple(sorted(numbers)) for host, numbers in found.items()}
+        numbers_by_host: dict[str, list[int]] = {}
+        for lease in self._leases.leases:
+            if lease.holder == holder:
+                numbers_by_host.setdefault(lease.host, []).append(lease.gpu)
+        return {host: tuple(sorted(numbers)) for host, numbers in numbers_by_host.items()}
 
     def _free(self, leases: list[GpuLease], host: str, shared: bool) -> list[int]:
         """GPUs that may be had, the least used first."""
         users = dict.fromkeys(range(self._gpu_counts.get(host, 0)), 0)
-        for one in leases:
-            if one.host == host and one.gpu in users:
-                if one.shared and shared:
-                    users[one.gpu] += 1
+        for lease in leases:
+            if lease.host == host and lease.gpu in users:
+                if lease.shared and shared:
+                    users[lease.gpu] += 1
                 else:
-                    del users[one.gpu]
+                    del users[lease.gpu]
         return sorted(users, key=lambda number: (users[number], number))
-
-    def _wait(self, holder: str, asked: dict[str, int]) -> None:
-        """Take a place in the queue, or keep it."""
-        self._queue[holder] = _GpuRequest(asked, self._clock())
 
     def _who_is_before(self, holder: str, host: str) -> str:
         """Who is to have GPUs of a host before `holder` may; empty where nobody is."""
         fresh = self._clock() - _FRESH_REQUEST_SECONDS
-        engine = holder.startswith(_ENGINE_PREFIX)
+        engine = holder.startswith(ENGINE_HOLDER_PREFIX)
         for other, request in self._queue.items():
             if other == holder:
                 break
             can = all(count <= self._gpu_counts.get(at, 0) for at, count in request.wanted.items())
             waits = request.at >= fresh
-            if other.startswith(_ENGINE_PREFIX):
+            if other.startswith(ENGINE_HOLDER_PREFIX):
                 waits = True  # it asks once a minute, and gives its place back when it ends
             elif engine:
                 continue
@@ -177,20 +174,20 @@ class GpuLedger:
         return ""
 
     def _waiting_reason(
-        self, leases: list[GpuLease], host: str, wanted: int, free: int, first: str
+        self, leases: list[GpuLease], host: str, wanted: int, free: int, ahead: str
     ) -> str:
-        there, asks = self._gpu_counts.get(host, 0), pluralize(wanted, "GPU")
-        if wanted > there:
-            return f"waits for {asks} on {host}, which has {there} (`gpus` of the host)"
-        if first:
-            its = pluralize(self._queue[first].wanted[host], "GPU")
+        count, asks = self._gpu_counts.get(host, 0), pluralize(wanted, "GPU")
+        if wanted > count:
+            return f"waits for {asks} on {host}, which has {count} (`gpus` of the host)"
+        if ahead:
+            its = pluralize(self._queue[ahead].wanted[host], "GPU")
             return (
-                f"waits for {asks} on {host} behind {_describe_holder(first)},"
+                f"waits for {asks} on {host} behind {_describe_holder(ahead)},"
                 f" which waits for {its}"
             )
-        holders = sorted({_describe_holder(one.holder) for one in leases if one.host == host})
-        has = f"{free} of {there} can be had" if free else f"all {there} are taken"
-        return f"waits for {asks} on {host}: {has}, used by {', '.join(holders)}"
+        holders = sorted({_describe_holder(lease.holder) for lease in leases if lease.host == host})
+        available = f"{free} of {count} can be had" if free else f"all {count} are taken"
+        return f"waits for {asks} on {host}: {available}, used by {', '.join(holders)}"
 
     def _write(self, leases: tuple[GpuLease, ...], waiting: dict[str, str]) -> None:
         new = GpuLeases(leases=leases, waiting=waiting)
@@ -205,10 +202,6 @@ class GpuLedger:
                 "No GPU was leased or given back.",
             ) from problem
         self._leases = new
-
-
-def _without_zeros(wanted: Mapping[str, int]) -> dict[str, int]:
-    return {host: count for host, count in wanted.items() if count}
 
 
 def _describe_holder(holder: str) -> str:
@@ -248,12 +241,14 @@ class RolloutGpus:
 
     def ended_holders(self) -> set[str]:
         """Rollouts that have ended and are still in the ledger."""
-        told = self._ledger.snapshot()
-        holders = {one.holder for one in told.leases} | told.waiting.keys()
-        named = [
-            one.removeprefix(_ROLLOUT_PREFIX) for one in holders if one.startswith(_ROLLOUT_PREFIX)
+        snapshot = self._ledger.snapshot()
+        holders = {lease.holder for lease in snapshot.leases} | snapshot.waiting.keys()
+        rollouts = [
+            holder.removeprefix(_ROLLOUT_PREFIX)
+            for holder in holders
+            if holder.startswith(_ROLLOUT_PREFIX)
         ]
-        return set(named) - self._alive(named) if named else set()
+        return set(rollouts) - self._alive(rollouts) if rollouts else set()
 
     def release(self, rollouts: Collection[str]) -> None:
         """Free what these had; what cannot be written now is freed another time."""
@@ -267,8 +262,8 @@ class RolloutGpus:
         except HoustonError as problem:  # a full disk
             LOGGER.warning("not now: %s", problem)
 
-    def _alive(self, named: Iterable[str]) -> set[str]:
-        names = list(named)
+    def _alive(self, rollouts: Iterable[str]) -> set[str]:
+        names = list(rollouts)
         marks = ", ".join("?" * len(names))
         with open_read_only(self._home.database) as reader:
             rows = reader.execute(

@@ -89,17 +89,17 @@ class LiveRulesProcess:
     def _read_reports(self, process: "subprocess.Popen[bytes]", now: float) -> None:
         assert process.stdout
         try:
-            said = os.read(process.stdout.fileno(), 65_536)
+            data = os.read(process.stdout.fileno(), 65_536)
         except BlockingIOError:
             return
-        if not said:
+        if not data:
             self._process = None
             process.kill()
             code = process.wait()
             _close_output(process)
             self._retry_later(now, f"the process that runs rules ended by itself ({code})")
             return
-        *lines, self._rest = (self._rest + said).split(b"\n")
+        *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._failed = msgspec.json.decode(line, type=dict[str, dict[str, str]])["failed"]
             for rollout, why in self._failed.items():

@@ -8,6 +8,7 @@ ends when every writer has closed the pipe. Standard library only, so that it co
 the daemon logs is `daemon_log`.
 """
 
+import glob
 import os
 import signal
 import sys
@@ -28,7 +29,7 @@ def rotate_log(path: Path, keep: int) -> None:
 def rotated_logs(path: Path) -> list[Path]:
     """The older files that there are, the newest first."""
     found = []
-    for file in path.parent.glob(f"{_escape_glob(path.name)}.*"):
+    for file in path.parent.glob(f"{glob.escape(path.name)}.*"):
         number = file.name.removeprefix(f"{path.name}.")
         if number.isdecimal():
             found.append((int(number), file))
@@ -40,8 +41,12 @@ def numbered_log(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}")
 
 
-def _escape_glob(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+def is_moved(path: Path, fd: int) -> bool:
+    """Whether the file called `path` is no longer the one that is open as `fd`."""
+    try:
+        return not os.path.samestat(path.stat(), os.fstat(fd))
+    except OSError:
+        return True
 
 
 PUMP_CHUNK_BYTES = 1 << 16
@@ -87,7 +92,7 @@ class LogPump:
 
     def _size(self) -> int:
         """Bytes in the log; it is opened first where that is needed."""
-        if self._fd >= 0 and self._at_line_start and self._moved():
+        if self._fd >= 0 and self._at_line_start and is_moved(self._path, self._fd):
             os.close(self._fd)
             self._fd = -1
         if self._fd < 0:
@@ -95,12 +100,6 @@ class LogPump:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._fd = os.open(self._path, flags, 0o600)
         return os.fstat(self._fd).st_size
-
-    def _moved(self) -> bool:
-        try:
-            return self._path.stat().st_ino != os.fstat(self._fd).st_ino
-        except FileNotFoundError:
-            return True
 
     def _rotate(self) -> None:
         try:

@@ -64,19 +64,19 @@ class OrphanedTerminals:
             self._end_remote(live)
             return
         home = str(self._database.parent.resolve())
-        found = sorted(r for r in ready if may_have_orphans(self._root, r, home))
+        orphaned = sorted(r for r in ready if may_have_orphans(self._root, r, home))
         try:
-            if found:
-                self._start(found)
+            if orphaned:
+                self._start(orphaned)
         except OSError as problem:  # no more processes or descriptors: tried again
-            LOGGER.warning("terminals of %s are not ended yet: %s", ", ".join(found), problem)
+            LOGGER.warning("terminals of %s are not ended yet: %s", ", ".join(orphaned), problem)
             return
         self._waiting -= ready
 
     def may_run(self, rollout: str) -> bool:
         """Whether processes of a rollout that ended may still run, here or on another machine."""
-        here = rollout in self._waiting or rollout in self._ending
-        return here or bool(remote_part.find_leftovers(self._root, (rollout,)))
+        on_this_host = rollout in self._waiting or rollout in self._ending
+        return on_this_host or bool(remote_part.find_leftovers(self._root, (rollout,)))
 
     def _end_remote(self, live: Container[str]) -> None:
         """The same on other machines; one that is away is asked again every minute."""
@@ -139,12 +139,10 @@ def _has_tmux_server(folder: Path) -> bool:
 
 async def end_terminals(root: Path, rollouts: list[str]) -> None:
     """End every terminal of these rollouts, and what runs in them."""
-    from houston_daemon.hosts.local_host import LocalHost
+    from houston_daemon.hosts.rollout_folder_cleanup import end_rollout_terminals
 
     for rollout in rollouts:
-        host = LocalHost(root, rollout, sandbox="none", network=False, hidden=())
-        await host.destroy_terminals()
-        await host.close()
+        await end_rollout_terminals(root, rollout)
 
 
 async def end_remote_terminals(notes: list[Path]) -> None:
@@ -155,19 +153,19 @@ async def end_remote_terminals(notes: list[Path]) -> None:
     machines: dict[bytes, list[tuple[Path, remote_part.RemoteLeftover]]] = {}
     for note in notes:
         try:
-            noted = remote_part.read_leftover(note)
+            leftover = remote_part.read_leftover(note)
         except (OSError, msgspec.DecodeError) as problem:
             LOGGER.warning("%s cannot be read: %s", note, problem)
             continue
-        machines.setdefault(msgspec.json.encode(noted.settings), []).append((note, noted))
+        machines.setdefault(msgspec.json.encode(leftover.settings), []).append((note, leftover))
     await asyncio.gather(*map(_end_on_machine, machines.values()))
 
 
-async def _end_on_machine(noted: list[tuple[Path, remote_part.RemoteLeftover]]) -> None:
+async def _end_on_machine(leftovers: list[tuple[Path, remote_part.RemoteLeftover]]) -> None:
     from houston_daemon.hosts.ssh.ssh_host import SshHost
 
-    for note, one in noted:
-        host = SshHost(one.host, one.settings, one.hello, note=note)
+    for note, leftover in leftovers:
+        host = SshHost(leftover.host, leftover.settings, leftover.hello, note=note)
         try:
             if await host.link.start():
                 return

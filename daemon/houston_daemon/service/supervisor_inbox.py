@@ -30,9 +30,9 @@ class SupervisorInbox:
         with contextlib.suppress(BlockingIOError, OSError):
             self._wake.send(b"\0")
 
-    def listen(self, source: socket.socket, hear: Callable[[], list[object] | None]) -> None:
-        """Whenever `source` is readable, add the events that `hear` returns; stop at None."""
-        self._selector.register(source, selectors.EVENT_READ, hear)
+    def listen(self, source: socket.socket, read: Callable[[], list[object] | None]) -> None:
+        """Whenever `source` is readable, add the events that `read` returns; stop at None."""
+        self._selector.register(source, selectors.EVENT_READ, read)
 
     def watch(self, fd: int, event: object) -> None:
         """Put `event` once when `fd` becomes readable, then close `fd`."""
@@ -46,25 +46,16 @@ class SupervisorInbox:
                     while self._woken.recv(4096):
                         pass
             elif isinstance(key.fileobj, socket.socket):
-                self._hear(key)
+                self._read(key)
             else:
                 self._selector.unregister(key.fd)
                 os.close(key.fd)
                 self._events.append(key.data)
-        taken = []
-        while self._events:
-            taken.append(self._events.popleft())
-        return taken
+        return [self._events.popleft() for _ in range(len(self._events))]
 
-    def _hear(self, key: selectors.SelectorKey) -> None:
-        heard = key.data()
-        if heard is None:
+    def _read(self, key: selectors.SelectorKey) -> None:
+        events = key.data()
+        if events is None:
             self._selector.unregister(key.fileobj)
         else:
-            self._events.extend(heard)
-
-    def close(self) -> None:
-        """Stop listening. Idempotent."""
-        self._selector.close()
-        self._wake.close()
-        self._woken.close()
+            self._events.extend(events)

@@ -64,13 +64,13 @@ def _engine_wait_reason(activity: str) -> str:
 
 
 def find_failing_engines(
-    states: Mapping[str, str], standings: Mapping[str, ResumableRollout]
+    states: Mapping[str, str], resumable: Mapping[str, ResumableRollout]
 ) -> dict[str, str]:
     """Engines that are there and do not answer as they should → `failing: <reason>`."""
     return {
-        one.engine: f"failing: {one.away}"
-        for one in standings.values()
-        if one.away and states.get(one.engine) == "ready"
+        rollout.engine: f"failing: {rollout.away}"
+        for rollout in resumable.values()
+        if rollout.away and states.get(rollout.engine) == "ready"
     }
 
 
@@ -115,18 +115,20 @@ def report_crash(dead: DaemonDied | None, home: Home) -> str:
     newest = f"; the newest that it stored is of {iso_time(dead.last_stored)}" * bool(
         dead.last_stored
     )
-    said = (
+    report = (
         f"the last daemon (pid {dead.pid}, since {dead.since}) did not come to its own end{newest}."
         " What it acknowledged is stored (the journal's end was checked);"
         f" {_describe_resumed_rollouts(home)}."
     )
-    LOGGER.warning("%s", said)
-    return said
+    LOGGER.warning("%s", report)
+    return report
 
 
 def _describe_resumed_rollouts(home: Home) -> str:
     try:
-        count = sum(not one.waits for one in read_resumable_rollouts(home.database).values())
+        count = sum(
+            not rollout.waits for rollout in read_resumable_rollouts(home.database).values()
+        )
     except sqlite3.Error as problem:  # a full disk: no reason not to start
         return f"its rollouts could not be counted ({problem})"
     if not count:

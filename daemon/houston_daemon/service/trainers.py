@@ -19,7 +19,7 @@ from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service import trainer_launch
 from houston_daemon.service.backoff import Backoff, next_try
 from houston_daemon.service.daemon_log import LOGGER, read_last_line
-from houston_daemon.service.gpu_ledger import GpuLedger
+from houston_daemon.service.gpu_ledger import ENGINE_HOLDER_PREFIX, GpuLedger
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.training.sft import sft_run_folder
 from houston_shared import policy_and_run_files
@@ -35,7 +35,6 @@ from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import RunState, TrainingQueued
 
 _TRAINER_PREFIX = "trainer:"
-_ENGINE_HOLDER_PREFIX = "engine:"
 
 
 class GpuRefusal(NamedTuple):
@@ -63,8 +62,8 @@ class TrainerGpus:
             return None
         if why := self._refused(run, wanted, share):
             return GpuRefusal(why, False)
-        found = self._ledger.lease(_TRAINER_PREFIX + run, {LOCAL_HOST: wanted}, share)
-        return GpuRefusal(found, True) if isinstance(found, str) else None
+        leased = self._ledger.lease(_TRAINER_PREFIX + run, {LOCAL_HOST: wanted}, share)
+        return GpuRefusal(leased, True) if isinstance(leased, str) else None
 
     def gpus_of(self, run: str) -> tuple[int, ...]:
         """Numbers of what it has."""
@@ -86,9 +85,9 @@ class TrainerGpus:
 
     def _refused(self, run: str, wanted: int, share: bool) -> str:
         """Why it can never have them as things are; empty where it can."""
-        there = self._loaded.gpus(LOCAL_HOST)
-        if wanted > there:
-            return f"it asks for {wanted} GPUs and this host has {there} (`gpus` of [hosts])"
+        count = self._loaded.gpus(LOCAL_HOST)
+        if wanted > count:
+            return f"it asks for {wanted} GPUs and this host has {count} (`gpus` of [hosts])"
         if self.gpus_of(run):
             return ""
         blind = sorted(name for name in self._engines() if self._sees_all(name))
@@ -97,17 +96,17 @@ class TrainerGpus:
                 f"engine {blind[0]} leases no GPU and sees all of them: train with --share-gpus, "
                 f"or set `engines.{blind[0]}.gpus`"
             )
-        leases = [one for one in self._ledger.snapshot().leases if one.host == LOCAL_HOST]
+        leases = [lease for lease in self._ledger.snapshot().leases if lease.host == LOCAL_HOST]
         held = {
-            one.gpu: one.holder.removeprefix(_ENGINE_HOLDER_PREFIX)
-            for one in leases
-            if one.holder.startswith(_ENGINE_HOLDER_PREFIX) and not (share and one.shared)
+            lease.gpu: lease.holder.removeprefix(ENGINE_HOLDER_PREFIX)
+            for lease in leases
+            if lease.holder.startswith(ENGINE_HOLDER_PREFIX) and not (share and lease.shared)
         }
-        if there - len(held) < wanted:
+        if count - len(held) < wanted:
             names = ", ".join(sorted(set(held.values())))
             other = "" if share else "train with --share-gpus and "
             return (
-                f"it asks for {wanted} of {there} GPUs, and {len(held)} are used by engine {names}:"
+                f"it asks for {wanted} of {count} GPUs, and {len(held)} are used by engine {names}:"
                 f" {other}set `engines.{names}.gpus_shared`, or end that engine"
             )
         return ""
@@ -176,16 +175,16 @@ def read_external_end(home: Home, run: TrainingRunRow) -> tuple[RunState, str] |
 
 
 def _reported_end(
-    run: TrainingRunRow, said: TrainingProgress | None
+    run: TrainingRunRow, progress: TrainingProgress | None
 ) -> tuple[RunState, str] | None:
     """State and reason, where the trainer of a run said that it is over."""
-    state = _FINAL_STATES.get(said.state) if said else None
-    if said is None or state is None:
+    state = _FINAL_STATES.get(progress.state) if progress else None
+    if progress is None or state is None:
         return None
     if state == "finished":
         again = f"houston train sft --resume {run.id}"
         return state, "" if run.policy else f"no daemon took its policy: {again}"
-    return state, said.message if state == "failed" else ""
+    return state, progress.message if state == "failed" else ""
 
 
 TRAINER_CRASH_LIMIT = 3
@@ -348,14 +347,14 @@ class Trainers:
         if asked is None:
             self._set_state(run.id, "failed", "what was asked of it is lost")
             return False
-        others = [one for one in self._children if not self._gpus.gpus_of(one)]
+        others = [run_id for run_id in self._children if not self._gpus.gpus_of(run_id)]
         if not asked.gpus and others:
             self._set_state(run.id, "queued", f"waits for training {others[0]} to end")
             return False
-        said = self._gpus.lease(run.id, asked.gpus, asked.share_gpus)
-        if said:
-            self._set_state(run.id, "queued" if said.waits else "failed", said.why)
-        return said is None
+        refusal = self._gpus.lease(run.id, asked.gpus, asked.share_gpus)
+        if refusal:
+            self._set_state(run.id, "queued" if refusal.waits else "failed", refusal.why)
+        return refusal is None
 
     def _start(self, run: TrainingRunRow) -> None:
         asked = self._asked(run)
@@ -377,7 +376,7 @@ class Trainers:
     def _conclude(self, run: str, code: int, ending: str, now: float) -> None:
         """What the end of a process means for its run."""
         progress = policy_and_run_files.read_training_progress(self._home, run)
-        said = progress.message if progress else ""
+        message = progress.message if progress else ""
         LOGGER.info("training %s: its process ended with exit code %s", run, code)
         if code and (code == ExitCode.BUSY or is_trainer_at_work(self._home, run)):
             return  # somebody else was there first, and what the folder says is theirs
@@ -391,7 +390,7 @@ class Trainers:
         elif ending:
             self._set_state(run, "cancelled", "")
         else:
-            self._set_state(run, "failed", said or f"it ended with exit code {code}")
+            self._set_state(run, "failed", message or f"it ended with exit code {code}")
 
     def _crashed(self, run: str, code: int, step: int, now: float) -> None:
         crashes = self._crashes.setdefault(run, _TrainerCrashes())
@@ -424,8 +423,8 @@ class Trainers:
 
     def next_due(self, now: float) -> float | None:
         """When a crashed one is started again, monotonic; None where none waits."""
-        crashes = self._crashes.items()
-        return next_try((one.backoff for run, one in crashes if run not in self._children), now)
+        waiting = self._crashes.keys() - self._children.keys()
+        return next_try((self._crashes[run].backoff for run in waiting), now)
 
 
 def _ask_to_end(child: _TrainerProcess, who: str) -> None:

@@ -98,45 +98,47 @@ class WorkerPool:
     @property
     def pids(self) -> dict[str, int]:
         """Rollout → process id of its worker, of those that are born."""
-        return {rollout: live.pid for rollout, live in self._running.items() if live.pid}
+        return {rollout: worker.pid for rollout, worker in self._running.items() if worker.pid}
 
     def troubles(self, now: float, resumable: dict[str, ResumableRollout]) -> dict[str, str]:
         """Workers that died without a closed step since, and what comes next, for the status."""
-        found = {}
+        troubles = {}
         for rollout, history in self._histories.items():
             standing = resumable.get(rollout)
             deaths = history.backoff.failures
             if deaths and standing and standing.steps == history.steps:
                 wait = history.backoff.seconds_left(now)
-                then = "runs again" if rollout in self._running else f"again in {wait:.0f} s"
-                found[f"worker of {rollout}"] = (
+                next_start = "runs again" if rollout in self._running else f"again in {wait:.0f} s"
+                troubles[f"worker of {rollout}"] = (
                     f"died {deaths} of {WORKER_DEATHS_LIMIT} times without a step between; "
-                    f"{then}; last ({history.last_exit}): {history.last_words}"
+                    f"{next_start}; last ({history.last_exit}): {history.last_words}"
                 )
-        for rollout, live in self._running.items():
-            if live.silent:
-                found[f"worker of {rollout}"] = self._quiet(live)
-        return found
+        for rollout, worker in self._running.items():
+            if worker.silent:
+                troubles[f"worker of {rollout}"] = self._quiet(worker)
+        return troubles
 
-    def _quiet(self, live: _RunningWorker) -> str:
-        after = f"ended after {self._silences.limit:g} s"
-        return f"silent for {live.silent:.0f} s; {'killed' if live.hung else after}"
+    def _quiet(self, worker: _RunningWorker) -> str:
+        limit = f"ended after {self._silences.limit:g} s"
+        return f"silent for {worker.silent:.0f} s; {'killed' if worker.hung else limit}"
 
     def end_silent(self, silences: Mapping[str, WorkerSilence]) -> None:
         """Kill workers that have been silent for too long, by what the recorder heard of them."""
-        for rollout, live in self._running.items():
+        for rollout, worker in self._running.items():
             silence = silences.get(rollout)
-            if silence is None or silence.lease != live.lease or not live.pid or live.end_signal:
+            if silence is None or silence.lease != worker.lease:
                 continue
-            noticed = self._silences.noticed(live.pid, silence.seconds)
-            live.silent = silence.seconds if noticed else 0.0
-            if noticed and not live.hung and self._silences.hung(live.pid, silence.seconds):
+            if not worker.pid or worker.end_signal:
+                continue
+            noticed = self._silences.noticed(worker.pid, silence.seconds)
+            worker.silent = silence.seconds if noticed else 0.0
+            if noticed and not worker.hung and self._silences.hung(worker.pid, silence.seconds):
                 LOGGER.error(
                     "worker of %s (pid %s, lease %s) has been silent for %.0f s: it is killed",
-                    rollout, live.pid, live.lease, silence.seconds,
+                    rollout, worker.pid, worker.lease, silence.seconds,
                 )  # fmt: skip
-                live.hung = True
-                _signal_worker(live.pid, signal.SIGKILL)
+                worker.hung = True
+                _signal_worker(worker.pid, signal.SIGKILL)
 
     def start_runnable(
         self,
@@ -168,49 +170,52 @@ class WorkerPool:
     def next_due(self, now: float) -> float | None:
         """When the next backoff ends, None when nothing waits for one."""
         histories = self._histories.items()
-        return next_try((one.backoff for r, one in histories if r not in self._running), now)
+        waiting = (
+            history.backoff for rollout, history in histories if rollout not in self._running
+        )
+        return next_try(waiting, now)
 
     def on_started(self, event: WorkerStarted) -> None:
         """A process runs: there is room for the next start."""
-        live = self._running.get(event.rollout)
-        if live is None or live.lease != event.lease:
+        worker = self._running.get(event.rollout)
+        if worker is None or worker.lease != event.lease:
             return
         point("supervisor.born.before")
-        live.pid = event.pid
+        worker.pid = event.pid
         LOGGER.info("worker of %s: pid %s, lease %s", event.rollout, event.pid, event.lease)
-        if live.end_signal:
-            _signal_worker(live.pid, live.end_signal)
+        if worker.end_signal:
+            _signal_worker(worker.pid, worker.end_signal)
 
     def on_ended(
         self, event: WorkerEnded, now: float, resumable: dict[str, ResumableRollout]
     ) -> None:
         """Take note of a process that ended, and decide when its rollout may go on."""
         point("supervisor.died.before")
-        live = self._running.pop(event.rollout)
+        worker = self._running.pop(event.rollout)
         self._wait(event.rollout, now + 1.0)
         failure = ""
-        if event.code != 0 and not live.end_signal:
+        if event.code != 0 and not worker.end_signal:
             standing = resumable.get(event.rollout)
-            said = f"it was silent for {live.silent:.0f} s and was killed" if live.hung else ""
-            failure = self._count_death(event.rollout, event.code, said, standing, now)
-        self._silences.forget(live.pid)
-        self._unreported_ends.append((event.rollout, live.lease, failure))
+            hung = f"it was silent for {worker.silent:.0f} s and was killed" if worker.hung else ""
+            failure = self._count_death(event.rollout, event.code, hung, standing, now)
+        self._silences.forget(worker.pid)
+        self._unreported_ends.append((event.rollout, worker.lease, failure))
 
     def on_lost(self, event: WorkerLost, now: float) -> None:
         """Its nursery ended, and it with it: no death of its own, and no fault of its rollout."""
-        live = self._running.pop(event.rollout)
+        worker = self._running.pop(event.rollout)
         self._wait(event.rollout, now + event.delay)
         self.restarts += 1
-        self._unreported_ends.append((event.rollout, live.lease, ""))
+        self._unreported_ends.append((event.rollout, worker.lease, ""))
 
     def end(self, number: signal.Signals, engine: str = "", other_than: str = "") -> None:
         """Signal every worker, or those of `engine` that were given another URL."""
-        for live in self._running.values():
-            if engine and (live.engine != engine or live.url == other_than):
+        for worker in self._running.values():
+            if engine and (worker.engine != engine or worker.url == other_than):
                 continue
-            live.end_signal = number
-            if live.pid:
-                _signal_worker(live.pid, number)
+            worker.end_signal = number
+            if worker.pid:
+                _signal_worker(worker.pid, number)
 
     def _report_ends(self) -> None:
         """Tell the recorder of ended workers; what a full disk refuses is told again later."""
@@ -221,7 +226,7 @@ class WorkerPool:
             self._unreported_ends.pop(0)
 
     def _starting(self) -> int:
-        return sum(not live.pid for live in self._running.values())
+        return sum(not worker.pid for worker in self._running.values())
 
     def _wait(self, rollout: str, until: float) -> None:
         """Start no worker of a rollout before `until`."""

@@ -187,17 +187,17 @@ class WorkerSpawner:
     def troubles(self, now: float) -> dict[str, str]:
         """A nursery that is silent, or keeps ending, for the status."""
         if self._silent > self._patience / 2:
-            said = (
+            words = (
                 f"silent for {self._silent:.0f} s; killed after {self._limit:g} s, with its workers"
             )
-            return {"nursery of workers": said}
+            return {"nursery of workers": words}
         losses = self._backoff.failures
         if losses < 2:
             return {}
         wait = self._backoff.seconds_left(now)
-        said = read_last_line(self._log) or "it wrote nothing"
+        words = read_last_line(self._log) or "it wrote nothing"
         then = f"again in {wait:.0f} s" if wait else "runs again"
-        return {"nursery of workers": f"ended {losses} times in a row; {then}; last: {said}"}
+        return {"nursery of workers": f"ended {losses} times in a row; {then}; last: {words}"}
 
     def close(self) -> None:
         """End the nursery and with it every worker. Idempotent."""
@@ -244,13 +244,13 @@ class WorkerSpawner:
         if line is None:
             return None
         try:
-            said = line.recv(MESSAGE_BYTES)
+            data = line.recv(MESSAGE_BYTES)
         except ConnectionResetError:
-            said = b""
-        if not said:
+            data = b""
+        if not data:
             self._handle_loss()
             return None
-        message = msgspec.json.decode(said, type=WorkerStarted | WorkerEnded | ForkServerPong)
+        message = msgspec.json.decode(data, type=WorkerStarted | WorkerEnded | ForkServerPong)
         self._limit, self._pinged, self._silent = self._patience, False, 0.0
         if isinstance(message, ForkServerPong):
             return []
@@ -265,8 +265,8 @@ class WorkerSpawner:
         now = time.monotonic()
         self.restarts += 1
         delay = self._backoff.fail(now, first=now - self._began > STEADY_SECONDS)
-        said = read_last_line(self._log) or "it wrote nothing"
-        LOGGER.error("the nursery has ended, with %s workers: %s", len(self._running), said)
+        last_words = read_last_line(self._log) or "it wrote nothing"
+        LOGGER.error("the nursery has ended, with %s workers: %s", len(self._running), last_words)
         for rollout, lease in self._running:
             self._inbox.put(WorkerLost(rollout, lease, delay))
         self._running.clear()

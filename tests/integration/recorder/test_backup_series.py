@@ -92,4 +92,4 @@ def figures(home: Home, troubles: dict[str, str]) -> str:
         pid=1, state="running", uptime=1.0, epoch=1, version="1", home=str(home.path), rollouts={},
         troubles=troubles,
     )  # fmt: skip
-    return render_metrics(status, DatabaseTotals(home.database), home)
+    return render_metrics(status, DatabaseTotals(home.database), home).decode()
