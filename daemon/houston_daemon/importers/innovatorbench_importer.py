@@ -97,26 +97,26 @@ def read_task_fields(file: Path) -> dict[str, Any]:
             raise ConfigurationError(
                 f"{file} is larger than {LARGEST_TASK_FILE_BYTES} bytes: it is no task file."
             )
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        fields = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as problem:
         raise ConfigurationError(f"{file} cannot be read: {problem.strerror}.") from problem
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as problem:
-        said = " ".join(str(problem).split())[:200]
-        raise ConfigurationError(f"{file} is not valid YAML: {said}.") from problem
-    if not isinstance(found, dict) or not isinstance(found.get("task_name"), str):
+        reason = " ".join(str(problem).split())[:200]
+        raise ConfigurationError(f"{file} is not valid YAML: {reason}.") from problem
+    if not isinstance(fields, dict) or not isinstance(fields.get("task_name"), str):
         raise ConfigurationError(f"{file} has no `task_name`: it is no task of InnovatorBench.")
-    return {str(key): value for key, value in found.items()}
+    return {str(key): value for key, value in fields.items()}
 
 
-def convert_task(found: Mapping[str, Any], base_folder: Path) -> ImportedTask:
+def convert_task(fields: Mapping[str, Any], base_folder: Path) -> ImportedTask:
     """The task that the fields describe.
 
     base_folder: the folder that relative paths of the file start from. Raises ConfigurationError
     for a value that its field cannot have.
     """
-    task = ImportedTask(name=_task_name(str(found["task_name"])))
+    task = ImportedTask(name=_task_name(str(fields["task_name"])))
     task.set_key("", "name", task.name)
-    for field_name, value in found.items():
+    for field_name, value in fields.items():
         rule = _FIELD_RULES.get(field_name)
         if rule is None:
             task.note_field(field_name, "not mapped", "this importer does not know the field")
@@ -127,8 +127,8 @@ def convert_task(found: Mapping[str, Any], base_folder: Path) -> ImportedTask:
     if "evaluations" not in task.tables.get("budget", {}):
         task.set_key("budget", "evaluations", DEFAULT_EVALUATIONS)
         task.note_field("max_eval_num", "mapped", f"not given: ResearchGym's {DEFAULT_EVALUATIONS}")
-    _map_task_folder(task, found, base_folder)
-    _map_evaluation(task, found, base_folder)
+    _map_task_folder(task, fields, base_folder)
+    _map_evaluation(task, fields, base_folder)
     task.set_key("browse", "hosts", ["*"])
     task.note_field(
         "(network)",
@@ -204,15 +204,15 @@ def _map_environment_variables(task: ImportedTask, field: str, value: Any) -> No
 
 
 def _map_computers(task: ImportedTask, field: str, value: Any) -> None:
-    for number, one in enumerate(value if isinstance(value, list) else [], 1):
-        about = one if isinstance(one, dict) else {}
-        kind, name = about.get("computer_type", about.get("type", "")), f"{field}[{number}]"
-        if not about.get("available", True):
+    for number, computer in enumerate(value if isinstance(value, list) else [], 1):
+        fields = computer if isinstance(computer, dict) else {}
+        kind, name = fields.get("computer_type", fields.get("type", "")), f"{field}[{number}]"
+        if not fields.get("available", True):
             task.note_field(name, "mapped", "it is not available, so it is left out")
-        elif kind == "localhost_cpu" or about.get("computer_ip") in _LOCAL_ADDRESSES:
+        elif kind == "localhost_cpu" or fields.get("computer_ip") in _LOCAL_ADDRESSES:
             task.note_field(name, "mapped", "the host `local`")
         else:
-            address = about.get("computer_ip", "")
+            address = fields.get("computer_ip", "")
             said = (
                 f"it is reached over SSH and not by an HTTP server: give {address} a table"
                 f" [hosts.{kind or 'other'}-{number}] in houston.toml, and name it in `hosts`"
@@ -245,10 +245,10 @@ def _given_path(value: Any) -> str:
     return "" if "<" in text else text
 
 
-def _map_task_folder(task: ImportedTask, found: Mapping[str, Any], base_folder: Path) -> None:
+def _map_task_folder(task: ImportedTask, fields: Mapping[str, Any], base_folder: Path) -> None:
     """Instructions, the task's code, its data and its conda environment, from the dataset."""
-    field, name = "workspace_dataset_path", str(found["task_name"])
-    given = _given_path(found.get(field))
+    field, name = "workspace_dataset_path", str(fields["task_name"])
+    given = _given_path(fields.get(field))
     gym = base_folder / given / "gym" / name if given else None
     task.set_key("workspace", "source", "workspace")
     task.set_key("", "instructions_file", "instructions.md")
@@ -277,23 +277,23 @@ def _map_task_folder(task: ImportedTask, found: Mapping[str, Any], base_folder: 
     task.note_field(f"{field}/conda", "not mapped", said)
 
 
-def _map_evaluation(task: ImportedTask, found: Mapping[str, Any], base_folder: Path) -> None:
+def _map_evaluation(task: ImportedTask, fields: Mapping[str, Any], base_folder: Path) -> None:
     """The benchmark's own evaluation, which stays where the agent cannot read it."""
-    field, name = "eval_workspace", str(found["task_name"])
-    given = _given_path(found.get(field))
+    field, name = "eval_workspace", str(fields["task_name"])
+    given = _given_path(fields.get(field))
     task.copies["evaluate.py"] = EVALUATOR_FILE
     task.set_key("evaluate", "command", f"python3 evaluate.py {shlex.quote(name)}")
-    there = base_folder / given if given else None
-    if there is not None and (there / name / "task/evaluation.py").is_file():
-        task.copies[f"evaluations/{name}"] = there / name
-        if (there / "base").is_dir():
-            task.copies["evaluations/base"] = there / "base"
+    evaluations = base_folder / given if given else None
+    if evaluations is not None and (evaluations / name / "task/evaluation.py").is_file():
+        task.copies[f"evaluations/{name}"] = evaluations / name
+        if (evaluations / "base").is_dir():
+            task.copies["evaluations/base"] = evaluations / "base"
         said = "evaluate.py sums TaskBenchmark.validate() up, at most 100, as ResearchGym does"
         task.note_field(field, "mapped", said)
     else:
         what = f"put the folders base and {name} of the evaluations here, and remove this file"
         task.texts[f"evaluations/{PLACEHOLDER_FILE}"] = placeholder_line(what)
-        why = "the evaluation is not there" if there else "it names no folder"
+        why = "the evaluation is not there" if evaluations else "it names no folder"
         said = f"{why}: copy its folders base and {name} into evaluations/"
         task.note_field(field, "not mapped", f"{said}; evaluate.py runs them as ResearchGym does")
 
