@@ -103,9 +103,8 @@ def check_home(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
     if (owner := _foreign_owner(existing)) and existing == path:
         yield _check_as_group_member(path, owner)
     elif filesystem in NETWORK_FILESYSTEMS:
-        yield DoctorFinding(
-            "home", "fail", f"{path} on {filesystem}", "Name a --home on a local disk."
-        )
+        step = "Name a --home on a local disk."
+        yield DoctorFinding("home", "fail", f"{path} on {filesystem}", step)
     elif not _is_writable(existing):
         yield DoctorFinding("home", "fail", f"{path} cannot be written", "Name another --home.")
     elif filesystem.startswith("fuse"):
@@ -466,13 +465,9 @@ def check_waiting_workers(loaded: LoadedConfiguration) -> Iterator[DoctorFinding
         return
     with Reader(loaded.home) as reader:
         engines = reader.run(rollout_queries.list_engines_waited_for())
-    for waited_for in engines:
-        yield DoctorFinding(
-            f"engine {waited_for.engine}",
-            "warn",
-            waited_for.said,
-            "houston rollout list --state running",
-        )
+    step = "houston rollout list --state running"
+    for waited in engines:
+        yield DoctorFinding(f"engine {waited.engine}", "warn", waited.said, step)
 
 
 def check_gpu(_: LoadedConfiguration) -> Iterator[DoctorFinding]:

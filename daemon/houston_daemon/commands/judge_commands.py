@@ -147,43 +147,28 @@ def _agreement_table(report: CalibrationReport) -> Iterator[str]:
         f"{report.steps} steps of {report.rollouts} rollouts were judged by people: "
         f"{report.masked} masked, {report.steps - report.masked} kept. Bounds at 95 %."
     )
-    silent = [
-        name for name, agreement in report.by.items() if not agreement.both + agreement.only_source
-    ]
-    rows = [
-        _AGREEMENT_COLUMNS,
-        *(
-            _agreement_row(name, agreement)
-            for name, agreement in report.by.items()
-            if name not in silent
-        ),
-    ]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(_AGREEMENT_COLUMNS))]
+    sources = {name: by for name, by in report.by.items() if by.both + by.only_source}
+    rows = [_AGREEMENT_COLUMNS, *(_agreement_row(name, by) for name, by in sources.items())]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         yield "  ".join(cells).rstrip()
-    if silent:
-        yield f"Masked none of these steps: {', '.join(silent)}."
-    for reason in dict.fromkeys(agreement.few for agreement in report.by.values() if agreement.few):
+    if silent := report.by.keys() - sources.keys():
+        yield f"Masked none of these steps: {', '.join(n for n in report.by if n in silent)}."
+    for reason in dict.fromkeys(by.few for by in report.by.values() if by.few):
         yield f"Too little to go by: {reason}."
 
 
-def _agreement_row(name: str, agreement: VerdictAgreement) -> tuple[str, ...]:
-    masks = agreement.both + agreement.only_source
+def _agreement_row(name: str, by: VerdictAgreement) -> tuple[str, ...]:
     return (
-        *(name, str(agreement.steps), str(masks), str(agreement.both)),
-        *(_interval_words(agreement.precision), _interval_words(agreement.recall)),
-        *(_score_words(agreement.f1), _score_words(agreement.kappa)),
-        _interval_words(agreement.agreed),
+        *(name, str(by.steps), str(by.both + by.only_source), str(by.both)),
+        *(_interval_words(by.precision), _interval_words(by.recall)),
+        *(_score_words(by.f1), _score_words(by.kappa), _interval_words(by.agreed)),
     )
 
 
-def _interval_words(interval: WilsonInterval) -> str:
-    return (
-        "–"
-        if interval.value is None
-        else f"{interval.value:.2f} ({interval.low:.2f}–{interval.high:.2f})"
-    )
+def _interval_words(share: WilsonInterval) -> str:
+    return "–" if share.value is None else f"{share.value:.2f} ({share.low:.2f}–{share.high:.2f})"
 
 
 def _score_words(score: float | None) -> str:

@@ -155,13 +155,8 @@ def run_rollout_restore(arguments: argparse.Namespace, loaded: LoadedConfigurati
     if arguments.json:
         score = {} if snapshot.score is None else {"score": snapshot.score}
         command_output.print_json_line(
-            {
-                "rollout": snapshot.rollout,
-                "step": snapshot.step,
-                **score,
-                "into": str(into),
-                "lost": lost,
-            }
+            {"rollout": snapshot.rollout, "step": snapshot.step, **score}
+            | {"into": str(into), "lost": lost}
         )
     else:
         scored = "" if snapshot.score is None else f", with score {snapshot.score:g}"
@@ -193,17 +188,13 @@ def _find_snapshot(arguments: argparse.Namespace) -> ReadPlan[RestorableSnapshot
     if arguments.at:
         return (yield from _snapshot_after(rollout.id, arguments.at, root, remote))
     scored = [
-        evaluation
-        for evaluation in (yield from workspace_queries.list_evaluations(rollout.id))
-        if evaluation.score is not None
+        each
+        for each in (yield from workspace_queries.list_evaluations(rollout.id))
+        if each.score is not None
     ]
     if not scored:
         raise HoustonError(f"No submission of {rollout.id} has a score.", NOTHING_RESTORED)
-    best = (
-        max(scored, key=lambda evaluation: (evaluation.score, evaluation.number))
-        if arguments.best
-        else scored[-1]
-    )
+    best = max(scored, key=lambda each: (each.score, each.number)) if arguments.best else scored[-1]
     if commit := (yield from workspace_queries.read_submitted_snapshot(best)):
         return RestorableSnapshot(best.rollout, best.step, commit, root, remote, best.score)
     snapshot = yield from _snapshot_after(best.rollout, best.step, root, remote)

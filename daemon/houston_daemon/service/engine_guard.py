@@ -64,7 +64,7 @@ class EngineGuard:
         pause = min(LONGEST_CHECK_SECONDS, seconds / 4)
         alone_since: float | None = None
         while process_start_time(self._pid) == self._started:
-            self._note_shared_memory()
+            self._mapped |= _mapped_shared_memory(server_processes(self._state_file, self._pid))
             now = time.monotonic()
             if self._held():
                 alone_since = None
@@ -86,7 +86,8 @@ class EngineGuard:
             time.sleep(0.2)
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
-        for path in self._mapped - _mapped_shared_memory(_all_pids()):
+        all_pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        for path in self._mapped - _mapped_shared_memory(all_pids):
             with suppress(OSError):
                 Path(path).unlink()
 
@@ -105,9 +106,6 @@ class EngineGuard:
         finally:
             os.close(current)
 
-    def _note_shared_memory(self) -> None:
-        self._mapped |= _mapped_shared_memory(server_processes(self._state_file, self._pid))
-
 
 def _open_lock(lock: Path) -> int:
     try:
@@ -123,10 +121,6 @@ def _is_lock_held(lock: int) -> bool:
         return True
     fcntl.flock(lock, fcntl.LOCK_UN)
     return False
-
-
-def _all_pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
 def _mapped_shared_memory(pids: list[int]) -> set[str]:

@@ -79,7 +79,8 @@ class ForceExit:
 
     def _run(self) -> None:
         while True:
-            self._heard.settimeout(self._seconds_left())
+            end = self._end
+            self._heard.settimeout(None if end is None else max(0.001, end - time.monotonic()))
             try:
                 signals = self._heard.recv(64)
             except (TimeoutError, BlockingIOError):
@@ -89,9 +90,6 @@ class ForceExit:
                     self._signalled(signal.Signals(byte))
             if self._end is not None and time.monotonic() >= self._end:
                 _dump_stacks_and_exit()
-
-    def _seconds_left(self) -> float | None:
-        return None if self._end is None else max(0.001, self._end - time.monotonic())
 
     def _signalled(self, number: signal.Signals) -> None:
         if number in TERMINATION_SIGNALS:

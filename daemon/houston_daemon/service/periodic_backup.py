@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 
 from houston_daemon.maintenance.home_backup import find_newest_backup, list_rotten_backups
 from houston_shared.config import LoadedConfiguration
@@ -103,7 +104,7 @@ class PeriodicBackup:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "houston_shared.command", *words],
                 stdin=subprocess.DEVNULL,
-                preexec_fn=_lower_priority,
+                preexec_fn=partial(os.nice, BACKUP_NICENESS),  # everything else goes first
             )
         except OSError as problem:
             self._not_before = now + BACKUP_RETRY_SECONDS
@@ -123,8 +124,3 @@ class PeriodicBackup:
         else:
             self._listed_at = -1e9
             BACKUP_LOGGER.info("a backup was made")
-
-
-def _lower_priority() -> None:
-    """Between fork and exec: everything else goes first."""
-    os.nice(BACKUP_NICENESS)

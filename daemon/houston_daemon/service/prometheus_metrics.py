@@ -5,7 +5,7 @@ and asks nobody, so neither a slow reader nor a full disk reaches the supervisor
 called `…_total` come from the database and survive restarts, except where the help says `since
 the daemon's start`; samples and steps are read only as far as they are new. When the recorder
 does not answer, `houston_recorder_up` is 0 and the figures of the database go on. To add a
-metric, add a `_gauge` or `_counter` line to one of the sections. Imported only where
+metric, add a `_metric` line to one of the sections. Imported only where
 `[metrics]` asks for it.
 """
 
@@ -177,36 +177,36 @@ class _Page(Collector):
         if self._status:
             yield from _daemon_metrics(self._status)
             yield from _training_metrics(self._home, self._status.training)
-        yield _gauge("recorder_up", "Whether the recorder answers.", self._status is not None)
+        yield _metric("recorder_up", "Whether the recorder answers.", self._status is not None)
 
 
 def _store_metrics(totals: DatabaseTotals) -> Iterator[Metric]:
     states: dict[str, float] = {s: totals.rollouts.get(s, 0) for s in STATE_TRANSITIONS}
-    yield _gauge("rollouts", "Rollouts by state.", states, "state")
-    yield _gauge("rollouts_paused", "Paused rollouts by who paused them.", totals.paused, "by")
-    yield _counter("steps", "Closed steps of all rollouts.", totals.steps)
-    yield _counter("attention", "Closed steps by signal.", totals.attention, "signal")
-    yield _counter("events", "Events of the journal, all on disk.", totals.events)
-    yield _counter("samples", "Samples by engine.", totals.samples, "engine")
-    yield _counter("drift", "Samples by drift class.", totals.drift, "drift")
+    yield _metric("rollouts", "Rollouts by state.", states, "state")
+    yield _metric("rollouts_paused", "Paused rollouts by who paused them.", totals.paused, "by")
+    yield _metric("steps_total", "Closed steps of all rollouts.", totals.steps)
+    yield _metric("attention_total", "Closed steps by signal.", totals.attention, "signal")
+    yield _metric("events_total", "Events of the journal, all on disk.", totals.events)
+    yield _metric("samples_total", "Samples by engine.", totals.samples, "engine")
+    yield _metric("drift_total", "Samples by drift class.", totals.drift, "drift")
     prompts, cached = totals.prompt_tokens, totals.cached_tokens
-    yield _counter("prompt_tokens", "Prompt tokens where the cached part is known.", prompts)
-    yield _counter("cached_tokens", "Of them, from the prefix cache.", cached)
+    yield _metric("prompt_tokens_total", "Prompt tokens where the cached part is known.", prompts)
+    yield _metric("cached_tokens_total", "Of them, from the prefix cache.", cached)
     sampled = totals.sampled_tokens
-    yield _counter("sampled_tokens", "Tokens sampled by token engines.", sampled)
-    usage = _counter("usage_tokens", "Tokens by engine and kind, as engines say.", {})
+    yield _metric("sampled_tokens_total", "Tokens sampled by token engines.", sampled)
+    usage = _metric("usage_tokens_total", "Tokens by engine and kind, as engines say.", {})
     for (engine, kind), count in sorted(totals.usage.items()):
         usage.add_sample(f"{usage.name}_total", {"engine": engine, "kind": kind}, count)
     yield usage
     ratio = cached / prompts if prompts else 0.0
-    yield _gauge("prefix_hit_ratio", "Cached tokens by prompt tokens, ever.", ratio)
+    yield _metric("prefix_hit_ratio", "Cached tokens by prompt tokens, ever.", ratio)
 
 
 def _guidance_metrics(totals: DatabaseTotals) -> Iterator[Metric]:
     queued, delivered = totals.guidance.get("queued", 0), totals.guidance.get("delivered", 0)
-    yield _gauge("guidance_waiting", "Messages queued and not yet delivered.", queued)
-    yield _counter("guidance_queued", "Messages ever queued.", sum(totals.guidance.values()))
-    yield _counter("guidance_delivered", "Messages delivered.", delivered)
+    yield _metric("guidance_waiting", "Messages queued and not yet delivered.", queued)
+    yield _metric("guidance_queued_total", "Messages ever queued.", sum(totals.guidance.values()))
+    yield _metric("guidance_delivered_total", "Messages delivered.", delivered)
     tops = [*map(str, LATENCY_BUCKETS), "+Inf"]
     counts = accumulate(totals.latencies.get(top, 0) for top in (*LATENCY_BUCKETS, 0))
     yield HistogramMetricFamily(
@@ -218,38 +218,38 @@ def _guidance_metrics(totals: DatabaseTotals) -> Iterator[Metric]:
 
 
 def _disk_metrics(home: Home) -> Iterator[Metric]:
-    yield _gauge("wal_bytes", "Size of the database's log.", _wal_bytes(home.database))
+    yield _metric("wal_bytes", "Size of the database's log.", _wal_bytes(home.database))
     free = shutil.disk_usage(home.path).free
-    yield _gauge("disk_free_bytes", "Free space where the home lies.", free)
+    yield _metric("disk_free_bytes", "Free space where the home lies.", free)
     age = measure_backup_age(home)
     if age is not None:
-        yield _gauge("backup_age_seconds", "Since the newest backup.", age)
+        yield _metric("backup_age_seconds", "Since the newest backup.", age)
 
 
 def _daemon_metrics(status: Status) -> Iterator[Metric]:
-    info = _gauge("build_info", "Version and home.", {})
+    info = _metric("build_info", "Version and home.", {})
     info.add_sample(info.name, {"version": status.version, "home": status.home}, 1)
     yield info
-    yield _gauge("uptime_seconds", "Since the daemon's start.", status.uptime)
-    yield _gauge("epoch", "Starts of a daemon on this home.", status.epoch)
+    yield _metric("uptime_seconds", "Since the daemon's start.", status.uptime)
+    yield _metric("epoch", "Starts of a daemon on this home.", status.epoch)
     acked = f"Messages of workers answered, {SINCE_START}."
-    yield _counter("acked_messages", acked, status.acked)
+    yield _metric("acked_messages_total", acked, status.acked)
     ack, commit = status.ack_p99_ms / 1e3, status.commit_p99_ms / 1e3
-    yield _gauge("ack_p99_seconds", "From receipt to answer, recent messages.", ack)
-    yield _gauge("commit_p99_seconds", "Commits, recent ones.", commit)
-    yield _gauge("queue", "Messages that wait for the writer.", status.queue)
-    yield _gauge("workers", "Living workers.", status.workers)
-    yield _gauge("consoles", "Listeners of the live feed.", status.consoles)
+    yield _metric("ack_p99_seconds", "From receipt to answer, recent messages.", ack)
+    yield _metric("commit_p99_seconds", "Commits, recent ones.", commit)
+    yield _metric("queue", "Messages that wait for the writer.", status.queue)
+    yield _metric("workers", "Living workers.", status.workers)
+    yield _metric("consoles", "Listeners of the live feed.", status.consoles)
     lag = status.search_lag
-    yield _gauge("search_lag_events", "Events that the search has not seen.", lag)
+    yield _metric("search_lag_events", "Events that the search has not seen.", lag)
     active = dict.fromkeys(status.policies, 1)
-    yield _gauge("policy_active", "Engines with a policy of ours.", active, "engine")
+    yield _metric("policy_active", "Engines with a policy of ours.", active, "engine")
     up = {name: state == "ready" for name, state in status.engines.items()}
-    yield _gauge("engine_up", "Whether an engine answers.", up, "engine")
-    yield _counter("restarts", f"Started again, {SINCE_START}.", status.restarts, "part")
+    yield _metric("engine_up", "Whether an engine answers.", up, "engine")
+    yield _metric("restarts_total", f"Started again, {SINCE_START}.", status.restarts, "part")
     bad = "backup" in status.troubles
-    yield _gauge("backup_trouble", "Whether one failed, rotted, or is late.", bad)
-    yield _gauge("troubles", "Troubles that `daemon status` names.", len(status.troubles))
+    yield _metric("backup_trouble", "Whether one failed, rotted, or is late.", bad)
+    yield _metric("troubles", "Troubles that `daemon status` names.", len(status.troubles))
 
 
 def _training_metrics(home: Home, runs: Mapping[str, str]) -> Iterator[Metric]:
@@ -257,38 +257,26 @@ def _training_metrics(home: Home, runs: Mapping[str, str]) -> Iterator[Metric]:
     read = {run: read_training_progress(home, run) for run in runs}
     known = {run: progress for run, progress in read.items() if progress is not None}
     steps = {run: progress.step for run, progress in known.items()}
-    yield _gauge("training_step", "Steps of a training run so far.", steps, "run")
+    yield _metric("training_step", "Steps of a training run so far.", steps, "run")
     all_steps = {run: progress.steps for run, progress in known.items()}
-    yield _gauge("training_steps", "Steps that it has in all.", all_steps, "run")
+    yield _metric("training_steps", "Steps that it has in all.", all_steps, "run")
     loss = {run: progress.loss for run, progress in known.items() if progress.loss is not None}
-    yield _gauge("training_loss", "Its loss at the last step, nats.", loss, "run")
+    yield _metric("training_loss", "Its loss at the last step, nats.", loss, "run")
     speeds = {run: progress.tokens_per_second for run, progress in known.items()}
     speed = {run: speed for run, speed in speeds.items() if speed}
-    yield _gauge("training_tokens_per_second", "Its recent speed.", speed, "run")
+    yield _metric("training_tokens_per_second", "Its recent speed.", speed, "run")
 
 
-def _gauge(name: str, text: str, value: float | Mapping[str, float], label: str = "") -> Metric:
-    """label: the one whose values are the keys of `value`."""
-    return _metric(name, "gauge", "", text, value, label)
+def _metric(name: str, text: str, value: float | Mapping[str, float], label: str = "") -> Metric:
+    """A counter where the name ends in `_total`, else a gauge.
 
-
-def _counter(name: str, text: str, value: float | Mapping[str, float], label: str = "") -> Metric:
-    """The same; `_total` is added to its name."""
-    return _metric(name, "counter", "_total", text, value, label)
-
-
-def _metric(
-    name: str,
-    kind: str,
-    suffix: str,
-    text: str,
-    value: float | Mapping[str, float],
-    label: str,
-) -> Metric:
-    metric = Metric(f"houston_{name}", text, kind)
+    label: the one whose values are the keys of `value`.
+    """
+    kind = "counter" if name.endswith("_total") else "gauge"
+    metric = Metric(f"houston_{name.removesuffix('_total')}", text, kind)
     values = value if isinstance(value, Mapping) else {"": value}
     for key, number in values.items():
-        metric.add_sample(metric.name + suffix, {label: key} if label else {}, number)
+        metric.add_sample(f"houston_{name}", {label: key} if label else {}, number)
     return metric
 
 

@@ -360,9 +360,10 @@ class Trainers:
         asked = self._asked(run)
         gpus = asked.gpus if asked else 0
         folder = policy_and_run_files.training_run_folder(self._home, run.id)
+        visible = self._gpus.visible(run.id)
         try:
             process = trainer_launch.start_trainer_process(
-                self._loaded, run.id, run.kind, gpus, self._gpus.visible(run.id), CHECKPOINT_SECONDS
+                self._loaded, run.id, run.kind, gpus, visible, CHECKPOINT_SECONDS
             )
             self._inbox.watch(os.pidfd_open(process.pid), TrainerEnded(run.id, process.pid))
         except (OSError, HoustonError) as problem:

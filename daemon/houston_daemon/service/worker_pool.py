@@ -158,7 +158,8 @@ class WorkerPool:
         for rollout in gone:
             del self._histories[rollout]
         for rollout in runnable:
-            if len(self._running) >= self.limit or self._starting() >= STARTING_WORKERS_LIMIT:
+            starting = sum(not worker.pid for worker in self._running.values())
+            if len(self._running) >= self.limit or starting >= STARTING_WORKERS_LIMIT:
                 return
             standing = resumable.get(rollout)
             if standing is None or rollout in self._running or self._due(rollout) > now:
@@ -224,9 +225,6 @@ class WorkerPool:
             self._recorder.worker_ended(*self._unreported_ends[0])
             point("supervisor.settle.after")
             self._unreported_ends.pop(0)
-
-    def _starting(self) -> int:
-        return sum(not worker.pid for worker in self._running.values())
 
     def _wait(self, rollout: str, until: float) -> None:
         """Start no worker of a rollout before `until`."""
