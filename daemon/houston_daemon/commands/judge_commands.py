@@ -304,7 +304,6 @@ def _check_template(
 def _judge_engine(
     loaded: LoadedConfiguration, settings: JudgeSettings
 ) -> judge_engine.JudgeEnginePlace:
-    """Where the engine is that judges."""
     return judge_engine.JudgeEnginePlace(
         loaded, settings.engine or loaded.config.default_engine, command_output.print_note
     )

@@ -102,7 +102,6 @@ async def _run_evaluation(
 
 
 async def _no_snapshot() -> str:
-    """A trial needs no snapshot."""
     return ""
 
 

@@ -356,7 +356,6 @@ def _run_failure(folder: RunFolder, state: str, message: str) -> HoustonError:
 
 
 def _policy_of_run(loaded: LoadedConfiguration, run: str) -> str | None:
-    """What came of it, as the home knows it."""
     if not loaded.home.database.exists():
         return None
     with Reader(loaded.home) as reader:

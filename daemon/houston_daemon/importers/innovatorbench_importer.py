@@ -163,8 +163,6 @@ def _positive_integer(field: str, value: Any) -> int:
 
 
 def _count_mapping(key: str, how: MappingKind, said: str) -> FieldRule:
-    """A rule for a whole number of [budget]."""
-
     def rule(task: ImportedTask, field: str, value: Any) -> None:
         task.set_key("budget", key, _positive_integer(field, value))
         task.note_field(field, how, f"[budget] {key}{said}")
@@ -173,8 +171,6 @@ def _count_mapping(key: str, how: MappingKind, said: str) -> FieldRule:
 
 
 def _seconds_mapping(table: str, key: str, how: MappingKind, said: str) -> FieldRule:
-    """A rule for a time."""
-
     def rule(task: ImportedTask, field: str, value: Any) -> None:
         task.set_key(table, key, float(_positive_number(field, value)))
         task.note_field(field, how, f"[{table}] {key}{said}")

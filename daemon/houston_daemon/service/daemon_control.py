@@ -237,7 +237,6 @@ def _startup_failure(
 
 
 def _log_inode_and_size(log: Path) -> tuple[int, int]:
-    """Inode and size of a log; zeros while there is none."""
     try:
         status = log.stat()
     except OSError:

@@ -290,7 +290,6 @@ def _open_newer_file(path: Path, file: BinaryIO) -> BinaryIO | None:
 
 
 def _inodes(path: Path) -> list[int]:
-    """Inodes of the log and its rotated files, the newest first."""
     return [_inode(file) for file in (path, *rotated_logs(path))]
 
 

@@ -185,16 +185,7 @@ def _run_supervisor(
     supervisor, spawner, engines = _build_supervisor(
         loaded, recorder, inbox, log, force_exit, on_change
     )
-    point("supervisor.ready.before")
-    daemon_control.send_readiness(
-        ready_fd,
-        daemon_control.ReadinessReport(
-            ready=True, before=supervisor_queries.report_crash(died, loaded.home)
-        ),
-    )
-    point("supervisor.ready.after")
-    notify_systemd("READY=1")
-    LOGGER.info("ready (pid %s, epoch %s)", os.getpid(), recorder.epoch)
+    _announce_ready(ready_fd, supervisor_queries.report_crash(died, loaded.home), recorder.epoch)
     code = EXIT_RECORDER_FAILED
     try:
         code = supervisor.run()
@@ -210,6 +201,16 @@ def _run_supervisor(
     why = supervisor.failure and f" (writer failed: {supervisor.failure})"
     LOGGER.info("ended with exit code %s%s", code, why)
     return code
+
+
+def _announce_ready(ready_fd: int | None, crash: str, epoch: int) -> None:
+    """crash: what is known of the daemon before, where it died."""
+    point("supervisor.ready.before")
+    report = daemon_control.ReadinessReport(ready=True, before=crash)
+    daemon_control.send_readiness(ready_fd, report)
+    point("supervisor.ready.after")
+    notify_systemd("READY=1")
+    LOGGER.info("ready (pid %s, epoch %s)", os.getpid(), epoch)
 
 
 def _make_metrics_exporter(loaded: LoadedConfiguration) -> "MetricsExporter | None":

@@ -65,7 +65,6 @@ def refuse_network_home(home: Home) -> None:
 
 
 def _nearest_existing(path: Path) -> Path:
-    """The nearest folder of `path` that exists, without links."""
     while not path.exists():
         path = path.parent
     return path.resolve()

@@ -126,7 +126,6 @@ def may_have_orphans(root: Path, rollout: str, home: str = "") -> bool:
 
 
 def _has_tmux_server(folder: Path) -> bool:
-    """Whether a tmux server answers for the terminals in `folder`."""
     note = socket_note(folder)
     try:
         place = Path(note.read_text(encoding="utf-8").strip())

@@ -275,7 +275,6 @@ class WorkerPool:
 
 
 def _describe_exit(code: int) -> str:
-    """How a process ended, as the kernel or it said."""
     if code >= 0:
         return f"exit code {code}"
     try:
