@@ -7,13 +7,22 @@ import os
 from pathlib import Path
 
 
-def write_atomically(file: Path, data: bytes) -> None:
-    """Write beside, sync, replace. Its folder must be there. Raises OSError."""
+def write_atomically(
+    file: Path, data: bytes, *, mode: int | None = None, durable: bool = True
+) -> None:
+    """Write beside, sync, replace. Its folder must be there. Raises OSError.
+
+    mode: permissions, whatever the umask says. durable: False where a power cut may leave it empty.
+    """
     beside = file.with_suffix(".new")
-    with beside.open("wb") as written:
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    with os.fdopen(fd, "wb") as written:
         written.write(data)
         written.flush()
-        os.fsync(written.fileno())
+        if mode is not None:
+            os.fchmod(fd, mode)
+        if durable:
+            os.fsync(fd)
     beside.replace(file)
 
 

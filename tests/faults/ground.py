@@ -90,7 +90,7 @@ class Ground:
         reading, writing = os.pipe()
         for place in (self.home.path, self.home.logs):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "houston_daemon.service.supervisor"]
+        command = [sys.executable, "-m", "houston_daemon.service.daemon_process"]
         command += ["--home", str(self.home.path), "--ready-fd", str(writing)]
         if self.home.configuration.exists():
             command += ["--config", str(self.home.configuration)]

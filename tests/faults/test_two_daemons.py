@@ -26,7 +26,7 @@ def rush(ground: Ground, count: int) -> list[tuple[subprocess.Popen[bytes], int]
     started = []
     for _ in range(count):
         reading, writing = os.pipe()
-        command = [sys.executable, "-m", "houston_daemon.service.supervisor"]
+        command = [sys.executable, "-m", "houston_daemon.service.daemon_process"]
         command += ["--home", str(ground.home.path), "--ready-fd", str(writing)]
         command += ["--config", str(ground.home.configuration)]
         process = subprocess.Popen(

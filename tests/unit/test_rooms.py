@@ -79,7 +79,7 @@ def test_headless_commands_import_nothing_heavy(command: object) -> None:
     "module",
     [
         "houston_daemon.agent.rollout_worker",
-        "houston_daemon.service.supervisor",
+        "houston_daemon.service.daemon_process",
         "houston_daemon.demo.demo_tour",
     ],
 )

@@ -35,6 +35,7 @@ from houston_daemon.service.systemd_service import (
     will_be_restarted,
 )
 from houston_shared import command_output
+from houston_shared.atomic_file import write_atomically
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home_lock import find_running_daemon
@@ -65,8 +66,8 @@ def say_started(launched: RunningDaemon, loaded: LoadedConfiguration) -> None:
         command_output.print_line(f"running on {loaded.home.path} (pid {launched.pid})")
         if launched.before:
             command_output.print_line(f"  {launched.before}")
-        if said := kept_out_warning(loaded):
-            command_output.print_note(f"warning: {said}")
+        if warning := kept_out_warning(loaded):
+            command_output.print_note(f"warning: {warning}")
     if loaded.home.run.parent != loaded.home.path:
         command_output.print_note(
             f"its sockets are in {loaded.home.run}: the home's path is too long for them"
@@ -246,8 +247,8 @@ def _refuse_other_home(file: Path, unit: SystemdUnit) -> None:
     """A unit of that name for another home is not overwritten."""
     if not file.exists():
         return
-    there = [line for line in file.read_text().splitlines() if line.startswith("Description=")]
-    if there != [line for line in unit.text().splitlines() if line.startswith("Description=")]:
+    described = [line for line in file.read_text().splitlines() if line.startswith("Description=")]
+    if described != [line for line in unit.text().splitlines() if line.startswith("Description=")]:
         raise HoustonError(
             f"{file} is there already, and not for this home.",
             "It was left as it is.",
@@ -256,12 +257,9 @@ def _refuse_other_home(file: Path, unit: SystemdUnit) -> None:
 
 
 def _write_unit(file: Path, text: str) -> None:
-    beside = file.with_name(file.name + ".new")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
-        beside.chmod(0o644)
-        beside.replace(file)
+        write_atomically(file, text.encode(), mode=0o644)
     except OSError as problem:
         raise HoustonError(
             f"{file} cannot be written: {problem.strerror}.",
@@ -302,9 +300,9 @@ def _remove_unit(file: Path, system: bool) -> int:
 
 
 def _disable_unit(command: list[str], file: Path) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        why = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
         raise HoustonError(
             f"`{' '.join(command)}` failed: {why}.",
             f"{file} was not removed: what it started may run on.",

@@ -18,6 +18,7 @@ from houston_daemon.service.daemon_log import (
     follow_log,
     read_last_line,
     read_log_tail,
+    worker_log_path,
 )
 from houston_daemon.service.engine_endpoints import engine_log
 from houston_shared import command_output
@@ -67,16 +68,16 @@ def _not_running(
     arguments: argparse.Namespace, loaded: LoadedConfiguration, stopped: DaemonNotRunning
 ) -> int:
     died = find_dead_daemon(loaded.home)
-    said = read_last_line(loaded.home.logs / "daemon.log") if died else ""
-    stood = _newest_event_time(loaded)
+    last_line = read_last_line(loaded.home.logs / "daemon.log") if died else ""
+    newest = _newest_event_time(loaded)
     if arguments.json:
-        down = _stopped_status("dead" if died else "stopped", loaded, said)
-        command_output.print_json_line({**down, "as_of": stood and iso_time(stood)})
+        fields = _stopped_status("dead" if died else "stopped", loaded, last_line)
+        command_output.print_json_line({**fields, "as_of": newest and iso_time(newest)})
     else:
-        command_output.print_error(_crash_error(died, said) if died else stopped)
-        if stood:
+        command_output.print_error(_crash_error(died, last_line) if died else stopped)
+        if newest:
             command_output.print_note(
-                f"  rollouts stand as at {local_time(stood)}: houston rollout list"
+                f"  rollouts stand as at {local_time(newest)}: houston rollout list"
             )
     if arguments.lsb:
         return LSB_DEAD if died else LSB_STOPPED
@@ -98,9 +99,9 @@ def _not_answering(
     owner = find_running_daemon(loaded.home)
     why = describe_blocked_process(owner.pid) if owner else ""
     if arguments.json:
-        said = f"it does not answer{': ' * bool(why)}{why}"
+        problem = f"it does not answer{': ' * bool(why)}{why}"
         command_output.print_json_line(
-            {**_stopped_status("silent", loaded, said), "pid": owner.pid if owner else None}
+            {**_stopped_status("silent", loaded, problem), "pid": owner.pid if owner else None}
         )
     else:
         step = silent.next if isinstance(silent, DaemonFrozen) else "houston daemon stop"
@@ -118,8 +119,8 @@ def _stopped_status(state: str, loaded: LoadedConfiguration, last_error: str) ->
     }
 
 
-def _crash_error(died: HomeOwner, said: str) -> DaemonNotRunning:
-    last = f"\n  its log ends: {said}" if said else ""
+def _crash_error(died: HomeOwner, last_line: str) -> DaemonNotRunning:
+    last = f"\n  its log ends: {last_line}" if last_line else ""
     return DaemonNotRunning(
         f"No daemon runs; the last one (pid {died.pid}, since {died.since}) did not come to its "
         "own end.",
@@ -146,12 +147,12 @@ def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
         command_output.print_line(f"  engine    {name}: {state}")
     for name, policy in sorted(status.policies.items()):
         command_output.print_line(f"  policy    {name}: new rollouts sample with {policy}")
-    for name, said in sorted(status.training.items()):
-        command_output.print_line(f"  training  {name}: {said}")
-    for name, said in status.gpus.items():
-        command_output.print_line(f"  gpus      {name}: {said}")
-    for one in waiting:
-        command_output.print_line(f"  engine    {one.engine}: {one.said}")
+    for name, words in sorted(status.training.items()):
+        command_output.print_line(f"  training  {name}: {words}")
+    for name, words in status.gpus.items():
+        command_output.print_line(f"  gpus      {name}: {words}")
+    for engine in waiting:
+        command_output.print_line(f"  engine    {engine.engine}: {engine.said}")
     command_output.print_line(
         f"  store     {status.queue} messages wait, commit p99 {status.commit_p99_ms:.1f} ms, "
         f"ack p99 {status.ack_p99_ms:.1f} ms, WAL {status.wal_mb:.1f} MB, "
@@ -165,8 +166,8 @@ def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
     command_output.print_line(f"  backup    {_backup_words(status)}")
     if restarts:
         command_output.print_line(f"  restarts  {restarts}, since the daemon's start")
-    for name, said in sorted(status.troubles.items()):
-        command_output.print_line(f"  trouble   {name}: {said}")
+    for name, words in sorted(status.troubles.items()):
+        command_output.print_line(f"  trouble   {name}: {words}")
     if status.last_error:
         command_output.print_line(f"  last error: {status.last_error}")
 
@@ -241,11 +242,11 @@ def _log_exists(path: Path) -> bool:
 
 def _unreadable_log(path: Path, problem: OSError) -> HoustonError:
     """Logs are the owner's: they quote agents and hold paths, and roles do not reach files."""
-    mine = isinstance(problem, PermissionError)
+    denied = isinstance(problem, PermissionError)
     return HoustonError(
         f"The log {path} cannot be read: {problem.strerror}.",
         next="Ask the user whose daemon it is; `houston log --audit` shows what people did."
-        if mine
+        if denied
         else "",
     )
 
@@ -253,19 +254,15 @@ def _unreadable_log(path: Path, problem: OSError) -> HoustonError:
 def _engine_log_path(loaded: LoadedConfiguration, name: str) -> Path:
     path = engine_log(loaded.home, name)
     if not _log_exists(path):
-        there = sorted(file.stem for file in path.parent.glob("*.log"))
+        engines = sorted(file.stem for file in path.parent.glob("*.log"))
         raise HoustonError(
-            f"There is no log of an engine {name!r}; there are: {', '.join(there) or 'none'}.",
+            f"There is no log of an engine {name!r}; there are: {', '.join(engines) or 'none'}.",
             next="houston daemon status",
         )
     return path
 
 
 def _worker_log_path(loaded: LoadedConfiguration, name: str) -> Path:
-    from houston_daemon.service.daemon_process import (
-        worker_log_path,  # the others do not pay for it
-    )
-
     with Reader(loaded.home) as reader:
         rollout = reader.run(rollout_queries.find_rollout(name)).id
     path = worker_log_path(loaded.home, rollout)

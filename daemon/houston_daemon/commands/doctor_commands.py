@@ -98,20 +98,21 @@ _TIMEX_BYTES = 256
 def check_home(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
     """The home: on a disk of this machine, writable, with room for bytes and files."""
     path = loaded.home.path
-    nearest = next(place for place in (path, *path.parents) if place.exists())
-    found = filesystem_type(path)
-    if (owner := _foreign_owner(nearest)) and nearest == path:
+    existing = next(place for place in (path, *path.parents) if place.exists())
+    filesystem = filesystem_type(path)
+    if (owner := _foreign_owner(existing)) and existing == path:
         yield _check_as_group_member(path, owner)
-    elif found in NETWORK_FILESYSTEMS:
-        yield DoctorFinding("home", "fail", f"{path} on {found}", "Name a --home on a local disk.")
-    elif not _is_writable(nearest):
+    elif filesystem in NETWORK_FILESYSTEMS:
+        step = "Name a --home on a local disk."
+        yield DoctorFinding("home", "fail", f"{path} on {filesystem}", step)
+    elif not _is_writable(existing):
         yield DoctorFinding("home", "fail", f"{path} cannot be written", "Name another --home.")
-    elif found.startswith("fuse"):
+    elif filesystem.startswith("fuse"):
         step = "Make sure that it is no network file system: locks must hold on it."
-        yield DoctorFinding("home", "warn", f"{path} on {found}", step)
+        yield DoctorFinding("home", "warn", f"{path} on {filesystem}", step)
     else:
-        yield ok_finding("home", f"{path} on {found}")
-    yield _check_free_space(nearest)
+        yield ok_finding("home", f"{path} on {filesystem}")
+    yield _check_free_space(existing)
 
 
 def _foreign_owner(folder: Path) -> str:
@@ -135,12 +136,12 @@ def _check_as_group_member(path: Path, owner: str) -> DoctorFinding:
 
 def _check_free_space(folder: Path) -> DoctorFinding:
     free, files = shutil.disk_usage(folder).free // 1_000_000, os.statvfs(folder)
-    said = f"{free:,} MB free"
+    words = f"{free:,} MB free"
     if files.f_files:  # some file systems (btrfs) do not count them
-        said += f", {files.f_favail:,} inodes"
+        words += f", {files.f_favail:,} inodes"
     if free < FREE_MB or (files.f_files and files.f_favail < FREE_INODES):
-        return DoctorFinding("space", "warn", said, "Make room: rollouts pause when it is full.")
-    return ok_finding("space", said)
+        return DoctorFinding("space", "warn", words, "Make room: rollouts pause when it is full.")
+    return ok_finding("space", words)
 
 
 def check_clock(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
@@ -167,12 +168,12 @@ def check_descriptor_limit(loaded: LoadedConfiguration) -> Iterator[DoctorFindin
     rollouts = loaded.config.daemon.max_rollouts
     needed = FDS_OF_THE_DAEMON + FDS_OF_A_ROLLOUT * rollouts + FDS_OF_A_CONSOLE * EXPECTED_CONSOLES
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    said = "unlimited" if hard == resource.RLIM_INFINITY else f"{hard:,}"
+    limit = "unlimited" if hard == resource.RLIM_INFINITY else f"{hard:,}"
     if hard != resource.RLIM_INFINITY and hard < needed:
         step = f"Raise it to {needed:,} at least: ulimit -Hn, or LimitNOFILE= in its unit."
-        yield DoctorFinding("files", "warn", f"at most {said} open files", step)
+        yield DoctorFinding("files", "warn", f"at most {limit} open files", step)
     else:
-        yield ok_finding("files", f"at most {said} open files; {needed:,} for {rollouts} rollouts")
+        yield ok_finding("files", f"at most {limit} open files; {needed:,} for {rollouts} rollouts")
 
 
 def check_socket_folder(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
@@ -190,17 +191,17 @@ def check_socket_folder(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
 def check_redaction(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
     """Secrets of this shell's environment, and those that are too short to be taken out of text."""
     install_secrets(loaded.config)
-    said = f"{len(process_redactor().names)} variables of this environment are redacted"
-    if short := too_short_secret_names(os.environ, secret_rules(loaded.config)):
+    words = f"{len(process_redactor().names)} variables of this environment are redacted"
+    if too_short := too_short_secret_names(os.environ, secret_rules(loaded.config)):
         step = (
             f"Use values of at least {SHORTEST_SECRET} characters, or name them in"
             " `secrets.ignore`."
         )
         yield DoctorFinding(
-            "secrets", "warn", f"{said}; too short for it: {', '.join(short)}", step
+            "secrets", "warn", f"{words}; too short for it: {', '.join(too_short)}", step
         )
     else:
-        yield ok_finding("secrets", said)
+        yield ok_finding("secrets", words)
 
 
 def check_temporary_folder(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
@@ -234,9 +235,9 @@ def check_search_provider(loaded: LoadedConfiguration) -> Iterator[DoctorFinding
         yield _check_corpus(settings)
     elif settings.provider not in WEB_PROVIDERS:
         known = ", ".join((*WEB_PROVIDERS, "corpus"))
-        said = f"there is no provider {settings.provider!r}"
+        problem = f"there is no provider {settings.provider!r}"
         yield DoctorFinding(
-            _SEARCH, "fail", said, f"Set `tools.search.provider` to one of {known}."
+            _SEARCH, "fail", problem, f"Set `tools.search.provider` to one of {known}."
         )
     elif settings.provider == "searxng" and not settings.url:
         yield DoctorFinding(_SEARCH, "fail", "searxng has no address", "Set `tools.search.url`.")
@@ -265,12 +266,12 @@ def _check_search_key(settings: WebSearchSettings) -> DoctorFinding:
         step = "Name the key's variable in `tools.search.api_key_env`."
         return DoctorFinding(_SEARCH, "fail", f"{settings.provider} has no key", step)
     if not os.environ.get(name):
-        said = f"{settings.provider}: {name} is not set in this shell"
-        return DoctorFinding(_SEARCH, "warn", said, f"Start the daemon with {name} set.")
+        problem = f"{settings.provider}: {name} is not set in this shell"
+        return DoctorFinding(_SEARCH, "warn", problem, f"Start the daemon with {name} set.")
     if not is_key(os.environ[name]):
-        said = f"{settings.provider}: what {name} holds is no key"
+        problem = f"{settings.provider}: what {name} holds is no key"
         return DoctorFinding(
-            _SEARCH, "fail", said, f"Set {name} to the key alone, without a line end."
+            _SEARCH, "fail", problem, f"Set {name} to the key alone, without a line end."
         )
     return ok_finding(_SEARCH, f"{settings.provider}, with the key in {name}")
 
@@ -278,10 +279,10 @@ def _check_search_key(settings: WebSearchSettings) -> DoctorFinding:
 def check_hosts(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
     """One finding for each `[hosts.NAME]`."""
     named = loaded.config.hosts.named
-    for (name, settings), found in zip(
+    for (name, settings), answer in zip(
         named.items(), asyncio.run(_ask_all_hosts(named)), strict=True
     ):
-        yield _host_finding(name, settings, found)
+        yield _host_finding(name, settings, answer)
 
 
 async def _ask_all_hosts(named: dict[str, HostSettings]) -> list[HostWelcome | HoustonError]:
@@ -311,21 +312,21 @@ async def _ask_host(name: str, settings: HostSettings) -> HostWelcome | HoustonE
 
 
 def _host_finding(
-    name: str, settings: HostSettings, found: HostWelcome | HoustonError
+    name: str, settings: HostSettings, answer: HostWelcome | HoustonError
 ) -> DoctorFinding:
     check = f"host {name}"
-    if isinstance(found, HoustonError):
+    if isinstance(answer, HoustonError):
         step = f"{manual_command(settings)}  # must ask nothing"
-        return DoctorFinding(check, "fail", found.cause, step)
-    said = f"houston-agents {found.version} at {settings.ssh}, {settings.gpus} GPUs"
-    if found.trouble:
+        return DoctorFinding(check, "fail", answer.cause, step)
+    words = f"houston-agents {answer.version} at {settings.ssh}, {settings.gpus} GPUs"
+    if answer.trouble:
         return DoctorFinding(
-            check, "fail", f"{said}; {found.trouble}", f"On {settings.ssh}: houston doctor"
+            check, "fail", f"{words}; {answer.trouble}", f"On {settings.ssh}: houston doctor"
         )
-    if found.version != version("houston-agents"):
+    if answer.version != version("houston-agents"):
         step = f"Install houston-agents {version('houston-agents')} there."
-        return DoctorFinding(check, "warn", f"{said}; here it is another", step)
-    return ok_finding(check, said)
+        return DoctorFinding(check, "warn", f"{words}; here it is another", step)
+    return ok_finding(check, words)
 
 
 OLDEST_PYTHON = (3, 11)
@@ -335,15 +336,15 @@ FIXED_SQLITE = (3, 51, 3)
 
 def check_python(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
     """The interpreter; 3.11 at least, and Linux."""
-    said = f"{platform.python_version()} ({sys.executable})"
+    python = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info < OLDEST_PYTHON:
-        yield DoctorFinding("python", "fail", said, "Use Python 3.11 or newer.")
+        yield DoctorFinding("python", "fail", python, "Use Python 3.11 or newer.")
     elif sys.platform != "linux":
         yield DoctorFinding(
-            "python", "fail", f"{said} on {sys.platform}", "Run the daemon on Linux."
+            "python", "fail", f"{python} on {sys.platform}", "Run the daemon on Linux."
         )
     else:
-        yield ok_finding("python", said)
+        yield ok_finding("python", python)
 
 
 def check_sqlite(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
@@ -402,8 +403,8 @@ def check_role_users(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
     except HoustonError as problem:
         yield DoctorFinding("roles", "fail", problem.cause, problem.next)
         return
-    if said := kept_out_warning(loaded):
-        yield DoctorFinding("roles", "warn", said)
+    if warning := kept_out_warning(loaded):
+        yield DoctorFinding("roles", "warn", warning)
     else:
         yield ok_finding("roles", f"group: {loaded.config.daemon.group or 'none, the owner alone'}")
 
@@ -412,9 +413,9 @@ def check_process_limits(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
     """What holds rollouts to their limits of processes and memory."""
     mechanism = find_cgroup_folders().mechanism
     if mechanism == "watchdog":
-        said = "by a watchdog, once a second: no control groups may be made here"
+        problem = "by a watchdog, once a second: no control groups may be made here"
         step = "Run the daemon where cgroups are delegated, as in a systemd unit with Delegate=yes."
-        yield DoctorFinding("limits", "warn", said, step)
+        yield DoctorFinding("limits", "warn", problem, step)
     else:
         yield ok_finding("limits", f"by the kernel ({mechanism})")
 
@@ -427,8 +428,8 @@ def check_models(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
     else:
         yield DoctorFinding("model", "warn", "not fetched", "houston doctor --fetch-model")
     if lacking := missing_packages():
-        said = f"the embedded engine cannot run without {', '.join(lacking)}"
-        yield DoctorFinding("local", "warn", said, INSTALL_LOCAL_HINT)
+        problem = f"the embedded engine cannot run without {', '.join(lacking)}"
+        yield DoctorFinding("local", "warn", problem, INSTALL_LOCAL_HINT)
     else:
         yield ok_finding("local", "torch and transformers are installed")
     engine = vllm_path()
@@ -463,11 +464,10 @@ def check_waiting_workers(loaded: LoadedConfiguration) -> Iterator[DoctorFinding
     ):
         return
     with Reader(loaded.home) as reader:
-        found = reader.run(rollout_queries.list_engines_waited_for())
-    for one in found:
-        yield DoctorFinding(
-            f"engine {one.engine}", "warn", one.said, "houston rollout list --state running"
-        )
+        engines = reader.run(rollout_queries.list_engines_waited_for())
+    step = "houston rollout list --state running"
+    for waited in engines:
+        yield DoctorFinding(f"engine {waited.engine}", "warn", waited.said, step)
 
 
 def check_gpu(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
@@ -476,9 +476,9 @@ def check_gpu(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
         yield ok_finding("gpu", "none: models run on the CPU")
         return
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
-    said = _command_output(query)
-    if said:
-        yield ok_finding("gpu", said.replace("\n", "; "))
+    answer = _command_output(query)
+    if answer:
+        yield ok_finding("gpu", answer.replace("\n", "; "))
     else:
         yield DoctorFinding("gpu", "warn", "nvidia-smi gave no answer", "Look at the driver.")
 

@@ -8,7 +8,6 @@ import argparse
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
 
 from houston_daemon.experiments import experiment_recipe, experiment_report, run_stages
 from houston_daemon.experiments.experiment_run import is_other_recipe, prepare_run, require_run
@@ -58,15 +57,10 @@ def run_experiment(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
             f"{file} differs from the recipe that {folder} keeps: the kept one counts."
         )
     opened = run_stages.open_run(folder, command_output.print_note, arguments.seeds)
-    signal.signal(
-        signal.SIGTERM, _interrupt
-    )  # as Ctrl-C: the daemon is stopped, the rest is resumed
+    # As Ctrl-C: the daemon is stopped, the rest is resumed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if arguments.report:
         command_output.print_line(experiment_report.write_report(opened))
     else:
         command_output.print_line(run_stages.conduct_experiment(opened, arguments.only))
     return int(ExitCode.DONE)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

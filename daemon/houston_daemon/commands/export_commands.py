@@ -49,7 +49,7 @@ def read_selection(arguments: argparse.Namespace) -> RolloutSelection:
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     """Rollouts, a format, a folder; how rows are made; how often and in which order they stand."""
     add_selection_arguments(parser)
-    formats = "; ".join(f"{name}: {one.says}" for name, one in FORMATS.items())
+    formats = "; ".join(f"{name}: {format.says}" for name, format in FORMATS.items())
     parser.add_argument(
         "--format", required=True, choices=tuple(FORMATS), metavar="F", help=formats
     )
@@ -133,10 +133,12 @@ def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     secret_redaction.install_secrets(loaded.config)
     choose_format(arguments.format, arguments.parquet)
     with Reader(loaded.home) as reader:
-        asked_for = read_selection(arguments)
-        ids = reader.run(select_rollout_ids(asked_for, "Nothing was exported.", arguments.as_named))
-    asked = ExportRequest(
-        rollouts=tuple(ids),
+        selection = read_selection(arguments)
+        rollouts = reader.run(
+            select_rollout_ids(selection, "Nothing was exported.", arguments.as_named)
+        )
+    request = ExportRequest(
+        rollouts=tuple(rollouts),
         format=arguments.format,
         rows=read_row_options(arguments),
         recipe=choose_export_recipe(arguments.recipe, arguments.seed),
@@ -146,8 +148,8 @@ def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
         force=arguments.force,
         rules=arguments.rules,
     )
-    to = arguments.out.absolute() if arguments.out else _default_folder(loaded.home, asked)
-    _say_exported(write_export(loaded.home, asked, to), arguments.json)
+    folder = arguments.out.absolute() if arguments.out else _default_folder(loaded.home, request)
+    _say_exported(write_export(loaded.home, request, folder), arguments.json)
     return int(ExitCode.DONE)
 
 
@@ -166,69 +168,69 @@ def read_row_options(arguments: argparse.Namespace) -> RowOptions:
     )
 
 
-def _default_folder(home: Home, asked: ExportRequest) -> Path:
+def _default_folder(home: Home, request: ExportRequest) -> Path:
     """A folder in the home that a repeated export finds again."""
     import hashlib
 
-    name = hashlib.sha256(repr(asked).encode()).hexdigest()[:10]
-    return home.path / "exports" / f"{asked.format}-{name}"
+    name = hashlib.sha256(repr(request).encode()).hexdigest()[:10]
+    return home.path / "exports" / f"{request.format}-{name}"
 
 
-def _say_exported(done: ExportResult, as_json: bool) -> None:
-    made = done.manifest
+def _say_exported(result: ExportResult, as_json: bool) -> None:
+    manifest = result.manifest
     if as_json:
-        command_output.print_json_line(_exported_fields(done))
+        command_output.print_json_line(_exported_fields(result))
         return
-    counts = made.counts
-    there = "" if done.written else " (the same export was there)"
-    rows, rollouts = pluralize(made.rows, "row"), pluralize(len(made.sources), "rollout")
-    command_output.print_line(f"{done.folder}: {rows} of {rollouts}{there}.")
-    for file in made.files:
+    counts = manifest.counts
+    already = "" if result.written else " (the same export was there)"
+    rows, rollouts = pluralize(manifest.rows, "row"), pluralize(len(manifest.sources), "rollout")
+    command_output.print_line(f"{result.folder}: {rows} of {rollouts}{already}.")
+    for file in manifest.files:
         longest = f"{file.longest:,} {'tokens' if file.tokens is not None else 'messages'}"
         trained = f"{file.trained:,} {counts.unit} trained"
         rows = pluralize(file.rows, "row")
         command_output.print_line(f"  {file.name}  {rows}, {trained}, the longest has {longest}")
-    if told := ids_source_words(made):
-        command_output.print_line(f"  {told}")
-    for why, count in counts.untrained.items():
-        command_output.print_line(f"  not trained: {count:,} {counts.unit}, {why}")
+    if ids_source := ids_source_words(manifest):
+        command_output.print_line(f"  {ids_source}")
+    for reason, count in counts.untrained.items():
+        command_output.print_line(f"  not trained: {count:,} {counts.unit}, {reason}")
     if counts.unjudged:
         command_output.print_line(
             f"  trained unjudged: {counts.unjudged:,} {counts.unit}, of steps nobody judged"
         )
-    command_output.print_note(made.verdicts.told)
-    if made.left_out:
+    command_output.print_note(manifest.verdicts.told)
+    if manifest.left_out:
         command_output.print_note(
-            f"{len(made.left_out)} left out; manifest.json names them, and why."
+            f"{len(manifest.left_out)} left out; manifest.json names them, and why."
         )
-    if made.provenance == "none":
+    if manifest.provenance == "none":
         command_output.print_note(
             "Some rollouts ran without a sandbox: their rows are marked, provenance none."
         )
-    if moving := [one.rollout for one in made.sources if one.moved]:
+    if moved := [source.rollout for source in manifest.sources if source.moved]:
         command_output.print_note(
-            f"{', '.join(moving)} went on meanwhile: newer steps may be missing."
+            f"{', '.join(moved)} went on meanwhile: newer steps may be missing."
         )
-    for remark, count in made.remarks.items():
+    for remark, count in manifest.remarks.items():
         command_output.print_note(f"{pluralize(count, 'line')}: {remark}.")
     command_output.print_note(
-        f"{made.traps[0]} More of what {made.format} does without a word: README.md there."
+        f"{manifest.traps[0]} More of what {manifest.format} does without a word: README.md there."
     )
 
 
-def _exported_fields(done: ExportResult) -> dict[str, Any]:
-    made = done.manifest
+def _exported_fields(result: ExportResult) -> dict[str, Any]:
+    manifest = result.manifest
     return {
-        "folder": str(done.folder),
-        "format": made.format,
-        "rows": made.rows,
-        "written": done.written,
-        "content_hash": made.content_hash,
-        "files": made.files,
-        "counts": made.counts,
-        "verdicts": made.verdicts,
-        "ids_from": made.ids_from,
-        "left_out": made.left_out,
-        "held_out": made.split["held_out"],
-        "provenance": made.provenance,
+        "folder": str(result.folder),
+        "format": manifest.format,
+        "rows": manifest.rows,
+        "written": result.written,
+        "content_hash": manifest.content_hash,
+        "files": manifest.files,
+        "counts": manifest.counts,
+        "verdicts": manifest.verdicts,
+        "ids_from": manifest.ids_from,
+        "left_out": manifest.left_out,
+        "held_out": manifest.split["held_out"],
+        "provenance": manifest.provenance,
     }

@@ -61,121 +61,118 @@ _AGREEMENT_COLUMNS = (
 )
 
 
-def print_calibration(loaded: LoadedConfiguration, rollouts: Sequence[str], json: bool) -> int:
+def print_calibration(loaded: LoadedConfiguration, rollouts: Sequence[str], as_json: bool) -> int:
     """Compare rules and judge with people over `rollouts`, all where none is named."""
     with contextlib.closing(Reader(loaded.home)) as reader:
-        named = list(rollouts) or reader.run(judged_by_people())
-        found = compared(reader, named)
-    if said := passed_over_sentence(found.passed):
-        command_output.print_note(said)
-    for rollout, problem in found.failed.items():
+        rollout_ids = list(rollouts) or reader.run(judged_by_people())
+        report = compared(reader, rollout_ids)
+    if passed_over := passed_over_sentence(report.passed):
+        command_output.print_note(passed_over)
+    for rollout, problem in report.failed.items():
         command_output.print_note(rule_failed_sentence(rollout, problem))
-    code = int(ExitCode.FAILED if found.failed else ExitCode.DONE)
-    if json:
-        for name, one in found.by.items():
+    code = int(ExitCode.FAILED if report.failed else ExitCode.DONE)
+    if as_json:
+        for name, agreement in report.by.items():
             command_output.print_json_line(
-                {"source": name, "rollouts": found.rollouts, **one.as_json()}
+                {"source": name, "rollouts": report.rollouts, **agreement.as_json()}
             )
         return code
-    if not (found.steps or found.passed or found.failed):
+    if not (report.steps or report.passed or report.failed):
         command_output.print_note(
             "No person has judged a step there.\n  next: houston verdict R STEP keep|mask"
         )
-    for line in _agreement_table(found) if found.steps else ():
+    for line in _agreement_table(report) if report.steps else ():
         command_output.print_line(line)
     return code
 
 
 def print_template_check(
     loaded: LoadedConfiguration,
-    made: AbstractAsyncContextManager[JudgeClient],
+    client: AbstractAsyncContextManager[JudgeClient],
     template: JudgeTemplate,
     settings: JudgeSettings,
     folder: Path | None,
-    json: bool,
+    as_json: bool,
 ) -> int:
     """Put every case before the engine and say how many it judges as meant."""
     cost = JudgeCost()
 
-    async def asked() -> list[CaseResult]:
-        async with made as desk:
-            asking = WindowJudge(desk, template, settings, JudgeCache(loaded.home), cost)
+    async def judge_all() -> list[CaseResult]:
+        async with client as opened:
+            judge = WindowJudge(opened, template, settings, JudgeCache(loaded.home), cost)
             return await judge_calibration.judge_cases(
-                judge_calibration.load_cases(folder), asking, settings.concurrency
+                judge_calibration.load_cases(folder), judge, settings.concurrency
             )
 
-    tried = asyncio.run(asked())
-    for one in tried:
-        if json:
+    results = asyncio.run(judge_all())
+    for result in results:
+        if as_json:
             command_output.print_json_line(
                 {
-                    "criterion": one.case.criterion,
-                    "case": one.case.name,
-                    "meant": one.case.meant,
-                    "verdict": one.verdict,
-                    "as_meant": one.as_meant,
-                    "reason": one.reason,
+                    "criterion": result.case.criterion,
+                    "case": result.case.name,
+                    "meant": result.case.meant,
+                    "verdict": result.verdict,
+                    "as_meant": result.as_meant,
+                    "reason": result.reason,
                 }
             )
-        elif not one.as_meant:
-            said = f"{one.case.criterion}: {one.case.name}: meant {one.case.meant}"
+        elif not result.as_meant:
+            case = f"{result.case.criterion}: {result.case.name}: meant {result.case.meant}"
             command_output.print_line(
-                f"{said}, said {one.verdict}{f' ({one.reason})' if one.reason else ''}"
+                f"{case}, said {result.verdict}{f' ({result.reason})' if result.reason else ''}"
             )
-    if not json:
+    if not as_json:
         command_output.print_line(
-            f"{_matched_counts(tried)} as meant: {', '.join(_counts_by_verdict(tried))}."
+            f"{_matched_counts(results)} as meant: {', '.join(_counts_by_verdict(results))}."
         )
         command_output.print_note(cost.words(settings))
     return int(ExitCode.DONE)
 
 
-def _counts_by_verdict(tried: Sequence[CaseResult]) -> Iterator[str]:
+def _counts_by_verdict(results: Sequence[CaseResult]) -> Iterator[str]:
     for meant in ("keep", "mask"):
-        yield f"{_matched_counts([one for one in tried if one.case.meant == meant])} to {meant}"
-    if undecided := sum(one.verdict == "undecided" for one in tried):
+        of_kind = [result for result in results if result.case.meant == meant]
+        yield f"{_matched_counts(of_kind)} to {meant}"
+    if undecided := sum(result.verdict == "undecided" for result in results):
         yield f"{undecided} undecided"
 
 
-def _matched_counts(tried: Sequence[CaseResult]) -> str:
-    return f"{sum(one.as_meant for one in tried)} of {len(tried)}"
+def _matched_counts(results: Sequence[CaseResult]) -> str:
+    return f"{sum(result.as_meant for result in results)} of {len(results)}"
 
 
-def _agreement_table(found: CalibrationReport) -> Iterator[str]:
+def _agreement_table(report: CalibrationReport) -> Iterator[str]:
     yield (
-        f"{found.steps} steps of {found.rollouts} rollouts were judged by people: "
-        f"{found.masked} masked, {found.steps - found.masked} kept. Bounds at 95 %."
+        f"{report.steps} steps of {report.rollouts} rollouts were judged by people: "
+        f"{report.masked} masked, {report.steps - report.masked} kept. Bounds at 95 %."
     )
-    silent = [name for name, one in found.by.items() if not one.both + one.only_source]
-    rows = [
-        _AGREEMENT_COLUMNS,
-        *(_agreement_row(name, one) for name, one in found.by.items() if name not in silent),
-    ]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(_AGREEMENT_COLUMNS))]
+    sources = {name: by for name, by in report.by.items() if by.both + by.only_source}
+    rows = [_AGREEMENT_COLUMNS, *(_agreement_row(name, by) for name, by in sources.items())]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         yield "  ".join(cells).rstrip()
-    if silent:
-        yield f"Masked none of these steps: {', '.join(silent)}."
-    for reason in dict.fromkeys(one.few for one in found.by.values() if one.few):
+    if silent := report.by.keys() - sources.keys():
+        yield f"Masked none of these steps: {', '.join(n for n in report.by if n in silent)}."
+    for reason in dict.fromkeys(by.few for by in report.by.values() if by.few):
         yield f"Too little to go by: {reason}."
 
 
-def _agreement_row(name: str, one: VerdictAgreement) -> tuple[str, ...]:
-    masks = one.both + one.only_source
+def _agreement_row(name: str, by: VerdictAgreement) -> tuple[str, ...]:
     return (
-        name, str(one.steps), str(masks), str(one.both), _interval_words(one.precision),
-        _interval_words(one.recall),
-        _score_words(one.f1), _score_words(one.kappa), _interval_words(one.agreed),
-    )  # fmt: skip
+        *(name, str(by.steps), str(by.both + by.only_source), str(by.both)),
+        *(_interval_words(by.precision), _interval_words(by.recall)),
+        *(_score_words(by.f1), _score_words(by.kappa), _interval_words(by.agreed)),
+    )
 
 
-def _interval_words(one: WilsonInterval) -> str:
-    return "–" if one.value is None else f"{one.value:.2f} ({one.low:.2f}–{one.high:.2f})"
+def _interval_words(share: WilsonInterval) -> str:
+    return "–" if share.value is None else f"{share.value:.2f} ({share.low:.2f}–{share.high:.2f})"
 
 
-def _score_words(one: float | None) -> str:
-    return "–" if one is None else f"{one + 0.0:.2f}"
+def _score_words(score: float | None) -> str:
+    return "–" if score is None else f"{score + 0.0:.2f}"
 
 
 def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
@@ -249,46 +246,46 @@ def _judge_rollouts(
     settings: JudgeSettings,
     template: JudgeTemplate,
 ) -> int:
-    named = _named_rollouts(arguments, loaded)
+    rollouts = _named_rollouts(arguments, loaded)
     if not arguments.dry_run:
         require_daemon(loaded.home)  # before anything is asked that could not be stored
-    wanted = JudgeRequest(not arguments.no_rules, not arguments.rules_only, arguments.dry_run)
+    request = JudgeRequest(not arguments.no_rules, not arguments.rules_only, arguments.dry_run)
     failed: list[str] = []
 
-    def done(one: JudgeOutcome) -> None:
-        if one.judge is not None and one.judge.windows and not one.judge.steps:
-            failed.append(one.rollout)
+    def report_outcome(outcome: JudgeOutcome) -> None:
+        if outcome.judge is not None and outcome.judge.windows and not outcome.judge.steps:
+            failed.append(outcome.rollout)
         if arguments.json:
-            return command_output.print_json_line(outcome_json(one, settings, wanted.dry))
-        for line in outcome_lines(one, wanted.dry):
+            return command_output.print_json_line(outcome_json(outcome, settings, request.dry))
+        for line in outcome_lines(outcome, request.dry):
             command_output.print_line(line)
 
     session = JudgeSession(
-        loaded, settings, wanted, template, None, command_output.print_note, done
+        loaded, settings, request, template, None, command_output.print_note, report_outcome
     )
-    if not wanted.judge:
-        asyncio.run(session.run(named))
+    if not request.judge:
+        asyncio.run(session.run(rollouts))
         _note_passed_over(session)
         return int(ExitCode.FAILED if session.failed else ExitCode.DONE)
 
-    async def asked(place: judge_engine.JudgeEnginePlace) -> None:
-        made = judge_engine.open_judge_client(
-            place, arguments.policy, settings.window, not wanted.dry
+    async def judge_all(place: judge_engine.JudgeEnginePlace) -> None:
+        client = judge_engine.open_judge_client(
+            place, arguments.policy, settings.window, not request.dry
         )
-        async with made as session.desk:
-            await session.run(named)
+        async with client as session.desk:
+            await session.run(rollouts)
 
     with _judge_engine(loaded, settings) as place:
-        asyncio.run(asked(place))
+        asyncio.run(judge_all(place))
     _note_passed_over(session)
-    if not (arguments.json or wanted.dry):
+    if not (arguments.json or request.dry):
         command_output.print_note(session.cost.words(settings))
     return int(ExitCode.FAILED if failed or session.failed else ExitCode.DONE)
 
 
 def _note_passed_over(session: JudgeSession) -> None:
-    if said := passed_over_sentence(session.passed):
-        command_output.print_note(said)
+    if sentence := passed_over_sentence(session.passed):
+        command_output.print_note(sentence)
 
 
 def _check_template(
@@ -298,16 +295,15 @@ def _check_template(
     template: JudgeTemplate,
 ) -> int:
     with _judge_engine(loaded, settings) as place:
-        made = judge_engine.open_judge_client(place, arguments.policy, settings.window)
+        client = judge_engine.open_judge_client(place, arguments.policy, settings.window)
         return print_template_check(
-            loaded, made, template, settings, arguments.cases, arguments.json
+            loaded, client, template, settings, arguments.cases, arguments.json
         )
 
 
 def _judge_engine(
     loaded: LoadedConfiguration, settings: JudgeSettings
 ) -> judge_engine.JudgeEnginePlace:
-    """Where the engine is that judges."""
     return judge_engine.JudgeEnginePlace(
         loaded, settings.engine or loaded.config.default_engine, command_output.print_note
     )
@@ -348,9 +344,9 @@ def _named_rollouts(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     if not store_reader.has_database(loaded.home):
         raise DaemonNotRunning(f"No daemon runs on {loaded.home.path}, and none ever did.")
     with contextlib.closing(Reader(loaded.home)) as reader:
-        found = reader.run(
+        rollouts = reader.run(
             select_rollout_ids(export_commands.read_selection(arguments), "Nothing was judged.")
         )
-        for rollout in found if arguments.rollouts else ():
+        for rollout in rollouts if arguments.rollouts else ():
             reader.run(rollout_trace.require_all_texts(rollout))
-        return found
+        return rollouts

@@ -110,13 +110,13 @@ def run_repair(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     """Repair the home; raises HoustonError when its daemon runs, or when it cannot be done."""
     lock = take_home_lock(loaded.home, "repaired")
     try:
-        done = repair_home(loaded.home, arguments.from_backup)
+        result = repair_home(loaded.home, arguments.from_backup)
     finally:
         lock.release()
     if arguments.json:
-        command_output.print_json_line(done)
+        command_output.print_json_line(result)
     else:
-        _show_repair(done)
+        _show_repair(result)
     return int(ExitCode.DONE)
 
 
@@ -125,10 +125,10 @@ def take_home_lock(home: Home, what: str) -> HomeLock:
     if not home.path.is_dir():
         raise HoustonError(f"There is no home {home.path}.", "Nothing was done.")
     lock = HomeLock(home)
-    other = lock.take(HomeOwner(os.getpid(), iso_time(now_us())), f"It was not {what}.")
-    if other:
+    holder = lock.take(HomeOwner(os.getpid(), iso_time(now_us())), f"It was not {what}.")
+    if holder:
         raise HoustonError(
-            f"A daemon (pid {other.pid}) runs on {home.path}.",
+            f"A daemon (pid {holder.pid}) runs on {home.path}.",
             f"It was not {what}.",
             "houston daemon stop",
             ExitCode.BUSY,
@@ -136,33 +136,33 @@ def take_home_lock(home: Home, what: str) -> HomeLock:
     return lock
 
 
-def _show_repair(done: RepairResult) -> None:
-    for one in done.stays:
+def _show_repair(result: RepairResult) -> None:
+    for one in result.stays:
         command_output.print_note(
             f"{_lost_events(one)} stay aside: {one.why}. They are kept in `damaged/`."
         )
-    if not done.changed:
+    if not result.changed:
         command_output.print_line("Sound: there is nothing to repair.")
         return
-    for rollout, seqs in done.returned.items():
+    for rollout, seqs in result.returned.items():
         which = _lost_events(RepairLoss(rollout, seqs, ""))
         command_output.print_line(f"{which} came back: an earlier repair had set them aside.")
-    for text in done.mended:
+    for text in result.mended:
         command_output.print_line(text)
-    for loss in done.losses:
+    for loss in result.losses:
         command_output.print_line(_describe_loss(loss))
-    for rollout, step in done.paused.items():
+    for rollout, step in result.paused.items():
         where = "no step of it is lost" if step < 0 else f"it goes on after step {step}"
         command_output.print_line(
             f"{rollout} is paused by repair; {where}. next: houston rollout resume {rollout}"
         )
-    if any(step >= 0 for step in done.paused.values()):
+    if any(step >= 0 for step in result.paused.values()):
         command_output.print_note(
             "Workspaces were left as they are: they may be ahead of the step behind which"
             " their rollout goes on."
         )
-    command_output.print_line(f"The home is sound again, to event {done.seq}.")
-    command_output.print_note(f"The files as they were, and everything set aside: {done.copies}")
+    command_output.print_line(f"The home is sound again, to event {result.seq}.")
+    command_output.print_note(f"The files as they were, and everything set aside: {result.copies}")
 
 
 def _describe_loss(loss: RepairLoss) -> str:
@@ -207,41 +207,43 @@ def run_backup(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
 def _list_backups(arguments: argparse.Namespace, home: Home) -> None:
     folder = arguments.to or home.backups
     home_backup.check_readable(folder)
-    found = home_backup.list_backups(home, arguments.to)
-    if not found and not arguments.json:
+    backups = home_backup.list_backups(home, arguments.to)
+    if not backups and not arguments.json:
         command_output.print_note("There is no backup. next: houston backup")
     for path in durable_copy.find_unfinished_copies(folder, home_backup.UNFINISHED_BACKUPS):
         command_output.print_note(f"{path} was cut short; the next backup there removes it.")
     for name in home_backup.list_rotten_backups(folder):
         command_output.print_note(_rotten_warning(folder / name))
-    for one in found:
-        _say_backup(one, arguments.json, _backup_row(one))
+    for backup in backups:
+        _say_backup(backup, arguments.json, _backup_row(backup))
 
 
 def _restore_backup(arguments: argparse.Namespace, home: Home) -> None:
-    one, paused = home_backup.restore_backup(
+    backup, paused = home_backup.restore_backup(
         home_backup.find_one_backup(home, arguments.restore), home
     )
-    said = f"{home.path} is as it was at {one.at}, to event {one.seq}."
-    _say_backup(one, arguments.json, f"{said} next: houston daemon start --home {home.path}")
+    restored = f"{home.path} is as it was at {backup.at}, to event {backup.seq}."
+    _say_backup(backup, arguments.json, f"{restored} next: houston daemon start --home {home.path}")
     if paused:
         command_output.print_note(
-            f"{', '.join(paused)}: paused by restore, because {one.home} may still run them; cancel"
-            f" them there first. next: houston rollout resume R --home {home.path}"
+            f"{', '.join(paused)}: paused by restore, because {backup.home} may still run them;"
+            f" cancel them there first. next: houston rollout resume R --home {home.path}"
         )
         command_output.print_note("What each one lacks on this machine: houston rollout list")
 
 
 def _make_backup(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> None:
     parent = arguments.to.absolute() if arguments.to else loaded.home.backups
-    made = home_backup.make_backup(loaded.home, parent, arguments.periodic)
-    place = parent / made.name
+    backup = home_backup.make_backup(loaded.home, parent, arguments.periodic)
+    place = parent / backup.name
     _say_backup(
-        made, arguments.json, f"{place}: event {made.seq}, {made.bytes / 1e6:.1f} MB, checked."
+        backup,
+        arguments.json,
+        f"{place}: event {backup.seq}, {backup.bytes / 1e6:.1f} MB, checked.",
     )
     if not arguments.periodic:
         return
-    pruned = home_backup.prune_backups(parent, made, loaded.config.backup.keep)
+    pruned = home_backup.prune_backups(parent, backup, loaded.config.backup.keep)
     for name in pruned.removed:
         command_output.print_note(f"removed the old backup {name}")
     for name in pruned.rotten:
@@ -252,13 +254,13 @@ def _rotten_warning(folder: Path) -> str:
     return f"{folder} is no backup any more: its files have changed since it was made. Remove it."
 
 
-def _say_backup(one: BackupManifest, as_json: bool, text: str) -> None:
+def _say_backup(backup: BackupManifest, as_json: bool, text: str) -> None:
     if as_json:
-        command_output.print_json_line(one)
+        command_output.print_json_line(backup)
     else:
         command_output.print_line(text)
 
 
-def _backup_row(one: BackupManifest) -> str:
-    kind = "periodic" if one.periodic else "by hand"
-    return f"{one.name}  {one.at}  event {one.seq}  {one.bytes / 1e6:.1f} MB  {kind}"
+def _backup_row(backup: BackupManifest) -> str:
+    kind = "periodic" if backup.periodic else "by hand"
+    return f"{backup.name}  {backup.at}  event {backup.seq}  {backup.bytes / 1e6:.1f} MB  {kind}"

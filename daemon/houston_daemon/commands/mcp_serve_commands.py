@@ -11,7 +11,6 @@ import secrets
 import shutil
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,10 +21,6 @@ from houston_shared.records import RolloutSpec, TaskRecord
 from houston_shared.secret_redaction import install_secrets
 from houston_shared.task import Task, TaskSearchSettings
 from houston_shared.task_tables import PythonToolSettings
-
-if TYPE_CHECKING:
-    from houston_daemon.hosts.local_host import LocalHost
-
 
 MCP_INSTALL_COMMAND = "pip install 'houston-agents[envs]'"
 
@@ -49,19 +44,20 @@ def run_mcp_serve(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
             "MCP needs the official SDK, which is not here.", next=MCP_INSTALL_COMMAND
         )
     install_secrets(loaded.config)
-    search = bool(arguments.corpus) or _has_search(loaded)
+    settings = loaded.tools.search
+    search = bool(arguments.corpus or settings.provider or settings.corpus)
     if not (arguments.python or search):
         raise ConfigurationError(
             "There is nothing to serve: no --python, no --corpus, no [tools.search].",
             next="houston mcp serve --python",
         )
     try:
-        settings = msgspec.convert(
+        python = msgspec.convert(
             {"seconds": arguments.seconds, "memory_mb": arguments.memory_mb}, PythonToolSettings
         )
     except msgspec.ValidationError as problem:
         raise HoustonError(f"{problem}.", code=ExitCode.USAGE) from None
-    asyncio.run(_serve_tools(arguments, loaded, settings, search))
+    asyncio.run(_serve_tools(arguments, loaded, python, search))
     return int(ExitCode.DONE)
 
 
@@ -71,6 +67,7 @@ async def _serve_tools(
     settings: PythonToolSettings,
     search: bool,
 ) -> None:
+    from houston_daemon.environments.local_host_setup import local_host
     from houston_daemon.environments.mcp.mcp_tool_server import tool_server
     from houston_daemon.environments.python.python_tool import PythonTool
     from houston_daemon.environments.retrieval.searcher import make_searcher
@@ -79,7 +76,7 @@ async def _serve_tools(
     searcher = make_searcher(spec, task) if search else None
     if not arguments.python:
         return await tool_server(version("houston-agents"), None, searcher).run_stdio_async()
-    host = _make_host(spec, task)
+    host = local_host(spec, task)
     try:
         await host.prepare(None)
         tool = PythonTool(host, settings)
@@ -90,10 +87,6 @@ async def _serve_tools(
         await asyncio.to_thread(shutil.rmtree, host.folder, ignore_errors=True)
         (Path(spec.host_root) / "prepared" / spec.rollout).unlink(missing_ok=True)
     return None
-
-
-def _has_search(loaded: LoadedConfiguration) -> bool:
-    return bool(loaded.tools.search.provider or loaded.tools.search.corpus)
 
 
 def _stand_in_rollout(
@@ -120,9 +113,3 @@ def _stand_in_rollout(
     )
     search = TaskSearchSettings(corpus=corpus.name if corpus else "")
     return spec, Task(name="mcp-serve", search=search, python=settings)
-
-
-def _make_host(spec: RolloutSpec, task: Task) -> "LocalHost":
-    from houston_daemon.environments.local_host_setup import local_host
-
-    return local_host(spec, task)

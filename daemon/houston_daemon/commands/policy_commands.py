@@ -82,21 +82,23 @@ def run_policy_merge(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     from houston_daemon.training.policies import adapter_merge, policy_files
     from houston_daemon.training.policies.policy_files import model_hash
 
-    found = policy_files.trained_policy(loaded.home, arguments.policy)
+    source = policy_files.trained_policy(loaded.home, arguments.policy)
     folder = arguments.out.absolute()
     policy_files.require_outside_policies(loaded.home, folder)
     adapter_merge.check_output_folder(folder, arguments.force)
-    model = adapter_merge.load_merged(found.policy.kind, found.folder, found.base)
-    written = adapter_merge.write_merged(model, found.base, folder, found.lineage, arguments.force)
+    model = adapter_merge.load_merged(source.policy.kind, source.folder, source.base)
+    written = adapter_merge.write_merged(
+        model, source.base, folder, source.lineage, arguments.force
+    )
     size = sum(file.stat().st_size for file in written)
     if arguments.json:
         hash = model_hash(folder)
-        name = found.policy.name
+        name = source.policy.name
         command_output.print_json_line(
             {"policy": name, "out": str(folder), "bytes": size, "hash": hash}
         )
     else:
-        command_output.print_line(f"{found.policy.name} is in {folder}: {size / 1e6:,.1f} MB.")
+        command_output.print_line(f"{source.policy.name} is in {folder}: {size / 1e6:,.1f} MB.")
     return int(ExitCode.DONE)
 
 
@@ -122,30 +124,35 @@ def run_policy_export(arguments: argparse.Namespace, loaded: LoadedConfiguration
     """Write it, read it back, compare."""
     from houston_daemon.training.policies import adapter_merge, gguf_export, policy_files
 
-    found = policy_files.trained_policy(loaded.home, arguments.policy)
+    source = policy_files.trained_policy(loaded.home, arguments.policy)
     file = arguments.out.absolute()
     policy_files.require_outside_policies(loaded.home, file)
     _check_export_file(file, arguments.force)
-    model = adapter_merge.load_merged(found.policy.kind, found.folder, found.base)
-    gguf_export.write_gguf(model, found.base, file, arguments.precision, found.policy.name)
-    worst = None
+    model = adapter_merge.load_merged(source.policy.kind, source.folder, source.base)
+    gguf_export.write_gguf(model, source.base, file, arguments.precision, source.policy.name)
+    gap = None
     if not arguments.no_check:
-        worst = gguf_export.compare_logits(model, found.base, file)
-        if worst > gguf_export.LOGIT_TOLERANCE[arguments.precision]:
+        gap = gguf_export.compare_logits(model, source.base, file)
+        if gap > gguf_export.LOGIT_TOLERANCE[arguments.precision]:
             raise HoustonError(
-                f"What {file} computes differs from {found.policy.name} by up to {worst:.3g} in a "
-                "logit.",
+                f"What {file} computes differs from {source.policy.name} by up to "
+                f"{gap:.3g} in a logit.",
                 "It was left there to be looked at; do not use it.",
             )
     size = file.stat().st_size
     if arguments.json:
         command_output.print_json_line(
-            {"policy": found.policy.name, "out": str(file), "bytes": size, "difference": worst}
+            {
+                "policy": source.policy.name,
+                "out": str(file),
+                "bytes": size,
+                "difference": gap,
+            }
         )
     else:
-        checked = "not checked" if worst is None else f"its logits differ by at most {worst:.2g}"
+        checked = "not checked" if gap is None else f"its logits differ by at most {gap:.2g}"
         command_output.print_line(
-            f"{found.policy.name} is in {file}: {size / 1e6:,.1f} MB, {checked}."
+            f"{source.policy.name} is in {file}: {size / 1e6:,.1f} MB, {checked}."
         )
     return int(ExitCode.DONE)
 

@@ -71,9 +71,9 @@ def run_rollout_erase(arguments: argparse.Namespace, loaded: LoadedConfiguration
     count = sum(len(part.seqs) for part in parts)
     owners = sorted({part.rollout for part in parts})
     if count:
-        where = ", ".join(one or "the daemon" for one in owners)
+        where = ", ".join(owner or "the daemon" for owner in owners)
         require_confirmation(arguments, f"{count} events of {where} would be erased")
-    gone = event_erasure.erase_events(loaded.home, parts, text=text, reason=arguments.reason)
+    overwritten = event_erasure.erase_events(loaded.home, parts, text=text, reason=arguments.reason)
     others = sorted(
         {part.rollout for part in event_erasure.select_events_with_text(loaded.home, text)}
         if text
@@ -81,13 +81,15 @@ def run_rollout_erase(arguments: argparse.Namespace, loaded: LoadedConfiguration
     )
     if arguments.json:
         also = {"also": others} if others else {}
-        command_output.print_json_line({"events": count, "rollouts": owners, "gone": gone, **also})
+        command_output.print_json_line(
+            {"events": count, "rollouts": owners, "gone": overwritten, **also}
+        )
     else:
         command_output.print_line(f"{count} events were erased." if count else "Nothing holds it.")
     if others:
         warn_other_owners(others)
-    rest = warn_remaining_copies(loaded.home, gone, "" if others else text)
-    return int(ExitCode.FAILED if others or rest else ExitCode.DONE)
+    files_left = warn_remaining_copies(loaded.home, overwritten, "" if others else text)
+    return int(ExitCode.FAILED if others or files_left else ExitCode.DONE)
 
 
 def require_confirmation(arguments: argparse.Namespace, what: str) -> None:
@@ -103,16 +105,16 @@ def require_confirmation(arguments: argparse.Namespace, what: str) -> None:
 
 def warn_other_owners(owners: list[str]) -> None:
     """Whose events hold the text all the same, on stderr."""
-    named = ", ".join(one or "the daemon (a task, or a reason)" for one in owners)
+    names = ", ".join(owner or "the daemon (a task, or a reason)" for owner in owners)
     command_output.print_note(
-        f"{named} has it, too. next: the same without a rollout takes it out everywhere"
+        f"{names} has it, too. next: the same without a rollout takes it out everywhere"
     )
 
 
-def warn_remaining_copies(home: Home, gone: bool, text: str = "") -> bool:
+def warn_remaining_copies(home: Home, overwritten: bool, text: str = "") -> bool:
     """Where it may still be, on stderr; whether files of the database still have it."""
     files: list[Path] = []
-    if not gone:
+    if not overwritten:
         command_output.print_note(
             "A reader holds the WAL open, which still has it. next: houston daemon restart"
         )
@@ -125,7 +127,7 @@ def warn_remaining_copies(home: Home, gone: bool, text: str = "") -> bool:
         command_output.print_note(
             f"{path} was made before and may still have it; remove it when it must not."
         )
-    return not gone or bool(files)
+    return not overwritten or bool(files)
 
 
 def _check_reason(reason: str, text: str) -> None:
@@ -189,44 +191,46 @@ def _read_archive(arguments: argparse.Namespace) -> int:
 
 def _archive_rollout(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     with Reader(loaded.home) as reader:
-        one = reader.run(rollout_queries.find_rollout(arguments.rollout))
-        before = reader.run(removed_data_queries.find_begun_archive_file(one.id))
-        whole = reader.run(removed_data_queries.find_archive_file(one.id))
-    if one.state not in ENDED_STATES:
+        rollout = reader.run(rollout_queries.find_rollout(arguments.rollout))
+        earlier_file = reader.run(removed_data_queries.find_begun_archive_file(rollout.id))
+        complete_file = reader.run(removed_data_queries.find_archive_file(rollout.id))
+    if rollout.state not in ENDED_STATES:
         raise HoustonError(
-            f"{one.id} has not ended ({one.state}).",
+            f"{rollout.id} has not ended ({rollout.state}).",
             "Nothing was archived.",
-            f"houston rollout cancel {one.id}",
+            f"houston rollout cancel {rollout.id}",
         )
-    if not before:
-        require_confirmation(arguments, f"The texts of {one.id} would leave the home")
+    if not earlier_file:
+        require_confirmation(arguments, f"The texts of {rollout.id} would leave the home")
         path, manifest = archive_file.write_archive(
-            loaded.home, one.id, arguments.to.absolute() if arguments.to else None
+            loaded.home, rollout.id, arguments.to.absolute() if arguments.to else None
         )
-        parts = event_erasure.select_rollout_events(loaded.home, one.id)
+        parts = event_erasure.select_rollout_events(loaded.home, rollout.id)
     else:
-        path, manifest = Path(before), _unfinished_archive(Path(before), one.id)
-        parts = event_erasure.select_unerased_events(loaded.home, one.id, manifest.last)
-        if whole and not parts:
+        path, manifest = Path(earlier_file), _unfinished_archive(Path(earlier_file), rollout.id)
+        parts = event_erasure.select_unerased_events(loaded.home, rollout.id, manifest.last)
+        if complete_file and not parts:
             raise HoustonError(
-                f"{one.id} was archived before, into {before}.",
-                next=f"houston rollout archive --read {before}",
+                f"{rollout.id} was archived before, into {earlier_file}.",
+                next=f"houston rollout archive --read {earlier_file}",
             )
         parts = parts or [
-            event_erasure.ErasureBatch(one.id, [manifest.last])
+            event_erasure.ErasureBatch(rollout.id, [manifest.last])
         ]  # the word that it is whole
-        require_confirmation(arguments, f"The texts of {one.id} that {path} holds would follow")
-    gone = event_erasure.erase_events(loaded.home, parts, reason="archived", archive=str(path))
+        require_confirmation(arguments, f"The texts of {rollout.id} that {path} holds would follow")
+    overwritten = event_erasure.erase_events(
+        loaded.home, parts, reason="archived", archive=str(path)
+    )
     if arguments.json:
         command_output.print_json_line(
-            {"rollout": one.id, "archive": str(path), "events": manifest.events}
+            {"rollout": rollout.id, "archive": str(path), "events": manifest.events}
         )
     else:
         command_output.print_line(
-            f"{one.id}: {manifest.events} events are in {path}; their texts left the home."
+            f"{rollout.id}: {manifest.events} events are in {path}; their texts left the home."
         )
         command_output.print_note(WHAT_STAYS)
-    warn_remaining_copies(loaded.home, gone)
+    warn_remaining_copies(loaded.home, overwritten)
     return int(ExitCode.DONE)
 
 

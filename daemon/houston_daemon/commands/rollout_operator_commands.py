@@ -81,23 +81,23 @@ def run_rollout_start(arguments: argparse.Namespace, loaded: LoadedConfiguration
             "Leave --hints out.",
             ExitCode.USAGE,
         )
-    given = (arguments.seed, arguments.share_gpus, arguments.hints)
+    flags = (arguments.seed, arguments.share_gpus, arguments.hints)
     specs = rollout_start_checks.build_rollout_specs(
-        loaded, task, engine, arguments.n, *given, policy=arguments.policy
+        loaded, task, engine, arguments.n, *flags, policy=arguments.policy
     )
     message = StartRollouts(request=uuid.uuid4().hex, specs=specs)
-    done = send_with_retry(
+    answer = send_with_retry(
         loaded.home, message, "They may have been queued.", "houston rollout list"
     )
-    for rollout in done.rollouts:
+    for rollout in answer.rollouts:
         if arguments.json:
             command_output.print_json_line(
                 {"rollout": rollout, "task": task.task.name, "state": "queued"}
             )
         else:
             command_output.print_line(rollout)
-    if not arguments.json and done.rollouts:
-        command_output.print_note(f"next: houston tail {done.rollouts[0]} -f")
+    if not arguments.json and answer.rollouts:
+        command_output.print_note(f"next: houston tail {answer.rollouts[0]} -f")
     return int(ExitCode.DONE)
 
 
@@ -137,7 +137,7 @@ def run_rollout_restore(arguments: argparse.Namespace, loaded: LoadedConfigurati
     into = Path(arguments.into).absolute()
     _resolve_step(arguments)
     with Reader(loaded.home) as reader:
-        found = reader.run(_find_snapshot(arguments))
+        snapshot = reader.run(_find_snapshot(arguments))
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
         raise HoustonError(
             f"{into} is there and is no empty folder.",
@@ -146,21 +146,22 @@ def run_rollout_restore(arguments: argparse.Namespace, loaded: LoadedConfigurati
             ExitCode.USAGE,
         )
     try:
-        lost = _restore_files(found, into)
+        lost = _restore_files(snapshot, into)
     except HostAway as away:
         raise HoustonError(away.cause, NOTHING_RESTORED, "houston doctor", ExitCode.BUSY) from None
     except (OSError, tarfile.TarError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else problem
         raise HoustonError(f"{into} cannot be written: {why}.", NOTHING_RESTORED) from None
     if arguments.json:
-        score = {} if found.score is None else {"score": found.score}
+        score = {} if snapshot.score is None else {"score": snapshot.score}
         command_output.print_json_line(
-            {"rollout": found.rollout, "step": found.step, **score, "into": str(into), "lost": lost}
+            {"rollout": snapshot.rollout, "step": snapshot.step, **score}
+            | {"into": str(into), "lost": lost}
         )
     else:
-        scored = "" if found.score is None else f", with score {found.score:g}"
+        scored = "" if snapshot.score is None else f", with score {snapshot.score:g}"
         command_output.print_line(
-            f"{into}: the workspace of {found.rollout} at step {found.step}{scored}"
+            f"{into}: the workspace of {snapshot.rollout} at step {snapshot.step}{scored}"
         )
     for path in lost:
         command_output.print_note(f"not brought back: {safe(path)}")
@@ -179,39 +180,41 @@ def _resolve_step(arguments: argparse.Namespace) -> None:
 
 
 def _find_snapshot(arguments: argparse.Namespace) -> ReadPlan[RestorableSnapshot]:
-    one = yield from rollout_queries.find_rollout(arguments.rollout)
-    spec = yield from rollout_queries.read_rollout_spec(one)
+    rollout = yield from rollout_queries.find_rollout(arguments.rollout)
+    spec = yield from rollout_queries.read_rollout_spec(rollout)
     task = parse_task_record(spec.task)
-    name = task.hosts[0] if arguments.at else task.evaluate.host or task.hosts[0]
-    root, place = spec.host_root, None if name == LOCAL_HOST else remote_part_of(spec, name)
+    host = task.hosts[0] if arguments.at else task.evaluate.host or task.hosts[0]
+    root, remote = spec.host_root, None if host == LOCAL_HOST else remote_part_of(spec, host)
     if arguments.at:
-        return (yield from _snapshot_after(one.id, arguments.at, root, place))
+        return (yield from _snapshot_after(rollout.id, arguments.at, root, remote))
     scored = [
         each
-        for each in (yield from workspace_queries.list_evaluations(one.id))
+        for each in (yield from workspace_queries.list_evaluations(rollout.id))
         if each.score is not None
     ]
     if not scored:
-        raise HoustonError(f"No submission of {one.id} has a score.", NOTHING_RESTORED)
+        raise HoustonError(f"No submission of {rollout.id} has a score.", NOTHING_RESTORED)
     best = max(scored, key=lambda each: (each.score, each.number)) if arguments.best else scored[-1]
     if commit := (yield from workspace_queries.read_submitted_snapshot(best)):
-        return RestorableSnapshot(best.rollout, best.step, commit, root, place, best.score)
-    after = yield from _snapshot_after(best.rollout, best.step, root, place)
-    return after._replace(score=best.score)
+        return RestorableSnapshot(best.rollout, best.step, commit, root, remote, best.score)
+    snapshot = yield from _snapshot_after(best.rollout, best.step, root, remote)
+    return snapshot._replace(score=best.score)
 
 
-def _restore_files(found: RestorableSnapshot, into: Path) -> list[str]:
+def _restore_files(snapshot: RestorableSnapshot, into: Path) -> list[str]:
     """The paths that are not in `into`. Raises HoustonError and OSError."""
-    if found.there is not None:
+    if snapshot.there is not None:
         return asyncio.run(
-            remote_access.restore_remote_workspace(found.there, found.rollout, found.commit, into)
+            remote_access.restore_remote_workspace(
+                snapshot.there, snapshot.rollout, snapshot.commit, into
+            )
         )
-    folder = rollout_folder(Path(found.host_root), found.rollout)
-    return restore_snapshot(folder / "shadow", found.commit, into, folder / "workspace")
+    folder = rollout_folder(Path(snapshot.host_root), snapshot.rollout)
+    return restore_snapshot(folder / "shadow", snapshot.commit, into, folder / "workspace")
 
 
 def _snapshot_after(
-    rollout: str, step: int, root: str, place: RemotePart | None
+    rollout: str, step: int, root: str, remote: RemotePart | None
 ) -> ReadPlan[RestorableSnapshot]:
     rows = yield from step_queries.list_step_rows(rollout, step, step)
     if not rows or rows[0].observation_seq is None or not rows[0].snapshot:
@@ -229,7 +232,7 @@ def _snapshot_after(
             NOTHING_RESTORED,
             f"houston steps {rollout}",
         )
-    return RestorableSnapshot(rows[0].rollout, step, rows[0].snapshot, root, place)
+    return RestorableSnapshot(rows[0].rollout, step, rows[0].snapshot, root, remote)
 
 
 NOTHING_READ = "Nothing was read."
@@ -281,16 +284,16 @@ def run_rollout_printed(arguments: argparse.Namespace, loaded: LoadedConfigurati
 
 
 def _find_terminal_host(arguments: argparse.Namespace) -> ReadPlan[tuple[str, RemotePart]]:
-    one = yield from rollout_queries.find_rollout(arguments.rollout)
-    spec = yield from rollout_queries.read_rollout_spec(one)
+    rollout = yield from rollout_queries.find_rollout(arguments.rollout)
+    spec = yield from rollout_queries.read_rollout_spec(rollout)
     if arguments.host not in spec.hosts:
         names = ", ".join(sorted(spec.hosts)) or "none"
         raise HoustonError(
-            f"{one.id} has no terminals on {arguments.host!r}; its other machines: {names}.",
+            f"{rollout.id} has no terminals on {arguments.host!r}; its other machines: {names}.",
             NOTHING_READ,
             code=ExitCode.USAGE,
         )
-    return one.id, remote_part_of(spec, arguments.host)
+    return rollout.id, remote_part_of(spec, arguments.host)
 
 
 async def _copy_terminal_log(

@@ -55,8 +55,8 @@ def refused_script_calls(path: Path, catalog: Catalog) -> list[str]:
     return [
         f"step {number}: {checked.error}"
         for number, line in enumerate(read_script(path), 1)
-        for one in line.calls
-        if (checked := catalog.check(ToolCall("", one.name, one.arguments))).error
+        for call in line.calls
+        if (checked := catalog.check(ToolCall("", call.name, call.arguments))).error
     ]
 
 
@@ -87,14 +87,14 @@ async def _run_evaluation(
         host_root=str(root),
         hidden=tuple(hidden),
     )
-    own = task.task.budget
-    budget = msgspec.structs.replace(own, evaluations=max(1, own.evaluations))
-    once = msgspec.structs.replace(task.task, budget=budget)
-    host = local_host(spec, once)
+    budget_set = task.task.budget
+    budget = msgspec.structs.replace(budget_set, evaluations=max(1, budget_set.evaluations))
+    task_definition = msgspec.structs.replace(task.task, budget=budget)
+    host = local_host(spec, task_definition)
     try:
         await host.prepare(workspace)
-        slots = Slots(root, once.name, 1)
-        evaluation = Evaluation(host, once, task.folder, slots, _no_snapshot)
+        slots = Slots(root, task_definition.name, 1)
+        evaluation = Evaluation(host, task_definition, task.folder, slots, _no_snapshot)
         return await evaluation.run(Standing(1, 1, 0.0, _UNLIMITED_SECONDS, 0, None, None), Stop())
     finally:
         await host.destroy_terminals()
@@ -102,7 +102,6 @@ async def _run_evaluation(
 
 
 async def _no_snapshot() -> str:
-    """A trial needs no snapshot."""
     return ""
 
 
@@ -139,7 +138,7 @@ def template_names() -> list[str]:
 
 
 def write_task_from_template(
-    name: str, beside: Path, template: str = demo_tour.DEMO_TASK.parent.name
+    name: str, parent: Path, template: str = demo_tour.DEMO_TASK.parent.name
 ) -> Path:
     """Make the task folder `beside/name`, a copy of the packaged task. Raises HoustonError."""
     if not _TASK_NAME.fullmatch(name):
@@ -148,7 +147,7 @@ def write_task_from_template(
             "Nothing was written.",
             "Choose another name.",
         )
-    folder = beside / name
+    folder = parent / name
     try:
         folder.mkdir(parents=True)
         for file in sorted((TEMPLATES / template).rglob("*")):
@@ -185,22 +184,25 @@ def add_task_import_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_task_import(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Write the folder and say of every field what became of it."""
-    found = innovatorbench_importer.read_task_fields(Path(arguments.file))
-    made = innovatorbench_importer.convert_task(found, Path(arguments.beside))
-    file = innovatorbench_importer.write_task_folder(made, Path(arguments.out or made.name))
+    fields_found = innovatorbench_importer.read_task_fields(Path(arguments.file))
+    imported = innovatorbench_importer.convert_task(fields_found, Path(arguments.beside))
+    file = innovatorbench_importer.write_task_folder(imported, Path(arguments.out or imported.name))
     load_task(file)  # what was written can be read
     if arguments.json:
-        fields = [{"field": one.field, "how": one.how, "said": one.said} for one in made.lines]
-        command_output.print_json_line({"task": made.name, "file": str(file), "fields": fields})
+        fields = [
+            {"field": field.field, "how": field.how, "said": field.said}
+            for field in imported.fields
+        ]
+        command_output.print_json_line({"task": imported.name, "file": str(file), "fields": fields})
         return int(ExitCode.DONE)
     command_output.print_line(str(file))
-    for one in made.lines:
+    for field in imported.fields:
         command_output.print_line(
-            f"  {safe_line(one.field):<34} {one.how:<13} {safe_line(one.said)}"
+            f"  {safe_line(field.field):<34} {field.how:<13} {safe_line(field.said)}"
         )
-    missing = sum(one.how == "not mapped" for one in made.lines)
+    missing = sum(field.how == "not mapped" for field in imported.fields)
     command_output.print_note(
-        f"{missing} of {len(made.lines)} are not mapped; next: houston task validate {file}"
+        f"{missing} of {len(imported.fields)} are not mapped; next: houston task validate {file}"
     )
     return int(ExitCode.DONE)
 
@@ -237,20 +239,20 @@ def run_task_validate(arguments: argparse.Namespace, loaded: LoadedConfiguration
             "No task file was named.", next="houston task validate FILE", code=ExitCode.USAGE
         )
     task = load_task(Path(file))
-    found = describe_task(task)
+    facts = describe_task(task)
     if task_host_settings(loaded, task):
-        found["hosts"] = ", ".join(task.task.hosts)
+        facts["hosts"] = ", ".join(task.task.hosts)
     if leased := task_gpus(loaded, task):
-        found["gpus"] = ", ".join(f"{count} on {name}" for name, count in leased.items())
+        facts["gpus"] = ", ".join(f"{count} on {name}" for name, count in leased.items())
     if engine := _describe_engine(loaded, arguments.engine):
-        found["engine"] = engine
+        facts["engine"] = engine
     install_secrets(loaded.config)
-    scored = trial is None or _try_evaluation(task, trial, loaded, found)
+    scored = trial is None or _try_evaluation(task, trial, loaded, facts)
     if arguments.json:
-        command_output.print_json_line({"task": task.task.name, "file": str(task.file), **found})
+        command_output.print_json_line({"task": task.task.name, "file": str(task.file), **facts})
     else:
         command_output.print_line(f"{task.file}: {task.task.name} can be started")
-        for key, value in found.items():
+        for key, value in facts.items():
             command_output.print_line(f"  {key:<12} {value}")
     if engine:
         _warn_of_script(loaded, arguments.engine, task.task)
@@ -263,7 +265,7 @@ def run_task_validate(arguments: argparse.Namespace, loaded: LoadedConfiguration
 
 
 def _try_evaluation(
-    task: LoadedTask, folder: str, loaded: LoadedConfiguration, found: dict[str, str]
+    task: LoadedTask, folder: str, loaded: LoadedConfiguration, facts: dict[str, str]
 ) -> bool:
     """Evaluate a folder and note what `eval` would say; whether it gave a score."""
     if not task.task.evaluate.command:
@@ -272,12 +274,12 @@ def _try_evaluation(
     workspace = Path(folder) if folder else task.folder / source if source else None
     if workspace is not None and not workspace.is_dir():
         raise ConfigurationError(f"--run: {workspace} is no folder.")
-    seen = evaluate_folder(task, workspace, hidden_paths(loaded))
-    text, detail = render(seen), str(seen.fields().get("detail", ""))
-    found["evaluation"] = "\n".join(part for part in (text.head, text.body) if part)
-    if detail and not seen.success:
-        found["detail"] = detail
-    return seen.success
+    observation = evaluate_folder(task, workspace, hidden_paths(loaded))
+    text, detail = render(observation), str(observation.fields().get("detail", ""))
+    facts["evaluation"] = "\n".join(part for part in (text.head, text.body) if part)
+    if detail and not observation.success:
+        facts["detail"] = detail
+    return observation.success
 
 
 def _describe_engine(loaded: LoadedConfiguration, name: str | None) -> str:
@@ -298,12 +300,12 @@ def _warn_of_script(loaded: LoadedConfiguration, name: str | None, task: Task) -
     catalog = kind(task.environment).catalog
     if engine.kind != "script" or catalog is None:
         return
-    said = refused_script_calls(Path(engine.path), catalog(task))
-    for one in said[:NAMED_WARNINGS]:
-        command_output.print_note(f"warning: {engine.path}: {one}")
-    if len(said) > NAMED_WARNINGS:
+    refused = refused_script_calls(Path(engine.path), catalog(task))
+    for sentence in refused[:NAMED_WARNINGS]:
+        command_output.print_note(f"warning: {engine.path}: {sentence}")
+    if len(refused) > NAMED_WARNINGS:
         command_output.print_note(
-            f"warning: {len(said) - NAMED_WARNINGS} more calls would be refused."
+            f"warning: {len(refused) - NAMED_WARNINGS} more calls would be refused."
         )
 
 
@@ -312,13 +314,13 @@ def describe_task(task: LoadedTask) -> dict[str, str]:
     definition = task.task
     budget = definition.budget
     check_task_names(task)
-    own = (
+    scored_by = (
         "the environment scores"
         if kind(definition.environment).scores(definition)
         else "none: rollouts of it have no score"
     )
-    evaluator = describe_evaluator(task) or own
-    given = {
+    evaluator = describe_evaluator(task) or scored_by
+    optional = {
         "domain": definition.domain,
         "data": ", ".join(f"{DATA_FOLDER}/{name}" for name in definition.data.mounts),
         "activate": _describe_environment(task),
@@ -337,7 +339,7 @@ def describe_task(task: LoadedTask) -> dict[str, str]:
         "budget": f"{pluralize(budget.steps, 'step')}, {budget.active_seconds:g} s, "
         f"{pluralize(budget.evaluations, 'evaluation')}",
         "evaluator": evaluator,
-        **{name: said for name, said in given.items() if said},
+        **{name: said for name, said in optional.items() if said},
     }
 
 
@@ -382,9 +384,9 @@ def describe_evaluator(task: LoadedTask) -> str:
     scored_on = task.task.evaluate.host or task.task.hosts[0]
     program = _find_program(task, words[0]) if scored_on == LOCAL_HOST else f"on {scored_on}"
     if "/" in words[0]:  # relative to the task's folder, which every host has
-        beside = task.folder / words[0]
-        there = program if beside.is_absolute() else None
-        program = str(beside) if _is_file(beside) else there
+        in_folder = task.folder / words[0]
+        absolute = program if in_folder.is_absolute() else None
+        program = str(in_folder) if _is_file(in_folder) else absolute
     if program is None:
         raise ConfigurationError(
             f"{task.file}: `evaluate.command` names {words[0]!r}, which is no program here."

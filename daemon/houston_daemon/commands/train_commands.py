@@ -114,31 +114,31 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     """Make or find the run, start it, follow it. Raises HoustonError."""
     if arguments.resume:
         _check_resume_flags(arguments)
-    if (done := _finished_without_policy(arguments, loaded)) is not None:
+    if (finished := _finished_without_policy(arguments, loaded)) is not None:
         if arguments.name:
-            done.ask(create_run.rename_policy(loaded, done.asked, arguments.name))
-        _register_finished_run(loaded, done)
-        return _say_run_state(arguments, loaded, done, "finished")
-    there = find_running_daemon(loaded.home) is not None
-    alone = bool(arguments.alone) or not there
-    beside = alone and there
+            finished.ask(create_run.rename_policy(loaded, finished.asked, arguments.name))
+        _register_finished_run(loaded, finished)
+        return _say_run_state(arguments, loaded, finished, "finished")
+    daemon_runs = find_running_daemon(loaded.home) is not None
+    alone = bool(arguments.alone) or not daemon_runs
+    beside_daemon = alone and daemon_runs
     planned = _plan_run(arguments, loaded)
     gpus = _gpu_count(arguments, loaded, planned)
-    sees = (
+    gpu_environment = (
         sft_launch.environment_with_gpus(loaded, planned.run, gpus, planned.share_gpus)
         if alone
         else {}
     )
-    asked = planned if arguments.resume else _make_run(arguments, loaded)
-    folder = sft_run_folder.folder_of_run(loaded.home, asked.run)
-    folder.ask(msgspec.structs.replace(asked, beside=beside))
-    if there:
+    spec = planned if arguments.resume else _make_run(arguments, loaded)
+    folder = sft_run_folder.folder_of_run(loaded.home, spec.run)
+    folder.ask(msgspec.structs.replace(spec, beside=beside_daemon))
+    if daemon_runs:
         _report_killed_run(loaded, folder.path.name)
     sft_progress.ProgressWriter(folder.path).set("queued")  # what an earlier try said is over
-    if there:
+    if daemon_runs:
         _tell_daemon(loaded, folder, gpus, alone)
-    child = sft_launch.start_trainer(folder.path, gpus, sees) if alone else None
-    if beside:
+    child = sft_launch.start_trainer(folder.path, gpus, gpu_environment) if alone else None
+    if beside_daemon:
         tell_run_state(loaded, folder.path.name, "running")
     command_output.print_note(f"{folder.path.name}: {folder.path}")
     if arguments.detach:
@@ -148,7 +148,7 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
         if child
         else sft_launch.follow_daemon_run(loaded, folder)
     )
-    if beside and state == "failed":
+    if beside_daemon and state == "failed":
         tell_run_state(
             loaded, folder.path.name, "failed", "its process was killed"
         )  # where it could not
@@ -163,8 +163,8 @@ def _finished_without_policy(
     if not run or not is_run_name(run) or _policy_of_run(loaded, run):
         return None
     folder = sft_run_folder.folder_of_run(loaded.home, run)
-    now = sft_progress.read_progress(folder.path)
-    return folder if now is not None and now.state == "finished" else None
+    progress = sft_progress.read_progress(folder.path)
+    return folder if progress is not None and progress.state == "finished" else None
 
 
 def _register_finished_run(loaded: LoadedConfiguration, folder: RunFolder) -> None:
@@ -225,18 +225,18 @@ def _plan_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Run
     written yet."""
     settings = _recipe_settings(arguments)
     if arguments.resume:
-        asked = create_run.request_resume(loaded, arguments.resume, settings, arguments.name)
+        spec = create_run.request_resume(loaded, arguments.resume, settings, arguments.name)
     else:
-        asked = RunSpec(
+        spec = RunSpec(
             run="", recipe=sft_recipe.load_recipe(arguments.recipe or DEFAULT_RECIPE, settings)
         )
-    return _with_requested_gpus(arguments, asked)
+    return _with_requested_gpus(arguments, spec)
 
 
 def _make_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> RunSpec:
     """Make the folder of a new run: what is asked of it, with all that was found for it."""
     secret_redaction.install_secrets(loaded.config)
-    wanted = create_run.TrainingRequest(
+    request = create_run.TrainingRequest(
         _selected_rollouts(arguments, loaded),
         arguments.data,
         arguments.held_out,
@@ -246,11 +246,11 @@ def _make_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Run
         arguments.name,
         arguments.rules or "run",
     )
-    made = create_run.create_run_folder(loaded, wanted)
+    created = create_run.create_run_folder(loaded, request)
     command_output.print_note(
-        export_manifest.judged_by_sentence(sft_run_folder.read_data_manifest(made.data))
+        export_manifest.judged_by_sentence(sft_run_folder.read_data_manifest(created.data))
     )
-    return _with_requested_gpus(arguments, made.asked)
+    return _with_requested_gpus(arguments, created.asked)
 
 
 def _recipe_settings(arguments: argparse.Namespace) -> list[str]:
@@ -262,9 +262,9 @@ def _recipe_settings(arguments: argparse.Namespace) -> list[str]:
 
 
 def _row_options_with_defaults(arguments: argparse.Namespace) -> RowOptions:
-    said = {name: getattr(arguments, name) for name in _default_row_flags()}
-    said = {name: value for name, value in said.items() if value is not None}
-    return read_row_options(argparse.Namespace(**{**_default_row_flags(), **said}))
+    flags = {name: getattr(arguments, name) for name in _default_row_flags()}
+    flags = {name: value for name, value in flags.items() if value is not None}
+    return read_row_options(argparse.Namespace(**{**_default_row_flags(), **flags}))
 
 
 def _resolve_base(named: str) -> str:
@@ -280,21 +280,21 @@ def _selected_rollouts(arguments: argparse.Namespace, loaded: LoadedConfiguratio
         return reader.run(select_rollout_ids(selection, sft_recipe.NOTHING_TRAINED_MESSAGE))
 
 
-def _with_requested_gpus(arguments: argparse.Namespace, asked: RunSpec) -> RunSpec:
+def _with_requested_gpus(arguments: argparse.Namespace, spec: RunSpec) -> RunSpec:
     """With those that are asked for: a run that goes on does so with the GPUs that it had."""
-    said = {"gpus": arguments.gpus, "share_gpus": arguments.share_gpus}
-    changed = {key: value for key, value in said.items() if value is not None}
-    return msgspec.structs.replace(asked, **changed)
+    flags = {"gpus": arguments.gpus, "share_gpus": arguments.share_gpus}
+    changed = {key: value for key, value in flags.items() if value is not None}
+    return msgspec.structs.replace(spec, **changed)
 
 
-def _gpu_count(arguments: argparse.Namespace, loaded: LoadedConfiguration, asked: RunSpec) -> int:
+def _gpu_count(arguments: argparse.Namespace, loaded: LoadedConfiguration, spec: RunSpec) -> int:
     """As many as were asked for; else one where this host has any.
 
     On the CPU none: a run may go on there that had some.
     """
-    if arguments.gpus is None and asked.recipe.device == "cpu":
+    if arguments.gpus is None and spec.recipe.device == "cpu":
         return 0
-    return min(1, loaded.gpus(LOCAL_HOST)) if asked.gpus is None else asked.gpus
+    return min(1, loaded.gpus(LOCAL_HOST)) if spec.gpus is None else spec.gpus
 
 
 def _tell_daemon(loaded: LoadedConfiguration, folder: RunFolder, gpus: int, alone: bool) -> None:
@@ -302,35 +302,35 @@ def _tell_daemon(loaded: LoadedConfiguration, folder: RunFolder, gpus: int, alon
     from houston_shared.control_client import send_with_retry
     from houston_shared.control_messages import StartTraining
 
-    asked = folder.asked
+    spec = folder.asked
     message = StartTraining(
         request=secrets.token_hex(16),
-        run=asked.run,
+        run=spec.run,
         alone=alone,
-        name=asked.name,
-        parent=asked.parent,
-        base=asked.recipe.base,
-        base_hash=asked.base_hash,
-        rollouts=asked.rollouts,
+        name=spec.name,
+        parent=spec.parent,
+        base=spec.recipe.base,
+        base_hash=spec.base_hash,
+        rollouts=spec.rollouts,
         manifest=data_manifest_hash(folder.data),
-        recipe=msgspec.to_builtins(asked.recipe),
+        recipe=msgspec.to_builtins(spec.recipe),
         gpus=gpus,
-        share_gpus=asked.share_gpus,
+        share_gpus=spec.share_gpus,
     )
     send_with_retry(
-        loaded.home, message, "It may have been queued.", f"houston train show {asked.run}"
+        loaded.home, message, "It may have been queued.", f"houston train show {spec.run}"
     )
 
 
 def _say_run_state(
     arguments: argparse.Namespace, loaded: LoadedConfiguration, folder: RunFolder, state: str
 ) -> int:
-    now, run = sft_progress.read_progress(folder.path), folder.path.name
+    progress, run = sft_progress.read_progress(folder.path), folder.path.name
     policy = _policy_of_run(loaded, run)
     if arguments.json:
-        told = {"run": run, "state": state, "folder": str(folder.path), "policy": policy}
-        told |= {"output": str(folder.output) if folder.output.is_dir() else None}
-        command_output.print_json_line({**told, "result": folder.result})
+        fields = {"run": run, "state": state, "folder": str(folder.path), "policy": policy}
+        fields |= {"output": str(folder.output) if folder.output.is_dir() else None}
+        command_output.print_json_line({**fields, "result": folder.result})
     elif state == "finished" and policy:
         command_output.print_line(f"{run} became {policy}.")
         command_output.print_note(f"next: houston policy activate {policy}")
@@ -340,23 +340,24 @@ def _say_run_state(
         )
         command_output.print_note(f"next: houston daemon start, then {folder.again}")
     elif state in ("failed", "cancelled"):
-        raise _run_failure(folder, state, now.message if now and now.state == state else "")
+        raise _run_failure(
+            folder, state, progress.message if progress and progress.state == state else ""
+        )
     else:
         command_output.print_line(run)
     return int(ExitCode.FAILED if state in ("failed", "cancelled") else ExitCode.DONE)
 
 
-def _run_failure(folder: RunFolder, state: str, said: str) -> HoustonError:
+def _run_failure(folder: RunFolder, state: str, message: str) -> HoustonError:
     """What the trainer said of its end, with its own advice: the same again may be of no use."""
-    what, _, advice = said.partition(" Next: ")
+    effect, _, advice = message.partition(" Next: ")
     cause = f"{folder.path.name} {'failed' if state == 'failed' else 'was ended'}."
-    return HoustonError(cause, what, advice if said else folder.again)
+    return HoustonError(cause, effect, advice if message else folder.again)
 
 
 def _policy_of_run(loaded: LoadedConfiguration, run: str) -> str | None:
-    """What came of it, as the home knows it."""
     if not loaded.home.database.exists():
         return None
     with Reader(loaded.home) as reader:
-        one = reader.run(policy_queries.find_training_run(run))
-    return one.policy or None if one else None
+        row = reader.run(policy_queries.find_training_run(run))
+    return row.policy or None if row else None

@@ -59,15 +59,17 @@ class DemoTour:
         rollouts = self.start()
         agent, script = rollouts[0], rollouts[-2]
         self._until(lambda: self._steps(agent), "the agent's first step")
-        said = self._json("guide", agent, TOUR_GUIDANCE)[0]
-        command_output.print_line(f"  said to {agent}: {said['text']!r} ({said['state']})")
-        heard = self._until(lambda: self._heard(agent), "the agent to hear it")
-        step = self._steps(agent)[heard - 1]
-        command_output.print_line(f"  heard at step {heard}; the observation ends with:")
+        guidance = self._json("guide", agent, TOUR_GUIDANCE)[0]
+        command_output.print_line(f"  said to {agent}: {guidance['text']!r} ({guidance['state']})")
+        heard_step = self._until(lambda: self._heard(agent), "the agent to hear it")
+        step = self._steps(agent)[heard_step - 1]
+        command_output.print_line(f"  heard at step {heard_step}; the observation ends with:")
         command_output.print_line(f"    {step['observation'].rpartition(chr(10))[2]}")
-        after = self._until(lambda: self._steps(agent)[heard:], "what the agent does next")[0]
-        calls = ", ".join(f"{c['name']}({json.dumps(c['arguments'])})" for c in after["calls"])
-        command_output.print_line(f"  step {after['step']} then called {calls or 'nothing'}")
+        next_step = self._until(
+            lambda: self._steps(agent)[heard_step:], "what the agent does next"
+        )[0]
+        calls = ", ".join(f"{c['name']}({json.dumps(c['arguments'])})" for c in next_step["calls"])
+        command_output.print_line(f"  step {next_step['step']} then called {calls or 'nothing'}")
         self._until(lambda: self._show(script)["state"] == "finished", "the script to finish")
         if self._model:
             self._end(agent)
@@ -78,18 +80,18 @@ class DemoTour:
                 f"  {rollout}: {record['state']}, {record['steps']} steps,"
                 f" best score {record['best_score']}"
             )
-        self._check(agent, heard)
+        self._check(agent, heard_step)
 
     def stop(self) -> None:
         """Stop the daemon."""
         self._say("daemon", "stop")
 
-    def _check(self, rollout: str, heard: int) -> None:
+    def _check(self, rollout: str, heard_step: int) -> None:
         """The guidance stands in exactly one observation, once."""
         counts = {s["step"]: s["observation"].count(TOUR_GUIDANCE) for s in self._steps(rollout)}
-        wrong = {step: n for step, n in counts.items() if n != (step == heard)}
-        if wrong:
-            raise HoustonError(f"The guidance shows where it should not: {wrong}.")
+        wrong_counts = {step: n for step, n in counts.items() if n != (step == heard_step)}
+        if wrong_counts:
+            raise HoustonError(f"The guidance shows where it should not: {wrong_counts}.")
 
     def _rollout(self, engine: str) -> str:
         words = ["rollout", "start", str(DEMO_TASK), "--engine", engine]
@@ -117,8 +119,8 @@ class DemoTour:
         return self._json("rollout", "show", rollout)[0]
 
     def _heard(self, rollout: str) -> int:
-        said = self._json("guidance", rollout)[0]
-        return int(said["step"] or 0)
+        guidance = self._json("guidance", rollout)[0]
+        return int(guidance["step"] or 0)
 
     def _say(self, *words: str) -> None:
         command_output.print_line(f"$ houston {' '.join(words)}")

@@ -69,7 +69,7 @@ def plan_recording(rollout: str) -> ReadPlan[list[RecordingLine]]:
     events = yield from journal_events.select_events(
         "rollout = ? AND part IS NOT NULL ORDER BY seq", (rollout,)
     )
-    spoken = yield from annotation_queries.list_guidance(rollout)
+    all_guidance = yield from annotation_queries.list_guidance(rollout)
     active = dict((yield RunSql("SELECT step, active_us FROM steps WHERE rollout = ?", (rollout,))))
     lines: list[RecordingLine] = []
     for event in events:
@@ -78,9 +78,9 @@ def plan_recording(rollout: str) -> ReadPlan[list[RecordingLine]]:
             raise SystemExit(f"event {event.seq} was erased: this rollout cannot be recorded")
         if event.kind == "observation":
             lines += [
-                RecordingLine(0, _guidance_message(said))
-                for said in spoken
-                if said.step == event.step
+                RecordingLine(0, _guidance_message(guidance))
+                for guidance in all_guidance
+                if guidance.step == event.step
             ]
         lines.append(
             RecordingLine(event.seq, _stored_message(event, raw, active.get(event.step, 0)))
@@ -88,8 +88,10 @@ def plan_recording(rollout: str) -> ReadPlan[list[RecordingLine]]:
     return lines
 
 
-def _guidance_message(said: Guidance) -> wire.Guide:
-    return wire.Guide(id="", rollout="", text=said.text, mode=said.mode, claimed=said.author)
+def _guidance_message(guidance: Guidance) -> wire.Guide:
+    return wire.Guide(
+        id="", rollout="", text=guidance.text, mode=guidance.mode, claimed=guidance.author
+    )
 
 
 def _stored_message(

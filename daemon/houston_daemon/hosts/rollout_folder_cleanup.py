@@ -51,7 +51,7 @@ async def free_rollout(root: Path, rollout: str, owner: str, snapshots: bool) ->
 
 async def _free_folder(root: Path, rollout: str, folder: Path, snapshots: bool) -> FreedSpace:
     """The same, once nobody else has the folder. Raises OSError."""
-    await _end_terminals(root, rollout)
+    await end_rollout_terminals(root, rollout)
     before = resource_usage.count_disk_bytes([folder])
     left = await asyncio.to_thread(_remove_contents, folder, snapshots)
     (root / "prepared" / rollout).unlink(missing_ok=True)
@@ -61,7 +61,8 @@ async def _free_folder(root: Path, rollout: str, folder: Path, snapshots: bool) 
     return FreedSpace(freed, left)
 
 
-async def _end_terminals(root: Path, rollout: str) -> None:
+async def end_rollout_terminals(root: Path, rollout: str) -> None:
+    """End every terminal of a rollout, and what runs in them."""
     host = LocalHost(root, rollout, sandbox="none", network=False, hidden=())
     await host.destroy_terminals()
     await host.close()

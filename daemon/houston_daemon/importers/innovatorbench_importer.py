@@ -61,17 +61,19 @@ class ImportedTask:
     """By path in the task folder: the target of a symbolic link."""
     texts: dict[str, str] = field(default_factory=dict)
     """By path in the task folder: a file's text."""
-    lines: list[ImportedField] = field(default_factory=list)
+    fields: list[ImportedField] = field(default_factory=list)
 
-    def put(self, table: str, key: str, value: Any) -> None:
+    def set_key(self, table: str, key: str, value: Any) -> None:
         """Set a key of the task file."""
         self.tables.setdefault(table, {})[key] = value
 
-    def say(self, name: str, how: MappingKind, said: str) -> None:
+    def note_field(self, name: str, how: MappingKind, said: str) -> None:
         """Add a line."""
-        self.lines.append(ImportedField(name, how, said))
+        self.fields.append(ImportedField(name, how, said))
 
 
+FieldRule = Callable[[ImportedTask, str, Any], None]
+"""What becomes of a field: its name and value come behind the task."""
 LARGEST_TASK_FILE_BYTES = 1_000_000
 """Bytes of the longest file that is read."""
 EVALUATOR_FILE = Path(__file__).parent / "innovatorbench_evaluate.py"
@@ -95,46 +97,46 @@ def read_task_fields(file: Path) -> dict[str, Any]:
             raise ConfigurationError(
                 f"{file} is larger than {LARGEST_TASK_FILE_BYTES} bytes: it is no task file."
             )
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        fields = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as problem:
         raise ConfigurationError(f"{file} cannot be read: {problem.strerror}.") from problem
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as problem:
-        said = " ".join(str(problem).split())[:200]
-        raise ConfigurationError(f"{file} is not valid YAML: {said}.") from problem
-    if not isinstance(found, dict) or not isinstance(found.get("task_name"), str):
+        reason = " ".join(str(problem).split())[:200]
+        raise ConfigurationError(f"{file} is not valid YAML: {reason}.") from problem
+    if not isinstance(fields, dict) or not isinstance(fields.get("task_name"), str):
         raise ConfigurationError(f"{file} has no `task_name`: it is no task of InnovatorBench.")
-    return {str(key): value for key, value in found.items()}
+    return {str(key): value for key, value in fields.items()}
 
 
-def convert_task(found: Mapping[str, Any], beside: Path) -> ImportedTask:
+def convert_task(fields: Mapping[str, Any], base_folder: Path) -> ImportedTask:
     """The task that the fields describe.
 
-    beside: the folder that relative paths of the file start from. Raises ConfigurationError for a
-    value that its field cannot have.
+    base_folder: the folder that relative paths of the file start from. Raises ConfigurationError
+    for a value that its field cannot have.
     """
-    made = ImportedTask(name=_task_name(str(found["task_name"])))
-    made.put("", "name", made.name)
-    for field_name, value in found.items():
+    task = ImportedTask(name=_task_name(str(fields["task_name"])))
+    task.set_key("", "name", task.name)
+    for field_name, value in fields.items():
         rule = _FIELD_RULES.get(field_name)
         if rule is None:
-            made.say(field_name, "not mapped", "this importer does not know the field")
+            task.note_field(field_name, "not mapped", "this importer does not know the field")
         elif value is None or value == "":
-            made.say(field_name, "mapped", "nothing is given")
+            task.note_field(field_name, "mapped", "nothing is given")
         else:
-            rule(made, field_name, value)
-    if "evaluations" not in made.tables.get("budget", {}):
-        made.put("budget", "evaluations", DEFAULT_EVALUATIONS)
-        made.say("max_eval_num", "mapped", f"not given: ResearchGym's {DEFAULT_EVALUATIONS}")
-    _map_task_folder(made, found, beside)
-    _map_evaluation(made, found, beside)
-    made.put("browse", "hosts", ["*"])
-    made.say(
+            rule(task, field_name, value)
+    if "evaluations" not in task.tables.get("budget", {}):
+        task.set_key("budget", "evaluations", DEFAULT_EVALUATIONS)
+        task.note_field("max_eval_num", "mapped", f"not given: ResearchGym's {DEFAULT_EVALUATIONS}")
+    _map_task_folder(task, fields, base_folder)
+    _map_evaluation(task, fields, base_folder)
+    task.set_key("browse", "hosts", ["*"])
+    task.note_field(
         "(network)",
         "approximately",
         "commands have none; [sandbox] network = true gives it. Pages of all hosts are open, as"
         " there: [browse] hosts",
     )
-    return made
+    return task
 
 
 def _task_name(text: str) -> str:
@@ -160,84 +162,77 @@ def _positive_integer(field: str, value: Any) -> int:
     return int(number)
 
 
-def _map_steps(made: ImportedTask, field: str, value: Any) -> None:
-    made.put("budget", "steps", _positive_integer(field, value))
-    made.say(field, "mapped", "[budget] steps")
+def _count_mapping(key: str, how: MappingKind, said: str) -> FieldRule:
+    def rule(task: ImportedTask, field: str, value: Any) -> None:
+        task.set_key("budget", key, _positive_integer(field, value))
+        task.note_field(field, how, f"[budget] {key}{said}")
+
+    return rule
 
 
-def _map_active_seconds(made: ImportedTask, field: str, value: Any) -> None:
-    made.put("budget", "active_seconds", float(_positive_number(field, value)))
-    said = "[budget] active_seconds: pauses, downtime and waiting for a slot are not counted here"
-    made.say(field, "approximately", said)
+def _seconds_mapping(table: str, key: str, how: MappingKind, said: str) -> FieldRule:
+    def rule(task: ImportedTask, field: str, value: Any) -> None:
+        task.set_key(table, key, float(_positive_number(field, value)))
+        task.note_field(field, how, f"[{table}] {key}{said}")
+
+    return rule
 
 
-def _map_evaluation_count(made: ImportedTask, field: str, value: Any) -> None:
-    made.put("budget", "evaluations", _positive_integer(field, value))
-    said = "[budget] evaluations; one without a score uses up none, and a late one ends nothing"
-    made.say(field, "approximately", said)
-
-
-def _map_evaluation_seconds(made: ImportedTask, field: str, value: Any) -> None:
-    made.put("evaluate", "seconds", float(_positive_number(field, value)))
-    made.say(field, "mapped", "[evaluate] seconds, of one evaluation")
-
-
-def _map_workspace(made: ImportedTask, field: str, value: Any) -> None:
+def _map_workspace(task: ImportedTask, field: str, value: Any) -> None:
     if value == "/workspace":
-        made.say(field, "mapped", "a sandboxed rollout sees its workspace at /workspace, too")
+        task.note_field(
+            field, "mapped", "a sandboxed rollout sees its workspace at /workspace, too"
+        )
     else:
-        made.say(field, "not mapped", f"the workspace is at /workspace, not at {value}")
+        task.note_field(field, "not mapped", f"the workspace is at /workspace, not at {value}")
 
 
-def _map_environment_variables(made: ImportedTask, field: str, value: Any) -> None:
+def _map_environment_variables(task: ImportedTask, field: str, value: Any) -> None:
     if not isinstance(value, dict):
         raise ConfigurationError(f"`{field}` is no mapping of names to values.")
     for key, text in value.items():
         secret = _SECRET_NAME.search(str(key)) is not None
-        made.put("environment_variables", str(key), f"[secret:{key}]" if secret else str(text))
+        task.set_key("environment_variables", str(key), f"[secret:{key}]" if secret else str(text))
         said = "environment_variables" + (
             "; its value stays out of the file: start the daemon with it" if secret else ""
         )
-        made.say(f"{field}.{key}", "approximately" if secret else "mapped", said)
+        task.note_field(f"{field}.{key}", "approximately" if secret else "mapped", said)
 
 
-def _map_computers(made: ImportedTask, field: str, value: Any) -> None:
-    for number, one in enumerate(value if isinstance(value, list) else [], 1):
-        about = one if isinstance(one, dict) else {}
-        kind, name = about.get("computer_type", about.get("type", "")), f"{field}[{number}]"
-        if not about.get("available", True):
-            made.say(name, "mapped", "it is not available, so it is left out")
-        elif kind == "localhost_cpu" or about.get("computer_ip") in _LOCAL_ADDRESSES:
-            made.say(name, "mapped", "the host `local`")
+def _map_computers(task: ImportedTask, field: str, value: Any) -> None:
+    for number, computer in enumerate(value if isinstance(value, list) else [], 1):
+        fields = computer if isinstance(computer, dict) else {}
+        kind, name = fields.get("computer_type", fields.get("type", "")), f"{field}[{number}]"
+        if not fields.get("available", True):
+            task.note_field(name, "mapped", "it is not available, so it is left out")
+        elif kind == "localhost_cpu" or fields.get("computer_ip") in _LOCAL_ADDRESSES:
+            task.note_field(name, "mapped", "the host `local`")
         else:
-            address = about.get("computer_ip", "")
+            address = fields.get("computer_ip", "")
             said = (
                 f"it is reached over SSH and not by an HTTP server: give {address} a table"
                 f" [hosts.{kind or 'other'}-{number}] in houston.toml, and name it in `hosts`"
             )
-            made.say(name, "not mapped", said)
+            task.note_field(name, "not mapped", said)
 
 
-def _map_launch_type(made: ImportedTask, field: str, value: Any) -> None:
+def _map_launch_type(task: ImportedTask, field: str, value: Any) -> None:
     if value == "direct_http":
-        made.say(field, "mapped", "a rollout begins with the task")
+        task.note_field(field, "mapped", "a rollout begins with the task")
     else:
         said = "go on from a step by: houston rollout branch R --at STEP"
-        made.say(field, "not mapped", said)
+        task.note_field(field, "not mapped", said)
 
 
-def _map_shell(made: ImportedTask, field: str, value: Any) -> None:
-    how = "mapped" if value == "/bin/bash" else "not mapped"
-    made.say(field, "mapped" if how == "mapped" else "not mapped", "sessions run /bin/bash")
+def _map_shell(task: ImportedTask, field: str, value: Any) -> None:
+    task.note_field(
+        field, "mapped" if value == "/bin/bash" else "not mapped", "sessions run /bin/bash"
+    )
 
 
-def _fixed_mapping(how: str, said: str) -> Callable[[ImportedTask, str, Any], None]:
+def _fixed_mapping(how: MappingKind, said: str) -> FieldRule:
     """A rule that only says where a field belongs."""
-
-    def rule(made: ImportedTask, field: str, value: Any) -> None:
-        made.say(field, "mapped" if how == "mapped" else "not mapped", said)
-
-    return rule
+    return lambda task, field, value: task.note_field(field, how, said)
 
 
 def _given_path(value: Any) -> str:
@@ -246,57 +241,57 @@ def _given_path(value: Any) -> str:
     return "" if "<" in text else text
 
 
-def _map_task_folder(made: ImportedTask, found: Mapping[str, Any], beside: Path) -> None:
+def _map_task_folder(task: ImportedTask, fields: Mapping[str, Any], base_folder: Path) -> None:
     """Instructions, the task's code, its data and its conda environment, from the dataset."""
-    field, name = "workspace_dataset_path", str(found["task_name"])
-    given = _given_path(found.get(field))
-    gym = beside / given / "gym" / name if given else None
-    made.put("workspace", "source", "workspace")
-    made.put("", "instructions_file", "instructions.md")
+    field, name = "workspace_dataset_path", str(fields["task_name"])
+    given = _given_path(fields.get(field))
+    gym = base_folder / given / "gym" / name if given else None
+    task.set_key("workspace", "source", "workspace")
+    task.set_key("", "instructions_file", "instructions.md")
     description = gym / "task/task_description.md" if gym else None
     if gym is not None and description is not None and description.is_file():
-        made.copies["instructions.md"] = description
-        made.copies["workspace/task"] = gym / "task"
-        made.say(f"{field}/gym/{name}/task", "mapped", "instructions.md, and workspace/task")
+        task.copies["instructions.md"] = description
+        task.copies["workspace/task"] = gym / "task"
+        task.note_field(f"{field}/gym/{name}/task", "mapped", "instructions.md, and workspace/task")
     else:
         what = f"the text of gym/{name}/task/task_description.md of the dataset"
-        made.texts["instructions.md"] = placeholder_line(what)
+        task.texts["instructions.md"] = placeholder_line(what)
         what = f"put the folder gym/{name}/task of the dataset here, and remove this file"
-        made.texts[f"workspace/task/{PLACEHOLDER_FILE}"] = placeholder_line(what)
+        task.texts[f"workspace/task/{PLACEHOLDER_FILE}"] = placeholder_line(what)
         why = "the dataset is not there" if gym else "it names no folder"
         said = f"{why}: put task_description.md into instructions.md, and the"
-        made.say(field, "not mapped", f"{said} folder gym/{name}/task into workspace/task")
+        task.note_field(field, "not mapped", f"{said} folder gym/{name}/task into workspace/task")
     if gym is not None and (gym / "data").is_dir():
-        made.put("data.mounts", "gym", str((gym / "data").absolute()))
-        made.links["workspace/data"] = "/data/gym"
+        task.set_key("data.mounts", "gym", str((gym / "data").absolute()))
+        task.links["workspace/data"] = "/data/gym"
         said = "mapped read-only at /data/gym; /workspace/data is a link to it, no copy"
-        made.say(f"{field}/gym/{name}/data", "approximately", said)
+        task.note_field(f"{field}/gym/{name}/data", "approximately", said)
     else:
         said = f'[data.mounts] gym = "…/gym/{name}/data", and a link workspace/data to /data/gym'
-        made.say(f"{field}/gym/{name}/data", "not mapped", f"it is not there; then: {said}")
+        task.note_field(f"{field}/gym/{name}/data", "not mapped", f"it is not there; then: {said}")
     said = 'unpack conda/…/conda.tar of the dataset, and name its folder: activate = "…"'
-    made.say(f"{field}/conda", "not mapped", said)
+    task.note_field(f"{field}/conda", "not mapped", said)
 
 
-def _map_evaluation(made: ImportedTask, found: Mapping[str, Any], beside: Path) -> None:
+def _map_evaluation(task: ImportedTask, fields: Mapping[str, Any], base_folder: Path) -> None:
     """The benchmark's own evaluation, which stays where the agent cannot read it."""
-    field, name = "eval_workspace", str(found["task_name"])
-    given = _given_path(found.get(field))
-    made.copies["evaluate.py"] = EVALUATOR_FILE
-    made.put("evaluate", "command", f"python3 evaluate.py {shlex.quote(name)}")
-    there = beside / given if given else None
-    if there is not None and (there / name / "task/evaluation.py").is_file():
-        made.copies[f"evaluations/{name}"] = there / name
-        if (there / "base").is_dir():
-            made.copies["evaluations/base"] = there / "base"
+    field, name = "eval_workspace", str(fields["task_name"])
+    given = _given_path(fields.get(field))
+    task.copies["evaluate.py"] = EVALUATOR_FILE
+    task.set_key("evaluate", "command", f"python3 evaluate.py {shlex.quote(name)}")
+    evaluations = base_folder / given if given else None
+    if evaluations is not None and (evaluations / name / "task/evaluation.py").is_file():
+        task.copies[f"evaluations/{name}"] = evaluations / name
+        if (evaluations / "base").is_dir():
+            task.copies["evaluations/base"] = evaluations / "base"
         said = "evaluate.py sums TaskBenchmark.validate() up, at most 100, as ResearchGym does"
-        made.say(field, "mapped", said)
+        task.note_field(field, "mapped", said)
     else:
         what = f"put the folders base and {name} of the evaluations here, and remove this file"
-        made.texts[f"evaluations/{PLACEHOLDER_FILE}"] = placeholder_line(what)
-        why = "the evaluation is not there" if there else "it names no folder"
+        task.texts[f"evaluations/{PLACEHOLDER_FILE}"] = placeholder_line(what)
+        why = "the evaluation is not there" if evaluations else "it names no folder"
         said = f"{why}: copy its folders base and {name} into evaluations/"
-        made.say(field, "not mapped", f"{said}; evaluate.py runs them as ResearchGym does")
+        task.note_field(field, "not mapped", f"{said}; evaluate.py runs them as ResearchGym does")
 
 
 _SEARCH_SETTING = _fixed_mapping("not mapped", f"{_NODE_SETTING}[tools.search]")
@@ -309,14 +304,23 @@ _NOT_NEEDED = _fixed_mapping(
 _NO_HTTP_SERVER = _fixed_mapping(
     "not mapped", "sessions are no HTTP server: hosts are reached over SSH"
 )
-_FIELD_RULES: dict[str, Callable[[ImportedTask, str, Any], None]] = {
+_FIELD_RULES: dict[str, FieldRule] = {
     "task_name": _fixed_mapping("mapped", "name"),
     "launch_type": _map_launch_type,
     "workspace": _map_workspace,
-    "max_working_time": _map_active_seconds,
-    "max_steps": _map_steps,
-    "max_eval_num": _map_evaluation_count,
-    "max_eval_time": _map_evaluation_seconds,
+    "max_working_time": _seconds_mapping(
+        "budget",
+        "active_seconds",
+        "approximately",
+        ": pauses, downtime and waiting for a slot are not counted here",
+    ),
+    "max_steps": _count_mapping("steps", "mapped", ""),
+    "max_eval_num": _count_mapping(
+        "evaluations",
+        "approximately",
+        "; one without a score uses up none, and a late one ends nothing",
+    ),
+    "max_eval_time": _seconds_mapping("evaluate", "seconds", "mapped", ", of one evaluation"),
     "env_vars": _map_environment_variables,
     "computer_pool": _map_computers,
     "default_shell": _map_shell,
@@ -347,27 +351,27 @@ _FIELD_RULES: dict[str, Callable[[ImportedTask, str, Any], None]] = {
     "web_proxy_url": _BROWSE_SETTING,
     "web_cache_dir": _BROWSE_SETTING,
     "web_cache_duration_days": _BROWSE_SETTING,
-    "workspace_dataset_path": lambda made, field, value: None,  # said with what lies there
-    "eval_workspace": lambda made, field, value: None,
+    "workspace_dataset_path": lambda task, field, value: None,  # said with what lies there
+    "eval_workspace": lambda task, field, value: None,
 }
 
 
-def write_task_folder(made: ImportedTask, folder: Path) -> Path:
+def write_task_folder(task: ImportedTask, folder: Path) -> Path:
     """Make the task folder; returns the task file. Raises HoustonError."""
     try:
         folder.mkdir(parents=True)
-        for place, source in made.copies.items():
+        for place, source in task.copies.items():
             target = _target_path(folder, place)
             if source.is_dir():
                 shutil.copytree(source, target, symlinks=True)
             else:
                 shutil.copyfile(source, target)
-        for place, text in made.texts.items():
+        for place, text in task.texts.items():
             _target_path(folder, place).write_text(text, encoding="utf-8")
-        for place, to in made.links.items():
+        for place, to in task.links.items():
             _target_path(folder, place).symlink_to(to)
         file = folder / "task.toml"
-        file.write_text(tables_to_toml(made.tables), encoding="utf-8")
+        file.write_text(tables_to_toml(task.tables), encoding="utf-8")
     except FileExistsError:
         raise HoustonError(
             f"{folder} is there already.", "Nothing was written.", "Choose another --out."

@@ -162,7 +162,7 @@ def _start_once(loaded: LoadedConfiguration) -> RunningDaemon | None:
 
 
 def _spawn_daemon(loaded: LoadedConfiguration, ready_fd: int) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "houston_daemon.service.supervisor"]
+    command = [sys.executable, "-m", "houston_daemon.service.daemon_process"]
     command += ["--home", str(loaded.home.path), "--ready-fd", str(ready_fd)]
     if loaded.source != "defaults":
         command += ["--config", loaded.source]
@@ -227,22 +227,21 @@ def _startup_failure(
     log = loaded.home.logs / "daemon.log"
     inode, size = _log_inode_and_size(log)
     new = size - end[1] if inode == end[0] else size
-    said = read_last_line(log, new) if new > 0 else ""
+    last_line = read_last_line(log, new) if new > 0 else ""
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     return HoustonError(
-        f"The daemon ended ({how}) before it was ready: {said or 'it wrote nothing'}",
+        f"The daemon ended ({how}) before it was ready: {last_line or 'it wrote nothing'}",
         "The daemon was not started.",
         f"See {log}.",
     )
 
 
 def _log_inode_and_size(log: Path) -> tuple[int, int]:
-    """Inode and size of a log; zeros while there is none."""
     try:
-        found = log.stat()
+        status = log.stat()
     except OSError:
         return 0, 0
-    return found.st_ino, found.st_size
+    return status.st_ino, status.st_size
 
 
 STOP_ANSWER_SECONDS = 2.0
@@ -311,16 +310,18 @@ def _kill_daemon(home: Home, pid: int) -> None:
 
 def _continue_if_stopped(pid: int) -> bool:
     """Let a process go on that a signal has stopped: it could neither answer nor drain."""
-    found = read_process_stat(pid) if pid else None
-    if found is None or found.state != "T":
+    process = read_process_stat(pid) if pid else None
+    if process is None or process.state != "T":
         return False
     _signal_daemon(pid, signal.SIGCONT)
     return True
 
 
 def _unkillable_error(pid: int) -> HoustonError:
-    found = read_process_stat(pid)
-    waits = " It waits for a disk or a device (state D)." if found and found.state == "D" else ""
+    process = read_process_stat(pid)
+    waits = (
+        " It waits for a disk or a device (state D)." if process and process.state == "D" else ""
+    )
     return HoustonError(
         f"The daemon (pid {pid}) cannot be ended, not even by a kill.{waits}",
         "It holds the home still.",

@@ -20,7 +20,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import BinaryIO
 
-from houston_daemon.service.log_rotation import rotate_log, rotated_logs
+from houston_daemon.service.log_rotation import is_moved, rotate_log, rotated_logs
+from houston_shared.home import Home
 from houston_shared.redacted_logging import RedactingFormatter
 from houston_shared.safe_text import safe
 from houston_shared.times_and_counts import iso_time
@@ -84,14 +85,7 @@ class LogFile(RotatingFileHandler):
     @property
     def moved(self) -> bool:
         """Whether the file of that name is no longer the one that is written."""
-        if self.stream is None:
-            return True
-        try:
-            there = Path(self.baseFilename).stat()
-        except OSError:
-            return True
-        here = os.fstat(self.stream.fileno())
-        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
+        return self.stream is None or is_moved(Path(self.baseFilename), self.stream.fileno())
 
 
 def _ensure_log_folder(path: Path) -> None:
@@ -113,6 +107,11 @@ def open_log(path: Path, megabytes: float, files: int, foreground: bool) -> LogF
         screen.setFormatter(file.formatter)
         LOGGER.addHandler(screen)
     return file
+
+
+def worker_log_path(home: Home, rollout: str) -> Path:
+    """Where the output of a rollout's workers goes."""
+    return home.logs / "workers" / f"{rollout}.log"
 
 
 def read_last_line(path: Path, reach: int = 16_384) -> str:
@@ -141,25 +140,25 @@ class DaemonLogs:
         self._limit = limit
         self._keep = keep
         self._due = 0.0
-        self._seen: set[tuple[str, int]] = set()
+        self._logging: set[tuple[str, int]] = set()
         """Processes that had a log: only those hear a SIGHUP, others may not listen for it yet."""
 
-    def look(self, now: float, pids: Mapping[str, int]) -> None:
+    def rotate_long_logs(self, now: float, pids: Mapping[str, int]) -> None:
         """Turn over what has grown too long; pids: living processes by whose log it is."""
         if now < self._due:
             return
         self._due = now + LOG_CHECK_SECONDS
-        self._seen &= set(pids.items())
-        if self._own.moved and self._opened():
+        self._logging &= set(pids.items())
+        if self._own.moved and self._reopen_own():
             LOGGER.warning("the log was removed or moved away: this is a new one")
         for name, pid in pids.items():
             log = self._log_of(name)
             try:
                 if not log.exists():
-                    if (name, pid) in self._seen:
+                    if (name, pid) in self._logging:
                         _send_hangup(pid)  # it begins a new one
                     continue
-                self._seen.add((name, pid))
+                self._logging.add((name, pid))
                 if log.stat().st_size > self._limit:
                     rotate_log(log, self._keep)
                     _send_hangup(pid)
@@ -168,12 +167,12 @@ class DaemonLogs:
 
     def reopen(self, pids: Mapping[str, int]) -> None:
         """Somebody moved logs away: begin new ones of the same names."""
-        if self._opened():
+        if self._reopen_own():
             LOGGER.info("the log was opened again")
         for pid in pids.values():
             _send_hangup(pid)
 
-    def _opened(self) -> bool:
+    def _reopen_own(self) -> bool:
         try:
             self._own.reopen()
         except OSError as problem:  # heard on in the old file, and in systemd's journal
@@ -205,7 +204,7 @@ def read_log_tail(path: Path, count: int) -> tuple[list[str], LogPosition]:
         try:
             lines, place = _read_tail_once(path, count)
         except FileNotFoundError:
-            if not path.exists() and not rotated_logs(path):
+            if _is_gone(path):
                 raise
             continue  # it is being rotated this moment
         if before == _inodes(path):
@@ -229,11 +228,9 @@ def follow_log(path: Path, place: LogPosition) -> Iterator[str]:
     file = _open_at_position(path, place)
     unfinished = b""
     while True:
-        newer = _open_newer_file(
-            path, file
-        )  # looked up first: what is read below is then all there is
-        *whole, unfinished = (unfinished + file.read()).split(b"\n")
-        for line in whole:
+        newer = _open_newer_file(path, file)  # before the read below: that is then all of it
+        *lines, unfinished = (unfinished + file.read()).split(b"\n")
+        for line in lines:
             yield line.decode("utf-8", "replace")
         if newer:
             file.close()
@@ -261,19 +258,26 @@ def _open_at_position(path: Path, place: LogPosition) -> BinaryIO:
                 file.seek(place.offset)
                 return file
             oldest = file
-        if oldest and before == _inodes(path):
-            return oldest
-        if not oldest:
-            return path.open("rb")
+        if oldest:
+            if before == _inodes(path):
+                return oldest
+            oldest.close()
+        elif _is_gone(path):
+            return path.open("rb")  # raises FileNotFoundError
+
+
+def _is_gone(path: Path) -> bool:
+    """Whether there is neither the log nor an older file: a rotation always leaves one of them."""
+    return not path.exists() and not rotated_logs(path)
 
 
 def _open_newer_file(path: Path, file: BinaryIO) -> BinaryIO | None:
     """The file that follows `file`, open; None while `file` is the newest."""
-    mine = os.fstat(file.fileno()).st_ino
+    own = os.fstat(file.fileno()).st_ino
     while True:
         files = [path, *rotated_logs(path)]
-        before = [_inode(one) for one in files]
-        place = before.index(mine) if mine in before else len(before)
+        before = [_inode(each) for each in files]
+        place = before.index(own) if own in before else len(before)
         if place == 0:
             return None
         try:
@@ -286,8 +290,7 @@ def _open_newer_file(path: Path, file: BinaryIO) -> BinaryIO | None:
 
 
 def _inodes(path: Path) -> list[int]:
-    """Inodes of the log and its rotated files, the newest first."""
-    return [_inode(one) for one in (path, *rotated_logs(path))]
+    return [_inode(file) for file in (path, *rotated_logs(path))]
 
 
 def _inode(file: Path) -> int:

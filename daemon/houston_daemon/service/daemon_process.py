@@ -1,10 +1,12 @@
-"""The daemon's process: arguments, lock, log, recorder and readiness around the supervisor's
-loop.
+"""The daemon's process: `python -m houston_daemon.service.daemon_process --home DIR`.
 
 Takes the home's lock, raises the limit of open files, starts the recorder's thread and the
 metrics, builds the supervisor with all its parts, says that it is ready, and closes everything at
 the end. It also makes the command line of a worker. What happens in between is `supervisor`;
 starting this process from a command is `daemon_control`.
+
+Exit codes: 0 after a drain, 1 when it was cut short, 65 when the recorder met damage, 70 when it
+or the supervisor's loop failed.
 """
 
 import argparse
@@ -12,16 +14,24 @@ import faulthandler
 import os
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from houston_daemon.recorder.recorder_handle import Assignment, RecorderHandle
 from houston_daemon.service import daemon_control, supervisor_queries
-from houston_daemon.service.daemon_log import FORK_SERVER_LOG, LOGGER, DaemonLogs, LogFile, open_log
+from houston_daemon.service.daemon_log import (
+    FORK_SERVER_LOG,
+    LOGGER,
+    DaemonLogs,
+    LogFile,
+    open_log,
+    worker_log_path,
+)
 from houston_daemon.service.daemon_reload import EditReloader
 from houston_daemon.service.engine_child import release_gpus_of_dead_engines
 from houston_daemon.service.engine_servers import EnginePool, engine_server_factory
@@ -37,7 +47,6 @@ from houston_daemon.service.home_setup import (
 )
 from houston_daemon.service.orphaned_terminals import OrphanedTerminals
 from houston_daemon.service.policy_activation import PolicyActivations
-from houston_daemon.service.prometheus_metrics import MetricsExporter
 from houston_daemon.service.supervisor import EXIT_RECORDER_FAILED, Supervisor
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.systemd_service import (
@@ -54,10 +63,12 @@ from houston_shared.config import FILE_ENGINES, LoadedConfiguration, fingerprint
 from houston_shared.config_sections import LOCAL_HOST, REQUEST_KEYS
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.faults import point
-from houston_shared.home import Home
 from houston_shared.home_lock import HomeLock, HomeOwner, unusable_home
 from houston_shared.secret_redaction import install_secrets
 from houston_shared.times_and_counts import iso_time, now_us
+
+if TYPE_CHECKING:
+    from houston_daemon.service.prometheus_metrics import MetricsExporter
 
 WANTED_DESCRIPTORS = 65_536
 
@@ -83,7 +94,7 @@ LEAST_ENGINE_SECONDS = 0.5
 
 def main(arguments: list[str]) -> int:
     """Run the daemon until it ends; returns its exit code."""
-    parser = argparse.ArgumentParser("houston_daemon.service.supervisor")
+    parser = argparse.ArgumentParser("houston_daemon.service.daemon_process")
     parser.add_argument("--home", required=True)
     parser.add_argument("--config")
     parser.add_argument("--ready-fd", type=int)
@@ -148,8 +159,8 @@ def _prepare_home(loaded: LoadedConfiguration, foreground: bool) -> LogFile:
     except OSError as problem:
         raise unusable_home(loaded.home, problem) from None
     check_roles(loaded)
-    if said := kept_out_warning(loaded):
-        LOGGER.warning("%s", said)
+    if warning := kept_out_warning(loaded):
+        LOGGER.warning("%s", warning)
     return log
 
 
@@ -160,41 +171,55 @@ def _run_supervisor(
 
     died = supervisor_queries.read_crashed_daemon(lock.died, loaded.home)
     inbox = SupervisorInbox()
-    forcing = ForceExit(inbox.put, force_exit_seconds(loaded))
-    forcing.start((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
-    figures = MetricsExporter(loaded)
+    force_exit = ForceExit(inbox.put, force_exit_seconds(loaded))
+    force_exit.start((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    exporter = _make_metrics_exporter(loaded)
     recorder: RecorderHandle = Recorder(loaded.home, loaded.config, inbox.put, died)
     LOGGER.info("starting on %s (configuration: %s)", loaded.home.path, loaded.source)
     extend_timeout(OPENING_SECONDS)
     point("supervisor.recorder.before")
     recorder.start()
-    figures.start(recorder)
-    say = partial(_update_lock_owner, loaded, lock, me)
-    supervisor, births, engines = _build_supervisor(loaded, recorder, inbox, log, forcing, say)
-    point("supervisor.ready.before")
-    daemon_control.send_readiness(
-        ready_fd,
-        daemon_control.ReadinessReport(
-            ready=True, before=supervisor_queries.report_crash(died, loaded.home)
-        ),
+    if exporter:
+        exporter.start(recorder)
+    on_change = partial(_update_lock_owner, loaded, lock, me)
+    supervisor, spawner, engines = _build_supervisor(
+        loaded, recorder, inbox, log, force_exit, on_change
     )
-    point("supervisor.ready.after")
-    notify_systemd("READY=1")
-    LOGGER.info("ready (pid %s, epoch %s)", os.getpid(), recorder.epoch)
+    _announce_ready(ready_fd, supervisor_queries.report_crash(died, loaded.home), recorder.epoch)
     code = EXIT_RECORDER_FAILED
     try:
         code = supervisor.run()
     except Exception:  # noqa: BLE001 whatever it was: workers end, the store is closed, exit 70
         LOGGER.exception("the supervisor failed")
-    forcing.leaving()
-    figures.stop()
+    force_exit.begin_shutdown()
+    if exporter:
+        exporter.stop()
     point("supervisor.finish.before")
-    births.close()  # and with it every worker that is left
+    spawner.close()  # and with it every worker that is left
     keep = supervisor.keeps_engine or code in (EXIT_RECORDER_FAILED, ExitCode.DAMAGED)
     _stop_recorder_and_engines(recorder, engines, keep, supervisor.seconds_left)
     why = supervisor.failure and f" (writer failed: {supervisor.failure})"
     LOGGER.info("ended with exit code %s%s", code, why)
     return code
+
+
+def _announce_ready(ready_fd: int | None, crash: str, epoch: int) -> None:
+    """crash: what is known of the daemon before, where it died."""
+    point("supervisor.ready.before")
+    report = daemon_control.ReadinessReport(ready=True, before=crash)
+    daemon_control.send_readiness(ready_fd, report)
+    point("supervisor.ready.after")
+    notify_systemd("READY=1")
+    LOGGER.info("ready (pid %s, epoch %s)", os.getpid(), epoch)
+
+
+def _make_metrics_exporter(loaded: LoadedConfiguration) -> "MetricsExporter | None":
+    """None where no metrics are asked for: those daemons do not load what makes them."""
+    if not (loaded.config.metrics.listen or loaded.config.metrics.file):
+        return None
+    from houston_daemon.service.prometheus_metrics import MetricsExporter
+
+    return MetricsExporter(loaded)
 
 
 def _update_lock_owner(loaded: LoadedConfiguration, lock: HomeLock, me: HomeOwner) -> None:
@@ -213,16 +238,17 @@ def _build_supervisor(
     recorder: RecorderHandle,
     inbox: SupervisorInbox,
     log: LogFile,
-    forcing: ForceExit,
-    taken: Callable[[], None],
+    force_exit: ForceExit,
+    on_change: Callable[[], None],
 ) -> tuple[Supervisor, WorkerSpawner, EnginePool]:
     settings, home = loaded.config.daemon, loaded.home
     patience = settings.engine_patience_seconds
-    ledger = GpuLedger(gpu_leases.gpu_ledger_file(home), gpus_by_host(loaded))
+    gpu_counts = {host: loaded.gpus(host) for host in (LOCAL_HOST, *loaded.config.hosts.named)}
+    ledger = GpuLedger(gpu_leases.gpu_ledger_file(home), gpu_counts)
     release_gpus_of_dead_engines(home, ledger)
     gpus = RolloutGpus(home, ledger)
     engines = EnginePool(engine_server_factory(loaded, ledger), recorder, inbox.put, patience)
-    births = WorkerSpawner(
+    spawner = WorkerSpawner(
         inbox,
         PRELOADED_MODULE,
         worker_log_path(home, FORK_SERVER_LOG),
@@ -230,14 +256,19 @@ def _build_supervisor(
     )
     workers = WorkerPool(
         recorder,
-        lambda assignment, url: births.ask(_worker_request(loaded, assignment, url, gpus)),
+        lambda assignment, url: spawner.start_worker(
+            _worker_request(loaded, assignment, url, gpus)
+        ),
         lambda rollout: worker_log_path(home, rollout),
         settings.max_rollouts,
         settings.silent_seconds,
     )
-    leftovers = OrphanedTerminals(home.database, loaded.host_root, inbox)
+    orphans = OrphanedTerminals(home.database, loaded.host_root, inbox)
     logs = DaemonLogs(
-        log, lambda of: worker_log_path(home, of), log_file_bytes(loaded), settings.log_files
+        log,
+        lambda rollout: worker_log_path(home, rollout),
+        settings.log_mb * 1_000_000,
+        settings.log_files,
     )
     trainers = Trainers(loaded, recorder, inbox, ledger, lambda: engines.states)
     activations = PolicyActivations(loaded, recorder, engines, inbox.put)
@@ -245,18 +276,18 @@ def _build_supervisor(
         loaded,
         recorder,
         inbox,
-        births,
+        spawner,
         workers,
         engines,
-        leftovers,
+        orphans,
         logs,
-        forcing,
+        force_exit,
         gpus,
         trainers,
         activations,
-        EditReloader(loaded, recorder, inbox, engines, workers, taken),
+        EditReloader(loaded, recorder, inbox, engines, workers, on_change),
     )
-    return supervisor, births, engines
+    return supervisor, spawner, engines
 
 
 def _stop_recorder_and_engines(
@@ -272,21 +303,6 @@ def _stop_recorder_and_engines(
     ending.join(patience)
 
 
-def log_file_bytes(loaded: LoadedConfiguration) -> int:
-    """Largest size of one log file."""
-    return loaded.config.daemon.log_mb * 1_000_000
-
-
-def worker_log_path(home: Home, rollout: str) -> Path:
-    """Where the output of a rollout's workers goes."""
-    return home.logs / "workers" / f"{rollout}.log"
-
-
-def gpus_by_host(loaded: LoadedConfiguration) -> dict[str, int]:
-    """How many GPUs each host has for all together."""
-    return {name: loaded.gpus(name) for name in (LOCAL_HOST, *loaded.config.hosts.named)}
-
-
 def _worker_request(
     loaded: LoadedConfiguration, assignment: Assignment, engine_url: str, gpus: RolloutGpus
 ) -> StartWorker:
@@ -297,7 +313,7 @@ def _worker_request(
         arguments += ["--engine-url", engine_url]
     if requests := _engine_requests(loaded, assignment):
         arguments += ["--engine-requests", msgspec.json.encode(requests).decode()]
-    for host, numbers in gpus.of(rollout).items():
+    for host, numbers in gpus.gpus_of(rollout).items():
         arguments += ["--gpus", f"{host}={','.join(map(str, numbers))}"]
     kind = str(assignment.spec.engine_settings.get("kind"))
     return StartWorker(
@@ -306,7 +322,7 @@ def _worker_request(
         module=WORKER_MODULES_BY_ENGINE.get(kind, WORKER_MODULE),
         arguments=arguments,
         log=str(worker_log_path(loaded.home, rollout)),
-        log_bytes=log_file_bytes(loaded),
+        log_bytes=loaded.config.daemon.log_mb * 1_000_000,
         log_files=loaded.config.daemon.log_files,
     )
 
@@ -331,3 +347,7 @@ def _engine_requests(loaded: LoadedConfiguration, assignment: Assignment) -> dic
         LOGGER.error("engine %s is asked as before: %s", spec.engine, problem)
         return {}
     return requests
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

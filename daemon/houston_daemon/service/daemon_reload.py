@@ -42,10 +42,10 @@ class EditReloader:
         inbox: SupervisorInbox,
         engines: EnginePool,
         workers: WorkerPool,
-        taken: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
-        """taken: called when another configuration is in force."""
-        self._taken = taken
+        """on_change: called when another configuration is in force."""
+        self._on_change = on_change
         self._loaded = loaded
         self._recorder = recorder
         self._engines = engines
@@ -57,47 +57,47 @@ class EditReloader:
             EditedFiles(),
         )
         self._watcher = FolderWatcher(lambda: inbox.put(FilesTouched()))
-        self._names: dict[Path, str] = {}
+        self._task_of_file: dict[Path, str] = {}
         """Task files and what belongs to them → the task."""
-        self._known: dict[str, int] = {}
+        self._task_seqs: dict[str, int] = {}
         """Task → the event that last told of it."""
         self._folder = self._file.path.parent / "recipes"
-        self._said: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
         """What is wrong, by what it is wrong with."""
-        self._later: set[str] = set()
-        self._begun = False
+        self._needs_restart: set[str] = set()
+        self._followed_before = False
 
-    def look(self, now: float, used: Collection[str]) -> None:
+    def update(self, now: float, used: Collection[str]) -> None:
         """Take what was edited. now: monotonic seconds. used: engines of rollouts that go on."""
         self._follow()
         for _ in self._configuration.changed(now):
             self._reconfigure()
-        for name in {self._names[path] for path in self._tasks.changed(now)}:
+        for name in {self._task_of_file[path] for path in self._tasks.changed(now)}:
             self._check(f"task {name}", lambda name=name: self._check_task(name))  # type: ignore[misc]
         for path in self._recipes.changed(now):
             self._check(f"recipe {path.stem}", lambda path=path: _check_recipe(path))  # type: ignore[misc]
-        self._engines.renew(used)
+        self._engines.replace_edited(used)
 
     def due(self, now: float) -> float | None:
         """When to look again, monotonic; None for nothing that waits."""
-        every = [one.due(now) for one in (self._configuration, self._tasks, self._recipes)]
-        return min((one for one in every if one is not None), default=None)
+        dues = [due.due(now) for due in (self._configuration, self._tasks, self._recipes)]
+        return min((due for due in dues if due is not None), default=None)
 
     def troubles(self) -> dict[str, str]:
         """What was refused, and what waits, for the status."""
-        found = dict(self._said)
+        problems = dict(self._problems)
         waits = []
-        if self._later:
-            keys = ", ".join(sorted(self._later))
+        if self._needs_restart:
+            keys = ", ".join(sorted(self._needs_restart))
             waits.append(f"{keys}: in force after `houston daemon restart`")
-        if stale := self._engines.stale:
+        if stale := self._engines.edited_in_use:
             waits.append(f"engines.{', engines.'.join(stale)}: when no rollout uses it any more")
         if waits:
-            said = f"{self._file.path} was edited; {'; '.join(waits)}"
-            found[CONFIGURATION_TROUBLE] = " ".join(
-                filter(None, (found.get(CONFIGURATION_TROUBLE, ""), said))
+            waiting = f"{self._file.path} was edited; {'; '.join(waits)}"
+            problems[CONFIGURATION_TROUBLE] = " ".join(
+                filter(None, (problems.get(CONFIGURATION_TROUBLE, ""), waiting))
             )
-        return found
+        return problems
 
     def close(self) -> None:
         """Watch nothing any more."""
@@ -109,8 +109,8 @@ class EditReloader:
         # Changed from the first: it was read some time ago, and may have been edited since.
         self._configuration.follow([self._file.path], as_changed=True)
         self._follow_tasks()
-        self._recipes.follow(self._folder.glob("*.toml"), as_changed=self._begun)
-        self._begun = True
+        self._recipes.follow(self._folder.glob("*.toml"), as_changed=self._followed_before)
+        self._followed_before = True
         files = self._configuration.followed | self._tasks.followed
         self._watcher.follow([*files, self._folder / "*.toml"])
 
@@ -118,67 +118,67 @@ class EditReloader:
         """Files of the tasks of this home; those of one that was erased are not known any more."""
         try:
             with Reader(self._loaded.home) as reader:
-                newest = sorted(reader.run(rollout_queries.list_tasks()), key=lambda one: -one.seq)[
-                    :WATCHED_TASKS_LIMIT
-                ]
-                new = [one for one in newest if self._known.get(one.name) != one.seq]
-                found = [
-                    (one.name, reader.run(rollout_queries.read_task_record(one)).folder)
-                    for one in new
+                newest = sorted(
+                    reader.run(rollout_queries.list_tasks()), key=lambda task: -task.seq
+                )[:WATCHED_TASKS_LIMIT]
+                new = [task for task in newest if self._task_seqs.get(task.name) != task.seq]
+                folders = [
+                    (task.name, reader.run(rollout_queries.read_task_record(task)).folder)
+                    for task in new
                 ]
         except (HoustonError, sqlite3.OperationalError) as problem:
             LOGGER.debug("tasks could not be read: %s", problem)
             return
-        if not new and len(newest) == len(self._known):
+        if not new and len(newest) == len(self._task_seqs):
             return
-        self._known = {one.name: one.seq for one in newest}
-        again = {name for name, _ in found}
-        self._names = {
+        self._task_seqs = {task.name: task.seq for task in newest}
+        read_again = {name for name, _ in folders}
+        self._task_of_file = {
             path: name
-            for path, name in self._names.items()
-            if name in self._known and name not in again
+            for path, name in self._task_of_file.items()
+            if name in self._task_seqs and name not in read_again
         }
-        for name, folder in found:
-            self._said.pop(f"task {name}", None)  # it was just started: it was whole then
+        for name, folder in folders:
+            self._problems.pop(f"task {name}", None)  # it was just started: it was whole then
             if folder:
-                self._names |= dict.fromkeys(_task_files(Path(folder)), name)
-        self._tasks.follow(self._names)
+                self._task_of_file |= dict.fromkeys(_task_files(Path(folder)), name)
+        self._tasks.follow(self._task_of_file)
 
     # --- what an edit does ------------------------------------------------------------------
 
     def _check(self, what: str, check: Callable[[], str]) -> None:
         """Check an edited file, and keep what is wrong for the status."""
         try:
-            said = check()
+            effect = check()
         except HoustonError as problem:
-            self._said[what] = problem.cause
+            self._problems[what] = problem.cause
             LOGGER.warning("%s was edited and is refused: %s", what, problem)
             return
-        self._said.pop(what, None)
-        LOGGER.info("%s was edited: %s", what, said)
+        self._problems.pop(what, None)
+        LOGGER.info("%s was edited: %s", what, effect)
 
     def _check_task(self, name: str) -> str:
         # What environments bring is imported for the first edit, not by every daemon.
         from houston_daemon.service.rollout_start_checks import check_task_names
 
-        file = next(path for path, of in self._names.items() if of == name)
+        file = next(path for path, owner in self._task_of_file.items() if owner == name)
         folder = file.parent
         task = load_task(folder)
         check_task_names(task)
-        own = dict.fromkeys(_task_files(folder), name)
-        self._names |= own  # it may have other instructions now
-        self._tasks.follow(self._names)
+        files = dict.fromkeys(_task_files(folder), name)
+        self._task_of_file |= files  # it may have other instructions now
+        self._tasks.follow(self._task_of_file)
         return "new rollouts start with it, running ones keep what they have"
 
     def _reconfigure(self) -> None:
         before = self._loaded.config
         edit = self._file.take(check_roles)
         if edit.refused:
-            self._said[CONFIGURATION_TROUBLE] = edit.refused
+            self._problems[CONFIGURATION_TROUBLE] = edit.refused
             LOGGER.warning("configuration: %s", edit.refused)
             return
-        self._said.pop(CONFIGURATION_TROUBLE, None)
-        self._later = set(edit.later)
+        self._problems.pop(CONFIGURATION_TROUBLE, None)
+        self._needs_restart = set(edit.later)
         after = self._loaded.config
         if before.roles != after.roles:
             self._recorder.use_roles(after.roles)
@@ -186,7 +186,7 @@ class EditReloader:
         self._engines.patience = after.daemon.engine_patience_seconds
         for name in before.engines.keys() | after.engines.keys():
             self._engine_edited(name, before.engines.get(name) != after.engines.get(name))
-        self._taken()
+        self._on_change()
         if edit.changed:
             LOGGER.info("configuration was edited: %s in force", ", ".join(edit.changed))
         if edit.later:
@@ -199,7 +199,7 @@ class EditReloader:
             return
         engine = self._loaded.config.engines.get(name)
         if engine is None or is_daemon_child(engine):
-            self._engines.edited(name)
+            self._engines.mark_edited(name)
         else:
             self._engines.drop(name)
 
@@ -208,10 +208,10 @@ def _task_files(folder: Path) -> list[Path]:
     """The files of a task that are written by people, the task file first."""
     file = folder / "task.toml"
     try:
-        own = load_task(file).task.instructions_file
+        instructions = load_task(file).task.instructions_file
     except HoustonError:
-        own = ""
-    return [file, *([folder / own] if own else [])]
+        instructions = ""
+    return [file, *([folder / instructions] if instructions else [])]
 
 
 def _check_recipe(path: Path) -> str:

@@ -31,7 +31,7 @@ from houston_daemon.service.engine_endpoints import (
     temporary_folder,
     usable_port,
 )
-from houston_daemon.service.gpu_ledger import GpuLedger
+from houston_daemon.service.gpu_ledger import ENGINE_HOLDER_PREFIX, GpuLedger
 from houston_shared.config_sections import LOCAL_HOST, EngineSettings
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.gpu_leases import visible_gpus_environment
@@ -62,13 +62,13 @@ class EngineLogPipe:
         try:
             with suppress(OSError):  # more than this user may have; then it stays as it is
                 fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, LOG_PIPE_BYTES)
-            self.keep_going()
+            self.ensure_pump()
         except OSError:
             os.close(end)
             raise
         return end
 
-    def keep_going(self) -> None:
+    def ensure_pump(self) -> None:
         """Start the pump unless it runs, or there is nothing to pump. Raises OSError."""
         fd = self._free()
         if fd is None:
@@ -85,7 +85,7 @@ class EngineLogPipe:
         finally:
             os.close(fd)  # the pump has the same open file, and with it the lock
 
-    def settle(self, seconds: float) -> None:
+    def wait_until_written(self, seconds: float) -> None:
         """Wait until the pump has written all and ended, at most `seconds`."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -153,11 +153,11 @@ class EngineChild:
         self._lease()
         self._pump()
         process = self._make(port)
-        found = process.adopt()
-        if found and self._command(port) != recorded_command(self._home, self._name):
+        adopted = process.adopt()
+        if adopted and self._command(port) != recorded_command(self._home, self._name):
             process.stop()
-            found = False
-        if not found:
+            adopted = False
+        if not adopted:
             port = usable_port(self._home, self._name, self._engine, port)
             process = self._make(port)
             process.start()
@@ -168,9 +168,9 @@ class EngineChild:
     def _guard(self, process: EngineProcess) -> None:
         """Have the engine end by itself when no daemon has it any more."""
         if process.state is not None:
-            place, log = state_file(self._home, self._name), engine_log(self._home, self._name)
+            state, log = state_file(self._home, self._name), engine_log(self._home, self._name)
             lock = self._home.lock_file
-            engine_guard.start_engine_guard(place, process.state, lock, self._orphan_seconds, log)
+            engine_guard.start_engine_guard(state, process.state, lock, self._orphan_seconds, log)
 
     def _command(self, port: int) -> list[str]:
         return engine_child_command(self._name, self._engine, port)
@@ -192,14 +192,14 @@ class EngineChild:
         if not self._engine.gpus:
             return
         wanted = {LOCAL_HOST: self._engine.gpus}
-        found = self._gpus.lease(engine_gpu_holder(self._name), wanted, self._engine.gpus_shared)
-        if isinstance(found, str):
-            raise HoustonError(f"Engine {self._name} {found}.")
-        self._visible = visible_gpus_environment(found[LOCAL_HOST])
+        leased = self._gpus.lease(engine_gpu_holder(self._name), wanted, self._engine.gpus_shared)
+        if isinstance(leased, str):
+            raise HoustonError(f"Engine {self._name} {leased}.")
+        self._visible = visible_gpus_environment(leased[LOCAL_HOST])
 
     def _pump(self) -> None:
         try:
-            self._pipe.keep_going()
+            self._pipe.ensure_pump()
         except OSError as problem:
             raise HoustonError(f"The log of engine {self._name} stands: {problem}.") from problem
 
@@ -212,11 +212,11 @@ class EngineChild:
         """Whether it answers."""
         return self._process is not None and self._process.healthy()
 
-    def reason(self) -> str:
+    def failure_reason(self) -> str:
         """What its log says about its end."""
-        self._pipe.settle(LAST_LINES_SECONDS)
-        said = self._process.failing_line() if self._process else ""
-        return f"it ended: {said or 'it wrote nothing'} ({engine_log(self._home, self._name)})"
+        self._pipe.wait_until_written(LAST_LINES_SECONDS)
+        last_line = self._process.failing_line() if self._process else ""
+        return f"it ended: {last_line or 'it wrote nothing'} ({engine_log(self._home, self._name)})"
 
     def end(self, seconds: float = 10.0) -> None:
         """End it; waits until it is gone, by force after most of `seconds`.
@@ -231,17 +231,20 @@ class EngineChild:
 
 def engine_gpu_holder(name: str) -> str:
     """An engine as the ledger of GPUs has it."""
-    return f"engine:{name}"
+    return ENGINE_HOLDER_PREFIX + name
 
 
 def release_gpus_of_dead_engines(home: Home, gpus: GpuLedger) -> None:
     """Free what engines had that ended while no daemon ran."""
-    for one in {lease.holder for lease in gpus.told().leases}:
-        name = one.removeprefix("engine:")
-        if name != one:
-            log = engine_log(home, name)
-            if not EngineProcess(name, [], "", state_file(home, name), log, {}).adopt():
-                gpus.release(one)
+    for holder in {lease.holder for lease in gpus.snapshot().leases}:
+        name = holder.removeprefix(ENGINE_HOLDER_PREFIX)
+        if name != holder and not recorded_process(home, name).adopt():
+            gpus.release(holder)
+
+
+def recorded_process(home: Home, name: str) -> EngineProcess:
+    """The child that the state file names, to be adopted where it still runs."""
+    return EngineProcess(name, [], "", state_file(home, name), engine_log(home, name), {})
 
 
 def end_orphaned_engines(home: Home, seconds: float = 3.0) -> list[str]:
@@ -254,10 +257,10 @@ def end_orphaned_engines(home: Home, seconds: float = 3.0) -> list[str]:
         state.stem: EngineProcess(state.stem, [], "", state, engine_log(home, state.stem), {})
         for state in states
     }
-    found = {name: process for name, process in left.items() if process.adopt()}
-    with ThreadPoolExecutor(max_workers=max(1, len(found))) as pool:
-        list(pool.map(lambda process: process.stop(seconds), found.values()))
-    return list(found)
+    running = {name: process for name, process in left.items() if process.adopt()}
+    with ThreadPoolExecutor(max_workers=max(1, len(running))) as pool:
+        list(pool.map(lambda process: process.stop(seconds), running.values()))
+    return list(running)
 
 
 def recorded_command(home: Home, name: str) -> list[str]:

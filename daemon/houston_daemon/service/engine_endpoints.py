@@ -43,9 +43,9 @@ def output_pipe(home: Home, name: str) -> Path:
 
 def temporary_folder(home: Home, name: str) -> Path:
     """A new name for a child's temporary files: in the home, or where its sockets have room."""
-    here = engines_folder(home).absolute() / f"{engine_file_name(name)}.{secrets.token_hex(4)}"
-    if len(os.fsencode(here)) <= _LONGEST_TEMPORARY_BYTES:
-        return here
+    inside = engines_folder(home).absolute() / f"{engine_file_name(name)}.{secrets.token_hex(4)}"
+    if len(os.fsencode(inside)) <= _LONGEST_TEMPORARY_BYTES:
+        return inside
     return Path(tempfile.gettempdir()) / f"houston-{secrets.token_hex(8)}"
 
 

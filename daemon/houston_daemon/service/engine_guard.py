@@ -61,10 +61,10 @@ class EngineGuard:
 
     def wait(self, seconds: float) -> bool:
         """Until the engine has ended (True), or has had no daemon for so long (False)."""
-        look = min(LONGEST_CHECK_SECONDS, seconds / 4)
+        pause = min(LONGEST_CHECK_SECONDS, seconds / 4)
         alone_since: float | None = None
         while process_start_time(self._pid) == self._started:
-            self._note_shared_memory()
+            self._mapped |= _mapped_shared_memory(server_processes(self._state_file, self._pid))
             now = time.monotonic()
             if self._held():
                 alone_since = None
@@ -72,7 +72,7 @@ class EngineGuard:
                 alone_since = now
             elif now - alone_since >= seconds:
                 return False
-            time.sleep(look)
+            time.sleep(pause)
         return True
 
     def end(self) -> None:
@@ -86,7 +86,8 @@ class EngineGuard:
             time.sleep(0.2)
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
-        for path in self._mapped - _mapped_shared_memory(_all_pids()):
+        all_pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        for path in self._mapped - _mapped_shared_memory(all_pids):
             with suppress(OSError):
                 Path(path).unlink()
 
@@ -97,16 +98,13 @@ class EngineGuard:
         """Whether a daemon runs on the home, by whatever path it is reached."""
         if self._first >= 0 and _is_lock_held(self._first):
             return True
-        now = _open_lock(self._lock)
-        if now < 0:
+        current = _open_lock(self._lock)
+        if current < 0:
             return False
         try:
-            return _is_lock_held(now)
+            return _is_lock_held(current)
         finally:
-            os.close(now)
-
-    def _note_shared_memory(self) -> None:
-        self._mapped |= _mapped_shared_memory(server_processes(self._state_file, self._pid))
+            os.close(current)
 
 
 def _open_lock(lock: Path) -> int:
@@ -125,13 +123,9 @@ def _is_lock_held(lock: int) -> bool:
     return False
 
 
-def _all_pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
 def _mapped_shared_memory(pids: list[int]) -> set[str]:
     """Named shared memory that processes of this user have mapped."""
-    found = set()
+    mapped = set()
     for pid in pids:
         try:
             lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
@@ -142,28 +136,28 @@ def _mapped_shared_memory(pids: list[int]) -> set[str]:
             for line in lines
             if SHARED_MEMORY_FOLDER in line
         )
-        found |= {SHARED_MEMORY_FOLDER + name for name in names if not name.endswith(" (deleted)")}
-    return found
+        mapped |= {SHARED_MEMORY_FOLDER + name for name in names if not name.endswith(" (deleted)")}
+    return mapped
 
 
 def main(arguments: list[str]) -> int:
     """Until the engine has ended."""
     state_file, pid, started, lock, seconds, temporary, log = arguments
-    own = Path(f"{state_file}.{pid}.guard")
-    fd = os.open(own, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    guard_lock = Path(f"{state_file}.{pid}.guard")
+    fd = os.open(guard_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return 0  # it has a guard
-    made = EngineGuard(Path(state_file), int(pid), int(started), Path(lock))
-    if not made.wait(float(seconds)):
+    guard = EngineGuard(Path(state_file), int(pid), int(started), Path(lock))
+    if not guard.wait(float(seconds)):
         with suppress(OSError), Path(log).open("a") as file:
             file.write(
                 f"{iso_time(now_us())} houston: no daemon for {float(seconds):g} s, ending\n"
             )
-        made.end()
-    made.clean(temporary)
-    own.unlink(missing_ok=True)
+        guard.end()
+    guard.clean(temporary)
+    guard_lock.unlink(missing_ok=True)
     return 0
 
 

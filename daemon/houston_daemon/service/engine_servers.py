@@ -18,18 +18,13 @@ from typing import Protocol
 
 import msgspec
 
-from houston_daemon.engines.engine_process import EngineProcess
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.recorder.handlers.training_handlers import build_own_engine_settings
 from houston_daemon.recorder.recorder_handle import RecorderHandle
+from houston_daemon.service.backoff import Backoff
 from houston_daemon.service.daemon_log import LOGGER
-from houston_daemon.service.engine_child import EngineChild, recorded_command
-from houston_daemon.service.engine_endpoints import (
-    connection_problem,
-    engine_log,
-    parse_address,
-    state_file,
-)
+from houston_daemon.service.engine_child import EngineChild, recorded_command, recorded_process
+from houston_daemon.service.engine_endpoints import connection_problem, parse_address
 from houston_daemon.service.gpu_ledger import GpuLedger
 from houston_daemon.training.policies import policy_constraints
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
@@ -48,7 +43,6 @@ HEALTH_CHECK_SECONDS = 2.0
 """How often an engine that answers is asked."""
 MISSED_CHECKS_LIMIT = 15
 """Times a living engine may not answer before it is taken for hung and started again."""
-LONGEST_RESTART_DELAY_SECONDS = 60.0
 STEADY_SECONDS = 60.0
 """An engine that answered this long did not crash at its start: it is started again at once."""
 
@@ -63,7 +57,7 @@ class EngineState:
     """Where it answers; empty where workers know that themselves."""
     restarts: int = 0
     """How often it was brought up again since the daemon's start."""
-    again: float = 0.0
+    next_try: float = 0.0
     """When it is brought up again (monotonic), where it is down."""
 
 
@@ -84,7 +78,7 @@ class EngineServer(Protocol):
         """Whether it answers."""
         ...
 
-    def reason(self) -> str:
+    def failure_reason(self) -> str:
         """Why it does not, in a few words."""
         ...
 
@@ -124,24 +118,23 @@ class EngineWatch:
             self._server.end(end - time.monotonic())
 
     def _run(self) -> None:
-        delay = 1.0
+        backoff = Backoff()
         while not self._ended.is_set():
             self._ready_since = None
             reason = self._serve_once()
             now = time.monotonic()
-            if self._ready_since is not None and now - self._ready_since > STEADY_SECONDS:
-                delay = 1.0
             if self._ended.is_set():
                 return
-            self._say(f"down: {reason}", now + delay)
+            steady = self._ready_since is not None and now - self._ready_since > STEADY_SECONDS
+            delay = backoff.fail(now, first=steady)
+            self._report(f"down: {reason}", backoff.not_before)
             self._ended.wait(delay)
-            delay = min(LONGEST_RESTART_DELAY_SECONDS, delay * 2)
             self._restarts += 1
 
     def _serve_once(self) -> str:
         """Bring it up and watch it until it is gone; returns why it is."""
         if not self._state:
-            self._say("starting")
+            self._report("starting")
         try:
             self._server.bring_up()
             if self._unwanted:  # it was to end while it was being brought up
@@ -150,31 +143,31 @@ class EngineWatch:
                 if self._ended.wait(STARTING_POLL_SECONDS):
                     return ""
                 if not self._server.alive():
-                    return self._server.reason()
+                    return self._server.failure_reason()
             point("supervisor.engine.ready")
             self._ready_since = time.monotonic()
-            self._say("ready")
-            return self._until_gone()
+            self._report("ready")
+            return self._watch_until_gone()
         except (HoustonError, OSError) as problem:  # a full disk, no more processes: tried again
             return str(problem)
 
-    def _until_gone(self) -> str:
+    def _watch_until_gone(self) -> str:
         missed = 0
         while not self._ended.wait(HEALTH_CHECK_SECONDS):
             if not self._server.alive():
-                return self._server.reason()
+                return self._server.failure_reason()
             missed = 0 if self._server.healthy() else missed + 1
             if missed >= MISSED_CHECKS_LIMIT:
                 self._server.end()
                 return f"it did not answer for {missed * HEALTH_CHECK_SECONDS:g} s"
         return ""
 
-    def _say(self, state: str, again: float = 0.0) -> None:
+    def _report(self, state: str, next_try: float = 0.0) -> None:
         if state != self._state:
             LOGGER.info("engine %s: %s", self.name, state)
-        if state != self._state or again:
+        if state != self._state or next_try:
             self._state = state
-            self._tell(EngineState(self.name, state, self._server.url, self._restarts, again))
+            self._tell(EngineState(self.name, state, self._server.url, self._restarts, next_try))
 
 
 ENGINE_PATIENCE_SECONDS = 30.0
@@ -190,7 +183,7 @@ class _WatchedEngine:
     url: str = ""
     down_since: float | None = None
     restarts: int = 0
-    again: float = 0.0
+    next_try: float = 0.0
     resumes: bool = True
     """Whether rollouts may be paused for it, by this daemon or an earlier one."""
     waiting: bool = False
@@ -217,7 +210,7 @@ class EnginePool:
         self._recorder = recorder
         self._tell = tell
         self._watched: dict[str, _WatchedEngine] = {}
-        self._stale: set[str] = set()
+        self._edited: set[str] = set()
         """Engines that run with settings which were edited since."""
 
     @property
@@ -234,12 +227,12 @@ class EnginePool:
         """Engines that came down again after they were brought up, for the status."""
         return {
             f"engine {name}": f"brought up again {watched.restarts} times; "
-            f"again in {max(0.0, watched.again - now):.0f} s; {watched.state}"
+            f"again in {max(0.0, watched.next_try - now):.0f} s; {watched.state}"
             for name, watched in self._watched.items()
             if watched.restarts and watched.state.startswith("down")
         }
 
-    def use(self, names: Iterable[str]) -> None:
+    def watch(self, names: Iterable[str]) -> None:
         """Watch these engines from now on; those already watched go on."""
         for name in set(names) - self._watched.keys():
             server = self._make(name)
@@ -257,35 +250,35 @@ class EnginePool:
             args = (False, ENGINE_DROP_SECONDS)
             threading.Thread(target=watched.watch.stop, args=args, daemon=True).start()
 
-    def edited(self, name: str) -> None:
+    def mark_edited(self, name: str) -> None:
         """Its settings are others: it is made anew as soon as no rollout uses it."""
         if name in self._watched:
-            self._stale.add(name)
+            self._edited.add(name)
 
-    def renew(self, used: Collection[str]) -> None:
+    def replace_edited(self, used: Collection[str]) -> None:
         """Let go of engines that were edited and that nobody uses now."""
-        for name in self._stale - set(used):
+        for name in self._edited - set(used):
             LOGGER.info("engine %s was edited and is not used: it is made anew when needed", name)
-            self._stale.discard(name)
+            self._edited.discard(name)
             self.drop(name)
 
     @property
-    def stale(self) -> tuple[str, ...]:
+    def edited_in_use(self) -> tuple[str, ...]:
         """Engines that go on with the settings from before an edit."""
-        return tuple(sorted(self._stale))
+        return tuple(sorted(self._edited))
 
     def reachable(self, name: str) -> str | None:
         """URL of an engine that answers (empty where workers know it), None while it does not."""
         watched = self._watched.get(name)
         return watched.url if watched and watched.state == "ready" else None
 
-    def changed(self, event: EngineState, now: float) -> None:
+    def on_state(self, event: EngineState, now: float) -> None:
         """Take note of what a watch said."""
         watched = self._watched.get(event.name)
         if watched is None:
             return  # it was let go meanwhile
         watched.state, watched.url = event.state, event.url
-        watched.restarts, watched.again = event.restarts, event.again
+        watched.restarts, watched.next_try = event.restarts, event.next_try
         if event.state == "ready":
             watched.down_since = None
         elif event.state.startswith("down") and watched.down_since is None:
@@ -324,45 +317,45 @@ class EnginePool:
 
 
 def resolve_engine(
-    loaded: LoadedConfiguration, name: str, behind: frozenset[str] = frozenset()
+    loaded: LoadedConfiguration, name: str, made_alike: frozenset[str] = frozenset()
 ) -> EngineSettings:
     """The engine called `name`. Raises ConfigurationError where there is none.
 
-    behind: engines that are made as this one is, so that it cannot be made as one of them.
+    made_alike: engines that are made as this one is, so that it cannot be made as one of them.
     """
     if "@" not in name or name in loaded.config.engines:
         return loaded.engine(name)
     try:
         with Reader(loaded.home) as reader:
-            found = reader.run(policy_queries.find_full_weights_engine(name))
+            activated = reader.run(policy_queries.find_full_weights_engine(name))
             known = reader.run(policy_queries.list_policies())
     except HoustonError as problem:
         raise ConfigurationError(str(problem)) from problem
-    if found is None:
+    if activated is None:
         return loaded.engine(name)
-    policy, named = found
-    if named in (behind := behind | {name}):
+    policy, named = activated
+    if named in (made_alike := made_alike | {name}):
         raise ConfigurationError(
             f"Policy {name} was activated for the engine {named}, whose own settings come from it.",
             next="houston policy activate POLICY --engine NAME, with an engine of houston.toml",
         )
-    like = resolve_engine(loaded, named, behind)
-    instead = policy_constraints.base_folders(
+    base_engine = resolve_engine(loaded, named, made_alike)
+    own_folders = policy_constraints.base_folders(
         loaded.home, policy_constraints.base_hashes(policy, known), known
     )
-    if serves := engine_model_folder(
-        like
-    ):  # a copy of such a model, maybe, that nobody trained from
-        instead |= {os.path.realpath(serves)}
+    if served := engine_model_folder(base_engine):  # maybe a copy, which nobody trained from
+        own_folders |= {os.path.realpath(served)}
     folder = str(policies_folder(loaded.home) / policy.folder)
-    settings = build_own_engine_settings(msgspec.to_builtins(like), policy, folder, instead)
+    settings = build_own_engine_settings(
+        msgspec.to_builtins(base_engine), policy, folder, own_folders
+    )
     del settings["own_policy"]
     return msgspec.convert(settings, EngineSettings)
 
 
 def running_policy_engines(home: Home, full: Iterable[PolicyRow]) -> list[str]:
     """Policies whose own engine was started before and still runs."""
-    return [one.name for one in full if one.folder and _serves_policy(home, one)]
+    return [policy.name for policy in full if policy.folder and _serves_policy(home, policy)]
 
 
 def _serves_policy(home: Home, policy: PolicyRow) -> bool:
@@ -370,8 +363,7 @@ def _serves_policy(home: Home, policy: PolicyRow) -> bool:
     folder = os.path.realpath(policies_folder(home) / policy.folder)
     if folder not in map(os.path.realpath, recorded_command(home, policy.name)):
         return False
-    state, log = state_file(home, policy.name), engine_log(home, policy.name)
-    return EngineProcess(policy.name, [], "", state, log).adopt()
+    return recorded_process(home, policy.name).adopt()
 
 
 def is_daemon_child(engine: EngineSettings) -> bool:
@@ -431,7 +423,7 @@ class MissingEngine:
         """Never."""
         return False
 
-    def reason(self) -> str:
+    def failure_reason(self) -> str:
         """What is wrong."""
         return str(self._problem)
 
@@ -461,7 +453,7 @@ class RemoteEngine:
         self._why = connection_problem(self._address)
         return not self._why
 
-    def reason(self) -> str:
+    def failure_reason(self) -> str:
         """Why not."""
         return self._why
 

@@ -41,7 +41,7 @@ class ForceExit:
         """
         self._tell = tell
         self._patience = patience
-        self._told = False
+        self._ending = False
         self._guard = threading.Lock()
         self._end: float | None = None
         self._heard, self._hear = socket.socketpair()
@@ -54,20 +54,20 @@ class ForceExit:
             signal.signal(number, lambda *_: None)  # heard by the descriptor
         threading.Thread(target=self._run, name="houston-signals", daemon=True).start()
 
-    def leaving(self) -> float:
+    def begin_shutdown(self) -> float:
         """The process has begun to leave: from now on a signal cuts it short.
 
         Returns the monotonic time by which it should be gone, counted from the first signal.
         """
         with self._guard:
-            self._told = True
+            self._ending = True
             end = self._limit(self._patience)
         with contextlib.suppress(BlockingIOError):  # a full buffer wakes it, too
             self._hear.send(b"\0")  # the thread waits with the new limit
         return end - EXIT_MARGIN_SECONDS
 
-    def cut_short(self) -> None:
-        """Be gone within FORCED_SECONDS."""
+    def end_soon(self) -> None:
+        """Be gone within SECOND_SIGNAL_SECONDS."""
         with self._guard:
             self._limit(SECOND_SIGNAL_SECONDS)
 
@@ -79,24 +79,22 @@ class ForceExit:
 
     def _run(self) -> None:
         while True:
-            self._heard.settimeout(self._left())
+            end = self._end
+            self._heard.settimeout(None if end is None else max(0.001, end - time.monotonic()))
             try:
-                said = self._heard.recv(64)
+                signals = self._heard.recv(64)
             except (TimeoutError, BlockingIOError):
-                said = b""
-            for byte in said:
+                signals = b""
+            for byte in signals:
                 if byte:
                     self._signalled(signal.Signals(byte))
             if self._end is not None and time.monotonic() >= self._end:
                 _dump_stacks_and_exit()
 
-    def _left(self) -> float | None:
-        return None if self._end is None else max(0.001, self._end - time.monotonic())
-
     def _signalled(self, number: signal.Signals) -> None:
         if number in TERMINATION_SIGNALS:
             with self._guard:
-                first, self._told = not self._told, True
+                first, self._ending = not self._ending, True
                 self._limit(self._patience if first else SECOND_SIGNAL_SECONDS)
         self._tell(number)
 
@@ -113,9 +111,9 @@ def force_exit_seconds(loaded: LoadedConfiguration) -> float:
 
 def _dump_stacks_and_exit() -> None:
     """Say where every thread stands, and end. Past the log: a thread may hang in its lock."""
-    said = "it did not end in time and is cut short; the next start goes on from here\n"
+    note = "it did not end in time and is cut short; the next start goes on from here\n"
     try:
-        os.write(2, said.encode())
+        os.write(2, note.encode())
         faulthandler.dump_traceback(file=sys.__stderr__ or 2, all_threads=True)
     finally:
         os._exit(EXIT_CUT_SHORT)

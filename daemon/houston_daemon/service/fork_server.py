@@ -97,33 +97,33 @@ class ForkServer:
                         return
                     asked = msgspec.json.decode(message, type=StartWorker | ForkServerPing)
                     if isinstance(asked, ForkServerPing):
-                        self._say(ForkServerPong())
+                        self._send(ForkServerPong())
                     else:
-                        self._bear(asked)
+                        self._fork(asked)
 
-    def _bear(self, birth: StartWorker) -> None:
-        mother = os.getpid()
+    def _fork(self, request: StartWorker) -> None:
+        fork_server = os.getpid()
         point("nursery.fork.before")
         pid = os.fork()
         if pid == 0:
-            _run_as_worker(birth, mother, self._line)
-        born = WorkerStarted(birth.rollout, birth.lease, pid)
-        self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, born)
+            _run_as_worker(request, fork_server, self._line)
+        started = WorkerStarted(request.rollout, request.lease, pid)
+        self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, started)
         point("nursery.fork.after")
-        self._say(born)
+        self._send(started)
 
-    def _reap(self, fd: int, born: WorkerStarted) -> None:
+    def _reap(self, fd: int, started: WorkerStarted) -> None:
         self._selector.unregister(fd)
         os.close(fd)
-        _, status = os.waitpid(born.pid, 0)
+        _, status = os.waitpid(started.pid, 0)
         point("nursery.reap.after")
-        self._say(WorkerEnded(born.rollout, born.lease, os.waitstatus_to_exitcode(status)))
+        self._send(WorkerEnded(started.rollout, started.lease, os.waitstatus_to_exitcode(status)))
 
-    def _say(self, message: WorkerStarted | WorkerEnded | ForkServerPong) -> None:
+    def _send(self, message: WorkerStarted | WorkerEnded | ForkServerPong) -> None:
         self._line.send(msgspec.json.encode(message))
 
 
-def _run_as_worker(birth: StartWorker, mother: int, line: socket.socket) -> NoReturn:
+def _run_as_worker(request: StartWorker, fork_server: int, line: socket.socket) -> NoReturn:
     """In the forked child: be the worker, then end without returning into the nursery."""
     code = 1
     try:
@@ -131,15 +131,15 @@ def _run_as_worker(birth: StartWorker, mother: int, line: socket.socket) -> NoRe
         os.closerange(3, DESCRIPTORS_TO_CLOSE)  # the nursery's, of its line and of siblings
         os.setsid()  # a Ctrl-C at a foreground daemon drains, it kills nobody
         point("nursery.child.before")
-        if end_with_parent(mother):
-            log = Path(birth.log)
-            if log.exists() and log.stat().st_size > birth.log_bytes:
-                rotate_log(log, birth.log_files)
+        if end_with_parent(fork_server):
+            log = Path(request.log)
+            if log.exists() and log.stat().st_size > request.log_bytes:
+                rotate_log(log, request.log_files)
             _redirect_output(log)
-            _set_command_line([sys.executable, "-m", birth.module, *birth.arguments])
-            sys.argv = [birth.module, *birth.arguments]
-            sys.modules.pop(birth.module, None)  # it runs as `__main__`; what it imports stays
-            runpy.run_module(birth.module, run_name="__main__", alter_sys=True)
+            _set_command_line([sys.executable, "-m", request.module, *request.arguments])
+            sys.argv = [request.module, *request.arguments]
+            sys.modules.pop(request.module, None)  # it runs as `__main__`; what it imports stays
+            runpy.run_module(request.module, run_name="__main__", alter_sys=True)
             code = 0
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)

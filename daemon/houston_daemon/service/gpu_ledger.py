@@ -8,17 +8,17 @@ ended. Numbers only: what a holder sees of a GPU is set by whoever starts it
 (`CUDA_VISIBLE_DEVICES`). Leases of trainers are in `trainers`.
 """
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from houston_daemon.service.daemon_log import LOGGER
+from houston_daemon.service.supervisor_queries import open_read_only
+from houston_shared.atomic_file import write_atomically
 from houston_shared.errors import HoustonError
 from houston_shared.gpu_leases import GpuLease, GpuLeases, describe_gpu_leases
 from houston_shared.home import Home
@@ -32,7 +32,7 @@ GpusByHost = dict[str, tuple[int, ...]]
 _FRESH_REQUEST_SECONDS = 30.0
 """Who has not asked again for so long (a rollout that was paused, or whose engine is down) keeps
 its place and holds nobody back; who waits asks every few seconds."""
-_ENGINE_PREFIX = "engine:"
+ENGINE_HOLDER_PREFIX = "engine:"
 
 
 @dataclass(slots=True)
@@ -50,21 +50,21 @@ class GpuLedger:
     def __init__(
         self,
         file: Path,
-        there_are: Mapping[str, int],
+        gpu_counts: Mapping[str, int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """there_are: host → how many GPUs it has for all together."""
+        """gpu_counts: host → how many GPUs it has for all together."""
         self._file = file
         self._clock = clock
         self._queue: dict[str, _GpuRequest] = {}
         """Who waits, the first first."""
-        self._there_are = dict(there_are)
+        self._gpu_counts = dict(gpu_counts)
         self._turn = threading.Lock()
         try:
-            self._now = msgspec.json.decode(file.read_bytes(), type=GpuLeases)
+            self._leases = msgspec.json.decode(file.read_bytes(), type=GpuLeases)
         except (FileNotFoundError, msgspec.DecodeError):  # none yet, or a power cut left half
-            self._now = GpuLeases()
-        self._now = msgspec.structs.replace(self._now, waiting={})
+            self._leases = GpuLeases()
+        self._leases = msgspec.structs.replace(self._leases, waiting={})
 
     def lease(
         self, holder: str, wanted: Mapping[str, int], shared: bool = False
@@ -76,18 +76,19 @@ class GpuLedger:
         Raises HoustonError when the ledger cannot be written.
         """
         with self._turn:
-            held, asked = self._of(holder), _without_zeros(wanted)
+            held = self._gpus_of(holder)
+            asked = {host: count for host, count in wanted.items() if count}
             if {host: len(numbers) for host, numbers in held.items()} == asked:
                 return held
-            others = [one for one in self._now.leases if one.holder != holder]
+            others = [one for one in self._leases.leases if one.holder != holder]
             found: GpusByHost = {}
             for host, count in asked.items():
                 numbers = self._free(others, host, shared)[:count]
-                first = self._ahead(holder, host)
+                first = self._who_is_before(holder, host)
                 if first or len(numbers) < count:
-                    why = self._why(others, host, count, len(numbers), first)
-                    self._wait(holder, asked)
-                    self._write(tuple(others), {**self._now.waiting, holder: why})
+                    why = self._waiting_reason(others, host, count, len(numbers), first)
+                    self._queue[holder] = _GpuRequest(asked, self._clock())  # its place is kept
+                    self._write(tuple(others), {**self._leases.waiting, holder: why})
                     return why
                 found[host] = tuple(sorted(numbers))
             since = iso_time(now_us())
@@ -96,79 +97,75 @@ class GpuLedger:
                 for host, numbers in found.items()
                 for number in numbers
             ]
-            waiting = {one: why for one, why in self._now.waiting.items() if one != holder}
+            waiting = {one: why for one, why in self._leases.waiting.items() if one != holder}
             self._write((*others, *new), waiting)
             self._queue.pop(holder, None)
             return found
 
     def release(self, holder: str) -> None:
         """Give back whatever `holder` has, and wait for nothing."""
-        self.keep(lambda one: one != holder)
+        self.release_others(lambda one: one != holder)
 
-    def keep(self, lives: Callable[[str], bool]) -> None:
+    def release_others(self, keeps: Callable[[str], bool]) -> None:
         """Free the leases of holders that live no more."""
         with self._turn:
-            leases = tuple(one for one in self._now.leases if lives(one.holder))
-            waiting = {one: why for one, why in self._now.waiting.items() if lives(one)}
+            leases = tuple(one for one in self._leases.leases if keeps(one.holder))
+            waiting = {one: why for one, why in self._leases.waiting.items() if keeps(one)}
             self._write(leases, waiting)
-            self._queue = {one: asks for one, asks in self._queue.items() if lives(one)}
+            self._queue = {one: asks for one, asks in self._queue.items() if keeps(one)}
 
-    def of(self, holder: str) -> GpusByHost:
+    def gpus_of(self, holder: str) -> GpusByHost:
         """What `holder` has."""
         with self._turn:
-            return self._of(holder)
+            return self._gpus_of(holder)
 
-    def told(self) -> GpuLeases:
+    def snapshot(self) -> GpuLeases:
         """All leases, and who waits."""
         with self._turn:
-            return self._now
+            return self._leases
 
-    def words(self) -> dict[str, str]:
+    def describe(self) -> dict[str, str]:
         """Host → how many GPUs are leased and by whom; `waiting` → who waits for what."""
-        now = self.told()
-        found = {
-            host: f"{len({one.gpu for one in now.leases if one.host == host})} of {count} leased"
-            + (f": {said}" if (said := describe_gpu_leases(host, list(now.leases))) else "")
-            for host, count in self._there_are.items()
+        now = self.snapshot()
+        hosts = {
+            host: f"{len({each.gpu for each in now.leases if each.host == host})} of {count} leased"
+            + (f": {holders}" if (holders := describe_gpu_leases(host, list(now.leases))) else "")
+            for host, count in self._gpu_counts.items()
             if count
         }
-        waits = "; ".join(
+        waiting = "; ".join(
             f"{_describe_holder(holder)} {why}" for holder, why in now.waiting.items()
         )
-        return {**found, **({"waiting": waits} if waits else {})}
+        return {**hosts, **({"waiting": waiting} if waiting else {})}
 
-    def _of(self, holder: str) -> GpusByHost:
-        found: dict[str, list[int]] = {}
-        for one in self._now.leases:
-            if one.holder == holder:
-                found.setdefault(one.host, []).append(one.gpu)
-        return {host: tuple(sorted(numbers)) for host, numbers in found.items()}
+    def _gpus_of(self, holder: str) -> GpusByHost:
+        numbers_by_host: dict[str, list[int]] = {}
+        for lease in self._leases.leases:
+            if lease.holder == holder:
+                numbers_by_host.setdefault(lease.host, []).append(lease.gpu)
+        return {host: tuple(sorted(numbers)) for host, numbers in numbers_by_host.items()}
 
     def _free(self, leases: list[GpuLease], host: str, shared: bool) -> list[int]:
         """GPUs that may be had, the least used first."""
-        users = dict.fromkeys(range(self._there_are.get(host, 0)), 0)
-        for one in leases:
-            if one.host == host and one.gpu in users:
-                if one.shared and shared:
-                    users[one.gpu] += 1
+        users = dict.fromkeys(range(self._gpu_counts.get(host, 0)), 0)
+        for lease in leases:
+            if lease.host == host and lease.gpu in users:
+                if lease.shared and shared:
+                    users[lease.gpu] += 1
                 else:
-                    del users[one.gpu]
+                    del users[lease.gpu]
         return sorted(users, key=lambda number: (users[number], number))
 
-    def _wait(self, holder: str, asked: dict[str, int]) -> None:
-        """Take a place in the queue, or keep it."""
-        self._queue[holder] = _GpuRequest(asked, self._clock())
-
-    def _ahead(self, holder: str, host: str) -> str:
+    def _who_is_before(self, holder: str, host: str) -> str:
         """Who is to have GPUs of a host before `holder` may; empty where nobody is."""
         fresh = self._clock() - _FRESH_REQUEST_SECONDS
-        engine = holder.startswith(_ENGINE_PREFIX)
+        engine = holder.startswith(ENGINE_HOLDER_PREFIX)
         for other, request in self._queue.items():
             if other == holder:
                 break
-            can = all(count <= self._there_are.get(at, 0) for at, count in request.wanted.items())
+            can = all(count <= self._gpu_counts.get(at, 0) for at, count in request.wanted.items())
             waits = request.at >= fresh
-            if other.startswith(_ENGINE_PREFIX):
+            if other.startswith(ENGINE_HOLDER_PREFIX):
                 waits = True  # it asks once a minute, and gives its place back when it ends
             elif engine:
                 continue
@@ -176,38 +173,35 @@ class GpuLedger:
                 return other
         return ""
 
-    def _why(self, leases: list[GpuLease], host: str, wanted: int, free: int, first: str) -> str:
-        there, asks = self._there_are.get(host, 0), pluralize(wanted, "GPU")
-        if wanted > there:
-            return f"waits for {asks} on {host}, which has {there} (`gpus` of the host)"
-        if first:
-            its = pluralize(self._queue[first].wanted[host], "GPU")
+    def _waiting_reason(
+        self, leases: list[GpuLease], host: str, wanted: int, free: int, ahead: str
+    ) -> str:
+        count, asks = self._gpu_counts.get(host, 0), pluralize(wanted, "GPU")
+        if wanted > count:
+            return f"waits for {asks} on {host}, which has {count} (`gpus` of the host)"
+        if ahead:
+            its = pluralize(self._queue[ahead].wanted[host], "GPU")
             return (
-                f"waits for {asks} on {host} behind {_describe_holder(first)},"
+                f"waits for {asks} on {host} behind {_describe_holder(ahead)},"
                 f" which waits for {its}"
             )
-        holders = sorted({_describe_holder(one.holder) for one in leases if one.host == host})
-        has = f"{free} of {there} can be had" if free else f"all {there} are taken"
-        return f"waits for {asks} on {host}: {has}, used by {', '.join(holders)}"
+        holders = sorted({_describe_holder(lease.holder) for lease in leases if lease.host == host})
+        available = f"{free} of {count} can be had" if free else f"all {count} are taken"
+        return f"waits for {asks} on {host}: {available}, used by {', '.join(holders)}"
 
     def _write(self, leases: tuple[GpuLease, ...], waiting: dict[str, str]) -> None:
         new = GpuLeases(leases=leases, waiting=waiting)
-        if new == self._now:
+        if new == self._leases:
             return
-        beside = self._file.with_suffix(".new")
+        text = msgspec.json.format(msgspec.json.encode(new), indent=1) + b"\n"
         try:
-            beside.write_bytes(msgspec.json.format(msgspec.json.encode(new), indent=1) + b"\n")
-            beside.replace(self._file)
+            write_atomically(self._file, text, durable=False)
         except OSError as problem:
             raise HoustonError(
                 f"The ledger of GPUs {self._file} cannot be written: {problem.strerror}.",
                 "No GPU was leased or given back.",
             ) from problem
-        self._now = new
-
-
-def _without_zeros(wanted: Mapping[str, int]) -> dict[str, int]:
-    return {host: count for host, count in wanted.items() if count}
+        self._leases = new
 
 
 def _describe_holder(holder: str) -> str:
@@ -227,7 +221,7 @@ class RolloutGpus:
         self._asked: dict[str, tuple[dict[str, int], bool]] = {}
         """What rollouts asked for that asked for some; the others start at once, or not here."""
 
-    def ready(self, rollout: str) -> bool:
+    def try_lease(self, rollout: str) -> bool:
         """Whether it has what it asked for; else it waits, and the ledger says for what."""
         asked = self._asked.get(rollout)
         if asked is None:
@@ -237,24 +231,26 @@ class RolloutGpus:
             asked = self._asked[rollout] = (spec.gpus, spec.gpus_shared)
         return not isinstance(self._ledger.lease(_ROLLOUT_PREFIX + rollout, *asked), str)
 
-    def of(self, rollout: str) -> GpusByHost:
+    def gpus_of(self, rollout: str) -> GpusByHost:
         """What it has, by host."""
-        return self._ledger.of(_ROLLOUT_PREFIX + rollout)
+        return self._ledger.gpus_of(_ROLLOUT_PREFIX + rollout)
 
-    def told(self) -> dict[str, str]:
+    def describe(self) -> dict[str, str]:
         """Host → its GPUs, and who waits, for the status."""
-        return self._ledger.words()
+        return self._ledger.describe()
 
-    def over(self) -> set[str]:
+    def ended_holders(self) -> set[str]:
         """Rollouts that have ended and are still in the ledger."""
-        told = self._ledger.told()
-        holders = {one.holder for one in told.leases} | told.waiting.keys()
-        named = [
-            one.removeprefix(_ROLLOUT_PREFIX) for one in holders if one.startswith(_ROLLOUT_PREFIX)
+        snapshot = self._ledger.snapshot()
+        holders = {lease.holder for lease in snapshot.leases} | snapshot.waiting.keys()
+        rollouts = [
+            holder.removeprefix(_ROLLOUT_PREFIX)
+            for holder in holders
+            if holder.startswith(_ROLLOUT_PREFIX)
         ]
-        return set(named) - self._alive(named) if named else set()
+        return set(rollouts) - self._alive(rollouts) if rollouts else set()
 
-    def free(self, rollouts: Collection[str]) -> None:
+    def release(self, rollouts: Collection[str]) -> None:
         """Free what these had; what cannot be written now is freed another time."""
         if not rollouts:
             return
@@ -262,15 +258,14 @@ class RolloutGpus:
             self._asked.pop(rollout, None)
         freed = {_ROLLOUT_PREFIX + rollout for rollout in rollouts}
         try:
-            self._ledger.keep(lambda one: one not in freed)
+            self._ledger.release_others(lambda one: one not in freed)
         except HoustonError as problem:  # a full disk
             LOGGER.warning("not now: %s", problem)
 
-    def _alive(self, named: Iterable[str]) -> set[str]:
-        names = list(named)
+    def _alive(self, rollouts: Iterable[str]) -> set[str]:
+        names = list(rollouts)
         marks = ", ".join("?" * len(names))
-        where = f"{self._home.database.as_uri()}?mode=ro"
-        with closing(sqlite3.connect(where, uri=True, timeout=5)) as reader:
+        with open_read_only(self._home.database) as reader:
             rows = reader.execute(
                 f"SELECT id FROM rollouts WHERE id IN ({marks}) AND state IN"
                 " ('queued', 'running', 'paused')",

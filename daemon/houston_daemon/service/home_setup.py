@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from houston_daemon.recorder.identity_and_roles import RoleBook
+from houston_shared.atomic_file import write_atomically
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
@@ -42,29 +43,28 @@ def mount_options(path: Path, mounts: Path = MOUNTINFO_FILE) -> frozenset[str]:
 def _find_mount(path: Path, mounts: Path) -> tuple[str, frozenset[str]]:
     """Type and options of the mount that `path` lies on, from proc_pid_mountinfo(5)."""
     target = str(_nearest_existing(path))
-    best, found = "", ("unknown", frozenset[str]())
+    best, mount = "", ("unknown", frozenset[str]())
     for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
         before, _, after = line.partition(" - ")
         fields = before.split()
         point = fields[4].encode().decode("unicode_escape")
         inside = target == point or target.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best):
-            best, found = point, (after.split()[0], frozenset(fields[5].split(",")))
-    return found
+            best, mount = point, (after.split()[0], frozenset(fields[5].split(",")))
+    return mount
 
 
 def refuse_network_home(home: Home) -> None:
     """Raise ConfigurationError when the home lies on a network file system."""
-    if (found := filesystem_type(home.path)) in NETWORK_FILESYSTEMS:
+    if (kind := filesystem_type(home.path)) in NETWORK_FILESYSTEMS:
         raise ConfigurationError(
-            f"The home {home.path} lies on {found}, where locks and SQLite's log do not hold.",
+            f"The home {home.path} lies on {kind}, where locks and SQLite's log do not hold.",
             "Nothing was started.",
             "Name a --home on a disk of this machine.",
         )
 
 
 def _nearest_existing(path: Path) -> Path:
-    """The nearest folder of `path` that exists, without links."""
     while not path.exists():
         path = path.parent
     return path.resolve()
@@ -124,9 +124,9 @@ def _is_passable_for(gid: int | None, root: Path) -> bool:
     if gid is None:
         return True
     for folder in (root, *root.resolve().parents):
-        found = folder.stat()
-        through = stat.S_IXGRP if found.st_gid == gid else stat.S_IXOTH
-        if not found.st_mode & through:
+        status = folder.stat()
+        bit = stat.S_IXGRP if status.st_gid == gid else stat.S_IXOTH
+        if not status.st_mode & bit:
             return False
     return True
 
@@ -134,12 +134,12 @@ def _is_passable_for(gid: int | None, root: Path) -> bool:
 def _make_socket_folder(place: Path) -> None:
     try:
         place.mkdir(mode=0o700, exist_ok=True)
-        found = place.lstat()
+        status = place.lstat()
     except OSError as problem:
         raise _unusable_socket_folder(place, problem.strerror or "unknown") from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise _unusable_socket_folder(place, "it is no folder of this user")
-    place.chmod(0o700 | stat.S_IMODE(found.st_mode) & 0o2050)
+    place.chmod(0o700 | stat.S_IMODE(status.st_mode) & 0o2050)
 
 
 def _unusable_socket_folder(place: Path, why: str) -> HoustonError:
@@ -152,14 +152,8 @@ def _unusable_socket_folder(place: Path, why: str) -> HoustonError:
 
 def _write_run_note(home: Home, place: Path) -> None:
     """Members of the group look here; the home keeps others out."""
-    beside = home.run_note.with_suffix(".new")
     try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(f"{place}\n")
-            file.flush()
-            os.fchmod(file.fileno(), 0o644)
-            os.fsync(file.fileno())
-        beside.replace(home.run_note)
+        write_atomically(home.run_note, f"{place}\n".encode(), mode=0o644)
     except OSError as problem:
         raise unusable_home(home, problem) from None
 
@@ -186,10 +180,10 @@ def users_kept_out(loaded: LoadedConfiguration) -> list[str]:
 
 def kept_out_warning(loaded: LoadedConfiguration) -> str:
     """One sentence about them, with what to do; empty where there are none."""
-    if not (found := users_kept_out(loaded)):
+    if not (users := users_kept_out(loaded)):
         return ""
     group = loaded.config.daemon.group
-    names = ", ".join(found)
+    names = ", ".join(users)
     if not group:
         return f"[roles] names {names}, but without [daemon] group nobody else gets in."
     return (
@@ -205,8 +199,5 @@ def _is_let_in(name: str, group: str) -> bool:
         return name.isdecimal()  # a number that no password file knows: nobody can tell
     if user.pw_uid in (0, os.geteuid()):
         return True
-    try:
-        gid = grp.getgrnam(group).gr_gid if group else None
-    except KeyError:
-        return False
+    gid = _group_id(group)
     return gid is not None and gid in os.getgrouplist(user.pw_name, user.pw_gid)

@@ -11,6 +11,7 @@ import sys
 
 import msgspec
 
+from houston_daemon.service.backoff import Backoff
 from houston_shared.config import LoadedConfiguration
 from houston_shared.times_and_counts import pluralize
 
@@ -22,28 +23,27 @@ RULES_LONGEST_DELAY_SECONDS = 300.0
 
 
 class LiveRulesProcess:
-    """`look` in every round, `stop` at the end."""
+    """`update` in every round, `stop` at the end."""
 
     def __init__(self, loaded: LoadedConfiguration) -> None:
         self._loaded = loaded
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
         """The beginning of a report whose end has not come."""
-        self._due: float | None = None
-        self._delay = RULES_RETRY_SECONDS
+        self._backoff = Backoff(RULES_RETRY_SECONDS, RULES_LONGEST_DELAY_SECONDS)
         self._began = 0.0
         self._failed: dict[str, str] = {}
         self._ended = ""
 
-    def look(self, now: float) -> None:
+    def update(self, now: float) -> None:
         """Start it when it is due, hear what it says, notice its end. now: monotonic seconds."""
         if not self._loaded.config.daemon.live_rules:
             return
-        if self._due is None:
-            self._due = now + RULES_FIRST_SECONDS
+        if self._backoff.not_before == 0.0:
+            self._backoff.not_before = now + RULES_FIRST_SECONDS
         if self._process is not None:
-            self._hear(self._process, now)
-        elif now >= self._due:
+            self._read_reports(self._process, now)
+        elif now >= self._backoff.not_before:
             self._start(now)
 
     def troubles(self) -> dict[str, str]:
@@ -61,7 +61,7 @@ class LiveRulesProcess:
     def stop(self) -> None:
         """End it. Idempotent."""
         process, self._process = self._process, None
-        self._due = float("inf")
+        self._backoff.not_before = float("inf")
         if process is not None:
             process.kill()
             process.wait()
@@ -80,38 +80,35 @@ class LiveRulesProcess:
                 start_new_session=True,  # a terminal's Ctrl-C is for the daemon
             )
         except OSError as problem:
-            self._put_off(now, f"rules cannot be run beside rollouts: {problem.strerror}")
+            self._retry_later(now, f"rules cannot be run beside rollouts: {problem.strerror}")
             return
         assert self._process.stdout
         os.set_blocking(self._process.stdout.fileno(), False)
         self._rest, self._ended, self._failed = b"", "", {}
 
-    def _hear(self, process: "subprocess.Popen[bytes]", now: float) -> None:
+    def _read_reports(self, process: "subprocess.Popen[bytes]", now: float) -> None:
         assert process.stdout
         try:
-            said = os.read(process.stdout.fileno(), 65_536)
+            data = os.read(process.stdout.fileno(), 65_536)
         except BlockingIOError:
             return
-        if not said:
+        if not data:
             self._process = None
             process.kill()
             code = process.wait()
             _close_output(process)
-            self._put_off(now, f"the process that runs rules ended by itself ({code})")
+            self._retry_later(now, f"the process that runs rules ended by itself ({code})")
             return
-        *lines, self._rest = (self._rest + said).split(b"\n")
+        *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._failed = msgspec.json.decode(line, type=dict[str, dict[str, str]])["failed"]
             for rollout, why in self._failed.items():
                 RULES_LOGGER.warning("rules: %s: %s", rollout or "all rollouts", why)
 
-    def _put_off(self, now: float, problem: str) -> None:
-        if now - self._began > RULES_LONGEST_DELAY_SECONDS:
-            self._delay = RULES_RETRY_SECONDS
-        RULES_LOGGER.warning("%s; again in %g s", problem, self._delay)
+    def _retry_later(self, now: float, problem: str) -> None:
+        steady = now - self._began > RULES_LONGEST_DELAY_SECONDS
+        RULES_LOGGER.warning("%s; again in %g s", problem, self._backoff.fail(now, first=steady))
         self._ended = problem
-        self._due = now + self._delay
-        self._delay = min(RULES_LONGEST_DELAY_SECONDS, 2 * self._delay)
 
 
 def _close_output(process: "subprocess.Popen[bytes]") -> None:

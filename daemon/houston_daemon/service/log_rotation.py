@@ -8,6 +8,7 @@ ends when every writer has closed the pipe. Standard library only, so that it co
 the daemon logs is `daemon_log`.
 """
 
+import glob
 import os
 import signal
 import sys
@@ -28,7 +29,7 @@ def rotate_log(path: Path, keep: int) -> None:
 def rotated_logs(path: Path) -> list[Path]:
     """The older files that there are, the newest first."""
     found = []
-    for file in path.parent.glob(f"{_escape_glob(path.name)}.*"):
+    for file in path.parent.glob(f"{glob.escape(path.name)}.*"):
         number = file.name.removeprefix(f"{path.name}.")
         if number.isdecimal():
             found.append((int(number), file))
@@ -40,8 +41,12 @@ def numbered_log(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}")
 
 
-def _escape_glob(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+def is_moved(path: Path, fd: int) -> bool:
+    """Whether the file called `path` is no longer the one that is open as `fd`."""
+    try:
+        return not os.path.samestat(path.stat(), os.fstat(fd))
+    except OSError:
+        return True
 
 
 PUMP_CHUNK_BYTES = 1 << 16
@@ -50,7 +55,7 @@ FULL_DISK_SECONDS = 10.0
 
 
 class LogPump:
-    """One log; `take` writes bytes on, and turns the log over between two lines."""
+    """One log; `write` writes bytes on, and turns the log over between two lines."""
 
     def __init__(self, path: Path, limit: int, keep: int) -> None:
         """limit: bytes of one file; keep: older files that are kept."""
@@ -58,24 +63,24 @@ class LogPump:
         self._limit = limit
         self._keep = keep
         self._fd = -1
-        self._whole = True
+        self._at_line_start = True
         """Whether what was written last ended its line."""
         self._dropped = 0
 
-    def take(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Write `data` on; what a full disk refuses for long is dropped, and the log says so."""
         while data:
             try:
-                end = self._part(data)
-                self._write(data[:end])
+                end = self._fitting_length(data)
+                self._write_all(data[:end])
             except OSError:
                 self._dropped += len(data)
                 return
             data = data[end:]
-            if self._whole and (data or self._size() >= self._limit):
-                self._turn()
+            if self._at_line_start and (data or self._size() >= self._limit):
+                self._rotate()
 
-    def _part(self, data: bytes) -> int:
+    def _fitting_length(self, data: bytes) -> int:
         """How much of `data` belongs into this file: whole lines as far as they fit.
 
         A line that does not fit at all is not torn for it.
@@ -87,7 +92,7 @@ class LogPump:
 
     def _size(self) -> int:
         """Bytes in the log; it is opened first where that is needed."""
-        if self._fd >= 0 and self._whole and self._moved():
+        if self._fd >= 0 and self._at_line_start and is_moved(self._path, self._fd):
             os.close(self._fd)
             self._fd = -1
         if self._fd < 0:
@@ -96,13 +101,7 @@ class LogPump:
             self._fd = os.open(self._path, flags, 0o600)
         return os.fstat(self._fd).st_size
 
-    def _moved(self) -> bool:
-        try:
-            return self._path.stat().st_ino != os.fstat(self._fd).st_ino
-        except FileNotFoundError:
-            return True
-
-    def _turn(self) -> None:
+    def _rotate(self) -> None:
         try:
             rotate_log(self._path, self._keep)
         except OSError:  # the file grows on
@@ -112,14 +111,14 @@ class LogPump:
         with suppress(OSError):  # tried again with the next line
             self._size()
 
-    def _write(self, data: bytes) -> None:
+    def _write_all(self, data: bytes) -> None:
         """Raises OSError when the disk stays full; the engine must go on then."""
         end = time.monotonic() + (0.0 if self._dropped else FULL_DISK_SECONDS)
         if self._dropped:
             note = b"[%d bytes could not be written here]\n" % self._dropped
-            os.write(self._fd, note if self._whole else b"\n" + note)
+            os.write(self._fd, note if self._at_line_start else b"\n" + note)
             self._dropped = 0
-        self._whole = data.endswith(b"\n")
+        self._at_line_start = data.endswith(b"\n")
         while data:
             try:
                 data = data[os.write(self._fd, data) :]
@@ -137,7 +136,7 @@ def main(arguments: list[str]) -> int:
     os.set_blocking(0, True)
     pump = LogPump(Path(path), int(limit), int(keep))
     while data := os.read(0, PUMP_CHUNK_BYTES):
-        pump.take(data)
+        pump.write(data)
     return 0
 
 

@@ -43,54 +43,54 @@ class OrphanedTerminals:
         self._database = database
         self._root = host_root
         self._inbox = inbox
-        self._seen = 0
+        self._newest_end = 0
         self._waiting: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
         self._ending: set[str] = set()
         """Rollouts of which the process ends the terminals on this host."""
-        self._over: set[str] = set()
+        self._remote_candidates: set[str] = set()
         """Rollouts that have ended, of which something may be left on another machine."""
-        self._there_again = 0.0
+        self._next_remote_look = 0.0
 
-    def look(self, live: Container[str]) -> None:
+    def update(self, live: Container[str]) -> None:
         """End terminals of rollouts that ended since the last look and have no live worker."""
-        ended, self._seen = read_ended_rollouts(self._database, self._seen)
+        ended, self._newest_end = read_ended_rollouts(self._database, self._newest_end)
         self._waiting.update(ended)
-        self._over.update(ended)
+        self._remote_candidates.update(ended)
         ready = {rollout for rollout in self._waiting if rollout not in live}
         if self._process is not None:
             return
         if not ready:
-            self._look_there(live)
+            self._end_remote(live)
             return
         home = str(self._database.parent.resolve())
-        found = sorted(r for r in ready if may_have_orphans(self._root, r, home))
+        orphaned = sorted(r for r in ready if may_have_orphans(self._root, r, home))
         try:
-            if found:
-                self._start(found)
+            if orphaned:
+                self._start(orphaned)
         except OSError as problem:  # no more processes or descriptors: tried again
-            LOGGER.warning("terminals of %s are not ended yet: %s", ", ".join(found), problem)
+            LOGGER.warning("terminals of %s are not ended yet: %s", ", ".join(orphaned), problem)
             return
         self._waiting -= ready
 
     def may_run(self, rollout: str) -> bool:
         """Whether processes of a rollout that ended may still run, here or on another machine."""
-        here = rollout in self._waiting or rollout in self._ending
-        return here or bool(remote_part.find_leftovers(self._root, (rollout,)))
+        on_this_host = rollout in self._waiting or rollout in self._ending
+        return on_this_host or bool(remote_part.find_leftovers(self._root, (rollout,)))
 
-    def _look_there(self, live: Container[str]) -> None:
+    def _end_remote(self, live: Container[str]) -> None:
         """The same on other machines; one that is away is asked again every minute."""
         now = time.monotonic()
-        if not self._over or now < self._there_again:
+        if not self._remote_candidates or now < self._next_remote_look:
             return
-        self._there_again = now + _REMOTE_RETRY_SECONDS
-        over = {rollout for rollout in self._over if rollout not in live}
+        self._next_remote_look = now + _REMOTE_RETRY_SECONDS
+        over = {rollout for rollout in self._remote_candidates if rollout not in live}
         notes = remote_part.find_leftovers(self._root, over)
-        self._over -= over - {note.stem.rpartition("@")[0] for note in notes}
+        self._remote_candidates -= over - {note.stem.rpartition("@")[0] for note in notes}
         if notes:
             self._start_with("--there", [str(note) for note in notes])
 
-    def ended(self) -> None:
+    def on_ended(self) -> None:
         """Take note that the process is done."""
         if self._process is not None and (code := self._process.wait()):
             LOGGER.warning("terminals could not all be ended (exit code %s)", code)
@@ -126,7 +126,6 @@ def may_have_orphans(root: Path, rollout: str, home: str = "") -> bool:
 
 
 def _has_tmux_server(folder: Path) -> bool:
-    """Whether a tmux server answers for the terminals in `folder`."""
     note = socket_note(folder)
     try:
         place = Path(note.read_text(encoding="utf-8").strip())
@@ -139,12 +138,10 @@ def _has_tmux_server(folder: Path) -> bool:
 
 async def end_terminals(root: Path, rollouts: list[str]) -> None:
     """End every terminal of these rollouts, and what runs in them."""
-    from houston_daemon.hosts.local_host import LocalHost
+    from houston_daemon.hosts.rollout_folder_cleanup import end_rollout_terminals
 
     for rollout in rollouts:
-        host = LocalHost(root, rollout, sandbox="none", network=False, hidden=())
-        await host.destroy_terminals()
-        await host.close()
+        await end_rollout_terminals(root, rollout)
 
 
 async def end_remote_terminals(notes: list[Path]) -> None:
@@ -155,19 +152,19 @@ async def end_remote_terminals(notes: list[Path]) -> None:
     machines: dict[bytes, list[tuple[Path, remote_part.RemoteLeftover]]] = {}
     for note in notes:
         try:
-            noted = remote_part.read_leftover(note)
+            leftover = remote_part.read_leftover(note)
         except (OSError, msgspec.DecodeError) as problem:
             LOGGER.warning("%s cannot be read: %s", note, problem)
             continue
-        machines.setdefault(msgspec.json.encode(noted.settings), []).append((note, noted))
+        machines.setdefault(msgspec.json.encode(leftover.settings), []).append((note, leftover))
     await asyncio.gather(*map(_end_on_machine, machines.values()))
 
 
-async def _end_on_machine(noted: list[tuple[Path, remote_part.RemoteLeftover]]) -> None:
+async def _end_on_machine(leftovers: list[tuple[Path, remote_part.RemoteLeftover]]) -> None:
     from houston_daemon.hosts.ssh.ssh_host import SshHost
 
-    for note, one in noted:
-        host = SshHost(one.host, one.settings, one.hello, note=note)
+    for note, leftover in leftovers:
+        host = SshHost(leftover.host, leftover.settings, leftover.hello, note=note)
         try:
             if await host.link.start():
                 return

@@ -13,9 +13,9 @@ import signal
 _PR_SET_PDEATHSIG = 1
 
 
-def end_with_parent(parent: int) -> bool:
-    """End this process when `parent` ends; returns False when it already has. Raises OSError."""
+def end_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> bool:
+    """Get `number` when `parent` ends; returns False when it already has. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+    if libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     return os.getppid() == parent

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 
 from houston_daemon.maintenance.home_backup import find_newest_backup, list_rotten_backups
 from houston_shared.config import LoadedConfiguration
@@ -29,27 +30,27 @@ BACKUP_OVERDUE_FACTOR = 1.5
 
 
 class PeriodicBackup:
-    """Used from the supervisor's thread: `look` in every round, `stop` at the end."""
+    """Used from the supervisor's thread: `update` in every round, `stop` at the end."""
 
     def __init__(self, loaded: LoadedConfiguration) -> None:
         self._loaded = loaded
         self._child: subprocess.Popen[bytes] | None = None
         self._first = self._not_before = time.monotonic() + BACKUP_FIRST_SECONDS
-        self._seen = -1e9
+        self._listed_at = -1e9
         self._failed = ""
         self._rotten: list[str] = []
         """Backups that are no longer what was backed up, until somebody removes them."""
         self.newest: tuple[float, int] | None = None
         """When the newest backup was made (POSIX time) and to which event."""
 
-    def look(self, now: float) -> None:
+    def update(self, now: float) -> None:
         """Begin a backup when one is due; take note of one that ended. now: monotonic seconds."""
-        self._see(now)
+        self._list_backups(now)
         if self._child is not None:
-            self._ended(self._child, now)
+            self._finish(self._child, now)
         elif now >= self._not_before and self._loaded.config.backup.every_hours:
             self._not_before = now + BACKUP_DUE_SECONDS
-            if self._late(1.0):
+            if self._is_older_than(1.0):
                 self._begin(now)
 
     def troubles(self, now: float) -> dict[str, str]:
@@ -61,24 +62,24 @@ class PeriodicBackup:
         if self._rotten:
             names = ", ".join(self._rotten)
             return {"backup": f"changed since they were made, and of no use: {names}; remove them"}
-        if self.newest and now >= self._first and self._late(BACKUP_OVERDUE_FACTOR):
+        if self.newest and now >= self._first and self._is_older_than(BACKUP_OVERDUE_FACTOR):
             hours = self._loaded.config.backup.every_hours
             old = (time.time() - self.newest[0]) / 3_600
             return {"backup": f"the newest is {old:.0f} h old, one is due every {hours:g} h"}
         return {}
 
-    def _late(self, times: float) -> bool:
+    def _is_older_than(self, times: float) -> bool:
         """Whether the newest backup is older than so many periods, or there is none."""
         hours = self._loaded.config.backup.every_hours
         if not hours or self.newest is None:
             return bool(hours)
         return time.time() - self.newest[0] >= 3_600 * hours * times
 
-    def _see(self, now: float) -> None:
+    def _list_backups(self, now: float) -> None:
         """Look at what backups there are, also those that people made."""
-        if now - self._seen < BACKUP_LIST_SECONDS:
+        if now - self._listed_at < BACKUP_LIST_SECONDS:
             return
-        self._seen = now
+        self._listed_at = now
         before, self.newest = self.newest, find_newest_backup(self._loaded.home)
         self._rotten = list_rotten_backups(self._loaded.home.backups)
         if self.newest and (before is None or before < self.newest):  # not when one was removed
@@ -103,14 +104,14 @@ class PeriodicBackup:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "houston_shared.command", *words],
                 stdin=subprocess.DEVNULL,
-                preexec_fn=_lower_priority,
+                preexec_fn=partial(os.nice, BACKUP_NICENESS),  # everything else goes first
             )
         except OSError as problem:
             self._not_before = now + BACKUP_RETRY_SECONDS
             self._failed = f"the last one could not be begun ({problem})"
             BACKUP_LOGGER.error("no backup could be begun: %s", problem)
 
-    def _ended(self, child: "subprocess.Popen[bytes]", now: float) -> None:
+    def _finish(self, child: "subprocess.Popen[bytes]", now: float) -> None:
         code = child.poll()
         if code is None:
             return
@@ -121,10 +122,5 @@ class PeriodicBackup:
             self._failed = f"the last one failed (exit code {code}{why})"
             BACKUP_LOGGER.error("the backup failed (exit code %s); tried again in an hour", code)
         else:
-            self._seen = -1e9
+            self._listed_at = -1e9
             BACKUP_LOGGER.info("a backup was made")
-
-
-def _lower_priority() -> None:
-    """Between fork and exec: everything else goes first."""
-    os.nice(BACKUP_NICENESS)

@@ -52,7 +52,7 @@ class PolicyActivations:
         engines: EnginePool,
         tell: Callable[[ActivationResult], None],
     ) -> None:
-        """tell: called from a thread, with what the supervisor hands back to `tried`."""
+        """tell: called from a thread, with what the supervisor hands back to `on_result`."""
         self._loaded = loaded
         self._home = loaded.home
         self._recorder = recorder
@@ -60,28 +60,30 @@ class PolicyActivations:
         self._tell = tell
         self._trying = 0
         """Sequence of what is being tried; 0 for nothing."""
-        self._found = False
+        self._earlier_found = False
         """Whether engines of full weights were looked for that an earlier daemon has left."""
         self.active: dict[str, str] = {}
         """Engine → the policy that its new rollouts sample with; own models are left out."""
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Try what was asked for, if nothing is being tried. Raises HoustonError."""
         with Reader(self._home) as reader:
             self.active = reader.run(policy_queries.list_active_policies())
             asked = [
-                one for one in reader.run(policy_queries.list_activations()) if one.state == "asked"
+                row for row in reader.run(policy_queries.list_activations()) if row.state == "asked"
             ]
-            used = {one.engine for one in reader.run(policy_queries.list_policy_uses())}
-            full = [one for one in reader.run(policy_queries.list_policies()) if one.kind == "full"]
-        self._let_go(full, used | set(self.active.values()) | {one.policy for one in asked})
+            used = {row.engine for row in reader.run(policy_queries.list_policy_uses())}
+            full = [row for row in reader.run(policy_queries.list_policies()) if row.kind == "full"]
+        self._end_unused_engines(
+            full, used | set(self.active.values()) | {row.policy for row in asked}
+        )
         if asked and not self._trying:
             try:
-                self._go_on(asked[0])
+                self._begin(asked[0])
             except HoustonError as problem:
                 self._end(ActivationResult(asked[0].seq, False, _problem_sentence(problem)))
 
-    def tried(self, event: ActivationResult) -> None:
+    def on_result(self, event: ActivationResult) -> None:
         """Take note of what came of one."""
         self._trying = 0
         try:
@@ -93,28 +95,28 @@ class PolicyActivations:
         LOGGER.info("activation %s: %s", event.asked, "active" if event.ok else event.reason)
         self._recorder.activation_ended(event.asked, event.ok, event.reason, event.unloaded)
 
-    def _go_on(self, asked: ActivationRow) -> None:
+    def _begin(self, request: ActivationRow) -> None:
         """Begin when its engine answers; wait for that. Raises HoustonError where it cannot be."""
-        if not asked.policy:
-            self._loaded_engine(asked.engine)
-            self._end(ActivationResult(asked.seq, True))
+        if not request.policy:
+            resolve_engine(self._loaded, request.engine)
+            self._end(ActivationResult(request.seq, True))
             return
         with Reader(self._home) as reader:
-            policy = reader.run(policy_queries.find_policy(asked.policy))
+            policy = reader.run(policy_queries.find_policy(request.policy))
         if policy is None:
-            raise HoustonError(f"There is no policy {asked.policy}.")
-        engine = self._loaded_engine(asked.engine)
-        _check_engine_kind(asked.engine, engine, policy)
-        own = policy.kind == "full"
-        serving = policy.name if own else asked.engine
-        self._engines.use([serving])
+            raise HoustonError(f"There is no policy {request.policy}.")
+        engine = resolve_engine(self._loaded, request.engine)
+        _check_engine_kind(request.engine, engine, policy)
+        full = policy.kind == "full"
+        serving = policy.name if full else request.engine
+        self._engines.watch([serving])
         url = self._engines.reachable(serving)
         if url is None:
             state = self._engines.states.get(serving, "")
             if state.startswith("down"):
                 raise HoustonError(f"Engine {serving} is {state}.")
             return
-        self._trying = asked.seq
+        self._trying = request.seq
         server = adapter_loader.AdapterServer(
             serving,
             url or engine.url,
@@ -122,33 +124,33 @@ class PolicyActivations:
             policy_constraints.adapter_limit(engine),
         )
         work = threading.Thread(
-            target=self._try, args=(asked, policy, engine, server), daemon=True, name="activation"
+            target=self._try, args=(request, policy, engine, server), daemon=True, name="activation"
         )
         work.start()
 
     def _try(
         self,
-        asked: ActivationRow,
+        request: ActivationRow,
         policy: PolicyRow,
         engine: EngineSettings,
         server: adapter_loader.AdapterServer,
     ) -> None:
         """In a thread of its own."""
         try:
-            gone: tuple[str, ...] = ()
+            unloaded: tuple[str, ...] = ()
             policy_files.require_policy_files(self._home, policy)
-            self._check_base(asked, policy, engine, server)
+            self._check_base(request, policy, engine, server)
             if policy.kind == "full":
                 adapter_loader.try_model(server)
             else:
                 folder = policies_folder(self._home) / policy.folder
-                gone = self._load(asked, policy, server, folder)
-            self._tell(ActivationResult(asked.seq, True, unloaded=gone))
+                unloaded = self._load(request, policy, server, folder)
+            self._tell(ActivationResult(request.seq, True, unloaded=unloaded))
         except HoustonError as problem:
-            self._tell(ActivationResult(asked.seq, False, _problem_sentence(problem)))
+            self._tell(ActivationResult(request.seq, False, _problem_sentence(problem)))
         except Exception as problem:  # noqa: BLE001 whoever asked must hear of it
             LOGGER.exception("an activation failed")
-            self._tell(ActivationResult(asked.seq, False, f"{type(problem).__name__}: {problem}"))
+            self._tell(ActivationResult(request.seq, False, f"{type(problem).__name__}: {problem}"))
 
     def _load(
         self,
@@ -160,8 +162,8 @@ class PolicyActivations:
         with Reader(self._home) as reader:
             uses = reader.run(policy_queries.list_policy_uses())
             earlier = reader.run(policy_queries.list_activations(asked.engine))
-        used = {one.policy: one.rollouts for one in uses if one.engine == asked.engine}
-        order = {one.policy: one.seq for one in earlier if one.state == "active"}
+        used = {row.policy: row.rollouts for row in uses if row.engine == asked.engine}
+        order = {row.policy: row.seq for row in earlier if row.state == "active"}
         return adapter_loader.load_adapter(server, policy.name, folder, used, order, policy.hash)
 
     def _check_base(
@@ -195,18 +197,15 @@ class PolicyActivations:
                 asked.engine, folder, policy, policy_constraints.full_weights_under(policy, known)
             )
 
-    def _loaded_engine(self, name: str) -> EngineSettings:
-        return resolve_engine(self._loaded, name)
-
-    def _let_go(self, full: list[PolicyRow], wanted: set[str]) -> None:
+    def _end_unused_engines(self, full: list[PolicyRow], wanted: set[str]) -> None:
         """End engines of full weights that nobody uses any more: their GPUs are wanted.
 
         Those of an earlier daemon, too: a restart keeps engines, and what used one may be over.
         """
-        if not self._found:
-            self._engines.use(running_policy_engines(self._home, full))
-            self._found = True
-        for name in {one.name for one in full} & self._engines.states.keys() - wanted:
+        if not self._earlier_found:
+            self._engines.watch(running_policy_engines(self._home, full))
+            self._earlier_found = True
+        for name in {policy.name for policy in full} & self._engines.states.keys() - wanted:
             if name not in self._loaded.config.engines:
                 LOGGER.info("engine %s is not used any more: it ends", name)
                 self._engines.drop(name)

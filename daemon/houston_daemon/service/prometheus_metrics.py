@@ -5,7 +5,8 @@ and asks nobody, so neither a slow reader nor a full disk reaches the supervisor
 called `…_total` come from the database and survive restarts, except where the help says `since
 the daemon's start`; samples and steps are read only as far as they are new. When the recorder
 does not answer, `houston_recorder_up` is 0 and the figures of the database go on. To add a
-metric, add a `_metric` line to one of the sections.
+metric, add a `_metric` line to one of the sections. Imported only where
+`[metrics]` asks for it.
 """
 
 import contextlib
@@ -17,27 +18,30 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import Literal
+
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from houston_daemon.maintenance.home_backup import measure_backup_age
 from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service.daemon_log import LOGGER
-from houston_shared import policy_and_run_files
+from houston_daemon.service.supervisor_queries import open_read_only
+from houston_shared.atomic_file import write_atomically
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_messages import Status
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
+from houston_shared.policy_and_run_files import read_training_progress
 from houston_shared.records import STATE_TRANSITIONS
 
 SAMPLES_PER_READ = 20_000
 """Rows of samples read at a time."""
 LATENCY_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 14_400)
 """Seconds from a message's queueing to its delivery; a step may take an hour."""
-
-
 TOKEN_KINDS = ("prompt", "cached", "completion", "reasoning")
 """Kinds of tokens that endpoints count."""
 
@@ -47,7 +51,8 @@ class DatabaseTotals:
 
     def __init__(self, database: Path) -> None:
         self._database = database
-        self._seen = 0
+        self._newest_sample = 0
+        """Sequence of the newest sample that is counted."""
         self.events = 0
         """Events of the journal."""
         self.steps = 0
@@ -56,11 +61,10 @@ class DatabaseTotals:
         self.paused: dict[str, int] = {}
         """Paused rollouts by the owner of the pause; `person` for all people."""
         self.guidance: dict[str, int] = {}
-        self.guidance_ever = 0
+        """Messages by state."""
         self.latencies: dict[int, int] = {}
-        """Delivered messages by the bucket that they fall into first."""
+        """Delivered messages by the bucket that they fall into first; 0 for none of them."""
         self.latency_sum = 0.0
-        self.latency_count = 0
         self.drift: Counter[str] = Counter()
         """Samples by drift class."""
         self.samples: Counter[str] = Counter()
@@ -73,23 +77,23 @@ class DatabaseTotals:
         """Tokens by engine and kind (prompt, cached, completion, reasoning), as engines say."""
         self.attention: Counter[str] = Counter()
         """Closed steps by signal."""
-        self._looked: dict[str, int] = {}
-        """By rollout, the newest step whose signals are counted."""
+        self._counted_steps: dict[str, int] = {}
+        """Rollout → the newest step whose signals are counted."""
 
     def read(self) -> None:
         """Bring everything up to date. Raises sqlite3.Error."""
-        uri = f"{self._database.as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True, timeout=2)) as reader:
-            self._small(reader)
-            while self._page(reader):
+        with open_read_only(self._database, seconds=2) as reader:
+            self._read_counts(reader)
+            self._read_guidance(reader)
+            while self._read_samples(reader):
                 pass
-            self._signals(reader)
+            self._read_signals(reader)
 
-    def _small(self, reader: sqlite3.Connection) -> None:
+    def _read_counts(self, reader: sqlite3.Connection) -> None:
         ((self.events, self.steps),) = reader.execute(
             "SELECT (SELECT coalesce(max(seq), 0) FROM events),"
             " (SELECT coalesce(sum(steps), 0) FROM rollouts)"
-        ).fetchall()
+        )
         self.rollouts = dict(
             reader.execute("SELECT state, count(*) FROM rollouts GROUP BY state").fetchall()
         )
@@ -99,29 +103,29 @@ class DatabaseTotals:
                 " count(*) FROM rollouts WHERE state = 'paused' GROUP BY 1"
             ).fetchall()
         )
+
+    def _read_guidance(self, reader: sqlite3.Connection) -> None:
         self.guidance = dict(
             reader.execute("SELECT state, count(*) FROM guidance GROUP BY state").fetchall()
         )
-        self.guidance_ever = sum(self.guidance.values())
-        first = " ".join(f"WHEN s <= {top} THEN {top}" for top in LATENCY_BUCKETS)
+        buckets = " ".join(f"WHEN s <= {top} THEN {top}" for top in LATENCY_BUCKETS)
         rows = reader.execute(
-            f"SELECT CASE {first} ELSE 0 END, count(*), sum(s) FROM (SELECT"
+            f"SELECT CASE {buckets} ELSE 0 END, count(*), sum(s) FROM (SELECT"
             " (delivered_at - queued_at) / 1e6 AS s FROM guidance WHERE state = 'delivered')"
             " GROUP BY 1"
         ).fetchall()
-        self.latencies = {top: count for top, count, _ in rows if top}
-        self.latency_count = sum(count for _, count, _ in rows)
+        self.latencies = {top: count for top, count, _ in rows}
         self.latency_sum = sum(seconds for _, _, seconds in rows)
 
-    def _page(self, reader: sqlite3.Connection) -> bool:
-        """Take in the next samples; whether there may be more."""
+    def _read_samples(self, reader: sqlite3.Connection) -> bool:
+        """Count the next samples; whether there may be more."""
         rows = reader.execute(
             "SELECT seq, drift, engine, prompt_tokens, cached_tokens, sampled_ids,"
             " completion_tokens, reasoning_tokens FROM samples WHERE seq > ? ORDER BY seq LIMIT ?",
-            (self._seen, SAMPLES_PER_READ),
+            (self._newest_sample, SAMPLES_PER_READ),
         ).fetchall()
         for seq, drift, engine, prompt, cached, sampled, *answer in rows:
-            self._seen = seq
+            self._newest_sample = seq
             self.drift[drift] += 1
             self.samples[engine] += 1
             self.sampled_tokens += sampled or 0
@@ -133,185 +137,147 @@ class DatabaseTotals:
                 self.cached_tokens += cached
         return len(rows) == SAMPLES_PER_READ
 
-    def _signals(self, reader: sqlite3.Connection) -> None:
+    def _read_signals(self, reader: sqlite3.Connection) -> None:
         """Count the signals of steps that closed since the last time."""
         for rollout, steps in reader.execute("SELECT id, steps FROM rollouts").fetchall():
-            known = self._looked.get(rollout, 0)
-            if steps <= known:
+            counted = self._counted_steps.get(rollout, 0)
+            if steps <= counted:
                 continue
             rows = reader.execute(
                 "SELECT attention FROM steps WHERE rollout = ? AND step > ? AND step <= ?"
                 " AND current = 1 AND attention <> ''",
-                (rollout, known, steps),
+                (rollout, counted, steps),
             )
             for (names,) in rows.fetchall():
                 self.attention.update(names.split(","))
-            self._looked[rollout] = steps
+            self._counted_steps[rollout] = steps
 
 
 SINCE_START = "since the daemon's start"
-MetricLabels = Mapping[str, str]
-MetricValue = float | Mapping[str, float]
 
 
-def render_metrics(status: Status | None, totals: DatabaseTotals, home: Home) -> str:
-    """The whole text; status: None when the recorder did not answer."""
-    return "".join(
-        [
-            *_store_metrics(totals),
-            *_guidance_metrics(totals),
-            *_disk_metrics(home),
-            *(_daemon_metrics(status) if status else ()),
-            *(_training_metrics(home, status.training) if status else ()),
-        ]
-    ) + _metric("recorder_up", "gauge", "Whether the recorder answers.", float(status is not None))
+def render_metrics(status: Status | None, totals: DatabaseTotals, home: Home) -> bytes:
+    """The whole page; status: None when the recorder did not answer."""
+    return generate_latest(_Page(status, totals, home))
 
 
-def _store_metrics(totals: DatabaseTotals) -> Iterator[str]:
-    states: dict[str, float] = {
-        state: float(totals.rollouts.get(state, 0)) for state in STATE_TRANSITIONS
-    }
-    yield _metric("rollouts", "gauge", "Rollouts by state.", states, "state")
-    paused = _to_floats(totals.paused)
-    yield _metric("rollouts_paused", "gauge", "Paused rollouts by who paused them.", paused, "by")
-    yield _metric("steps_total", "counter", "Closed steps of all rollouts.", totals.steps)
-    signals = _to_floats(totals.attention)
-    yield _metric("attention_total", "counter", "Closed steps by signal.", signals, "signal")
-    yield _metric("events_total", "counter", "Events of the journal, all on disk.", totals.events)
-    drift, by_engine = _to_floats(totals.drift), _to_floats(totals.samples)
-    yield _metric("samples_total", "counter", "Samples by engine.", by_engine, "engine")
-    yield _metric("drift_total", "counter", "Samples by drift class.", drift, "drift")
+class _Page(Collector):
+    """The figures of one moment, as prometheus_client asks for them."""
+
+    def __init__(self, status: Status | None, totals: DatabaseTotals, home: Home) -> None:
+        self._status = status
+        self._totals = totals
+        self._home = home
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them, in the order of the page."""
+        yield from _store_metrics(self._totals)
+        yield from _guidance_metrics(self._totals)
+        yield from _disk_metrics(self._home)
+        if self._status:
+            yield from _daemon_metrics(self._status)
+            yield from _training_metrics(self._home, self._status.training)
+        yield _metric("recorder_up", "Whether the recorder answers.", self._status is not None)
+
+
+def _store_metrics(totals: DatabaseTotals) -> Iterator[Metric]:
+    states: dict[str, float] = {s: totals.rollouts.get(s, 0) for s in STATE_TRANSITIONS}
+    yield _metric("rollouts", "Rollouts by state.", states, "state")
+    yield _metric("rollouts_paused", "Paused rollouts by who paused them.", totals.paused, "by")
+    yield _metric("steps_total", "Closed steps of all rollouts.", totals.steps)
+    yield _metric("attention_total", "Closed steps by signal.", totals.attention, "signal")
+    yield _metric("events_total", "Events of the journal, all on disk.", totals.events)
+    yield _metric("samples_total", "Samples by engine.", totals.samples, "engine")
+    yield _metric("drift_total", "Samples by drift class.", totals.drift, "drift")
     prompts, cached = totals.prompt_tokens, totals.cached_tokens
-    yield _metric(
-        "prompt_tokens_total", "counter", "Prompt tokens where the cached part is known.", prompts
-    )
-    yield _metric("cached_tokens_total", "counter", "Of them, from the prefix cache.", cached)
-    yield _metric(
-        "sampled_tokens_total", "counter", "Tokens sampled by token engines.", totals.sampled_tokens
-    )
-    yield _usage_metric(totals)
-    ratio = cached / prompts if prompts else 0.0
-    yield _metric("prefix_hit_ratio", "gauge", "Cached tokens by prompt tokens, ever.", ratio)
-
-
-def _usage_metric(totals: DatabaseTotals) -> str:
-    lines = _metric_header(
-        "usage_tokens_total", "counter", "Tokens by engine and kind, as engines say."
-    )
+    yield _metric("prompt_tokens_total", "Prompt tokens where the cached part is known.", prompts)
+    yield _metric("cached_tokens_total", "Of them, from the prefix cache.", cached)
+    sampled = totals.sampled_tokens
+    yield _metric("sampled_tokens_total", "Tokens sampled by token engines.", sampled)
+    usage = _metric("usage_tokens_total", "Tokens by engine and kind, as engines say.", {})
     for (engine, kind), count in sorted(totals.usage.items()):
-        lines += _sample_line("usage_tokens_total", {"engine": engine, "kind": kind}, float(count))
-    return lines
+        usage.add_sample(f"{usage.name}_total", {"engine": engine, "kind": kind}, count)
+    yield usage
+    ratio = cached / prompts if prompts else 0.0
+    yield _metric("prefix_hit_ratio", "Cached tokens by prompt tokens, ever.", ratio)
 
 
-def _training_metrics(home: Home, runs: Mapping[str, str]) -> Iterator[str]:
-    """Runs that have not ended, as their folders say it."""
-    read = {run: policy_and_run_files.read_training_progress(home, run) for run in runs}
-    there = {run: one for run, one in read.items() if one is not None}
-    steps = {run: float(one.step) for run, one in there.items()}
-    yield _metric("training_step", "gauge", "Steps of a training run so far.", steps, "run")
-    of = {run: float(one.steps) for run, one in there.items()}
-    yield _metric("training_steps", "gauge", "Steps that it has in all.", of, "run")
-    loss = {run: one.loss for run, one in there.items() if one.loss is not None}
-    yield _metric("training_loss", "gauge", "Its loss at the last step, nats.", loss, "run")
-    speed = {run: one.tokens_per_second for run, one in there.items() if one.tokens_per_second}
-    yield _metric("training_tokens_per_second", "gauge", "Its recent speed.", speed, "run")
-
-
-def _guidance_metrics(totals: DatabaseTotals) -> Iterator[str]:
-    queued = totals.guidance.get("queued", 0)
-    yield _metric("guidance_waiting", "gauge", "Messages queued and not yet delivered.", queued)
-    ever, heard = totals.guidance_ever, totals.guidance.get("delivered", 0)
-    yield _metric("guidance_queued_total", "counter", "Messages ever queued.", ever)
-    yield _metric("guidance_delivered_total", "counter", "Messages delivered.", heard)
-    yield _latency_histogram(
-        "guidance_latency_seconds",
+def _guidance_metrics(totals: DatabaseTotals) -> Iterator[Metric]:
+    queued, delivered = totals.guidance.get("queued", 0), totals.guidance.get("delivered", 0)
+    yield _metric("guidance_waiting", "Messages queued and not yet delivered.", queued)
+    yield _metric("guidance_queued_total", "Messages ever queued.", sum(totals.guidance.values()))
+    yield _metric("guidance_delivered_total", "Messages delivered.", delivered)
+    tops = [*map(str, LATENCY_BUCKETS), "+Inf"]
+    counts = accumulate(totals.latencies.get(top, 0) for top in (*LATENCY_BUCKETS, 0))
+    yield HistogramMetricFamily(
+        "houston_guidance_latency_seconds",
         "From a message's queueing to its delivery in an observation.",
-        totals,
+        list(zip(tops, counts, strict=True)),
+        totals.latency_sum,
     )
 
 
-def _disk_metrics(home: Home) -> Iterator[str]:
-    yield _metric("wal_bytes", "gauge", "Size of the database's log.", _wal_bytes(home.database))
+def _disk_metrics(home: Home) -> Iterator[Metric]:
+    yield _metric("wal_bytes", "Size of the database's log.", _wal_bytes(home.database))
     free = shutil.disk_usage(home.path).free
-    yield _metric("disk_free_bytes", "gauge", "Free space where the home lies.", free)
+    yield _metric("disk_free_bytes", "Free space where the home lies.", free)
     age = measure_backup_age(home)
     if age is not None:
-        yield _metric("backup_age_seconds", "gauge", "Since the newest backup.", age)
+        yield _metric("backup_age_seconds", "Since the newest backup.", age)
 
 
-def _daemon_metrics(status: Status) -> Iterator[str]:
-    info = {"version": status.version, "home": status.home}
-    yield _metric("build_info", "gauge", "Version and home.", 1.0, labels=info)
-    yield _metric("uptime_seconds", "gauge", "Since the daemon's start.", status.uptime)
-    yield _metric("epoch", "gauge", "Starts of a daemon on this home.", status.epoch)
-    yield _metric(
-        "acked_messages_total",
-        "counter",
-        f"Messages of workers answered, {SINCE_START}.",
-        status.acked,
-    )
+def _daemon_metrics(status: Status) -> Iterator[Metric]:
+    info = _metric("build_info", "Version and home.", {})
+    info.add_sample(info.name, {"version": status.version, "home": status.home}, 1)
+    yield info
+    yield _metric("uptime_seconds", "Since the daemon's start.", status.uptime)
+    yield _metric("epoch", "Starts of a daemon on this home.", status.epoch)
+    acked = f"Messages of workers answered, {SINCE_START}."
+    yield _metric("acked_messages_total", acked, status.acked)
     ack, commit = status.ack_p99_ms / 1e3, status.commit_p99_ms / 1e3
-    yield _metric("ack_p99_seconds", "gauge", "From receipt to answer, recent messages.", ack)
-    yield _metric("commit_p99_seconds", "gauge", "Commits, recent ones.", commit)
-    yield _metric("queue", "gauge", "Messages that wait for the writer.", status.queue)
-    yield _metric("workers", "gauge", "Living workers.", status.workers)
-    yield _metric("consoles", "gauge", "Listeners of the live feed.", status.consoles)
+    yield _metric("ack_p99_seconds", "From receipt to answer, recent messages.", ack)
+    yield _metric("commit_p99_seconds", "Commits, recent ones.", commit)
+    yield _metric("queue", "Messages that wait for the writer.", status.queue)
+    yield _metric("workers", "Living workers.", status.workers)
+    yield _metric("consoles", "Listeners of the live feed.", status.consoles)
     lag = status.search_lag
-    yield _metric("search_lag_events", "gauge", "Events that the search has not seen.", lag)
-    up = {name: float(state == "ready") for name, state in status.engines.items()}
-    active = dict.fromkeys(status.policies, 1.0)
-    yield _metric("policy_active", "gauge", "Engines with a policy of ours.", active, "engine")
-    yield _metric("engine_up", "gauge", "Whether an engine answers.", up, "engine")
-    restarts = _to_floats(status.restarts)
-    yield _metric("restarts_total", "counter", f"Started again, {SINCE_START}.", restarts, "part")
-    bad = float("backup" in status.troubles)
-    yield _metric("backup_trouble", "gauge", "Whether one failed, rotted, or is late.", bad)
-    yield _metric("troubles", "gauge", "Troubles that `daemon status` names.", len(status.troubles))
+    yield _metric("search_lag_events", "Events that the search has not seen.", lag)
+    active = dict.fromkeys(status.policies, 1)
+    yield _metric("policy_active", "Engines with a policy of ours.", active, "engine")
+    up = {name: state == "ready" for name, state in status.engines.items()}
+    yield _metric("engine_up", "Whether an engine answers.", up, "engine")
+    yield _metric("restarts_total", f"Started again, {SINCE_START}.", status.restarts, "part")
+    bad = "backup" in status.troubles
+    yield _metric("backup_trouble", "Whether one failed, rotted, or is late.", bad)
+    yield _metric("troubles", "Troubles that `daemon status` names.", len(status.troubles))
 
 
-def _metric(
-    name: str,
-    kind: Literal["counter", "gauge"],
-    text: str,
-    value: MetricValue,
-    by: str = "",
-    labels: MetricLabels | None = None,
-) -> str:
-    """One figure; by: the label whose values are the keys of `value`."""
-    lines = _metric_header(name, kind, text)
-    each = value.items() if isinstance(value, Mapping) else [("", value)]
-    for key, number in each:
-        lines += _sample_line(name, {**(labels or {}), **({by: key} if by else {})}, number)
-    return lines
+def _training_metrics(home: Home, runs: Mapping[str, str]) -> Iterator[Metric]:
+    """Runs that have not ended, as their folders say it."""
+    read = {run: read_training_progress(home, run) for run in runs}
+    known = {run: progress for run, progress in read.items() if progress is not None}
+    steps = {run: progress.step for run, progress in known.items()}
+    yield _metric("training_step", "Steps of a training run so far.", steps, "run")
+    all_steps = {run: progress.steps for run, progress in known.items()}
+    yield _metric("training_steps", "Steps that it has in all.", all_steps, "run")
+    loss = {run: progress.loss for run, progress in known.items() if progress.loss is not None}
+    yield _metric("training_loss", "Its loss at the last step, nats.", loss, "run")
+    speeds = {run: progress.tokens_per_second for run, progress in known.items()}
+    speed = {run: speed for run, speed in speeds.items() if speed}
+    yield _metric("training_tokens_per_second", "Its recent speed.", speed, "run")
 
 
-def _latency_histogram(name: str, text: str, totals: DatabaseTotals) -> str:
-    lines = _metric_header(name, "histogram", text)
-    below = 0
-    for top in LATENCY_BUCKETS:
-        below += totals.latencies.get(top, 0)
-        lines += _sample_line(f"{name}_bucket", {"le": str(top)}, below)
-    lines += _sample_line(f"{name}_bucket", {"le": "+Inf"}, totals.latency_count)
-    lines += _sample_line(f"{name}_sum", {}, totals.latency_sum)
-    return lines + _sample_line(f"{name}_count", {}, totals.latency_count)
+def _metric(name: str, text: str, value: float | Mapping[str, float], label: str = "") -> Metric:
+    """A counter where the name ends in `_total`, else a gauge.
 
-
-def _metric_header(name: str, kind: str, text: str) -> str:
-    return f"# HELP houston_{name} {text}\n# TYPE houston_{name} {kind}\n"
-
-
-def _sample_line(name: str, labels: MetricLabels, value: float) -> str:
-    inside = ",".join(f'{key}="{_escape_label(text)}"' for key, text in labels.items())
-    return f"houston_{name}{f'{{{inside}}}' if inside else ''} {value!r}\n"
-
-
-def _escape_label(text: str) -> str:
-    """A label's value, as the text format wants it."""
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _to_floats(counts: Mapping[str, int]) -> dict[str, float]:
-    return {key: float(count) for key, count in counts.items()}
+    label: the one whose values are the keys of `value`.
+    """
+    kind = "counter" if name.endswith("_total") else "gauge"
+    metric = Metric(f"houston_{name.removesuffix('_total')}", text, kind)
+    values = value if isinstance(value, Mapping) else {"": value}
+    for key, number in values.items():
+        metric.add_sample(f"houston_{name}", {label: key} if label else {}, number)
+    return metric
 
 
 def _wal_bytes(database: Path) -> int:
@@ -330,7 +296,7 @@ METRICS_PATIENCE_SECONDS = 2.0
 
 
 class MetricsExporter:
-    """Puts the page together, again and again; `text` is the newest."""
+    """Puts the page together, again and again; `page` is the newest."""
 
     def __init__(self, loaded: LoadedConfiguration) -> None:
         """Take the address; nothing runs yet.
@@ -338,7 +304,7 @@ class MetricsExporter:
         Raises ConfigurationError when it cannot be had, or when the file is something else.
         """
         settings = loaded.config.metrics
-        self.text = b""
+        self.page = b""
         self._home = loaded.home
         self._seconds = settings.seconds
         self._file = _metrics_file(loaded.home, settings.file) if settings.file else None
@@ -350,12 +316,11 @@ class MetricsExporter:
         )
 
     def start(self, recorder: RecorderHandle) -> None:
-        """Begin, if the configuration asks for anything."""
+        """Begin to gather, and to answer."""
         self._recorder = recorder
         if self._server is not None:
             _start_thread("houston-metrics-http", partial(self._serve, self._server))
-        if self._server is not None or self._file is not None:
-            _start_thread("houston-metrics", self._run)
+        _start_thread("houston-metrics", self._run)
 
     def stop(self) -> None:
         """Let the address go."""
@@ -379,9 +344,9 @@ class MetricsExporter:
     def _gather(self) -> None:
         try:
             self._totals.read()
-            self.text = render_metrics(self._status(), self._totals, self._home).encode()
+            self.page = render_metrics(self._status(), self._totals, self._home)
             if self._file is not None:
-                _replace_file(self._file, self.text)
+                write_atomically(self._file, self.page, durable=False)
         except (OSError, sqlite3.Error) as problem:
             if str(problem) != self._problem:  # a full disk: said once, tried again
                 LOGGER.warning("figures could not be gathered: %s", problem)
@@ -414,15 +379,6 @@ def _metrics_file(home: Home, name: str) -> Path:
     )
 
 
-def _replace_file(file: Path, text: bytes) -> None:
-    """Replace the file, so that a reader never sees half of it."""
-    beside = file.with_name(file.name + ".new")
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    with os.fdopen(fd, "wb") as out:
-        out.write(text)
-    beside.replace(file)
-
-
 def _start_thread(name: str, run: Callable[[], None]) -> None:
     threading.Thread(target=run, name=name, daemon=True).start()
 
@@ -447,14 +403,14 @@ class _Ipv6Server(http.server.HTTPServer):
     address_family = socket.AF_INET6
 
 
-def _request_handler(figures: MetricsExporter) -> type[http.server.BaseHTTPRequestHandler]:
+def _request_handler(exporter: MetricsExporter) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         timeout = METRICS_PATIENCE_SECONDS  # one reader at a time: who says nothing is cut off
 
         def do_GET(self) -> None:
             """The newest page."""
             found = self.path.partition("?")[0] in ("/metrics", "/")
-            text = figures.text if found else b"The figures are at /metrics.\n"
+            text = exporter.page if found else b"The figures are at /metrics.\n"
             self.send_response(200 if found else 404)
             self.send_header("Content-Type", METRICS_CONTENT_TYPE)
             self.send_header("Content-Length", str(len(text)))

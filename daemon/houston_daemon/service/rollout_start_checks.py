@@ -14,6 +14,8 @@ import os
 import re
 import secrets
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,30 +54,21 @@ from houston_shared.task import LoadedTask
 def check_task_names(task: LoadedTask) -> None:
     """Raise ConfigurationError for a tool, signal or rule that is none, or a path not here."""
     definition = task.task
-    try:
-        found = kind(definition.environment)
-    except ConfigurationError as problem:
-        cause = f"{task.file}: `environment`: {problem.cause}"
-        raise ConfigurationError(cause, problem.effect, problem.next) from None
-    found.check(task)
-    try:
+    with _naming(f"{task.file}: `environment`"):
+        environment = kind(definition.environment)
+    environment.check(task)
+    with _naming(f"{task.file}: `attention.signals`"):
         load_signals(definition.attention.signals)
-    except ConfigurationError as problem:
-        cause = f"{task.file}: `attention.signals`: {problem.cause}"
-        raise ConfigurationError(cause, problem.effect, problem.next) from None
-    try:
+    with _naming(f"{task.file}: `rules`"):
         rules.load_rules(definition.rules)
-    except ConfigurationError as problem:
-        cause = f"{task.file}: `rules`: {problem.cause}"
-        raise ConfigurationError(cause, problem.effect, problem.next) from None
-    here = LOCAL_HOST in definition.hosts
+    on_this_host = LOCAL_HOST in definition.hosts
     mapped = definition.mapped
     for key, paths in (("read", mapped.read), ("devices", mapped.devices)):
         for path in paths:
-            if not Path(path).is_absolute() or (here and not _is_on_this_machine(path)):
+            if not Path(path).is_absolute() or (on_this_host and not _is_on_this_machine(path)):
                 raise ConfigurationError(
                     f"{task.file}: `sandbox.{key}` names {path!r}, which is no absolute path"
-                    f"{' of something on this machine' if here else ''}."
+                    f"{' of something on this machine' if on_this_host else ''}."
                 )
     for name, path in definition.data.mounts.items():
         if not _is_on_this_machine(str(task.folder / path)):
@@ -84,6 +77,16 @@ def check_task_names(task: LoadedTask) -> None:
             )
     _check_activate(task)
     _check_placeholders(task)
+
+
+@contextmanager
+def _naming(place: str, effect: str | None = None) -> Iterator[None]:
+    """Begin the sentence of a ConfigurationError with its place; effect: instead of its own."""
+    try:
+        yield
+    except ConfigurationError as problem:
+        effect = problem.effect if effect is None else effect
+        raise ConfigurationError(f"{place}: {problem.cause}", effect, problem.next) from None
 
 
 def _check_placeholders(task: LoadedTask) -> None:
@@ -181,8 +184,8 @@ def task_host_settings(loaded: LoadedConfiguration, task: LoadedTask) -> dict[st
     names = task.task.hosts
     if len(set(names)) < len(names):
         raise ConfigurationError(f"{task.file}: `hosts` names one twice.", NOTHING_STARTED)
-    found = {name: loaded.host(name) for name in names if name != LOCAL_HOST}
-    return {name: msgspec.to_builtins(host) for name, host in found.items()}
+    hosts = {name: loaded.host(name) for name in names if name != LOCAL_HOST}
+    return {name: msgspec.to_builtins(host) for name, host in hosts.items()}
 
 
 def task_gpus(loaded: LoadedConfiguration, task: LoadedTask) -> dict[str, int]:
@@ -190,15 +193,15 @@ def task_gpus(loaded: LoadedConfiguration, task: LoadedTask) -> dict[str, int]:
 
     Raises ConfigurationError for more than there are.
     """
-    asked, names = task.task.gpus, task.task.hosts
-    wanted = asked if isinstance(asked, dict) else {names[0]: asked}
+    gpus, names = task.task.gpus, task.task.hosts
+    wanted = gpus if isinstance(gpus, dict) else {names[0]: gpus}
     for name, count in wanted.items():
         if name not in names:
             raise ConfigurationError(f"{task.file}: `gpus` names {name!r}, which is no host of it.")
-        has = loaded.gpus(name)
-        if count > has:
+        count_there = loaded.gpus(name)
+        if count > count_there:
             raise ConfigurationError(
-                f"{task.file}: `gpus` asks for {count} on {name}, which has {has}.",
+                f"{task.file}: `gpus` asks for {count} on {name}, which has {count_there}.",
                 NOTHING_STARTED,
                 f"Say in {loaded.source} how many it has: `gpus` of [hosts]"
                 + (f" or [hosts.{name}]." if name != LOCAL_HOST else "."),
@@ -276,11 +279,8 @@ def check_engine(loaded: LoadedConfiguration, name: str, running: dict[str, str]
 
 def _check_settings(loaded: LoadedConfiguration, name: str, engine: EngineSettings) -> None:
     """Raise ConfigurationError for what a worker, or the engine, would stumble over."""
-    try:
+    with _naming(f"{loaded.source}, [engines.{name}]", NOTHING_STARTED):
         _check_engine_keys(engine)
-    except ConfigurationError as problem:
-        cause = f"{loaded.source}, [engines.{name}]: {problem.cause}"
-        raise ConfigurationError(cause, NOTHING_STARTED, problem.next) from None
 
 
 def _check_engine_keys(engine: EngineSettings) -> None:

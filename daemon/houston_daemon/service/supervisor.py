@@ -2,12 +2,8 @@
 
 One loop on the main thread takes events (signals, ends of children, what the recorder and the
 engines say) and acts on them; it also brings the daemon down in phases: drain, TERM, KILL. What a
-rollout does is the worker's business, what is stored the recorder's. Started as `python -m
-houston_daemon.service.supervisor --home DIR [--config FILE]`; lock, log and readiness around it
-are `daemon_process`.
-
-Exit codes: 0 after a drain, 1 when it was cut short, 65 when the recorder met damage, 70 when it
-or this loop failed.
+rollout does is the worker's business, what is stored the recorder's. Lock, log and readiness
+around it are `daemon_process`.
 """
 
 import signal
@@ -86,13 +82,13 @@ class Supervisor:
         loaded: LoadedConfiguration,
         recorder: RecorderHandle,
         inbox: SupervisorInbox,
-        births: WorkerSpawner,
+        spawner: WorkerSpawner,
         workers: WorkerPool,
         engines: EnginePool,
-        leftovers: OrphanedTerminals,
+        orphans: OrphanedTerminals,
         logs: DaemonLogs,
-        forcing: ForceExit,
-        gpus: RolloutGpus,
+        force_exit: ForceExit,
+        rollout_gpus: RolloutGpus,
         trainers: Trainers,
         activations: PolicyActivations,
         edits: EditReloader,
@@ -100,130 +96,130 @@ class Supervisor:
         self._loaded = loaded
         self._recorder = recorder
         self._inbox = inbox
-        self._births = births
+        self._spawner = spawner
         self._workers = workers
         self._engines = engines
-        self._leftovers = leftovers
+        self._orphans = orphans
         self._logs = logs
-        self._nightly = PeriodicBackup(loaded)
-        self._rules = LiveRulesProcess(loaded)
-        self._forcing = forcing
-        self._gpus = gpus
+        self._backup = PeriodicBackup(loaded)
+        self._live_rules = LiveRulesProcess(loaded)
+        self._force_exit = force_exit
+        self._rollout_gpus = rollout_gpus
         self._trainers = trainers
         self._activations = activations
         self._edits = edits
-        self._leaving: _Shutdown | None = None
+        self._shutdown: _Shutdown | None = None
         self.failure = ""
         """What ended the recorder; empty while it lives."""
         self._error = ""
-        self._untrained = ""
+        self._training_problem = ""
         """Why policies and training could not be looked at; said once."""
-        self._standings: dict[str, ResumableRollout] = {}
+        self._resumable: dict[str, ResumableRollout] = {}
 
     def run(self) -> int:
         """Supervise until the end."""
         while True:
             now = time.monotonic()
-            if self._leaving and not self._still_leaving(self._leaving, now):
-                return self._leaving.code
-            if self._leaving is None:
+            if self._shutdown and not self._advance_shutdown(self._shutdown, now):
+                return self._shutdown.code
+            if self._shutdown is None:
                 self._supervise()
             point("supervisor.round.before")
-            for event in self._inbox.take(self._pause(now)):
+            for event in self._inbox.wait(self._seconds_to_wait(now)):
                 self._handle(event)
             # Here only after the recorder's thread has answered: one that hangs starves systemd.
             feed_watchdog()
 
     def _supervise(self) -> None:
         """Bring rollouts, workers and engines to where they should be."""
-        self._nightly.look(time.monotonic())
-        self._rules.look(time.monotonic())
+        self._backup.update(time.monotonic())
+        self._live_rules.update(time.monotonic())
         try:
             now = time.monotonic()
-            self._edits.look(now, {standing.engine for standing in self._standings.values()})
+            self._edits.update(now, {standing.engine for standing in self._resumable.values()})
             self._engines.pause_and_resume(now)
-            self._fill()
-            self._train(now)
-            self._births.look(now)
+            self._start_workers()
+            self._update_training(now)
+            self._spawner.check_alive(now)
             self._workers.end_silent(self._recorder.silences())
-            self._logs.look(now, self._pids)
+            self._logs.rotate_long_logs(now, self._pids)
             self._recorder.report(self._report(now))
         except HoustonError as problem:
             # A full disk, or a recorder that has just failed and says so itself: tried again.
             LOGGER.warning("not now: %s", problem)
 
-    def _train(self, now: float) -> None:
+    def _update_training(self, now: float) -> None:
         """Policies and training; a home that cannot be read now keeps nothing else from going."""
         try:
-            self._activations.look()
-            self._trainers.look(now)
-            self._untrained = ""
+            self._activations.update()
+            self._trainers.update(now)
+            self._training_problem = ""
         except HoustonError as problem:
-            if str(problem) != self._untrained:
+            if str(problem) != self._training_problem:
                 LOGGER.warning("policies and training wait: %s", problem)
-            self._untrained = str(problem)
+            self._training_problem = str(problem)
 
     def _handle(self, event: object) -> None:
         match event:
             case WorkerStarted():
-                self._workers.born(event)
+                self._workers.on_started(event)
             case WorkerEnded():
-                self._workers.died(event, time.monotonic(), self._read())
+                self._workers.on_ended(event, time.monotonic(), self._read_resumable())
             case WorkerLost():
-                self._workers.lost(event, time.monotonic())
+                self._workers.on_lost(event, time.monotonic())
             case EngineState():
                 self._engine_changed(event)
             case TrainerEnded():
-                self._trainers.ended(event, time.monotonic())
+                self._trainers.on_ended(event, time.monotonic())
             case ActivationResult():
-                self._activations.tried(event)
+                self._activations.on_result(event)
             case OrphanCleanupEnded():
-                self._leftovers.ended()
+                self._orphans.on_ended()
             case StopRequested(keep_engine):
-                self._leave(keep_engine, "a person asked")
+                self._begin_shutdown(keep_engine, "a person asked")
             case RecorderFailed(cause, damaged):
                 self._recorder_failed(cause, ExitCode.DAMAGED if damaged else EXIT_RECORDER_FAILED)
             case signal.SIGHUP:
-                self._hung_up()
+                self._reopen_logs()
             case signal.Signals():
                 # systemd says TERM for stop and restart; after a stop its unit ends the engines.
-                self._leave(own_unit() is not None, event.name)
+                self._begin_shutdown(own_unit() is not None, event.name)
             case RunnableChanged() | FilesTouched():
                 LOGGER.debug("rollouts may be runnable, or files changed")  # each round looks
 
     def _report(self, now: float) -> SupervisorReport:
         """What the status says of the processes here; systemd shows the shortest form."""
         troubles = {
-            **self._workers.troubles(now, self._standings),
-            **self._births.troubles(now),
+            **self._workers.troubles(now, self._resumable),
+            **self._spawner.troubles(now),
             **self._engines.troubles(now),
-            **self._nightly.troubles(now),
-            **self._rules.troubles(),
+            **self._backup.troubles(now),
+            **self._live_rules.troubles(),
             **self._trainers.troubles(now),
             **self._edits.troubles(),
         }
         restarts = {
             "workers": self._workers.restarts,
             "engines": self._engines.restarts,
-            "nursery": self._births.restarts,
+            "nursery": self._spawner.restarts,
         }
         waiting = f", {len(troubles)} in trouble" if troubles else ""
         send_changed_state(f"STATUS={len(self._workers)} workers{waiting}")
         states = self._engines.states
-        states |= find_failing_engines(states, self._standings)
+        states |= find_failing_engines(states, self._resumable)
         return SupervisorReport(
             len(self._workers),
             states,
             self._error,
             restarts,
             troubles,
-            self._nightly.newest,
-            self._gpus.told(),
-            self._trainers.told(),
+            self._backup.newest,
+            self._rollout_gpus.describe(),
+            self._trainers.describe(),
             self._activations.active,
         )
 
-    def _hung_up(self) -> None:
+    def _reopen_logs(self) -> None:
         """SIGHUP: somebody moved logs away; ours and our children's go on in new files."""
         notify_systemd(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         self._logs.reopen(self._pids)
@@ -232,34 +228,37 @@ class Supervisor:
     @property
     def _pids(self) -> dict[str, int]:
         """Processes whose logs are ours to turn over, by whose log it is."""
-        return {**self._workers.pids, **self._births.pids}
+        return {**self._workers.pids, **self._spawner.pids}
 
-    def _fill(self) -> None:
-        standings = self._read()
-        self._engines.use(standing.engine for standing in standings.values())
-        self._workers.fill(time.monotonic(), standings, self._engines.reachable, self._gpus.ready)
+    def _start_workers(self) -> None:
+        resumable = self._read_resumable()
+        self._engines.watch(standing.engine for standing in resumable.values())
+        self._workers.start_runnable(
+            time.monotonic(), resumable, self._engines.reachable, self._rollout_gpus.try_lease
+        )
 
-    def _read(self) -> dict[str, ResumableRollout]:
+    def _read_resumable(self) -> dict[str, ResumableRollout]:
         """How rollouts stand; as last read while the disk is too full to read."""
         try:
-            over = self._gpus.over()  # asked first: of all that it names, the leftovers know then
-            self._leftovers.look(self._workers)
-            at_work = (one for one in over if one in self._workers or self._leftovers.may_run(one))
-            self._gpus.free(over.difference(at_work))
-            self._standings = read_resumable_rollouts(self._loaded.home.database)
+            # First: of all that this names, the orphans know then.
+            ended = self._rollout_gpus.ended_holders()
+            self._orphans.update(self._workers)
+            at_work = (one for one in ended if one in self._workers or self._orphans.may_run(one))
+            self._rollout_gpus.release(ended.difference(at_work))
+            self._resumable = read_resumable_rollouts(self._loaded.home.database)
         except sqlite3.OperationalError as problem:
             LOGGER.warning("rollouts could not be read: %s", problem)
-        return self._standings
+        return self._resumable
 
     def _engine_changed(self, event: EngineState) -> None:
-        self._engines.changed(event, time.monotonic())
+        self._engines.on_state(event, time.monotonic())
         if event.state == "ready":
             # A new port: workers would ask whoever listens at the old one.
             self._workers.end(signal.SIGTERM, event.name, other_than=event.url)
         elif event.state.startswith("down"):
             self._error = f"engine {event.name} {event.state}"
 
-    def _pause(self, now: float) -> float:
+    def _seconds_to_wait(self, now: float) -> float:
         dues = (self._workers.next_due(now), self._trainers.next_due(now), self._edits.due(now))
         settings = self._loaded.config.daemon
         ends = [IDLE_SECONDS, watchdog_seconds() or IDLE_SECONDS]
@@ -268,27 +267,27 @@ class Supervisor:
             max(LEAST_PAUSE_SECONDS, settings.engine_patience_seconds),
         ]
         ends += [due - now for due in dues if due]
-        ends += [self._leaving.until - now] if self._leaving else []
+        ends += [self._shutdown.until - now] if self._shutdown else []
         return max(0.0, min(ends))
 
     # --- going down -----------------------------------------------------------------------------
 
-    def _leave(self, keep_engine: bool, why: str) -> None:
-        if self._leaving is None:
-            end = self._forcing.leaving()
+    def _begin_shutdown(self, keep_engine: bool, why: str) -> None:
+        if self._shutdown is None:
+            end = self._force_exit.begin_shutdown()
             seconds, count = end - time.monotonic(), len(self._workers)
             LOGGER.info("draining (%s): %s workers, at most %.1f s", why, count, seconds)
-            self._leaving = _Shutdown(keep_engine, "drain", end - seconds * (1 - DRAIN_PART), end)
+            self._shutdown = _Shutdown(keep_engine, "drain", end - seconds * (1 - DRAIN_PART), end)
             notify_systemd("STOPPING=1\nSTATUS=draining")
             self._drain()
-            self._trainers.leave()
-            self._nightly.stop()
-            self._rules.stop()
+            self._trainers.begin_shutdown()
+            self._backup.stop()
+            self._live_rules.stop()
             self._edits.close()
         elif why.startswith("SIG"):
             LOGGER.warning("a second signal: leaving at once; the next start goes on from here")
-            self._leaving = _Shutdown(True, "kill", 0.0, 0.0, EXIT_CUT_SHORT)
-            self._forcing.cut_short()
+            self._shutdown = _Shutdown(True, "kill", 0.0, 0.0, EXIT_CUT_SHORT)
+            self._force_exit.end_soon()
             self._workers.end(signal.SIGKILL)
             self._trainers.kill()
 
@@ -303,20 +302,20 @@ class Supervisor:
         LOGGER.critical("writer failed: %s", cause)
         self.failure = cause
         until = time.monotonic() + KILL_SECONDS
-        self._forcing.leaving()
-        self._leaving = _Shutdown(True, "kill", until, until, int(code))
+        self._force_exit.begin_shutdown()
+        self._shutdown = _Shutdown(True, "kill", until, until, int(code))
         self._workers.end(signal.SIGKILL)
         self._trainers.kill()
 
-    def _still_leaving(self, leaving: _Shutdown, now: float) -> bool:
+    def _advance_shutdown(self, shutdown: _Shutdown, now: float) -> bool:
         """Take the next phase when its time has come; False when nothing is left to wait for."""
         if not len(self._workers) and not len(self._trainers):
             return False
-        if now < leaving.until:
+        if now < shutdown.until:
             return True
-        if leaving.phase == "kill":
+        if shutdown.phase == "kill":
             return False  # what a kill has not ended yet ends with this process
-        first = leaving.phase == "drain"
+        first = shutdown.phase == "drain"
         number = signal.SIGTERM if first else signal.SIGKILL
         point("supervisor.drain.late")
         LOGGER.warning("%s workers did not leave: %s", len(self._workers), number.name)
@@ -324,25 +323,17 @@ class Supervisor:
         if not first:
             self._trainers.kill()
         if first:
-            leaving.phase, leaving.until = "term", now + (leaving.end - now) * TERM_PART
+            shutdown.phase, shutdown.until = "term", now + (shutdown.end - now) * TERM_PART
         else:
-            leaving.phase, leaving.until = "kill", now + KILL_SECONDS
+            shutdown.phase, shutdown.until = "kill", now + KILL_SECONDS
         return True
 
     @property
     def keeps_engine(self) -> bool:
         """Whether engines go on after the end."""
-        return self._leaving is not None and self._leaving.keep_engine
+        return self._shutdown is not None and self._shutdown.keep_engine
 
     @property
     def seconds_left(self) -> float:
-        """What is left of the time for leaving."""
-        return self._leaving.end - time.monotonic() if self._leaving else 0.0
-
-
-if __name__ == "__main__":
-    import sys
-
-    from houston_daemon.service.daemon_process import main
-
-    sys.exit(main(sys.argv[1:]))
+        """What is left of the time for shutdown."""
+        return self._shutdown.end - time.monotonic() if self._shutdown else 0.0

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 
 class SupervisorInbox:
-    """A queue that also listens to descriptors. `take` belongs to one thread."""
+    """A queue that also listens to descriptors. `wait` belongs to one thread."""
 
     def __init__(self) -> None:
         self._events: deque[object] = deque()
@@ -30,15 +30,15 @@ class SupervisorInbox:
         with contextlib.suppress(BlockingIOError, OSError):
             self._wake.send(b"\0")
 
-    def listen(self, source: socket.socket, hear: Callable[[], list[object] | None]) -> None:
-        """Whenever `source` is readable, add the events that `hear` returns; stop at None."""
-        self._selector.register(source, selectors.EVENT_READ, hear)
+    def listen(self, source: socket.socket, read: Callable[[], list[object] | None]) -> None:
+        """Whenever `source` is readable, add the events that `read` returns; stop at None."""
+        self._selector.register(source, selectors.EVENT_READ, read)
 
     def watch(self, fd: int, event: object) -> None:
         """Put `event` once when `fd` becomes readable, then close `fd`."""
         self._selector.register(fd, selectors.EVENT_READ, event)
 
-    def take(self, seconds: float) -> list[object]:
+    def wait(self, seconds: float) -> list[object]:
         """Everything that has come, waiting up to `seconds` for the first."""
         for key, _ in self._selector.select(0 if self._events else max(0.0, seconds)):
             if key.fileobj is self._woken:
@@ -46,25 +46,16 @@ class SupervisorInbox:
                     while self._woken.recv(4096):
                         pass
             elif isinstance(key.fileobj, socket.socket):
-                self._hear(key)
+                self._read(key)
             else:
                 self._selector.unregister(key.fd)
                 os.close(key.fd)
                 self._events.append(key.data)
-        taken = []
-        while self._events:
-            taken.append(self._events.popleft())
-        return taken
+        return [self._events.popleft() for _ in range(len(self._events))]
 
-    def _hear(self, key: selectors.SelectorKey) -> None:
-        heard = key.data()
-        if heard is None:
+    def _read(self, key: selectors.SelectorKey) -> None:
+        events = key.data()
+        if events is None:
             self._selector.unregister(key.fileobj)
         else:
-            self._events.extend(heard)
-
-    def close(self) -> None:
-        """Stop listening. Idempotent."""
-        self._selector.close()
-        self._wake.close()
-        self._woken.close()
+            self._events.extend(events)

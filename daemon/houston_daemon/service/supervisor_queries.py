@@ -8,8 +8,8 @@ or whether all it stored is sound, is not known here (`houston verify` checks th
 """
 
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +34,17 @@ class ResumableRollout:
     """Why its worker waits for the engine, in the worker's words; empty when it does not."""
 
 
+@contextmanager
+def open_read_only(database: Path, seconds: float = 5.0) -> Iterator[sqlite3.Connection]:
+    """A connection that writes nothing. seconds: how long it waits for a lock."""
+    uri = f"{database.as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, timeout=seconds)) as connection:
+        yield connection
+
+
 def read_resumable_rollouts(database: Path) -> dict[str, ResumableRollout]:
     """Rollouts that are queued, running, or paused for their engine, by id."""
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=5)) as reader:
+    with open_read_only(database) as reader:
         rows = reader.execute(
             "SELECT id, engine, steps, state = 'paused', activity FROM rollouts WHERE state IN"
             " ('queued', 'running') OR (state = 'paused' AND paused_by = 'engine')"
@@ -56,19 +64,19 @@ def _engine_wait_reason(activity: str) -> str:
 
 
 def find_failing_engines(
-    states: Mapping[str, str], standings: Mapping[str, ResumableRollout]
+    states: Mapping[str, str], resumable: Mapping[str, ResumableRollout]
 ) -> dict[str, str]:
     """Engines that are there and do not answer as they should → `failing: <reason>`."""
     return {
-        one.engine: f"failing: {one.away}"
-        for one in standings.values()
-        if one.away and states.get(one.engine) == "ready"
+        rollout.engine: f"failing: {rollout.away}"
+        for rollout in resumable.values()
+        if rollout.away and states.get(rollout.engine) == "ready"
     }
 
 
 def read_ended_rollouts(database: Path, after: int) -> tuple[list[str], int]:
     """Rollouts that ended with an event later than `after`, and the newest such event."""
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=5)) as reader:
+    with open_read_only(database) as reader:
         rows = reader.execute(
             "SELECT id, last_seq FROM rollouts WHERE state IN ('finished', 'failed', 'cancelled')"
             " AND last_seq > ? ORDER BY last_seq",
@@ -90,8 +98,7 @@ def read_crashed_daemon(owner: HomeOwner | None, home: Home) -> DaemonDied | Non
 def _last_event_time(home: Home) -> int:
     """When the newest event was stored, UTC microseconds; 0 where that cannot be read."""
     try:
-        uri = f"{home.database.as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True, timeout=5)) as reader:
+        with open_read_only(home.database) as reader:
             row = reader.execute("SELECT at FROM events ORDER BY seq DESC LIMIT 1").fetchone()
     except sqlite3.Error:  # whoever opens it for writing says what is wrong with it
         return 0
@@ -108,18 +115,20 @@ def report_crash(dead: DaemonDied | None, home: Home) -> str:
     newest = f"; the newest that it stored is of {iso_time(dead.last_stored)}" * bool(
         dead.last_stored
     )
-    said = (
+    report = (
         f"the last daemon (pid {dead.pid}, since {dead.since}) did not come to its own end{newest}."
         " What it acknowledged is stored (the journal's end was checked);"
         f" {_describe_resumed_rollouts(home)}."
     )
-    LOGGER.warning("%s", said)
-    return said
+    LOGGER.warning("%s", report)
+    return report
 
 
 def _describe_resumed_rollouts(home: Home) -> str:
     try:
-        count = sum(not one.waits for one in read_resumable_rollouts(home.database).values())
+        count = sum(
+            not rollout.waits for rollout in read_resumable_rollouts(home.database).values()
+        )
     except sqlite3.Error as problem:  # a full disk: no reason not to start
         return f"its rollouts could not be counted ({problem})"
     if not count:

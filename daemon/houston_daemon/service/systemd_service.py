@@ -253,5 +253,5 @@ def _escape_value(text: str) -> str:
 
 def is_bwrap_setuid() -> bool:
     """Whether this machine's bubblewrap is setuid root."""
-    found = shutil.which("bwrap")
-    return bool(found) and bool(Path(os.path.realpath(str(found))).stat().st_mode & stat.S_ISUID)
+    bwrap = shutil.which("bwrap")
+    return bool(bwrap) and bool(Path(os.path.realpath(str(bwrap))).stat().st_mode & stat.S_ISUID)

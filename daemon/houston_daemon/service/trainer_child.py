@@ -3,52 +3,56 @@
 `python -m houston_daemon.service.trainer_child PARENT SECONDS COMMAND…`, in a session of its own.
 A trainer starts processes (one a GPU) which the kernel would not tie to the daemon: this one is
 tied, and takes the others along. TERM asks them to leave and waits `SECONDS`; when the daemon
-dies, none of them lives a second longer. Standard library only.
+dies, none of them lives a second longer. It imports little, since it lives as long as the run.
 
 Exit code: the command's; 128 and the signal where one ended it.
 """
 
-import ctypes
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
-import threading
+import time
 
-_PR_SET_PDEATHSIG = 1
+from houston_daemon.service.parent_death import end_with_parent
+
 _PARENT_DEATH_SIGNAL = signal.SIGUSR1
 
 
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit code."""
     parent, seconds, command = int(arguments[0]), float(arguments[1]), arguments[2:]
+    woken, wake = socket.socketpair()
+    wake.setblocking(False)
+    # A handler alone would come too late for a signal just before a wait; the byte ends the wait.
+    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     signal.signal(_PARENT_DEATH_SIGNAL, _kill_session)
-    if (
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, _PARENT_DEATH_SIGNAL, 0, 0, 0)
-        != 0
-    ):
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    if os.getppid() != parent:
+    if not end_with_parent(parent, _PARENT_DEATH_SIGNAL):
         return 1
-    child: subprocess.Popen[bytes] | None = None
-    asked = passed_on = False
-
-    def pass_on(*_: object) -> None:
-        nonlocal asked, passed_on
-        asked = True
-        if child is not None and not passed_on:
-            passed_on = True
-            child.send_signal(signal.SIGTERM)
-            late = threading.Timer(seconds, _kill_session)
-            late.daemon = True
-            late.start()
-
-    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGTERM, lambda *_: None)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    if asked:  # while it was being started
-        pass_on()
+    _pass_on_term(child, woken, seconds)
     code = child.wait()
     return 128 - code if code < 0 else code
+
+
+def _pass_on_term(child: "subprocess.Popen[bytes]", woken: socket.socket, seconds: float) -> None:
+    """Return when the command has ended; end the session `seconds` after the first TERM."""
+    ended = os.pidfd_open(child.pid)
+    sources: list[int | socket.socket] = [ended, woken]
+    deadline: float | None = None
+    while True:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready = select.select(sources, [], [], left)[0]
+        if ended in ready:
+            return
+        if woken in ready and signal.SIGTERM in woken.recv(4096) and deadline is None:
+            deadline = time.monotonic() + seconds
+            child.send_signal(signal.SIGTERM)
+        if deadline is not None and time.monotonic() >= deadline:
+            _kill_session()
 
 
 def _kill_session(*_: object) -> None:

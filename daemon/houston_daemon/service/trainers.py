@@ -11,14 +11,15 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from houston_daemon.engines.engine_process import kill_by_environment
 from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service import trainer_launch
+from houston_daemon.service.backoff import Backoff, next_try
 from houston_daemon.service.daemon_log import LOGGER, read_last_line
-from houston_daemon.service.gpu_ledger import GpuLedger
+from houston_daemon.service.gpu_ledger import ENGINE_HOLDER_PREFIX, GpuLedger
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.training.sft import sft_run_folder
 from houston_shared import policy_and_run_files
@@ -34,7 +35,6 @@ from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import RunState, TrainingQueued
 
 _TRAINER_PREFIX = "trainer:"
-_ENGINE_HOLDER_PREFIX = "engine:"
 
 
 class GpuRefusal(NamedTuple):
@@ -62,33 +62,33 @@ class TrainerGpus:
             return None
         if why := self._refused(run, wanted, share):
             return GpuRefusal(why, False)
-        found = self._ledger.lease(_TRAINER_PREFIX + run, {LOCAL_HOST: wanted}, share)
-        return GpuRefusal(found, True) if isinstance(found, str) else None
+        leased = self._ledger.lease(_TRAINER_PREFIX + run, {LOCAL_HOST: wanted}, share)
+        return GpuRefusal(leased, True) if isinstance(leased, str) else None
 
-    def of(self, run: str) -> tuple[int, ...]:
+    def gpus_of(self, run: str) -> tuple[int, ...]:
         """Numbers of what it has."""
-        return self._ledger.of(_TRAINER_PREFIX + run).get(LOCAL_HOST, ())
+        return self._ledger.gpus_of(_TRAINER_PREFIX + run).get(LOCAL_HOST, ())
 
     def visible(self, run: str) -> dict[str, str]:
         """The environment in which it sees its GPUs, and no other; none: it sees none."""
-        return visible_gpus_environment(self.of(run))
+        return visible_gpus_environment(self.gpus_of(run))
 
-    def free(self, run: str) -> None:
+    def release(self, run: str) -> None:
         """Give them back."""
         self._ledger.release(_TRAINER_PREFIX + run)
 
-    def keep(self, runs: Collection[str]) -> None:
+    def release_others(self, runs: Collection[str]) -> None:
         """Free what trainers of other runs than these have, or wait for: a run may have ended with
         no process of this daemon. Raises HoustonError when the ledger cannot be written."""
         held = {_TRAINER_PREFIX + run for run in runs}
-        self._ledger.keep(lambda one: not one.startswith(_TRAINER_PREFIX) or one in held)
+        self._ledger.release_others(lambda one: not one.startswith(_TRAINER_PREFIX) or one in held)
 
     def _refused(self, run: str, wanted: int, share: bool) -> str:
         """Why it can never have them as things are; empty where it can."""
-        there = self._loaded.gpus(LOCAL_HOST)
-        if wanted > there:
-            return f"it asks for {wanted} GPUs and this host has {there} (`gpus` of [hosts])"
-        if self.of(run):
+        count = self._loaded.gpus(LOCAL_HOST)
+        if wanted > count:
+            return f"it asks for {wanted} GPUs and this host has {count} (`gpus` of [hosts])"
+        if self.gpus_of(run):
             return ""
         blind = sorted(name for name in self._engines() if self._sees_all(name))
         if blind and not share:
@@ -96,17 +96,17 @@ class TrainerGpus:
                 f"engine {blind[0]} leases no GPU and sees all of them: train with --share-gpus, "
                 f"or set `engines.{blind[0]}.gpus`"
             )
-        leases = [one for one in self._ledger.told().leases if one.host == LOCAL_HOST]
+        leases = [lease for lease in self._ledger.snapshot().leases if lease.host == LOCAL_HOST]
         held = {
-            one.gpu: one.holder.removeprefix(_ENGINE_HOLDER_PREFIX)
-            for one in leases
-            if one.holder.startswith(_ENGINE_HOLDER_PREFIX) and not (share and one.shared)
+            lease.gpu: lease.holder.removeprefix(ENGINE_HOLDER_PREFIX)
+            for lease in leases
+            if lease.holder.startswith(ENGINE_HOLDER_PREFIX) and not (share and lease.shared)
         }
-        if there - len(held) < wanted:
+        if count - len(held) < wanted:
             names = ", ".join(sorted(set(held.values())))
             other = "" if share else "train with --share-gpus and "
             return (
-                f"it asks for {wanted} of {there} GPUs, and {len(held)} are used by engine {names}:"
+                f"it asks for {wanted} of {count} GPUs, and {len(held)} are used by engine {names}:"
                 f" {other}set `engines.{names}.gpus_shared`, or end that engine"
             )
         return ""
@@ -175,21 +175,20 @@ def read_external_end(home: Home, run: TrainingRunRow) -> tuple[RunState, str] |
 
 
 def _reported_end(
-    run: TrainingRunRow, said: TrainingProgress | None
+    run: TrainingRunRow, progress: TrainingProgress | None
 ) -> tuple[RunState, str] | None:
     """State and reason, where the trainer of a run said that it is over."""
-    state = _FINAL_STATES.get(said.state) if said else None
-    if said is None or state is None:
+    state = _FINAL_STATES.get(progress.state) if progress else None
+    if progress is None or state is None:
         return None
     if state == "finished":
         again = f"houston train sft --resume {run.id}"
         return state, "" if run.policy else f"no daemon took its policy: {again}"
-    return state, said.message if state == "failed" else ""
+    return state, progress.message if state == "failed" else ""
 
 
 TRAINER_CRASH_LIMIT = 3
 """Ends without a word, one after the other and without a step in between, before a run fails."""
-LONGEST_DELAY_SECONDS = 60.0
 KILLED_TRAINER_SECONDS = 2.0
 """What a killed process may take to be gone."""
 CHECKPOINT_SECONDS = 30.0
@@ -213,10 +212,9 @@ class _TrainerProcess:
 
 @dataclass(slots=True)
 class _TrainerCrashes:
-    count: int
-    step: int
+    step: int = 0
     """How far it had come at the last of them."""
-    not_before: float
+    backoff: Backoff = field(default_factory=Backoff)
 
 
 class Trainers:
@@ -235,7 +233,7 @@ class Trainers:
         self._home = loaded.home
         self._recorder = recorder
         self._inbox = inbox
-        self._beside = ExternalTrainers(self._home)
+        self._external = ExternalTrainers(self._home)
         self._gpus = TrainerGpus(loaded, ledger, engines)
         self._children: dict[str, _TrainerProcess] = {}
         self._crashes: dict[str, _TrainerCrashes] = {}
@@ -246,44 +244,44 @@ class Trainers:
     def __len__(self) -> int:
         return len(self._children)
 
-    def look(self, now: float) -> None:
+    def update(self, now: float) -> None:
         """Start what may run, end what was cancelled. Raises HoustonError."""
         if self._leaving:
             return
         with Reader(self._home) as reader:
             unfinished = reader.run(policy_queries.list_training_runs(unfinished=True))
         for run in unfinished:
-            if run.alone and (end := self._beside.ended(run, now)):
-                self._moved(run.id, *end)
+            if run.alone and (end := self._external.ended(run, now)):
+                self._set_state(run.id, *end)
         self._runs = [run for run in unfinished if not run.alone]
         for gone in self._crashes.keys() - {run.id for run in self._runs}:
             del self._crashes[gone]  # it was cancelled as it waited
-        self._gpus.keep({run.id for run in self._runs} | self._children.keys())
+        self._gpus.release_others({run.id for run in self._runs} | self._children.keys())
         for run in self._runs:
             if child := self._children.get(run.id):
                 _ask_to_end(child, run.cancelling)
-            elif not self._ours(run):
+            elif not self._is_ours(run):
                 continue
             elif run.cancelling:  # its process went with a daemon that died, and left its GPUs
-                self._moved(run.id, "cancelled", "")
-                self._gpus.free(run.id)
-            elif self._turn(run, now):
+                self._set_state(run.id, "cancelled", "")
+                self._gpus.release(run.id)
+            elif self._may_start(run, now):
                 self._start(run)
 
-    def told(self) -> dict[str, str]:
+    def describe(self) -> dict[str, str]:
         """Run → how far it has come, for the status."""
-        return {run.id: self._words(run) for run in self._runs}
+        return {run.id: self._describe_run(run) for run in self._runs}
 
     def troubles(self, now: float) -> dict[str, str]:
         """Trainers that keep ending, for the status."""
         return {
-            f"training {run}": f"ended {one.count} times without a word; again in "
-            f"{max(0.0, one.not_before - now):.0f} s"
-            for run, one in self._crashes.items()
-            if run not in self._children and one.count
+            f"training {run}": f"ended {crashes.backoff.failures} times without a word; again in "
+            f"{crashes.backoff.seconds_left(now):.0f} s"
+            for run, crashes in self._crashes.items()
+            if run not in self._children
         }
 
-    def ended(self, event: TrainerEnded, now: float) -> None:
+    def on_ended(self, event: TrainerEnded, now: float) -> None:
         """Take note of an end."""
         child = self._children.get(event.run)
         if child is None or child.process.pid != event.pid:
@@ -293,7 +291,7 @@ class Trainers:
         kill_by_environment(
             [trainer_launch.trainer_mark(self._home, event.run)], KILLED_TRAINER_SECONDS
         )
-        self._gpus.free(event.run)
+        self._gpus.release(event.run)
         if self._leaving:
             return
         try:
@@ -301,7 +299,7 @@ class Trainers:
         except HoustonError as problem:  # a full disk: it is started again, and ends again
             LOGGER.warning("training %s: %s", event.run, problem)
 
-    def leave(self) -> None:
+    def begin_shutdown(self) -> None:
         """Ask all to write a checkpoint and end; they go on at the next start."""
         self._leaving = True
         for child in self._children.values():
@@ -316,23 +314,23 @@ class Trainers:
             except ProcessLookupError:
                 continue
 
-    def _ours(self, run: TrainingRunRow) -> bool:
+    def _is_ours(self, run: TrainingRunRow) -> bool:
         """Whether to start or end it is ours: a person may have gone on with it while no daemon
         ran. A trainer of ours would end at once beside that one, which is no crash."""
-        self._sweep()
+        self._end_left_processes()
         if is_trainer_at_work(self._home, run.id):
             self._crashes.pop(run.id, None)
             if run.reason != TRAINED_ELSEWHERE:
-                self._moved(
+                self._set_state(
                     run.id, "queued" if run.state == "queued" else "running", TRAINED_ELSEWHERE
                 )
             return False
         if end := read_external_end(self._home, run):
-            self._moved(run.id, *end)
+            self._set_state(run.id, *end)
             return False
         return True
 
-    def _sweep(self) -> None:
+    def _end_left_processes(self) -> None:
         """End what a daemon that died has left, once: nothing may write beside ours."""
         if not self._swept:
             kill_by_environment(
@@ -340,36 +338,37 @@ class Trainers:
             )
             self._swept = True
 
-    def _turn(self, run: TrainingRunRow, now: float) -> bool:
+    def _may_start(self, run: TrainingRunRow, now: float) -> bool:
         """Whether it may start: after a crash not at once, and on the CPU one at a time."""
         crashes = self._crashes.get(run.id)
-        if crashes and now < crashes.not_before:
+        if crashes and now < crashes.backoff.not_before:
             return False
         asked = self._asked(run)
         if asked is None:
-            self._moved(run.id, "failed", "what was asked of it is lost")
+            self._set_state(run.id, "failed", "what was asked of it is lost")
             return False
-        others = [one for one in self._children if not self._gpus.of(one)]
+        others = [run_id for run_id in self._children if not self._gpus.gpus_of(run_id)]
         if not asked.gpus and others:
-            self._moved(run.id, "queued", f"waits for training {others[0]} to end")
+            self._set_state(run.id, "queued", f"waits for training {others[0]} to end")
             return False
-        said = self._gpus.lease(run.id, asked.gpus, asked.share_gpus)
-        if said:
-            self._moved(run.id, "queued" if said.waits else "failed", said.why)
-        return said is None
+        refusal = self._gpus.lease(run.id, asked.gpus, asked.share_gpus)
+        if refusal:
+            self._set_state(run.id, "queued" if refusal.waits else "failed", refusal.why)
+        return refusal is None
 
     def _start(self, run: TrainingRunRow) -> None:
         asked = self._asked(run)
         gpus = asked.gpus if asked else 0
         folder = policy_and_run_files.training_run_folder(self._home, run.id)
+        visible = self._gpus.visible(run.id)
         try:
             process = trainer_launch.start_trainer_process(
-                self._loaded, run.id, run.kind, gpus, self._gpus.visible(run.id), CHECKPOINT_SECONDS
+                self._loaded, run.id, run.kind, gpus, visible, CHECKPOINT_SECONDS
             )
             self._inbox.watch(os.pidfd_open(process.pid), TrainerEnded(run.id, process.pid))
         except (OSError, HoustonError) as problem:
-            self._gpus.free(run.id)
-            self._moved(run.id, "failed", f"it cannot be started: {problem}")
+            self._gpus.release(run.id)
+            self._set_state(run.id, "failed", f"it cannot be started: {problem}")
             return
         self._children[run.id] = _TrainerProcess(process)
         LOGGER.info("training %s: started (pid %s, %s)", run.id, process.pid, folder)
@@ -378,7 +377,7 @@ class Trainers:
     def _conclude(self, run: str, code: int, ending: str, now: float) -> None:
         """What the end of a process means for its run."""
         progress = policy_and_run_files.read_training_progress(self._home, run)
-        said = progress.message if progress else ""
+        message = progress.message if progress else ""
         LOGGER.info("training %s: its process ended with exit code %s", run, code)
         if code and (code == ExitCode.BUSY or is_trainer_at_work(self._home, run)):
             return  # somebody else was there first, and what the folder says is theirs
@@ -388,15 +387,16 @@ class Trainers:
             return
         self._crashes.pop(run, None)
         if code == 0:  # also of one that was cancelled as it ended: its policy is there
-            self._moved(run, "finished", "")
+            self._set_state(run, "finished", "")
         elif ending:
-            self._moved(run, "cancelled", "")
+            self._set_state(run, "cancelled", "")
         else:
-            self._moved(run, "failed", said or f"it ended with exit code {code}")
+            self._set_state(run, "failed", message or f"it ended with exit code {code}")
 
     def _crashed(self, run: str, code: int, step: int, now: float) -> None:
-        before = self._crashes.get(run)
-        count = before.count + 1 if before and before.step == step else 1
+        crashes = self._crashes.setdefault(run, _TrainerCrashes())
+        delay = crashes.backoff.fail(now, first=crashes.step != step)
+        crashes.step, count = step, crashes.backoff.failures
         line = (
             read_last_line(trainer_launch.trainer_output_file(self._home, run))
             or "it wrote nothing"
@@ -404,16 +404,14 @@ class Trainers:
         how = f"signal {code - 128}" if code > 128 else f"exit code {code}"
         if count >= TRAINER_CRASH_LIMIT:
             del self._crashes[run]
-            self._moved(run, "failed", f"it ended {count} times ({how}): {line}")
+            self._set_state(run, "failed", f"it ended {count} times ({how}): {line}")
             return
-        delay = min(LONGEST_DELAY_SECONDS, 2.0 ** (count - 1))
-        self._crashes[run] = _TrainerCrashes(count, step, now + delay)
         LOGGER.warning("training %s ended (%s): %s; again in %.0f s", run, how, line, delay)
 
-    def _moved(self, run: str, state: RunState, reason: str) -> None:
+    def _set_state(self, run: str, state: RunState, reason: str) -> None:
         self._recorder.training_moved(run, state, reason)
 
-    def _words(self, run: TrainingRunRow) -> str:
+    def _describe_run(self, run: TrainingRunRow) -> str:
         if run.id not in self._children:
             return f"{run.state}: {run.reason}" if run.reason else run.state
         return policy_and_run_files.describe_training_progress(
@@ -426,10 +424,8 @@ class Trainers:
 
     def next_due(self, now: float) -> float | None:
         """When a crashed one is started again, monotonic; None where none waits."""
-        waiting = [
-            one.not_before for run, one in self._crashes.items() if run not in self._children
-        ]
-        return min((due for due in waiting if due > now), default=None)
+        waiting = self._crashes.keys() - self._children.keys()
+        return next_try((self._crashes[run].backoff for run in waiting), now)
 
 
 def _ask_to_end(child: _TrainerProcess, who: str) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from houston_daemon.service.backoff import Backoff
 from houston_daemon.service.daemon_log import FORK_SERVER_LOG, LOGGER, read_last_line
 from houston_daemon.service.fork_server import (
     MESSAGE_BYTES,
@@ -86,14 +87,13 @@ COMMAND_LINE_ROOM = "x" * 1024
 FIRST_ANSWER_SECONDS = 30.0
 """How long one may be silent until its first word: it imports what workers need, in a second."""
 FORK_SERVER_SILENT_SECONDS = 10.0
-"""How long it may be silent after that: a birth takes milliseconds."""
+"""How long it may be silent after that: a request takes milliseconds."""
 PING_SECONDS = 2.0
 """Between an answer and the next question."""
 LONGEST_ROUND_SECONDS = 6.0
 """What one look counts of a silence at most: a daemon that was stopped itself heard nobody."""
 STEADY_SECONDS = 60.0
 """A nursery that lived this long ended by accident: the next one starts at once."""
-LONGEST_DELAY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +125,13 @@ class WorkerSpawner:
         self._log = log
         self.restarts = 0
         """Nurseries that ended unasked since the daemon's start."""
-        self._losses = 0
-        """How many of them in a row did not live for STEADY_SECONDS."""
+        self._backoff = Backoff()
+        """Counts those in a row that did not live for STEADY_SECONDS."""
         self._began = 0.0
-        self._not_before = 0.0
         self._patience = patience
         self._limit = FIRST_ANSWER_SECONDS
         """`patience`, once it has said something."""
-        self._looked = 0.0
+        self._checked = 0.0
         self._ping_at = 0.0
         self._pinged = False
         """Whether it was asked and has said nothing since."""
@@ -142,26 +141,26 @@ class WorkerSpawner:
         """Seconds that it had waited for a processor when it was asked."""
         self._line: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._open: dict[tuple[str, int], StartWorker] = {}
+        self._running: dict[tuple[str, int], StartWorker] = {}
 
-    def ask(self, birth: StartWorker) -> None:
+    def start_worker(self, request: StartWorker) -> None:
         """Start a worker. Raises OSError when the nursery cannot be started."""
         if self._line is None:
             self._start()
-        self._open[birth.rollout, birth.lease] = birth
-        self._say(birth)
+        self._running[request.rollout, request.lease] = request
+        self._send(request)
 
     @property
     def pids(self) -> dict[str, int]:
         """The nursery's process id, by whose log it writes."""
         return {FORK_SERVER_LOG: self._process.pid} if self._process else {}
 
-    def look(self, now: float) -> None:
+    def check_alive(self, now: float) -> None:
         """Ask the nursery whether it is there; kill one that has been silent for too long.
 
         now: monotonic seconds. Its end is heard like any other.
         """
-        elapsed, self._looked = min(LONGEST_ROUND_SECONDS, now - self._looked), now
+        elapsed, self._checked = min(LONGEST_ROUND_SECONDS, now - self._checked), now
         if self._process is None:
             return
         pid = self._process.pid
@@ -170,7 +169,7 @@ class WorkerSpawner:
             if now >= self._ping_at:
                 self._ping_at = now + PING_SECONDS
                 self._pinged, self._silent, self._starved = True, 0.0, starved_seconds(pid)
-                self._say(ForkServerPing())
+                self._send(ForkServerPing())
             return
         self._silent += elapsed
         if self._silent - (starved_seconds(pid) - self._starved) > self._limit:
@@ -178,7 +177,7 @@ class WorkerSpawner:
             self._pinged = False
             self._process.kill()
 
-    def _say(self, message: StartWorker | ForkServerPing) -> None:
+    def _send(self, message: StartWorker | ForkServerPing) -> None:
         assert self._line is not None
         try:
             self._line.send(msgspec.json.encode(message))
@@ -188,16 +187,17 @@ class WorkerSpawner:
     def troubles(self, now: float) -> dict[str, str]:
         """A nursery that is silent, or keeps ending, for the status."""
         if self._silent > self._patience / 2:
-            said = (
+            words = (
                 f"silent for {self._silent:.0f} s; killed after {self._limit:g} s, with its workers"
             )
-            return {"nursery of workers": said}
-        if self._losses < 2:
+            return {"nursery of workers": words}
+        losses = self._backoff.failures
+        if losses < 2:
             return {}
-        wait = max(0.0, self._not_before - now)
-        said = read_last_line(self._log) or "it wrote nothing"
+        wait = self._backoff.seconds_left(now)
+        words = read_last_line(self._log) or "it wrote nothing"
         then = f"again in {wait:.0f} s" if wait else "runs again"
-        return {"nursery of workers": f"ended {self._losses} times in a row; {then}; last: {said}"}
+        return {"nursery of workers": f"ended {losses} times in a row; {then}; last: {words}"}
 
     def close(self) -> None:
         """End the nursery and with it every worker. Idempotent."""
@@ -236,39 +236,37 @@ class WorkerSpawner:
         self._began = time.monotonic()
         self._limit, self._pinged, self._silent = FIRST_ANSWER_SECONDS, False, 0.0
         self._line = ours
-        self._inbox.listen(ours, self._hear)
+        self._inbox.listen(ours, self._receive)
 
-    def _hear(self) -> list[object] | None:
+    def _receive(self) -> list[object] | None:
         """What the nursery said; None when it has ended."""
         line = self._line
         if line is None:
             return None
         try:
-            said = line.recv(MESSAGE_BYTES)
+            data = line.recv(MESSAGE_BYTES)
         except ConnectionResetError:
-            said = b""
-        if not said:
-            self._lost()
+            data = b""
+        if not data:
+            self._handle_loss()
             return None
-        message = msgspec.json.decode(said, type=WorkerStarted | WorkerEnded | ForkServerPong)
+        message = msgspec.json.decode(data, type=WorkerStarted | WorkerEnded | ForkServerPong)
         self._limit, self._pinged, self._silent = self._patience, False, 0.0
         if isinstance(message, ForkServerPong):
             return []
         if isinstance(message, WorkerEnded):
-            self._open.pop((message.rollout, message.lease), None)
+            self._running.pop((message.rollout, message.lease), None)
         return [message]
 
-    def _lost(self) -> None:
+    def _handle_loss(self) -> None:
         """The nursery has ended: so have its workers, by the kernel's hand."""
         point("supervisor.nursery.lost")
         self.close()
         now = time.monotonic()
         self.restarts += 1
-        self._losses = 1 if now - self._began > STEADY_SECONDS else self._losses + 1
-        delay = min(LONGEST_DELAY_SECONDS, 2.0 ** (self._losses - 1))
-        self._not_before = now + delay
-        said = read_last_line(self._log) or "it wrote nothing"
-        LOGGER.error("the nursery has ended, with %s workers: %s", len(self._open), said)
-        for rollout, lease in self._open:
+        delay = self._backoff.fail(now, first=now - self._began > STEADY_SECONDS)
+        last_words = read_last_line(self._log) or "it wrote nothing"
+        LOGGER.error("the nursery has ended, with %s workers: %s", len(self._running), last_words)
+        for rollout, lease in self._running:
             self._inbox.put(WorkerLost(rollout, lease, delay))
-        self._open.clear()
+        self._running.clear()

@@ -76,7 +76,7 @@ def test_a_damaged_home_keeps_its_good_backup_and_says_so_until_one_succeeds(
 
     def look() -> dict[str, str]:
         nonlocal now
-        child.look(now)
+        child.update(now)
         now += 10
         return child.troubles(now)
 
@@ -92,4 +92,4 @@ def figures(home: Home, troubles: dict[str, str]) -> str:
         pid=1, state="running", uptime=1.0, epoch=1, version="1", home=str(home.path), rollouts={},
         troubles=troubles,
     )  # fmt: skip
-    return render_metrics(status, DatabaseTotals(home.database), home)
+    return render_metrics(status, DatabaseTotals(home.database), home).decode()

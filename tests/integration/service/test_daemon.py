@@ -52,7 +52,7 @@ def daemons(station: Station) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and alive(int(entry.name)):
             words = command_line(entry).split()
-            if "houston_daemon.service.supervisor" in words and str(station.home) in words:
+            if "houston_daemon.service.daemon_process" in words and str(station.home) in words:
                 found.append(int(entry.name))
     return found
 

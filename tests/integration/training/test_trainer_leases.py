@@ -61,7 +61,7 @@ def test_one_that_was_cancelled_as_its_daemon_died_gives_its_gpu_back(
     ledger.lease(MINE, {"local": 1})
     station.recorder.training_moved(run, "running", start=True)
     station.person().ask(wire.CancelTraining(run=run))
-    trainers.look(time.monotonic())
+    trainers.update(time.monotonic())
     assert station.query("SELECT state FROM training_runs") == [("cancelled",)]
     assert holders(station) == set()
 
@@ -73,7 +73,7 @@ def test_one_that_has_ended_holds_nothing(
     ledger.lease(MINE, {"local": 1})
     ledger.lease("rollout:r", {"local": 1})
     station.recorder.training_moved(run, "failed", "why")
-    trainers.look(time.monotonic())
+    trainers.update(time.monotonic())
     assert holders(station) == {"rollout:r"}, "what others hold is theirs"
 
 
@@ -81,10 +81,10 @@ def test_one_that_is_cancelled_as_it_waits_waits_no_more(
     station: Station, ledger: GpuLedger, trainers: Trainers, run: str
 ) -> None:
     ledger.lease("rollout:r", {"local": 1})
-    trainers.look(time.monotonic())
+    trainers.update(time.monotonic())
     assert holders(station) == {"rollout:r", MINE}
-    trainers.look(time.monotonic())
+    trainers.update(time.monotonic())
     assert holders(station) == {"rollout:r", MINE}, "as long as it waits it keeps its place"
     station.person().ask(wire.CancelTraining(run=run))
-    trainers.look(time.monotonic())
+    trainers.update(time.monotonic())
     assert holders(station) == {"rollout:r"}

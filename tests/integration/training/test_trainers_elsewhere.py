@@ -72,15 +72,15 @@ def trainers(station: Station, folder: Path, inbox: SupervisorInbox) -> Iterator
 def take_ends(trainers: Trainers, inbox: SupervisorInbox) -> None:
     """Wait for the ends of what was started."""
     while len(trainers):
-        for event in inbox.take(60.0):
+        for event in inbox.wait(60.0):
             assert isinstance(event, TrainerEnded)
-            trainers.ended(event, time.monotonic())
+            trainers.on_ended(event, time.monotonic())
 
 
 def look(trainers: Trainers) -> None:
     """More often than a trainer may crash."""
     for _ in range(TRAINER_CRASH_LIMIT + 1):
-        trainers.look(time.monotonic())
+        trainers.update(time.monotonic())
 
 
 def known(station: Station) -> TrainingRunRow:
@@ -105,7 +105,7 @@ def test_while_it_is_at_work_none_is_started_beside_it(
     assert len(trainers) == 0
     assert (known(station).state, known(station).reason) == ("running", TRAINED_ELSEWHERE)
     look(trainers)
-    assert TRAINED_ELSEWHERE in trainers.told()[RUN], "the status says what it waits for"
+    assert TRAINED_ELSEWHERE in trainers.describe()[RUN], "the status says what it waits for"
     os.close(held)
 
 
@@ -114,7 +114,7 @@ def test_one_that_came_first_is_no_crash(
 ) -> None:
     """The folder was free as the daemon looked; its trainer leaves again and again."""
     for _ in range(TRAINER_CRASH_LIMIT):
-        trainers.look(time.monotonic())
+        trainers.update(time.monotonic())
         assert len(trainers) == 1
         held = sft_run_folder.take_folder(folder)
         take_ends(trainers, inbox)
@@ -176,7 +176,7 @@ def test_the_daemon_goes_on_with_what_nobody_ended(
     look(trainers)
     say(folder, *GOES_ON[case])
     os.close(held)
-    trainers.look(time.monotonic())
+    trainers.update(time.monotonic())
     assert len(trainers) == 1
     now = known(station)
     assert (now.state, now.reason, now.starts) == ("running", "", 2)
@@ -187,7 +187,7 @@ def test_a_trainer_says_who_started_it(
     station: Station, folder: Path, trainers: Trainers, inbox: SupervisorInbox
 ) -> None:
     """Both fail for want of a model."""
-    trainers.look(time.monotonic())
+    trainers.update(time.monotonic())
     take_ends(trainers, inbox)
     said = sft_progress.read_progress(folder)
     assert said is not None and (said.state, said.alone) == ("failed", False)

@@ -72,26 +72,26 @@ class Watching:
         end = time.monotonic() + 60
         while not done():
             assert time.monotonic() < end, f"it did not happen: {self.engines.states}"
-            for event in self.inbox.take(0.1):
+            for event in self.inbox.wait(0.1):
                 assert isinstance(event, EngineState)
-                self.engines.changed(event, now)
+                self.engines.on_state(event, now)
 
 
 def test_an_edited_engine_is_made_anew_when_nobody_uses_it(tmp_path: Path) -> None:
     configuration = loaded(tmp_path, far=EngineSettings(kind="token", url="http://127.0.0.1:1/v1"))
     watching = Watching(configuration)
-    watching.engines.use(["far"])
+    watching.engines.watch(["far"])
     watching.until(lambda: watching.engines.states["far"].startswith("down"))
     with listening() as port:
         far = EngineSettings(kind="token", url=f"http://127.0.0.1:{port}/v1")
         configuration.config = Configuration(engines={"far": far})
-        watching.engines.edited("far")
-        watching.engines.edited("never used")
-        watching.engines.renew({"far"})
-        assert watching.engines.stale == ("far",)
-        watching.engines.renew(set())
-        assert (watching.engines.stale, watching.engines.states) == ((), {})
-        watching.engines.use(["far"])
+        watching.engines.mark_edited("far")
+        watching.engines.mark_edited("never used")
+        watching.engines.replace_edited({"far"})
+        assert watching.engines.edited_in_use == ("far",)
+        watching.engines.replace_edited(set())
+        assert (watching.engines.edited_in_use, watching.engines.states) == ((), {})
+        watching.engines.watch(["far"])
         watching.until(lambda: watching.engines.states["far"] == "ready")
     watching.engines.stop(False, 5)
 
@@ -108,7 +108,7 @@ def test_an_engine_at_a_url_is_ready_when_it_answers_and_down_when_not(tmp_path:
     with listening() as port:
         far = EngineSettings(kind="token", url=f"http://127.0.0.1:{port}/v1")
         bench = Watching(loaded(tmp_path, far=far))
-        bench.engines.use(["far", "script:/x", "far"])
+        bench.engines.watch(["far", "script:/x", "far"])
         assert bench.engines.reachable("script:/x") == "", "a file is always there"
         bench.until(lambda: bench.engines.states["far"] == "ready")
         assert bench.engines.reachable("far") == "", "workers have its URL in their settings"
@@ -136,14 +136,14 @@ def test_rollouts_wait_for_an_engine_that_is_down_for_long(tmp_path: Path) -> No
         ("ready", 200.0, [("gone", False)]),
         ("ready", 201.0, []),
     ]
-    bench.engines.use(["gone"])
+    bench.engines.watch(["gone"])
     bench.until(lambda: bench.engines.states["gone"].startswith("down"))
     bench.engines.stop(keep=True, seconds=5)
-    bench.engines.changed(EngineState("gone", "ready", ""), 0.0)
-    bench.engines.changed(EngineState("gone", "starting", ""), 0.0)
+    bench.engines.on_state(EngineState("gone", "ready", ""), 0.0)
+    bench.engines.on_state(EngineState("gone", "starting", ""), 0.0)
     for state, now, said in states:
         bench.pauses.said.clear()
-        bench.engines.changed(EngineState("gone", state, ""), now)
+        bench.engines.on_state(EngineState("gone", state, ""), now)
         bench.engines.pause_and_resume(now)
         assert bench.pauses.said == said, (state, now)
 
@@ -202,7 +202,7 @@ def test_an_engine_whose_files_cannot_be_written_is_tried_again(tmp_path: Path) 
     in_the_way = tmp_path / "run"
     in_the_way.write_text("")
     bench = Watching(loaded(tmp_path, own=child_engine()))
-    bench.engines.use(["own"])
+    bench.engines.watch(["own"])
     bench.until(lambda: "Not a directory" in bench.engines.states["own"])
     in_the_way.unlink()
     bench.until(lambda: bench.engines.states["own"] == "ready")
@@ -213,7 +213,7 @@ def test_an_engine_waits_for_its_gpu_and_gives_it_back(tmp_path: Path) -> None:
     own = msgspec.structs.replace(child_engine(), gpus=1)
     bench = Watching(loaded(tmp_path, own=own), {"local": 1})
     bench.gpus.lease("rollout:r", {"local": 1})
-    bench.engines.use(["own"])
+    bench.engines.watch(["own"])
     bench.until(lambda: bench.engines.states["own"].startswith("down"))
     assert (
         "waits for 1 GPU on local: all 1 are taken, used by rollout r"
@@ -226,7 +226,7 @@ def test_an_engine_waits_for_its_gpu_and_gives_it_back(tmp_path: Path) -> None:
     ]
     assert b"CUDA_VISIBLE_DEVICES=0" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     bench.engines.stop(keep=False, seconds=5)
-    assert bench.gpus.told().leases == ()
+    assert bench.gpus.snapshot().leases == ()
 
 
 def test_stopping_is_bounded_even_when_an_engine_hangs(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_stopping_is_bounded_even_when_an_engine_hangs(tmp_path: Path) -> None:
 
     inbox = SupervisorInbox()
     engines = EnginePool(lambda name: Hanging("http://127.0.0.1:1"), Pauses(), inbox.put)  # type: ignore[arg-type]
-    engines.use(["hangs"])
+    engines.watch(["hangs"])
     asked.wait(60)
     before = time.monotonic()
     engines.stop(keep=False, seconds=0.3)
@@ -272,7 +272,7 @@ def test_a_child_is_started_again_at_the_same_address_and_found_by_the_next_daem
 ) -> None:
     configuration = loaded(tmp_path, own=child_engine())
     first = Watching(configuration)
-    first.engines.use(["own"])
+    first.engines.watch(["own"])
     first.until(lambda: first.engines.states["own"] == "ready")
     url = first.engines.reachable("own")
     assert url
@@ -287,13 +287,13 @@ def test_a_child_is_started_again_at_the_same_address_and_found_by_the_next_daem
     assert kept != killed
 
     second = Watching(configuration)
-    second.engines.use(["own"])
+    second.engines.watch(["own"])
     second.until(lambda: second.engines.states["own"] == "ready")
     assert (second.engines.reachable("own"), pid_of(configuration.home)) == (url, kept)
     second.engines.stop(keep=True, seconds=5)
 
     other = Watching(loaded(tmp_path, own=child_engine(ANSWERS + "# changed")))
-    other.engines.use(["own"])
+    other.engines.watch(["own"])
     other.until(lambda: other.engines.states["own"] == "ready")
     assert pid_of(configuration.home) != kept, "another command: another child"
     other.engines.stop(keep=True, seconds=5)
@@ -305,7 +305,7 @@ def test_a_copied_home_takes_no_engine_of_the_first(tmp_path: Path) -> None:
     """The copy has the first one's notes: it neither adopts nor ends what they name."""
     engine = child_engine()
     first = Watching(loaded(tmp_path / "first", own=engine))
-    first.engines.use(["own"])
+    first.engines.watch(["own"])
     first.until(lambda: first.engines.states["own"] == "ready")
     home = Home(tmp_path / "first")
     shutil.copytree(home.path, tmp_path / "copy", ignore=shutil.ignore_patterns("*.pipe"))
@@ -315,7 +315,7 @@ def test_a_copied_home_takes_no_engine_of_the_first(tmp_path: Path) -> None:
     shutil.rmtree(copied.path)
     shutil.copytree(home.path, copied.path, ignore=shutil.ignore_patterns("*.pipe"))
     second = Watching(loaded(copied.path, own=engine))
-    second.engines.use(["own"])
+    second.engines.watch(["own"])
     second.until(lambda: second.engines.states["own"] == "ready")
     assert pid_of(copied) != pid_of(home)
     assert second.engines.reachable("own") != first.engines.reachable("own")
@@ -327,7 +327,7 @@ def test_a_copied_home_takes_no_engine_of_the_first(tmp_path: Path) -> None:
 
 def test_a_child_that_cannot_start_says_why(tmp_path: Path) -> None:
     bench = Watching(loaded(tmp_path, own=child_engine("raise SystemExit('no such card')")))
-    bench.engines.use(["own"])
+    bench.engines.watch(["own"])
     bench.until(lambda: "no such card" in bench.engines.states["own"])
     assert bench.engines.reachable("own") is None
     bench.engines.stop(keep=False, seconds=5)
@@ -336,15 +336,15 @@ def test_a_child_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_an_engine_that_keeps_ending_is_waited_for_and_shown(tmp_path: Path) -> None:
     crashes = ANSWERS.replace(".serve_forever()", ".handle_request()")
     bench = Watching(loaded(tmp_path, own=child_engine(crashes)))
-    bench.engines.use(["own"])
+    bench.engines.watch(["own"])
     again: list[float] = []
     waits: list[float] = []
 
     def twice() -> bool:
         watched = bench.engines._watched["own"]
-        if watched.state.startswith("down") and watched.again not in again:
-            again.append(watched.again)
-            waits.append(watched.again - time.monotonic())
+        if watched.state.startswith("down") and watched.next_try not in again:
+            again.append(watched.next_try)
+            waits.append(watched.next_try - time.monotonic())
         return bench.engines.restarts >= 2 and len(again) >= 3
 
     bench.until(twice)
@@ -364,7 +364,7 @@ def test_an_engine_writes_into_a_log_that_is_turned_over(tmp_path: Path) -> None
         "houston.toml",
     )
     bench = Watching(configuration)
-    bench.engines.use(["own"])
+    bench.engines.watch(["own"])
     bench.until(lambda: bench.engines.states["own"] == "ready")
     log = engine_endpoints.engine_log(configuration.home, "own")
     bench.engines.stop(keep=False, seconds=5)
@@ -378,6 +378,6 @@ def test_an_engine_writes_into_a_log_that_is_turned_over(tmp_path: Path) -> None
 def test_a_child_whose_configured_port_is_taken_says_so(tmp_path: Path) -> None:
     with listening() as port:
         bench = Watching(loaded(tmp_path, own=child_engine(port=port)))
-        bench.engines.use(["own"])
+        bench.engines.watch(["own"])
         bench.until(lambda: f"Port {port}" in bench.engines.states["own"])
         bench.engines.stop(keep=False, seconds=5)

@@ -66,7 +66,7 @@ def test_after_one_signal_it_may_take_as_long_as_it_may() -> None:
 
 
 def test_leaving_without_a_signal_is_bounded_too() -> None:
-    process = hanging("forcing.leaving(); " + HANGS["the main thread sleeps"], patience=0.2)
+    process = hanging("forcing.begin_shutdown(); " + HANGS["the main thread sleeps"], patience=0.2)
     process.communicate(timeout=30)
     assert process.returncode == 1
 

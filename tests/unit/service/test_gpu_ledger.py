@@ -20,16 +20,16 @@ def test_each_gets_its_own_and_the_next_waits_with_the_reason(ledger: GpuLedger)
     assert ledger.lease("rollout:a", {"local": 1}) == {"local": (0,)}
     why = ledger.lease("rollout:b", {"local": 1})
     assert why == "waits for 1 GPU on local: all 2 are taken, used by engine e, rollout a"
-    assert ledger.told().waiting == {"rollout:b": why}
+    assert ledger.snapshot().waiting == {"rollout:b": why}
     ledger.release("rollout:a")
     assert ledger.lease("rollout:b", {"local": 1}) == {"local": (0,)}
-    assert ledger.told().waiting == {}
+    assert ledger.snapshot().waiting == {}
 
 
 def test_all_or_nothing_over_hosts(ledger: GpuLedger) -> None:
     assert ledger.lease("rollout:a", {"gpu2": 1}) == {"gpu2": (0,)}
     assert isinstance(ledger.lease("rollout:b", {"local": 1, "gpu2": 1}), str)
-    assert ledger.of("rollout:b") == {}
+    assert ledger.gpus_of("rollout:b") == {}
     assert isinstance(ledger.lease("trainer:t", {"local": 2}), str), "b asked first"
     ledger.release("rollout:b")
     assert ledger.lease("trainer:t", {"local": 2}) == {"local": (0, 1)}
@@ -52,10 +52,10 @@ def test_leases_outlive_the_daemon_and_end_with_their_holders(
     ledger.lease("rollout:a", {"local": 2})
     ledger.lease("rollout:b", {"local": 1})
     later = GpuLedger(tmp_path / "gpus.json", HOSTS)
-    assert later.of("rollout:a") == {"local": (0, 1)}
-    assert later.told().waiting == {}
+    assert later.gpus_of("rollout:a") == {"local": (0, 1)}
+    assert later.snapshot().waiting == {}
     assert isinstance(later.lease("rollout:b", {"local": 1}), str)
-    later.keep(lambda holder: holder != "rollout:a")
+    later.release_others(lambda holder: holder != "rollout:a")
     assert later.lease("rollout:b", {"local": 1}) == {"local": (0,)}
 
 
@@ -66,7 +66,7 @@ def test_more_than_there_are_is_never_had(ledger: GpuLedger) -> None:
 
 def test_a_ledger_that_was_torn_begins_anew(tmp_path: Path) -> None:
     (tmp_path / "gpus.json").write_bytes(b'{"leases": [')
-    assert GpuLedger(tmp_path / "gpus.json", HOSTS).told().leases == ()
+    assert GpuLedger(tmp_path / "gpus.json", HOSTS).snapshot().leases == ()
 
 
 def test_who_asked_first_is_served_first_whatever_the_size(tmp_path: Path) -> None:

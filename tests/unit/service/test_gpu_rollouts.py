@@ -44,13 +44,13 @@ def test_they_are_held_while_processes_may_run_on_a_machine_that_is_away(
         note,
         remote_part.RemoteLeftover(host="gpu2", settings=HostSettings(ssh="gpu2"), hello=hello),
     )
-    assert gpus.over() == {"r1", "r1-b"}
+    assert gpus.ended_holders() == {"r1", "r1-b"}
     assert leftovers.may_run("r1") and not leftovers.may_run("r1-b")
     note.unlink()
     assert not leftovers.may_run("r1")
-    gpus.free({"r1", "r1-b"})
-    assert [one.holder for one in ledger.told().leases] == ["rollout:r2"]
-    assert ledger.told().waiting == {}
+    gpus.release({"r1", "r1-b"})
+    assert [one.holder for one in ledger.snapshot().leases] == ["rollout:r2"]
+    assert ledger.snapshot().waiting == {}
 
 
 def test_a_ledger_that_cannot_be_written_keeps_them_and_ends_nothing(
@@ -62,8 +62,8 @@ def test_a_ledger_that_cannot_be_written_keeps_them_and_ends_nothing(
     ledger.lease("rollout:r1", {"local": 1})
     folder.rename(tmp_path / "away")
     gpus = RolloutGpus(home, ledger)
-    gpus.free({"r1"})
-    assert gpus.of("r1") == {"local": (0,)}
+    gpus.release({"r1"})
+    assert gpus.gpus_of("r1") == {"local": (0,)}
     (tmp_path / "away").rename(folder)
-    gpus.free(gpus.over())
-    assert gpus.of("r1") == {}
+    gpus.release(gpus.ended_holders())
+    assert gpus.gpus_of("r1") == {}

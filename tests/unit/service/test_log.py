@@ -95,6 +95,28 @@ def test_following_begins_at_its_place_though_the_log_rotates_as_it_is_opened(
     assert list(itertools.islice(follow_log(path, place), 2)) == ["line 2", "line 3"]
 
 
+def test_following_begins_though_the_next_log_is_not_there_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "daemon.log"
+    path.write_text("line 0\n")
+    _, place = read_log_tail(path, 0)
+    with path.open("a") as file:
+        file.write("line 1\n")
+    listings = 0
+
+    def rotated_after_the_second(log: Path) -> list[Path]:
+        nonlocal listings
+        listings += 1
+        files = rotated_logs(log)
+        if listings == 2:  # between the listing of what to open and the opening
+            rotate_log(log, 3)
+        return files
+
+    monkeypatch.setattr("houston_daemon.service.daemon_log.rotated_logs", rotated_after_the_second)
+    assert next(follow_log(path, place)) == "line 1"
+
+
 def test_following_a_log_whose_place_was_rotated_away_starts_at_the_oldest(tmp_path: Path) -> None:
     path = tmp_path / "daemon.log"
     logger = writer(path, 1, 2)

@@ -71,7 +71,7 @@ def test_no_line_is_torn_however_the_bytes_come(tmp_path: Path, chunk: int) -> N
     data = "".join(f"line {number} {'y' * (number % 90)}\n" for number in range(300)).encode()
     data += b"z" * 2_000 + b"\nend without a line's end"
     for start in range(0, len(data), chunk):
-        pump.take(data[start : start + chunk])
+        pump.write(data[start : start + chunk])
     assert len(rotated_logs(log)) > 10
     assert b"".join(file.read_bytes() for file in [*reversed(rotated_logs(log)), log]) == data
     assert all(file.read_bytes().endswith(b"\n") for file in rotated_logs(log))
@@ -109,9 +109,9 @@ def test_two_programs_and_a_pump_that_is_frozen_for_a_while_lose_no_line(tmp_pat
             until(lambda pid=pid: state(pid) == "T")
             os.kill(pid, signal.SIGCONT)
             stopped += 1
-        pipe.keep_going()
+        pipe.ensure_pump()
         time.sleep(0.01)
-    pipe.settle(30)
+    pipe.wait_until_written(30)
     assert numbers(log, "a") == list(range(8_000))
     assert numbers(log, "b") == list(range(8_000))
     assert len(rotated_logs(log)) > 10
@@ -135,23 +135,23 @@ def test_what_is_written_without_a_pump_waits_for_the_next(tmp_path: Path) -> No
         os.kill(pump, signal.SIGKILL)
         until(lambda: not alive(pump))
         os.write(output, b"".join(b"a %d\n" % number for number in range(1, 2_000)))
-        pipe.keep_going()
+        pipe.ensure_pump()
         until(lambda: numbers(log, "a") == list(range(2_000)))
-        pipe.keep_going()
+        pipe.ensure_pump()
         assert sum(pump_of(log) is not None for _ in range(2)) == 2
     finally:
         os.close(output)
-    pipe.settle(30)
+    pipe.wait_until_written(30)
     until(lambda: pump_of(log) is None)
 
 
 def test_a_log_that_logrotate_moved_is_begun_anew(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     pump = LogPump(log, 1_000_000, 5)
-    pump.take(b"one\nhalf of ")
+    pump.write(b"one\nhalf of ")
     log.rename(tmp_path / "moved")
-    pump.take(b"a line\n")
-    pump.take(b"three\n")
+    pump.write(b"a line\n")
+    pump.write(b"three\n")
     assert (tmp_path / "moved").read_text() == "one\nhalf of a line\n"
     assert log.read_text() == "three\n"
 
@@ -163,8 +163,8 @@ def test_a_disk_that_is_full_holds_nobody_up_for_ever(
     log = tmp_path / "engine.log"
     log.symlink_to("/dev/full")
     pump = LogPump(log, 1_000_000, 5)
-    pump.take(b"lost\n")
-    pump.take(b"lost too\n")
+    pump.write(b"lost\n")
+    pump.write(b"lost too\n")
     log.unlink()
-    pump.take(b"there is room\n")
+    pump.write(b"there is room\n")
     assert log.read_text() == "[14 bytes could not be written here]\nthere is room\n"

@@ -39,10 +39,10 @@ def status(home: str, **fields: Any) -> Status:
     )
 
 
-def read(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+def read(text: bytes) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     """Sample name → labels → value, as Prometheus' own parser reads it."""
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
-    for family in text_string_to_metric_families(text):
+    for family in text_string_to_metric_families(text.decode()):
         assert family.documentation, family.name
         assert family.type in ("counter", "gauge", "histogram"), family.name
         for sample in family.samples:
@@ -174,7 +174,7 @@ def test_tokens_are_counted_by_engine_as_endpoints_say(written: WrittenHome) -> 
     sample(written, 1, "clean", 900, 768, 70, 40)
     sample(written, 2, "clean", 100, None, 5)
     sample(written, 3, "clean", None, None)
-    lines = render_metrics(None, totals(written), written.home).splitlines()
+    lines = render_metrics(None, totals(written), written.home).decode().splitlines()
     told = [one.rpartition(" ") for one in lines if one.startswith("houston_usage_tokens_total{")]
     counts = {labels.rpartition('kind="')[2].rstrip('"}'): float(n) for labels, _, n in told}
     assert counts == {"prompt": 1000, "cached": 768, "completion": 75, "reasoning": 40}
@@ -204,11 +204,11 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def until_read(url: str) -> str:
+def until_read(url: str) -> bytes:
     end = time.monotonic() + 60
     while True:
         with urllib.request.urlopen(url, timeout=60) as answer:
-            text = str(answer.read().decode())
+            text = bytes(answer.read())
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         if text:
             return text
@@ -241,7 +241,7 @@ def test_the_file_is_whole_whenever_it_is_read(written: WrittenHome) -> None:
         assert time.monotonic() < end
         time.sleep(0.02)
     for _ in range(50):
-        assert "houston_recorder_up" in read(file.read_text())
+        assert "houston_recorder_up" in read(file.read_bytes())
     made.stop()
 
 

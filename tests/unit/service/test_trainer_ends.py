@@ -50,7 +50,7 @@ def ends(trainers: Trainers) -> Callable[[int, float, str], None]:
         process = subprocess.Popen([sys.executable, "-c", f"import os; os._exit({code})"])
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         trainers._children[RUN] = _TrainerProcess(process, ending)
-        trainers.ended(TrainerEnded(RUN, process.pid), now)
+        trainers.on_ended(TrainerEnded(RUN, process.pid), now)
 
     return end
 

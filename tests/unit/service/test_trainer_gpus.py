@@ -44,10 +44,10 @@ def test_who_gets_which(tmp_path: Path, name: str) -> None:
     said = gpus.lease("sft-1", wanted, share)
     if not why:
         assert said is None
-        assert len(gpus.of("sft-1")) == wanted
+        assert len(gpus.gpus_of("sft-1")) == wanted
         assert gpus.visible("sft-1")["CUDA_VISIBLE_DEVICES"].count(",") == max(0, wanted - 1)
-        gpus.free("sft-1")
-        assert gpus.of("sft-1") == ()
+        gpus.release("sft-1")
+        assert gpus.gpus_of("sft-1") == ()
     else:
         assert said is not None
         assert why in said.why

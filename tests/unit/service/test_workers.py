@@ -81,7 +81,7 @@ class Bench:
     def launch(self, assignment: Assignment, url: str) -> None:
         self.urls.append(url)
         rollout = assignment.spec.rollout
-        self.births.ask(
+        self.births.start_worker(
             StartWorker(
                 rollout=rollout,
                 lease=assignment.lease,
@@ -98,7 +98,7 @@ class Bench:
         return {rollout: ResumableRollout("e", self.steps, False) for rollout in known}
 
     def fill(self) -> None:
-        self.workers.fill(self.now, self.standings, lambda engine: self.engine_url)
+        self.workers.start_runnable(self.now, self.standings, lambda engine: self.engine_url)
 
     def until(
         self, done: Callable[[], bool], kinds: tuple[type, ...] = (WorkerStarted, WorkerEnded)
@@ -107,13 +107,13 @@ class Bench:
         end = time.monotonic() + 60
         while not done():
             assert time.monotonic() < end, "it did not happen"
-            for event in self.inbox.take(0.2):
+            for event in self.inbox.wait(0.2):
                 if isinstance(event, WorkerStarted) and WorkerStarted in kinds:
-                    self.workers.born(event)
+                    self.workers.on_started(event)
                 elif isinstance(event, WorkerEnded) and WorkerEnded in kinds:
-                    self.workers.died(event, self.now, self.standings)
+                    self.workers.on_ended(event, self.now, self.standings)
                 elif isinstance(event, WorkerLost):
-                    self.workers.lost(event, self.now)
+                    self.workers.on_lost(event, self.now)
 
     def death(self) -> None:
         """Start what may start and wait until nothing runs."""
@@ -227,8 +227,8 @@ def test_no_worker_while_the_engine_is_down_and_its_url_when_it_is_up(
     assert some.urls == ["http://127.0.0.1:1/v1"]
     some.workers.end(signal.SIGTERM, "e", other_than="http://127.0.0.1:1/v1")
     some.workers.end(signal.SIGTERM, "another", other_than="")
-    some.until(lambda: some.workers._live["r"].pid > 0)
-    assert some.workers._live["r"].asked is None, "neither concerned it"
+    some.until(lambda: some.workers._running["r"].pid > 0)
+    assert some.workers._running["r"].end_signal is None, "neither concerned it"
     some.workers.end(signal.SIGTERM, "e", other_than="http://127.0.0.1:2/v1")
     some.until(lambda: not len(some.workers))
     assert some.workers.next_due(some.now) == 1.0, "asked to leave: no death"
@@ -251,8 +251,8 @@ def test_a_worker_shows_its_command_line_and_has_no_descriptor_but_its_own(
 ) -> None:
     some = bench(STAY, ["r0", "r1"])
     some.fill()
-    some.until(lambda: all(live.pid for live in some.workers._live.values()))
-    for rollout, live in some.workers._live.items():
+    some.until(lambda: all(live.pid for live in some.workers._running.values()))
+    for rollout, live in some.workers._running.items():
         shown = Path(f"/proc/{live.pid}")
         words = f"-m worker_program --rollout {rollout}"
         until(partial(shows, shown, words))
@@ -269,13 +269,13 @@ def test_workers_end_with_a_nursery_that_is_killed_and_start_again(
 ) -> None:
     some = bench(STAY, ["r0", "r1"])
     some.fill()
-    some.until(lambda: all(live.pid for live in some.workers._live.values()))
+    some.until(lambda: all(live.pid for live in some.workers._running.values()))
     assert some.births._process
     os.kill(some.births._process.pid, signal.SIGKILL)
     some.until(lambda: not len(some.workers))
     some.now = 2.0
     some.fill()
-    some.until(lambda: all(live.pid for live in some.workers._live.values()))
+    some.until(lambda: all(live.pid for live in some.workers._running.values()))
     assert some.recorder.leases == {"r0": 2, "r1": 2}
     some.clear()
 
@@ -304,22 +304,22 @@ def test_a_nursery_that_does_not_answer_is_killed_and_its_workers_start_again(
     some = bench(STAY, ["r0", "r1"], limit=2)
     some.recorder.waiting.remove("r1")
     some.fill()
-    some.until(lambda: all(live.pid for live in some.workers._live.values()))
+    some.until(lambda: all(live.pid for live in some.workers._running.values()))
     assert some.births._process
     frozen = some.births._process.pid
     os.kill(frozen, signal.SIGSTOP)
     some.recorder.waiting.append("r1")
     some.fill()
     now = time.monotonic()
-    some.births.look(now)
-    some.births.look(now + 3600)
+    some.births.check_alive(now)
+    some.births.check_alive(now + 3600)
     assert alive(frozen), "this daemon itself may have been stopped for an hour"
     assert "silent for 6 s" in str(some.births.troubles(now))
-    some.births.look(now + 3605)
+    some.births.check_alive(now + 3605)
     some.until(lambda: not len(some.workers))
     some.now = 2.0
     some.fill()
-    some.until(lambda: all(live.pid for live in some.workers._live.values()))
+    some.until(lambda: all(live.pid for live in some.workers._running.values()))
     assert some.recorder.leases == {"r0": 2, "r1": 2}
     some.clear()
 
@@ -347,7 +347,7 @@ def test_a_worker_that_writes_for_hours_has_its_log_turned_over_without_a_lost_l
     now = 0.0
     while len(rotated_logs(log)) < 5:
         now += LOG_CHECK_SECONDS
-        logs.look(now, {**some.workers.pids, **some.births.pids})
+        logs.rotate_long_logs(now, {**some.workers.pids, **some.births.pids})
         time.sleep(0.02)
     (tmp_path / "moved").mkdir()
     log.rename(tmp_path / "moved" / "by-logrotate")
@@ -376,12 +376,13 @@ def test_everything_ends_with_the_daemon_however_it_ends(tmp_path: Path) -> None
             "inbox = SupervisorInbox()\n"
             "births = WorkerSpawner(inbox, '', pathlib.Path(sys.argv[1] + '.nursery'))\n"
             "for lease in (1, 2):\n"
-            "    births.ask(StartWorker('r', lease, 'worker_program', [], sys.argv[1], 1))\n"
+            "    worker = StartWorker('r', lease, 'worker_program', [], sys.argv[1], 1)\n"
+            "    births.start_worker(worker)\n"
             "pids = []\n"
             "while len(pids) < 2:\n"
-            "    pids += [event.pid for event in inbox.take(9)]\n"
+            "    pids += [event.pid for event in inbox.wait(9)]\n"
             "print(births._process.pid, *pids, flush=True)\n"
-            "inbox.take(60)",
+            "inbox.wait(60)",
             str(tmp_path / "log"),
         ],
         stdout=subprocess.PIPE,

@@ -5,24 +5,25 @@ listens on the loopback address or on a socket file.
 """
 
 import argparse
-import ctypes
 import logging
 import os
 import signal
 import sys
 from pathlib import Path
 
+from houston_daemon.service.parent_death import end_with_parent
 from houston_shared.redacted_logging import log_redacted_to_stderr
 
 LOGGER = logging.getLogger("houston.embedded")
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
     """Parse the command line and serve until told to end."""
     asked = _arguments()
     if asked.die_with_parent:
-        die_with_parent()
+        parent = os.getppid()
+        if parent == 1 or not end_with_parent(parent, signal.SIGTERM):
+            return 0
     log_redacted_to_stderr("%(asctime)s %(levelname)s %(message)s")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -73,14 +74,6 @@ def _arguments() -> argparse.Namespace:
         help="end with the thread that started this process, and so with its process",
     )
     return parser.parse_args()
-
-
-def die_with_parent() -> None:
-    """Ask the kernel to end this process with the thread that started it."""
-    parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent or parent == 1:
-        sys.exit(0)
 
 
 if __name__ == "__main__":
