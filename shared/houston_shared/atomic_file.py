@@ -15,7 +15,7 @@ def write_atomically(
     mode: permissions, whatever the umask says. durable: False where a power cut may leave it empty.
     """
     beside = file.with_suffix(".new")
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     with os.fdopen(fd, "wb") as written:
         written.write(data)
         written.flush()
