@@ -24,6 +24,7 @@ from houston_daemon.recorder.disk.writer_connection import open_writer
 from houston_daemon.recorder.journal_writer import EventKey, JournalWriter
 from houston_daemon.recorder.live_workers import LiveWorkers
 from houston_daemon.recorder.recorder_store import Store
+from houston_shared import atomic_file
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home, unreadable_home
 from houston_shared.policy_and_run_files import policies_folder
@@ -230,7 +231,7 @@ def _make_backup_in(home: Home, parent: Path, periodic: bool) -> BackupManifest:
         )
         durable_copy.sync_tree(beside.path)
         beside.path.rename(parent / name)
-        durable_copy.sync_path(parent)
+        atomic_file.sync_to_disk(parent)
     except (OSError, sqlite3.Error) as problem:
         raise HoustonError(
             f"The backup cannot be made in {parent}: {problem}.",

@@ -507,6 +507,33 @@ class EventHeader(NamedTuple):
     """UTC microseconds."""
 
 
+class EventRow(NamedTuple):
+    """A whole row of `events`; in a damaged database a column may hold anything."""
+
+    seq: int
+    rollout: Any
+    step: Any
+    attempt: Any
+    part: Any
+    kind: Any
+    at: Any
+    body: Any
+    blob: Any
+    erased: Any
+    body_hash: Any
+    chain: Any
+
+    @property
+    def header(self) -> EventHeader:
+        """What the chain covers besides the body."""
+        return EventHeader(*self[:7])
+
+
+EVENT_COLUMNS = ", ".join(EventRow._fields)
+INSERT_EVENT = (
+    f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({', '.join('?' * len(EventRow._fields))})"
+)
+
 Projection = Callable[[sqlite3.Connection, Any, Any], None]
 
 PROJECTIONS: dict[str, Projection] = {

@@ -6,7 +6,6 @@ path. It opens and commits no transaction: `group_commit` does.
 """
 
 import hashlib
-import os
 import sqlite3
 import threading
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 import zstandard
 
+from houston_daemon.maintenance import durable_copy
 from houston_daemon.recorder import hash_chain
 from houston_daemon.recorder.event_projections import EventHeader, project_event
 from houston_shared import atomic_file
@@ -226,35 +226,33 @@ def write_blob(home: Home, data: bytes) -> str:
     packed = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data)
     name = hashlib.sha256(packed).hexdigest()
     path = store_reader.blob_path(home, name)
-    if not (path.exists() and path.read_bytes() == packed):
+    if path.exists() and path.read_bytes() == packed:
+        # A process that was killed before it synced the folders left them so.
+        atomic_file.sync_to_disk(path.parent)
+    else:
         _replace_blob_file(home, path, packed)
-    # Also where both were found: a process killed before it synced them left them so.
-    atomic_file.sync_to_disk(path.parent)
     atomic_file.sync_to_disk(home.blobs)
     return name
 
 
 def _replace_blob_file(home: Home, path: Path, packed: bytes) -> None:
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    beside = path.with_name(f"{path.stem}.{threading.get_ident()}.new")
-    try:
-        point("recorder.blob.before")
-        with beside.open("wb") as file:
-            file.write(packed)
-            file.flush()
-            point("recorder.blob.written")
-            os.fsync(file.fileno())
-        _share_blob_file(home, path.parent, beside)
+    """Write the file and make its name in its folder durable."""
+
+    def share(beside: Path) -> None:
+        """Give folder and file the mode of `blobs/`: the annotators' group may read, or nobody."""
+        mode = home.blobs.stat().st_mode & 0o7777
+        path.parent.chmod(mode)
+        beside.chmod(0o640 if mode & 0o050 else 0o600)
         point("recorder.blob.synced")
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
-    point("recorder.blob.named")
 
-
-def _share_blob_file(home: Home, folder: os.PathLike[str], file: os.PathLike[str]) -> None:
-    """Give folder and file the mode of `blobs/`: the annotators' group may read, or nobody."""
-    mode = home.blobs.stat().st_mode & 0o7777
-    os.chmod(folder, mode)  # noqa: PTH101
-    os.chmod(file, 0o640 if mode & 0o050 else 0o600)  # noqa: PTH101
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    point("recorder.blob.before")
+    with durable_copy.open_atomically(
+        path,
+        path.with_name(f"{path.stem}.{threading.get_ident()}.new"),
+        synced=share,
+        named=lambda: point("recorder.blob.named"),
+    ) as file:
+        file.write(packed)
+        file.flush()
+        point("recorder.blob.written")

@@ -12,9 +12,8 @@ import sqlite3
 import msgspec
 
 from houston_daemon.maintenance.damage_report import describe_damage
-from houston_daemon.maintenance.home_verification import EVENT_COLUMNS
 from houston_daemon.recorder import hash_chain, rollout_reader, rollout_states
-from houston_daemon.recorder.event_projections import EventHeader
+from houston_daemon.recorder.event_projections import EVENT_COLUMNS, EventRow
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_handle import Assignment, RunnableChanged
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
@@ -118,20 +117,21 @@ def _explain_lost_past(store: Store, row: RolloutRow) -> str:
 def _first_damaged_of(
     store: Store, row: RolloutRow, query: str, parameters: tuple[str | int, ...]
 ) -> int:
-    at = 0
+    seq = 0
     repaired = None
     try:
-        for found in store.connection.execute(query, parameters):
-            at = found[0]
-            if found[5] == event_bodies.QUARANTINED_KIND or _is_event_sound(store, found):
+        for *columns, before in store.connection.execute(query, parameters):
+            event = EventRow(*columns)
+            seq = event.seq
+            if event.kind == event_bodies.QUARANTINED_KIND or _is_sound(store, event, before):
                 continue
             repaired = _read_repaired_rows(store) if repaired is None else repaired
-            if repaired.get(at) != hash_chain.row_hash(found[:-1]):
-                return int(at)
+            if repaired.get(seq) != hash_chain.row_hash(event):
+                return seq
     except HoustonError:  # a blob of this event
-        return int(at)
+        return seq
     except (sqlite3.DatabaseError, UnicodeDecodeError):  # the one behind it cannot be read
-        return _next_event_seq(store, str(parameters[0]), at) or at or row.spec_seq
+        return _next_event_seq(store, str(parameters[0]), seq) or seq or row.spec_seq
     return 0
 
 
@@ -150,14 +150,15 @@ def _next_event_seq(store: Store, rollout: str, seq: int) -> int:
     return found or 0
 
 
-def _is_event_sound(store: Store, found: tuple[object, ...]) -> bool:
-    header, (body, blob, _, digest, link, before) = found[:7], found[7:]
-    data = store_reader.read_blob(store.home, str(blob)) if blob is not None else body
-    if not isinstance(data, bytes) or hash_chain.body_hash(data) != digest:
+def _is_sound(store: Store, event: EventRow, before: bytes | None) -> bool:
+    """before: the chain of the event before; None for the first."""
+    blob = event.blob
+    data = event.body if blob is None else store_reader.read_blob(store.home, str(blob))
+    if not isinstance(data, bytes) or hash_chain.body_hash(data) != event.body_hash:
         return False
-    start = before if before is not None else hash_chain.GENESIS
+    start = hash_chain.GENESIS if before is None else before
     assert isinstance(start, bytes)
-    return hash_chain.chain_value(start, *EventHeader(*header), digest) == link  # type: ignore[arg-type]
+    return bool(hash_chain.chain_value(start, *event.header, event.body_hash) == event.chain)
 
 
 def _read_repaired_rows(store: Store) -> dict[int, bytes]:
@@ -167,8 +168,8 @@ def _read_repaired_rows(store: Store) -> dict[int, bytes]:
     ).fetchall()
     known: dict[int, bytes] = {}
     for (body,) in rows:
-        told = msgspec.msgpack.decode(body, type=event_bodies.JournalRepaired)
-        known.update(zip(told.seqs, told.rows, strict=True))
+        repair = msgspec.msgpack.decode(body, type=event_bodies.JournalRepaired)
+        known.update(zip(repair.seqs, repair.rows, strict=True))
     return known
 
 

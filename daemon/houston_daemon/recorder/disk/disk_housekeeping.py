@@ -20,6 +20,7 @@ from houston_daemon.recorder.disk import home_files
 from houston_daemon.recorder.disk.wal_checkpoints import WalCheckpoints
 from houston_daemon.recorder.recorder_store import Store
 from houston_daemon.recorder.request_checks import Refusal
+from houston_shared import atomic_file
 from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.records import LOW_DISK_BYTES
@@ -188,7 +189,7 @@ def _put_database_back(home: Home, connection: sqlite3.Connection) -> str:
         beside.unlink()
         return _save_into_damaged(home, connection)
     beside.unlink()
-    durable_copy.sync_path(home.path)
+    atomic_file.sync_to_disk(home.path)
     return "everything stored was put back into houston.db"
 
 
@@ -197,7 +198,7 @@ def _save_into_damaged(home: Home, connection: sqlite3.Connection) -> str:
     folder.mkdir(mode=0o700, parents=True)
     _write_database_copy(connection, folder / home.database.name)
     durable_copy.sync_tree(home.damaged)
-    durable_copy.sync_path(home.path)
+    atomic_file.sync_to_disk(home.path)
     return f"everything stored is in {folder / home.database.name}"
 
 
@@ -210,7 +211,7 @@ def _write_database_copy(connection: sqlite3.Connection, path: Path) -> None:
         connection.backup(target)
     finally:
         target.close()
-    durable_copy.sync_path(path)
+    atomic_file.sync_to_disk(path)
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:

@@ -9,7 +9,6 @@ disk when it returns; this connection alone writes and checkpoints. Damage furth
 import contextlib
 import logging
 import sqlite3
-from urllib.parse import quote
 
 from houston_daemon.maintenance import durable_copy
 from houston_daemon.maintenance.damage_report import UNKNOWN_SEQ, damage_error
@@ -40,8 +39,7 @@ def check_journal_end(home: Home) -> int:
         _check_not_shorter(home, 0, vouched)
         return 0
     _sync_wal(home)
-    uri = f"file:{quote(str(home.database))}?mode=ro"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5)
+    connection = durable_copy.open_read_only(home.database)
     try:
         _roll_back_creation(home)
         schema.check_schema(connection, str(home.path))
@@ -128,7 +126,7 @@ def back_up_old_schema(home: Home, found: int) -> None:
     try:
         home.backups.mkdir(mode=0o700, exist_ok=True)
         durable_copy.copy_database(home.database, target)
-        durable_copy.sync_path(home.backups)
+        atomic_file.sync_to_disk(home.backups)
     except (OSError, sqlite3.Error) as problem:
         target.unlink(missing_ok=True)
         raise HoustonError(

@@ -9,7 +9,7 @@ import logging
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,7 @@ from houston_daemon.maintenance import erased_body
 from houston_daemon.maintenance.damage_report import IntegrityFindings
 from houston_daemon.maintenance.projection_replay import ProjectionReplay
 from houston_daemon.recorder import hash_chain, rollout_states
-from houston_daemon.recorder.event_projections import PROJECTED_TABLES, EventHeader
+from houston_daemon.recorder.event_projections import EVENT_COLUMNS, PROJECTED_TABLES, EventRow
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import Store
@@ -197,62 +197,50 @@ def _unlink_unused_blobs(store: Store, files: Iterable[str]) -> None:
 
 def reproject_rollout(store: Store, rollout: str) -> None:
     """Write the derived rows of one rollout anew, from its events as they are now."""
-    scratch = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        schema.migrate_schema(scratch)
-        replay = ProjectionReplay(store.home, scratch, IntegrityFindings())
-        rows = store.connection.execute(
-            "SELECT seq, rollout, step, attempt, part, kind, at, body, blob, erased FROM events"
-            f" WHERE {EVENTS_OF_ROLLOUT} ORDER BY seq",
-            (rollout,),
-        )
-        for row in rows:
-            replay.one(EventHeader(*row[:7]), *row[7:])
-        replay.finish()
-        with _secure_delete(store.connection):
-            for table in _ROLLOUT_TABLES:
-                _replace_rollout_rows(scratch, store.connection, table, rollout)
-    finally:
-        scratch.close()
+    with _replay_events(store, EVENTS_OF_ROLLOUT, rollout) as replayed:
+        for table in _ROLLOUT_TABLES:
+            owner = "id" if table == "rollouts" else "rollout"
+            rows = replayed.execute(f"SELECT * FROM {table} WHERE {owner} = ?", (rollout,))
+            # Where the key is a sequence, there is no index by rollout.
+            own = EVENTS_OF_ROLLOUT if PROJECTED_TABLES[table] == "seq" else f"{owner} = ?1"
+            store.connection.execute(f"DELETE FROM {table} WHERE {own}", (rollout,))
+            _insert_rows(store.connection, table, rows.fetchall())
 
 
 def reproject_training(store: Store) -> None:
     """Write the derived rows of what is trained anew: their reasons may hold somebody's words."""
+    kinds = ", ".join("?" * len(TRAINING))
+    condition = f"{EVENTS_OF_ROLLOUT} AND kind IN ({kinds})"
+    with _replay_events(store, condition, "", *TRAINING) as replayed:
+        for table in _TRAINING_TABLES:
+            rows = replayed.execute(f"SELECT * FROM {table}").fetchall()
+            store.connection.execute(f"DELETE FROM {table}")
+            _insert_rows(store.connection, table, rows)
+
+
+@contextmanager
+def _replay_events(store: Store, condition: str, *parameters: str) -> Iterator[sqlite3.Connection]:
+    """Tables in memory with what is derived from some events; what is deleted meanwhile is gone."""
     scratch = sqlite3.connect(":memory:", isolation_level=None)
     try:
         schema.migrate_schema(scratch)
         replay = ProjectionReplay(store.home, scratch, IntegrityFindings())
-        marks = ", ".join("?" * len(TRAINING))
         rows = store.connection.execute(
-            "SELECT seq, rollout, step, attempt, part, kind, at, body, blob, erased FROM events"
-            f" WHERE {EVENTS_OF_ROLLOUT} AND kind IN ({marks}) ORDER BY seq",
-            ("", *TRAINING),
+            f"SELECT {EVENT_COLUMNS} FROM events WHERE {condition} ORDER BY seq", parameters
         )
         for row in rows:
-            replay.one(EventHeader(*row[:7]), *row[7:])
+            replay.replay_event(EventRow(*row))
+        replay.finish()
         with _secure_delete(store.connection):
-            for table in _TRAINING_TABLES:
-                found = scratch.execute(f"SELECT * FROM {table}").fetchall()
-                store.connection.execute(f"DELETE FROM {table}")
-                if found:
-                    places = ", ".join("?" * len(found[0]))
-                    store.connection.executemany(f"INSERT INTO {table} VALUES ({places})", found)
+            yield scratch
     finally:
         scratch.close()
 
 
-def _replace_rollout_rows(
-    scratch: sqlite3.Connection, home: sqlite3.Connection, table: str, rollout: str
-) -> None:
-    owner = "id" if table == "rollouts" else "rollout"
-    rows = scratch.execute(f"SELECT * FROM {table} WHERE {owner} = ?", (rollout,)).fetchall()
-    own = (
-        EVENTS_OF_ROLLOUT if PROJECTED_TABLES[table] == "seq" else f"{owner} = ?1"
-    )  # no index by rollout there
-    home.execute(f"DELETE FROM {table} WHERE {own}", (rollout,))
+def _insert_rows(connection: sqlite3.Connection, table: str, rows: list[Any]) -> None:
     if rows:
         marks = ", ".join("?" * len(rows[0]))
-        home.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
 
 def empty_wal(store: Store) -> None:
