@@ -23,7 +23,7 @@ from houston_daemon.maintenance import durable_copy
 from houston_daemon.maintenance.damage_report import IntegrityFindings
 from houston_daemon.maintenance.projection_replay import ProjectionReplay
 from houston_daemon.recorder import hash_chain
-from houston_daemon.recorder.event_projections import EVENT_COLUMNS, EventRow
+from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import schema, store_reader

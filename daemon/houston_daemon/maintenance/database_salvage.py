@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from houston_daemon.maintenance import durable_copy
 from houston_daemon.maintenance.projection_replay import fetch_events, fetch_rows
-from houston_daemon.recorder.event_projections import EVENT_COLUMNS, EventRow
+from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
 from houston_shared.store import schema
 from houston_shared.store.journal_events import OUT_OF_STEP_EVENTS
 from houston_shared.store.presence_queries import LOOK_COLUMNS

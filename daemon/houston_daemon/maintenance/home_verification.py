@@ -25,7 +25,7 @@ from houston_daemon.maintenance.damage_report import (
 )
 from houston_daemon.recorder import hash_chain
 from houston_daemon.recorder.disk import home_files, wal_inspection
-from houston_daemon.recorder.event_projections import EventRow
+from houston_daemon.recorder.hash_chain import EventRow
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.home_lock import find_running_daemon
@@ -112,7 +112,7 @@ class EventChecker:
 
     def _is_linked(self, row: EventRow) -> bool:
         try:
-            link = hash_chain.chain_value(self._chain, *row.header, row.body_hash)
+            link = hash_chain.chain_value(self._chain, row.header, row.body_hash)
         except (TypeError, UnicodeEncodeError):  # a column holds what was never written
             return False
         return bool(link == row.chain)

@@ -36,7 +36,7 @@ from houston_daemon.maintenance.repair_decisions import (
 )
 from houston_daemon.recorder import hash_chain, identity_and_roles
 from houston_daemon.recorder.disk import home_files
-from houston_daemon.recorder.event_projections import EventRow
+from houston_daemon.recorder.hash_chain import EventRow
 from houston_daemon.recorder.journal_writer import EventKey, JournalWriter
 from houston_daemon.recorder.rollout_states import PAUSED_BY_REPAIR
 from houston_shared import atomic_file

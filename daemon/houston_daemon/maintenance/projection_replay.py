@@ -20,13 +20,11 @@ import msgspec
 from houston_daemon.maintenance import durable_copy
 from houston_daemon.maintenance.damage_report import IntegrityFinding, IntegrityFindings
 from houston_daemon.recorder.event_projections import (
-    EVENT_COLUMNS,
-    INSERT_EVENT,
     PROJECTED_TABLES,
     PROJECTIONS,
     UNPROJECTED_COLUMNS,
-    EventRow,
 )
+from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, INSERT_EVENT, EventRow
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import event_bodies, schema, store_reader

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from houston_daemon.recorder import hash_chain
-from houston_daemon.recorder.event_projections import EventRow
+from houston_daemon.recorder.hash_chain import EventRow
 from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import event_bodies
@@ -169,7 +169,7 @@ class EventDecider:
 
 def _chain_link(before: bytes, row: EventRow, digest: object) -> bytes | None:
     try:
-        return hash_chain.chain_value(before, *row.header, digest)  # type: ignore[arg-type]
+        return hash_chain.chain_value(before, row.header, digest)  # type: ignore[arg-type]
     except (TypeError, UnicodeEncodeError, HoustonError, OverflowError):
         return None
 

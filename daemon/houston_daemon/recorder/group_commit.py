@@ -25,8 +25,18 @@ WhileCommitting = Callable[["Future[Any]"], None]
 
 THREADED_COMMIT_MESSAGES = 8
 """Messages from which on a commit runs in a thread of its own."""
-_REMEMBERED_COMMITS = 1_000
-"""Commits whose durations the p99 is taken from."""
+
+
+class DurationWindow(deque[float]):
+    """The newest 1,000 durations, in seconds."""
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=1_000)
+
+    def p99_ms(self) -> float:
+        """Their 99th percentile, milliseconds; 0 without any."""
+        ordered = sorted(self)
+        return ordered[int(0.99 * (len(ordered) - 1))] * 1e3 if ordered else 0.0
 
 
 class _BatchRollback(Exception):
@@ -45,7 +55,8 @@ class GroupCommit:
         self._store = store
         self._meanwhile = meanwhile
         self._committer = ThreadPoolExecutor(1, "houston-commit")
-        self._durations: deque[float] = deque(maxlen=_REMEMBERED_COMMITS)
+        self.durations = DurationWindow()
+        """Of commits that stored something."""
         self.commits = 0
         """Transactions that stored something."""
         self.full = ""
@@ -70,11 +81,6 @@ class GroupCommit:
             self._note_full(problem)
             for work in works:
                 self._alone(work)
-
-    def p99_ms(self) -> float:
-        """99th percentile of recent commits, milliseconds."""
-        ordered = sorted(self._durations)
-        return ordered[int(0.99 * (len(ordered) - 1))] * 1e3 if ordered else 0.0
 
     def _alone(self, work: WorkItem) -> None:
         try:
@@ -103,7 +109,7 @@ class GroupCommit:
             point("recorder.commit.after")
             if wrote:
                 self.commits += 1
-                self._durations.append(time.perf_counter() - began)
+                self.durations.append(time.perf_counter() - began)
                 self.full, self._said_full = "", ()
         except BaseException:
             # SQLite may have rolled back by itself (a full disk).

@@ -254,11 +254,4 @@ def resolve_author(peer: Peer, claimed: str) -> Author:
 def identify_offline_author() -> Author:
     """The user of this process; who may write the home's files is its operator."""
     uid = os.geteuid()
-    return Author(_own_login_name(uid), uid, True, os.getpid(), "operator")
-
-
-def _own_login_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+    return Author(_login_name(uid), uid, True, os.getpid(), "operator")

@@ -17,7 +17,8 @@ import zstandard
 
 from houston_daemon.maintenance import durable_copy
 from houston_daemon.recorder import hash_chain
-from houston_daemon.recorder.event_projections import EventHeader, project_event
+from houston_daemon.recorder.event_projections import project_event
+from houston_daemon.recorder.hash_chain import EventHeader
 from houston_shared import atomic_file
 from houston_shared.faults import point
 from houston_shared.home import Home
@@ -179,7 +180,7 @@ class JournalWriter:
         self.recent.forget(key.rollout)
         stored = content if isinstance(content, EventBody) else prepare_inline_body(content)
         event = EventHeader(self.seq + 1, *key, kind, now_us())
-        link = hash_chain.chain_value(self.chain, *event, stored.digest)
+        link = hash_chain.chain_value(self.chain, event, stored.digest)
         inline = stored.data if stored.blob is None else None
         self.connection.execute(
             "INSERT INTO events (seq, rollout, step, attempt, part, kind, at, body, blob,"

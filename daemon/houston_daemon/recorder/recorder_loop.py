@@ -14,7 +14,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
@@ -24,7 +23,7 @@ from houston_daemon.hosts.guard.control_groups import find_cgroup_folders
 from houston_daemon.maintenance.host_cleanup import HostCleanupProcess
 from houston_daemon.recorder import rollout_assignment
 from houston_daemon.recorder.disk.disk_housekeeping import DiskHousekeeping, DiskSpaceWatch
-from houston_daemon.recorder.group_commit import GroupCommit
+from houston_daemon.recorder.group_commit import DurationWindow, GroupCommit
 from houston_daemon.recorder.handlers import rollout_handlers
 from houston_daemon.recorder.identity_and_roles import PeerIdentities
 from houston_daemon.recorder.journal_writer import EventKey
@@ -48,97 +47,7 @@ from houston_shared.store.event_bodies import ClockJumped
 from houston_shared.times_and_counts import now_us
 from houston_shared.wire import PUSH_REQUEST_ID, ControlPush, Notice, WorkerControl
 
-_REMEMBERED_TURNS = 1_000
-"""Turns whose times the p99 is taken from."""
-
-
-class AnswerStatistics:
-    """Belongs to the recorder's thread."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        """Messages of workers answered since the start."""
-        self._seconds: deque[float] = deque(maxlen=_REMEMBERED_TURNS)
-
-    def note(self, messages: int, seconds: float) -> None:
-        """A turn answered so many messages, the earliest received `seconds` ago."""
-        if messages:
-            self.count += messages
-            self._seconds.append(seconds)
-
-    def p99_ms(self) -> float:
-        """99th percentile of recent turns, milliseconds; 0 before the first."""
-        ordered = sorted(self._seconds)
-        return ordered[int(0.99 * (len(ordered) - 1))] * 1e3 if ordered else 0.0
-
-
 MB = 1_000_000
-
-
-@dataclass(slots=True)
-class Gauges:
-    """What other parts of the recorder know at the moment they are asked."""
-
-    queue: Callable[[], int]
-    commits: Callable[[], int]
-    p99_ms: Callable[[], float]
-    wal_bytes: Callable[[], int]
-    consoles: Callable[[], int]
-    search_seq: Callable[[], int]
-    """Newest event that search.db has seen."""
-    problem: Callable[[], str]
-    acked: Callable[[], int]
-    """Messages of workers answered since the start."""
-    ack_p99_ms: Callable[[], float]
-    """99th percentile of recent times from a message's receipt to its answer, milliseconds."""
-
-
-class StatusBoard:
-    """Puts a `Status` together. Belongs to the recorder's thread."""
-
-    def __init__(self, epoch: int, gauges: Gauges) -> None:
-        self._epoch = epoch
-        self._gauges = gauges
-        self._began = time.monotonic()
-        self._limits = find_cgroup_folders().mechanism
-        self.reported = SupervisorReport()
-
-    def status(self, store: Store) -> Status:
-        """Now."""
-        counts = store.connection.execute("SELECT state, count(*) FROM rollouts GROUP BY state")
-        gauges, backup = self._gauges, self.reported.backup
-        return Status(
-            pid=os.getpid(),
-            state="draining" if store.draining else "running",
-            uptime=time.monotonic() - self._began,
-            epoch=self._epoch,
-            version=version("houston-agents"),
-            home=str(store.home.path),
-            rollouts=dict(counts.fetchall()),
-            workers=self.reported.workers,
-            queue=gauges.queue(),
-            commits=gauges.commits(),
-            commit_p99_ms=gauges.p99_ms(),
-            wal_mb=gauges.wal_bytes() / MB,
-            disk_free_mb=shutil.disk_usage(store.home.path).free / MB,
-            consoles=gauges.consoles(),
-            limits=self._limits,
-            engines=dict(self.reported.engines),
-            last_error=gauges.problem() or self.reported.error,
-            search_lag=max(0, store.journal.seq - gauges.search_seq()),
-            longest_silence=store.workers.longest_silence,
-            restarts=dict(self.reported.restarts),
-            troubles=dict(self.reported.troubles),
-            backup_age=max(0.0, time.time() - backup[0]) if backup else None,
-            backup_event=backup[1] if backup else 0,
-            gpus=dict(self.reported.gpus),
-            training=dict(self.reported.training),
-            policies=dict(self.reported.policies),
-            acked=gauges.acked(),
-            ack_p99_ms=gauges.ack_p99_ms(),
-        )
-
-
 CONTROL_KINDS = frozenset({"guidance", "edit", "withdraw", "delivery", "state", "cancel"})
 """Kinds of events that may change what is wanted of a worker."""
 
@@ -237,7 +146,10 @@ class RecorderLoop:
         self._live = LiveSocket(self._context)
         self._maintenance = DiskHousekeeping(store)
         self._room = DiskSpaceWatch(store.home)
-        self._answers = AnswerStatistics()
+        self._answered = 0
+        """Messages of workers answered since the start."""
+        self._answer_seconds = DurationWindow()
+        """From the receipt of the earliest message of a turn to its answer."""
         self._controls = ControlStateCache(store)
         self._search = SearchIndexerProcess(store.home)
         self._cleaner = HostCleanupProcess(store.home)
@@ -245,8 +157,11 @@ class RecorderLoop:
         self._held: list[WorkItem] = []
         """What the state of the disk asks for, in the next batch."""
         self._clock = WallClock()
-        self.board = StatusBoard(epoch, self._gauges())
-        self._intake = MessageIntake(self.board.status, identities.book)
+        self._began = time.monotonic()
+        self._limits = find_cgroup_folders().mechanism
+        self.reported = SupervisorReport()
+        """What the supervisor said last of the processes it keeps."""
+        self._intake = MessageIntake(self.status, identities.book)
         self.wakes = WakeupPipe()
         """Ends the loop's sleep; to be closed by whoever could still wake it."""
         self._receiving = MessageReceiver(
@@ -323,8 +238,9 @@ class RecorderLoop:
             point("recorder.batch.after")
             self._after(works)
             self.works = []
-            workers = sum(isinstance(work, WorkerMessage) for work in works)
-            self._answers.note(workers, time.perf_counter() - began)
+            if answered := sum(isinstance(work, WorkerMessage) for work in works):
+                self._answered += answered
+                self._answer_seconds.append(time.perf_counter() - began)
         self._live.count()
         if self._room.look():
             self._hold_for_disk()
@@ -406,20 +322,45 @@ class RecorderLoop:
         rollouts = self._store.workers.rollouts()
         push_control_states(self._store, self._receiving.ingest, rollouts, self._controls.of)
 
-    def _gauges(self) -> Gauges:
-        return Gauges(
-            queue=lambda: max(0, len(self.works) - 1) + self._receiving.count,  # less the asker
-            commits=lambda: self._batch.commits,
-            p99_ms=lambda: self._batch.p99_ms(),
-            acked=lambda: self._answers.count,
-            ack_p99_ms=self._answers.p99_ms,
-            wal_bytes=self._maintenance.checkpoints.wal_bytes,
-            consoles=lambda: self._live.listeners,
-            search_seq=lambda: self._search.seq,
-            problem=lambda: (
-                self._room.problem
-                or self._maintenance.problem
-                or self._search.problem
-                or self._batch.fault
-            ),
+    def status(self, store: Store) -> Status:
+        """How the daemon stands now."""
+        counts = store.connection.execute("SELECT state, count(*) FROM rollouts GROUP BY state")
+        reported, backup = self.reported, self.reported.backup
+        return Status(
+            pid=os.getpid(),
+            state="draining" if store.draining else "running",
+            uptime=time.monotonic() - self._began,
+            epoch=self._epoch,
+            version=version("houston-agents"),
+            home=str(store.home.path),
+            rollouts=dict(counts.fetchall()),
+            workers=reported.workers,
+            queue=max(0, len(self.works) - 1) + self._receiving.count,  # less the asker
+            commits=self._batch.commits,
+            commit_p99_ms=self._batch.durations.p99_ms(),
+            wal_mb=self._maintenance.checkpoints.wal_bytes() / MB,
+            disk_free_mb=shutil.disk_usage(store.home.path).free / MB,
+            consoles=self._live.listeners,
+            limits=self._limits,
+            engines=dict(reported.engines),
+            last_error=self._problem() or reported.error,
+            search_lag=max(0, store.journal.seq - self._search.seq),
+            longest_silence=store.workers.longest_silence,
+            restarts=dict(reported.restarts),
+            troubles=dict(reported.troubles),
+            backup_age=max(0.0, time.time() - backup[0]) if backup else None,
+            backup_event=backup[1] if backup else 0,
+            gpus=dict(reported.gpus),
+            training=dict(reported.training),
+            policies=dict(reported.policies),
+            acked=self._answered,
+            ack_p99_ms=self._answer_seconds.p99_ms(),
+        )
+
+    def _problem(self) -> str:
+        return (
+            self._room.problem
+            or self._maintenance.problem
+            or self._search.problem
+            or self._batch.fault
         )

@@ -185,11 +185,11 @@ class Recorder:
             troubles=redact_all(dict(said.troubles)),
             training=redact_all(dict(said.training)),
         )
-        self._call(lambda _: setattr(self._running().board, "reported", said))
+        self._call(lambda _: setattr(self._running(), "reported", said))
 
     def status(self, patience: float) -> Status:
         """How the daemon stands. Raises TimeoutError when the recorder is silent for so long."""
-        return self._call(lambda store: self._running().board.status(store), patience)
+        return self._call(lambda store: self._running().status(store), patience)
 
     def use_roles(self, roles: RoleSettings) -> None:
         """Who may do what from now on. Raises ConfigurationError, and keeps what it was."""

@@ -13,7 +13,7 @@ import msgspec
 
 from houston_daemon.maintenance.damage_report import describe_damage
 from houston_daemon.recorder import hash_chain, rollout_reader, rollout_states
-from houston_daemon.recorder.event_projections import EVENT_COLUMNS, EventRow
+from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_handle import Assignment, RunnableChanged
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
@@ -158,7 +158,7 @@ def _is_sound(store: Store, event: EventRow, before: bytes | None) -> bool:
         return False
     start = hash_chain.GENESIS if before is None else before
     assert isinstance(start, bytes)
-    return bool(hash_chain.chain_value(start, *event.header, event.body_hash) == event.chain)
+    return bool(hash_chain.chain_value(start, event.header, event.body_hash) == event.chain)
 
 
 def _read_repaired_rows(store: Store) -> dict[int, bytes]:

@@ -21,7 +21,7 @@ from houston_shared.store import schema
 from houston_shared.store.store_reader import WAL_KEPT_BYTES
 
 _SELECT_LAST_EVENTS = (
-    "SELECT seq, rollout, step, attempt, part, kind, at, body_hash, chain FROM events"
+    f"SELECT {', '.join(hash_chain.EventHeader._fields)}, body_hash, chain FROM events"
     " ORDER BY seq DESC LIMIT 2"
 )
 
@@ -92,7 +92,8 @@ def _check_last_events(
     newest = rows[0][0] if rows else 0
     if rows:
         before = rows[1][-1] if len(rows) == 2 else hash_chain.GENESIS
-        if hash_chain.chain_value(before, *rows[0][:-1]) != rows[0][-1]:
+        *header, digest, link = rows[0]
+        if hash_chain.chain_value(before, hash_chain.EventHeader(*header), digest) != link:
             cause = f"Event {newest}, the last of the journal, does not fit its chain."
             raise damage_error(home, cause, str(rows[0][1]), newest)
     _check_not_shorter(home, newest, vouched)

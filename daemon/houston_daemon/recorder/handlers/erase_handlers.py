@@ -17,7 +17,9 @@ from houston_daemon.maintenance import erased_body
 from houston_daemon.maintenance.damage_report import IntegrityFindings
 from houston_daemon.maintenance.projection_replay import ProjectionReplay
 from houston_daemon.recorder import hash_chain, rollout_states
-from houston_daemon.recorder.event_projections import EVENT_COLUMNS, PROJECTED_TABLES, EventRow
+from houston_daemon.recorder.event_projections import PROJECTED_TABLES
+from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
+from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import Store
@@ -89,9 +91,7 @@ def erase_bodies(store: Store, message: EraseBodies, author: Author) -> RequestS
 
 
 def _check_erasable(store: Store, rollout: str) -> None:
-    row = store.rollout(rollout)
-    if rollout and row is None:
-        raise denial(f"There is no rollout {rollout[:80]!r}.", "houston rollout list")
+    row = require_rollout(store, rollout) if rollout else None
     if row is not None and not rollout_states.has_ended(row):
         raise denial(
             f"{row.id} has not ended ({row.state}): it would go on from what is erased.",

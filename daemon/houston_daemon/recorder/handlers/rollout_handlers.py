@@ -289,9 +289,7 @@ def store_cleanup_result(store: Store, asked: CleanupRequest, report: CleanupRep
 
 
 def _build_cleanup_order(store: Store, rollout: str, message: CleanRollouts) -> CleanupOrder:
-    row = store.rollout(rollout)
-    if row is None:
-        raise denial(f"There is no rollout {rollout[:80]!r}.", "houston rollout list")
+    row = require_rollout(store, rollout)
     if not rollout_states.has_ended(row) or store.workers.of(row.id) is not None:
         why = (
             f"has not ended ({row.state})"
