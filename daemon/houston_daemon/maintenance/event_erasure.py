@@ -44,7 +44,7 @@ class ErasureBatch(NamedTuple):
 
     rollout: str
     seqs: list[int]
-    ids: bool = False
+    only_token_ids: bool = False
     """Only their token ids, which repeat what earlier events say."""
 
 
@@ -89,7 +89,7 @@ def select_step_events(home: Home, rollout: str, step: int) -> list[ErasureBatch
         return []
     return [
         part
-        for part in (ErasureBatch(rollout, own), ErasureBatch(rollout, behind, ids=True))
+        for part in (ErasureBatch(rollout, own), ErasureBatch(rollout, behind, only_token_ids=True))
         if part.seqs
     ]
 
@@ -140,14 +140,14 @@ def erase_events(
 ) -> bool:
     """Erase these events; whether their bytes have left the files.
 
-    text, reason, archive: of `wire.EraseBodies`. Cut short, an archive can be gone on with: only
+    text, reason, archive: of `EraseBodies`. Cut short, an archive can be gone on with: only
     the last message makes the rollout one. Raises HoustonError.
     """
     words = [
         EraseBodies(
             rollout=part.rollout,
             seqs=tuple(part.seqs[first : first + erase_handlers.ERASE_LIMIT]),
-            ids=part.ids,
+            ids=part.only_token_ids,
             text=text,
             reason=reason,
             archive=archive,
@@ -215,9 +215,9 @@ def _erase_in_transaction(store: Store, message: EraseBodies) -> None:
         if store.connection.in_transaction:
             store.connection.execute("ROLLBACK")
         raise
-    for change in store.later:
+    for change in store.after_commit:
         change()
-    store.later.clear()
+    store.after_commit.clear()
 
 
 def find_files_with_text(home: Home, text: str) -> list[Path]:

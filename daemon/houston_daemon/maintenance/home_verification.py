@@ -275,9 +275,10 @@ def _check_wal_end(home: Home, findings: IntegrityFindings) -> None:
     wal = wal_inspection.inspect_wal(home.database)
     if wal.header_damaged:
         findings.add("end", "The head of the WAL is damaged: SQLite reads nothing of it.")
-    elif wal.unread > 1:
+    elif wal.unread_commits > 1:
         findings.add(
-            "end", f"The WAL is damaged: {wal.unread} transactions behind the damage are lost."
+            "end",
+            f"The WAL is damaged: {wal.unread_commits} transactions behind the damage are lost.",
         )
 
 

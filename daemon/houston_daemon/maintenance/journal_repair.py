@@ -233,7 +233,7 @@ class JournalRewriter:
         for first in range(0, len(new), ROWS_PER_REPAIRED_EVENT):
             seqs, digests = zip(*new[first : first + ROWS_PER_REPAIRED_EVENT], strict=True)
             body = event_bodies.JournalRepaired(
-                by=PAUSED_BY_REPAIR, seqs=seqs, rows=digests, copies=copies, **author.fields
+                by=PAUSED_BY_REPAIR, seqs=seqs, rows=digests, copies=copies, **author.event_fields
             )
             journal.append(EventKey(), "repaired", body)
         for rollout, reason in pause_reasons.items():

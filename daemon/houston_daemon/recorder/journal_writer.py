@@ -45,7 +45,7 @@ class NewestStep:
     lease: int
     step: int
     attempt: int
-    waiting: bool
+    has_guidance_waiting: bool
     """Whether guidance is queued."""
     closed: bool = False
     intents: set[int] = field(default_factory=set)
@@ -71,7 +71,7 @@ class NewestStepCache:
         """Its newest step, as the event that was just appended left it."""
         self._newest[rollout] = newest
 
-    def follows(self, message: FromWorker) -> NewestStep | None:
+    def find_followed_step(self, message: FromWorker) -> NewestStep | None:
         """The newest step if the message surely follows it: right lease, next in order, new key.
 
         None says nothing but that the database must be asked.
@@ -91,7 +91,7 @@ def advance_newest_step(newest: NewestStep, message: FromWorker) -> NewestStep:
     """The newest step once a message that follows it is stored; `newest` itself is used up."""
     match message:
         case StoreSample(step=step):
-            return NewestStep(newest.lease, step, 1, newest.waiting)
+            return NewestStep(newest.lease, step, 1, newest.has_guidance_waiting)
         case StoreIntent(index=index):
             newest.intents.add(index)
         case StoreResult(index=index):
@@ -116,7 +116,7 @@ def _is_within_open_step(newest: NewestStep, message: FromWorker) -> bool:
         case StoreResult(step=newest.step, attempt=newest.attempt, index=index):
             return index in newest.intents and index not in newest.results
         case StoreObservation(step=newest.step, attempt=newest.attempt):
-            return newest.intents == newest.results and not newest.waiting
+            return newest.intents == newest.results and not newest.has_guidance_waiting
     return False
 
 
@@ -171,13 +171,13 @@ class JournalWriter:
         self.seq, self.chain = newest or (0, hash_chain.GENESIS)
         self.appended: list[EventHeader] = []
         """Events of the open transaction, for notices; cleared by the loop after its commit."""
-        self.bytes = 0
+        self.inline_bytes = 0
         """Bytes of bodies stored inline since this was opened."""
-        self.recent = NewestStepCache()
+        self.newest_steps = NewestStepCache()
 
     def append(self, key: EventKey, kind: str, content: Record | EventBody) -> int:
         """Store one event with its derived rows; returns its sequence. Raises sqlite3.Error."""
-        self.recent.forget(key.rollout)
+        self.newest_steps.forget(key.rollout)
         stored = content if isinstance(content, EventBody) else prepare_inline_body(content)
         event = EventHeader(self.seq + 1, *key, kind, now_us())
         link = hash_chain.chain_value(self.chain, event, stored.digest)
@@ -191,19 +191,19 @@ class JournalWriter:
         project_event(self.connection, event, stored.record)
         point("recorder.append.after")
         self.seq, self.chain = event.seq, link
-        self.bytes += len(inline or b"")
+        self.inline_bytes += len(inline or b"")
         self.appended.append(event)
         return event.seq
 
-    def mark(self) -> JournalMark:
+    def savepoint(self) -> JournalMark:
         """Where the journal stands now."""
         return JournalMark(self.seq, self.chain, len(self.appended))
 
-    def back(self, mark: JournalMark) -> None:
+    def roll_back_to(self, mark: JournalMark) -> None:
         """Forget what was appended since `mark`; the caller has rolled it back."""
         self.seq, self.chain = mark.seq, mark.chain
         del self.appended[mark.appended :]
-        self.recent.forget_all()
+        self.newest_steps.forget_all()
 
 
 def decode_body(data: bytes, kind: type[Record]) -> Record:

@@ -115,7 +115,7 @@ class WorkerMessage(WorkItem):
         self.size = len(frames.body or b"")
         """Bytes of the whole message: no body in it is larger."""
         self.body: EventBody | None = None
-        self.unwritten: Refusal | None = None
+        self.write_refusal: Refusal | None = None
         """Why a large body is not on disk."""
         self._router = router
         self._frames = frames
@@ -123,8 +123,8 @@ class WorkerMessage(WorkItem):
 
     def do(self, store: Store) -> None:
         """Handle it."""
-        if self.unwritten:
-            raise self.unwritten
+        if self.write_refusal:
+            raise self.write_refusal
         self._reply = ingest_handlers.handle_worker_message(
             store, self.message, self.slot, self.body, self._frames.routing
         )
@@ -139,9 +139,9 @@ class WorkerMessage(WorkItem):
         reply = self._reply
         if isinstance(reply, ingest_handlers.AckContent):
             control = controls(self.message.rollout)
-            worker = store.workers.of(self.message.rollout)
+            worker = store.workers.get(self.message.rollout)
             if worker:
-                worker.told = control
+                worker.told_control = control
             act = reply.intent is None or rollout_reader.is_call_allowed(reply.intent, control)
             ack = Ack(
                 seq=reply.seq,
@@ -165,15 +165,15 @@ class PersonMessage(WorkItem):
         message: ControlRequest,
         peer: Peer,
         status: Callable[[Store], Status],
-        refused: Callable[[Peer, ControlRequest, NotAllowed], None],
+        note_refused: Callable[[Peer, ControlRequest, NotAllowed], None],
     ) -> None:
-        """refused: told when the message turns out to be another's to send."""
+        """note_refused: called when the message turns out to be another's to send."""
         self._router = router
         self._frames = frames
         self._message = message
         self._peer = peer
         self._status = status
-        self._refused = refused
+        self._note_refused = note_refused
         self._reply: RequestStored | Denied | Status | None = None
 
     def do(self, store: Store) -> None:
@@ -187,7 +187,7 @@ class PersonMessage(WorkItem):
     def refuse(self, problem: Refusal | HoustonError) -> None:
         """A person hears cause, effect and next command."""
         if isinstance(problem, NotAllowed):
-            self._refused(self._peer, self._message, problem)
+            self._note_refused(self._peer, self._message, problem)
         if isinstance(problem, HoustonError):
             self._reply = make_denied_reply(problem)
         else:

@@ -54,7 +54,7 @@ CONTROL_KINDS = frozenset({"guidance", "edit", "withdraw", "delivery", "state", 
 
 def publish_notices(store: Store, live: LiveSocket, epoch: int) -> None:
     """One notice for each rollout and kind of the batch, with its newest sequence."""
-    live.count()
+    live.count_listeners()
     if not live.listeners:
         return
     newest = {(event.rollout, event.kind): event.seq for event in store.journal.appended}
@@ -75,13 +75,13 @@ def push_control_states(
 ) -> None:
     """Tell workers at once what changed; who is not reached hears it in the next ack."""
     for rollout in rollouts:
-        news = store.workers.push(rollout, controls(rollout))
+        news = store.workers.pending_push(rollout, controls(rollout))
         if news and not router.send(
             news.routing, PUSH_REQUEST_ID, ControlPush(control=news.control)
         ):
-            worker = store.workers.of(rollout)
+            worker = store.workers.get(rollout)
             if worker:
-                worker.told = None
+                worker.told_control = None
 
 
 LOGGER = logging.getLogger("houston.recorder")
@@ -93,12 +93,12 @@ CLOCK_READING_SECONDS = 0.1
 
 
 class WallClock:
-    """Compares both clocks; `look` often, from one thread."""
+    """Compares both clocks; `check_jump` often, from one thread."""
 
     def __init__(self) -> None:
         self._offset = _read_clock_offset()
 
-    def look(self) -> float:
+    def check_jump(self) -> float:
         """Seconds that the wall clock jumped since the last look; 0 when it did not."""
         before, self._offset = self._offset, _read_clock_offset()
         jumped = self._offset - before
@@ -145,7 +145,7 @@ class RecorderLoop:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._live = LiveSocket(self._context)
         self._maintenance = DiskHousekeeping(store)
-        self._room = DiskSpaceWatch(store.home)
+        self._disk_space = DiskSpaceWatch(store.home)
         self._answered = 0
         """Messages of workers answered since the start."""
         self._answer_seconds = DurationWindow()
@@ -153,21 +153,21 @@ class RecorderLoop:
         self._controls = ControlStateCache(store)
         self._search = SearchIndexerProcess(store.home)
         self._cleaner = HostCleanupProcess(store.home)
-        self._freeing: dict[str, rollout_handlers.CleanupRequest] = {}
-        self._held: list[WorkItem] = []
+        self._cleanup_in_progress: dict[str, rollout_handlers.CleanupRequest] = {}
+        self._disk_work: list[WorkItem] = []
         """What the state of the disk asks for, in the next batch."""
         self._clock = WallClock()
         self._began = time.monotonic()
         self._limits = find_cgroup_folders().mechanism
         self.reported = SupervisorReport()
         """What the supervisor said last of the processes it keeps."""
-        self._intake = MessageIntake(self.status, identities.book)
+        self._intake = MessageIntake(self.status, identities.roles)
         self.wakes = WakeupPipe()
         """Ends the loop's sleep; to be closed by whoever could still wake it."""
         self._receiving = MessageReceiver(
-            store.home, self._context, identities, self._intake, self._unstorable, self.wakes
+            store.home, self._context, identities, self._intake, self._storage_refusal, self.wakes
         )
-        self._doors = SocketBindings(
+        self._bindings = SocketBindings(
             store.home,
             {
                 "ingest": self._receiving.ingest.socket,
@@ -175,15 +175,15 @@ class RecorderLoop:
                 "live": self._live.socket,
             },
         )
-        self._batch = GroupCommit(store, self._receiving.until)
-        self.works: list[WorkItem] = []
+        self._commits = GroupCommit(store, self._receiving.receive_until)
+        self.batch_in_hand: list[WorkItem] = []
         """What is in hand; not empty after a failure."""
         self.stopping = False
         """Set by a call of the supervisor; the loop then ends when nothing is queued."""
 
     def open(self, group: str) -> None:
         """Bind the sockets; raises HoustonError."""
-        self._doors.open(group)
+        self._bindings.open(group)
 
     def run(self) -> None:
         """Turn until stopped. Raises what must end the recorder."""
@@ -197,84 +197,86 @@ class RecorderLoop:
         while not self.stopping:
             if not more:
                 sleep()
-            more = self._turn()
-        self._turn_out(STOP_WORKER_TURNS)
+            more = self._run_turn()
+        self._finish_turns(STOP_WORKER_TURNS)
         self._receiving.close()
-        self._turn_out(STOP_QUEUE_TURNS)
+        self._finish_turns(STOP_QUEUE_TURNS)
 
     def close(self, clean: bool) -> None:
         """Let everything go; with `clean`, the last checkpoint and head are written first."""
         self._search.stop()
         self._cleaner.stop()
         self._receiving.close()
-        self._batch.close()
+        self._commits.close()
         if clean:
             point("recorder.close.before")
             self._maintenance.close()
         point("recorder.close.after")
         self._store.connection.close()
-        self._doors.close()
+        self._bindings.close()
         self._context.destroy(linger=500 if clean else 0)
 
-    def _turn_out(self, most: int) -> None:
+    def _finish_turns(self, most: int) -> None:
         """Do what is queued, but not for ever."""
         for _ in range(most):
-            if not self._turn():
+            if not self._run_turn():
                 return
 
-    def _turn(self) -> bool:
+    def _run_turn(self) -> bool:
         """One batch and what follows it; whether there may be more at once."""
-        self.wakes.hear()
-        self._store.workers.turn(listening=not self._receiving.crowded)
-        began = self._receiving.since()
+        self.wakes.drain()
+        self._store.workers.note_turn(listening=not self._receiving.is_full)
+        began = self._receiving.oldest_received_at()
         works = self._collect()
-        self.works = works
+        self.batch_in_hand = works
         if works:
             point("recorder.batch.before")
-            self._batch.run(works)
-            if self._batch.full:
-                self._batch.full = ""
-                self._room.refused()
+            self._commits.run(works)
+            if self._commits.disk_full:
+                self._commits.disk_full = ""
+                self._disk_space.note_refused_write()
             point("recorder.batch.after")
-            self._after(works)
-            self.works = []
+            self._answer_and_publish(works)
+            self.batch_in_hand = []
             if answered := sum(isinstance(work, WorkerMessage) for work in works):
                 self._answered += answered
                 self._answer_seconds.append(time.perf_counter() - began)
-        self._live.count()
-        if self._room.look():
+        self._live.count_listeners()
+        if self._disk_space.check():
             self._hold_for_disk()
         self._maintenance.run()
-        self._doors.look(time.monotonic())
-        self._search.tend()
+        self._bindings.check(time.monotonic())
+        self._search.poll()
         return bool(works)
 
     def _collect(self) -> list[WorkItem]:
         works: list[WorkItem] = []
         while self._calls:
             works.append(self._calls.popleft())
-        works += self._held
-        self._held = []
-        works += self._receiving.people()
-        works += self._intake.refused(last=self.stopping)
-        waiting = self._receiving.waiting()
+        works += self._disk_work
+        self._disk_work = []
+        works += self._receiving.receive_from_people()
+        works += self._intake.due_attempts(last=self.stopping)
+        waiting = self._receiving.take_waiting()
         works += waiting
-        works += self._freed()
-        if jumped := self._clock.look():
+        works += self._collect_cleanup_results()
+        if jumped := self._clock.check_jump():
             works.append(SupervisorCall(partial(store_clock_jump, seconds=jumped)))
         if self._store.presence.due(last=self.stopping):
             works.append(SupervisorCall(self._store.presence.write))
-        works += self._receiving.workers(WORKER_BATCH_SIZE - len(waiting))
+        works += self._receiving.receive_from_workers(WORKER_BATCH_SIZE - len(waiting))
         return works
 
-    def _freed(self) -> list[WorkItem]:
+    def _collect_cleanup_results(self) -> list[WorkItem]:
         """Hosts are freed beside the recorder; what came of it is stored with the batch."""
-        if self._cleaner.free and not self._freeing and self._store.cleaning:
-            self._freeing = rollout_handlers.take_cleanup_batch(self._store.cleaning)
-            self._cleaner.begin([one.order for one in self._freeing.values()])
+        if self._cleaner.is_idle and not self._cleanup_in_progress and self._store.cleanup_requests:
+            self._cleanup_in_progress = rollout_handlers.take_cleanup_batch(
+                self._store.cleanup_requests
+            )
+            self._cleaner.start([one.order for one in self._cleanup_in_progress.values()])
         found: list[WorkItem] = []
-        for report in self._cleaner.hear():
-            asked = self._freeing.pop(report.rollout)
+        for report in self._cleaner.take_reports():
+            asked = self._cleanup_in_progress.pop(report.rollout)
             found.append(
                 SupervisorCall(
                     partial(rollout_handlers.store_cleanup_result, asked=asked, report=report)
@@ -284,43 +286,43 @@ class RecorderLoop:
 
     def _hold_for_disk(self) -> None:
         """Pause rollouts while the disk is full; tried again where even that found no room."""
-        reason = self._room.reason
+        reason = self._disk_space.reason
         if rollout_assignment.is_disk_pause_due(self._store, bool(reason)):
             act = partial(rollout_assignment.pause_for_disk, reason=reason)
-            self._held = [SupervisorCall(act)]
+            self._disk_work = [SupervisorCall(act)]
 
-    def _unstorable(self) -> Refusal | None:
-        return self._room.refusal() or self._maintenance.checkpoints.refusal()
+    def _storage_refusal(self) -> Refusal | None:
+        return self._disk_space.refusal() or self._maintenance.checkpoints.refusal()
 
-    def _after(self, works: list[WorkItem]) -> None:
+    def _answer_and_publish(self, works: list[WorkItem]) -> None:
         """Everything here happens because the batch is on disk."""
         store = self._store
         touched = find_touched_rollouts(store)
         self._controls.forget(touched)
         for work in works:
             point("recorder.answer.before")
-            work.answer(store, self._controls.of)
+            work.answer(store, self._controls.get)
         point("recorder.push.before")
-        push_control_states(store, self._receiving.ingest, touched, self._controls.of)
+        push_control_states(store, self._receiving.ingest, touched, self._controls.get)
         if store.journal.appended:
             point("recorder.publish.before")
             publish_notices(store, self._live, self._epoch)
-            self._search.wake()
+            self._search.notify()
             store.journal.appended.clear()
         point("recorder.tell.before")
-        told, store.tells = store.tells, []
-        for event in dict.fromkeys(told):
+        events, store.supervisor_events = store.supervisor_events, []
+        for event in dict.fromkeys(events):
             self._tell(event)
 
     def drain(self, store: Store) -> None:
         """From now on every worker hears that the daemon stops."""
         store.draining = True
         self._controls.forget_all()
-        store.later.append(self._push_all)
+        store.after_commit.append(self._push_all)
 
     def _push_all(self) -> None:
         rollouts = self._store.workers.rollouts()
-        push_control_states(self._store, self._receiving.ingest, rollouts, self._controls.of)
+        push_control_states(self._store, self._receiving.ingest, rollouts, self._controls.get)
 
     def status(self, store: Store) -> Status:
         """How the daemon stands now."""
@@ -335,9 +337,9 @@ class RecorderLoop:
             home=str(store.home.path),
             rollouts=dict(counts.fetchall()),
             workers=reported.workers,
-            queue=max(0, len(self.works) - 1) + self._receiving.count,  # less the asker
-            commits=self._batch.commits,
-            commit_p99_ms=self._batch.durations.p99_ms(),
+            queue=max(0, len(self.batch_in_hand) - 1) + self._receiving.count,  # less the asker
+            commits=self._commits.commits,
+            commit_p99_ms=self._commits.durations.p99_ms(),
             wal_mb=self._maintenance.checkpoints.wal_bytes() / MB,
             disk_free_mb=shutil.disk_usage(store.home.path).free / MB,
             consoles=self._live.listeners,
@@ -359,8 +361,8 @@ class RecorderLoop:
 
     def _problem(self) -> str:
         return (
-            self._room.problem
+            self._disk_space.problem
             or self._maintenance.problem
             or self._search.problem
-            or self._batch.fault
+            or self._commits.fault
         )

@@ -75,10 +75,10 @@ def pause_if_damaged(store: Store, row: RolloutRow) -> str:
 
     Each is checked once while the recorder runs: what it stores later, it has seen.
     """
-    if row.id in store.sound:
+    if row.id in store.checked_rollouts:
         return ""
     if not (said := find_resume_obstacle(store, row)):
-        store.sound.add(row.id)
+        store.checked_rollouts.add(row.id)
         return ""
     LOGGER.error("%s; it is paused", said)
     rollout_states.change_state(store, row, "paused", rollout_states.PAUSED_BY_REPAIR, said)
@@ -181,7 +181,7 @@ def list_runnable_rollouts(store: Store) -> list[str]:
     rows = store.connection.execute(
         "SELECT id FROM rollouts WHERE state IN ('queued', 'running') ORDER BY spec_seq"
     )
-    return [id for (id,) in rows if store.workers.of(id) is None]
+    return [id for (id,) in rows if store.workers.get(id) is None]
 
 
 def assign_rollout(store: Store, rollout: str) -> Assignment | str:
@@ -189,7 +189,7 @@ def assign_rollout(store: Store, rollout: str) -> Assignment | str:
 
     What is stored of it and damaged pauses it: then the sentence that says so.
     """
-    row = store.rollout(rollout)
+    row = store.read_rollout(rollout)
     if row is None or row.state not in ("queued", "running"):
         raise denial(f"{rollout} is {row.state if row else 'unknown'} and cannot be assigned.")
     if damage := pause_if_damaged(store, row):
@@ -202,7 +202,7 @@ def assign_rollout(store: Store, rollout: str) -> Assignment | str:
     lease = row.lease + 1
     point("recorder.assign.before")
     store.journal.append(EventKey(rollout), "assigned", RolloutAssigned(lease=lease))
-    store.later.append(lambda: store.workers.add(rollout, lease))
+    store.after_commit.append(lambda: store.workers.add(rollout, lease))
     return Assignment(spec, lease)
 
 
@@ -213,7 +213,7 @@ def handle_worker_end(store: Store, rollout: str, lease: int, failure: str) -> N
     """
     point("recorder.ended.before")
     active_us = store.workers.remove(rollout, lease)
-    row = store.rollout(rollout)
+    row = store.read_rollout(rollout)
     if row is None or row.lease != lease or rollout_states.has_ended(row):
         return
     if active_us > row.active_us:
@@ -223,7 +223,7 @@ def handle_worker_end(store: Store, rollout: str, lease: int, failure: str) -> N
     elif failure:
         rollout_states.change_state(store, row, "failed", SUPERVISOR, failure, active_us)
     elif row.state == "running":
-        store.tells.append(RunnableChanged())
+        store.supervisor_events.append(RunnableChanged())
     elif (
         row.state == "paused"
         and row.paused_by in rollout_states.PAUSES_RETRIED_BY_WORKER
@@ -245,7 +245,7 @@ def settle_at_start(store: Store) -> None:
         "SELECT id FROM rollouts WHERE cancelling <> '' OR state = 'paused'"
     ).fetchall()
     for (id,) in rows:
-        row = store.rollout(id)
+        row = store.read_rollout(id)
         if row is None or rollout_states.has_ended(row):
             continue
         if row.cancelling:
@@ -266,7 +266,7 @@ def pause_for_engine(store: Store, engine: str, down: bool, reason: str) -> None
         (engine,),
     ).fetchall()
     for (id,) in ids:
-        row = store.rollout(id)
+        row = store.read_rollout(id)
         if row is None or row.cancelling:
             continue
         if down and row.state != "paused":
@@ -300,7 +300,7 @@ def pause_for_disk(store: Store, reason: str) -> None:
     for (id,) in store.connection.execute(
         _SELECT_ACTIVE if reason else _PAUSED_FOR_DISK
     ).fetchall():
-        row = store.rollout(id)
+        row = store.read_rollout(id)
         if row is None or row.cancelling:
             continue
         if reason:

@@ -50,7 +50,7 @@ class ControlStateCache:
         self._store = store
         self._known: dict[str, WorkerControl] = {}
 
-    def of(self, rollout: str) -> WorkerControl:
+    def get(self, rollout: str) -> WorkerControl:
         """The control state of one rollout."""
         found = self._known.get(rollout)
         if found is None:
@@ -69,7 +69,7 @@ class ControlStateCache:
 
 def read_control_state(store: Store, rollout: str) -> WorkerControl:
     """The control state of one rollout, from the database."""
-    row = store.rollout(rollout)
+    row = store.read_rollout(rollout)
     if row is None:
         return NO_CONTROL
     return WorkerControl(
@@ -123,9 +123,9 @@ def build_welcome(store: Store, row: RolloutRow) -> Welcome:
     ).fetchone()
     epoch = store.connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
     control = read_control_state(store, row.id)
-    worker = store.workers.of(row.id)
+    worker = store.workers.get(row.id)
     if worker:
-        worker.told = control
+        worker.told_control = control
     since_gain, gained_us = _measure_gain(
         run_plan(store, rollout_queries.score_history([row.id], SCORES_LIMIT))[row.id], row
     )
@@ -213,12 +213,12 @@ def read_record(store: Store, seq: int | None, kind: type[R]) -> R | None:
 def run_plan(store: Store, plan: ReadPlan[T]) -> T:
     """What a read plan returns, on the writer's own connection."""
     try:
-        asked = next(plan)
+        request = next(plan)
         while True:
-            if isinstance(asked, FetchBlob):
-                asked = plan.send(store_reader.read_blob(store.home, asked.sha256))
+            if isinstance(request, FetchBlob):
+                request = plan.send(store_reader.read_blob(store.home, request.sha256))
             else:
-                asked = plan.send(store.connection.execute(*asked[:2]).fetchall())
+                request = plan.send(store.connection.execute(*request[:2]).fetchall())
     except StopIteration as end:
         result: T = end.value
         return result

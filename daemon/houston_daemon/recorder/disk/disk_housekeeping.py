@@ -79,7 +79,7 @@ class DiskSpaceWatch:
         self.reason = ""
         """The same as the reason of a pause."""
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Ask the file system, if it was not asked just now; whether it was."""
         now = time.monotonic()
         if now < self._next_look:
@@ -92,19 +92,19 @@ class DiskSpaceWatch:
         refused = now - self._refused_at < REFUSED_WRITE_SECONDS
         limit = RESUME_FREE_BYTES if self.problem else LOW_DISK_BYTES
         # A file system that counts no blocks at all says nothing about its room.
-        self._settle(refused or (found.total > 0 and found.free < limit), found.free)
+        self._update(refused or (found.total > 0 and found.free < limit), found.free)
         return True
 
-    def refused(self) -> None:
+    def note_refused_write(self) -> None:
         """A write found no space."""
         self._refused_at = time.monotonic()
-        self._settle(True, shutil.disk_usage(self._home.path).free)
+        self._update(True, shutil.disk_usage(self._home.path).free)
 
     def refusal(self) -> Refusal | None:
         """What a worker hears that wants something stored; None while there is room."""
         return Refusal("DISK_FULL", self.problem) if self.problem else None
 
-    def _settle(self, full: bool, free: int) -> None:
+    def _update(self, full: bool, free: int) -> None:
         was, self.problem, self.reason = self.problem, "", ""
         if full:
             self.reason = (
@@ -138,8 +138,8 @@ class HomeFilesWatch:
         self._known = {path: found for path in self._watched if (found := _file_identity(path))}
         self._due = 0.0
 
-    def look(self, now: float) -> None:
-        """Raises FilesGone when a file is missing or another; what is stored is saved by then.
+    def check(self, now: float) -> None:
+        """Raises HomeFilesGone when a file is missing or another; what is stored is saved by then.
 
         now: monotonic seconds.
         """
@@ -152,10 +152,10 @@ class HomeFilesWatch:
             LOGGER.error("%s removed or replaced while open: nothing more is taken", names)
             raise HomeFilesGone(
                 f"{names} of {self._store.home.path} removed or replaced while the daemon ran; "
-                f"{self._saved(gone)}"
+                f"{self._save_stored(gone)}"
             )
 
-    def _saved(self, gone: list[Path]) -> str:
+    def _save_stored(self, gone: list[Path]) -> str:
         """Save what is stored; what became of it."""
         home, connection = self._store.home, self._store.connection
         if not home.path.is_dir():
@@ -239,7 +239,7 @@ class DiskHousekeeping:
         self._troubles: dict[str, str] = {}
         """What could not be done, by its name; tried again until it can."""
         self.checkpoints = WalCheckpoints(store)
-        self._own = HomeFilesWatch(store)
+        self._home_files = HomeFilesWatch(store)
 
     @property
     def problem(self) -> str:
@@ -247,9 +247,9 @@ class DiskHousekeeping:
         return self.checkpoints.problem or next(filter(None, self._troubles.values()), "")
 
     def run(self) -> None:
-        """Do what is due. Raises FilesGone when the home's files are no longer the open ones."""
+        """Do what is due; raises HomeFilesGone when the home's files are not the open ones."""
         now = time.monotonic()
-        self._own.look(now)
+        self._home_files.check(now)
         seq = self._store.journal.seq
         self.checkpoints.run(now)
         if now >= self._head_due and self._idle_writer() and seq != self._head_seq:
@@ -278,18 +278,18 @@ class DiskHousekeeping:
         self._writing = None
         if problem:
             self._head_seq = -1  # again, whether or not there are new events
-        self._say("head file", str(problem or ""))
+        self._report("head file", str(problem or ""))
         return True
 
     def _try(self, what: str, act: Callable[[], None]) -> None:
         try:
             act()
         except OSError as problem:
-            self._say(what, str(problem))
+            self._report(what, str(problem))
         else:
-            self._say(what, "")
+            self._report(what, "")
 
-    def _say(self, what: str, problem: str) -> None:
+    def _report(self, what: str, problem: str) -> None:
         said = problem and f"{what}: {problem}"
         if said and said != self._troubles.get(what):
             LOGGER.warning("%s", said)

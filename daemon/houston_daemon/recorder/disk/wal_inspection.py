@@ -30,9 +30,9 @@ class WalReader(NamedTuple):
     pid: int
     command: str
     """Its command line, safe to show; empty where it cannot be read."""
-    ours: bool
+    is_houston: bool
     """Whether it is a `houston` command of this user, and not this process."""
-    endable: bool = False
+    may_end: bool = False
     """Whether this process may end it: one of this user, or any where this user is root."""
 
     def __str__(self) -> str:
@@ -71,16 +71,18 @@ def _is_read_lock(words: list[str], inode: int) -> bool:
 
 
 def _describe_process(pid: int) -> WalReader:
-    place = Path(f"/proc/{pid}")
+    process = Path(f"/proc/{pid}")
     try:
-        words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        me, uid = os.geteuid(), place.stat().st_uid
+        words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        me, uid = os.geteuid(), process.stat().st_uid
     except OSError:
         return WalReader(pid, "", False)
-    own = any(word.startswith(_HOUSTON_PROGRAMS) or word.endswith("/houston") for word in words)
+    is_houston = any(
+        word.startswith(_HOUSTON_PROGRAMS) or word.endswith("/houston") for word in words
+    )
     other = pid != os.getpid()
-    mine, may = other and uid == me, other and me in (0, uid)
-    return WalReader(pid, safe(" ".join(words).strip()), mine and own, may)
+    is_own, may_end = other and uid == me, other and me in (0, uid)
+    return WalReader(pid, safe(" ".join(words).strip()), is_own and is_houston, may_end)
 
 
 _WAL_HEADER = struct.Struct(">8I")
@@ -94,7 +96,7 @@ _INDEX_FRAMES = slice(16, 20)
 class WalState(NamedTuple):
     """The log of a database that nobody writes."""
 
-    unread: int
+    unread_commits: int
     """Complete transactions behind the frame at which SQLite stops; 1 may be a torn last write."""
     header_damaged: bool
 

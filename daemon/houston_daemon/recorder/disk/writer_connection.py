@@ -80,8 +80,8 @@ def _roll_back_creation(home: Home) -> None:
 
 def _check_wal(home: Home) -> None:
     wal = wal_inspection.inspect_wal(home.database)
-    if wal.header_damaged or wal.unread > 1:
-        lost = "all of it is" if wal.header_damaged else f"{wal.unread} transactions are"
+    if wal.header_damaged or wal.unread_commits > 1:
+        lost = "all of it is" if wal.header_damaged else f"{wal.unread_commits} transactions are"
         raise damage_error(home, f"{home.database}-wal is damaged: {lost} unreadable.")
 
 

@@ -80,10 +80,10 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
     }
     body = StoredSpec(
         **{**fields, **changed},
-        by=author.by,
+        by=author.person_label,
         request=message.request,
         sandbox=parse_task_record(spec.task).mapped.kind,
-        **author.fields,
+        **author.event_fields,
     )
     store.journal.append(EventKey(id), "spec", journal_writer.prepare_body(store.home, body))
     said = None
@@ -91,7 +91,7 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
         said = queue_guidance(
             store, Guide(id=message.id, rollout=id, text=message.text), author
         ).guidance
-    store.tells.append(RunnableChanged())
+    store.supervisor_events.append(RunnableChanged())
     return RequestStored(seq=store.journal.seq, rollouts=(id,), guidance=said)
 
 

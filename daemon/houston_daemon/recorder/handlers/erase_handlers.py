@@ -50,7 +50,7 @@ _ROLLOUT_TABLES = [table for table in PROJECTED_TABLES if table not in _TABLES_O
 def erase_bodies(store: Store, message: EraseBodies, author: Author) -> RequestStored:
     """Erase bodies of one rollout, or (with no `seqs`) let what was erased leave the files too."""
     if not message.seqs:
-        store.later.append(lambda: empty_wal(store))
+        store.after_commit.append(lambda: empty_wal(store))
         return RequestStored(seq=store.journal.seq)
     if len(message.seqs) > ERASE_LIMIT or 0 < len(message.text) < SHORTEST_ERASED_TEXT:
         raise denial(
@@ -77,16 +77,16 @@ def erase_bodies(store: Store, message: EraseBodies, author: Author) -> RequestS
         reproject_training(store)
     files = tuple(dict.fromkeys(one.blob for one in left if one.blob))
     body = event_bodies.BodiesErased(
-        by=author.by,
+        by=author.person_label,
         seqs=tuple(one.seq for one in left),
         remainders=tuple(one.remainder for one in left),
         reason=redact(message.reason),
         archive=message.archive,
         more=message.more,
         blobs=files,
-        **author.fields,
+        **author.event_fields,
     )
-    store.later.append(lambda: _unlink_unused_blobs(store, files))
+    store.after_commit.append(lambda: _unlink_unused_blobs(store, files))
     return RequestStored(seq=store.journal.append(EventKey(message.rollout), "erased", body))
 
 

@@ -64,7 +64,7 @@ def queue_guidance(store: Store, message: Guide, author: Author) -> RequestStore
         text=text,
         mode=message.mode,
         words=count_words(text),
-        **author.fields,
+        **author.event_fields,
     )
     return _answer_with_guidance(
         store, store.journal.append(EventKey(row.id), "guidance", body), message.id
@@ -106,7 +106,7 @@ def edit_guidance(store: Store, message: EditGuidance, author: Author) -> Reques
         text=text,
         by=author.name,
         words=count_words(text),
-        **author.fields,
+        **author.event_fields,
     )
     return _answer_with_guidance(
         store, store.journal.append(EventKey(found.rollout), "edit", body), found.id
@@ -120,7 +120,7 @@ def withdraw_guidance(store: Store, message: WithdrawGuidance, author: Author) -
         return RequestStored(seq=store.journal.seq, guidance=found)
     found = _require_queued(store, message.id)
     _check_guidance_owner(store, found, author, "withdrawing guidance")
-    body = GuidanceWithdrawn(id=found.id, by=author.name, **author.fields)
+    body = GuidanceWithdrawn(id=found.id, by=author.name, **author.event_fields)
     return _answer_with_guidance(
         store, store.journal.append(EventKey(found.rollout), "withdraw", body), found.id
     )
@@ -138,7 +138,7 @@ def set_bookmark(store: Store, message: BookmarkStep, author: Author) -> Request
         author=author.name,
         note=redact(message.note),
         remove=message.remove,
-        **author.fields,
+        **author.event_fields,
     )
     return RequestStored(seq=store.journal.append(EventKey(row.id, message.step), "bookmark", body))
 
@@ -150,13 +150,13 @@ def record_presence(store: Store, message: ReportPresence, author: Author) -> Re
     """
     if not 0 <= message.step < 2**31:
         raise denial(f"There is no step {message.step}.", code=ExitCode.USAGE)
-    store.presence.hear(store, message, author)
+    store.presence.note(store, message, author)
     return RequestStored(seq=store.journal.seq)
 
 
 def require_rollout(store: Store, id: str) -> RolloutRow:
     """The rollout with this id; raises HoustonError."""
-    row = store.rollout(id)
+    row = store.read_rollout(id)
     if row is None:
         raise denial(f"There is no rollout {id[:80]!r}.", "houston rollout list")
     return row
@@ -166,7 +166,7 @@ def _check_guidance_owner(store: Store, found: Guidance, author: Author, what: s
     """Annotators change what their own user wrote, operators what anybody wrote."""
     query = "SELECT uid FROM guidance WHERE id = ?"
     (uid,) = store.connection.execute(query, (found.id,)).fetchone()
-    if not author.owns(uid):
+    if not author.may_change(uid):
         raise NotOwner(f"{what} of {found.author}", author.name)
 
 
@@ -179,7 +179,7 @@ def _check_bookmark_owner(store: Store, rollout_id: str, step: int, author: Auth
     ).fetchone()
     if found is None or found[0] is None:
         return
-    if not author.owns(msgspec.msgpack.decode(found[0], type=StepBookmarked).uid):
+    if not author.may_change(msgspec.msgpack.decode(found[0], type=StepBookmarked).uid):
         raise NotOwner(f"changing a bookmark of {author.name}", author.name)
 
 
@@ -239,7 +239,7 @@ def reorder_guidance(store: Store, message: ReorderGuidance, author: Author) -> 
             f"The queue of {row.id} has changed; it holds {now or 'nothing'}.",
             f"houston guidance {row.id}",
         )
-    body = GuidanceReordered(ids=message.order, by=author.name, **author.fields)
+    body = GuidanceReordered(ids=message.order, by=author.name, **author.event_fields)
     return RequestStored(seq=store.journal.append(EventKey(row.id), "reorder", body))
 
 
@@ -282,7 +282,7 @@ def claim_rollout(store: Store, message: ClaimRollout, author: Author) -> Reques
         note=redact(message.note),
         release=message.release,
         request=request,
-        **author.fields,
+        **author.event_fields,
     )
     return RequestStored(seq=store.journal.append(EventKey(row.id), "claim", body))
 
@@ -300,5 +300,5 @@ def _read_claim_holder(store: Store, rollout_id: str) -> _ClaimHolder:
 
 def _check_release(held: _ClaimHolder, mine: bool, author: Author) -> None:
     """One's own claim, or (as an operator) anybody's; a note may be left where nobody holds it."""
-    if held.holder and not mine and not author.owns(held.uid):
+    if held.holder and not mine and not author.may_change(held.uid):
         raise NotOwner(f"releasing a claim of {held.holder}", author.name)

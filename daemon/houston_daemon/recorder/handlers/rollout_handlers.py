@@ -62,7 +62,7 @@ def start_rollouts(store: Store, message: StartRollouts, author: Author) -> Requ
         return RequestStored(seq=before[-1][1], rollouts=tuple(id for id, _ in before))
     ids = tuple(_queue_rollout(store, spec, message.request, author) for spec in message.specs)
     point("recorder.start.after")
-    store.tells.append(RunnableChanged())
+    store.supervisor_events.append(RunnableChanged())
     return RequestStored(seq=store.journal.seq, rollouts=ids)
 
 
@@ -82,10 +82,10 @@ def _queue_rollout(store: Store, spec: RolloutSpec, request: str, author: Author
     fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
     body = StoredSpec(
         **{**fields, "rollout": id},
-        by=author.by,
+        by=author.person_label,
         request=request,
         sandbox=task.mapped.kind,
-        **author.fields,
+        **author.event_fields,
     )
     store.journal.append(EventKey(id), "spec", journal_writer.prepare_body(store.home, body))
     return id
@@ -135,7 +135,7 @@ def make_rollout_id(store: Store, task: str) -> str:
     """An id that no rollout has: the task's name and four random letters."""
     while True:
         id = f"{task}-{''.join(secrets.choice(_ID_LETTERS) for _ in range(4))}"
-        if store.rollout(id) is None:
+        if store.read_rollout(id) is None:
             return id
 
 
@@ -162,7 +162,10 @@ def steer_rollout(store: Store, message: Steer, author: Author) -> RequestStored
 def _check_undo(store: Store, row: RolloutRow, seq: int, author: Author) -> None:
     """Refuse to take back what another has changed since, or has done: only one's own is undone."""
     newest = next(request_checks.find_events_since(store, row.id, "state", seq - 1), None)
-    mine = newest is not None and (newest.body.by, newest.body.uid) == (author.by, author.uid)
+    mine = newest is not None and (newest.body.by, newest.body.uid) == (
+        author.person_label,
+        author.uid,
+    )
     if newest is None or newest.seq != seq or not mine:
         by = f", by {newest.body.by.removeprefix('person:')}" if newest else ""
         raise denial(
@@ -173,7 +176,9 @@ def _check_undo(store: Store, row: RolloutRow, seq: int, author: Author) -> None
 
 def _pause_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
     if row.state != "paused" or row.paused_by in rollout_states.SELF_ENDING_PAUSES:
-        return rollout_states.change_state(store, row, "paused", author.by, reason, author=author)
+        return rollout_states.change_state(
+            store, row, "paused", author.person_label, reason, author=author
+        )
     if row.paused_by.startswith("person:"):
         stands = next(request_checks.find_events_since(store, row.id, "state", 0), None)
         return stands.seq if stands else store.journal.seq
@@ -196,7 +201,7 @@ def _resume_rollout(store: Store, row: RolloutRow, author: Author, reason: str) 
             if row.paused_by == rollout_states.PAUSED_BY_HOST_AWAY
             else "houston daemon status",
         )
-    return rollout_states.resume_rollout(store, row, author.by, reason, author)
+    return rollout_states.resume_rollout(store, row, author.person_label, reason, author)
 
 
 def _requeue_failed_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
@@ -211,7 +216,9 @@ def _requeue_failed_rollout(store: Store, row: RolloutRow, author: Author, reaso
             f"houston rollout branch {row.id} --at STEP, or start it anew",
             f"{row.id} stays failed.",
         )
-    return rollout_states.change_state(store, row, "queued", author.by, reason, author=author)
+    return rollout_states.change_state(
+        store, row, "queued", author.person_label, reason, author=author
+    )
 
 
 def _cancel_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
@@ -220,19 +227,21 @@ def _cancel_rollout(store: Store, row: RolloutRow, author: Author, reason: str) 
         return store.journal.seq
     if rollout_states.has_ended(row):
         raise denial(f"{row.id} has already ended ({row.state}).", f"houston rollout show {row.id}")
-    if store.workers.of(row.id) is None:
+    if store.workers.get(row.id) is None:
         return rollout_states.change_state(
-            store, row, "cancelled", author.by, reason, author=author
+            store, row, "cancelled", author.person_label, reason, author=author
         )
-    body = CancelRequested(by=author.by, reason=redact(reason), **author.fields)
+    body = CancelRequested(by=author.person_label, reason=redact(reason), **author.event_fields)
     return store.journal.append(EventKey(row.id), "cancel", body)
 
 
 def stop_daemon(store: Store, message: StopDaemon, author: Author) -> RequestStored:
     """Ask the supervisor to drain and end."""
-    asked = DaemonStopRequested(by=author.by, keep_engine=message.keep_engine, **author.fields)
+    asked = DaemonStopRequested(
+        by=author.person_label, keep_engine=message.keep_engine, **author.event_fields
+    )
     store.journal.append(EventKey(), "stop", asked)
-    store.tells.append(StopRequested(message.keep_engine))
+    store.supervisor_events.append(StopRequested(message.keep_engine))
     return RequestStored(seq=store.journal.seq)
 
 
@@ -261,7 +270,7 @@ def clean_rollouts(store: Store, message: CleanRollouts, author: Author) -> Requ
         if not Path(one.order.root).is_absolute():  # it keeps nothing on a host
             store_cleanup_result(store, one, CleanupReport(one.order.rollout, 0))
     somewhere = [one for one in asked if Path(one.order.root).is_absolute()]
-    store.later.append(lambda: store.cleaning.extend(somewhere))
+    store.after_commit.append(lambda: store.cleanup_requests.extend(somewhere))
     return RequestStored(seq=before)
 
 
@@ -279,18 +288,18 @@ def take_cleanup_batch(waiting: list[CleanupRequest]) -> dict[str, CleanupReques
 def store_cleanup_result(store: Store, asked: CleanupRequest, report: CleanupReport) -> None:
     """Say in the journal what was freed, inside the open transaction."""
     body = RolloutCleaned(
-        by=asked.author.by,
+        by=asked.author.person_label,
         bytes=report.bytes,
         snapshots=asked.order.snapshots and not report.left,
         left=redact(report.left),
-        **asked.author.fields,
+        **asked.author.event_fields,
     )
     store.journal.append(EventKey(asked.order.rollout), "cleaned", body)
 
 
 def _build_cleanup_order(store: Store, rollout: str, message: CleanRollouts) -> CleanupOrder:
     row = require_rollout(store, rollout)
-    if not rollout_states.has_ended(row) or store.workers.of(row.id) is not None:
+    if not rollout_states.has_ended(row) or store.workers.get(row.id) is not None:
         why = (
             f"has not ended ({row.state})"
             if not rollout_states.has_ended(row)

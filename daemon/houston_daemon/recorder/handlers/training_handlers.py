@@ -43,7 +43,7 @@ def register_policy(store: Store, message: wire.RegisterPolicy, author: Author) 
             return RequestStored(seq=known.seq)
         raise denial(f"There is a policy {said.name} already.", "houston policy list")
     _check_lineage(store, said, name)
-    fields: dict[str, Any] = {"by": author.by, "request": request, **author.fields}
+    fields: dict[str, Any] = {"by": author.person_label, "request": request, **author.event_fields}
     if (
         rollout_reader.run_plan(store, policy_queries.find_policy(str(name._replace(number=1))))
         is None
@@ -112,14 +112,14 @@ def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) 
     if wanted and policy is None:
         raise denial(f"There is no policy {wanted[:80]!r}.", "houston policy list")
     body = bodies.ActivationRequested(
-        by=author.by,
+        by=author.person_label,
         request=request,
         engine=message.engine,
         policy="" if policy is None or policy.kind == "base" else policy.name,
         rollback=message.rollback,
-        **author.fields,
+        **author.event_fields,
     )
-    store.tells.append(RunnableChanged())
+    store.supervisor_events.append(RunnableChanged())
     return RequestStored(seq=store.journal.append(EventKey(), "activation", body))
 
 
@@ -262,7 +262,7 @@ def start_training_run(store: Store, message: wire.StartTraining, author: Author
         lineage = (message.name, message.base, message.base_hash, message.parent)
         policy_constraints.check_family_lineage(every, *lineage, UNCHANGED)
     body = bodies.TrainingQueued(
-        by=author.by,
+        by=author.person_label,
         request=request,
         run=message.run,
         kind=message.kind,
@@ -275,12 +275,12 @@ def start_training_run(store: Store, message: wire.StartTraining, author: Author
         recipe=redact_all(message.recipe),
         gpus=message.gpus,
         share_gpus=message.share_gpus,
-        **author.fields,
+        **author.event_fields,
     )
     seq = store.journal.append(
         EventKey(), "training", journal_writer.prepare_body(store.home, body)
     )
-    store.tells.append(RunnableChanged())
+    store.supervisor_events.append(RunnableChanged())
     return RequestStored(seq=seq)
 
 
@@ -294,12 +294,12 @@ def update_standalone_run(
     if run.state in ENDED_RUN_STATES or (run.state, run.reason) == (message.state, message.reason):
         return RequestStored(seq=store.journal.seq)
     body = bodies.TrainingStateChanged(
-        by=author.by,
+        by=author.person_label,
         run=run.id,
         state="finished" if message.state == "cancelled" and run.policy else message.state,
         reason=redact(message.reason),
         start=message.state == "running",
-        **author.fields,
+        **author.event_fields,
     )
     return RequestStored(seq=store.journal.append(EventKey(), "training-moved", body))
 
@@ -318,11 +318,17 @@ def cancel_training_run(
     reason = redact(message.reason)
     if run.state == "queued":
         body = bodies.TrainingStateChanged(
-            by=author.by, run=run.id, state="cancelled", reason=reason, **author.fields
+            by=author.person_label,
+            run=run.id,
+            state="cancelled",
+            reason=reason,
+            **author.event_fields,
         )
         return RequestStored(seq=store.journal.append(EventKey(), "training-moved", body))
-    asked = bodies.TrainingCancelRequested(by=author.by, run=run.id, reason=reason, **author.fields)
-    store.tells.append(RunnableChanged())
+    asked = bodies.TrainingCancelRequested(
+        by=author.person_label, run=run.id, reason=reason, **author.event_fields
+    )
+    store.supervisor_events.append(RunnableChanged())
     return RequestStored(seq=store.journal.append(EventKey(), "training-cancel", asked))
 
 

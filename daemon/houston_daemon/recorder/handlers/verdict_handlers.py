@@ -45,7 +45,9 @@ def store_human_verdicts(store: Store, message: GiveVerdicts, author: Author) ->
     )
     if done := _find_same_verdict(store, parts, message, author):
         return RequestStored(seq=done)
-    return _append_verdicts(store, parts, {"by": author.name, "request": request, **author.fields})
+    return _append_verdicts(
+        store, parts, {"by": author.name, "request": request, **author.event_fields}
+    )
 
 
 def store_automatic_verdicts(store: Store, message: StoreVerdicts, author: Author) -> RequestStored:
@@ -73,7 +75,7 @@ def store_automatic_verdicts(store: Store, message: StoreVerdicts, author: Autho
             assert isinstance(said, VerdictGiven)
             if (said.request, said.uid, said.source) == (request, author.uid, message.source):
                 return RequestStored(seq=word.seq)
-    who = {"by": message.by, "source": message.source, "asked": author.name, **author.fields}
+    who = {"by": message.by, "source": message.source, "asked": author.name, **author.event_fields}
     return _append_verdicts(store, parts, {"request": request, **who})
 
 
