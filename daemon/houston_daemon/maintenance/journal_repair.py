@@ -5,9 +5,10 @@ One pipeline for every kind of damage:
 1. copy: the damaged files, before anything else is done
 2. read: what can be read of them, and of backups (`database_salvage`)
 3. decide: which events are kept (`repair_decisions`)
-4. rebuild: a new database of these events, with the derived tables replayed. The place of every
-   other event is kept by a row without a body, and what was found of it goes to `aside.jsonl`.
-   Rollouts that lost something are paused.
+4. rebuild: a new database of these events, with the derived tables replayed
+   (docs/decisions.md#repair-writes-a-new-database). The place of every other event is kept by a
+   row without a body, and what was found of it goes to `aside.jsonl`. Rollouts that lost something
+   are paused.
 5. verify: what is still not sound is set aside as well, in another round of 3 and 4
 6. replace: the new database takes the place of the damaged one
 """
