@@ -10,14 +10,18 @@ import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import msgspec
 
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import JournalMark, JournalWriter
 from houston_daemon.recorder.live_workers import LiveWorkers
 from houston_daemon.recorder.recorder_handle import RecorderEvent
 from houston_shared.home import Home
-from houston_shared.records import RolloutState
+from houston_shared.records import Record, RolloutState
+from houston_shared.store import store_reader
+from houston_shared.store.journal_events import FetchBlob, ReadPlan
 from houston_shared.store.presence_queries import IDLE_US, LOOK_COLUMNS, SILENCE_US
 from houston_shared.times_and_counts import now_us
 from houston_shared.wire import ReportPresence
@@ -25,6 +29,8 @@ from houston_shared.wire import ReportPresence
 if TYPE_CHECKING:
     from houston_daemon.recorder.handlers.rollout_handlers import CleanupRequest
 
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
 
 PRESENCE_WRITE_SECONDS = 5.0
 """Between two writes of what changed in memory."""
@@ -272,6 +278,29 @@ class Store:
         """The rollout as it stands in the open transaction."""
         row = self.connection.execute(_SELECT_ROLLOUT, (id,)).fetchone()
         return RolloutRow(*row) if row else None
+
+    def read(self, plan: ReadPlan[T]) -> T:
+        """What a read plan returns, on the writer's own connection."""
+        try:
+            request = next(plan)
+            while True:
+                if isinstance(request, FetchBlob):
+                    request = plan.send(store_reader.read_blob(self.home, request.sha256))
+                else:
+                    request = plan.send(self.connection.execute(*request[:2]).fetchall())
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def read_record(self, seq: int | None, kind: type[R]) -> R | None:
+        """The body of an event; None where there is no event or its body was erased."""
+        if seq is None:
+            return None
+        body, blob = self.connection.execute(
+            "SELECT body, blob FROM events WHERE seq = ?", (seq,)
+        ).fetchone()
+        data = store_reader.read_blob(self.home, blob) if blob else body
+        return None if data is None else msgspec.msgpack.decode(data, type=kind)
 
     def savepoint(self) -> "Savepoint":
         """A point to come back to."""

@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
-from houston_daemon.recorder import journal_writer, rollout_assignment, rollout_reader
+from houston_daemon.recorder import journal_writer, rollout_assignment
 from houston_daemon.recorder.handlers.guidance_handlers import queue_guidance, require_rollout
 from houston_daemon.recorder.handlers.rollout_handlers import make_rollout_id
 from houston_daemon.recorder.identity_and_roles import Author
@@ -62,9 +62,9 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
             NO_BRANCH_STARTED,
         )
     # A step that the named rollout shares itself is its parent's: the branch is a sibling of both.
-    owner = rollout_reader.run_plan(store, rollout_queries.owner_of_step(asked.id, step))
+    owner = store.read(rollout_queries.owner_of_step(asked.id, step))
     parent = require_rollout(store, owner)
-    spec = rollout_reader.read_record(store, parent.spec_seq, RolloutSpec)
+    spec = store.read_record(parent.spec_seq, RolloutSpec)
     if spec is None:
         raise denial(f"What {owner} was started with was erased.", effect=NO_BRANCH_STARTED)
     shared = _read_shared_step(store, owner, step)
@@ -136,9 +136,7 @@ def _check_can_branch(store: Store, spec: RolloutSpec, origin: BranchPoint, step
             f"houston steps {spec.rollout}",
             NO_BRANCH_STARTED,
         )
-    for part in rollout_reader.run_plan(
-        store, rollout_queries.step_ranges(spec.rollout, first, step)
-    ):
+    for part in store.read(rollout_queries.step_ranges(spec.rollout, first, step)):
         erased = store.connection.execute(
             "SELECT 1 FROM events WHERE rollout = ? AND step BETWEEN ? AND ? AND part IS NOT NULL"
             " AND erased AND seq <= ? LIMIT 1",
@@ -156,7 +154,7 @@ def _explain_missing_snapshots(store: Store, spec: RolloutSpec, host: str) -> st
 
     A cleaning that was cut short, or a home that was restored elsewhere, leaves no word of it.
     """
-    freed = rollout_reader.run_plan(store, removed_data_queries.find_last_cleaning(spec.rollout))
+    freed = store.read(removed_data_queries.find_last_cleaning(spec.rollout))
     if freed and freed.body.snapshots:
         return "were freed (houston rollout clean --snapshots)"
     folder = rollout_folder(Path(spec.host_root), spec.rollout) / "shadow"
@@ -182,7 +180,7 @@ def _no_snapshot_denial(store: Store, rollout: str, environment: str, step: int)
 def _build_origin(store: Store, owner: str, step: int, shared: _SharedStep) -> BranchPoint:
     """How the parent stood after the step; what it inherited itself counts too."""
     row = require_rollout(store, owner)
-    spec = rollout_reader.read_record(store, row.spec_seq, RolloutSpec)
+    spec = store.read_record(row.spec_seq, RolloutSpec)
     earlier = spec.origin if spec and spec.origin else BranchPoint(seq=0, head_seq=0)
     assert row.head_seq is not None  # a step is closed, so there was a prompt
     forks = store.connection.execute(
@@ -196,7 +194,7 @@ def _build_origin(store: Store, owner: str, step: int, shared: _SharedStep) -> B
         (owner, step),
     ).fetchone()
     used, best, last = _scores_up_to(store, owner, step, earlier)
-    seen = rollout_reader.read_record(store, shared.observation_seq, ObservationBody)
+    seen = store.read_record(shared.observation_seq, ObservationBody)
     return BranchPoint(
         seq=shared.observation_seq,
         head_seq=row.head_seq,
@@ -223,7 +221,7 @@ def _scores_up_to(
     ).fetchall()
     used, best, last = earlier.evaluations, earlier.best_score, earlier.last_score
     for seq, score in rows:
-        result = rollout_reader.read_record(store, seq, ToolResult)
+        result = store.read_record(seq, ToolResult)
         used += bool(result is None or result.fields.get("counted", True))
         if score is not None:
             best, last = score if best is None else max(best, score), score

@@ -16,7 +16,7 @@ import msgspec
 from houston_daemon.maintenance import erased_body
 from houston_daemon.maintenance.damage_report import IntegrityFindings
 from houston_daemon.maintenance.projection_replay import ProjectionReplay
-from houston_daemon.recorder import hash_chain, rollout_states
+from houston_daemon.recorder import hash_chain
 from houston_daemon.recorder.event_projections import PROJECTED_TABLES
 from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
 from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
@@ -24,6 +24,7 @@ from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import Store
 from houston_daemon.recorder.request_checks import denial
+from houston_daemon.recorder.rollout_states import has_ended
 from houston_shared.control_messages import EraseBodies
 from houston_shared.errors import ExitCode
 from houston_shared.secret_redaction import redact
@@ -92,7 +93,7 @@ def erase_bodies(store: Store, message: EraseBodies, author: Author) -> RequestS
 
 def _check_erasable(store: Store, rollout: str) -> None:
     row = require_rollout(store, rollout) if rollout else None
-    if row is not None and not rollout_states.has_ended(row):
+    if row is not None and not has_ended(row):
         raise denial(
             f"{row.id} has not ended ({row.state}): it would go on from what is erased.",
             f"houston rollout cancel {row.id}",

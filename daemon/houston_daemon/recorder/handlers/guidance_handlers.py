@@ -9,11 +9,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from houston_daemon.recorder import guidance_delivery, request_checks, rollout_states
+from houston_daemon.recorder import guidance_delivery
 from houston_daemon.recorder.identity_and_roles import Author, NotOwner
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
-from houston_daemon.recorder.request_checks import denial
+from houston_daemon.recorder.request_checks import (
+    EarlierEvent,
+    check_request_key,
+    denial,
+    find_events_since,
+    is_by_other_author,
+)
+from houston_daemon.recorder.rollout_states import has_ended
 from houston_shared.control_messages import ClaimRollout, ReorderGuidance
 from houston_shared.errors import ExitCode
 from houston_shared.records import Guidance
@@ -52,7 +59,7 @@ def queue_guidance(store: Store, message: Guide, author: Author) -> RequestStore
     if guidance_delivery.read_guidance(store, message.id) is not None:
         return _answer_repeated_guidance(store, message, text, author)
     row = require_rollout(store, message.rollout)
-    if rollout_states.has_ended(row):
+    if has_ended(row):
         raise denial(
             f"{row.id} has ended ({row.state}); nobody would hear it.",
             "houston rollout list",
@@ -245,8 +252,8 @@ def reorder_guidance(store: Store, message: ReorderGuidance, author: Author) -> 
 
 def _find_same_order(store: Store, message: ReorderGuidance, author: Author) -> int | None:
     """The event that gave this order, where the newest one did and its answer was lost."""
-    newest = next(request_checks.find_events_since(store, message.rollout, "reorder", 0), None)
-    if newest is None or request_checks.is_by_other_author(newest, author):
+    newest = next(find_events_since(store, message.rollout, "reorder", 0), None)
+    if newest is None or is_by_other_author(newest, author):
         return None
     assert isinstance(newest.body, GuidanceReordered)
     return newest.seq if newest.body.ids == message.order else None
@@ -260,14 +267,14 @@ class _ClaimHolder(NamedTuple):
 
 def claim_rollout(store: Store, message: ClaimRollout, author: Author) -> RequestStored:
     """Claim, take over, or release with a note; the same request again changes nothing."""
-    request = request_checks.check_request_key(message.request)
+    request = check_request_key(message.request)
     if message.note:
         check_text(message.note, "a note")
     row = require_rollout(store, message.rollout)
-    words = list(request_checks.find_events_since(store, row.id, "claim", message.seen))
+    words = list(find_events_since(store, row.id, "claim", message.seen))
     for word in words:
         assert isinstance(word.body, RolloutClaimed)
-        if word.body.request == request and not request_checks.is_by_other_author(word, author):
+        if word.body.request == request and not is_by_other_author(word, author):
             return RequestStored(seq=word.seq)
     held = _read_claim_holder(store, row.id)
     mine = held.holder == author.name and held.uid == author.uid
@@ -287,8 +294,8 @@ def claim_rollout(store: Store, message: ClaimRollout, author: Author) -> Reques
     return RequestStored(seq=store.journal.append(EventKey(row.id), "claim", body))
 
 
-def _has_event_by_others(words: list[request_checks.EarlierEvent], author: Author) -> bool:
-    return any(request_checks.is_by_other_author(word, author) for word in words)
+def _has_event_by_others(words: list[EarlierEvent], author: Author) -> bool:
+    return any(is_by_other_author(word, author) for word in words)
 
 
 def _read_claim_holder(store: Store, rollout_id: str) -> _ClaimHolder:

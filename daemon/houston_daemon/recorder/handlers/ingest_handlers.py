@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import asdict
 
-from houston_daemon.recorder import guidance_delivery, rollout_reader, rollout_states
+from houston_daemon.recorder import guidance_delivery, rollout_reader
 from houston_daemon.recorder.journal_writer import (
     STEP_NUMBER_LIMIT,
     EventBody,
@@ -22,6 +22,7 @@ from houston_daemon.recorder.journal_writer import (
 )
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
 from houston_daemon.recorder.request_checks import Refusal
+from houston_daemon.recorder.rollout_states import SELF_ENDING_PAUSES, change_state, has_ended
 from houston_shared.records import (
     ENDED_STATES,
     STATE_TRANSITIONS,
@@ -397,13 +398,13 @@ def _find_stored_before(store: Store, row: RolloutRow, slot: EventSlot) -> int |
 def _handle_heartbeat(store: Store, row: RolloutRow, message: Heartbeat) -> AckContent:
     """Keeps what it does for people to see, and active time where a long step would lose it."""
     activity = message.activity[:ACTIVITY_LIMIT]
-    if activity != row.activity and not rollout_states.has_ended(row):
+    if activity != row.activity and not has_ended(row):
         store.connection.execute(
             "UPDATE rollouts SET activity = ? WHERE id = ?", (activity, row.id)
         )
     store.workers.note_active_time(row.id, message.active_us)
     least = LAST_CLOCK_EVENT_US if store.draining else CLOCK_EVENT_US
-    if message.active_us - row.active_us >= least and not rollout_states.has_ended(row):
+    if message.active_us - row.active_us >= least and not has_ended(row):
         store.journal.append(
             EventKey(row.id), "clock", ActiveTimeStored(active_us=message.active_us)
         )
@@ -413,14 +414,9 @@ def _handle_heartbeat(store: Store, row: RolloutRow, message: Heartbeat) -> AckC
 def _handle_state_change(store: Store, row: RolloutRow, message: StoreState) -> AckContent:
     """A rollout ends, or waits for its engine or a machine and goes on."""
     waits = message.state == "paused" and row.state == "running"
-    goes_on = (
-        message.state == "running"
-        and row.paused_by == message.by in rollout_states.SELF_ENDING_PAUSES
-    )
+    goes_on = message.state == "running" and row.paused_by == message.by in SELF_ENDING_PAUSES
     # A worker whose machine or engine is back does not know whose pause it is: another's stays.
-    stays = (
-        row.state == "paused" and message.by in rollout_states.SELF_ENDING_PAUSES and not goes_on
-    )
+    stays = row.state == "paused" and message.by in SELF_ENDING_PAUSES and not goes_on
     if row.state == message.state or (message.state == "running" and stays):
         return AckContent(store.journal.seq, duplicate=True)
     _check_not_ended(row)
@@ -434,11 +430,9 @@ def _handle_state_change(store: Store, row: RolloutRow, message: StoreState) -> 
     reason = message.reason or (row.reason if message.state == "cancelled" else "")
     if message.state not in STATE_TRANSITIONS[row.state]:
         raise Refusal("INVALID", f"{row.id} is {row.state} and cannot become {message.state}.")
-    return AckContent(
-        rollout_states.change_state(store, row, message.state, by, reason, message.active_us)
-    )
+    return AckContent(change_state(store, row, message.state, by, reason, message.active_us))
 
 
 def _check_not_ended(row: RolloutRow) -> None:
-    if rollout_states.has_ended(row):
+    if has_ended(row):
         raise Refusal("ENDED", f"{row.id} has ended: {row.state}.")

@@ -13,20 +13,23 @@ import msgspec
 
 from houston_daemon.hosts.ssh.remote_part import remote_part_of
 from houston_daemon.maintenance.host_cleanup import CleanupOrder, CleanupReport
-from houston_daemon.recorder import (
-    journal_writer,
-    request_checks,
-    rollout_assignment,
-    rollout_reader,
-    rollout_states,
-)
+from houston_daemon.recorder import journal_writer, rollout_assignment
 from houston_daemon.recorder.handlers import training_handlers
 from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_handle import RunnableChanged, StopRequested
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
-from houston_daemon.recorder.request_checks import denial
+from houston_daemon.recorder.request_checks import denial, find_events_since
+from houston_daemon.recorder.rollout_states import (
+    PAUSED_BY_ENGINE,
+    PAUSED_BY_HOST_AWAY,
+    PAUSES_ENDED_BY_PEOPLE,
+    SELF_ENDING_PAUSES,
+    change_state,
+    has_ended,
+    resume_rollout,
+)
 from houston_shared import task_secrets
 from houston_shared.control_messages import CleanRollouts, StartRollouts
 from houston_shared.errors import ExitCode
@@ -146,10 +149,10 @@ def steer_rollout(store: Store, message: Steer, author: Author) -> RequestStored
         return RequestStored(seq=_cancel_rollout(store, row, author, message.reason))
     if row.state == "failed" and message.action == "resume":
         return RequestStored(seq=_requeue_failed_rollout(store, row, author, message.reason))
-    if rollout_states.has_ended(row) or row.cancelling:
+    if has_ended(row) or row.cancelling:
         raise denial(
             f"{row.id} has ended ({row.state})."
-            if rollout_states.has_ended(row)
+            if has_ended(row)
             else f"{row.id} is being cancelled by {row.cancelling}.",
             f"houston rollout show {row.id}",
         )
@@ -161,7 +164,7 @@ def steer_rollout(store: Store, message: Steer, author: Author) -> RequestStored
 
 def _check_undo(store: Store, row: RolloutRow, seq: int, author: Author) -> None:
     """Refuse to take back what another has changed since, or has done: only one's own is undone."""
-    newest = next(request_checks.find_events_since(store, row.id, "state", seq - 1), None)
+    newest = next(find_events_since(store, row.id, "state", seq - 1), None)
     mine = newest is not None and (newest.body.by, newest.body.uid) == (
         author.person_label,
         author.uid,
@@ -175,12 +178,10 @@ def _check_undo(store: Store, row: RolloutRow, seq: int, author: Author) -> None
 
 
 def _pause_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
-    if row.state != "paused" or row.paused_by in rollout_states.SELF_ENDING_PAUSES:
-        return rollout_states.change_state(
-            store, row, "paused", author.person_label, reason, author=author
-        )
+    if row.state != "paused" or row.paused_by in SELF_ENDING_PAUSES:
+        return change_state(store, row, "paused", author.person_label, reason, author=author)
     if row.paused_by.startswith("person:"):
-        stands = next(request_checks.find_events_since(store, row.id, "state", 0), None)
+        stands = next(find_events_since(store, row.id, "state", 0), None)
         return stands.seq if stands else store.journal.seq
     raise denial(f"{row.id} is already paused by {row.paused_by} ({row.reason}).")
 
@@ -188,49 +189,37 @@ def _pause_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -
 def _resume_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
     if row.state != "paused":
         return store.journal.seq
-    refused = row.paused_by == rollout_states.PAUSED_BY_ENGINE and row.activity.startswith(
-        AWAY_ACTIVITY
-    )
-    whose = row.paused_by in rollout_states.PAUSES_ENDED_BY_PEOPLE or row.paused_by.startswith(
-        "person:"
-    )
+    refused = row.paused_by == PAUSED_BY_ENGINE and row.activity.startswith(AWAY_ACTIVITY)
+    whose = row.paused_by in PAUSES_ENDED_BY_PEOPLE or row.paused_by.startswith("person:")
     if not whose and not refused:  # a worker that was refused asks again, whoever says so
         raise denial(
             f"{row.id} is paused by {row.paused_by} ({row.reason}), and goes on when that is over.",
-            "houston doctor"
-            if row.paused_by == rollout_states.PAUSED_BY_HOST_AWAY
-            else "houston daemon status",
+            "houston doctor" if row.paused_by == PAUSED_BY_HOST_AWAY else "houston daemon status",
         )
-    return rollout_states.resume_rollout(store, row, author.person_label, reason, author)
+    return resume_rollout(store, row, author.person_label, reason, author)
 
 
 def _requeue_failed_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
     """Queue a failed rollout again. Raises HoustonError where it has nothing to go on from."""
     if damage := rollout_assignment.find_resume_obstacle(store, row):
         raise denial(damage, "houston verify", f"{row.id} stays failed.")
-    if (
-        freed := rollout_reader.run_plan(store, removed_data_queries.find_last_cleaning(row.id))
-    ) is not None:
+    if (freed := store.read(removed_data_queries.find_last_cleaning(row.id))) is not None:
         raise denial(
             f"What {row.id} kept on its host was freed by {freed.body.by}.",
             f"houston rollout branch {row.id} --at STEP, or start it anew",
             f"{row.id} stays failed.",
         )
-    return rollout_states.change_state(
-        store, row, "queued", author.person_label, reason, author=author
-    )
+    return change_state(store, row, "queued", author.person_label, reason, author=author)
 
 
 def _cancel_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
     """At once where no worker runs it; else the worker is told and ends it."""
     if row.state == "cancelled" or row.cancelling:
         return store.journal.seq
-    if rollout_states.has_ended(row):
+    if has_ended(row):
         raise denial(f"{row.id} has already ended ({row.state}).", f"houston rollout show {row.id}")
     if store.workers.get(row.id) is None:
-        return rollout_states.change_state(
-            store, row, "cancelled", author.person_label, reason, author=author
-        )
+        return change_state(store, row, "cancelled", author.person_label, reason, author=author)
     body = CancelRequested(by=author.person_label, reason=redact(reason), **author.event_fields)
     return store.journal.append(EventKey(row.id), "cancel", body)
 
@@ -299,12 +288,8 @@ def store_cleanup_result(store: Store, asked: CleanupRequest, report: CleanupRep
 
 def _build_cleanup_order(store: Store, rollout: str, message: CleanRollouts) -> CleanupOrder:
     row = require_rollout(store, rollout)
-    if not rollout_states.has_ended(row) or store.workers.get(row.id) is not None:
-        why = (
-            f"has not ended ({row.state})"
-            if not rollout_states.has_ended(row)
-            else "is just ending"
-        )
+    if not has_ended(row) or store.workers.get(row.id) is not None:
+        why = f"has not ended ({row.state})" if not has_ended(row) else "is just ending"
         raise denial(
             f"{row.id} {why}: it works with what would be freed.",
             f"houston rollout cancel {row.id} --wait",
@@ -331,7 +316,7 @@ def _build_cleanup_order(store: Store, rollout: str, message: CleanRollouts) -> 
 def _read_spec(store: Store, row: RolloutRow) -> RolloutSpec | None:
     """What the rollout was started with: the hosts that it used, and their roots."""
     try:
-        return rollout_reader.read_record(store, row.spec_seq, RolloutSpec)
+        return store.read_record(row.spec_seq, RolloutSpec)
     except msgspec.MsgspecError:
         raise denial(
             f"Event {row.spec_seq} is damaged: where {row.id} keeps its files is not known.",

@@ -7,12 +7,16 @@ decided by readers (`verdict_order`).
 
 from typing import Any
 
-from houston_daemon.recorder import request_checks, rollout_reader
 from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
-from houston_daemon.recorder.request_checks import denial
+from houston_daemon.recorder.request_checks import (
+    check_request_key,
+    denial,
+    find_events_since,
+    is_by_other_author,
+)
 from houston_shared.control_messages import (
     MOST_JUDGED_RANGES,
     MOST_JUDGED_STEPS,
@@ -40,7 +44,7 @@ JudgedStretch = tuple[JudgedSteps, OwnedStepRange]
 def store_human_verdicts(store: Store, message: GiveVerdicts, author: Author) -> RequestStored:
     """Keep, mask or leave ranges of steps undecided; the same request again changes nothing."""
     request, parts = (
-        request_checks.check_request_key(message.request),
+        check_request_key(message.request),
         _split_by_owner(store, message),
     )
     if done := _find_same_verdict(store, parts, message, author):
@@ -56,7 +60,7 @@ def store_automatic_verdicts(store: Store, message: StoreVerdicts, author: Autho
     They are named by what said it; who ran it, is kept with it.
     """
     request, parts = (
-        request_checks.check_request_key(message.request),
+        check_request_key(message.request),
         _split_by_owner(store, message),
     )
     if (
@@ -70,7 +74,7 @@ def store_automatic_verdicts(store: Store, message: StoreVerdicts, author: Autho
             code=ExitCode.USAGE,
         )
     for owner in dict.fromkeys(part.rollout for _, part in parts):
-        for word in request_checks.find_events_since(store, owner, "verdict", 0):
+        for word in find_events_since(store, owner, "verdict", 0):
             said = word.body
             assert isinstance(said, VerdictGiven)
             if (said.request, said.uid, said.source) == (request, author.uid, message.source):
@@ -97,9 +101,7 @@ def _split_by_owner(store: Store, message: GiveVerdicts | StoreVerdicts) -> list
     return [
         (one, part)
         for one in message.steps
-        for part in rollout_reader.run_plan(
-            store, rollout_queries.step_ranges(row.id, one.first, one.last)
-        )
+        for part in store.read(rollout_queries.step_ranges(row.id, one.first, one.last))
     ]
 
 
@@ -133,13 +135,11 @@ def _find_same_verdict(
     words = [
         (owner, word)
         for owner in owners
-        for word in request_checks.find_events_since(store, owner, "verdict", message.seen)
+        for word in find_events_since(store, owner, "verdict", message.seen)
     ]
     for _, word in words:
         assert isinstance(word.body, VerdictGiven)
-        if word.body.request == message.request and not request_checks.is_by_other_author(
-            word, author
-        ):
+        if word.body.request == message.request and not is_by_other_author(word, author):
             return word.seq
     for owner, word in words if message.seen else ():
         said = word.body
@@ -148,7 +148,7 @@ def _find_same_verdict(
             part.rollout == owner and part.first <= said.last and word.step <= part.last
             for _, part in parts
         )
-        if shared and said.source == "human" and request_checks.is_by_other_author(word, author):
+        if shared and said.source == "human" and is_by_other_author(word, author):
             raise denial(
                 f"{said.by} said {said.verdict} of {_name_steps(word.step, said.last)} meanwhile.",
                 f"houston verdict {message.rollout}",
