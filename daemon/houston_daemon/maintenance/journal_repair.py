@@ -122,8 +122,8 @@ def repair_home(home: Home, backup: Path | None = None) -> RepairResult:
 def _list_spare_homes(home: Home, backup: Path | None) -> list[Home]:
     """Backups to take from, newest first."""
     own = [Home(home.backups / name) for name in reversed(damage_report.list_backup_names(home))]
-    given = [Home(folder) for folder in home_backup.find_backups(home, backup)] if backup else []
-    return given + [spare for spare in own if spare not in given]
+    named = [Home(folder) for folder in home_backup.find_backups(home, backup)] if backup else []
+    return named + [spare for spare in own if spare not in named]
 
 
 def _check_home(home: Home) -> tuple[bool, int]:

@@ -416,7 +416,10 @@ def _insert_file_changes(
     connection.executemany(
         "INSERT INTO file_changes (rollout, step, attempt, path, kind, added, removed, seq)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [(*key, one.path, one.kind, one.added, one.removed, event.seq) for one in body.files],
+        [
+            (*key, change.path, change.kind, change.added, change.removed, event.seq)
+            for change in body.files
+        ],
     )
 
 
@@ -425,7 +428,7 @@ def project_delivery(connection: Connection, event: EventHeader, body: GuidanceD
     connection.executemany(
         "UPDATE guidance SET state = 'delivered', delivered_step = ?, delivered_seq = ?,"
         " delivered_at = ? WHERE id = ?",
-        [(event.step, event.seq, event.at, one) for one in body.ids],
+        [(event.step, event.seq, event.at, id) for id in body.ids],
     )
     # Also where a repair has lost who reordered them.
     reassign_guidance_places(connection, body.ids)

@@ -98,7 +98,7 @@ class RoleBook:
         if uid in (os.geteuid(), 0):
             return "operator"
         for role, names in self._named:
-            if any(_matches_entry(one, uid, name, gids) for one in names):
+            if any(_matches_entry(entry, uid, name, gids) for entry in names):
                 return role
         return self._member if self._group and _group_id(self._group) in gids else None
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import zstandard
 
 from houston_daemon.maintenance import durable_copy
@@ -204,11 +203,6 @@ class JournalWriter:
         self.seq, self.chain = mark.seq, mark.chain
         del self.appended[mark.appended :]
         self.newest_steps.forget_all()
-
-
-def decode_body(data: bytes, kind: type[Record]) -> Record:
-    """A stored body as a record; raises msgspec.MsgspecError."""
-    return msgspec.msgpack.decode(data, type=kind)
 
 
 ZSTD_LEVEL = 3

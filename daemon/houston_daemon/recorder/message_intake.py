@@ -103,10 +103,10 @@ class AttemptCounter:
         if now - self._hour >= 3600.0:
             self._hour, self._stored = now, 0
         room = MAX_EVENTS_PER_HOUR - self._stored
-        found = [t for t in self._tried.values() if t.unstored and (last or t.not_before <= now)]
-        if not found or room <= 0:
+        tries = [t for t in self._tried.values() if t.unstored and (last or t.not_before <= now)]
+        if not tries or room <= 0:
             return None
-        return StoreRefusedAttempts(self, found[:room])
+        return StoreRefusedAttempts(self, tries[:room])
 
     @property
     def waiting(self) -> int:
@@ -128,7 +128,7 @@ class AttemptCounter:
             tried.unstored -= tried.writing
         self._stored += len(all_tried)
         if len(self._tried) >= MAX_TRACKED_ATTEMPTS:
-            self._tried = {key: one for key, one in self._tried.items() if one.unstored}
+            self._tried = {key: count for key, count in self._tried.items() if count.unstored}
 
 
 class StoreRefusedAttempts(WorkItem):
@@ -206,11 +206,6 @@ class MessageIntake:
         answer = Denied(cause=fault, effect="Nothing was changed.")
         router.send(frames.routing, frames.request, answer)
         return None
-
-    def due_attempts(self, last: bool = False) -> list[WorkItem]:
-        """Work that stores refused attempts which are due; with `last`, all there are."""
-        work = self.attempts.take_due(last)
-        return [work] if work else []
 
     def _check_role(
         self, router: RouterSocket, frames: ReceivedFrames, message: ControlRequest, peer: Peer

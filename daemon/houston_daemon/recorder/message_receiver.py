@@ -111,8 +111,8 @@ class BlobWriteQueue:
             try:
                 work.body = self._ensure_blob(outcome.result())
                 return work
-            except OSError as again:
-                problem = again
+            except OSError as second_problem:
+                problem = second_problem
         if is_disk_full(problem, self._home.path):
             work.write_refusal = Refusal("DISK_FULL", DISK_FULL_REASON)
             return work

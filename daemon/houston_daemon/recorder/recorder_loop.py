@@ -256,7 +256,8 @@ class RecorderLoop:
         works += self._disk_work
         self._disk_work = []
         works += self._receiving.receive_from_people()
-        works += self._intake.due_attempts(last=self.stopping)
+        if refused := self._intake.attempts.take_due(last=self.stopping):
+            works.append(refused)
         waiting = self._receiving.take_waiting()
         works += waiting
         works += self._collect_cleanup_results()
@@ -273,16 +274,16 @@ class RecorderLoop:
             self._cleanup_in_progress = rollout_handlers.take_cleanup_batch(
                 self._store.cleanup_requests
             )
-            self._cleaner.start([one.order for one in self._cleanup_in_progress.values()])
-        found: list[WorkItem] = []
+            self._cleaner.start([request.order for request in self._cleanup_in_progress.values()])
+        works: list[WorkItem] = []
         for report in self._cleaner.take_reports():
-            asked = self._cleanup_in_progress.pop(report.rollout)
-            found.append(
+            request = self._cleanup_in_progress.pop(report.rollout)
+            works.append(
                 SupervisorCall(
-                    partial(rollout_handlers.store_cleanup_result, asked=asked, report=report)
+                    partial(rollout_handlers.store_cleanup_result, request=request, report=report)
                 )
             )
-        return found
+        return works
 
     def _hold_for_disk(self) -> None:
         """Pause rollouts while the disk is full; tried again where even that found no room."""

@@ -159,10 +159,10 @@ def _set_limits(socket: "zmq.Socket[bytes]") -> None:
 def _peer_address(frame: zmq.Frame) -> str | None:
     """The sender's address as the kernel gave it; None over transports without credentials."""
     try:
-        found = frame.get("Peer-Address")
+        address = frame.get("Peer-Address")
     except zmq.ZMQError:
         return None
-    return found if isinstance(found, str) else None
+    return address if isinstance(address, str) else None
 
 
 LOGGER = logging.getLogger("houston.recorder")

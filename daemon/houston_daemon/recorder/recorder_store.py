@@ -200,8 +200,8 @@ class PresenceTracker:
     def _is_on_other_console(self, rollout: str, author: Author, now: float) -> bool:
         """Whether another console of the same person looks at a rollout."""
         return any(
-            one.rollout == rollout and (now - one.heard) * 1e6 <= SILENCE_US
-            for (uid, name, pid), one in self._consoles.items()
+            view.rollout == rollout and (now - view.heard) * 1e6 <= SILENCE_US
+            for (uid, name, pid), view in self._consoles.items()
             if (uid, name) == (author.uid, author.name) and pid != author.pid
         )
 
@@ -211,9 +211,9 @@ class PresenceTracker:
         key = _LookKey(rollout, author.uid, author.name)
         look = self._looks.get(key)
         if look is None:
-            found = connection.execute(_SELECT_LOOK, key).fetchone()
-            made = (rollout, author.name, author.uid, int(author.verified), at, at)
-            look = _LookRow(*found) if found else _LookRow(*made)
+            stored = connection.execute(_SELECT_LOOK, key).fetchone()
+            fresh = (rollout, author.name, author.uid, int(author.verified), at, at)
+            look = _LookRow(*stored) if stored else _LookRow(*fresh)
             self._looks[key] = look
         look.verified = int(author.verified)
         return look
@@ -229,8 +229,8 @@ class PresenceTracker:
                 del self._unwritten[key]
         if len(self._looks) + len(self._people) > MAX_REMEMBERED_CONSOLES:
             kept = self._unwritten
-            self._looks = {key: one for key, one in self._looks.items() if key in kept}
-            self._people = {name: one for name, one in self._people.items() if name in kept}
+            self._looks = {key: row for key, row in self._looks.items() if key in kept}
+            self._people = {name: row for name, row in self._people.items() if name in kept}
 
 
 class RolloutRow(NamedTuple):

@@ -161,10 +161,12 @@ class Recorder:
 
     def assign(self, rollout: str) -> Assignment:
         """Raise the lease, move to `running` if queued, and give the spec; raises HoustonError."""
-        given = self._call(lambda store: rollout_assignment.assign_rollout(store, rollout))
-        if isinstance(given, str):
-            raise HoustonError(given, f"{rollout} is paused.", "houston verify", ExitCode.DAMAGED)
-        return given
+        assigned = self._call(lambda store: rollout_assignment.assign_rollout(store, rollout))
+        if isinstance(assigned, str):
+            raise HoustonError(
+                assigned, f"{rollout} is paused.", "houston verify", ExitCode.DAMAGED
+            )
+        return assigned
 
     def worker_ended(self, rollout: str, lease: int, failure: str) -> None:
         """A worker process ended; with `failure`, the rollout fails with that reason."""

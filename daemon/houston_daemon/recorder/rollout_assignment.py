@@ -87,12 +87,12 @@ def pause_if_damaged(store: Store, row: RolloutRow) -> str:
     """
     if row.id in store.checked_rollouts:
         return ""
-    if not (said := find_resume_obstacle(store, row)):
+    if not (damage := find_resume_obstacle(store, row)):
         store.checked_rollouts.add(row.id)
         return ""
-    LOGGER.error("%s; it is paused", said)
-    change_state(store, row, "paused", PAUSED_BY_REPAIR, said)
-    return said
+    LOGGER.error("%s; it is paused", damage)
+    change_state(store, row, "paused", PAUSED_BY_REPAIR, damage)
+    return damage
 
 
 def find_resume_obstacle(store: Store, row: RolloutRow) -> str:

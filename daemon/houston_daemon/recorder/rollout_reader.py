@@ -48,10 +48,10 @@ class ControlStateCache:
 
     def get(self, rollout: str) -> WorkerControl:
         """The control state of one rollout."""
-        found = self._known.get(rollout)
-        if found is None:
-            found = self._known[rollout] = read_control_state(self._store, rollout)
-        return found
+        control = self._known.get(rollout)
+        if control is None:
+            control = self._known[rollout] = read_control_state(self._store, rollout)
+        return control
 
     def forget(self, rollouts: Iterable[str]) -> None:
         """Events of these rollouts may have changed it."""
@@ -143,7 +143,8 @@ def build_welcome(store: Store, row: RolloutRow) -> Welcome:
         since_gain=since_gain,
         gained_us=gained_us,
         evaluation_seconds=sum(
-            one.seconds for one in store.read(workspace_queries.list_evaluations(row.id))
+            evaluation.seconds
+            for evaluation in store.read(workspace_queries.list_evaluations(row.id))
         ),
         epoch=int(epoch[0]),
         control=control,
@@ -151,23 +152,23 @@ def build_welcome(store: Store, row: RolloutRow) -> Welcome:
     )
 
 
-def _measure_gain(found: Sequence[ScorePoint], row: RolloutRow) -> tuple[int, int]:
+def _measure_gain(scores: Sequence[ScorePoint], row: RolloutRow) -> tuple[int, int]:
     """Scores since the first of the best ones, and the active time at it in microseconds."""
-    if not found:
+    if not scores:
         return 0, 0
-    best = max(one.score for one in found)
-    at = next(number for number, one in enumerate(found) if one.score == best)
-    return len(found) - at - 1, found[at].active_us or row.active_us  # its step is open still
+    best = max(point.score for point in scores)
+    at = next(number for number, point in enumerate(scores) if point.score == best)
+    return len(scores) - at - 1, scores[at].active_us or row.active_us  # its step is open still
 
 
 def _read_summary_tries(store: Store, row: RolloutRow) -> tuple[SummaryTry, ...]:
     """Tries at a summary before the step that is open or comes next, in order."""
-    found = store.connection.execute(
+    rows = store.connection.execute(
         "SELECT seq, part FROM events WHERE rollout = ? AND step = ? AND attempt = 1"
         " AND part GLOB 'summary.*' ORDER BY seq",
         (row.id, row.steps + 1),
     ).fetchall()
-    tries = ((seq, part, store.read_record(seq, SampleBody)) for seq, part in found)
+    tries = ((seq, part, store.read_record(seq, SampleBody)) for seq, part in rows)
     return tuple(
         SummaryTry(seq=seq, part=part, sample=sample) for seq, part, sample in tries if sample
     )
@@ -176,20 +177,20 @@ def _read_summary_tries(store: Store, row: RolloutRow) -> tuple[SummaryTry, ...]
 def read_steps_page(store: Store, row: RolloutRow, first: int) -> Steps:
     """Steps from number `first` on, as many as a page holds; the open step too."""
     newest: int = store.read(step_queries.find_last_step(row.id))
-    found: list[StepRecord] = []
+    steps: list[StepRecord] = []
     size = 0
     for number in range(max(1, first), newest + 1):
-        one = store.read(step_queries.read_step(row.id, number))
-        if one is None:
+        step = store.read(step_queries.read_step(row.id, number))
+        if step is None:
             continue
-        size += len(encode_message(one))
-        if found and size > STEPS_PAGE_BYTES:
-            return Steps(steps=tuple(found), more=True)
-        found.append(one)
-    return Steps(steps=tuple(found), more=False)
+        size += len(encode_message(step))
+        if steps and size > STEPS_PAGE_BYTES:
+            return Steps(steps=tuple(steps), more=True)
+        steps.append(step)
+    return Steps(steps=tuple(steps), more=False)
 
 
 def read_open_step(store: Store, row: RolloutRow) -> StepRecord | None:
     """The step that was sampled and not closed."""
-    found: StepRecord | None = store.read(step_queries.read_step(row.id, row.steps + 1))
-    return None if found is None or found.observation is not None else found
+    step: StepRecord | None = store.read(step_queries.read_step(row.id, row.steps + 1))
+    return None if step is None or step.observation is not None else step

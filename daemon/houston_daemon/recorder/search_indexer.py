@@ -119,8 +119,8 @@ class SearchIndexer:
     def _report_problem(self, problem: Exception) -> float:
         """Say why the index lags; seconds until the next try."""
         if str(problem) != self._problem:
-            said = f"search.db lags: {problem}"
-            self._pipe.send(IndexReport(self._seq, said, said))
+            text = f"search.db lags: {problem}"
+            self._pipe.send(IndexReport(self._seq, text, text))
         self._problem = str(problem)
         if isinstance(problem, sqlite3.OperationalError | OSError | HoustonError):
             return RETRY_SECONDS

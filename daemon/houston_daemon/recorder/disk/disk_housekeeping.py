@@ -87,7 +87,7 @@ class DiskSpaceWatch:
         self._next_look = now + SPACE_CHECK_SECONDS
         try:
             found = shutil.disk_usage(self._home.path)
-        except FileNotFoundError:  # the home was removed: `own_files` says so
+        except FileNotFoundError:  # the home was removed: `HomeFilesWatch` says so
             return False
         refused = now - self._refused_at < REFUSED_WRITE_SECONDS
         limit = RESUME_FREE_BYTES if self.problem else LOW_DISK_BYTES
@@ -216,10 +216,10 @@ def _write_database_copy(connection: sqlite3.Connection, path: Path) -> None:
 
 def _file_identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:  # missing, or in a folder that is
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino
 
 
 HEAD_WRITE_SECONDS = 1.0
@@ -290,7 +290,7 @@ class DiskHousekeeping:
             self._report(what, "")
 
     def _report(self, what: str, problem: str) -> None:
-        said = problem and f"{what}: {problem}"
-        if said and said != self._troubles.get(what):
-            LOGGER.warning("%s", said)
-        self._troubles[what] = said
+        text = problem and f"{what}: {problem}"
+        if text and text != self._troubles.get(what):
+            LOGGER.warning("%s", text)
+        self._troubles[what] = text

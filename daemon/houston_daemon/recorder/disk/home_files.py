@@ -32,9 +32,6 @@ def sync_parent_folders(folder: Path) -> None:
             atomic_file.sync_to_disk(above)
 
 
-HOME_FOLDERS = ("path", "run", "blobs", "logs")
-
-
 def prepare_home(home: Home, group: str) -> None:
     """Make the home and what lies in it, durably; raises HoustonError when it is not possible."""
     gid = _find_group_id(group)

@@ -130,14 +130,14 @@ class WalCheckpoints:
 
     def _handle_readers(self, used: int, now: float) -> None:
         readers = wal_inspection.find_wal_readers(self._store.home.database)
-        who = ", ".join(map(str, readers)) or "a process that cannot be named"
+        names = ", ".join(map(str, readers)) or "a process that cannot be named"
         if used < HOLD_WORKERS_BYTES and self._waiting_since is None:
-            self._report(f"the WAL grows, a read transaction holds it: {who}")
+            self._report(f"the WAL grows, a read transaction holds it: {names}")
             return
         if self._waiting_since is None:
             self._waiting_since = now
         self._report(
-            f"WAL FULL: rollouts paused at {used // MB} MB until a read transaction ends: {who}"
+            f"WAL FULL: rollouts paused at {used // MB} MB until a read transaction ends: {names}"
         )
         waited = now - self._waiting_since
         for reader in readers:

@@ -128,16 +128,16 @@ def _count_valid_frames(database: Path) -> int:
 
 def _count_unread_commits(file: BinaryIO, page: int, salts: tuple[int, int], valid: int) -> int:
     """Frames that end a transaction, with this log's salts, behind frame number `valid`."""
-    found, place = 0, _WAL_HEADER.size + valid * (_FRAME_HEADER.size + page)
+    commits, offset = 0, _WAL_HEADER.size + valid * (_FRAME_HEADER.size + page)
     while True:
-        file.seek(place)
+        file.seek(offset)
         frame = file.read(_FRAME_HEADER.size)
         if len(frame) < _FRAME_HEADER.size:
-            return found
+            return commits
         _, pages, *rest = _FRAME_HEADER.unpack(frame)
         if tuple(rest[:2]) == salts and pages:
-            found += 1
-        place += _FRAME_HEADER.size + page
+            commits += 1
+        offset += _FRAME_HEADER.size + page
 
 
 def _is_header_sound(head: bytes) -> bool:
@@ -146,8 +146,8 @@ def _is_header_sound(head: bytes) -> bool:
     if magic not in (_BIG_ENDIAN_MAGIC, _LITTLE_ENDIAN_MAGIC):
         return False
     words = struct.unpack(f"{'>' if magic == _BIG_ENDIAN_MAGIC else '<'}6I", head[:24])
-    one = two = 0
+    sum_1 = sum_2 = 0
     for index in range(0, 6, 2):
-        one = (one + words[index] + two) & 0xFFFFFFFF
-        two = (two + words[index + 1] + one) & 0xFFFFFFFF
-    return (one, two) == struct.unpack(">2I", head[24:32])
+        sum_1 = (sum_1 + words[index] + sum_2) & 0xFFFFFFFF
+        sum_2 = (sum_2 + words[index + 1] + sum_1) & 0xFFFFFFFF
+    return (sum_1, sum_2) == struct.unpack(">2I", head[24:32])

@@ -52,8 +52,8 @@ def check_journal_end(home: Home) -> int:
             raise damage_error(home, "The last event cannot be read.") from None
         raise
     except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
-        said = problem.reason if isinstance(problem, UnicodeDecodeError) else str(problem)
-        raise damage_error(home, f"SQLite cannot read {home.database} ({said}).") from None
+        detail = problem.reason if isinstance(problem, UnicodeDecodeError) else str(problem)
+        raise damage_error(home, f"SQLite cannot read {home.database} ({detail}).") from None
     finally:
         connection.close()
 
@@ -102,12 +102,12 @@ def _check_last_events(
         raise damage_error(home, cause, seq=UNKNOWN_SEQ)
     if vouched is None or not vouched.seq or connection is None:
         return
-    found = connection.execute(
+    named = connection.execute(
         "SELECT chain, rollout FROM events WHERE seq = ?", (vouched.seq,)
     ).fetchone()
-    if found is None or found[0] != vouched.value:
+    if named is None or named[0] != vouched.value:
         cause = f"Event {vouched.seq} is not the one that {home.head_file} names."
-        raise damage_error(home, cause, str(found[1]) if found else "", vouched.seq)
+        raise damage_error(home, cause, str(named[1]) if named else "", vouched.seq)
 
 
 def _check_not_shorter(home: Home, newest: int, vouched: home_files.ChainHead | None) -> None:
@@ -119,7 +119,7 @@ def _check_not_shorter(home: Home, newest: int, vouched: home_files.ChainHead | 
 LOGGER = logging.getLogger("houston.recorder")
 
 
-def back_up_old_schema(home: Home, found: int) -> None:
+def back_up_old_schema(home: Home, older: int) -> None:
     """Copy the database of an older schema into `backups/`; raises HoustonError."""
     target = (
         home.backups / f"before-schema-{schema.SCHEMA_VERSION}-{durable_copy.make_timestamp()}.db"
@@ -131,12 +131,12 @@ def back_up_old_schema(home: Home, found: int) -> None:
     except (OSError, sqlite3.Error) as problem:
         target.unlink(missing_ok=True)
         raise HoustonError(
-            f"The home {home.path} has schema {found} and must be backed up first: {problem}.",
+            f"The home {home.path} has schema {older} and must be backed up first: {problem}.",
             "It was not changed, and the daemon was not started.",
             "Make room there.",
         ) from None
     LOGGER.info(
-        "schema %s becomes %s; the database as it was: %s", found, schema.SCHEMA_VERSION, target
+        "schema %s becomes %s; the database as it was: %s", older, schema.SCHEMA_VERSION, target
     )
 
 
@@ -147,11 +147,11 @@ def migrate_schema(home: Home, connection: sqlite3.Connection) -> None:
     except sqlite3.Error as problem:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        found = schema.read_schema_version(connection)
-        if not found:
+        older = schema.read_schema_version(connection)
+        if not older:
             raise
         raise HoustonError(
-            f"The home {home.path} cannot be brought from schema {found} to {schema.SCHEMA_VERSION}"
+            f"The home {home.path} cannot be brought from schema {older} to {schema.SCHEMA_VERSION}"
             f" ({problem}).",
             "It was left as it was, and the daemon was not started.",
             "Install the Houston that wrote it, and report this.",
@@ -176,15 +176,15 @@ def open_writer(home: Home) -> sqlite3.Connection:
 
     A home of an older schema is backed up first, online.
     """
-    found = check_journal_end(home)
-    if 0 < found < schema.SCHEMA_VERSION:
-        back_up_old_schema(home, found)
+    version = check_journal_end(home)
+    if 0 < version < schema.SCHEMA_VERSION:
+        back_up_old_schema(home, version)
     connection = sqlite3.connect(
         home.database,
         isolation_level=None,
         timeout=5,
         cached_statements=512,
-        check_same_thread=False,  # a large commit runs in a thread of its own (`batch`)
+        check_same_thread=False,  # a large commit runs in a thread of its own (`group_commit`)
     )
     try:
         schema.check_schema(connection, str(home.path))

@@ -52,17 +52,17 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
     ).fetchone()
     if before:
         return RequestStored(seq=before[1], rollouts=(before[0],))
-    asked = require_rollout(store, message.rollout)
+    named = require_rollout(store, message.rollout)
     step = message.step
-    if not 1 <= step <= asked.steps:
-        there = f"steps 1 to {asked.steps}" if asked.steps else "no step yet"
+    if not 1 <= step <= named.steps:
+        steps = f"steps 1 to {named.steps}" if named.steps else "no step yet"
         raise denial(
-            f"{asked.id} has {there} that are closed, and no step {step}.",
-            f"houston steps {asked.id}",
+            f"{named.id} has {steps} that are closed, and no step {step}.",
+            f"houston steps {named.id}",
             NO_BRANCH_STARTED,
         )
     # A step that the named rollout shares itself is its parent's: the branch is a sibling of both.
-    owner = store.read(rollout_queries.owner_of_step(asked.id, step))
+    owner = store.read(rollout_queries.owner_of_step(named.id, step))
     parent = require_rollout(store, owner)
     spec = store.read_record(parent.spec_seq, RolloutSpec)
     if spec is None:
@@ -86,28 +86,28 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
         **author.event_fields,
     )
     store.journal.append(EventKey(id), "spec", journal_writer.prepare_body(store.home, body))
-    said = None
+    guidance = None
     if message.text:
-        said = queue_guidance(
+        guidance = queue_guidance(
             store, Guide(id=message.id, rollout=id, text=message.text), author
         ).guidance
     store.supervisor_events.append(RunnableChanged())
-    return RequestStored(seq=store.journal.seq, rollouts=(id,), guidance=said)
+    return RequestStored(seq=store.journal.seq, rollouts=(id,), guidance=guidance)
 
 
 def _read_shared_step(store: Store, owner: str, step: int) -> _SharedStep:
-    found = store.connection.execute(
+    row = store.connection.execute(
         "SELECT observation_seq, snapshot, active_us FROM steps"
         " WHERE rollout = ? AND step = ? AND current",
         (owner, step),
     ).fetchone()
-    if found is None or found[0] is None:
+    if row is None or row[0] is None:
         raise denial(
             f"Step {step} of {owner} was set aside by a repair.",
             f"houston steps {owner}",
             NO_BRANCH_STARTED,
         )
-    return _SharedStep(*found)
+    return _SharedStep(*row)
 
 
 def _check_can_branch(store: Store, spec: RolloutSpec, origin: BranchPoint, step: int) -> None:
@@ -194,12 +194,12 @@ def _build_origin(store: Store, owner: str, step: int, shared: _SharedStep) -> B
         (owner, step),
     ).fetchone()
     used, best, last = _scores_up_to(store, owner, step, earlier)
-    seen = store.read_record(shared.observation_seq, ObservationBody)
+    observation = store.read_record(shared.observation_seq, ObservationBody)
     return BranchPoint(
         seq=shared.observation_seq,
         head_seq=row.head_seq,
         snapshot=shared.snapshot,
-        snapshots=dict(seen.snapshots) if seen else {},
+        snapshots=dict(observation.snapshots) if observation else {},
         fork_seq=fork_seq,
         forks=earlier.forks + len(forks),
         first_step=first_step,

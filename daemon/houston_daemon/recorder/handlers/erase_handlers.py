@@ -68,19 +68,19 @@ def erase_bodies(store: Store, message: EraseBodies, author: Author) -> RequestS
         )
     _check_erasable(store, message.rollout)
     with _secure_delete(store.connection):
-        left = [one for seq in message.seqs if (one := _erase_one_body(store, message, seq))]
-    ends = bool(message.archive) and not message.more
-    if not left and not ends:
+        erased = [event for seq in message.seqs if (event := _erase_one_body(store, message, seq))]
+    is_last = bool(message.archive) and not message.more
+    if not erased and not is_last:
         return RequestStored(seq=store.journal.seq)
-    if left and message.rollout:
+    if erased and message.rollout:
         reproject_rollout(store, message.rollout)
-    elif left:
+    elif erased:
         reproject_training(store)
-    files = tuple(dict.fromkeys(one.blob for one in left if one.blob))
+    files = tuple(dict.fromkeys(event.blob for event in erased if event.blob))
     body = event_bodies.BodiesErased(
         by=author.person_label,
-        seqs=tuple(one.seq for one in left),
-        remainders=tuple(one.remainder for one in left),
+        seqs=tuple(event.seq for event in erased),
+        remainders=tuple(event.remainder for event in erased),
         reason=redact(message.reason),
         archive=message.archive,
         more=message.more,
@@ -110,14 +110,14 @@ def _check_erasable(store: Store, rollout: str) -> None:
 
 def find_live_branch(store: Store, rollout: str) -> str:
     """A branch of a rollout, or of a branch of it, that has not ended; empty when there is none."""
-    found = store.connection.execute(
+    branch = store.connection.execute(
         "WITH RECURSIVE below (id, state) AS (SELECT id, state FROM rollouts WHERE parent = ?1"
         " AND ?1 <> '' UNION ALL SELECT r.id, r.state FROM below JOIN rollouts r"
         " ON r.parent = below.id) SELECT id FROM below"
         " WHERE state IN ('queued', 'running', 'paused') LIMIT 1",
         (rollout,),
     ).fetchone()
-    return str(found[0]) if found else ""
+    return str(branch[0]) if branch else ""
 
 
 class _ErasedEvent(NamedTuple):
@@ -132,22 +132,22 @@ class _ErasedEvent(NamedTuple):
 
 def _erase_one_body(store: Store, message: EraseBodies, seq: int) -> _ErasedEvent | None:
     """Erase one body; None where nothing is to do."""
-    found = store.connection.execute(
+    row = store.connection.execute(
         "SELECT rollout, kind, body, blob FROM events WHERE seq = ?", (seq,)
     ).fetchone()
-    if found is None or found[0] != message.rollout:
+    if row is None or row[0] != message.rollout:
         raise denial(f"Event {seq} is none of {message.rollout or 'the daemon'}.")
-    _, kind, body, blob = found
+    _, kind, body, blob = row
     if kind in erased_body.NEVER_ERASED_KINDS or (body is None and blob is None):
         return None
     data = store_reader.read_blob(store.home, blob) if blob else body
-    left = _remaining_body(message, kind, data)
-    if left is None or left == data:
+    remainder = _remaining_body(message, kind, data)
+    if remainder is None or remainder == data:
         return None
     store.connection.execute(
-        "UPDATE events SET body = ?, blob = NULL, erased = 1 WHERE seq = ?", (left, seq)
+        "UPDATE events SET body = ?, blob = NULL, erased = 1 WHERE seq = ?", (remainder, seq)
     )
-    return _ErasedEvent(seq, hash_chain.body_hash(left), blob)
+    return _ErasedEvent(seq, hash_chain.body_hash(remainder), blob)
 
 
 def _remaining_body(message: EraseBodies, kind: str, data: bytes) -> bytes | None:

@@ -96,19 +96,19 @@ def edit_guidance(store: Store, message: EditGuidance, author: Author) -> Reques
     """Change queued guidance; delivered first wins, and so does a newer edit."""
     check_text(message.text, "guidance")
     text = redact(message.text)
-    found = _require_queued(store, message.id)
-    _check_guidance_owner(store, found, author, "editing guidance")
-    if found.revision == message.revision + 1 and found.text == text:
+    guidance = _require_queued(store, message.id)
+    _check_guidance_owner(store, guidance, author, "editing guidance")
+    if guidance.revision == message.revision + 1 and guidance.text == text:
         return RequestStored(
-            seq=store.journal.seq, guidance=found
+            seq=store.journal.seq, guidance=guidance
         )  # sent again after a lost answer
-    if found.revision != message.revision:
+    if guidance.revision != message.revision:
         raise denial(
-            f"Guidance {found.id} was changed meanwhile: it is at revision {found.revision}.",
-            f"houston guidance {found.rollout}",
+            f"Guidance {guidance.id} was changed meanwhile: it is at revision {guidance.revision}.",
+            f"houston guidance {guidance.rollout}",
         )
     body = GuidanceEdited(
-        id=found.id,
+        id=guidance.id,
         revision=message.revision + 1,
         text=text,
         by=author.name,
@@ -116,20 +116,20 @@ def edit_guidance(store: Store, message: EditGuidance, author: Author) -> Reques
         **author.event_fields,
     )
     return _answer_with_guidance(
-        store, store.journal.append(EventKey(found.rollout), "edit", body), found.id
+        store, store.journal.append(EventKey(guidance.rollout), "edit", body), guidance.id
     )
 
 
 def withdraw_guidance(store: Store, message: WithdrawGuidance, author: Author) -> RequestStored:
     """Take queued guidance back; withdrawn twice is withdrawn."""
-    found = guidance_delivery.read_guidance(store, message.id)
-    if found is not None and found.state == "withdrawn":
-        return RequestStored(seq=store.journal.seq, guidance=found)
-    found = _require_queued(store, message.id)
-    _check_guidance_owner(store, found, author, "withdrawing guidance")
-    body = GuidanceWithdrawn(id=found.id, by=author.name, **author.event_fields)
+    guidance = guidance_delivery.read_guidance(store, message.id)
+    if guidance is not None and guidance.state == "withdrawn":
+        return RequestStored(seq=store.journal.seq, guidance=guidance)
+    guidance = _require_queued(store, message.id)
+    _check_guidance_owner(store, guidance, author, "withdrawing guidance")
+    body = GuidanceWithdrawn(id=guidance.id, by=author.name, **author.event_fields)
     return _answer_with_guidance(
-        store, store.journal.append(EventKey(found.rollout), "withdraw", body), found.id
+        store, store.journal.append(EventKey(guidance.rollout), "withdraw", body), guidance.id
     )
 
 
@@ -169,39 +169,43 @@ def require_rollout(store: Store, id: str) -> RolloutRow:
     return row
 
 
-def _check_guidance_owner(store: Store, found: Guidance, author: Author, what: str) -> None:
+def _check_guidance_owner(store: Store, guidance: Guidance, author: Author, what: str) -> None:
     """Annotators change what their own user wrote, operators what anybody wrote."""
     query = "SELECT uid FROM guidance WHERE id = ?"
-    (uid,) = store.connection.execute(query, (found.id,)).fetchone()
+    (uid,) = store.connection.execute(query, (guidance.id,)).fetchone()
     if not author.may_change(uid):
-        raise NotOwner(f"{what} of {found.author}", author.name)
+        raise NotOwner(f"{what} of {guidance.author}", author.name)
 
 
 def _check_bookmark_owner(store: Store, rollout_id: str, step: int, author: Author) -> None:
     """A claimed name neither moves nor removes the mark of the user who has it."""
-    found = store.connection.execute(
+    row = store.connection.execute(
         "SELECT e.body FROM bookmarks b JOIN events e ON e.seq = b.seq"
         " WHERE b.rollout = ? AND b.step = ? AND b.author = ?",
         (rollout_id, step, author.name),
     ).fetchone()
-    if found is None or found[0] is None:
+    if row is None or row[0] is None:
         return
-    if not author.may_change(msgspec.msgpack.decode(found[0], type=StepBookmarked).uid):
+    if not author.may_change(msgspec.msgpack.decode(row[0], type=StepBookmarked).uid):
         raise NotOwner(f"changing a bookmark of {author.name}", author.name)
 
 
 def _require_queued(store: Store, id: str) -> Guidance:
-    found = guidance_delivery.read_guidance(store, id)
-    if found is None:
+    guidance = guidance_delivery.read_guidance(store, id)
+    if guidance is None:
         raise denial(
             f"There is no guidance {id[:GUIDANCE_ID_LIMIT]!r}.", "houston guidance ROLLOUT"
         )
-    if found.state != "queued":
-        when = f"delivered at step {found.step}" if found.state == "delivered" else found.state
-        raise denial(
-            f"Guidance {found.id} was already {when}.", f"houston guidance {found.rollout}"
+    if guidance.state != "queued":
+        when = (
+            f"delivered at step {guidance.step}"
+            if guidance.state == "delivered"
+            else guidance.state
         )
-    return found
+        raise denial(
+            f"Guidance {guidance.id} was already {when}.", f"houston guidance {guidance.rollout}"
+        )
+    return guidance
 
 
 def check_text(text: str, what: str) -> None:
@@ -237,8 +241,8 @@ def reorder_guidance(store: Store, message: ReorderGuidance, author: Author) -> 
     queued = tuple(id for (id,) in rows)
     if message.order == queued:
         return RequestStored(seq=store.journal.seq)
-    if (again := _find_same_order(store, message, author)) is not None:
-        return RequestStored(seq=again)
+    if (earlier := _find_same_order(store, message, author)) is not None:
+        return RequestStored(seq=earlier)
     same = len(message.order) == len(queued) and set(message.order) == set(queued)
     if not same or message.seen not in ((), queued):
         now = f"{', '.join(queued[:MAX_NAMED_IDS])}{', …' if len(queued) > MAX_NAMED_IDS else ''}"
@@ -271,18 +275,18 @@ def claim_rollout(store: Store, message: ClaimRollout, author: Author) -> Reques
     if message.note:
         check_text(message.note, "a note")
     row = require_rollout(store, message.rollout)
-    words = list(find_events_since(store, row.id, "claim", message.seen))
-    for word in words:
-        assert isinstance(word.body, RolloutClaimed)
-        if word.body.request == request and not is_by_other_author(word, author):
-            return RequestStored(seq=word.seq)
-    held = _read_claim_holder(store, row.id)
-    mine = held.holder == author.name and held.uid == author.uid
-    if held.holder and not mine and message.seen and _has_event_by_others(words, author):
-        raise denial(f"{held.holder} claimed {row.id} meanwhile.", f"houston claim {row.id}")
+    claims = list(find_events_since(store, row.id, "claim", message.seen))
+    for claim in claims:
+        assert isinstance(claim.body, RolloutClaimed)
+        if claim.body.request == request and not is_by_other_author(claim, author):
+            return RequestStored(seq=claim.seq)
+    claimed = _read_claim_holder(store, row.id)
+    is_own = claimed.holder == author.name and claimed.uid == author.uid
+    if claimed.holder and not is_own and message.seen and _has_event_by_others(claims, author):
+        raise denial(f"{claimed.holder} claimed {row.id} meanwhile.", f"houston claim {row.id}")
     if message.release:
-        _check_release(held, mine, author)
-    if not message.note and (mine if not message.release else not held.holder):
+        _check_release(claimed, is_own, author)
+    if not message.note and (is_own if not message.release else not claimed.holder):
         return RequestStored(seq=store.journal.seq)  # it is so already
     body = RolloutClaimed(
         by=author.name,
@@ -294,18 +298,18 @@ def claim_rollout(store: Store, message: ClaimRollout, author: Author) -> Reques
     return RequestStored(seq=store.journal.append(EventKey(row.id), "claim", body))
 
 
-def _has_event_by_others(words: list[EarlierEvent], author: Author) -> bool:
-    return any(is_by_other_author(word, author) for word in words)
+def _has_event_by_others(events: list[EarlierEvent], author: Author) -> bool:
+    return any(is_by_other_author(event, author) for event in events)
 
 
 def _read_claim_holder(store: Store, rollout_id: str) -> _ClaimHolder:
-    found = store.connection.execute(
+    row = store.connection.execute(
         "SELECT holder, uid FROM claims WHERE rollout = ?", (rollout_id,)
     ).fetchone()
-    return _ClaimHolder(*found) if found else _ClaimHolder("", None)
+    return _ClaimHolder(*row) if row else _ClaimHolder("", None)
 
 
-def _check_release(held: _ClaimHolder, mine: bool, author: Author) -> None:
+def _check_release(claimed: _ClaimHolder, is_own: bool, author: Author) -> None:
     """One's own claim, or (as an operator) anybody's; a note may be left where nobody holds it."""
-    if held.holder and not mine and not author.may_change(held.uid):
-        raise NotOwner(f"releasing a claim of {held.holder}", author.name)
+    if claimed.holder and not is_own and not author.may_change(claimed.uid):
+        raise NotOwner(f"releasing a claim of {claimed.holder}", author.name)

@@ -132,23 +132,23 @@ def _check_replaceable(store: Store, row: RolloutRow, step: int, guided: bool) -
 
 def _current_attempt(store: Store, row: RolloutRow, step: int) -> int | None:
     """The current attempt of a step; None when nothing was sampled for it."""
-    found: tuple[int] | None = store.connection.execute(
+    current: tuple[int] | None = store.connection.execute(
         "SELECT attempt FROM steps WHERE rollout = ? AND step = ? AND current", (row.id, step)
     ).fetchone()
-    return found[0] if found else None
+    return current[0] if current else None
 
 
 def _check_step_open(store: Store, row: RolloutRow, step: int, attempt: int) -> None:
     """The step must have a sample and no observation, and the attempt must be the current one."""
-    found = store.connection.execute(
+    step_row = store.connection.execute(
         "SELECT current, observation_seq FROM steps WHERE rollout = ? AND step = ? AND attempt = ?",
         (row.id, step, attempt),
     ).fetchone()
-    if found is None:
+    if step_row is None:
         raise _invalid_message(f"step {step}, attempt {attempt} has no sample")
-    if found[1] is not None:
+    if step_row[1] is not None:
         raise _invalid_message(f"step {step}, attempt {attempt} is closed")
-    if not found[0]:
+    if not step_row[0]:
         raise _invalid_message(f"attempt {attempt} of step {step} was replaced by a later one")
 
 
@@ -271,10 +271,10 @@ def find_event_slot(message: IngestRequest) -> EventSlot | None:
             return EventSlot(
                 EventKey(rollout, step, attempt, f"call.{index}"), "result", result, result
             )
-        case StoreObservation(step=step, attempt=attempt, observation=seen):
-            closing = StoredObservation(**asdict(seen), active_us=message.active_us)
+        case StoreObservation(step=step, attempt=attempt, observation=body):
+            closing = StoredObservation(**asdict(body), active_us=message.active_us)
             return EventSlot(
-                EventKey(rollout, step, attempt, "observation"), "observation", closing, seen
+                EventKey(rollout, step, attempt, "observation"), "observation", closing, body
             )
         case StoreFork(step=step, fork=fork):
             return EventSlot(EventKey(rollout, step, 1, "fork"), "fork", fork, fork)
@@ -352,10 +352,10 @@ def _store_checked(
     intent = message.intent if isinstance(message, StoreIntent) else None
     earlier = _find_stored_before(store, row, slot)
     if earlier is not None:
-        again: tuple[DeliveredGuidance, ...] = ()
+        delivered: tuple[DeliveredGuidance, ...] = ()
         if isinstance(message, StoreObservation):
-            again = guidance_delivery.read_delivered_guidance(store, row.id, message.step)
-        return AckContent(earlier, again, duplicate=True, intent=intent)
+            delivered = guidance_delivery.read_delivered_guidance(store, row.id, message.step)
+        return AckContent(earlier, delivered, duplicate=True, intent=intent)
     _check_not_ended(row)
     check_message_order(store, row, message)
     seq = store.journal.append(slot.key, slot.kind, body)
@@ -371,19 +371,19 @@ def _store_checked(
 
 def _find_stored_before(store: Store, row: RolloutRow, slot: EventSlot) -> int | None:
     """Sequence of the same words under the same key; raises Refusal when the words differ."""
-    found = store.connection.execute(
+    stored = store.connection.execute(
         "SELECT seq, body, blob FROM events WHERE rollout = ? AND step = ? AND attempt = ?"
         " AND part = ?",
         slot.key,
     ).fetchone()
-    if found is None:
+    if stored is None:
         return None
-    seq, inline, blob = found
+    seq, inline, blob = stored
     data = store_reader.read_blob(store.home, blob) if blob else inline
     if data is None:
         return int(seq)  # erased since: the words cannot be compared any more
-    then = msgspec.msgpack.decode(data, type=type(slot.worker_record))
-    if encode_message(then) != encode_message(slot.worker_record):
+    record = msgspec.msgpack.decode(data, type=type(slot.worker_record))
+    if encode_message(record) != encode_message(slot.worker_record):
         _check_not_ended(
             row
         )  # whatever ended the rollout may have closed the step before its worker did

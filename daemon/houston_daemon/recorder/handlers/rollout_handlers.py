@@ -58,11 +58,11 @@ def start_rollouts(store: Store, message: StartRollouts, author: Author) -> Requ
         raise denial(
             f"A start needs a request key and 1 to {START_LIMIT} rollouts.", code=ExitCode.USAGE
         )
-    before = store.connection.execute(
+    earlier = store.connection.execute(
         "SELECT id, spec_seq FROM rollouts WHERE request = ? ORDER BY spec_seq", (message.request,)
     ).fetchall()
-    if before:
-        return RequestStored(seq=before[-1][1], rollouts=tuple(id for id, _ in before))
+    if earlier:
+        return RequestStored(seq=earlier[-1][1], rollouts=tuple(id for id, _ in earlier))
     ids = tuple(_queue_rollout(store, spec, message.request, author) for spec in message.specs)
     point("recorder.start.after")
     store.supervisor_events.append(RunnableChanged())
@@ -165,11 +165,11 @@ def steer_rollout(store: Store, message: Steer, author: Author) -> RequestStored
 def _check_undo(store: Store, row: RolloutRow, seq: int, author: Author) -> None:
     """Refuse to take back what another has changed since, or has done: only one's own is undone."""
     newest = next(find_events_since(store, row.id, "state", seq - 1), None)
-    mine = newest is not None and (newest.body.by, newest.body.uid) == (
+    is_own = newest is not None and (newest.body.by, newest.body.uid) == (
         author.person_label,
         author.uid,
     )
-    if newest is None or newest.seq != seq or not mine:
+    if newest is None or newest.seq != seq or not is_own:
         by = f", by {newest.body.by.removeprefix('person:')}" if newest else ""
         raise denial(
             f"{row.id} is {row.state}{by}: that is not yours to take back.",
@@ -181,8 +181,8 @@ def _pause_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -
     if row.state != "paused" or row.paused_by in SELF_ENDING_PAUSES:
         return change_state(store, row, "paused", author.person_label, reason, author=author)
     if row.paused_by.startswith("person:"):
-        stands = next(find_events_since(store, row.id, "state", 0), None)
-        return stands.seq if stands else store.journal.seq
+        newest = next(find_events_since(store, row.id, "state", 0), None)
+        return newest.seq if newest else store.journal.seq
     raise denial(f"{row.id} is already paused by {row.paused_by} ({row.reason}).")
 
 
@@ -226,10 +226,10 @@ def _cancel_rollout(store: Store, row: RolloutRow, author: Author, reason: str) 
 
 def stop_daemon(store: Store, message: StopDaemon, author: Author) -> RequestStored:
     """Ask the supervisor to drain and end."""
-    asked = DaemonStopRequested(
+    request = DaemonStopRequested(
         by=author.person_label, keep_engine=message.keep_engine, **author.event_fields
     )
-    store.journal.append(EventKey(), "stop", asked)
+    store.journal.append(EventKey(), "stop", request)
     store.supervisor_events.append(StopRequested(message.keep_engine))
     return RequestStored(seq=store.journal.seq)
 
@@ -253,13 +253,16 @@ def clean_rollouts(store: Store, message: CleanRollouts, author: Author) -> Requ
     if not 0 < len(message.rollouts) <= CLEAN_LIMIT:
         raise denial(f"Name 1 to {CLEAN_LIMIT} rollouts.", code=ExitCode.USAGE)
     before = store.journal.seq
-    named = dict.fromkeys(message.rollouts)
-    asked = [CleanupRequest(_build_cleanup_order(store, one, message), author) for one in named]
-    for one in asked:
-        if not Path(one.order.root).is_absolute():  # it keeps nothing on a host
-            store_cleanup_result(store, one, CleanupReport(one.order.rollout, 0))
-    somewhere = [one for one in asked if Path(one.order.root).is_absolute()]
-    store.after_commit.append(lambda: store.cleanup_requests.extend(somewhere))
+    rollouts = dict.fromkeys(message.rollouts)
+    requests = [
+        CleanupRequest(_build_cleanup_order(store, rollout, message), author)
+        for rollout in rollouts
+    ]
+    for request in requests:
+        if not Path(request.order.root).is_absolute():  # it keeps nothing on a host
+            store_cleanup_result(store, request, CleanupReport(request.order.rollout, 0))
+    on_hosts = [request for request in requests if Path(request.order.root).is_absolute()]
+    store.after_commit.append(lambda: store.cleanup_requests.extend(on_hosts))
     return RequestStored(seq=before)
 
 
@@ -269,21 +272,25 @@ def take_cleanup_batch(waiting: list[CleanupRequest]) -> dict[str, CleanupReques
     Who else asked for the same has an answer of their own: they may have asked for more.
     """
     taken: dict[str, CleanupRequest] = {}
-    rest = [one for one in waiting if taken.setdefault(one.order.rollout, one) is not one]
+    rest = [
+        request
+        for request in waiting
+        if taken.setdefault(request.order.rollout, request) is not request
+    ]
     waiting[:] = rest
     return taken
 
 
-def store_cleanup_result(store: Store, asked: CleanupRequest, report: CleanupReport) -> None:
+def store_cleanup_result(store: Store, request: CleanupRequest, report: CleanupReport) -> None:
     """Say in the journal what was freed, inside the open transaction."""
     body = RolloutCleaned(
-        by=asked.author.person_label,
+        by=request.author.person_label,
         bytes=report.bytes,
-        snapshots=asked.order.snapshots and not report.left,
+        snapshots=request.order.snapshots and not report.left,
         left=redact(report.left),
-        **asked.author.event_fields,
+        **request.author.event_fields,
     )
-    store.journal.append(EventKey(asked.order.rollout), "cleaned", body)
+    store.journal.append(EventKey(request.order.rollout), "cleaned", body)
 
 
 def _build_cleanup_order(store: Store, rollout: str, message: CleanRollouts) -> CleanupOrder:

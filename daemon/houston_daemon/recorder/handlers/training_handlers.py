@@ -43,29 +43,29 @@ def register_policy(store: Store, message: wire.RegisterPolicy, author: Author) 
 
     A family has one base model. The same request again changes nothing.
     """
-    said, request = message.policy, check_request_key(message.request)
-    name = parse_policy_name(said.name)
+    policy, request = message.policy, check_request_key(message.request)
+    name = parse_policy_name(policy.name)
     check_family_name(name.family)
-    if known := store.read(policy_queries.find_policy(said.name)):
-        if known.hash == said.hash and known.run == said.run:
+    if known := store.read(policy_queries.find_policy(policy.name)):
+        if known.hash == policy.hash and known.run == policy.run:
             return RequestStored(seq=known.seq)
-        raise denial(f"There is a policy {said.name} already.", "houston policy list")
-    _check_lineage(store, said, name)
+        raise denial(f"There is a policy {policy.name} already.", "houston policy list")
+    _check_lineage(store, policy, name)
     fields: dict[str, Any] = {"by": author.person_label, "request": request, **author.event_fields}
     if store.read(policy_queries.find_policy(str(name._replace(number=1)))) is None:
         base = bodies.PolicyRegistered(
             **fields,
             name=str(name._replace(number=1)),
             kind="base",
-            base=said.base,
-            base_hash=said.base_hash,
-            hash=said.base_hash,
-            engines=said.engines,
-            version=said.version,
+            base=policy.base,
+            base_hash=policy.base_hash,
+            hash=policy.base_hash,
+            engines=policy.engines,
+            version=policy.version,
         )
         store.journal.append(EventKey(), "policy", base)
     body = msgspec.structs.replace(
-        said, **fields, recipe=redact_all(said.recipe), note=redact(said.note)
+        policy, **fields, recipe=redact_all(policy.recipe), note=redact(policy.note)
     )
     return RequestStored(
         seq=store.journal.append(
@@ -74,16 +74,16 @@ def register_policy(store: Store, message: wire.RegisterPolicy, author: Author) 
     )
 
 
-def _check_lineage(store: Store, said: bodies.PolicyRegistered, name: PolicyName) -> None:
+def _check_lineage(store: Store, policy: bodies.PolicyRegistered, name: PolicyName) -> None:
     """Raise HoustonError for a lineage that does not hold, or files that are not there."""
-    if said.kind == "base" or name.number == 1:
+    if policy.kind == "base" or name.number == 1:
         raise denial("A base model becomes number 1 of a family by what is trained from it.")
     if (
-        said.folder != said.name
-        or not (policies_folder(store.home) / said.folder / "lineage.json").is_file()
+        policy.folder != policy.name
+        or not (policies_folder(store.home) / policy.folder / "lineage.json").is_file()
     ):
-        raise denial(f"The home has no folder policies/{said.name} with a lineage.json.")
-    run = store.read(policy_queries.find_training_run(said.run)) if said.run else None
+        raise denial(f"The home has no folder policies/{policy.name} with a lineage.json.")
+    run = store.read(policy_queries.find_training_run(policy.run)) if policy.run else None
     if run is not None and run.state == "cancelled":
         raise denial(
             f"Training {run.id} was cancelled: nothing becomes a policy of it.",
@@ -91,7 +91,7 @@ def _check_lineage(store: Store, said: bodies.PolicyRegistered, name: PolicyName
         )
     known = store.read(policy_queries.list_policies())
     policy_constraints.check_family_lineage(
-        known, name.family, said.base, said.base_hash, said.parent, UNCHANGED
+        known, name.family, policy.base, policy.base_hash, policy.parent, UNCHANGED
     )
 
 
@@ -100,10 +100,10 @@ def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) 
     request = check_request_key(message.request)
     if before := store.read(policy_queries.find_activation_request(request)):
         return RequestStored(seq=before)
-    for one in store.read(policy_queries.list_activations(message.engine)):
-        if one.state == "asked":
+    for known in store.read(policy_queries.list_activations(message.engine)):
+        if known.state == "asked":
             raise denial(
-                f"Engine {one.engine} is just being given {one.policy or 'its own model'}.",
+                f"Engine {known.engine} is just being given {known.policy or 'its own model'}.",
                 "houston policy list",
             )
     wanted = _previous_policy(store, message.engine) if message.rollback else message.policy
@@ -152,8 +152,10 @@ def choose_policy(store: Store, spec: RolloutSpec) -> RolloutSpec:
     if spec.policy == BASE_MODEL:
         name = ""
     elif spec.policy:
-        tried = store.read(policy_queries.list_activations(spec.engine))
-        if not any(one.policy == name and one.state == "active" for one in tried):
+        activations = store.read(policy_queries.list_activations(spec.engine))
+        if not any(
+            activation.policy == name and activation.state == "active" for activation in activations
+        ):
             raise denial(
                 f"Engine {spec.engine} never was given {name}.",
                 f"houston policy activate {name} --engine {spec.engine}",
@@ -188,12 +190,12 @@ class _AdapterLimits(msgspec.Struct, frozen=True):
 
 def _adapter_limit(spec: RolloutSpec) -> int:
     try:
-        said = msgspec.convert(spec.engine_settings, _AdapterLimits)
+        limits = msgspec.convert(spec.engine_settings, _AdapterLimits)
     except msgspec.ValidationError as problem:
         raise denial(f"Engine {spec.engine} has settings that are none: {problem}.") from problem
-    if not said.lora:
+    if not limits.lora:
         raise denial(f"Engine {spec.engine} takes no adapters (`lora = false`).")
-    return policy_constraints.adapter_limit(EngineSettings(**msgspec.structs.asdict(said)))
+    return policy_constraints.adapter_limit(EngineSettings(**msgspec.structs.asdict(limits)))
 
 
 def _use_own_engine(store: Store, spec: RolloutSpec, policy: PolicyRow, folder: str) -> RolloutSpec:
@@ -318,11 +320,11 @@ def cancel_training_run(
             **author.event_fields,
         )
         return RequestStored(seq=store.journal.append(EventKey(), "training-moved", body))
-    asked = bodies.TrainingCancelRequested(
+    request = bodies.TrainingCancelRequested(
         by=author.person_label, run=run.id, reason=reason, **author.event_fields
     )
     store.supervisor_events.append(RunnableChanged())
-    return RequestStored(seq=store.journal.append(EventKey(), "training-cancel", asked))
+    return RequestStored(seq=store.journal.append(EventKey(), "training-cancel", request))
 
 
 def store_run_state(
@@ -347,7 +349,7 @@ def store_run_state(
 
 
 def _require_run(store: Store, id: str) -> TrainingRunRow:
-    found = store.read(policy_queries.find_training_run(id))
-    if found is None:
+    run = store.read(policy_queries.find_training_run(id))
+    if run is None:
         raise denial(f"There is no training run {id[:80]!r}.", "houston train list")
-    return found
+    return run
