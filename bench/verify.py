@@ -55,7 +55,7 @@ def written(path: Path, megabytes: int) -> Home:
         key, kind, prepare_inline_body(record)
     )
     step = 0
-    while home.journal.bytes < megabytes * 1e6:
+    while home.journal.inline_bytes < megabytes * 1e6:
         step += 1
         for name in names:
             said = (" ".join(dice.choices(words, k=TEXT // 9)) for _ in range(2))

@@ -29,12 +29,12 @@ def trained(live: LiveStation) -> None:
             parent=f"policy@{number - 1}",
         )  # fmt: skip
         person.ask(wire.RegisterPolicy(request=f"p{number}", policy=said))
-    live.recorder.training_moved("sft-1", "finished")
-    live.recorder.training_moved("sft-2", "running", start=True)
-    live.recorder.training_moved("sft-3", "failed", "memory ran out at step 4")
+    live.recorder.report_training_state("sft-1", "finished")
+    live.recorder.report_training_state("sft-2", "running", start=True)
+    live.recorder.report_training_state("sft-3", "failed", "memory ran out at step 4")
     progress(live.home, PROGRESS)
     asked = wire.ActivatePolicy(request="a", engine="embedded", policy="policy@2")
-    live.recorder.activation_ended(person.ask(asked).seq, True)
+    live.recorder.report_activation(person.ask(asked).seq, True)
 
 
 def progress(home: Home, said: str) -> None:
@@ -79,7 +79,7 @@ async def test_activating_asks_for_the_engine_and_cancelling_asks_first(
         assert _activations(live)[-1] == ("policy@3", "asked")
         await seat.until(lambda: "is being given policy@3" in seat.text(PolicyList), "shown")
         (seq,) = live.query("SELECT max(seq) FROM activations")[0]
-        live.recorder.activation_ended(seq, False, "it has no room")
+        live.recorder.report_activation(seq, False, "it has no room")
         await seat.app.catch_up()
         await seat.until(lambda: "it has no room" in seat.text(PolicyList), "why it failed")
         await seat.press("Z", "enter")

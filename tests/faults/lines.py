@@ -48,7 +48,7 @@ class Line:
                 kind, fields = self._pending
                 place = find_event_slot(worker.message(kind, **fields))
                 assert place is not None
-                key, said = Key(*place.key), words(place.words)  # type: ignore[arg-type]
+                key, said = Key(*place.key), words(place.worker_record)  # type: ignore[arg-type]
                 self._history.sent.add((key, said))
                 ack = worker.insist(over, kind, **fields)
                 if ack is None:

@@ -30,7 +30,7 @@ def test_the_daemon_ends_and_says_why(ground: Ground, station: Station, point: s
     assert ground.ended() == RECORDER_FAILED
     assert ground.orphans == []
     stored = ground.query("SELECT max(seq) FROM events")
-    cause = f"writer failed: Injected: ordered at {point}"
+    cause = f"writer failed: InjectedFault: ordered at {point}"
     assert cause in (ground.home.logs / "daemon.log").read_text()
 
     station.environment["HOUSTON_HOME"] = str(ground.home.path)

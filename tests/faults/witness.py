@@ -36,7 +36,7 @@ def attend(file: str) -> None:
         place = find_event_slot(message)
         if place is None:
             return await ask(self, message, kind)
-        what = {"key": list(place.key), "words": words(place.words)}
+        what = {"key": list(place.key), "words": words(place.worker_record)}
         say(sent=what, pid=os.getpid(), lease=message.lease)
         reply = await ask(self, message, kind)
         heard = [[one.id, one.text] for one in reply.guidance]

@@ -145,10 +145,10 @@ def test_one_who_goes_on_trying_is_stored_less_and_less(up: float) -> None:
     attempts = AttemptCounter(lambda: now)
     at = []
     while now < up + 1000:
-        attempts.note(Peer(7, "eve", None, 1), "speaking to the daemon")
-        if work := attempts.due():
+        attempts.count(Peer(7, "eve", None, 1), "speaking to the daemon")
+        if work := attempts.take_due():
             at.append(now - up)
-            attempts.stored(work.tried)
+            attempts.mark_stored(work.tried)
         now += 1.0
     assert at == [0.0, 60.0, 180.0, 420.0, 900.0]
 
@@ -160,14 +160,14 @@ def test_a_thousand_strangers_in_a_day_leave_a_bounded_number_of_events() -> Non
     for minute in range(24 * 60):
         now = minute * 60.0
         for uid in range(minute % 1000, minute % 1000 + 20):
-            attempts.note(Peer(uid, f"u{uid}", None, 1), "speaking to the daemon")
+            attempts.count(Peer(uid, f"u{uid}", None, 1), "speaking to the daemon")
             noted += 1
-        while work := attempts.due(last=minute == 24 * 60 - 1):
+        while work := attempts.take_due(last=minute == 24 * 60 - 1):
             for tried in work.tried:
-                tried.writing = tried.times
+                tried.writing = tried.unstored
             stored += len(work.tried)
-            times += sum(tried.times for tried in work.tried)
-            attempts.stored(work.tried)
+            times += sum(tried.unstored for tried in work.tried)
+            attempts.mark_stored(work.tried)
             if minute < 24 * 60 - 1:
                 break
     assert stored <= 25 * MAX_EVENTS_PER_HOUR

@@ -93,8 +93,8 @@ def test_what_the_table_does_not_know_needs_an_operator() -> None:
     own = identities.peer(f"localhost:{os.geteuid()}:0:1")
     assert stranger and own
     assert stranger.role == "annotator"
-    assert isinstance(identities.book.refusal(stranger, Unheard()), NotAllowed)
-    assert identities.book.refusal(own, Unheard()) is None
+    assert isinstance(identities.roles.refusal(stranger, Unheard()), NotAllowed)
+    assert identities.roles.refusal(own, Unheard()) is None
 
 
 @needs_root

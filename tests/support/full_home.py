@@ -63,17 +63,17 @@ def train(station: Station) -> None:
     (station.home.path / "policies" / "policy@2" / "lineage.json").write_text("{}")
     person.ask(wire.StartTraining(request="t", run="t1", base="/models/base"))
     person.ask(wire.StartTraining(request="u", run="t1", base="/models/base"))
-    station.recorder.training_moved("t1", "running", start=True)
+    station.recorder.report_training_state("t1", "running", start=True)
     person.ask(wire.CancelTraining(run="t1"))
     policy = PolicyRegistered(
         by="", name="policy@2", kind="lora", base="/models/base", base_hash="b", hash="h",
         folder="policy@2", run="t1", manifest="m", recipe={"epochs": 1}, metrics={"loss": 1.5},
     )  # fmt: skip
     person.ask(wire.RegisterPolicy(request="p", policy=policy))
-    station.recorder.training_moved("t1", "finished")
+    station.recorder.report_training_state("t1", "finished")
     for request, policy_name, ok in (("a", "policy@2", True), ("b", "policy@1", False)):
         asked = wire.ActivatePolicy(request=request, engine="embedded", policy=policy_name)
-        station.recorder.activation_ended(person.ask(asked).seq, ok, "" if ok else "no answer")
+        station.recorder.report_activation(person.ask(asked).seq, ok, "" if ok else "no answer")
     person.ask(wire.ActivatePolicy(request="c", engine="embedded", rollback=True))
 
 

@@ -21,10 +21,9 @@ import zstandard
 
 from houston_daemon.maintenance import durable_copy
 from houston_daemon.maintenance.damage_report import IntegrityFindings
-from houston_daemon.maintenance.home_verification import EVENT_COLUMNS
 from houston_daemon.maintenance.projection_replay import ProjectionReplay
 from houston_daemon.recorder import hash_chain
-from houston_daemon.recorder.event_projections import EventHeader
+from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import schema, store_reader
@@ -35,8 +34,7 @@ ARCHIVE_SUFFIX = ".houston.zst"
 UNFINISHED_ARCHIVES = f"*{ARCHIVE_SUFFIX}.new"
 ARCHIVE_PAGE_EVENTS = 500
 """Events of one read transaction."""
-_EVENT_COLUMNS = EVENT_COLUMNS.split(", ")
-_BODY_COLUMN, _BLOB_COLUMN, _ERASED_COLUMN, _HASH_COLUMN = 7, 8, 9, 10
+_BYTES_COLUMNS = ("body", "body_hash", "chain")
 
 
 class ArchiveManifest(msgspec.Struct, frozen=True):
@@ -79,10 +77,10 @@ def check_archive(path: Path) -> ArchiveManifest:
         lines = _read_lines(path)
         manifest = msgspec.json.decode(next(lines), type=ArchiveManifest)
         digest = hashlib.sha256(msgspec.json.encode(manifest))
-        for found, line in enumerate(lines):
+        for number, line in enumerate(lines):
             event = msgspec.json.decode(line)
             if "sha256" in event:
-                if event["sha256"] == digest.hexdigest() and found == manifest.events:
+                if event["sha256"] == digest.hexdigest() and number == manifest.events:
                     return manifest
                 break
             digest.update(line)
@@ -102,7 +100,7 @@ def check_archive(path: Path) -> ArchiveManifest:
 
 
 def read_archive_events(path: Path) -> Iterator[dict[str, Any]]:
-    """The events of an archive that was checked (`read`), in order; bytes are base64."""
+    """The events of an archive that was checked, in order; bytes are base64."""
     lines = _read_lines(path)
     next(lines)
     for line in lines:
@@ -144,9 +142,7 @@ def _archive_lines(home: Home, rollout: str) -> Iterator[bytes]:
         connection.close()
 
 
-def _select_rows(
-    connection: sqlite3.Connection, rollout: str, last: int
-) -> Iterator[tuple[Any, ...]]:
+def _select_rows(connection: sqlite3.Connection, rollout: str, last: int) -> Iterator[EventRow]:
     """Rows up to `last`, in order; packing takes long, so each page is a transaction of its own."""
     sql = (
         f"SELECT {EVENT_COLUMNS} FROM events WHERE {EVENTS_OF_ROLLOUT} AND seq > ?2 AND seq <= ?3"
@@ -154,14 +150,14 @@ def _select_rows(
     )
     seq = 0
     while page := connection.execute(sql, (rollout, seq, last, ARCHIVE_PAGE_EVENTS)).fetchall():
-        yield from page
+        yield from map(EventRow._make, page)
         seq = page[-1][0]
 
 
-def _encode_event(home: Home, row: tuple[Any, ...]) -> dict[str, Any]:
-    event = dict(zip(_EVENT_COLUMNS, row, strict=True))
-    if row[_BLOB_COLUMN]:
-        event["body"] = store_reader.read_blob(home, row[_BLOB_COLUMN])
+def _encode_event(home: Home, row: EventRow) -> dict[str, Any]:
+    event = row._asdict()
+    if row.blob:
+        event["body"] = store_reader.read_blob(home, row.blob)
     return {
         name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
         for name, value in event.items()
@@ -192,13 +188,6 @@ def _archive_damaged(path: Path, why: str) -> HoustonError:
     )
 
 
-_ROW_COLUMNS = EVENT_COLUMNS.split(", ")
-_BYTES_COLUMNS = ("body", "body_hash", "chain")
-_INSERT_EVENT = (
-    f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({', '.join('?' * len(_ROW_COLUMNS))})"
-)
-
-
 @contextlib.contextmanager
 def unpack_archive(path: Path) -> Iterator[tuple[Home, ArchiveManifest]]:
     """A home that holds the rollout of an archive as it was, and the archive's manifest.
@@ -215,10 +204,10 @@ def unpack_archive(path: Path) -> Iterator[tuple[Home, ArchiveManifest]]:
             ExitCode.CONFIGURATION,
         )
     try:
-        place = tempfile.TemporaryDirectory(prefix="houston-archive-")
+        temporary = tempfile.TemporaryDirectory(prefix="houston-archive-")
     except OSError as problem:
         raise _no_room_error(path, problem) from None
-    with place as folder:
+    with temporary as folder:
         home = Home(Path(folder))
         try:
             _write_home(home, read_archive_events(path))
@@ -245,25 +234,23 @@ def _write_home(home: Home, events: Iterator[dict[str, Any]]) -> None:
         findings = IntegrityFindings()
         replay = ProjectionReplay(home, connection, findings)
         for event in events:
-            row = _decode_row(event)
-            connection.execute(_INSERT_EVENT, row)
-            replay.one(EventHeader(*row[:7]), *row[7:10])
+            replay.insert_event(_decode_row(event))
         replay.finish()
         connection.execute("COMMIT")
     finally:
         connection.close()
-    if findings.all:
+    if findings.findings:
         raise HoustonError(
-            f"The archive cannot be replayed: {findings.all[0].text}",
+            f"The archive cannot be replayed: {findings.findings[0].text}",
             "Nothing was read.",
             "Read it with the Houston that wrote it.",
             ExitCode.DAMAGED,
         )
 
 
-def _decode_row(event: dict[str, Any]) -> tuple[Any, ...]:
+def _decode_row(event: dict[str, Any]) -> EventRow:
     """A row of `events`; a large body stands in it, and no blob is named."""
     row = dict(event, blob=None)
     for name in _BYTES_COLUMNS:
         row[name] = None if event[name] is None else base64.b64decode(event[name])
-    return tuple(row[name] for name in _ROW_COLUMNS)
+    return EventRow(**{name: row[name] for name in EventRow._fields})

@@ -33,20 +33,20 @@ class IntegrityFindings:
     """All of them, in the order in which they were met."""
 
     def __init__(self) -> None:
-        self.all: list[IntegrityFinding] = []
+        self.findings: list[IntegrityFinding] = []
 
     def add(
         self, what: FindingKind, text: str, seq: int = 0, rollout: str = "", table: str = ""
     ) -> None:
         """Take note of one."""
-        if len(self.all) < FINDINGS_LIMIT:
-            self.all.append(
+        if len(self.findings) < FINDINGS_LIMIT:
+            self.findings.append(
                 IntegrityFinding(what, _make_printable(text), seq, _make_printable(rollout), table)
             )
 
     def join(self, others: Iterable[IntegrityFinding]) -> None:
         """Take over what was found elsewhere."""
-        self.all += list(others)[: FINDINGS_LIMIT - len(self.all)]
+        self.findings += list(others)[: FINDINGS_LIMIT - len(self.findings)]
 
 
 def _make_printable(text: object) -> str:
@@ -76,12 +76,12 @@ def describe_damage(home: Home, rollout: str, seq: int) -> str:
     """`CORRUPT rollout=R first bad seq=N; backup T available`, as every command says it.
 
     rollout: `-` is said where it is empty (events of the daemon, or unknown). seq: 0 where no event
-    is damaged, only what was derived from them; `UNKNOWN` and `HEAD`.
+    is damaged, only what was derived from them; or `UNKNOWN_SEQ`, or `ONLY_HEAD_DAMAGED`.
     """
-    there = list_backup_names(home)
+    backups = list_backup_names(home)
     where = f"first bad seq={_SEQ_WORDS.get(seq, seq)}"
-    kept = f"backup {there[-1]} available" if there else "no backup available"
-    return f"CORRUPT rollout={rollout or '-'} {where}; {kept}"
+    available = f"backup {backups[-1]} available" if backups else "no backup available"
+    return f"CORRUPT rollout={rollout or '-'} {where}; {available}"
 
 
 def describe_findings(home: Home, findings: Iterable[IntegrityFinding]) -> list[str]:
@@ -98,7 +98,7 @@ _SEQ_WITHOUT_EVENT = {"table": 0, "head": ONLY_HEAD_DAMAGED}
 
 
 def _damage_order(seq: int) -> tuple[bool, int]:
-    """Order of what is said: the first event, then `UNKNOWN`, `HEAD`, derived rows."""
+    """Order of what is said: the first event, then an unknown one, the head, derived rows."""
     return seq <= 0, {UNKNOWN_SEQ: 0, ONLY_HEAD_DAMAGED: 1, 0: 2}.get(seq, seq)
 
 

@@ -1,23 +1,21 @@
-"""Reading what can still be read of a damaged database: event by event around what cannot.
+"""Stage 2 of a repair: what can still be read of a damaged database, event by event.
 
 Works on a copy. Where SQLite stops at a damaged page, each event behind it is asked for by its own
 number; a damaged header is written anew. What a row is worth is decided in `repair_decisions`.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeVar
-from urllib.parse import quote
+from typing import Any, NamedTuple
 
 from houston_daemon.maintenance import durable_copy
-from houston_daemon.maintenance.home_verification import EVENT_COLUMNS, EventRow
-from houston_daemon.maintenance.projection_replay import fetch_rows
+from houston_daemon.maintenance.projection_replay import fetch_events, fetch_rows
+from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
 from houston_shared.store import schema
 from houston_shared.store.journal_events import OUT_OF_STEP_EVENTS
-from houston_shared.store.presence_queries import LOOK_COLUMNS as LOOKS
+from houston_shared.store.presence_queries import LOOK_COLUMNS
 
-T = TypeVar("T")
 SALVAGE_PAGE_EVENTS = 200
 """Events that are asked for at once; after a damage, one by one."""
 _DATABASE_HEADER = bytes.fromhex("53514c69746520666f726d6174203300 2000 02 02 00 40 20 20")
@@ -30,6 +28,8 @@ _OWNER_INDEXES = {
 """What together names the rollout of every event without a look at the table, and the step (0
 where the index does not tell)."""
 _READ_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError, OverflowError)
+OPEN_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError, OSError)
+"""What opening a damaged database may raise."""
 
 
 class EventOwner(NamedTuple):
@@ -43,11 +43,11 @@ class SalvagedDatabase:
     """The rows of one database that may be damaged."""
 
     def __init__(self, database: Path, last: int = 0) -> None:
-        """last: an event that is known to have been stored. Raises sqlite3.DatabaseError."""
+        """last: an event that is known to have been stored. Raises one of OPEN_ERRORS."""
         self._connection = _open_readable(database)
-        self.last = max(last, self._newest())
+        self.last = max(last, self._find_newest())
         """No event with a higher number can be in it."""
-        self._places: dict[int, EventOwner] | None = None
+        self._owners: dict[int, EventOwner] | None = None
 
     def close(self) -> None:
         """Let it go."""
@@ -58,81 +58,65 @@ class SalvagedDatabase:
         seq = 0
         while seq < self.last:
             try:
-                page = self._page(seq)
+                page = fetch_events(self._connection, seq, SALVAGE_PAGE_EVENTS, self.last)
             except _READ_ERRORS:
-                page = self._singly(seq + 1, min(seq + SALVAGE_PAGE_EVENTS, self.last))
-                yield from page
-                seq = min(seq + SALVAGE_PAGE_EVENTS, self.last)
+                end = min(seq + SALVAGE_PAGE_EVENTS, self.last)
+                yield from filter(None, map(self.row, range(seq + 1, end + 1)))
+                seq = end
                 continue
             if not page:
                 return
             for row in page:
-                if row[0] > seq:  # a damaged tree may lead back
-                    seq = row[0]
+                if row.seq > seq:  # a damaged tree may lead back
+                    seq = row.seq
                     yield row
-            seq = max(seq, page[-1][0])
+            seq = max(seq, page[-1].seq)
 
     def row(self, seq: int) -> EventRow | None:
         """One event, None when it is not there or cannot be read."""
-        found = self._singly(seq, seq)
-        return found[0] if found else None
+        rows = self._read(f"SELECT {EVENT_COLUMNS} FROM events WHERE seq = ?", seq)
+        return EventRow(*rows[0]) if rows else None
 
     def looks(self) -> list[tuple[str | int, ...]]:
         """Rows of `looks`, which no event could give back, as far as they can be read."""
-        sql = f"SELECT {LOOKS} FROM looks"
-        nothing: list[tuple[str | int, ...]] = []
-        rows = self._read(lambda: fetch_rows(self._connection, sql), nothing)
-        kinds = (str, str, *(int,) * (LOOKS.count(",") - 1))
-        return [tuple(row) for row in rows if tuple(map(type, row)) == kinds]
+        types = (str, str, *(int,) * (LOOK_COLUMNS.count(",") - 1))
+        rows = self._read(f"SELECT {LOOK_COLUMNS} FROM looks")
+        return [tuple(row) for row in rows if tuple(map(type, row)) == types]
 
-    def place(self, seq: int) -> EventOwner:
-        """Where an event that cannot be read belongs; empty where no index tells."""
-        if self._places is None:
-            self._places = self._indexed()
-        return self._places.get(seq, EventOwner())
+    def owner_of(self, seq: int) -> EventOwner:
+        """Whose an event is that cannot be read; empty where no index tells."""
+        if self._owners is None:
+            self._owners = self._read_owners()
+        return self._owners.get(seq, EventOwner())
 
-    def _indexed(self) -> dict[int, EventOwner]:
-        places: dict[int, EventOwner] = {}
-        for step, part in _OWNER_INDEXES.items():
-            nothing: list[EventRow] = []
-            sql = f"SELECT seq, rollout, {step} FROM {part}"
-            rows = self._read(lambda sql=sql: fetch_rows(self._connection, sql), nothing)  # type: ignore[misc]
-            for seq, *place in rows:
-                if isinstance(place[0], str) and isinstance(place[1], int):
-                    places.setdefault(seq, EventOwner(*place))
-        return places
+    def _read_owners(self) -> dict[int, EventOwner]:
+        owners: dict[int, EventOwner] = {}
+        for step_column, index in _OWNER_INDEXES.items():
+            for seq, rollout, step in self._read(
+                f"SELECT seq, rollout, {step_column} FROM {index}"
+            ):
+                if isinstance(rollout, str) and isinstance(step, int):
+                    owners.setdefault(seq, EventOwner(rollout, step))
+        return owners
 
-    def _page(self, after: int) -> list[EventRow]:
-        sql = (
-            f"SELECT {EVENT_COLUMNS} FROM events WHERE seq > ? AND seq <= ?"
-            f" ORDER BY seq LIMIT {SALVAGE_PAGE_EVENTS}"
-        )
-        return fetch_rows(self._connection, sql, after, self.last)
+    def _find_newest(self) -> int:
+        newest = 0
+        for part in ("events", *_OWNER_INDEXES.values()):
+            for (seq,) in self._read(f"SELECT max(seq) FROM {part}"):
+                if isinstance(seq, int) and seq < 2**48:
+                    newest = max(newest, seq)
+        return newest
 
-    def _singly(self, first: int, last: int) -> list[EventRow]:
-        sql = f"SELECT {EVENT_COLUMNS} FROM events WHERE seq = ?"
-        found: list[EventRow] = []
-        for seq in range(first, last + 1):
-            found += self._read(lambda seq=seq: fetch_rows(self._connection, sql, seq), [])  # type: ignore[misc]
-        return found
-
-    def _newest(self) -> int:
-        asked = [f"SELECT max(seq) FROM {part}" for part in ("events", *_OWNER_INDEXES.values())]
-        return max(self._read(lambda sql=sql: self._number(sql), 0) for sql in asked)  # type: ignore[misc]
-
-    def _number(self, sql: str) -> int:
-        ((found,),) = self._connection.execute(sql)
-        return found if isinstance(found, int) and 0 < found < 2**48 else 0
-
-    def _read(self, read: Callable[[], T], otherwise: T) -> T:
+    def _read(self, sql: str, *parameters: int) -> list[Any]:
+        """All rows of a query; none where it cannot be answered."""
         try:
-            return read()
+            return fetch_rows(self._connection, sql, *parameters)
         except _READ_ERRORS:
-            return otherwise
+            return []
 
 
 def _open_readable(database: Path) -> sqlite3.Connection:
-    """A connection that can read the schema; raises sqlite3.DatabaseError."""
+    """A connection that can read the schema; raises one of OPEN_ERRORS."""
     try:
         return _open_checked(database)
     except (sqlite3.DatabaseError, UnicodeDecodeError):
@@ -158,8 +142,7 @@ def _rewrite_header(database: Path) -> None:
 
 
 def _open_checked(database: Path) -> sqlite3.Connection:
-    uri = f"file:{quote(str(database))}?mode=ro"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+    connection = durable_copy.open_read_only(database)
     try:
         connection.execute(f"SELECT {EVENT_COLUMNS} FROM events LIMIT 0")
     except BaseException:

@@ -12,11 +12,12 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
+from houston_shared.atomic_file import sync_to_disk
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 
@@ -25,6 +26,16 @@ COPY_PAGE_EVENTS = 2_000
 COPY_PAUSE_SECONDS = 0.02
 """Between two of them: without a moment in which nobody reads, the WAL is never begun anew."""
 _BLOCK_BYTES = 1024 * 1024
+
+
+def read_only_uri(database: Path) -> str:
+    """What SQLite opens a database file by, to read it."""
+    return f"file:{quote(str(database))}?mode=ro"
+
+
+def open_read_only(database: Path) -> sqlite3.Connection:
+    """A connection that reads, without any check; raises sqlite3.Error."""
+    return sqlite3.connect(read_only_uri(database), uri=True, isolation_level=None)
 
 
 def copy_database(source: Path, target: Path) -> float:
@@ -41,25 +52,25 @@ def copy_database(source: Path, target: Path) -> float:
         try:
             for pragma in ("page_size = 8192", "journal_mode = OFF", "synchronous = OFF"):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
-            connection.execute("ATTACH ? AS home", (f"file:{quote(str(source))}?mode=ro",))
+            connection.execute("ATTACH ? AS home", (read_only_uri(source),))
             held = _copy_attached(connection)
         finally:
             connection.close()
         if held is not None:
             break
     target.chmod(0o600)
-    sync_path(target)
+    sync_to_disk(target)
     return held
 
 
 def _copy_attached(connection: sqlite3.Connection) -> float | None:
     """Copy `home` into `main`; None when bodies were erased meanwhile, which the copy still has."""
-    made: list[tuple[str, str, str]] = connection.execute(
+    definitions: list[tuple[str, str, str]] = connection.execute(
         "SELECT type, name, sql FROM home.sqlite_master WHERE sql IS NOT NULL"
         " ORDER BY type <> 'table'"
     ).fetchall()
-    tables = [name for kind, name, _ in made if kind == "table"]
-    for kind, _, sql in made:
+    tables = [name for kind, name, _ in definitions if kind == "table"]
+    for kind, _, sql in definitions:
         if kind == "table":
             connection.execute(sql)
     (begun,) = connection.execute("SELECT coalesce(max(seq), 0) FROM home.events").fetchone()
@@ -70,7 +81,7 @@ def _copy_attached(connection: sqlite3.Connection) -> float | None:
     erased = connection.execute(
         "SELECT 1 FROM events WHERE seq > ? AND kind = 'erased'", (begun,)
     ).fetchone()
-    for kind, _, sql in made:
+    for kind, _, sql in definitions:
         if kind != "table":
             connection.execute(sql)
     return None if erased else held
@@ -117,36 +128,41 @@ def write_file(target: Path, data: bytes) -> None:
         handle.write(data)
 
 
+def _make_private(file: Path) -> None:
+    file.chmod(0o600)
+
+
 @contextlib.contextmanager
-def open_atomically(target: Path) -> Iterator[BinaryIO]:
-    """A file to write, beside its place: synced and renamed at the end, gone after an exception."""
-    beside = target.with_name(target.name + ".new")
+def open_atomically(
+    target: Path,
+    beside: Path | None = None,
+    synced: Callable[[Path], None] = _make_private,
+    named: Callable[[], None] = lambda: None,
+) -> Iterator[BinaryIO]:
+    """A file to write, beside its place: synced and renamed at the end, gone after an exception.
+
+    beside: where it is written; `synced` is called with it once its content is on disk, `named`
+    once it has its name. The name is made durable after that.
+    """
+    beside = beside or target.with_name(target.name + ".new")
     try:
         with beside.open("wb") as handle:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-        beside.chmod(0o600)
+        synced(beside)
         beside.replace(target)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    sync_path(target.parent)
-
-
-def sync_path(path: Path) -> None:
-    """Make a file's content, or the names in a folder, durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    named()
+    sync_to_disk(target.parent)
 
 
 def sync_tree(folder: Path) -> None:
     """Make the names in a folder and all below it durable."""
     for below, _, _ in os.walk(folder):
-        sync_path(Path(below))
+        sync_to_disk(Path(below))
 
 
 def hash_file(path: Path) -> str:
@@ -170,8 +186,8 @@ def lock_copy_folder(home: Home, folder: Path, own: Path, unfinished: str) -> It
     of the names of half copies. Raises HoustonError. Where a folder cannot be locked (network
     file systems), nothing is removed.
     """
-    place, inside = folder.resolve(), home.path.resolve()
-    if place != own.resolve() and place.is_relative_to(inside):
+    resolved = folder.resolve()
+    if resolved != own.resolve() and resolved.is_relative_to(home.path.resolve()):
         raise HoustonError(
             f"{folder} lies in the home {home.path}, which is for its own files.",
             "Nothing was copied.",
@@ -193,14 +209,14 @@ def lock_copy_folder(home: Home, folder: Path, own: Path, unfinished: str) -> It
 
 def find_unfinished_copies(folder: Path, unfinished: str) -> list[Path]:
     """Half copies in `folder` that nobody is making any more."""
-    found = sorted(folder.glob(unfinished))
+    copies = sorted(folder.glob(unfinished))
     try:
-        fd = _try_lock_folder(folder) if found else None
+        fd = _try_lock_folder(folder) if copies else None
     except HoustonError:
         return []
     if fd is not None:
         os.close(fd)
-    return found
+    return copies
 
 
 def _try_lock_folder(folder: Path) -> int | None:

@@ -74,10 +74,10 @@ def redact_text(kind: str, data: bytes, text: str) -> bytes:
 
     Raises HoustonError where the text cannot be told from words of Houston's own.
     """
-    left = encode_message(_remove_text(msgspec.msgpack.decode(data), text))
+    remainder = encode_message(_remove_text(msgspec.msgpack.decode(data), text))
     try:
-        now = msgspec.msgpack.decode(left, type=event_bodies.BODY_TYPES[kind])
-        gone = text.encode() not in left and _has_same_identity(kind, data, now)
+        after = msgspec.msgpack.decode(remainder, type=event_bodies.BODY_TYPES[kind])
+        gone = text.encode() not in remainder and _has_same_identity(kind, data, after)
     except msgspec.MsgspecError:
         gone = False
     if not gone:
@@ -86,22 +86,22 @@ def redact_text(kind: str, data: bytes, text: str) -> bytes:
             "Nothing was erased.",
             "Erase the whole step: houston rollout erase R --step N",
         )
-    return left
+    return remainder
 
 
-def _has_same_identity(kind: str, data: bytes, now: Record) -> bool:
+def _has_same_identity(kind: str, data: bytes, after: Record) -> bool:
     """Whether a training run, a policy or an activation is still called what it was."""
     if kind not in training_event_bodies.TRAINING_BODY_TYPES:
         return True
     before = msgspec.msgpack.decode(data, type=event_bodies.BODY_TYPES[kind])
     return all(
-        getattr(before, name, None) == getattr(now, name, None) for name in _IDENTIFYING_FIELDS
+        getattr(before, name, None) == getattr(after, name, None) for name in _IDENTIFYING_FIELDS
     )
 
 
 def has_text(data: bytes, text: str) -> bool:
     """Whether a body holds a text, as it is or as observations escape it."""
-    return any(one.encode() in data for one in list_spellings(text))
+    return any(spelling.encode() in data for spelling in list_spellings(text))
 
 
 def list_spellings(text: str) -> tuple[str, ...]:
@@ -135,8 +135,8 @@ def _remove_text(value: Any, text: str, words: bool = False) -> Any:
 def _drop_duplicate_files(body: dict[Any, Any]) -> dict[Any, Any]:
     """Files whose paths have become the same are one row: the first stays."""
     files = body.get("files")
-    if isinstance(files, list) and all(isinstance(one, dict) for one in files):
-        body["files"] = list({one.get("path"): one for one in reversed(files)}.values())[::-1]
+    if isinstance(files, list) and all(isinstance(file, dict) for file in files):
+        body["files"] = list({file.get("path"): file for file in reversed(files)}.values())[::-1]
     return body
 
 
@@ -161,57 +161,65 @@ def _blank_head(head: ContextHead) -> Record:
     )
 
 
-def _blank_sample(one: event_bodies.StoredSample) -> Record:
-    grammar = one.parameters.get("grammar")
+def _blank_sample(sample: event_bodies.StoredSample) -> Record:
+    grammar = sample.parameters.get("grammar")
     return msgspec.structs.replace(
-        one,
-        new_prompt_ids=_zero_token_ids(one.new_prompt_ids),
-        token_ids=_zero_token_ids(one.token_ids),
+        sample,
+        new_prompt_ids=_zero_token_ids(sample.new_prompt_ids),
+        token_ids=_zero_token_ids(sample.token_ids),
         logprobs=None,
         parameters={"grammar": ERASED_TEXT} if grammar else {},
         thought=ERASED_TEXT,
-        calls=tuple(map(_blank_call, one.calls)),
-        malformed=ERASED_TEXT if one.malformed else "",
+        calls=tuple(map(_blank_call, sample.calls)),
+        malformed=ERASED_TEXT if sample.malformed else "",
     )
 
 
-def _blank_intent(one: CallIntent) -> Record:
-    return msgspec.structs.replace(one, call=_blank_call(one.call))
+def _blank_intent(intent: CallIntent) -> Record:
+    return msgspec.structs.replace(intent, call=_blank_call(intent.call))
 
 
-def _blank_result(one: ToolResult) -> Record:
-    fields = {name: value for name, value in one.fields.items() if name in _NUMERIC_FIELDS}
-    return msgspec.structs.replace(one, call=_blank_call(one.call), text=ERASED_TEXT, fields=fields)
+def _blank_result(result: ToolResult) -> Record:
+    fields = {name: value for name, value in result.fields.items() if name in _NUMERIC_FIELDS}
+    return msgspec.structs.replace(
+        result, call=_blank_call(result.call), text=ERASED_TEXT, fields=fields
+    )
 
 
-def _blank_observation(one: event_bodies.StoredObservation) -> Record:
-    files = tuple(msgspec.structs.replace(file, diff="", note=ERASED_TEXT) for file in one.files)
-    reasons = dict.fromkeys(one.reasons, ERASED_TEXT)
-    return msgspec.structs.replace(one, tail=ERASED_TEXT, files=files, reasons=reasons)
+def _blank_observation(observation: event_bodies.StoredObservation) -> Record:
+    files = tuple(
+        msgspec.structs.replace(file, diff="", note=ERASED_TEXT) for file in observation.files
+    )
+    reasons = dict.fromkeys(observation.reasons, ERASED_TEXT)
+    return msgspec.structs.replace(observation, tail=ERASED_TEXT, files=files, reasons=reasons)
 
 
-def _blank_fork(one: ForkBody) -> Record:
-    return msgspec.structs.replace(one, summary=ERASED_TEXT)
+def _blank_fork(fork: ForkBody) -> Record:
+    return msgspec.structs.replace(fork, summary=ERASED_TEXT)
 
 
-def _blank_guidance(one: Any) -> Any:
-    return msgspec.structs.replace(one, text=ERASED_TEXT)
+def _blank_guidance(guidance: Any) -> Any:
+    return msgspec.structs.replace(guidance, text=ERASED_TEXT)
 
 
-def _blank_note(one: event_bodies.StepBookmarked | event_bodies.RolloutClaimed) -> Record:
-    return msgspec.structs.replace(one, note=ERASED_TEXT if one.note else "")
+def _blank_note(body: event_bodies.StepBookmarked | event_bodies.RolloutClaimed) -> Record:
+    return msgspec.structs.replace(body, note=ERASED_TEXT if body.note else "")
 
 
-def _blank_verdict(one: event_bodies.VerdictGiven) -> Record:
+def _blank_verdict(verdict: event_bodies.VerdictGiven) -> Record:
     # That a rule masks an error decides which verdict counts, and its name is nobody's words.
-    named = verdict_precedence.split_rule_reasons(one.reason) if one.source == "rule" else []
+    named = (
+        verdict_precedence.split_rule_reasons(verdict.reason) if verdict.source == "rule" else []
+    )
     errors = [
         rule._replace(reason=ERASED_TEXT)
         for rule in named
         if rule.rule == verdict_precedence.ERROR_RULE
     ]
-    reason = verdict_precedence.join_rule_reasons(errors[:1]) or (ERASED_TEXT if one.reason else "")
-    return msgspec.structs.replace(one, reason=reason)
+    reason = verdict_precedence.join_rule_reasons(errors[:1]) or (
+        ERASED_TEXT if verdict.reason else ""
+    )
+    return msgspec.structs.replace(verdict, reason=reason)
 
 
 _BLANK_RULES: dict[str, Callable[[Any], Any]] = {

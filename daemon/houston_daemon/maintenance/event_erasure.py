@@ -44,7 +44,7 @@ class ErasureBatch(NamedTuple):
 
     rollout: str
     seqs: list[int]
-    ids: bool = False
+    only_token_ids: bool = False
     """Only their token ids, which repeat what earlier events say."""
 
 
@@ -89,7 +89,7 @@ def select_step_events(home: Home, rollout: str, step: int) -> list[ErasureBatch
         return []
     return [
         part
-        for part in (ErasureBatch(rollout, own), ErasureBatch(rollout, behind, ids=True))
+        for part in (ErasureBatch(rollout, own), ErasureBatch(rollout, behind, only_token_ids=True))
         if part.seqs
     ]
 
@@ -108,13 +108,13 @@ def select_events_with_text(home: Home, text: str, rollout: str = "") -> list[Er
 
     rollout: only look there; empty for everywhere.
     """
-    found: dict[str, list[int]] = defaultdict(list)
+    seqs_of: dict[str, list[int]] = defaultdict(list)
     for seq, owner, kind, data in _iterate_bodies(home):
         if (rollout and owner != rollout) or kind in erased_body.NEVER_ERASED_KINDS:
             continue
-        if erased_body.has_text(data, text) or (kind == "sample" and owner in found):
-            found[owner].append(seq)
-    return [ErasureBatch(owner, seqs) for owner, seqs in found.items()]
+        if erased_body.has_text(data, text) or (kind == "sample" and owner in seqs_of):
+            seqs_of[owner].append(seq)
+    return [ErasureBatch(owner, seqs) for owner, seqs in seqs_of.items()]
 
 
 def _iterate_bodies(home: Home) -> Iterator[tuple[int, str, str, bytes]]:
@@ -140,14 +140,14 @@ def erase_events(
 ) -> bool:
     """Erase these events; whether their bytes have left the files.
 
-    text, reason, archive: of `wire.EraseBodies`. Cut short, an archive can be gone on with: only
+    text, reason, archive: of `EraseBodies`. Cut short, an archive can be gone on with: only
     the last message makes the rollout one. Raises HoustonError.
     """
-    words = [
+    messages = [
         EraseBodies(
             rollout=part.rollout,
             seqs=tuple(part.seqs[first : first + erase_handlers.ERASE_LIMIT]),
-            ids=part.ids,
+            ids=part.only_token_ids,
             text=text,
             reason=reason,
             archive=archive,
@@ -157,16 +157,16 @@ def erase_events(
     ]
     JudgeCache(home).forget()  # a judge's reasons quote what it judged
     if archive:
-        words[:-1] = [msgspec.structs.replace(one, more=True) for one in words[:-1]]
+        messages[:-1] = [msgspec.structs.replace(message, more=True) for message in messages[:-1]]
     if find_running_daemon(home) is not None:
-        return _ask_daemon(home, words)
-    _erase_offline(home, words)
+        return _ask_daemon(home, messages)
+    _erase_offline(home, messages)
     return True
 
 
-def _ask_daemon(home: Home, words: Iterable[EraseBodies]) -> bool:
+def _ask_daemon(home: Home, messages: Iterable[EraseBodies]) -> bool:
     with ControlClient(home, ANSWER_TIMEOUT_SECONDS) as client:
-        for message in words:
+        for message in messages:
             client.ask(message)
         end = monotonic() + EMPTY_WAL_SECONDS
         while monotonic() < end:
@@ -178,7 +178,7 @@ def _ask_daemon(home: Home, words: Iterable[EraseBodies]) -> bool:
     return False
 
 
-def _erase_offline(home: Home, words: Iterable[EraseBodies]) -> None:
+def _erase_offline(home: Home, messages: Iterable[EraseBodies]) -> None:
     lock = HomeLock(home)
     if other := lock.take(HomeOwner(os.getpid(), iso_time(now_us())), "Nothing was erased."):
         raise HoustonError(
@@ -191,7 +191,7 @@ def _erase_offline(home: Home, words: Iterable[EraseBodies]) -> None:
         connection = open_writer(home)
         try:
             store = Store(home, connection, JournalWriter(connection), LiveWorkers())
-            for message in words:
+            for message in messages:
                 _erase_in_transaction(store, message)
             erase_handlers.empty_wal(store)
             connection.execute("VACUUM")  # what earlier splits of pages left behind
@@ -215,20 +215,20 @@ def _erase_in_transaction(store: Store, message: EraseBodies) -> None:
         if store.connection.in_transaction:
             store.connection.execute("ROLLBACK")
         raise
-    for change in store.later:
+    for change in store.after_commit:
         change()
-    store.later.clear()
+    store.after_commit.clear()
 
 
 def find_files_with_text(home: Home, text: str) -> list[Path]:
     """Files of the database and its index that hold a text all the same."""
-    found = []
+    files = []
     for base in (home.database, home.search_database):
         for end in ("", "-wal"):
             path = base.with_name(base.name + end)
             if path.exists() and _has_bytes(path, text.encode()):
-                found.append(path)
-    return found
+                files.append(path)
+    return files
 
 
 def _has_bytes(path: Path, needle: bytes) -> bool:

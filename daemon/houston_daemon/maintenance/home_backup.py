@@ -24,6 +24,7 @@ from houston_daemon.recorder.disk.writer_connection import open_writer
 from houston_daemon.recorder.journal_writer import EventKey, JournalWriter
 from houston_daemon.recorder.live_workers import LiveWorkers
 from houston_daemon.recorder.recorder_store import Store
+from houston_shared import atomic_file
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home, unreadable_home
 from houston_shared.policy_and_run_files import policies_folder
@@ -41,28 +42,28 @@ def find_backups(home: Home, named: Path) -> list[Path]:
     HoustonError where it is none of them, or this user may not look.
     """
     try:
-        for place in dict.fromkeys((named.absolute(), home.backups / named)):
-            check_readable(place)
-            if found := _backups_in(place):
-                return found
-        there = named.exists()
+        for folder in dict.fromkeys((named.absolute(), home.backups / named)):
+            check_readable(folder)
+            if backups := _backups_in(folder):
+                return backups
+        exists = named.exists()
     except OSError as problem:
         raise unreadable_backups(named, problem) from None
-    why = f"holds no backup (no {damage_report.BACKUP_MANIFEST})" if there else "does not exist"
+    why = f"holds no backup (no {damage_report.BACKUP_MANIFEST})" if exists else "does not exist"
     raise HoustonError(f"{named} {why}.", "Nothing was done.", _next_command(home))
 
 
 def find_one_backup(home: Home, named: Path) -> Path:
     """The one backup that `named` means; raises HoustonError, also where there are several."""
-    found = find_backups(home, named)
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
+    backups = find_backups(home, named)
+    if len(backups) > 1:
+        names = ", ".join(path.name for path in backups)
         raise HoustonError(
-            f"{named} holds {len(found)} backups: {names}.",
+            f"{named} holds {len(backups)} backups: {names}.",
             "Nothing was done.",
-            f"Name one of them, such as {found[0]}.",
+            f"Name one of them, such as {backups[0]}.",
         )
-    return found[0]
+    return backups[0]
 
 
 def check_readable(folder: Path) -> None:
@@ -83,18 +84,18 @@ def unreadable_backups(folder: Path, problem: OSError) -> HoustonError:
     )
 
 
-def _backups_in(place: Path) -> list[Path]:
-    if (place / damage_report.BACKUP_MANIFEST).is_file():
-        return [place]
-    if not place.is_dir():
+def _backups_in(folder: Path) -> list[Path]:
+    if (folder / damage_report.BACKUP_MANIFEST).is_file():
+        return [folder]
+    if not folder.is_dir():
         return []
-    found = (path.parent for path in place.glob(f"*/{damage_report.BACKUP_MANIFEST}"))
-    return sorted((path for path in found if not path.name.startswith(".")), reverse=True)
+    folders = (path.parent for path in folder.glob(f"*/{damage_report.BACKUP_MANIFEST}"))
+    return sorted((path for path in folders if not path.name.startswith(".")), reverse=True)
 
 
 def _next_command(home: Home) -> str:
-    there = damage_report.list_backup_names(home)
-    return f"There are: {', '.join(there)}." if there else "houston backup --list --to FOLDER"
+    names = damage_report.list_backup_names(home)
+    return f"There are: {', '.join(names)}." if names else "houston backup --list --to FOLDER"
 
 
 _SELECT_SELF_STARTING = (
@@ -127,21 +128,21 @@ def pause_restored_rollouts(home: Home, origin: str, at: str) -> list[str]:
 
 
 def _append_pauses(store: Store, reason: str) -> list[str]:
-    found = store.connection.execute(
+    rollouts = store.connection.execute(
         _SELECT_SELF_STARTING, sorted(rollout_states.SELF_ENDING_PAUSES)
     ).fetchall()
     store.connection.execute("BEGIN IMMEDIATE")
-    for id, begun, body, blob in found:  # also over a pause that would end by itself
+    for id, begun, body, blob in rollouts:  # also over a pause that would end by itself
         data = store_reader.read_blob(store.home, blob) if blob else body
         missing = _explain_missing_files(msgspec.msgpack.decode(data, type=RolloutSpec), id, begun)
-        stored = StoredState(
+        pause = StoredState(
             state="paused", by=rollout_states.PAUSED_BY_RESTORE, reason=f"{reason}{missing}"
         )
-        store.journal.append(EventKey(id), "state", stored)
+        store.journal.append(EventKey(id), "state", pause)
         rollout_states.mark_unattended(store, id)
     store.connection.execute("COMMIT")
     home_files.write_chain_head(store.home, store.journal.seq, store.journal.chain)
-    return [id for id, *_ in found]
+    return [id for id, *_ in rollouts]
 
 
 def _explain_missing_files(spec: RolloutSpec, rollout: str, begun: bool) -> str:
@@ -230,7 +231,7 @@ def _make_backup_in(home: Home, parent: Path, periodic: bool) -> BackupManifest:
         )
         durable_copy.sync_tree(beside.path)
         beside.path.rename(parent / name)
-        durable_copy.sync_path(parent)
+        atomic_file.sync_to_disk(parent)
     except (OSError, sqlite3.Error) as problem:
         raise HoustonError(
             f"The backup cannot be made in {parent}: {problem}.",
@@ -243,12 +244,12 @@ def _make_backup_in(home: Home, parent: Path, periodic: bool) -> BackupManifest:
 
 
 def list_backups(home: Home, folder: Path | None = None) -> list[BackupManifest]:
-    """The complete backups of a home (or in `folder`), oldest first; for the others `rotten`."""
-    found = []
+    """The complete backups of a home (or in `folder`), oldest first."""
+    manifests = []
     for path in sorted((folder or home.backups).glob(f"[0-9]*/{damage_report.BACKUP_MANIFEST}")):
         with contextlib.suppress(HoustonError):
-            found.append(read_backup_manifest(path.parent))
-    return found
+            manifests.append(read_backup_manifest(path.parent))
+    return manifests
 
 
 def read_backup_manifest(folder: Path) -> BackupManifest:
@@ -271,7 +272,7 @@ class PrunedBackups(NamedTuple):
     """No longer what was backed up; they are none any more, and a person may remove them."""
 
 
-def prune_backups(folder: Path, made: BackupManifest, keep: int) -> PrunedBackups:
+def prune_backups(folder: Path, newest: BackupManifest, keep: int) -> PrunedBackups:
     """Remove old backups of `folder` that are of the same series as `made`.
 
     Of the series (periodic, of one home) `made` and the newest others are left, `keep` in all; what
@@ -279,34 +280,34 @@ def prune_backups(folder: Path, made: BackupManifest, keep: int) -> PrunedBackup
     for a bad one. Newest by event: the clock may have been set back since.
     """
     series = [
-        (one.seq, one.name, one)
-        for one in list_backups(Home(folder), folder)
-        if one.periodic and one.home == made.home and one.name != made.name
+        (manifest.seq, manifest.name, manifest)
+        for manifest in list_backups(Home(folder), folder)
+        if manifest.periodic and manifest.home == newest.home and manifest.name != newest.name
     ]
-    left, done = keep - 1, PrunedBackups([], [])
-    for _, name, one in sorted(series, key=lambda found: found[:2], reverse=True):
-        if left <= 0:
+    room, result = keep - 1, PrunedBackups([], [])
+    for _, name, manifest in sorted(series, key=lambda backup: backup[:2], reverse=True):
+        if room <= 0:
             # Half a backup must never look whole.
             (folder / name / damage_report.BACKUP_MANIFEST).unlink()
             shutil.rmtree(folder / name, ignore_errors=True)
-            done.removed.append(name)
-        elif _find_changed_file(folder / name, one):
+            result.removed.append(name)
+        elif _find_changed_file(folder / name, manifest):
             (folder / name / damage_report.BACKUP_MANIFEST).rename(folder / name / ROTTEN_MANIFEST)
-            done.rotten.append(name)
+            result.rotten.append(name)
         else:
-            left -= 1
-    return done
+            room -= 1
+    return result
 
 
 def list_rotten_backups(folder: Path) -> list[str]:
     """Names in `folder` of what was a backup: found changed, or its manifest cannot be read."""
-    found = [path.parent.name for path in folder.glob(f"[0-9]*/{ROTTEN_MANIFEST}")]
+    names = [path.parent.name for path in folder.glob(f"[0-9]*/{ROTTEN_MANIFEST}")]
     for path in folder.glob(f"[0-9]*/{damage_report.BACKUP_MANIFEST}"):
         try:
             read_backup_manifest(path.parent)
         except HoustonError:
-            found.append(path.parent.name)
-    return sorted(found)
+            names.append(path.parent.name)
+    return sorted(names)
 
 
 def _find_changed_file(folder: Path, manifest: BackupManifest) -> str:
@@ -359,10 +360,10 @@ def restore_backup(folder: Path, home: Home) -> tuple[BackupManifest, list[str]]
 
 def _require_database(home: Home) -> None:
     try:
-        there = home.database.is_file()
+        exists = home.database.is_file()
     except OSError as problem:
         raise unreadable_home(home.path, problem) from None
-    if not there:
+    if not exists:
         raise HoustonError(
             f"There is no database in the home {home.path}.",
             "There is nothing to back up.",
@@ -398,8 +399,8 @@ def _copy_home(home: Home, beside: Home) -> float:
 
 def _list_adapter_files(home: Home) -> list[Path]:
     """Files of policies that are adapters: small, and nowhere else."""
-    found = policies_folder(home).glob("[!.]*/adapter_config.json")
-    return [path for config in found for path in sorted(config.parent.iterdir())]
+    configs = policies_folder(home).glob("[!.]*/adapter_config.json")
+    return [path for config in configs for path in sorted(config.parent.iterdir())]
 
 
 def _build_checked_manifest(
@@ -444,15 +445,15 @@ def find_newest_backup(home: Home) -> tuple[float, int] | None:
 
     One that a clock set back puts into the future is not counted; None where there is no other.
     """
-    found = []
+    backups = []
     now = time.time()
     for path in home.backups.glob(f"[0-9]*/{damage_report.BACKUP_MANIFEST}"):
         with contextlib.suppress(HoustonError, OSError):  # damaged, or pruned this moment
-            found.append((path.stat().st_mtime, read_backup_manifest(path.parent).seq))
-    return max((one for one in found if one[0] <= now), default=None)
+            backups.append((path.stat().st_mtime, read_backup_manifest(path.parent).seq))
+    return max((backup for backup in backups if backup[0] <= now), default=None)
 
 
 def measure_backup_age(home: Home) -> float | None:
     """How old the newest backup is; None where there is none."""
-    found = find_newest_backup(home)
-    return max(0.0, time.time() - found[0]) if found else None
+    newest = find_newest_backup(home)
+    return max(0.0, time.time() - newest[0]) if newest else None

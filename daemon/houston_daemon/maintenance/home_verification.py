@@ -18,24 +18,23 @@ from typing import Any
 import msgspec
 
 from houston_daemon.maintenance import projection_replay
-from houston_daemon.maintenance.damage_report import IntegrityFinding, IntegrityFindings
-from houston_daemon.maintenance.projection_replay import fetch_rows, open_read_only
+from houston_daemon.maintenance.damage_report import (
+    FindingKind,
+    IntegrityFinding,
+    IntegrityFindings,
+)
 from houston_daemon.recorder import hash_chain
 from houston_daemon.recorder.disk import home_files, wal_inspection
-from houston_daemon.recorder.event_projections import EventHeader
+from houston_daemon.recorder.hash_chain import EventRow
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.store import event_bodies, step_queries, store_reader
 from houston_shared.store.step_queries import LossFromRepair
 
-EVENT_COLUMNS = "seq, rollout, step, attempt, part, kind, at, body, blob, erased, body_hash, chain"
-_SELECT_EVENTS = f"SELECT {EVENT_COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
-EventRow = tuple[Any, ...]
-
 
 class EventChecker:
-    """Walks through the journal once, in pages; `end` says what only the whole could."""
+    """Walks through the journal once, in pages; `finish` says what only the whole could."""
 
     def __init__(
         self, home: Home, connection: sqlite3.Connection, findings: IntegrityFindings
@@ -45,14 +44,15 @@ class EventChecker:
         self._connection = connection
         self._findings = findings
         self._chain: Any = hash_chain.GENESIS
-        self._doubts: dict[int, tuple[EventRow, str]] = {}
+        self._unlinked_rows: dict[int, tuple[EventRow, str]] = {}
         """Rows that do not fit the chain; a repair may vouch for them later in the journal."""
-        self._left: dict[int, tuple[bytes, str]] = {}
+        self._remainders: dict[int, tuple[bytes, str]] = {}
         """What is left of erased bodies (SHA-256), and whose they are."""
-        self._told: dict[int, bytes] = {}
+        self._erasure_digests: dict[int, bytes] = {}
+        """What erasing events say is left (SHA-256)."""
         self._repaired: dict[int, tuple[bytes, str]] = {}
         """Hash of a row that a repair vouches for, and which repair it was."""
-        self._holes: list[tuple[str, step_queries.QuarantinedEvent]] = []
+        self._quarantined: list[tuple[str, step_queries.QuarantinedEvent]] = []
         self.seq = 0
         """The last event that was read."""
         self.count = 0
@@ -61,105 +61,111 @@ class EventChecker:
         self.blobs: set[str] = set()
         """Blobs that are named and sound."""
 
-    def page(self, size: int) -> bool:
+    def check_page(self, size: int) -> bool:
         """Check the next events; whether there may be more. Raises sqlite3.DatabaseError."""
-        rows = fetch_rows(self._connection, _SELECT_EVENTS, self.seq, size)
+        rows = projection_replay.fetch_events(self._connection, self.seq, size)
         for row in rows:
-            self._one(row)
+            self._check_event(row)
         return len(rows) == size
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Say what no later event has vouched for."""
-        for seq, (row, why) in self._doubts.items():
+        for seq, (row, why) in self._unlinked_rows.items():
             vouched, repair = self._repaired.get(seq, (b"", ""))
             if vouched != _hash_row(row):
-                self._say("chain", row, why)
-            elif row[5] == event_bodies.QUARANTINED_KIND:
-                self._holes.append((row[1], step_queries.QuarantinedEvent(seq, row[2], repair, 0)))
-        for seq, (digest, rollout) in self._left.items():
-            if self._told.get(seq) != digest:
+                self._add("chain", row, why)
+            elif row.kind == event_bodies.QUARANTINED_KIND:
+                event = step_queries.QuarantinedEvent(seq, row.step, repair, 0)
+                self._quarantined.append((row.rollout, event))
+        for seq, (digest, rollout) in self._remainders.items():
+            if self._erasure_digests.get(seq) != digest:
                 text = f"Event {seq} was erased otherwise than the journal says."
                 self._findings.add("body", text, seq, rollout)
 
     @property
-    def aside(self) -> tuple[LossFromRepair, ...]:
-        """What repairs set aside, of each rollout; known, and no damage. After `end`."""
-        by: dict[str, list[step_queries.QuarantinedEvent]] = {}
-        for rollout, hole in self._holes:
-            by.setdefault(rollout, []).append(hole)
+    def repair_losses(self) -> tuple[LossFromRepair, ...]:
+        """What repairs set aside, of each rollout; known, and no damage. After `finish`."""
+        by_rollout: dict[str, list[step_queries.QuarantinedEvent]] = {}
+        for rollout, event in self._quarantined:
+            by_rollout.setdefault(rollout, []).append(event)
         return tuple(
             loss
-            for rollout, holes in by.items()
-            for loss in step_queries.group_repair_losses(holes, rollout)
+            for rollout, events in by_rollout.items()
+            for loss in step_queries.group_repair_losses(events, rollout)
         )
 
-    def _one(self, row: EventRow) -> None:
-        seq, kind, digest, link = row[0], row[5], row[10], row[11]
+    def _check_event(self, row: EventRow) -> None:
+        seq = row.seq
         if seq != self.seq + 1:
             self._findings.add(
                 "missing", f"Events {self.seq + 1} to {seq - 1} are missing.", self.seq + 1
             )
-        if kind == event_bodies.QUARANTINED_KIND:
-            self._doubts[seq] = row, "is set aside, and no repair says so"
-        elif not self._linked(row, digest, link):
-            self._doubts[seq] = row, "does not fit the chain"
-        self.seq, self._chain = seq, link
+        quarantined = row.kind == event_bodies.QUARANTINED_KIND
+        if quarantined:
+            self._unlinked_rows[seq] = row, "is set aside, and no repair says so"
+        elif not self._is_linked(row):
+            self._unlinked_rows[seq] = row, "does not fit the chain"
+        self.seq, self._chain = seq, row.chain
         self.count += 1
-        if kind != event_bodies.QUARANTINED_KIND:
-            self._body(row, digest)
+        if not quarantined:
+            self._check_body(row)
 
-    def _linked(self, row: EventRow, digest: Any, link: Any) -> bool:
+    def _is_linked(self, row: EventRow) -> bool:
         try:
-            return bool(hash_chain.chain_value(self._chain, *EventHeader(*row[:7]), digest) == link)
+            link = hash_chain.chain_value(self._chain, row.header, row.body_hash)
         except (TypeError, UnicodeEncodeError):  # a column holds what was never written
             return False
+        return bool(link == row.chain)
 
-    def _body(self, row: EventRow, digest: Any) -> None:
-        body, blob, erased = row[7:10]
-        if erased == 1 and blob is None:
+    def _check_body(self, row: EventRow) -> None:
+        if row.erased == 1 and row.blob is None:
             self.erased += 1
-            self._left[row[0]] = hashlib.sha256(body or b"").digest(), str(row[1])
+            self._remainders[row.seq] = (
+                hashlib.sha256(row.body or b"").digest(),
+                str(row.rollout),
+            )
             return
-        if erased != 0 or (body is None) == (blob is None):
-            self._say("body", row, "has a body where it should have none, or none at all")
+        if row.erased != 0 or (row.body is None) == (row.blob is None):
+            self._add("body", row, "has a body where it should have none, or none at all")
             return
-        data = body if blob is None else self._blob(row, blob)
+        data = row.body if row.blob is None else self._read_blob(row)
         if data is None:
             return
-        if not isinstance(data, bytes) or hash_chain.body_hash(data) != digest:
-            self._say("body", row, "has another body than was stored")
+        if not isinstance(data, bytes) or hash_chain.body_hash(data) != row.body_hash:
+            self._add("body", row, "has another body than was stored")
             return
         self.bytes += len(data)
-        self._vouches(row[5], data)
+        self._note_vouchers(row.kind, data)
 
-    def _vouches(self, kind: str, data: bytes) -> None:
+    def _note_vouchers(self, kind: str, data: bytes) -> None:
         """What a sound event says about earlier ones."""
         if kind not in ("erased", "repaired"):
             return
         match msgspec.msgpack.decode(data, type=event_bodies.BODY_TYPES[kind]):
             case event_bodies.BodiesErased(seqs=seqs, remainders=digests):
-                self._told.update(zip(seqs, digests, strict=True))
+                self._erasure_digests.update(zip(seqs, digests, strict=True))
             case event_bodies.JournalRepaired(seqs=seqs, rows=rows, copies=copies):
                 for seq, digest in zip(seqs, rows, strict=True):
                     _, first = self._repaired.get(seq, (b"", step_queries.repair_name(copies)))
                     self._repaired[seq] = digest, first
 
-    def _blob(self, row: EventRow, name: str) -> bytes | None:
+    def _read_blob(self, row: EventRow) -> bytes | None:
+        name = row.blob
         try:
             packed = store_reader.blob_path(self._home, name).read_bytes()
             sound = hashlib.sha256(packed).hexdigest() == name
             data = store_reader.unpack_blob(self._home, name, packed)
         except (OSError, HoustonError, TypeError, ValueError) as problem:
-            self._say("blob", row, f"names a blob that cannot be read ({problem})")
+            self._add("blob", row, f"names a blob that cannot be read ({problem})")
             return None
         if sound:
             self.blobs.add(name)
         else:
-            self._say("blob", row, f"names the blob {name}, whose file was changed")
+            self._add("blob", row, f"names the blob {name}, whose file was changed")
         return data
 
-    def _say(self, what: Any, row: EventRow, text: str) -> None:
-        self._findings.add(what, f"Event {row[0]} {text}.", row[0], str(row[1]))
+    def _add(self, what: FindingKind, row: EventRow, text: str) -> None:
+        self._findings.add(what, f"Event {row.seq} {text}.", row.seq, str(row.rollout))
 
 
 def _hash_row(row: EventRow) -> bytes:
@@ -200,35 +206,34 @@ def verify_home(home: Home) -> VerificationReport:
     """Check a home; raises HoustonError when there is no database that can be opened."""
     began = time.monotonic()
     findings = IntegrityFindings()
-    head = _check_chain_head(
-        home, findings
-    )  # before the events: the journal may only be further than it
-    connection = open_read_only(home)
-    beside = None
+    # Before the events: the journal may only be further than the head.
+    head = _check_chain_head(home, findings)
+    connection = projection_replay.open_home(home)
+    process = None
     try:
         if home.database.stat().st_size > SEPARATE_REPLAY_BYTES:
-            beside = projection_replay.ReplayProcess(home)
+            process = projection_replay.ReplayProcess(home)
         events = EventChecker(home, connection, findings)
         _check_structure_and_events(connection, events, findings)
         _check_wal_end(home, findings)
         _check_journal_end(connection, head, events, findings)
         findings.join(
-            beside.findings() if beside else projection_replay.check_projections_guarded(home)
+            process.findings() if process else projection_replay.check_projections_guarded(home)
         )
     finally:
         connection.close()
-        if beside:
-            beside.end()
+        if process:
+            process.end()
     return VerificationReport(
-        sound=not findings.all,
+        sound=not findings.findings,
         events=events.count,
         bytes=events.bytes,
         vouched=head.seq if head else 0,
         erased=events.erased,
         seconds=round(time.monotonic() - began, 3),
-        findings=tuple(findings.all),
-        aside=sum(loss.events for loss in events.aside),
-        losses=events.aside,
+        findings=tuple(findings.findings),
+        aside=sum(loss.events for loss in events.repair_losses),
+        losses=events.repair_losses,
         blobs=tuple(sorted(events.blobs)),
     )
 
@@ -252,7 +257,7 @@ def _check_structure_and_events(
         for (line,) in connection.execute("PRAGMA integrity_check(20)"):
             if line != "ok":
                 findings.add("structure", f"SQLite: {line}.")
-        while events.page(VERIFY_PAGE_EVENTS):  # each page is a read transaction of its own
+        while events.check_page(VERIFY_PAGE_EVENTS):  # each page is a read transaction of its own
             pass
     except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
         findings.add(
@@ -260,7 +265,7 @@ def _check_structure_and_events(
             f"SQLite cannot read on after event {events.seq}: {problem}.",
             seq=events.seq + 1,
         )
-    events.end()
+    events.finish()
 
 
 def _check_wal_end(home: Home, findings: IntegrityFindings) -> None:
@@ -270,9 +275,10 @@ def _check_wal_end(home: Home, findings: IntegrityFindings) -> None:
     wal = wal_inspection.inspect_wal(home.database)
     if wal.header_damaged:
         findings.add("end", "The head of the WAL is damaged: SQLite reads nothing of it.")
-    elif wal.unread > 1:
+    elif wal.unread_commits > 1:
         findings.add(
-            "end", f"The WAL is damaged: {wal.unread} transactions behind the damage are lost."
+            "end",
+            f"The WAL is damaged: {wal.unread_commits} transactions behind the damage are lost.",
         )
 
 

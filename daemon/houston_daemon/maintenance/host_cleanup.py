@@ -43,7 +43,7 @@ class CleanupReport(msgspec.Struct, frozen=True):
 
 
 class HostCleanupProcess:
-    """`begin` with orders when it is `free`, then `hear` until it is again."""
+    """`start` with orders when it `is_idle`, then `take_reports` until it is again."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -53,21 +53,21 @@ class HostCleanupProcess:
         self._rest = b""
 
     @property
-    def free(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether it can begin."""
         return self._process is None
 
-    def begin(self, orders: Sequence[CleanupOrder]) -> None:
-        """Start a process for these orders; where that cannot be, `hear` says so."""
+    def start(self, orders: Sequence[CleanupOrder]) -> None:
+        """Start a process for these orders; where that cannot be, `take_reports` says so."""
         self._open = {order.rollout: order for order in orders}
         command = [sys.executable, "-m", "houston_daemon.maintenance.host_cleanup_child"]
         command += [str(os.getpid()), str(self._home.path)]
         try:
-            with os.fdopen(os.memfd_create("orders"), "w+b") as told:  # a pipe would make it wait
-                told.write(msgspec.json.encode(list(orders)))
-                told.seek(0)
+            with os.fdopen(os.memfd_create("orders"), "w+b") as stdin:  # a pipe would make it wait
+                stdin.write(msgspec.json.encode(list(orders)))
+                stdin.seek(0)
                 process = subprocess.Popen(
-                    command, stdin=told, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+                    command, stdin=stdin, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
                 )
         except OSError as problem:
             LOGGER.error("hosts cannot be freed: %s", problem)
@@ -76,12 +76,12 @@ class HostCleanupProcess:
         os.set_blocking(process.stdout.fileno(), False)
         self._process, self._rest = process, b""
 
-    def hear(self) -> list[CleanupReport]:
+    def take_reports(self) -> list[CleanupReport]:
         """What was freed since the last call; with the end, also what was not."""
         reports: list[CleanupReport] = []
         if self._process is not None:
-            reports, over = self._read(self._process)
-            if not over:
+            reports, ended = self._read(self._process)
+            if not ended:
                 return reports
             self._close(self._process)
         for rollout in self._open:
@@ -98,14 +98,14 @@ class HostCleanupProcess:
     def _read(self, process: "subprocess.Popen[bytes]") -> tuple[list[CleanupReport], bool]:
         assert process.stdout
         try:
-            said = os.read(process.stdout.fileno(), 65_536)
+            data = os.read(process.stdout.fileno(), 65_536)
         except BlockingIOError:
             return [], False
-        *lines, self._rest = (self._rest + said).split(b"\n")
+        *lines, self._rest = (self._rest + data).split(b"\n")
         reports = [msgspec.json.decode(line, type=CleanupReport) for line in lines]
         for report in reports:
             self._open.pop(report.rollout, None)
-        return reports, not said
+        return reports, not data
 
     def _close(self, process: "subprocess.Popen[bytes]") -> None:
         process.wait()

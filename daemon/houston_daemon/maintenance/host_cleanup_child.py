@@ -23,16 +23,16 @@ NICENESS = 15
 
 async def carry_out_order(order: CleanupOrder, home: str, machines: RemoteCleaner) -> CleanupReport:
     """Free one rollout's part of its hosts. home: whose rollout it is."""
-    found = [await free_rollout(Path(order.root), order.rollout, home, order.snapshots)]
-    for there in order.elsewhere:
-        freed = await machines.free(there, order.rollout, home, order.snapshots)
+    reports = [await free_rollout(Path(order.root), order.rollout, home, order.snapshots)]
+    for part in order.elsewhere:
+        freed = await machines.free(part, order.rollout, home, order.snapshots)
         if not freed.left:  # nothing of it runs there, so nobody has to look for it
-            remote_part.leftover_path(Path(order.root), order.rollout, there.host).unlink(
+            remote_part.leftover_path(Path(order.root), order.rollout, part.host).unlink(
                 missing_ok=True
             )
-        found.append(freed)
-    why = "; ".join(one.left for one in found if one.left)
-    return CleanupReport(order.rollout, sum(one.bytes for one in found), why)
+        reports.append(freed)
+    why = "; ".join(report.left for report in reports if report.left)
+    return CleanupReport(order.rollout, sum(report.bytes for report in reports), why)
 
 
 async def _main(home: str) -> None:

@@ -14,30 +14,30 @@ from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
+from houston_daemon.maintenance import durable_copy
 from houston_daemon.maintenance.damage_report import IntegrityFinding, IntegrityFindings
 from houston_daemon.recorder.event_projections import (
     PROJECTED_TABLES,
     PROJECTIONS,
     UNPROJECTED_COLUMNS,
-    EventHeader,
 )
+from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, INSERT_EVENT, EventRow
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import event_bodies, schema, store_reader
 
 
-def open_read_only(home: Home) -> sqlite3.Connection:
+def open_home(home: Home) -> sqlite3.Connection:
     """The home's database, read only; raises HoustonError when it cannot be opened."""
-    return sqlite3.connect(_database_uri(home), uri=True, isolation_level=None)
+    return sqlite3.connect(_checked_home_uri(home), uri=True, isolation_level=None)
 
 
 def open_replay_database(home: Home) -> sqlite3.Connection:
     """Empty tables (`main`, a temporary file), and the home, read only (`home`)."""
-    uri = _database_uri(home)
+    uri = _checked_home_uri(home)
     connection = sqlite3.connect("", isolation_level=None, uri=True)
     schema.migrate_schema(connection)
     for pragma in ("synchronous = OFF", "journal_mode = OFF", "cache_size = -131072"):
@@ -46,8 +46,8 @@ def open_replay_database(home: Home) -> sqlite3.Connection:
     return connection
 
 
-def _database_uri(home: Home) -> str:
-    """The file, checked to be a database of ours that opens; raises HoustonError."""
+def _checked_home_uri(home: Home) -> str:
+    """The database file, checked to be a database of ours that opens; raises HoustonError."""
     try:
         opened = store_reader.open_journal(home)
     except UnicodeDecodeError as problem:  # SQLite's own words about damage quote the damage
@@ -58,8 +58,7 @@ def _database_uri(home: Home) -> str:
             ExitCode.DAMAGED,
         ) from None
     opened.connection.close()
-    mode = "mode=ro&immutable=1" if opened.immutable else "mode=ro"
-    return f"file:{quote(str(home.database))}?{mode}"
+    return durable_copy.read_only_uri(home.database) + ("&immutable=1" if opened.immutable else "")
 
 
 def fetch_rows(connection: sqlite3.Connection, sql: str, *parameters: Any) -> list[Any]:
@@ -72,6 +71,21 @@ def fetch_rows(connection: sqlite3.Connection, sql: str, *parameters: Any) -> li
     except (sqlite3.OperationalError, UnicodeDecodeError):
         connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
         return connection.execute(sql, parameters).fetchall()
+
+
+def fetch_events(
+    connection: sqlite3.Connection,
+    after: int,
+    limit: int,
+    last: int = 2**63 - 1,
+    schema: str = "main",
+) -> list[EventRow]:
+    """The next events behind the sequence `after`, up to `last`, in order."""
+    sql = (
+        f"SELECT {EVENT_COLUMNS} FROM {schema}.events WHERE seq > ? AND seq <= ?"
+        " ORDER BY seq LIMIT ?"
+    )
+    return [EventRow(*row) for row in fetch_rows(connection, sql, after, last, limit)]
 
 
 _CHANGED_COLUMNS = {("steps", "last_seq"): 2}
@@ -90,12 +104,14 @@ def compare_tables(
     """
     (version,) = connection.execute("PRAGMA home.user_version").fetchone()
     _compare_schema(connection, version, findings)
-    there = {name for (name,) in connection.execute("SELECT name FROM home.sqlite_master")}
+    existing = {name for (name,) in connection.execute("SELECT name FROM home.sqlite_master")}
     for table, key in PROJECTED_TABLES.items():
-        if table not in there:
+        if table not in existing:
             continue  # its schema had none; one that is missing was said above
         left_out = {
-            one for (of, one), since in _CHANGED_COLUMNS.items() if of == table and version < since
+            column
+            for (changed, column), since in _CHANGED_COLUMNS.items()
+            if changed == table and version < since
         }
         left_out |= UNPROJECTED_COLUMNS.get(table, frozenset())
         _compare_table(connection, table, key.split(", "), left_out, unreplayed, findings)
@@ -109,8 +125,8 @@ def _compare_schema(
     found = set(fetch_rows(connection, query.format("home")))
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
         schema.migrate_schema(empty, version)
-        should = set(empty.execute(query.format("main")))
-    for name, _ in sorted(should ^ found, key=repr):
+        expected = set(empty.execute(query.format("main")))
+    for name, _ in sorted(expected ^ found, key=repr):
         findings.add("table", f"The definition of {name} is not as it was made.", table=name)
 
 
@@ -122,22 +138,24 @@ def _compare_table(
     unreplayed: Collection[str],
     findings: IntegrityFindings,
 ) -> None:
-    there = {row[1] for row in connection.execute(f"PRAGMA home.table_info({table})")}
+    existing = {row[1] for row in connection.execute(f"PRAGMA home.table_info({table})")}
     names = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
-    there |= set(key)
-    columns = [name for name in names if name in there and name not in left_out]
-    should = _select_differing_rows(connection, table, columns, key, "main", "home")
+    existing |= set(key)
+    columns = [name for name in names if name in existing and name not in left_out]
+    expected = _select_differing_rows(connection, table, columns, key, "main", "home")
     found = _select_differing_rows(connection, table, columns, key, "home", "main")
     owner = "id" if table == "rollouts" else "rollout"
     named = 0
-    for at in dict.fromkeys([*should, *found]):
-        row = should.get(at) or found[at]
+    for values in dict.fromkeys([*expected, *found]):
+        row = expected.get(values) or found[values]
         rollout = str(row[columns.index(owner)]) if owner in columns else ""
         if rollout in unreplayed:
             continue
         named += 1
         if named <= MAX_NAMED_ROWS:
-            text = _describe_difference(table, key, columns, at, should.get(at), found.get(at))
+            text = _describe_difference(
+                table, key, columns, values, expected.get(values), found.get(values)
+            )
             findings.add("table", text, rollout=rollout, table=table)
     if named > MAX_NAMED_ROWS:
         findings.add("table", f"{table}: {named - MAX_NAMED_ROWS} more rows differ.", table=table)
@@ -148,14 +166,14 @@ def _select_differing_rows(
     table: str,
     columns: list[str],
     key: list[str],
-    one: str,
+    schema: str,
     other: str,
 ) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Rows that `one` has and `other` has not, by key."""
+    """Rows that `schema` has and `other` has not, by key."""
     wanted = ", ".join(columns)
     rows = fetch_rows(
         connection,
-        f"SELECT {wanted} FROM {one}.{table} EXCEPT SELECT {wanted} FROM {other}.{table}",
+        f"SELECT {wanted} FROM {schema}.{table} EXCEPT SELECT {wanted} FROM {other}.{table}",
     )
     places = [columns.index(name) for name in key]
     return {tuple(row[place] for place in places): row for row in rows}
@@ -165,17 +183,17 @@ def _describe_difference(
     table: str,
     key: list[str],
     columns: list[str],
-    at: tuple[Any, ...],
-    should: tuple[Any, ...] | None,
+    values: tuple[Any, ...],
+    expected: tuple[Any, ...] | None,
     found: tuple[Any, ...] | None,
 ) -> str:
-    where = ", ".join(f"{name} {value!r}" for name, value in zip(key, at, strict=True))
-    if should is None or found is None:
+    where = ", ".join(f"{name} {value!r}" for name, value in zip(key, values, strict=True))
+    if expected is None or found is None:
         return f"{table}: the row with {where} {'is missing' if found is None else 'is too many'}."
     parts = [
-        f"{name} is {has!r}, the events say {should_have!r}"
-        for name, should_have, has in zip(columns, should, found, strict=True)
-        if (type(should_have), should_have) != (type(has), has)
+        f"{name} is {actual!r}, the events say {wanted!r}"
+        for name, wanted, actual in zip(columns, expected, found, strict=True)
+        if (type(wanted), wanted) != (type(actual), actual)
     ]
     return f"{table}: in the row with {where}, {'; '.join(parts)}."
 
@@ -184,10 +202,6 @@ REPLAY_PAGE_EVENTS = 1_000
 """Events of one read transaction."""
 REPLAY_TRIES = 3
 """Replays of a live home in which bodies are being erased meanwhile."""
-_SELECT_HOME_EVENTS = (
-    "SELECT seq, rollout, step, attempt, part, kind, at, body, blob, erased"
-    " FROM home.events WHERE seq > ? ORDER BY seq LIMIT ?"
-)
 REPLAY_ERRORS = (
     msgspec.MsgspecError,
     sqlite3.Error,
@@ -197,7 +211,7 @@ REPLAY_ERRORS = (
     OverflowError,
     RecursionError,
 )
-"""What a rule may raise over a header or body that was changed; nothing else is expected here."""
+"""What a projection may raise over a changed header or body; nothing else is expected here."""
 _BODY_DECODERS = {
     kind: msgspec.msgpack.Decoder(type) for kind, type in event_bodies.BODY_TYPES.items()
 }
@@ -209,7 +223,7 @@ class ProjectionReplay:
     def __init__(
         self, home: Home, connection: sqlite3.Connection, findings: IntegrityFindings
     ) -> None:
-        """connection: the tables to write as `main`; `page` reads the journal in `home`."""
+        """connection: the tables to write as `main`; `replay_page` reads the journal in `home`."""
         self._home = home
         self._connection = connection
         self._findings = findings
@@ -218,25 +232,31 @@ class ProjectionReplay:
         self.seq = 0
         self.unreplayed: set[str] = set()
         """Rollouts of which nothing is left of some event: their rows cannot be known."""
-        self.erasing = 0
+        self.last_erasure = 0
         """The last event that erased others."""
 
-    def page(self, size: int) -> bool:
+    def replay_page(self, size: int) -> bool:
         """Replay the next events; whether there may be more. Raises sqlite3.DatabaseError."""
-        rows = fetch_rows(self._connection, _SELECT_HOME_EVENTS, self.seq, size)
+        rows = fetch_events(self._connection, self.seq, size, schema="home")
         for row in rows:
-            self.seq = row[0]
-            self.one(EventHeader(*row[:7]), *row[7:])
+            self.seq = row.seq
+            self.replay_event(row)
         return len(rows) == size
 
-    def one(self, event: EventHeader, body: Any, blob: Any, erased: Any) -> None:
-        """Replay one event."""
+    def insert_event(self, row: EventRow) -> None:
+        """Write an event and what is derived from it. Raises sqlite3.Error."""
+        self._connection.execute(INSERT_EVENT, row)
+        self.replay_event(row)
+
+    def replay_event(self, row: EventRow) -> None:
+        """Write what is derived from one event."""
+        event = row.header
         if event.kind == event_bodies.QUARANTINED_KIND:
             return
         if event.kind == "erased":
-            self.erasing = event.seq
+            self.last_erasure = event.seq
         try:
-            data = store_reader.read_blob(self._home, blob) if blob is not None else body
+            data = row.body if row.blob is None else store_reader.read_blob(self._home, row.blob)
         except (HoustonError, TypeError, ValueError, OSError):
             data = None  # said by whoever checks the blobs
         if data is None:
@@ -258,7 +278,7 @@ class ProjectionReplay:
             )
 
     def finish(self) -> None:
-        """What `rules.apply` writes with each event, once for each rollout."""
+        """Write what `project_event` writes with each event, once for each rollout."""
         for rollout, touched in self._touched.items():
             with contextlib.suppress(UnicodeEncodeError):  # damaged: no row has that id
                 self._connection.execute(
@@ -278,7 +298,7 @@ def check_projections(home: Home) -> list[IntegrityFinding]:
                 break
         finally:
             connection.close()
-    return findings.all
+    return findings.findings
 
 
 def _replay_and_compare(
@@ -286,19 +306,19 @@ def _replay_and_compare(
 ) -> bool:
     """Replay and compare; False when bodies were erased behind our back."""
     (begun,) = connection.execute("SELECT coalesce(max(seq), 0) FROM home.events").fetchone()
-    state = ProjectionReplay(home, connection, findings)
+    replay = ProjectionReplay(home, connection, findings)
     more = True
     while more:  # one short read transaction a page
         connection.execute("BEGIN")
-        more = state.page(REPLAY_PAGE_EVENTS)
+        more = replay.replay_page(REPLAY_PAGE_EVENTS)
         connection.execute("COMMIT")
     connection.execute("BEGIN")
-    while state.page(REPLAY_PAGE_EVENTS):
+    while replay.replay_page(REPLAY_PAGE_EVENTS):
         pass
-    state.finish()
-    if state.erasing > begun:
+    replay.finish()
+    if replay.last_erasure > begun:
         return False
-    compare_tables(connection, state.unreplayed, findings)
+    compare_tables(connection, replay.unreplayed, findings)
     return True
 
 
@@ -315,11 +335,11 @@ class ReplayProcess:
 
     def findings(self) -> list[IntegrityFinding]:
         """Wait for what it found; raises HoustonError when it could not do its work."""
-        said, problem = self._process.communicate()
+        output, errors = self._process.communicate()
         if self._process.returncode:
-            last = problem.decode(errors="replace").strip().rpartition("\n")[2]
-            raise HoustonError(f"The derived tables could not be replayed: {last}.")
-        return msgspec.json.decode(said, type=list[IntegrityFinding])
+            last_line = errors.decode(errors="replace").strip().rpartition("\n")[2]
+            raise HoustonError(f"The derived tables could not be replayed: {last_line}.")
+        return msgspec.json.decode(output, type=list[IntegrityFinding])
 
     def end(self) -> None:
         """Let it go, whatever it does."""
@@ -329,13 +349,13 @@ class ReplayProcess:
 
 
 def check_projections_guarded(home: Home) -> list[IntegrityFinding]:
-    """As `replay`; a damage that stops SQLite itself is one finding."""
+    """As `check_projections`; a damage that stops SQLite itself is one finding."""
     try:
         return check_projections(home)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
         findings = IntegrityFindings()
         findings.add("structure", f"SQLite cannot replay the events: {problem}.")
-        return findings.all
+        return findings.findings
 
 
 if __name__ == "__main__":

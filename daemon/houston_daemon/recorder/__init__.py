@@ -1,7 +1,8 @@
 """The recorder: the only writer of the database; ingest, guidance, control, notices.
 
-`service.Recorder` is what the supervisor holds. Inside, one thread owns the connection and the
-sockets: `loop` collects messages, `batch` stores them in one transaction, answers leave after its
-commit. What messages mean is in `steps` (workers) and `people`, what events mean for tables in
-`derived`, what lies on the disk in `disk`. `searching` and `upkeep` read beside it.
+`recorder_thread.Recorder` is what the supervisor holds. Inside, one thread owns the connection and
+the sockets: `recorder_loop` collects messages, `group_commit` stores them in one transaction,
+answers leave after its commit. What a message does is in `handlers`, what an event changes in the
+tables in `event_projections`, what lies on the disk in `disk`. `search_indexer` and
+`houston_daemon.maintenance` read beside it.
 """

@@ -7,11 +7,13 @@ journal or a clock, because `verify` replays them on empty tables and compares. 
 rollout's activity are not derived from events. The schema is `houston_shared.store.schema`.
 """
 
-import sqlite3
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from sqlite3 import Connection
+from typing import Any
 
+from houston_daemon.recorder.hash_chain import EventHeader
 from houston_daemon.recorder.training_projections import (
+    insert_row,
     project_activation,
     project_activation_result,
     project_policy,
@@ -22,7 +24,6 @@ from houston_daemon.recorder.training_projections import (
 from houston_shared.records import (
     ENDED_STATES,
     BranchPoint,
-    CallIntent,
     ContextHead,
     ForkBody,
     Record,
@@ -48,31 +49,26 @@ from houston_shared.store.event_bodies import (
 )
 
 
-def project_guidance(
-    connection: sqlite3.Connection, event: "EventHeader", body: GuidanceQueued
-) -> None:
+def project_guidance(connection: Connection, event: EventHeader, body: GuidanceQueued) -> None:
     """Queued; its number is the sequence of this event, so order of queueing is journal order."""
-    connection.execute(
-        "INSERT INTO guidance (id, number, rollout, author, uid, verified, mode, state, text_seq,"
-        " queued_at, place) VALUES (?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
-        (
-            body.id,
-            event.seq,
-            event.rollout,
-            body.author,
-            body.uid,
-            int(body.verified),
-            body.mode,
-            event.seq,
-            event.at,
-            event.seq,
-        ),
+    insert_row(
+        connection,
+        "guidance",
+        id=body.id,
+        number=event.seq,
+        rollout=event.rollout,
+        author=body.author,
+        uid=body.uid,
+        verified=int(body.verified),
+        mode=body.mode,
+        state="queued",
+        text_seq=event.seq,
+        queued_at=event.at,
+        place=event.seq,
     )
 
 
-def project_guidance_edit(
-    connection: sqlite3.Connection, event: "EventHeader", body: GuidanceEdited
-) -> None:
+def project_guidance_edit(connection: Connection, event: EventHeader, body: GuidanceEdited) -> None:
     """Another text, the next revision."""
     connection.execute(
         "UPDATE guidance SET text_seq = ?, revision = ? WHERE id = ?",
@@ -81,33 +77,31 @@ def project_guidance_edit(
 
 
 def project_guidance_withdrawal(
-    connection: sqlite3.Connection, event: "EventHeader", body: GuidanceWithdrawn
+    connection: Connection, event: EventHeader, body: GuidanceWithdrawn
 ) -> None:
     """Taken back."""
     connection.execute("UPDATE guidance SET state = 'withdrawn' WHERE id = ?", (body.id,))
 
 
 def project_guidance_order(
-    connection: sqlite3.Connection, event: "EventHeader", body: GuidanceReordered
+    connection: Connection, event: EventHeader, body: GuidanceReordered
 ) -> None:
     """The places stay the same, and are given out in another order."""
     reassign_guidance_places(connection, body.ids)
 
 
-def reassign_guidance_places(connection: sqlite3.Connection, ids: tuple[str, ...]) -> None:
+def reassign_guidance_places(connection: Connection, ids: tuple[str, ...]) -> None:
     """Give the places of some guidance out in the order of `ids`; most often they are already."""
     marks = ", ".join("?" * len(ids))
     found = connection.execute(f"SELECT id, place FROM guidance WHERE id IN ({marks})", ids)
     place: dict[str, int] = dict(found.fetchall())
-    there = [one for one in ids if one in place]
-    should = zip(there, sorted(place.values()), strict=True)
-    moved = [(number, one) for one, number in should if place[one] != number]
+    known = [id for id in ids if id in place]
+    wanted = zip(known, sorted(place.values()), strict=True)
+    moved = [(number, id) for id, number in wanted if place[id] != number]
     connection.executemany("UPDATE guidance SET place = ? WHERE id = ?", moved)
 
 
-def project_verdict(
-    connection: sqlite3.Connection, event: "EventHeader", body: VerdictGiven
-) -> None:
+def project_verdict(connection: Connection, event: EventHeader, body: VerdictGiven) -> None:
     """On the attempts that count; a step that is not there (any more) has none."""
     span = (event.rollout, event.step, body.last)
     if body.verdict == "undecided":
@@ -126,9 +120,7 @@ def project_verdict(
     )
 
 
-def project_claim(
-    connection: sqlite3.Connection, event: "EventHeader", body: RolloutClaimed
-) -> None:
+def project_claim(connection: Connection, event: EventHeader, body: RolloutClaimed) -> None:
     """Who holds it, since when, and where the newest note is."""
     holder = "" if body.release else body.by
     connection.execute(
@@ -149,9 +141,7 @@ def project_claim(
     )
 
 
-def project_bookmark(
-    connection: sqlite3.Connection, event: "EventHeader", body: StepBookmarked
-) -> None:
+def project_bookmark(connection: Connection, event: EventHeader, body: StepBookmarked) -> None:
     """Marked, or the author's mark removed; a note stays even when its mark goes."""
     if body.remove:
         connection.execute(
@@ -171,9 +161,7 @@ def project_bookmark(
         )
 
 
-def project_daemon_start(
-    connection: sqlite3.Connection, event: "EventHeader", body: DaemonStarted
-) -> None:
+def project_daemon_start(connection: Connection, event: EventHeader, body: DaemonStarted) -> None:
     """The epoch that counts."""
     connection.execute(
         "INSERT INTO meta (key, value) VALUES ('epoch', ?1)"
@@ -182,7 +170,7 @@ def project_daemon_start(
     )
 
 
-def project_task(connection: sqlite3.Connection, event: "EventHeader", body: TaskRecord) -> None:
+def project_task(connection: Connection, event: EventHeader, body: TaskRecord) -> None:
     """The newest definition of a task."""
     connection.execute(
         "INSERT INTO tasks (name, seq, first_seen) VALUES (?, ?, ?)"
@@ -191,50 +179,45 @@ def project_task(connection: sqlite3.Connection, event: "EventHeader", body: Tas
     )
 
 
-def project_spec(connection: sqlite3.Connection, event: "EventHeader", body: StoredSpec) -> None:
+def project_spec(connection: Connection, event: EventHeader, body: StoredSpec) -> None:
     """A new rollout, queued; a branch begins as its parent stood after the step they share last."""
     begins = body.origin or BranchPoint(seq=0, head_seq=0)
-    connection.execute(
-        "INSERT INTO rollouts (id, task, state, engine, policy, group_id, parent, parent_step,"
-        " sandbox, spec_seq, created_at, updated_at, last_seq, request, head_seq, fork_seq, forks,"
-        " first_step, steps, active_us, evaluations, best_score, last_score, errors)"
-        " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            event.rollout,
-            body.task.name,
-            body.engine,
-            body.policy,
-            body.group,
-            body.parent,
-            body.parent_step,
-            body.sandbox,
-            event.seq,
-            event.at,
-            event.at,
-            event.seq,
-            body.request,
-            begins.head_seq or None,
-            begins.fork_seq,
-            begins.forks,
-            begins.first_step,
-            (body.parent_step or 0) if body.origin else 0,
-            begins.active_us,
-            begins.evaluations,
-            begins.best_score,
-            begins.last_score,
-            begins.errors,
-        ),
+    insert_row(
+        connection,
+        "rollouts",
+        id=event.rollout,
+        task=body.task.name,
+        state="queued",
+        engine=body.engine,
+        policy=body.policy,
+        group_id=body.group,
+        parent=body.parent,
+        parent_step=body.parent_step,
+        sandbox=body.sandbox,
+        spec_seq=event.seq,
+        created_at=event.at,
+        updated_at=event.at,
+        last_seq=event.seq,
+        request=body.request,
+        head_seq=begins.head_seq or None,
+        fork_seq=begins.fork_seq,
+        forks=begins.forks,
+        first_step=begins.first_step,
+        steps=(body.parent_step or 0) if body.origin else 0,
+        active_us=begins.active_us,
+        evaluations=begins.evaluations,
+        best_score=begins.best_score,
+        last_score=begins.last_score,
+        errors=begins.errors,
     )
 
 
-def project_assignment(
-    connection: sqlite3.Connection, event: "EventHeader", body: RolloutAssigned
-) -> None:
+def project_assignment(connection: Connection, event: EventHeader, body: RolloutAssigned) -> None:
     """The lease that counts."""
     connection.execute("UPDATE rollouts SET lease = ? WHERE id = ?", (body.lease, event.rollout))
 
 
-def project_state(connection: sqlite3.Connection, event: "EventHeader", body: StoredState) -> None:
+def project_state(connection: Connection, event: EventHeader, body: StoredState) -> None:
     """The state, why, and who owns a pause."""
     owner = body.by if body.state == "paused" else ""
     connection.execute(
@@ -244,9 +227,7 @@ def project_state(connection: sqlite3.Connection, event: "EventHeader", body: St
     )
 
 
-def project_cancel(
-    connection: sqlite3.Connection, event: "EventHeader", body: CancelRequested
-) -> None:
+def project_cancel(connection: Connection, event: EventHeader, body: CancelRequested) -> None:
     """Who wants it ended."""
     connection.execute(
         "UPDATE rollouts SET cancelling = ?, reason = ? WHERE id = ?",
@@ -254,11 +235,11 @@ def project_cancel(
     )
 
 
-def project_nothing(connection: sqlite3.Connection, event: "EventHeader", body: Record) -> None:
-    """Only the journal keeps it: no row but the rollout's newest time follows (`rules.apply`)."""
+def project_nothing(connection: Connection, event: EventHeader, body: Record) -> None:
+    """Only the journal keeps it: no row but the rollout's newest time follows (`project_event`)."""
 
 
-def project_head(connection: sqlite3.Connection, event: "EventHeader", body: ContextHead) -> None:
+def project_head(connection: Connection, event: EventHeader, body: ContextHead) -> None:
     """Where the head of the contexts is."""
     connection.execute("UPDATE rollouts SET head_seq = ? WHERE id = ?", (event.seq, event.rollout))
 
@@ -269,37 +250,31 @@ SEARCH_RESULT_KINDS = frozenset({"search", "web_search", "web_browse"})
 """Kinds of results that are searches."""
 
 
-def project_sample(
-    connection: sqlite3.Connection, event: "EventHeader", body: StoredSample
-) -> None:
+def project_sample(connection: Connection, event: EventHeader, body: StoredSample) -> None:
     """One request to a model; the policy's own opens its step."""
-    connection.execute(
-        "INSERT INTO samples (seq, rollout, step, attempt, role, parent_seq, kept, new_ids,"
-        " sampled_ids, prompt_tokens, cached_tokens, finish_reason, logprob_kind, engine, policy,"
-        " drift, guided, seconds, completion_tokens, reasoning_tokens)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            event.seq,
-            event.rollout,
-            event.step,
-            event.attempt,
-            body.role,
-            body.parent_seq,
-            body.kept,
-            _count_or_none(body.new_prompt_ids),
-            _count_or_none(body.token_ids),
-            body.prompt_tokens,
-            body.cached_tokens,
-            body.finish_reason,
-            body.logprob_kind,
-            body.engine,
-            body.policy,
-            body.drift,
-            int(bool(body.parameters.get("grammar"))),
-            body.seconds,
-            body.completion_tokens,
-            body.reasoning_tokens,
-        ),
+    insert_row(
+        connection,
+        "samples",
+        seq=event.seq,
+        rollout=event.rollout,
+        step=event.step,
+        attempt=event.attempt,
+        role=body.role,
+        parent_seq=body.parent_seq,
+        kept=body.kept,
+        new_ids=_count_or_none(body.new_prompt_ids),
+        sampled_ids=_count_or_none(body.token_ids),
+        prompt_tokens=body.prompt_tokens,
+        cached_tokens=body.cached_tokens,
+        finish_reason=body.finish_reason,
+        logprob_kind=body.logprob_kind,
+        engine=body.engine,
+        policy=body.policy,
+        drift=body.drift,
+        guided=int(bool(body.parameters.get("grammar"))),
+        seconds=body.seconds,
+        completion_tokens=body.completion_tokens,
+        reasoning_tokens=body.reasoning_tokens,
     )
     if event.part == "sample":
         _insert_step(connection, event, body)
@@ -309,29 +284,27 @@ def _count_or_none(ids: tuple[int, ...] | None) -> int | None:
     return None if ids is None else len(ids)
 
 
-def _insert_step(connection: sqlite3.Connection, event: "EventHeader", body: StoredSample) -> None:
+def _insert_step(connection: Connection, event: EventHeader, body: StoredSample) -> None:
     if event.attempt > 1:
         _supersede_attempts(connection, event)
-    connection.execute(
-        "INSERT INTO steps (rollout, step, attempt, sample_seq, last_seq, policy, drift, tools,"
-        " calls, started_at, active_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            event.rollout,
-            event.step,
-            event.attempt,
-            event.seq,
-            event.seq,
-            body.policy,
-            body.drift,
-            ",".join(call.name for call in body.calls),
-            len(body.calls),
-            event.at,
-            body.active_us,
-        ),
+    insert_row(
+        connection,
+        "steps",
+        rollout=event.rollout,
+        step=event.step,
+        attempt=event.attempt,
+        sample_seq=event.seq,
+        last_seq=event.seq,
+        policy=body.policy,
+        drift=body.drift,
+        tools=",".join(call.name for call in body.calls),
+        calls=len(body.calls),
+        started_at=event.at,
+        active_us=body.active_us,
     )
 
 
-def _supersede_attempts(connection: sqlite3.Connection, event: "EventHeader") -> None:
+def _supersede_attempts(connection: Connection, event: EventHeader) -> None:
     """A later attempt opens the step again: what an earlier one closed no longer counts."""
     where = (event.rollout, event.step)
     closed = connection.execute(
@@ -347,11 +320,7 @@ def _supersede_attempts(connection: sqlite3.Connection, event: "EventHeader") ->
     connection.execute("UPDATE steps SET current = 0 WHERE rollout = ? AND step = ?", where)
 
 
-def project_intent(connection: sqlite3.Connection, event: "EventHeader", body: CallIntent) -> None:
-    """A call is about to run: its row of `steps` stays, which saves a page of the WAL."""
-
-
-def project_result(connection: sqlite3.Connection, event: "EventHeader", body: ToolResult) -> None:
+def project_result(connection: Connection, event: EventHeader, body: ToolResult) -> None:
     """What a call returned; evaluations and searches have rows of their own."""
     if not body.success:
         connection.execute(
@@ -364,9 +333,7 @@ def project_result(connection: sqlite3.Connection, event: "EventHeader", body: T
         _insert_search(connection, event, body)
 
 
-def _insert_evaluation(
-    connection: sqlite3.Connection, event: "EventHeader", body: ToolResult
-) -> None:
+def _insert_evaluation(connection: Connection, event: EventHeader, body: ToolResult) -> None:
     fields: dict[str, Any] = body.fields
     score = fields.get("overall_score")
     connection.execute(
@@ -395,25 +362,23 @@ def _insert_evaluation(
     )
 
 
-def _insert_search(connection: sqlite3.Connection, event: "EventHeader", body: ToolResult) -> None:
-    connection.execute(
-        "INSERT INTO searches (rollout, step, attempt, idx, kind, query, results, seq)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            event.rollout,
-            event.step,
-            event.attempt,
-            int((event.part or ".0").partition(".")[2]),
-            body.call.name,
-            str(body.fields.get("query", ""))[:SEARCH_QUERY_LIMIT],
-            body.fields.get("total_results", 0),
-            event.seq,
-        ),
+def _insert_search(connection: Connection, event: EventHeader, body: ToolResult) -> None:
+    insert_row(
+        connection,
+        "searches",
+        rollout=event.rollout,
+        step=event.step,
+        attempt=event.attempt,
+        idx=int((event.part or ".0").partition(".")[2]),
+        kind=body.call.name,
+        query=str(body.fields.get("query", ""))[:SEARCH_QUERY_LIMIT],
+        results=body.fields.get("total_results", 0),
+        seq=event.seq,
     )
 
 
 def project_observation(
-    connection: sqlite3.Connection, event: "EventHeader", body: StoredObservation
+    connection: Connection, event: EventHeader, body: StoredObservation
 ) -> None:
     """Closes a step."""
     key = (event.rollout, event.step, event.attempt)
@@ -445,35 +410,35 @@ def project_observation(
 
 
 def _insert_file_changes(
-    connection: sqlite3.Connection, event: "EventHeader", body: StoredObservation
+    connection: Connection, event: EventHeader, body: StoredObservation
 ) -> None:
     key = (event.rollout, event.step, event.attempt)
     connection.executemany(
         "INSERT INTO file_changes (rollout, step, attempt, path, kind, added, removed, seq)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [(*key, one.path, one.kind, one.added, one.removed, event.seq) for one in body.files],
+        [
+            (*key, change.path, change.kind, change.added, change.removed, event.seq)
+            for change in body.files
+        ],
     )
 
 
-def project_delivery(
-    connection: sqlite3.Connection, event: "EventHeader", body: GuidanceDelivered
-) -> None:
+def project_delivery(connection: Connection, event: EventHeader, body: GuidanceDelivered) -> None:
     """Guidance was joined to the observation of this step."""
     connection.executemany(
         "UPDATE guidance SET state = 'delivered', delivered_step = ?, delivered_seq = ?,"
         " delivered_at = ? WHERE id = ?",
-        [(event.step, event.seq, event.at, one) for one in body.ids],
+        [(event.step, event.seq, event.at, id) for id in body.ids],
     )
-    reassign_guidance_places(
-        connection, body.ids
-    )  # also where a repair has lost who reordered them
+    # Also where a repair has lost who reordered them.
+    reassign_guidance_places(connection, body.ids)
     connection.execute(
         "UPDATE steps SET guided = ?, last_seq = ? WHERE rollout = ? AND step = ? AND attempt = ?",
         (len(body.ids), event.seq, event.rollout, event.step, event.attempt),
     )
 
 
-def project_fork(connection: sqlite3.Connection, event: "EventHeader", body: ForkBody) -> None:
+def project_fork(connection: Connection, event: EventHeader, body: ForkBody) -> None:
     """A new context."""
     connection.execute(
         "INSERT INTO forks (rollout, number, step, k, first_kept_step, mechanical, sample_seq, seq)"
@@ -494,20 +459,7 @@ def project_fork(connection: sqlite3.Connection, event: "EventHeader", body: For
     )
 
 
-class EventHeader(NamedTuple):
-    """The header of one event, in the order in which the chain covers it."""
-
-    seq: int
-    rollout: str
-    step: int
-    attempt: int
-    part: str | None
-    kind: str
-    at: int
-    """UTC microseconds."""
-
-
-Projection = Callable[[sqlite3.Connection, Any, Any], None]
+Projection = Callable[[Connection, Any, Any], None]
 
 PROJECTIONS: dict[str, Projection] = {
     "daemon": project_daemon_start,
@@ -519,7 +471,7 @@ PROJECTIONS: dict[str, Projection] = {
     "clock": project_nothing,
     "head": project_head,
     "sample": project_sample,
-    "intent": project_intent,
+    "intent": project_nothing,  # its row of `steps` stays, which saves a page of the WAL
     "result": project_result,
     "observation": project_observation,
     "delivery": project_delivery,
@@ -572,7 +524,7 @@ UNPROJECTED_COLUMNS: dict[str, frozenset[str]] = {"rollouts": frozenset({"activi
 """Columns of derived tables that no event decides."""
 
 
-def project_event(connection: sqlite3.Connection, event: EventHeader, body: Record) -> None:
+def project_event(connection: Connection, event: EventHeader, body: Record) -> None:
     """Write the derived rows of one event. Active time only grows.
 
     Raises KeyError for a kind without a rule and sqlite3.Error for what the tables refuse.

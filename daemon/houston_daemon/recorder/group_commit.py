@@ -25,8 +25,18 @@ WhileCommitting = Callable[["Future[Any]"], None]
 
 THREADED_COMMIT_MESSAGES = 8
 """Messages from which on a commit runs in a thread of its own."""
-_REMEMBERED_COMMITS = 1_000
-"""Commits whose durations the p99 is taken from."""
+
+
+class DurationWindow(deque[float]):
+    """The newest 1,000 durations, in seconds."""
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=1_000)
+
+    def p99_ms(self) -> float:
+        """Their 99th percentile, milliseconds; 0 without any."""
+        ordered = sorted(self)
+        return ordered[int(0.99 * (len(ordered) - 1))] * 1e3 if ordered else 0.0
 
 
 class _BatchRollback(Exception):
@@ -45,12 +55,13 @@ class GroupCommit:
         self._store = store
         self._meanwhile = meanwhile
         self._committer = ThreadPoolExecutor(1, "houston-commit")
-        self._durations: deque[float] = deque(maxlen=_REMEMBERED_COMMITS)
+        self.durations = DurationWindow()
+        """Of commits that stored something."""
         self.commits = 0
         """Transactions that stored something."""
-        self.full = ""
+        self.disk_full = ""
         """What is wrong while the disk is full; empty when it is not."""
-        self._said_full: tuple[Any, ...] = ()
+        self._logged_full: tuple[Any, ...] = ()
         self.fault = ""
         """The last fault of a handler; it stays until the daemon ends."""
 
@@ -60,26 +71,21 @@ class GroupCommit:
         Raises what is wrong with the database or the disk: the recorder then ends.
         """
         try:
-            self._transaction(works)
+            self._run_transaction(works)
         except _BatchRollback:
             for work in works:
-                self._alone(work)
+                self._run_alone(work)
         except (sqlite3.OperationalError, OSError) as problem:
             if not is_disk_full(problem, self._store.home.path):
                 raise
             self._note_full(problem)
             for work in works:
-                self._alone(work)
+                self._run_alone(work)
 
-    def p99_ms(self) -> float:
-        """99th percentile of recent commits, milliseconds."""
-        ordered = sorted(self._durations)
-        return ordered[int(0.99 * (len(ordered) - 1))] * 1e3 if ordered else 0.0
-
-    def _alone(self, work: WorkItem) -> None:
+    def _run_alone(self, work: WorkItem) -> None:
         try:
             point("recorder.alone.before")
-            self._transaction([work])
+            self._run_transaction([work])
         except _BatchRollback as spoiled:
             work.refuse(spoiled.reason)
         except (sqlite3.OperationalError, OSError) as problem:
@@ -87,15 +93,15 @@ class GroupCommit:
                 raise
             work.refuse(Refusal("DISK_FULL", DISK_FULL_REASON))
 
-    def _transaction(self, works: Sequence[WorkItem]) -> None:
+    def _run_transaction(self, works: Sequence[WorkItem]) -> None:
         store = self._store
         connection = store.connection
-        before = store.mark()
+        before = store.savepoint()
         connection.execute("BEGIN IMMEDIATE")
         point("recorder.transaction.begun")
         try:
             for work in works:
-                self._one(work)
+                self._handle_one(work)
             wrote = store.journal.seq != before.journal.seq
             began = time.perf_counter()
             point("recorder.commit.before")
@@ -103,17 +109,17 @@ class GroupCommit:
             point("recorder.commit.after")
             if wrote:
                 self.commits += 1
-                self._durations.append(time.perf_counter() - began)
-                self.full, self._said_full = "", ()
+                self.durations.append(time.perf_counter() - began)
+                self.disk_full, self._logged_full = "", ()
         except BaseException:
             # SQLite may have rolled back by itself (a full disk).
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            store.back(before)
+            store.roll_back_to(before)
             raise
-        for change in store.later:
+        for change in store.after_commit:
             change()
-        store.later.clear()
+        store.after_commit.clear()
 
     def close(self) -> None:
         """No transaction follows."""
@@ -137,10 +143,10 @@ class GroupCommit:
             wait([done])
         done.result()
 
-    def _one(self, work: WorkItem) -> None:
+    def _handle_one(self, work: WorkItem) -> None:
         """Do one message. Refusals come before its first write, as a rule: nothing to undo then."""
         store = self._store
-        told, later = len(store.tells), len(store.later)
+        events, changes_after = len(store.supervisor_events), len(store.after_commit)
         changes = store.connection.total_changes
         try:
             work.do(store)
@@ -148,11 +154,14 @@ class GroupCommit:
             raise
         except Exception as problem:
             if store.connection.total_changes != changes:
-                raise _BatchRollback(self._reason(problem)) from problem
-            del store.tells[told:], store.later[later:]  # nothing was written: no event either
-            work.refuse(self._reason(problem))
+                raise _BatchRollback(self._explain(problem)) from problem
+            del (
+                store.supervisor_events[events:],
+                store.after_commit[changes_after:],
+            )  # nothing was written: no event either
+            work.refuse(self._explain(problem))
 
-    def _reason(self, problem: Exception) -> Refusal | HoustonError:
+    def _explain(self, problem: Exception) -> Refusal | HoustonError:
         """What the sender hears; a database that is damaged is raised again."""
         if isinstance(problem, Refusal | HoustonError):
             return problem
@@ -168,7 +177,7 @@ class GroupCommit:
         return Refusal("INVALID", f"It could not be handled ({self.fault}).")
 
     def _note_full(self, problem: Exception) -> None:
-        if problem.args != self._said_full:  # it is tried again twice a second
-            self._said_full = problem.args
+        if problem.args != self._logged_full:  # it is tried again twice a second
+            self._logged_full = problem.args
             LOGGER.error("disk full, rollouts wait: %s", problem)
-        self.full = f"disk full, rollouts wait: {problem}"
+        self.disk_full = f"disk full, rollouts wait: {problem}"

@@ -33,7 +33,7 @@ def deliver_guidance(
     joined = _select_guidance(store, "g.state = 'queued'", rollout)
     if joined:
         point("recorder.deliver.before")
-        ids = tuple(one.id for one in joined)
+        ids = tuple(guidance.id for guidance in joined)
         store.journal.append(
             EventKey(rollout, step, attempt), "delivery", GuidanceDelivered(ids=ids)
         )

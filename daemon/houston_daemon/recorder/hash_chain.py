@@ -1,12 +1,11 @@
-"""The journal's hash chain: what each event's `chain` is made of.
+"""A row of the journal, and its hash chain: what each event's `chain` is made of.
 
 chain = SHA-256(previous chain ‖ header ‖ body_hash), so a body can be erased without breaking it.
 Only the recorder and what maintains its home make or check it.
 """
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,30 +15,60 @@ GENESIS = bytes(32)
 _encode_header = msgspec.msgpack.Encoder().encode
 
 
+class EventHeader(NamedTuple):
+    """The header of one event, in the order in which the chain covers it."""
+
+    seq: int
+    rollout: str
+    step: int
+    attempt: int
+    part: str | None
+    kind: str
+    at: int
+    """UTC microseconds."""
+
+
+class EventRow(NamedTuple):
+    """A whole row of `events`; in a damaged database a column may hold anything."""
+
+    seq: int
+    rollout: Any
+    step: Any
+    attempt: Any
+    part: Any
+    kind: Any
+    at: Any
+    body: Any
+    blob: Any
+    erased: Any
+    body_hash: Any
+    chain: Any
+
+    @property
+    def header(self) -> EventHeader:
+        """What the chain covers besides the body."""
+        return EventHeader(*self[:7])
+
+
+EVENT_COLUMNS = ", ".join(EventRow._fields)
+INSERT_EVENT = (
+    f"INSERT INTO events ({EVENT_COLUMNS}) VALUES ({', '.join('?' * len(EventRow._fields))})"
+)
+
+
 def body_hash(body: bytes) -> bytes:
     """SHA-256 of an event's body."""
     return hashlib.sha256(body).digest()
 
 
-def chain_value(
-    previous: bytes,
-    seq: int,
-    rollout: str,
-    step: int,
-    attempt: int,
-    part: str | None,
-    kind: str,
-    at: int,
-    digest: bytes,
-) -> bytes:
+def chain_value(previous: bytes, header: EventHeader, digest: bytes) -> bytes:
     """The chain value of one event.
 
     previous: chain of the event before (`GENESIS` for the first); digest: its `body_hash`.
     """
-    header = _encode_header((seq, rollout, step, attempt, part, kind, at))
-    return hashlib.sha256(previous + header + digest).digest()
+    return hashlib.sha256(previous + _encode_header(header) + digest).digest()
 
 
-def row_hash(row: Sequence[Any]) -> bytes:
+def row_hash(row: EventRow) -> bytes:
     """SHA-256 over a whole row of `events`, in the order of its columns."""
-    return hashlib.sha256(_encode_header(tuple(row))).digest()
+    return hashlib.sha256(_encode_header(row)).digest()

@@ -73,9 +73,9 @@ class RoleBook:
         Raises ConfigurationError for a user or group that this machine does not have.
         """
         self._group = group
-        self.use(roles)
+        self.use_roles(roles)
 
-    def use(self, roles: config.RoleSettings) -> None:
+    def use_roles(self, roles: config.RoleSettings) -> None:
         """Go by these from now on. Raises ConfigurationError as the constructor, and keeps what
         it had.
         """
@@ -90,7 +90,7 @@ class RoleBook:
         self._named = named
         self._member: Role = "viewer" if roles.annotators else "annotator"
 
-    def role(self, uid: int, name: str, gids: Collection[int]) -> Role | None:
+    def role_of(self, uid: int, name: str, gids: Collection[int]) -> Role | None:
         """The highest role of a user; None for who has none.
 
         name: login name, or the number where there is none. gids: every group of the user.
@@ -98,7 +98,7 @@ class RoleBook:
         if uid in (os.geteuid(), 0):
             return "operator"
         for role, names in self._named:
-            if any(_matches_entry(one, uid, name, gids) for one in names):
+            if any(_matches_entry(entry, uid, name, gids) for entry in names):
                 return role
         return self._member if self._group and _group_id(self._group) in gids else None
 
@@ -195,16 +195,16 @@ class Author(NamedTuple):
     role: Role
 
     @property
-    def by(self) -> str:
+    def person_label(self) -> str:
         """As an owner of a pause and in changes of state."""
         return f"person:{self.name}"
 
     @property
-    def fields(self) -> dict[str, Any]:
+    def event_fields(self) -> dict[str, Any]:
         """What every event that a person caused says of them besides the name."""
         return {"uid": self.uid, "verified": self.verified, "pid": self.pid, "role": self.role}
 
-    def owns(self, uid: int | None) -> bool:
+    def may_change(self, uid: int | None) -> bool:
         """Whether this person may change what that user wrote."""
         return self.role == "operator" or self.uid == uid
 
@@ -214,12 +214,12 @@ class PeerIdentities:
 
     def __init__(self, group: str, roles: RoleSettings | None = None) -> None:
         """group: name of the annotators' group, empty for none. Raises ConfigurationError."""
-        self.book = RoleBook(roles or RoleSettings(), group)
+        self.roles = RoleBook(roles or RoleSettings(), group)
         self._known: dict[str, tuple[float, Peer]] = {}
 
-    def use(self, roles: RoleSettings) -> None:
+    def use_roles(self, roles: RoleSettings) -> None:
         """Go by these roles from the next message on. Raises ConfigurationError."""
-        self.book.use(roles)
+        self.roles.use_roles(roles)
         self._known.clear()
 
     def peer(self, address: str | None) -> Peer | None:
@@ -240,7 +240,7 @@ class PeerIdentities:
 
     def _look_up(self, uid: int, gid: int, pid: int) -> Peer:
         name, gids = look_up_groups(uid, gid)
-        return Peer(uid, name, self.book.role(uid, name, gids), pid)
+        return Peer(uid, name, self.roles.role_of(uid, name, gids), pid)
 
 
 def resolve_author(peer: Peer, claimed: str) -> Author:
@@ -254,11 +254,4 @@ def resolve_author(peer: Peer, claimed: str) -> Author:
 def identify_offline_author() -> Author:
     """The user of this process; who may write the home's files is its operator."""
     uid = os.geteuid()
-    return Author(_own_login_name(uid), uid, True, os.getpid(), "operator")
-
-
-def _own_login_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+    return Author(_login_name(uid), uid, True, os.getpid(), "operator")

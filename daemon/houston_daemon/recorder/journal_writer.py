@@ -6,18 +6,18 @@ path. It opens and commits no transaction: `group_commit` does.
 """
 
 import hashlib
-import os
 import sqlite3
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import zstandard
 
+from houston_daemon.maintenance import durable_copy
 from houston_daemon.recorder import hash_chain
-from houston_daemon.recorder.event_projections import EventHeader, project_event
+from houston_daemon.recorder.event_projections import project_event
+from houston_daemon.recorder.hash_chain import EventHeader
 from houston_shared import atomic_file
 from houston_shared.faults import point
 from houston_shared.home import Home
@@ -44,7 +44,7 @@ class NewestStep:
     lease: int
     step: int
     attempt: int
-    waiting: bool
+    has_guidance_waiting: bool
     """Whether guidance is queued."""
     closed: bool = False
     intents: set[int] = field(default_factory=set)
@@ -70,7 +70,7 @@ class NewestStepCache:
         """Its newest step, as the event that was just appended left it."""
         self._newest[rollout] = newest
 
-    def follows(self, message: FromWorker) -> NewestStep | None:
+    def find_followed_step(self, message: FromWorker) -> NewestStep | None:
         """The newest step if the message surely follows it: right lease, next in order, new key.
 
         None says nothing but that the database must be asked.
@@ -90,7 +90,7 @@ def advance_newest_step(newest: NewestStep, message: FromWorker) -> NewestStep:
     """The newest step once a message that follows it is stored; `newest` itself is used up."""
     match message:
         case StoreSample(step=step):
-            return NewestStep(newest.lease, step, 1, newest.waiting)
+            return NewestStep(newest.lease, step, 1, newest.has_guidance_waiting)
         case StoreIntent(index=index):
             newest.intents.add(index)
         case StoreResult(index=index):
@@ -115,7 +115,7 @@ def _is_within_open_step(newest: NewestStep, message: FromWorker) -> bool:
         case StoreResult(step=newest.step, attempt=newest.attempt, index=index):
             return index in newest.intents and index not in newest.results
         case StoreObservation(step=newest.step, attempt=newest.attempt):
-            return newest.intents == newest.results and not newest.waiting
+            return newest.intents == newest.results and not newest.has_guidance_waiting
     return False
 
 
@@ -170,16 +170,16 @@ class JournalWriter:
         self.seq, self.chain = newest or (0, hash_chain.GENESIS)
         self.appended: list[EventHeader] = []
         """Events of the open transaction, for notices; cleared by the loop after its commit."""
-        self.bytes = 0
+        self.inline_bytes = 0
         """Bytes of bodies stored inline since this was opened."""
-        self.recent = NewestStepCache()
+        self.newest_steps = NewestStepCache()
 
     def append(self, key: EventKey, kind: str, content: Record | EventBody) -> int:
         """Store one event with its derived rows; returns its sequence. Raises sqlite3.Error."""
-        self.recent.forget(key.rollout)
+        self.newest_steps.forget(key.rollout)
         stored = content if isinstance(content, EventBody) else prepare_inline_body(content)
         event = EventHeader(self.seq + 1, *key, kind, now_us())
-        link = hash_chain.chain_value(self.chain, *event, stored.digest)
+        link = hash_chain.chain_value(self.chain, event, stored.digest)
         inline = stored.data if stored.blob is None else None
         self.connection.execute(
             "INSERT INTO events (seq, rollout, step, attempt, part, kind, at, body, blob,"
@@ -190,24 +190,19 @@ class JournalWriter:
         project_event(self.connection, event, stored.record)
         point("recorder.append.after")
         self.seq, self.chain = event.seq, link
-        self.bytes += len(inline or b"")
+        self.inline_bytes += len(inline or b"")
         self.appended.append(event)
         return event.seq
 
-    def mark(self) -> JournalMark:
+    def savepoint(self) -> JournalMark:
         """Where the journal stands now."""
         return JournalMark(self.seq, self.chain, len(self.appended))
 
-    def back(self, mark: JournalMark) -> None:
+    def roll_back_to(self, mark: JournalMark) -> None:
         """Forget what was appended since `mark`; the caller has rolled it back."""
         self.seq, self.chain = mark.seq, mark.chain
         del self.appended[mark.appended :]
-        self.recent.forget_all()
-
-
-def decode_body(data: bytes, kind: type[Record]) -> Record:
-    """A stored body as a record; raises msgspec.MsgspecError."""
-    return msgspec.msgpack.decode(data, type=kind)
+        self.newest_steps.forget_all()
 
 
 ZSTD_LEVEL = 3
@@ -226,35 +221,33 @@ def write_blob(home: Home, data: bytes) -> str:
     packed = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data)
     name = hashlib.sha256(packed).hexdigest()
     path = store_reader.blob_path(home, name)
-    if not (path.exists() and path.read_bytes() == packed):
+    if path.exists() and path.read_bytes() == packed:
+        # A process that was killed before it synced the folders left them so.
+        atomic_file.sync_to_disk(path.parent)
+    else:
         _replace_blob_file(home, path, packed)
-    # Also where both were found: a process killed before it synced them left them so.
-    atomic_file.sync_to_disk(path.parent)
     atomic_file.sync_to_disk(home.blobs)
     return name
 
 
 def _replace_blob_file(home: Home, path: Path, packed: bytes) -> None:
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    beside = path.with_name(f"{path.stem}.{threading.get_ident()}.new")
-    try:
-        point("recorder.blob.before")
-        with beside.open("wb") as file:
-            file.write(packed)
-            file.flush()
-            point("recorder.blob.written")
-            os.fsync(file.fileno())
-        _share_blob_file(home, path.parent, beside)
+    """Write the file and make its name in its folder durable."""
+
+    def share(beside: Path) -> None:
+        """Give folder and file the mode of `blobs/`: the annotators' group may read, or nobody."""
+        mode = home.blobs.stat().st_mode & 0o7777
+        path.parent.chmod(mode)
+        beside.chmod(0o640 if mode & 0o050 else 0o600)
         point("recorder.blob.synced")
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
-    point("recorder.blob.named")
 
-
-def _share_blob_file(home: Home, folder: os.PathLike[str], file: os.PathLike[str]) -> None:
-    """Give folder and file the mode of `blobs/`: the annotators' group may read, or nobody."""
-    mode = home.blobs.stat().st_mode & 0o7777
-    os.chmod(folder, mode)  # noqa: PTH101
-    os.chmod(file, 0o640 if mode & 0o050 else 0o600)  # noqa: PTH101
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    point("recorder.blob.before")
+    with durable_copy.open_atomically(
+        path,
+        path.with_name(f"{path.stem}.{threading.get_ident()}.new"),
+        synced=share,
+        named=lambda: point("recorder.blob.named"),
+    ) as file:
+        file.write(packed)
+        file.flush()
+        point("recorder.blob.written")

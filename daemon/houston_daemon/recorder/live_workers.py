@@ -22,11 +22,11 @@ class LiveWorker:
     lease: int
     routing: bytes | None = None
     """Where it was last heard from under this lease; None before its first message."""
-    told: WorkerControl | None = None
+    told_control: WorkerControl | None = None
     """What it was last told."""
     heard_at: float | None = None
     """Monotonic time of its newest message."""
-    attended: float = 0.0
+    listened_seconds: float = 0.0
     """How long the recorder had listened, in all, when it heard of it last."""
     active_us: int = 0
     """Active time of its newest heartbeat; what it said with a step is in the journal."""
@@ -56,28 +56,28 @@ class LiveWorkers:
         """The last worker of each rollout that has none now."""
         self.longest_silence = 0.0
         """Longest time between two messages of one worker so far, seconds."""
-        self._attended = 0.0
-        self._turned = time.monotonic()
+        self._listened_seconds = 0.0
+        self._last_turn = time.monotonic()
 
-    def turn(self, listening: bool) -> None:
+    def note_turn(self, listening: bool) -> None:
         """The recorder takes another turn, in which it listens to workers, or cannot."""
-        before, self._turned = self._turned, time.monotonic()
+        before, self._last_turn = self._last_turn, time.monotonic()
         if listening:
-            self._attended += min(self._turned - before, MAX_TURN_SECONDS)
+            self._listened_seconds += min(self._last_turn - before, MAX_TURN_SECONDS)
 
     def silences(self) -> dict[str, WorkerSilence]:
         """Rollout → how long its worker has said nothing; from its assignment on."""
         return {
-            rollout: WorkerSilence(worker.lease, self._attended - worker.attended)
+            rollout: WorkerSilence(worker.lease, self._listened_seconds - worker.listened_seconds)
             for rollout, worker in self._by_rollout.items()
         }
 
     def add(self, rollout: str, lease: int) -> None:
         """A rollout was assigned; whoever ran it before counts no more."""
         self._ended.pop(rollout, None)
-        self._by_rollout[rollout] = LiveWorker(lease, attended=self._attended)
+        self._by_rollout[rollout] = LiveWorker(lease, listened_seconds=self._listened_seconds)
 
-    def heard(self, rollout: str, lease: int, routing: bytes) -> None:
+    def note_message(self, rollout: str, lease: int, routing: bytes) -> None:
         """A message under the newest lease came from `routing`.
 
         The last words of one that has ended may come after its end: they bring nobody back.
@@ -92,10 +92,10 @@ class LiveWorkers:
         if worker.heard_at is not None:
             self.longest_silence = max(self.longest_silence, now - worker.heard_at)
         worker.heard_at = now
-        worker.attended = self._attended
+        worker.listened_seconds = self._listened_seconds
         worker.routing = routing
 
-    def counted(self, rollout: str, active_us: int) -> None:
+    def note_active_time(self, rollout: str, active_us: int) -> None:
         """A heartbeat told how long the rollout has worked."""
         worker = self._by_rollout.get(rollout)
         if worker is not None:
@@ -115,7 +115,7 @@ class LiveWorkers:
         ended = self._ended.get(rollout)
         return ended is not None and ended.lease == lease
 
-    def of(self, rollout: str) -> LiveWorker | None:
+    def get(self, rollout: str) -> LiveWorker | None:
         """The live worker of a rollout."""
         return self._by_rollout.get(rollout)
 
@@ -123,10 +123,10 @@ class LiveWorkers:
         """Rollouts with a live worker."""
         return list(self._by_rollout)
 
-    def push(self, rollout: str, control: WorkerControl) -> PendingPush | None:
+    def pending_push(self, rollout: str, control: WorkerControl) -> PendingPush | None:
         """What must be sent so that the worker knows `control`; None when it does, or is silent."""
         worker = self._by_rollout.get(rollout)
-        if worker is None or worker.routing is None or worker.told == control:
+        if worker is None or worker.routing is None or worker.told_control == control:
             return None
-        worker.told = control
+        worker.told_control = control
         return PendingPush(worker.routing, control)

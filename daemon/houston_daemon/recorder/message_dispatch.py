@@ -1,8 +1,8 @@
 """One message on its way: which handler does it, and what is answered after the commit.
 
-`PersonMessage.do` maps each control message to its handler: add a new one there and in
-`REQUIRED_ROLES`. `WorkerMessage` goes to the ingest handlers, `SupervisorCall` is a function with a
-future. Transactions are `group_commit`'s.
+`HANDLERS` maps each control message to its handler: add a new one there and in `REQUIRED_ROLES`.
+`WorkerMessage` goes to the ingest handlers, `SupervisorCall` is a function with a future.
+Transactions are `group_commit`'s.
 """
 
 from abc import ABC, abstractmethod
@@ -20,8 +20,7 @@ from houston_daemon.recorder.handlers import (
     training_handlers,
     verdict_handlers,
 )
-from houston_daemon.recorder.handlers import guidance_handlers as people
-from houston_daemon.recorder.identity_and_roles import NotAllowed, Peer, resolve_author
+from houston_daemon.recorder.identity_and_roles import Author, NotAllowed, Peer, resolve_author
 from houston_daemon.recorder.journal_writer import EventBody
 from houston_daemon.recorder.recorder_sockets import ReceivedFrames, RouterSocket
 from houston_daemon.recorder.recorder_store import Store
@@ -50,6 +49,7 @@ from houston_shared.wire import (
     ControlRequest,
     Denied,
     EditGuidance,
+    FromPerson,
     Guide,
     IngestRequest,
     Refused,
@@ -62,6 +62,30 @@ from houston_shared.wire import (
 )
 
 DISK_FULL_REASON = "The disk is full: nothing is stored until there is room."
+
+HANDLERS: dict[type[FromPerson], Callable[[Store, Any, Author], RequestStored]] = {
+    Guide: guidance_handlers.queue_guidance,
+    EditGuidance: guidance_handlers.edit_guidance,
+    WithdrawGuidance: guidance_handlers.withdraw_guidance,
+    BookmarkStep: guidance_handlers.set_bookmark,
+    GiveVerdicts: verdict_handlers.store_human_verdicts,
+    StoreVerdicts: verdict_handlers.store_automatic_verdicts,
+    ReorderGuidance: guidance_handlers.reorder_guidance,
+    ClaimRollout: guidance_handlers.claim_rollout,
+    ReportPresence: guidance_handlers.record_presence,
+    Steer: rollout_handlers.steer_rollout,
+    StartRollouts: rollout_handlers.start_rollouts,
+    BranchRollout: branch_handlers.branch_rollout,
+    EraseBodies: erase_handlers.erase_bodies,
+    CleanRollouts: rollout_handlers.clean_rollouts,
+    StartTraining: training_handlers.start_training_run,
+    ReportTrainingState: training_handlers.update_standalone_run,
+    CancelTraining: training_handlers.cancel_training_run,
+    RegisterPolicy: training_handlers.register_policy,
+    ActivatePolicy: training_handlers.activate_policy,
+    StopDaemon: rollout_handlers.stop_daemon,
+}
+"""What is done for each message of a person; `AskStatus` is answered by the loop."""
 
 
 class WorkItem(ABC):
@@ -91,7 +115,7 @@ class WorkerMessage(WorkItem):
         self.size = len(frames.body or b"")
         """Bytes of the whole message: no body in it is larger."""
         self.body: EventBody | None = None
-        self.unwritten: Refusal | None = None
+        self.write_refusal: Refusal | None = None
         """Why a large body is not on disk."""
         self._router = router
         self._frames = frames
@@ -99,8 +123,8 @@ class WorkerMessage(WorkItem):
 
     def do(self, store: Store) -> None:
         """Handle it."""
-        if self.unwritten:
-            raise self.unwritten
+        if self.write_refusal:
+            raise self.write_refusal
         self._reply = ingest_handlers.handle_worker_message(
             store, self.message, self.slot, self.body, self._frames.routing
         )
@@ -115,9 +139,9 @@ class WorkerMessage(WorkItem):
         reply = self._reply
         if isinstance(reply, ingest_handlers.AckContent):
             control = controls(self.message.rollout)
-            worker = store.workers.of(self.message.rollout)
+            worker = store.workers.get(self.message.rollout)
             if worker:
-                worker.told = control
+                worker.told_control = control
             act = reply.intent is None or rollout_reader.is_call_allowed(reply.intent, control)
             ack = Ack(
                 seq=reply.seq,
@@ -141,68 +165,29 @@ class PersonMessage(WorkItem):
         message: ControlRequest,
         peer: Peer,
         status: Callable[[Store], Status],
-        refused: Callable[[Peer, ControlRequest, NotAllowed], None],
+        note_refused: Callable[[Peer, ControlRequest, NotAllowed], None],
     ) -> None:
-        """refused: told when the message turns out to be another's to send."""
+        """note_refused: called when the message turns out to be another's to send."""
         self._router = router
         self._frames = frames
         self._message = message
         self._peer = peer
         self._status = status
-        self._refused = refused
+        self._note_refused = note_refused
         self._reply: RequestStored | Denied | Status | None = None
 
     def do(self, store: Store) -> None:
         """Handle it under the name that the kernel vouches for."""
-        who = resolve_author(self._peer, self._message.claimed)
-        match self._message:
-            case Guide() as message:
-                self._reply = people.queue_guidance(store, message, who)
-            case EditGuidance() as message:
-                self._reply = people.edit_guidance(store, message, who)
-            case WithdrawGuidance() as message:
-                self._reply = people.withdraw_guidance(store, message, who)
-            case BookmarkStep() as message:
-                self._reply = people.set_bookmark(store, message, who)
-            case GiveVerdicts() as message:
-                self._reply = verdict_handlers.store_human_verdicts(store, message, who)
-            case StoreVerdicts() as message:
-                self._reply = verdict_handlers.store_automatic_verdicts(store, message, who)
-            case ReorderGuidance() as message:
-                self._reply = guidance_handlers.reorder_guidance(store, message, who)
-            case ClaimRollout() as message:
-                self._reply = guidance_handlers.claim_rollout(store, message, who)
-            case ReportPresence() as message:
-                self._reply = people.record_presence(store, message, who)
-            case Steer() as message:
-                self._reply = rollout_handlers.steer_rollout(store, message, who)
-            case StartRollouts() as message:
-                self._reply = rollout_handlers.start_rollouts(store, message, who)
-            case BranchRollout() as message:
-                self._reply = branch_handlers.branch_rollout(store, message, who)
-            case EraseBodies() as message:
-                self._reply = erase_handlers.erase_bodies(store, message, who)
-            case CleanRollouts() as message:
-                self._reply = rollout_handlers.clean_rollouts(store, message, who)
-            case StartTraining() as message:
-                self._reply = training_handlers.start_training_run(store, message, who)
-            case ReportTrainingState() as message:
-                self._reply = training_handlers.update_standalone_run(store, message, who)
-            case CancelTraining() as message:
-                self._reply = training_handlers.cancel_training_run(store, message, who)
-            case RegisterPolicy() as message:
-                self._reply = training_handlers.register_policy(store, message, who)
-            case ActivatePolicy() as message:
-                self._reply = training_handlers.activate_policy(store, message, who)
-            case StopDaemon() as message:
-                self._reply = rollout_handlers.stop_daemon(store, message, who)
-            case AskStatus():
-                self._reply = self._status(store)
+        if isinstance(self._message, AskStatus):
+            self._reply = self._status(store)
+        else:
+            author = resolve_author(self._peer, self._message.claimed)
+            self._reply = HANDLERS[type(self._message)](store, self._message, author)
 
     def refuse(self, problem: Refusal | HoustonError) -> None:
         """A person hears cause, effect and next command."""
         if isinstance(problem, NotAllowed):
-            self._refused(self._peer, self._message, problem)
+            self._note_refused(self._peer, self._message, problem)
         if isinstance(problem, HoustonError):
             self._reply = make_denied_reply(problem)
         else:

@@ -53,12 +53,12 @@ MAX_TRACKED_ATTEMPTS = 500
 class _AttemptCount:
     body: RefusedAttempt
     """The newest attempt."""
-    times: int = 0
+    unstored: int = 0
     """Attempts that no event holds yet."""
     wait: float = 0.0
     not_before: float = 0.0
     writing: int = 0
-    """Of `times`, those in the event that is being stored."""
+    """Of `unstored`, those in the event that is being stored."""
 
 
 class AttemptCounter:
@@ -71,7 +71,7 @@ class AttemptCounter:
         self._stored = 0
         self._looked = -ATTEMPTS_CHECK_SECONDS
 
-    def note(self, peer: Peer | None, what: str, needs: str = "", about: str = "") -> None:
+    def count(self, peer: Peer | None, what: str, needs: str = "", about: str = "") -> None:
         """Somebody was refused.
 
         peer: None for who came without the kernel's word. needs: the role that would do.
@@ -92,9 +92,9 @@ class AttemptCounter:
         )
         tried = self._tried.setdefault(key, _AttemptCount(body))
         tried.body = body
-        tried.times += 1
+        tried.unstored += 1
 
-    def due(self, last: bool = False) -> "StoreRefusedAttempts | None":
+    def take_due(self, last: bool = False) -> "StoreRefusedAttempts | None":
         """Work that stores what is due; None when nothing is. With `last`, everything is."""
         now = self._clock()
         if now - self._looked < ATTEMPTS_CHECK_SECONDS and not last:
@@ -103,32 +103,32 @@ class AttemptCounter:
         if now - self._hour >= 3600.0:
             self._hour, self._stored = now, 0
         room = MAX_EVENTS_PER_HOUR - self._stored
-        found = [t for t in self._tried.values() if t.times and (last or t.not_before <= now)]
-        if not found or room <= 0:
+        tries = [t for t in self._tried.values() if t.unstored and (last or t.not_before <= now)]
+        if not tries or room <= 0:
             return None
-        return StoreRefusedAttempts(self, found[:room])
+        return StoreRefusedAttempts(self, tries[:room])
 
     @property
     def waiting(self) -> int:
         """Attempts that no event holds yet."""
-        return sum(tried.times for tried in self._tried.values())
+        return sum(tried.unstored for tried in self._tried.values())
 
-    def put_off(self, all_tried: list[_AttemptCount]) -> None:
+    def postpone(self, all_tried: list[_AttemptCount]) -> None:
         """They could not be stored: they stay counted and are tried again later."""
         for tried in all_tried:
             tried.not_before = self._clock() + FIRST_WAIT_SECONDS
 
-    def stored(self, all_tried: list[_AttemptCount]) -> None:
+    def mark_stored(self, all_tried: list[_AttemptCount]) -> None:
         """They are on disk: the next events of the same kind come later."""
         now = self._clock()
         for tried in all_tried:
             quiet = not tried.wait or now - tried.not_before >= LONGEST_WAIT_SECONDS
             tried.wait = FIRST_WAIT_SECONDS if quiet else min(LONGEST_WAIT_SECONDS, tried.wait * 2)
             tried.not_before = now + tried.wait
-            tried.times -= tried.writing
+            tried.unstored -= tried.writing
         self._stored += len(all_tried)
         if len(self._tried) >= MAX_TRACKED_ATTEMPTS:
-            self._tried = {key: one for key, one in self._tried.items() if one.times}
+            self._tried = {key: count for key, count in self._tried.items() if count.unstored}
 
 
 class StoreRefusedAttempts(WorkItem):
@@ -143,21 +143,21 @@ class StoreRefusedAttempts(WorkItem):
     def do(self, store: Store) -> None:
         """Append an event for each."""
         for tried in self.tried:
-            tried.writing = tried.times
-            body = msgspec.structs.replace(tried.body, times=tried.times)
+            tried.writing = tried.unstored
+            body = msgspec.structs.replace(tried.body, times=tried.unstored)
             store.journal.append(EventKey(), "refused", body)
         self._done = True
 
     def refuse(self, problem: Refusal | HoustonError) -> None:
         """They stay counted and are tried again."""
         self._done = False
-        self._attempts.put_off(self.tried)
+        self._attempts.postpone(self.tried)
         LOGGER.warning("refused attempts could not be stored yet: %s", problem)
 
     def answer(self, store: Store, controls: Callable[[str], WorkerControl]) -> None:
         """Nobody waits for this; what was stored is counted no more."""
         if self._done:
-            self._attempts.stored(self.tried)
+            self._attempts.mark_stored(self.tried)
 
 
 T = TypeVar("T")
@@ -171,44 +171,43 @@ class MessageIntake:
         self._status = status
         self._book = book
         self.attempts = AttemptCounter()
-        self._complained: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
 
-    def from_worker(self, router: RouterSocket, frames: ReceivedFrames) -> WorkerMessage | None:
+    def decode_worker_message(
+        self, router: RouterSocket, frames: ReceivedFrames
+    ) -> WorkerMessage | None:
         """Work for a frame on `ingest`; None when it was refused. Workers are the daemon's user."""
         fault = _explain_refused_sender(frames, frames.peer is not None and frames.peer.owner)
         message = None
         if fault:
-            self.attempts.note(frames.peer, "speaking as a worker")
+            self.attempts.count(frames.peer, "speaking as a worker")
         else:
             message, fault = _decode_message(ingest_request_decoder, frames.body)
         if message is not None:
             return WorkerMessage(router, frames, message)
-        self._complain("ingest", fault)
+        self._log_once("ingest", fault)
         router.send(frames.routing, frames.request, Refused(code="INVALID", reason=fault))
         return None
 
-    def from_person(self, router: RouterSocket, frames: ReceivedFrames) -> PersonMessage | None:
+    def decode_person_message(
+        self, router: RouterSocket, frames: ReceivedFrames
+    ) -> PersonMessage | None:
         """Work for a frame on `control`; None when it was denied."""
         peer = frames.peer
         fault = _explain_refused_sender(frames, peer is not None and peer.role is not None)
         message = None
         if fault:
-            self.attempts.note(peer, "speaking to the daemon")
+            self.attempts.count(peer, "speaking to the daemon")
         else:
             message, fault = _decode_message(control_request_decoder, frames.body)
         if message is not None and peer is not None:
-            return self._admitted(router, frames, message, peer)
-        self._complain("control", fault)
+            return self._check_role(router, frames, message, peer)
+        self._log_once("control", fault)
         answer = Denied(cause=fault, effect="Nothing was changed.")
         router.send(frames.routing, frames.request, answer)
         return None
 
-    def refused(self, last: bool = False) -> list[WorkItem]:
-        """Work that stores refused attempts which are due; with `last`, all there are."""
-        work = self.attempts.due(last)
-        return [work] if work else []
-
-    def _admitted(
+    def _check_role(
         self, router: RouterSocket, frames: ReceivedFrames, message: ControlRequest, peer: Peer
     ) -> PersonMessage | None:
         """Work for who has the role that the message needs."""
@@ -222,12 +221,12 @@ class MessageIntake:
 
     def _note(self, peer: Peer, message: ControlRequest, problem: NotAllowed) -> None:
         about = str(getattr(message, "rollout", "") or getattr(message, "id", ""))
-        self.attempts.note(peer, problem.what, problem.needs, about)
+        self.attempts.count(peer, problem.what, problem.needs, about)
 
-    def _complain(self, socket: str, fault: str) -> None:
+    def _log_once(self, socket: str, fault: str) -> None:
         kind = (socket, fault.partition(":")[0])
-        if kind not in self._complained:
-            self._complained.add(kind)
+        if kind not in self._logged:
+            self._logged.add(kind)
             LOGGER.warning("%s: %s (further ones of this kind are not logged)", socket, fault)
 
 

@@ -49,13 +49,13 @@ class BlobWriteQueue:
         self._closed = False
 
     @property
-    def crowded(self) -> bool:
+    def is_full(self) -> bool:
         """Whether `ingest` should not be read for now."""
         return self._closed or self._bytes > MAX_HELD_BYTES
 
-    def put(self, work: WorkerMessage) -> WorkItem | None:
-        """The work if it can be done now; else it comes back from `ready`."""
-        if work.unwritten:
+    def submit(self, work: WorkerMessage) -> WorkItem | None:
+        """The work if it can be done now; else it comes back from `take_ready`."""
+        if work.write_refusal:
             return work
         queue = self._queues.get(work.message.rollout)
         if queue is not None:
@@ -66,22 +66,22 @@ class BlobWriteQueue:
             return _attach_inline_body(work)
         self._queues[work.message.rollout] = deque([work])
         self._hold(work, 1)
-        self._submit(work)
+        self._start_writing(work)
         return None
 
-    def ready(self) -> list[WorkItem]:
+    def take_ready(self) -> list[WorkItem]:
         """Work that was held and can be done now, in order."""
         done: list[WorkItem] = []
         while self._written:
             work, outcome = self._written.popleft()
-            done.append(self._finished(work, outcome))
+            done.append(self._take_written(work, outcome))
             queue = self._queues[work.message.rollout]
             self._hold(queue.popleft(), -1)
             while queue and (queue[0].slot is None or queue[0].size <= INLINE_BODY_LIMIT):
                 done.append(_attach_inline_body(queue[0]))
                 self._hold(queue.popleft(), -1)
             if queue and not self._closed:
-                self._submit(queue[0])
+                self._start_writing(queue[0])
             else:  # at the end, what was not begun stays unanswered: its worker says it again
                 del self._queues[work.message.rollout]
         return done
@@ -95,30 +95,30 @@ class BlobWriteQueue:
         self.count += sign
         self._bytes += sign * work.size
 
-    def _submit(self, work: WorkerMessage) -> None:
+    def _start_writing(self, work: WorkerMessage) -> None:
         assert work.slot is not None
         future = self._writer.submit(journal_writer.prepare_body, self._home, work.slot.record)
-        future.add_done_callback(lambda done: self._come_back(work, done))
+        future.add_done_callback(lambda done: self._on_written(work, done))
 
-    def _come_back(self, work: WorkerMessage, outcome: "Future[EventBody]") -> None:
+    def _on_written(self, work: WorkerMessage, outcome: "Future[EventBody]") -> None:
         point("recorder.blob.back")
         self._written.append((work, outcome))
         self._wake()
 
-    def _finished(self, work: WorkerMessage, outcome: "Future[EventBody]") -> WorkItem:
+    def _take_written(self, work: WorkerMessage, outcome: "Future[EventBody]") -> WorkItem:
         problem = outcome.exception()
         if problem is None:
             try:
-                work.body = self._there(outcome.result())
+                work.body = self._ensure_blob(outcome.result())
                 return work
-            except OSError as again:
-                problem = again
+            except OSError as second_problem:
+                problem = second_problem
         if is_disk_full(problem, self._home.path):
-            work.unwritten = Refusal("DISK_FULL", DISK_FULL_REASON)
+            work.write_refusal = Refusal("DISK_FULL", DISK_FULL_REASON)
             return work
         raise problem
 
-    def _there(self, body: EventBody) -> EventBody:
+    def _ensure_blob(self, body: EventBody) -> EventBody:
         """Written again where an erasure has removed a file of the same content meanwhile."""
         if body.blob is None or blob_path(self._home, body.blob).exists():
             return body
@@ -154,30 +154,30 @@ class MessageReceiver:
         context: "zmq.Context[zmq.Socket[bytes]]",
         identities: PeerIdentities,
         intake: MessageIntake,
-        unstorable: Callable[[], Refusal | None],
+        storage_refusal: Callable[[], Refusal | None],
         wakes: WakeupPipe,
     ) -> None:
-        """unstorable: why nothing of a worker can be stored now."""
+        """storage_refusal: why nothing of a worker can be stored now."""
         self.ingest = RouterSocket(context, identities)
         self.control = RouterSocket(context, identities)
         self._intake = intake
-        self._unstorable = unstorable
+        self._storage_refusal = storage_refusal
         self._wakes = wakes
-        self._holding = BlobWriteQueue(home, wakes.wake)
+        self._blob_queue = BlobWriteQueue(home, wakes.wake)
         self._workers = self._poller(self.ingest)
-        self._early: list[WorkItem] = []
+        self._received_during_commit: list[WorkItem] = []
         """Messages of workers that came while a commit ran."""
-        self._early_since = 0.0
+        self._commit_began = 0.0
 
     @property
-    def crowded(self) -> bool:
+    def is_full(self) -> bool:
         """Whether workers are not listened to for now."""
-        return self._holding.crowded
+        return self._blob_queue.is_full
 
     @property
     def count(self) -> int:
         """Messages that wait to be done."""
-        return len(self._early) + self._holding.count
+        return len(self._received_during_commit) + self._blob_queue.count
 
     def waiter(self, live: LiveSocket) -> Callable[[], None]:
         """What sleeps until something comes, also on `live`, or a tick is over."""
@@ -185,52 +185,52 @@ class MessageReceiver:
         usual = self._poller(self.control, live, self.ingest)
 
         def sleep() -> None:
-            (calm if self.crowded else usual).poll(POLL_TIMEOUT_MS)
+            (calm if self.is_full else usual).poll(POLL_TIMEOUT_MS)
 
         return sleep
 
-    def since(self) -> float:
+    def oldest_received_at(self) -> float:
         """When the oldest message of the next batch came, as `time.perf_counter` says it."""
-        return self._early_since if self._early else time.perf_counter()
+        return self._commit_began if self._received_during_commit else time.perf_counter()
 
-    def people(self) -> list[WorkItem]:
+    def receive_from_people(self) -> list[WorkItem]:
         """What people said."""
-        return _receive_batch(self.control, PEOPLE_BATCH_SIZE, self._intake.from_person)
+        return _receive_batch(self.control, PEOPLE_BATCH_SIZE, self._intake.decode_person_message)
 
-    def waiting(self) -> list[WorkItem]:
+    def take_waiting(self) -> list[WorkItem]:
         """What came during a commit, then what was held and is ready now, which is younger."""
-        early, self._early = self._early, []
-        return early + self._holding.ready()
+        early, self._received_during_commit = self._received_during_commit, []
+        return early + self._blob_queue.take_ready()
 
-    def workers(self, most: int) -> list[WorkItem]:
+    def receive_from_workers(self, most: int) -> list[WorkItem]:
         """What workers said and can be done now."""
-        if self.crowded:
+        if self.is_full:
             return []
         ready: list[WorkItem] = []
-        for work in _receive_batch(self.ingest, most, self._intake.from_worker):
+        for work in _receive_batch(self.ingest, most, self._intake.decode_worker_message):
             if work.slot is not None:
-                work.unwritten = self._unstorable()
-            now = self._holding.put(work)
+                work.write_refusal = self._storage_refusal()
+            now = self._blob_queue.submit(work)
             if now is not None:
                 ready.append(now)
         return ready
 
-    def until(self, done: "Future[Any]") -> None:
+    def receive_until(self, done: "Future[Any]") -> None:
         """Take in what workers say while a commit runs: receiving and decoding cost as much."""
-        self._early_since = time.perf_counter()
+        self._commit_began = time.perf_counter()
         done.add_done_callback(lambda _: self._wakes.wake())
         while not done.done():
-            room = WORKER_BATCH_SIZE - len(self._early)
-            if room <= 0 or self.crowded:
+            room = WORKER_BATCH_SIZE - len(self._received_during_commit)
+            if room <= 0 or self.is_full:
                 wait([done])
                 return
-            self._early += self.workers(room)
+            self._received_during_commit += self.receive_from_workers(room)
             self._workers.poll(POLL_TIMEOUT_MS)
-            self._wakes.hear()  # whoever woke us is heard in the next turn, which follows at once
+            self._wakes.drain()  # whoever woke us is heard in the next turn, which follows at once
 
     def close(self) -> None:
         """Wait for bodies that are being written; no more are taken."""
-        self._holding.close()
+        self._blob_queue.close()
 
     def _poller(self, *parts: RouterSocket | LiveSocket) -> zmq.Poller:
         poller = zmq.Poller()
@@ -241,7 +241,7 @@ class MessageReceiver:
 
 
 def _receive_batch(
-    router: RouterSocket, most: int, understand: Callable[[RouterSocket, ReceivedFrames], T | None]
+    router: RouterSocket, most: int, decode: Callable[[RouterSocket, ReceivedFrames], T | None]
 ) -> list[T]:
     """What came on a socket, up to `most` messages, as far as it can be understood."""
     taken: list[T] = []
@@ -249,7 +249,7 @@ def _receive_batch(
         frames = router.receive()
         if frames is None:
             break
-        work = understand(router, frames)
+        work = decode(router, frames)
         if work is not None:
             taken.append(work)
     return taken

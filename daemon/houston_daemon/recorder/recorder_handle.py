@@ -103,7 +103,7 @@ class RecorderHandle(Protocol):
         """Rollout → how long its worker has said nothing."""
         ...
 
-    def report(self, said: SupervisorReport) -> None:
+    def report(self, report: SupervisorReport) -> None:
         """What `Status` says about workers and engines from now on."""
         ...
 
@@ -119,13 +119,13 @@ class RecorderHandle(Protocol):
         """Pause (by `engine`), or resume, the rollouts that sample from `engine`."""
         ...
 
-    def training_moved(
+    def report_training_state(
         self, run: str, state: RunState, reason: str = "", start: bool = False
     ) -> None:
         """How a training run stands; start: a process for it began. Nothing of an ended one."""
         ...
 
-    def activation_ended(
+    def report_activation(
         self, asked: int, ok: bool, reason: str = "", unloaded: tuple[str, ...] = ()
     ) -> None:
         """What came of the activation that the event `asked` asked for."""

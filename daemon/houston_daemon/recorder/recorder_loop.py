@@ -14,7 +14,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
@@ -24,7 +23,7 @@ from houston_daemon.hosts.guard.control_groups import find_cgroup_folders
 from houston_daemon.maintenance.host_cleanup import HostCleanupProcess
 from houston_daemon.recorder import rollout_assignment
 from houston_daemon.recorder.disk.disk_housekeeping import DiskHousekeeping, DiskSpaceWatch
-from houston_daemon.recorder.group_commit import GroupCommit
+from houston_daemon.recorder.group_commit import DurationWindow, GroupCommit
 from houston_daemon.recorder.handlers import rollout_handlers
 from houston_daemon.recorder.identity_and_roles import PeerIdentities
 from houston_daemon.recorder.journal_writer import EventKey
@@ -48,104 +47,14 @@ from houston_shared.store.event_bodies import ClockJumped
 from houston_shared.times_and_counts import now_us
 from houston_shared.wire import PUSH_REQUEST_ID, ControlPush, Notice, WorkerControl
 
-_REMEMBERED_TURNS = 1_000
-"""Turns whose times the p99 is taken from."""
-
-
-class AnswerStatistics:
-    """Belongs to the recorder's thread."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        """Messages of workers answered since the start."""
-        self._seconds: deque[float] = deque(maxlen=_REMEMBERED_TURNS)
-
-    def note(self, messages: int, seconds: float) -> None:
-        """A turn answered so many messages, the earliest received `seconds` ago."""
-        if messages:
-            self.count += messages
-            self._seconds.append(seconds)
-
-    def p99_ms(self) -> float:
-        """99th percentile of recent turns, milliseconds; 0 before the first."""
-        ordered = sorted(self._seconds)
-        return ordered[int(0.99 * (len(ordered) - 1))] * 1e3 if ordered else 0.0
-
-
 MB = 1_000_000
-
-
-@dataclass(slots=True)
-class Gauges:
-    """What other parts of the recorder know at the moment they are asked."""
-
-    queue: Callable[[], int]
-    commits: Callable[[], int]
-    p99_ms: Callable[[], float]
-    wal_bytes: Callable[[], int]
-    consoles: Callable[[], int]
-    search_seq: Callable[[], int]
-    """Newest event that search.db has seen."""
-    problem: Callable[[], str]
-    acked: Callable[[], int]
-    """Messages of workers answered since the start."""
-    ack_p99_ms: Callable[[], float]
-    """99th percentile of recent times from a message's receipt to its answer, milliseconds."""
-
-
-class StatusBoard:
-    """Puts a `Status` together. Belongs to the recorder's thread."""
-
-    def __init__(self, epoch: int, gauges: Gauges) -> None:
-        self._epoch = epoch
-        self._gauges = gauges
-        self._began = time.monotonic()
-        self._limits = find_cgroup_folders().mechanism
-        self.reported = SupervisorReport()
-
-    def status(self, store: Store) -> Status:
-        """Now."""
-        counts = store.connection.execute("SELECT state, count(*) FROM rollouts GROUP BY state")
-        gauges, backup = self._gauges, self.reported.backup
-        return Status(
-            pid=os.getpid(),
-            state="draining" if store.draining else "running",
-            uptime=time.monotonic() - self._began,
-            epoch=self._epoch,
-            version=version("houston-agents"),
-            home=str(store.home.path),
-            rollouts=dict(counts.fetchall()),
-            workers=self.reported.workers,
-            queue=gauges.queue(),
-            commits=gauges.commits(),
-            commit_p99_ms=gauges.p99_ms(),
-            wal_mb=gauges.wal_bytes() / MB,
-            disk_free_mb=shutil.disk_usage(store.home.path).free / MB,
-            consoles=gauges.consoles(),
-            limits=self._limits,
-            engines=dict(self.reported.engines),
-            last_error=gauges.problem() or self.reported.error,
-            search_lag=max(0, store.journal.seq - gauges.search_seq()),
-            longest_silence=store.workers.longest_silence,
-            restarts=dict(self.reported.restarts),
-            troubles=dict(self.reported.troubles),
-            backup_age=max(0.0, time.time() - backup[0]) if backup else None,
-            backup_event=backup[1] if backup else 0,
-            gpus=dict(self.reported.gpus),
-            training=dict(self.reported.training),
-            policies=dict(self.reported.policies),
-            acked=gauges.acked(),
-            ack_p99_ms=gauges.ack_p99_ms(),
-        )
-
-
 CONTROL_KINDS = frozenset({"guidance", "edit", "withdraw", "delivery", "state", "cancel"})
 """Kinds of events that may change what is wanted of a worker."""
 
 
 def publish_notices(store: Store, live: LiveSocket, epoch: int) -> None:
     """One notice for each rollout and kind of the batch, with its newest sequence."""
-    live.count()
+    live.count_listeners()
     if not live.listeners:
         return
     newest = {(event.rollout, event.kind): event.seq for event in store.journal.appended}
@@ -166,13 +75,13 @@ def push_control_states(
 ) -> None:
     """Tell workers at once what changed; who is not reached hears it in the next ack."""
     for rollout in rollouts:
-        news = store.workers.push(rollout, controls(rollout))
+        news = store.workers.pending_push(rollout, controls(rollout))
         if news and not router.send(
             news.routing, PUSH_REQUEST_ID, ControlPush(control=news.control)
         ):
-            worker = store.workers.of(rollout)
+            worker = store.workers.get(rollout)
             if worker:
-                worker.told = None
+                worker.told_control = None
 
 
 LOGGER = logging.getLogger("houston.recorder")
@@ -184,12 +93,12 @@ CLOCK_READING_SECONDS = 0.1
 
 
 class WallClock:
-    """Compares both clocks; `look` often, from one thread."""
+    """Compares both clocks; `check_jump` often, from one thread."""
 
     def __init__(self) -> None:
         self._offset = _read_clock_offset()
 
-    def look(self) -> float:
+    def check_jump(self) -> float:
         """Seconds that the wall clock jumped since the last look; 0 when it did not."""
         before, self._offset = self._offset, _read_clock_offset()
         jumped = self._offset - before
@@ -236,23 +145,29 @@ class RecorderLoop:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._live = LiveSocket(self._context)
         self._maintenance = DiskHousekeeping(store)
-        self._room = DiskSpaceWatch(store.home)
-        self._answers = AnswerStatistics()
+        self._disk_space = DiskSpaceWatch(store.home)
+        self._answered = 0
+        """Messages of workers answered since the start."""
+        self._answer_seconds = DurationWindow()
+        """From the receipt of the earliest message of a turn to its answer."""
         self._controls = ControlStateCache(store)
         self._search = SearchIndexerProcess(store.home)
         self._cleaner = HostCleanupProcess(store.home)
-        self._freeing: dict[str, rollout_handlers.CleanupRequest] = {}
-        self._held: list[WorkItem] = []
+        self._cleanup_in_progress: dict[str, rollout_handlers.CleanupRequest] = {}
+        self._disk_work: list[WorkItem] = []
         """What the state of the disk asks for, in the next batch."""
         self._clock = WallClock()
-        self.board = StatusBoard(epoch, self._gauges())
-        self._intake = MessageIntake(self.board.status, identities.book)
+        self._began = time.monotonic()
+        self._limits = find_cgroup_folders().mechanism
+        self.reported = SupervisorReport()
+        """What the supervisor said last of the processes it keeps."""
+        self._intake = MessageIntake(self.status, identities.roles)
         self.wakes = WakeupPipe()
         """Ends the loop's sleep; to be closed by whoever could still wake it."""
         self._receiving = MessageReceiver(
-            store.home, self._context, identities, self._intake, self._unstorable, self.wakes
+            store.home, self._context, identities, self._intake, self._storage_refusal, self.wakes
         )
-        self._doors = SocketBindings(
+        self._bindings = SocketBindings(
             store.home,
             {
                 "ingest": self._receiving.ingest.socket,
@@ -260,15 +175,15 @@ class RecorderLoop:
                 "live": self._live.socket,
             },
         )
-        self._batch = GroupCommit(store, self._receiving.until)
-        self.works: list[WorkItem] = []
+        self._commits = GroupCommit(store, self._receiving.receive_until)
+        self.batch_in_hand: list[WorkItem] = []
         """What is in hand; not empty after a failure."""
         self.stopping = False
         """Set by a call of the supervisor; the loop then ends when nothing is queued."""
 
     def open(self, group: str) -> None:
         """Bind the sockets; raises HoustonError."""
-        self._doors.open(group)
+        self._bindings.open(group)
 
     def run(self) -> None:
         """Turn until stopped. Raises what must end the recorder."""
@@ -282,144 +197,173 @@ class RecorderLoop:
         while not self.stopping:
             if not more:
                 sleep()
-            more = self._turn()
-        self._turn_out(STOP_WORKER_TURNS)
+            more = self._run_turn()
+        self._finish_turns(STOP_WORKER_TURNS)
         self._receiving.close()
-        self._turn_out(STOP_QUEUE_TURNS)
+        self._finish_turns(STOP_QUEUE_TURNS)
 
     def close(self, clean: bool) -> None:
         """Let everything go; with `clean`, the last checkpoint and head are written first."""
         self._search.stop()
         self._cleaner.stop()
         self._receiving.close()
-        self._batch.close()
+        self._commits.close()
         if clean:
             point("recorder.close.before")
             self._maintenance.close()
         point("recorder.close.after")
         self._store.connection.close()
-        self._doors.close()
+        self._bindings.close()
         self._context.destroy(linger=500 if clean else 0)
 
-    def _turn_out(self, most: int) -> None:
+    def _finish_turns(self, most: int) -> None:
         """Do what is queued, but not for ever."""
         for _ in range(most):
-            if not self._turn():
+            if not self._run_turn():
                 return
 
-    def _turn(self) -> bool:
+    def _run_turn(self) -> bool:
         """One batch and what follows it; whether there may be more at once."""
-        self.wakes.hear()
-        self._store.workers.turn(listening=not self._receiving.crowded)
-        began = self._receiving.since()
+        self.wakes.drain()
+        self._store.workers.note_turn(listening=not self._receiving.is_full)
+        began = self._receiving.oldest_received_at()
         works = self._collect()
-        self.works = works
+        self.batch_in_hand = works
         if works:
             point("recorder.batch.before")
-            self._batch.run(works)
-            if self._batch.full:
-                self._batch.full = ""
-                self._room.refused()
+            self._commits.run(works)
+            if self._commits.disk_full:
+                self._commits.disk_full = ""
+                self._disk_space.note_refused_write()
             point("recorder.batch.after")
-            self._after(works)
-            self.works = []
-            workers = sum(isinstance(work, WorkerMessage) for work in works)
-            self._answers.note(workers, time.perf_counter() - began)
-        self._live.count()
-        if self._room.look():
+            self._answer_and_publish(works)
+            self.batch_in_hand = []
+            if answered := sum(isinstance(work, WorkerMessage) for work in works):
+                self._answered += answered
+                self._answer_seconds.append(time.perf_counter() - began)
+        self._live.count_listeners()
+        if self._disk_space.check():
             self._hold_for_disk()
         self._maintenance.run()
-        self._doors.look(time.monotonic())
-        self._search.tend()
+        self._bindings.check(time.monotonic())
+        self._search.poll()
         return bool(works)
 
     def _collect(self) -> list[WorkItem]:
         works: list[WorkItem] = []
         while self._calls:
             works.append(self._calls.popleft())
-        works += self._held
-        self._held = []
-        works += self._receiving.people()
-        works += self._intake.refused(last=self.stopping)
-        waiting = self._receiving.waiting()
+        works += self._disk_work
+        self._disk_work = []
+        works += self._receiving.receive_from_people()
+        if refused := self._intake.attempts.take_due(last=self.stopping):
+            works.append(refused)
+        waiting = self._receiving.take_waiting()
         works += waiting
-        works += self._freed()
-        if jumped := self._clock.look():
+        works += self._collect_cleanup_results()
+        if jumped := self._clock.check_jump():
             works.append(SupervisorCall(partial(store_clock_jump, seconds=jumped)))
         if self._store.presence.due(last=self.stopping):
             works.append(SupervisorCall(self._store.presence.write))
-        works += self._receiving.workers(WORKER_BATCH_SIZE - len(waiting))
+        works += self._receiving.receive_from_workers(WORKER_BATCH_SIZE - len(waiting))
         return works
 
-    def _freed(self) -> list[WorkItem]:
+    def _collect_cleanup_results(self) -> list[WorkItem]:
         """Hosts are freed beside the recorder; what came of it is stored with the batch."""
-        if self._cleaner.free and not self._freeing and self._store.cleaning:
-            self._freeing = rollout_handlers.take_cleanup_batch(self._store.cleaning)
-            self._cleaner.begin([one.order for one in self._freeing.values()])
-        found: list[WorkItem] = []
-        for report in self._cleaner.hear():
-            asked = self._freeing.pop(report.rollout)
-            found.append(
+        if self._cleaner.is_idle and not self._cleanup_in_progress and self._store.cleanup_requests:
+            self._cleanup_in_progress = rollout_handlers.take_cleanup_batch(
+                self._store.cleanup_requests
+            )
+            self._cleaner.start([request.order for request in self._cleanup_in_progress.values()])
+        works: list[WorkItem] = []
+        for report in self._cleaner.take_reports():
+            request = self._cleanup_in_progress.pop(report.rollout)
+            works.append(
                 SupervisorCall(
-                    partial(rollout_handlers.store_cleanup_result, asked=asked, report=report)
+                    partial(rollout_handlers.store_cleanup_result, request=request, report=report)
                 )
             )
-        return found
+        return works
 
     def _hold_for_disk(self) -> None:
         """Pause rollouts while the disk is full; tried again where even that found no room."""
-        reason = self._room.reason
+        reason = self._disk_space.reason
         if rollout_assignment.is_disk_pause_due(self._store, bool(reason)):
             act = partial(rollout_assignment.pause_for_disk, reason=reason)
-            self._held = [SupervisorCall(act)]
+            self._disk_work = [SupervisorCall(act)]
 
-    def _unstorable(self) -> Refusal | None:
-        return self._room.refusal() or self._maintenance.checkpoints.refusal()
+    def _storage_refusal(self) -> Refusal | None:
+        return self._disk_space.refusal() or self._maintenance.checkpoints.refusal()
 
-    def _after(self, works: list[WorkItem]) -> None:
+    def _answer_and_publish(self, works: list[WorkItem]) -> None:
         """Everything here happens because the batch is on disk."""
         store = self._store
         touched = find_touched_rollouts(store)
         self._controls.forget(touched)
         for work in works:
             point("recorder.answer.before")
-            work.answer(store, self._controls.of)
+            work.answer(store, self._controls.get)
         point("recorder.push.before")
-        push_control_states(store, self._receiving.ingest, touched, self._controls.of)
+        push_control_states(store, self._receiving.ingest, touched, self._controls.get)
         if store.journal.appended:
             point("recorder.publish.before")
             publish_notices(store, self._live, self._epoch)
-            self._search.wake()
+            self._search.notify()
             store.journal.appended.clear()
         point("recorder.tell.before")
-        told, store.tells = store.tells, []
-        for event in dict.fromkeys(told):
+        events, store.supervisor_events = store.supervisor_events, []
+        for event in dict.fromkeys(events):
             self._tell(event)
 
     def drain(self, store: Store) -> None:
         """From now on every worker hears that the daemon stops."""
         store.draining = True
         self._controls.forget_all()
-        store.later.append(self._push_all)
+        store.after_commit.append(self._push_all)
 
     def _push_all(self) -> None:
         rollouts = self._store.workers.rollouts()
-        push_control_states(self._store, self._receiving.ingest, rollouts, self._controls.of)
+        push_control_states(self._store, self._receiving.ingest, rollouts, self._controls.get)
 
-    def _gauges(self) -> Gauges:
-        return Gauges(
-            queue=lambda: max(0, len(self.works) - 1) + self._receiving.count,  # less the asker
-            commits=lambda: self._batch.commits,
-            p99_ms=lambda: self._batch.p99_ms(),
-            acked=lambda: self._answers.count,
-            ack_p99_ms=self._answers.p99_ms,
-            wal_bytes=self._maintenance.checkpoints.wal_bytes,
-            consoles=lambda: self._live.listeners,
-            search_seq=lambda: self._search.seq,
-            problem=lambda: (
-                self._room.problem
-                or self._maintenance.problem
-                or self._search.problem
-                or self._batch.fault
-            ),
+    def status(self, store: Store) -> Status:
+        """How the daemon stands now."""
+        counts = store.connection.execute("SELECT state, count(*) FROM rollouts GROUP BY state")
+        reported, backup = self.reported, self.reported.backup
+        return Status(
+            pid=os.getpid(),
+            state="draining" if store.draining else "running",
+            uptime=time.monotonic() - self._began,
+            epoch=self._epoch,
+            version=version("houston-agents"),
+            home=str(store.home.path),
+            rollouts=dict(counts.fetchall()),
+            workers=reported.workers,
+            queue=max(0, len(self.batch_in_hand) - 1) + self._receiving.count,  # less the asker
+            commits=self._commits.commits,
+            commit_p99_ms=self._commits.durations.p99_ms(),
+            wal_mb=self._maintenance.checkpoints.wal_bytes() / MB,
+            disk_free_mb=shutil.disk_usage(store.home.path).free / MB,
+            consoles=self._live.listeners,
+            limits=self._limits,
+            engines=dict(reported.engines),
+            last_error=self._problem() or reported.error,
+            search_lag=max(0, store.journal.seq - self._search.seq),
+            longest_silence=store.workers.longest_silence,
+            restarts=dict(reported.restarts),
+            troubles=dict(reported.troubles),
+            backup_age=max(0.0, time.time() - backup[0]) if backup else None,
+            backup_event=backup[1] if backup else 0,
+            gpus=dict(reported.gpus),
+            training=dict(reported.training),
+            policies=dict(reported.policies),
+            acked=self._answered,
+            ack_p99_ms=self._answer_seconds.p99_ms(),
+        )
+
+    def _problem(self) -> str:
+        return (
+            self._disk_space.problem
+            or self._maintenance.problem
+            or self._search.problem
+            or self._commits.fault
         )

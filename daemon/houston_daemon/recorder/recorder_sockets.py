@@ -36,7 +36,7 @@ class WakeupPipe:
         except BlockingIOError:
             return  # the pipe is full of wakes already
 
-    def hear(self) -> None:
+    def drain(self) -> None:
         """Take in every wake so far."""
         with contextlib.suppress(BlockingIOError):  # a message or the clock woke us, nobody else
             os.read(self.descriptor, 65_536)
@@ -119,7 +119,7 @@ class LiveSocket:
         self.socket.setsockopt(zmq.XPUB_VERBOSER, 1)
         self.listeners = 0
 
-    def count(self) -> None:
+    def count_listeners(self) -> None:
         """Take in who came and who went."""
         with contextlib.suppress(zmq.Again):
             while True:
@@ -159,10 +159,10 @@ def _set_limits(socket: "zmq.Socket[bytes]") -> None:
 def _peer_address(frame: zmq.Frame) -> str | None:
     """The sender's address as the kernel gave it; None over transports without credentials."""
     try:
-        found = frame.get("Peer-Address")
+        address = frame.get("Peer-Address")
     except zmq.ZMQError:
         return None
-    return found if isinstance(found, str) else None
+    return address if isinstance(address, str) else None
 
 
 LOGGER = logging.getLogger("houston.recorder")
@@ -188,21 +188,21 @@ class SocketBindings:
         for name in self._sockets:
             self._bind(name)
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """Bind again what has no name any more. now: monotonic seconds."""
         if now < self._due:
             return
         self._due = now + SOCKET_CHECK_SECONDS
         for name, inode in self._inodes.items():
             if _inode_of(self._path(name)) != inode:
-                self._again(name)
+                self._rebind(name)
 
     def close(self) -> None:
         """Remove their names."""
         for name in self._sockets:
             self._path(name).unlink(missing_ok=True)
 
-    def _again(self, name: str) -> None:
+    def _rebind(self, name: str) -> None:
         try:
             home_files.remake_run_folder(self._home, self._group)
             self._sockets[name].unbind(self._home.socket(name))

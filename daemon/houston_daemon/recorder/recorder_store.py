@@ -1,23 +1,27 @@
 """What handlers work on: the open transaction, live workers, presence, effects after the commit.
 
 Handlers read and append through `Store`; they never commit, send or wait. Effects after the commit
-(`tells`, `later`) are collected here and dropped when the message is refused. Presence, who looks
-at which rollout and what they have seen of it, is kept in memory and written every few seconds as
-rows, without events.
+(`supervisor_events`, `after_commit`) are collected here and dropped when the message is refused.
+Presence, who looks at which rollout and what they have seen of it, is kept in memory and written
+every few seconds as rows, without events.
 """
 
 import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import msgspec
 
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import JournalMark, JournalWriter
 from houston_daemon.recorder.live_workers import LiveWorkers
 from houston_daemon.recorder.recorder_handle import RecorderEvent
 from houston_shared.home import Home
-from houston_shared.records import RolloutState
+from houston_shared.records import Record, RolloutState
+from houston_shared.store import store_reader
+from houston_shared.store.journal_events import FetchBlob, ReadPlan
 from houston_shared.store.presence_queries import IDLE_US, LOOK_COLUMNS, SILENCE_US
 from houston_shared.times_and_counts import now_us
 from houston_shared.wire import ReportPresence
@@ -25,6 +29,8 @@ from houston_shared.wire import ReportPresence
 if TYPE_CHECKING:
     from houston_daemon.recorder.handlers.rollout_handlers import CleanupRequest
 
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
 
 PRESENCE_WRITE_SECONDS = 5.0
 """Between two writes of what changed in memory."""
@@ -91,13 +97,13 @@ class _LookRow:
             self.active_us += round(max(0.0, now - max(since, self.active)) * 1e6)
             self.active = max(self.active, now)
 
-    def over(self, at: int, active: bool) -> bool:
+    def has_visit_ended(self, at: int, active: bool) -> bool:
         """Whether the newest visit has ended, as somebody says that they look."""
         silent = at - self.last > SILENCE_US
         idle = active and at - max(self.seen_at, self.visit_at) > IDLE_US
         return not self.visits or silent or idle
 
-    def begin(self, at: int) -> None:
+    def begin_visit(self, at: int) -> None:
         """A new visit."""
         self.visits += 1
         self.visit_at = at
@@ -116,12 +122,12 @@ class PresenceTracker:
         self._consoles: dict[tuple[int, str, int], _ConsoleView] = {}
         self._looks: dict[_LookKey, _LookRow] = {}
         self._people: dict[str, tuple[object, ...]] = {}
-        self._changed: dict[_LookKey | str, int] = {}
+        self._unwritten: dict[_LookKey | str, int] = {}
         """What memory has and the database has not; with a number that each change raises."""
         self._changes = 0
         self._written = 0.0
 
-    def hear(self, store: "Store", message: ReportPresence, author: Author) -> None:
+    def note(self, store: "Store", message: ReportPresence, author: Author) -> None:
         """Somebody says where they look."""
         now, at, rollout = self._clock(), self._wall(), message.rollout[:80]
         console = (author.uid, author.name, author.pid)
@@ -137,38 +143,38 @@ class PresenceTracker:
             begins |= self._look(store, message, author, at, newest[0])
         seen = (author.name, author.uid, int(author.verified), rollout, message.step, at)
         self._people[author.name] = seen
-        self._note(author.name)
+        self._mark_changed(author.name)
         if begins:
             self.write(store)
 
     def due(self, last: bool = False) -> bool:
         """Whether something waits to be written; with `last`, at once."""
-        waits = bool(self._changed)
+        waits = bool(self._unwritten)
         return waits and (last or self._clock() - self._written >= PRESENCE_WRITE_SECONDS)
 
     def write(self, store: "Store") -> None:
         """Write what changed, in the open transaction."""
         self._written = self._clock()
-        for key in self._changed:
+        for key in self._unwritten:
             if isinstance(key, _LookKey):
                 store.connection.execute(_INSERT_LOOK, self._looks[key].row)
             else:
                 store.connection.execute(_UPSERT_ANNOTATOR, self._people[key])
-        written = dict(self._changed)
-        store.later.append(lambda: self._forget(written))
+        written = dict(self._unwritten)
+        store.after_commit.append(lambda: self._forget(written))
 
     def _look(
         self, store: "Store", message: ReportPresence, author: Author, at: int, newest: int
     ) -> bool:
         """Whether a visit begins."""
         look = self._row(store.connection, message.rollout, author, at)
-        begins = look.over(at, message.active)
+        begins = look.has_visit_ended(at, message.active)
         if begins:
-            look.begin(at)
+            look.begin_visit(at)
         look.last, look.here = at, 1
         if message.active:
             look.seq, look.step, look.seen_at = newest, message.step, at
-        self._note(_LookKey(look.rollout, look.uid, look.name))
+        self._mark_changed(_LookKey(look.rollout, look.uid, look.name))
         return begins
 
     def _leave(
@@ -187,15 +193,15 @@ class PresenceTracker:
         if not silent:
             look.count(before.heard, now, message.active)
         if before.rollout != message.rollout:
-            look.here = int(self._elsewhere(before.rollout, author, now))
+            look.here = int(self._is_on_other_console(before.rollout, author, now))
         if look.visits:
-            self._note(_LookKey(look.rollout, look.uid, look.name))
+            self._mark_changed(_LookKey(look.rollout, look.uid, look.name))
 
-    def _elsewhere(self, rollout: str, author: Author, now: float) -> bool:
+    def _is_on_other_console(self, rollout: str, author: Author, now: float) -> bool:
         """Whether another console of the same person looks at a rollout."""
         return any(
-            one.rollout == rollout and (now - one.heard) * 1e6 <= SILENCE_US
-            for (uid, name, pid), one in self._consoles.items()
+            view.rollout == rollout and (now - view.heard) * 1e6 <= SILENCE_US
+            for (uid, name, pid), view in self._consoles.items()
             if (uid, name) == (author.uid, author.name) and pid != author.pid
         )
 
@@ -205,26 +211,26 @@ class PresenceTracker:
         key = _LookKey(rollout, author.uid, author.name)
         look = self._looks.get(key)
         if look is None:
-            found = connection.execute(_SELECT_LOOK, key).fetchone()
-            made = (rollout, author.name, author.uid, int(author.verified), at, at)
-            look = _LookRow(*found) if found else _LookRow(*made)
+            stored = connection.execute(_SELECT_LOOK, key).fetchone()
+            fresh = (rollout, author.name, author.uid, int(author.verified), at, at)
+            look = _LookRow(*stored) if stored else _LookRow(*fresh)
             self._looks[key] = look
         look.verified = int(author.verified)
         return look
 
-    def _note(self, key: _LookKey | str) -> None:
+    def _mark_changed(self, key: _LookKey | str) -> None:
         self._changes += 1
-        self._changed[key] = self._changes
+        self._unwritten[key] = self._changes
 
     def _forget(self, written: dict[_LookKey | str, int]) -> None:
         """It is on disk. What changed again meanwhile stays; rows that are quiet are let go."""
         for key, change in written.items():
-            if self._changed.get(key) == change:
-                del self._changed[key]
+            if self._unwritten.get(key) == change:
+                del self._unwritten[key]
         if len(self._looks) + len(self._people) > MAX_REMEMBERED_CONSOLES:
-            kept = self._changed
-            self._looks = {key: one for key, one in self._looks.items() if key in kept}
-            self._people = {name: one for name, one in self._people.items() if name in kept}
+            kept = self._unwritten
+            self._looks = {key: row for key, row in self._looks.items() if key in kept}
+            self._people = {name: row for name, row in self._people.items() if name in kept}
 
 
 class RolloutRow(NamedTuple):
@@ -257,36 +263,61 @@ class Store:
     connection: sqlite3.Connection
     journal: JournalWriter
     workers: LiveWorkers
-    tells: list[RecorderEvent] = field(default_factory=list)
+    supervisor_events: list[RecorderEvent] = field(default_factory=list)
     """What the supervisor hears after the commit."""
-    later: list[Callable[[], None]] = field(default_factory=list)
+    after_commit: list[Callable[[], None]] = field(default_factory=list)
     """Changes of memory that hold only once the transaction is on disk."""
-    cleaning: list["CleanupRequest"] = field(default_factory=list)
+    cleanup_requests: list["CleanupRequest"] = field(default_factory=list)
     """Orders to free hosts, from the commit on until the process for them begins."""
     presence: PresenceTracker = field(default_factory=PresenceTracker)
     draining: bool = False
-    sound: set[str] = field(default_factory=set)
+    checked_rollouts: set[str] = field(default_factory=set)
     """Rollouts whose context was checked since the start."""
 
-    def rollout(self, id: str) -> RolloutRow | None:
+    def read_rollout(self, id: str) -> RolloutRow | None:
         """The rollout as it stands in the open transaction."""
         row = self.connection.execute(_SELECT_ROLLOUT, (id,)).fetchone()
         return RolloutRow(*row) if row else None
 
-    def mark(self) -> "Savepoint":
-        """A point to come back to."""
-        return Savepoint(self.journal.mark(), len(self.tells), len(self.later))
+    def read(self, plan: ReadPlan[T]) -> T:
+        """What a read plan returns, on the writer's own connection."""
+        try:
+            request = next(plan)
+            while True:
+                if isinstance(request, FetchBlob):
+                    request = plan.send(store_reader.read_blob(self.home, request.sha256))
+                else:
+                    request = plan.send(self.connection.execute(*request[:2]).fetchall())
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
-    def back(self, point: "Savepoint") -> None:
+    def read_record(self, seq: int | None, kind: type[R]) -> R | None:
+        """The body of an event; None where there is no event or its body was erased."""
+        if seq is None:
+            return None
+        body, blob = self.connection.execute(
+            "SELECT body, blob FROM events WHERE seq = ?", (seq,)
+        ).fetchone()
+        data = store_reader.read_blob(self.home, blob) if blob else body
+        return None if data is None else msgspec.msgpack.decode(data, type=kind)
+
+    def savepoint(self) -> "Savepoint":
+        """A point to come back to."""
+        return Savepoint(
+            self.journal.savepoint(), len(self.supervisor_events), len(self.after_commit)
+        )
+
+    def roll_back_to(self, point: "Savepoint") -> None:
         """Drop what followed `point`; the caller has rolled the database back."""
-        self.journal.back(point.journal)
-        del self.tells[point.tells :]
-        del self.later[point.later :]
+        self.journal.roll_back_to(point.journal)
+        del self.supervisor_events[point.supervisor_events :]
+        del self.after_commit[point.after_commit :]
 
 
 class Savepoint(NamedTuple):
     """Where a savepoint or transaction began."""
 
     journal: JournalMark
-    tells: int
-    later: int
+    supervisor_events: int
+    after_commit: int

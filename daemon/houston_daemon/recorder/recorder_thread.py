@@ -101,7 +101,7 @@ def _append_epoch(store: Store, configuration: str, died: DaemonDied | None) -> 
     connection.execute("COMMIT")
     point("recorder.epoch.after")
     store.journal.appended.clear()
-    store.tells.clear()
+    store.supervisor_events.clear()
     return epoch
 
 
@@ -122,7 +122,7 @@ T = TypeVar("T")
 
 
 class Recorder:
-    """Implements `protocol.RecorderHandle`."""
+    """Implements `RecorderHandle`."""
 
     def __init__(
         self,
@@ -143,10 +143,10 @@ class Recorder:
         self._tell = tell
         self._died = died
         self._calls: deque[SupervisorCall] = deque()
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._ready: Future[RecorderLoop] = Future()
         self._loop: RecorderLoop | None = None
-        self._over = "The recorder was not started."
+        self._closed_reason = "The recorder was not started."
         """Why calls cannot be answered; empty while they can."""
         self._thread = threading.Thread(target=self._main, name="houston-recorder", daemon=True)
 
@@ -161,10 +161,12 @@ class Recorder:
 
     def assign(self, rollout: str) -> Assignment:
         """Raise the lease, move to `running` if queued, and give the spec; raises HoustonError."""
-        given = self._call(lambda store: rollout_assignment.assign_rollout(store, rollout))
-        if isinstance(given, str):
-            raise HoustonError(given, f"{rollout} is paused.", "houston verify", ExitCode.DAMAGED)
-        return given
+        assigned = self._call(lambda store: rollout_assignment.assign_rollout(store, rollout))
+        if isinstance(assigned, str):
+            raise HoustonError(
+                assigned, f"{rollout} is paused.", "houston verify", ExitCode.DAMAGED
+            )
+        return assigned
 
     def worker_ended(self, rollout: str, lease: int, failure: str) -> None:
         """A worker process ended; with `failure`, the rollout fails with that reason."""
@@ -173,33 +175,33 @@ class Recorder:
         )
 
     def silences(self) -> dict[str, WorkerSilence]:
-        """Rollout → how long its worker has said nothing."""
+        """Rollout → how long its worker has report nothing."""
         return self._call(lambda store: store.workers.silences())
 
-    def report(self, said: SupervisorReport) -> None:
+    def report(self, report: SupervisorReport) -> None:
         """What `Status` says about workers and engines from now on."""
-        said = replace(
-            said,
-            engines=redact_all(dict(said.engines)),
-            error=redact(said.error),
-            troubles=redact_all(dict(said.troubles)),
-            training=redact_all(dict(said.training)),
+        report = replace(
+            report,
+            engines=redact_all(dict(report.engines)),
+            error=redact(report.error),
+            troubles=redact_all(dict(report.troubles)),
+            training=redact_all(dict(report.training)),
         )
-        self._call(lambda _: setattr(self._running().board, "reported", said))
+        self._call(lambda _: setattr(self._running(), "reported", report))
 
     def status(self, patience: float) -> Status:
         """How the daemon stands. Raises TimeoutError when the recorder is silent for so long."""
-        return self._call(lambda store: self._running().board.status(store), patience)
+        return self._call(lambda store: self._running().status(store), patience)
 
     def use_roles(self, roles: RoleSettings) -> None:
         """Who may do what from now on. Raises ConfigurationError, and keeps what it was."""
-        self._call(lambda _: self._identities.use(roles))
+        self._call(lambda _: self._identities.use_roles(roles))
 
     def pause_for_engine(self, engine: str, down: bool, reason: str = "") -> None:
         """Pause (by `engine`), or resume, the rollouts that sample from `engine`."""
         self._call(lambda store: rollout_assignment.pause_for_engine(store, engine, down, reason))
 
-    def training_moved(
+    def report_training_state(
         self, run: str, state: RunState, reason: str = "", start: bool = False
     ) -> None:
         """How a training run stands; start: a process for it began. Nothing of an ended one."""
@@ -207,7 +209,7 @@ class Recorder:
             lambda store: training_handlers.store_run_state(store, run, state, reason, start)
         )
 
-    def activation_ended(
+    def report_activation(
         self, asked: int, ok: bool, reason: str = "", unloaded: tuple[str, ...] = ()
     ) -> None:
         """What came of the activation that the event `asked` asked for."""
@@ -240,9 +242,11 @@ class Recorder:
         Raises TimeoutError after `patience` seconds.
         """
         call = SupervisorCall(act)
-        with self._guard:
-            if self._over:
-                raise HoustonError(self._over, "Nothing was changed.", "houston daemon restart")
+        with self._lock:
+            if self._closed_reason:
+                raise HoustonError(
+                    self._closed_reason, "Nothing was changed.", "houston daemon restart"
+                )
             self._calls.append(call)
             self._running().wakes.wake()
         result: T = call.future.result(patience)
@@ -258,16 +262,16 @@ class Recorder:
             LOGGER.exception("the recorder cannot start")
             self._ready.set_exception(problem)
             raise
-        with self._guard:
+        with self._lock:
             self._loop = loop
-            self._over = ""
+            self._closed_reason = ""
         self._ready.set_result(loop)
-        self._turn(loop)
+        self._run_loop(loop)
 
-    def _turn(self, loop: RecorderLoop) -> None:
+    def _run_loop(self, loop: RecorderLoop) -> None:
         try:
             loop.run()
-            self._end(loop, "The recorder has stopped.")
+            self._refuse_calls(loop, "The recorder has stopped.")
             loop.close(clean=True)
         except Exception as problem:  # whatever it is, the supervisor must hear it
             cause = f"{type(problem).__name__}: {problem}"
@@ -275,16 +279,16 @@ class Recorder:
             if damaged:
                 cause = f"{describe_damage(self._home, '', UNKNOWN_SEQ)} ({cause})"
             LOGGER.exception("writer failed: %s", cause)
-            self._end(loop, f"The recorder has failed ({cause}).")
+            self._refuse_calls(loop, f"The recorder has failed ({cause}).")
             loop.close(clean=False)
             self._tell(RecorderFailed(cause, damaged))
         loop.wakes.close()
 
-    def _end(self, loop: RecorderLoop, why: str) -> None:
+    def _refuse_calls(self, loop: RecorderLoop, why: str) -> None:
         """From now on calls are refused; those that wait are, too."""
-        with self._guard:
-            self._over = why
-            waiting = [work for work in loop.works if isinstance(work, SupervisorCall)]
+        with self._lock:
+            self._closed_reason = why
+            waiting = [work for work in loop.batch_in_hand if isinstance(work, SupervisorCall)]
             waiting += self._calls
             self._calls.clear()
         for call in waiting:

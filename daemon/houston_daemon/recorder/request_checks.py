@@ -113,6 +113,6 @@ def find_events_since(store: Store, rollout: str, kind: str, seen: int) -> Itera
         yield EarlierEvent(seq, step, decode(body))  # type: ignore[arg-type]  # `kind` is one of theirs
 
 
-def is_by_other_author(word: EarlierEvent, author: Author) -> bool:
+def is_by_other_author(event: EarlierEvent, author: Author) -> bool:
     """Whether somebody else said it: another user, or another name of a shared login."""
-    return (word.body.uid, word.body.by) != (author.uid, author.name)
+    return (event.body.uid, event.body.by) != (author.uid, author.name)

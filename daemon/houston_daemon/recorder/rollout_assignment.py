@@ -12,13 +12,22 @@ import sqlite3
 import msgspec
 
 from houston_daemon.maintenance.damage_report import describe_damage
-from houston_daemon.maintenance.home_verification import EVENT_COLUMNS
-from houston_daemon.recorder import hash_chain, rollout_reader, rollout_states
-from houston_daemon.recorder.event_projections import EventHeader
+from houston_daemon.recorder import hash_chain
+from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_handle import Assignment, RunnableChanged
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
 from houston_daemon.recorder.request_checks import denial
+from houston_daemon.recorder.rollout_states import (
+    PAUSED_BY_DISK,
+    PAUSED_BY_ENGINE,
+    PAUSED_BY_REPAIR,
+    PAUSES_RETRIED_BY_WORKER,
+    change_state,
+    has_ended,
+    mark_unattended,
+    resume_rollout,
+)
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.records import RolloutSpec
@@ -46,7 +55,7 @@ def find_incomplete_ancestor(store: Store, rollout: str, first: int, last: int, 
 
     seq: the observation that closed the last of them; what ran after it is another run.
     """
-    for part in rollout_reader.run_plan(store, rollout_queries.step_ranges(rollout, first, last)):
+    for part in store.read(rollout_queries.step_ranges(rollout, first, last)):
         (closed,) = store.connection.execute(_COUNT_CLOSED_STEPS, (*part, seq)).fetchone()
         hole = store.connection.execute(_FIND_ASIDE_EVENT, (*part, seq)).fetchone()
         if hole is not None or closed != part.last - part.first + 1:
@@ -76,14 +85,14 @@ def pause_if_damaged(store: Store, row: RolloutRow) -> str:
 
     Each is checked once while the recorder runs: what it stores later, it has seen.
     """
-    if row.id in store.sound:
+    if row.id in store.checked_rollouts:
         return ""
-    if not (said := find_resume_obstacle(store, row)):
-        store.sound.add(row.id)
+    if not (damage := find_resume_obstacle(store, row)):
+        store.checked_rollouts.add(row.id)
         return ""
-    LOGGER.error("%s; it is paused", said)
-    rollout_states.change_state(store, row, "paused", rollout_states.PAUSED_BY_REPAIR, said)
-    return said
+    LOGGER.error("%s; it is paused", damage)
+    change_state(store, row, "paused", PAUSED_BY_REPAIR, damage)
+    return damage
 
 
 def find_resume_obstacle(store: Store, row: RolloutRow) -> str:
@@ -94,7 +103,7 @@ def find_resume_obstacle(store: Store, row: RolloutRow) -> str:
 
 def find_first_damaged_event(store: Store, row: RolloutRow) -> int:
     """The first event of the rollout's context that is not as it was stored; 0 for none."""
-    for part in rollout_reader.run_plan(store, rollout_queries.step_ranges(row.id, row.first_step)):
+    for part in store.read(rollout_queries.step_ranges(row.id, row.first_step)):
         if part.rollout != row.id and (bad := _first_damaged_of(store, row, _SHARED_EVENTS, part)):
             return bad
     return _first_damaged_of(store, row, _CONTEXT_EVENTS, (row.id, row.first_step))
@@ -102,7 +111,7 @@ def find_first_damaged_event(store: Store, row: RolloutRow) -> int:
 
 def _explain_lost_past(store: Store, row: RolloutRow) -> str:
     """Why a branch cannot go on from its past, when a repair has changed that; else empty."""
-    spec = rollout_reader.read_record(store, row.spec_seq, RolloutSpec)
+    spec = store.read_record(row.spec_seq, RolloutSpec)
     if spec is None or spec.origin is None:
         return ""
     first = max(1, row.first_step - 1)  # with oₖ, which stands in a fork
@@ -118,20 +127,21 @@ def _explain_lost_past(store: Store, row: RolloutRow) -> str:
 def _first_damaged_of(
     store: Store, row: RolloutRow, query: str, parameters: tuple[str | int, ...]
 ) -> int:
-    at = 0
+    seq = 0
     repaired = None
     try:
-        for found in store.connection.execute(query, parameters):
-            at = found[0]
-            if found[5] == event_bodies.QUARANTINED_KIND or _is_event_sound(store, found):
+        for *columns, before in store.connection.execute(query, parameters):
+            event = EventRow(*columns)
+            seq = event.seq
+            if event.kind == event_bodies.QUARANTINED_KIND or _is_sound(store, event, before):
                 continue
             repaired = _read_repaired_rows(store) if repaired is None else repaired
-            if repaired.get(at) != hash_chain.row_hash(found[:-1]):
-                return int(at)
+            if repaired.get(seq) != hash_chain.row_hash(event):
+                return seq
     except HoustonError:  # a blob of this event
-        return int(at)
+        return seq
     except (sqlite3.DatabaseError, UnicodeDecodeError):  # the one behind it cannot be read
-        return _next_event_seq(store, str(parameters[0]), at) or at or row.spec_seq
+        return _next_event_seq(store, str(parameters[0]), seq) or seq or row.spec_seq
     return 0
 
 
@@ -150,14 +160,15 @@ def _next_event_seq(store: Store, rollout: str, seq: int) -> int:
     return found or 0
 
 
-def _is_event_sound(store: Store, found: tuple[object, ...]) -> bool:
-    header, (body, blob, _, digest, link, before) = found[:7], found[7:]
-    data = store_reader.read_blob(store.home, str(blob)) if blob is not None else body
-    if not isinstance(data, bytes) or hash_chain.body_hash(data) != digest:
+def _is_sound(store: Store, event: EventRow, before: bytes | None) -> bool:
+    """before: the chain of the event before; None for the first."""
+    blob = event.blob
+    data = event.body if blob is None else store_reader.read_blob(store.home, str(blob))
+    if not isinstance(data, bytes) or hash_chain.body_hash(data) != event.body_hash:
         return False
-    start = before if before is not None else hash_chain.GENESIS
+    start = hash_chain.GENESIS if before is None else before
     assert isinstance(start, bytes)
-    return hash_chain.chain_value(start, *EventHeader(*header), digest) == link  # type: ignore[arg-type]
+    return bool(hash_chain.chain_value(start, event.header, event.body_hash) == event.chain)
 
 
 def _read_repaired_rows(store: Store) -> dict[int, bytes]:
@@ -167,8 +178,8 @@ def _read_repaired_rows(store: Store) -> dict[int, bytes]:
     ).fetchall()
     known: dict[int, bytes] = {}
     for (body,) in rows:
-        told = msgspec.msgpack.decode(body, type=event_bodies.JournalRepaired)
-        known.update(zip(told.seqs, told.rows, strict=True))
+        repair = msgspec.msgpack.decode(body, type=event_bodies.JournalRepaired)
+        known.update(zip(repair.seqs, repair.rows, strict=True))
     return known
 
 
@@ -180,7 +191,7 @@ def list_runnable_rollouts(store: Store) -> list[str]:
     rows = store.connection.execute(
         "SELECT id FROM rollouts WHERE state IN ('queued', 'running') ORDER BY spec_seq"
     )
-    return [id for (id,) in rows if store.workers.of(id) is None]
+    return [id for (id,) in rows if store.workers.get(id) is None]
 
 
 def assign_rollout(store: Store, rollout: str) -> Assignment | str:
@@ -188,20 +199,20 @@ def assign_rollout(store: Store, rollout: str) -> Assignment | str:
 
     What is stored of it and damaged pauses it: then the sentence that says so.
     """
-    row = store.rollout(rollout)
+    row = store.read_rollout(rollout)
     if row is None or row.state not in ("queued", "running"):
         raise denial(f"{rollout} is {row.state if row else 'unknown'} and cannot be assigned.")
     if damage := pause_if_damaged(store, row):
         return damage
-    spec = rollout_reader.read_record(store, row.spec_seq, RolloutSpec)
+    spec = store.read_record(row.spec_seq, RolloutSpec)
     if spec is None:
         raise denial(f"What {rollout} was started with was erased.")
     if row.state == "queued":
-        rollout_states.change_state(store, row, "running", SUPERVISOR)
+        change_state(store, row, "running", SUPERVISOR)
     lease = row.lease + 1
     point("recorder.assign.before")
     store.journal.append(EventKey(rollout), "assigned", RolloutAssigned(lease=lease))
-    store.later.append(lambda: store.workers.add(rollout, lease))
+    store.after_commit.append(lambda: store.workers.add(rollout, lease))
     return Assignment(spec, lease)
 
 
@@ -212,28 +223,22 @@ def handle_worker_end(store: Store, rollout: str, lease: int, failure: str) -> N
     """
     point("recorder.ended.before")
     active_us = store.workers.remove(rollout, lease)
-    row = store.rollout(rollout)
-    if row is None or row.lease != lease or rollout_states.has_ended(row):
+    row = store.read_rollout(rollout)
+    if row is None or row.lease != lease or has_ended(row):
         return
     if active_us > row.active_us:
         store.journal.append(EventKey(rollout), "clock", ActiveTimeStored(active_us=active_us))
     if row.cancelling:
-        rollout_states.change_state(store, row, "cancelled", row.cancelling, row.reason, active_us)
+        change_state(store, row, "cancelled", row.cancelling, row.reason, active_us)
     elif failure:
-        rollout_states.change_state(store, row, "failed", SUPERVISOR, failure, active_us)
+        change_state(store, row, "failed", SUPERVISOR, failure, active_us)
     elif row.state == "running":
-        store.tells.append(RunnableChanged())
-    elif (
-        row.state == "paused"
-        and row.paused_by in rollout_states.PAUSES_RETRIED_BY_WORKER
-        and not store.draining
-    ):
+        store.supervisor_events.append(RunnableChanged())
+    elif row.state == "paused" and row.paused_by in PAUSES_RETRIED_BY_WORKER and not store.draining:
         # Its worker looked for the machine, or asked the engine again; the next one does.
-        rollout_states.change_state(
-            store, row, "queued", row.paused_by, "its worker ended", active_us
-        )
+        change_state(store, row, "queued", row.paused_by, "its worker ended", active_us)
     elif row.state == "paused":
-        rollout_states.mark_unattended(store, rollout)
+        mark_unattended(store, rollout)
 
 
 def settle_at_start(store: Store) -> None:
@@ -244,17 +249,15 @@ def settle_at_start(store: Store) -> None:
         "SELECT id FROM rollouts WHERE cancelling <> '' OR state = 'paused'"
     ).fetchall()
     for (id,) in rows:
-        row = store.rollout(id)
-        if row is None or rollout_states.has_ended(row):
+        row = store.read_rollout(id)
+        if row is None or has_ended(row):
             continue
         if row.cancelling:
-            rollout_states.change_state(store, row, "cancelled", row.cancelling, row.reason)
-        elif row.paused_by not in rollout_states.PAUSES_RETRIED_BY_WORKER:
-            rollout_states.mark_unattended(store, id)
+            change_state(store, row, "cancelled", row.cancelling, row.reason)
+        elif row.paused_by not in PAUSES_RETRIED_BY_WORKER:
+            mark_unattended(store, id)
         else:
-            rollout_states.change_state(
-                store, row, "queued", row.paused_by, "the daemon started again"
-            )
+            change_state(store, row, "queued", row.paused_by, "the daemon started again")
 
 
 def pause_for_engine(store: Store, engine: str, down: bool, reason: str) -> None:
@@ -265,22 +268,17 @@ def pause_for_engine(store: Store, engine: str, down: bool, reason: str) -> None
         (engine,),
     ).fetchall()
     for (id,) in ids:
-        row = store.rollout(id)
+        row = store.read_rollout(id)
         if row is None or row.cancelling:
             continue
         if down and row.state != "paused":
-            rollout_states.change_state(
-                store, row, "paused", rollout_states.PAUSED_BY_ENGINE, reason
-            )
-        elif (
-            not down and row.state == "paused" and row.paused_by == rollout_states.PAUSED_BY_ENGINE
-        ):
-            rollout_states.resume_rollout(store, row, rollout_states.PAUSED_BY_ENGINE, reason)
+            change_state(store, row, "paused", PAUSED_BY_ENGINE, reason)
+        elif not down and row.state == "paused" and row.paused_by == PAUSED_BY_ENGINE:
+            resume_rollout(store, row, PAUSED_BY_ENGINE, reason)
 
 
 _PAUSED_FOR_DISK = (
-    "SELECT id FROM rollouts"
-    f" WHERE state = 'paused' AND paused_by = '{rollout_states.PAUSED_BY_DISK}'"
+    f"SELECT id FROM rollouts WHERE state = 'paused' AND paused_by = '{PAUSED_BY_DISK}'"
 )
 _SELECT_ACTIVE = "SELECT id FROM rollouts WHERE state IN ('queued', 'running') AND cancelling = ''"
 
@@ -299,12 +297,10 @@ def pause_for_disk(store: Store, reason: str) -> None:
     for (id,) in store.connection.execute(
         _SELECT_ACTIVE if reason else _PAUSED_FOR_DISK
     ).fetchall():
-        row = store.rollout(id)
+        row = store.read_rollout(id)
         if row is None or row.cancelling:
             continue
         if reason:
-            rollout_states.change_state(store, row, "paused", rollout_states.PAUSED_BY_DISK, reason)
+            change_state(store, row, "paused", PAUSED_BY_DISK, reason)
         else:
-            rollout_states.resume_rollout(
-                store, row, rollout_states.PAUSED_BY_DISK, "there is room again"
-            )
+            resume_rollout(store, row, PAUSED_BY_DISK, "there is room again")

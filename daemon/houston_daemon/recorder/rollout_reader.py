@@ -1,15 +1,12 @@
 """What a worker is told of its rollout, read on the writer's own connection.
 
 The control state (guidance waiting, pause, cancel, drain), the welcome that a worker starts or
-resumes from, its steps in pages, single records, and `run_plan` for any read plan. The same queries
-as every reader uses, so that a resumed worker and `houston context` read the same bytes. Changes
-nothing.
+resumes from, and its steps in pages. The same queries as every reader uses, so that a resumed
+worker and `houston context` read the same bytes. Changes nothing.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
-
-import msgspec
 
 from houston_daemon.recorder import guidance_delivery
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
@@ -24,8 +21,7 @@ from houston_shared.records import (
     SampleBody,
     StepRecord,
 )
-from houston_shared.store import rollout_queries, step_queries, store_reader, workspace_queries
-from houston_shared.store.journal_events import FetchBlob, ReadPlan
+from houston_shared.store import rollout_queries, step_queries, workspace_queries
 from houston_shared.store.rollout_queries import ScorePoint
 from houston_shared.wire import (
     QueuedGuidance,
@@ -50,12 +46,12 @@ class ControlStateCache:
         self._store = store
         self._known: dict[str, WorkerControl] = {}
 
-    def of(self, rollout: str) -> WorkerControl:
+    def get(self, rollout: str) -> WorkerControl:
         """The control state of one rollout."""
-        found = self._known.get(rollout)
-        if found is None:
-            found = self._known[rollout] = read_control_state(self._store, rollout)
-        return found
+        control = self._known.get(rollout)
+        if control is None:
+            control = self._known[rollout] = read_control_state(self._store, rollout)
+        return control
 
     def forget(self, rollouts: Iterable[str]) -> None:
         """Events of these rollouts may have changed it."""
@@ -69,7 +65,7 @@ class ControlStateCache:
 
 def read_control_state(store: Store, rollout: str) -> WorkerControl:
     """The control state of one rollout, from the database."""
-    row = store.rollout(rollout)
+    row = store.read_rollout(rollout)
     if row is None:
         return NO_CONTROL
     return WorkerControl(
@@ -114,24 +110,24 @@ STEPS_PAGE_BYTES = 4 * 1024 * 1024
 
 def build_welcome(store: Store, row: RolloutRow) -> Welcome:
     """Everything a worker starts from. Raises Refusal when the spec was erased."""
-    spec = read_record(store, row.spec_seq, RolloutSpec)
+    spec = store.read_record(row.spec_seq, RolloutSpec)
     if spec is None:
         raise Refusal("UNKNOWN", f"What {row.id} was started with was erased.")
-    fork = read_record(store, row.fork_seq, ForkBody)
+    fork = store.read_record(row.fork_seq, ForkBody)
     forks, evaluations, best, last = store.connection.execute(
         "SELECT forks, evaluations, best_score, last_score FROM rollouts WHERE id = ?", (row.id,)
     ).fetchone()
     epoch = store.connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
     control = read_control_state(store, row.id)
-    worker = store.workers.of(row.id)
+    worker = store.workers.get(row.id)
     if worker:
-        worker.told = control
+        worker.told_control = control
     since_gain, gained_us = _measure_gain(
-        run_plan(store, rollout_queries.score_history([row.id], SCORES_LIMIT))[row.id], row
+        store.read(rollout_queries.score_history([row.id], SCORES_LIMIT))[row.id], row
     )
     return Welcome(
         spec=spec,
-        head=read_record(store, row.head_seq, ContextHead),
+        head=store.read_record(row.head_seq, ContextHead),
         fork=fork,
         fork_guidance=guidance_delivery.read_guidance_by_ids(store, row.id, fork.guidance)
         if fork
@@ -147,7 +143,8 @@ def build_welcome(store: Store, row: RolloutRow) -> Welcome:
         since_gain=since_gain,
         gained_us=gained_us,
         evaluation_seconds=sum(
-            one.seconds for one in run_plan(store, workspace_queries.list_evaluations(row.id))
+            evaluation.seconds
+            for evaluation in store.read(workspace_queries.list_evaluations(row.id))
         ),
         epoch=int(epoch[0]),
         control=control,
@@ -155,23 +152,23 @@ def build_welcome(store: Store, row: RolloutRow) -> Welcome:
     )
 
 
-def _measure_gain(found: Sequence[ScorePoint], row: RolloutRow) -> tuple[int, int]:
+def _measure_gain(scores: Sequence[ScorePoint], row: RolloutRow) -> tuple[int, int]:
     """Scores since the first of the best ones, and the active time at it in microseconds."""
-    if not found:
+    if not scores:
         return 0, 0
-    best = max(one.score for one in found)
-    at = next(number for number, one in enumerate(found) if one.score == best)
-    return len(found) - at - 1, found[at].active_us or row.active_us  # its step is open still
+    best = max(point.score for point in scores)
+    at = next(number for number, point in enumerate(scores) if point.score == best)
+    return len(scores) - at - 1, scores[at].active_us or row.active_us  # its step is open still
 
 
 def _read_summary_tries(store: Store, row: RolloutRow) -> tuple[SummaryTry, ...]:
     """Tries at a summary before the step that is open or comes next, in order."""
-    found = store.connection.execute(
+    rows = store.connection.execute(
         "SELECT seq, part FROM events WHERE rollout = ? AND step = ? AND attempt = 1"
         " AND part GLOB 'summary.*' ORDER BY seq",
         (row.id, row.steps + 1),
     ).fetchall()
-    tries = ((seq, part, read_record(store, seq, SampleBody)) for seq, part in found)
+    tries = ((seq, part, store.read_record(seq, SampleBody)) for seq, part in rows)
     return tuple(
         SummaryTry(seq=seq, part=part, sample=sample) for seq, part, sample in tries if sample
     )
@@ -179,46 +176,21 @@ def _read_summary_tries(store: Store, row: RolloutRow) -> tuple[SummaryTry, ...]
 
 def read_steps_page(store: Store, row: RolloutRow, first: int) -> Steps:
     """Steps from number `first` on, as many as a page holds; the open step too."""
-    newest: int = run_plan(store, step_queries.find_last_step(row.id))
-    found: list[StepRecord] = []
+    newest: int = store.read(step_queries.find_last_step(row.id))
+    steps: list[StepRecord] = []
     size = 0
     for number in range(max(1, first), newest + 1):
-        one = run_plan(store, step_queries.read_step(row.id, number))
-        if one is None:
+        step = store.read(step_queries.read_step(row.id, number))
+        if step is None:
             continue
-        size += len(encode_message(one))
-        if found and size > STEPS_PAGE_BYTES:
-            return Steps(steps=tuple(found), more=True)
-        found.append(one)
-    return Steps(steps=tuple(found), more=False)
+        size += len(encode_message(step))
+        if steps and size > STEPS_PAGE_BYTES:
+            return Steps(steps=tuple(steps), more=True)
+        steps.append(step)
+    return Steps(steps=tuple(steps), more=False)
 
 
 def read_open_step(store: Store, row: RolloutRow) -> StepRecord | None:
     """The step that was sampled and not closed."""
-    found: StepRecord | None = run_plan(store, step_queries.read_step(row.id, row.steps + 1))
-    return None if found is None or found.observation is not None else found
-
-
-def read_record(store: Store, seq: int | None, kind: type[R]) -> R | None:
-    """The body of an event; None where there is no event or its body was erased."""
-    if seq is None:
-        return None
-    body, blob = store.connection.execute(
-        "SELECT body, blob FROM events WHERE seq = ?", (seq,)
-    ).fetchone()
-    data = store_reader.read_blob(store.home, blob) if blob else body
-    return None if data is None else msgspec.msgpack.decode(data, type=kind)
-
-
-def run_plan(store: Store, plan: ReadPlan[T]) -> T:
-    """What a read plan returns, on the writer's own connection."""
-    try:
-        asked = next(plan)
-        while True:
-            if isinstance(asked, FetchBlob):
-                asked = plan.send(store_reader.read_blob(store.home, asked.sha256))
-            else:
-                asked = plan.send(store.connection.execute(*asked[:2]).fetchall())
-    except StopIteration as end:
-        result: T = end.value
-        return result
+    step: StepRecord | None = store.read(step_queries.read_step(row.id, row.steps + 1))
+    return None if step is None or step.observation is not None else step

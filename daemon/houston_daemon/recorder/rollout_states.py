@@ -49,13 +49,13 @@ def close_open_step(store: Store, row: RolloutRow, how: str, active_us: int = 0)
 
 def _missing_results(step: StepRecord, how: str) -> list[ToolResult]:
     """What the calls without a result come to."""
-    begun = [one.call for one in step.intents]
+    begun = [intent.call for intent in step.intents]
     unknown = [
         _interrupted_result(call, f"Interrupted: {how} while it ran; the outcome is unknown.")
         for call in begun[len(step.results) :]
     ]
     return unknown + [
-        _interrupted_result(one, f"[not run: {how}]") for one in step.sample.calls[len(begun) :]
+        _interrupted_result(call, f"[not run: {how}]") for call in step.sample.calls[len(begun) :]
     ]
 
 
@@ -112,15 +112,15 @@ def change_state(
             reason = f"{how}: {reason}" if reason else how
     if len(reason) > STATE_REASON_LIMIT:
         reason = f"{reason[: STATE_REASON_LIMIT - 2]} …"
-    who = author.fields if author else {}
-    change = StoredState(state=state, by=by, reason=reason, active_us=active_us, **who)
+    person = author.event_fields if author else {}
+    change = StoredState(state=state, by=by, reason=reason, active_us=active_us, **person)
     point("recorder.state.before")
     seq = store.journal.append(EventKey(row.id), "state", change)
     point("recorder.state.after")
-    if state == "paused" and store.workers.of(row.id) is None:
+    if state == "paused" and store.workers.get(row.id) is None:
         mark_unattended(store, row.id)
     if state in ("queued", "running"):
-        store.tells.append(RunnableChanged())
+        store.supervisor_events.append(RunnableChanged())
     return seq
 
 
@@ -144,7 +144,7 @@ def resume_rollout(
     store: Store, row: RolloutRow, by: str, reason: str = "", author: Author | None = None
 ) -> int:
     """End a pause: the worker goes on, or the rollout waits for one."""
-    state: RolloutState = "running" if store.workers.of(row.id) else "queued"
+    state: RolloutState = "running" if store.workers.get(row.id) else "queued"
     return change_state(store, row, state, by, reason, author=author)
 
 

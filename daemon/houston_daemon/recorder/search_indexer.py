@@ -75,22 +75,22 @@ class DaemonPipe:
         # Without any event asked for, only the end of the pipe is reported: bytes wake nobody.
         self._end.register(sys.stdin.fileno(), 0)
 
-    def rest(self, seconds: float) -> None:
-        """Wait, whatever comes; raises Ended."""
+    def wait(self, seconds: float) -> None:
+        """Wait, whatever comes; raises DaemonEnded."""
         if self._end.poll(seconds * 1000):
             raise DaemonEnded
 
-    def news(self) -> None:
-        """Wait until there is news, and let more of it gather; raises Ended."""
+    def wait_for_news(self) -> None:
+        """Wait until there is news, and let more of it gather; raises DaemonEnded."""
         if not os.read(sys.stdin.fileno(), 1):
             raise DaemonEnded
-        self.rest(GATHER_SECONDS)
+        self.wait(GATHER_SECONDS)
         while select.select([sys.stdin], [], [], 0)[0]:
             if not os.read(sys.stdin.fileno(), 65_536):
                 raise DaemonEnded
 
-    def say(self, report: IndexReport) -> None:
-        """One line; raises Ended when nobody listens any more."""
+    def send(self, report: IndexReport) -> None:
+        """One line; raises DaemonEnded when nobody listens any more."""
         try:
             os.write(sys.stdout.fileno(), msgspec.json.encode(report) + b"\n")
         except BrokenPipeError:
@@ -98,29 +98,29 @@ class DaemonPipe:
 
 
 class SearchIndexer:
-    """Follows the journal until the line ends."""
+    """Follows the journal until the pipe ends."""
 
-    def __init__(self, home: Home, line: DaemonPipe) -> None:
+    def __init__(self, home: Home, pipe: DaemonPipe) -> None:
         self._home = home
-        self._line = line
+        self._pipe = pipe
         self._seq = 0
-        self._fresh = 0
+        self._begun_at = 0
         """The event up to which erased bodies were gone when the index was begun."""
         self._problem = ""
 
     def run(self) -> None:
-        """Index; raises Ended."""
+        """Index; raises DaemonEnded."""
         while True:
             try:
                 self._follow()
             except (sqlite3.DatabaseError, OSError, HoustonError) as problem:
-                self._line.rest(self._stumble(problem))
+                self._pipe.wait(self._report_problem(problem))
 
-    def _stumble(self, problem: Exception) -> float:
+    def _report_problem(self, problem: Exception) -> float:
         """Say why the index lags; seconds until the next try."""
         if str(problem) != self._problem:
-            said = f"search.db lags: {problem}"
-            self._line.say(IndexReport(self._seq, said, said))
+            text = f"search.db lags: {problem}"
+            self._pipe.send(IndexReport(self._seq, text, text))
         self._problem = str(problem)
         if isinstance(problem, sqlite3.OperationalError | OSError | HoustonError):
             return RETRY_SECONDS
@@ -133,17 +133,17 @@ class SearchIndexer:
         try:
             self._seq = index.execute("SELECT seq FROM indexed").fetchone()[0]
             while True:
-                more = self._page(index)
+                more = self._index_page(index)
                 self._problem = ""
-                self._line.say(IndexReport(self._seq))
+                self._pipe.send(IndexReport(self._seq))
                 if more:
-                    self._line.rest(0)
+                    self._pipe.wait(0)
                 else:
-                    self._line.news()
+                    self._pipe.wait_for_news()
         finally:
             index.close()
 
-    def _page(self, index: sqlite3.Connection) -> bool:
+    def _index_page(self, index: sqlite3.Connection) -> bool:
         """Index the next events; whether there were any."""
         newest, events = self._read()
         if newest < self._seq:
@@ -155,8 +155,8 @@ class SearchIndexer:
             self._seq = 0
             return True
         if self._seq == 0:
-            self._fresh = newest
-        if any(kind == "erased" and seq > self._fresh for seq, _, kind, _ in events):
+            self._begun_at = newest
+        if any(kind == "erased" and seq > self._begun_at for seq, _, kind, _ in events):
             raise StaleIndex("bodies were erased, and the index is made anew without them")
         if not events:
             return False
@@ -212,7 +212,7 @@ class SearchIndexer:
             return ""
 
     def _note(self, text: str) -> None:
-        self._line.say(IndexReport(self._seq, self._problem, text))
+        self._pipe.send(IndexReport(self._seq, self._problem, text))
 
 
 def _open_index(home: Home) -> sqlite3.Connection:

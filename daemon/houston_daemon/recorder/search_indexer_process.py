@@ -22,7 +22,7 @@ STOP_SECONDS = 5.0
 
 
 class SearchIndexerProcess:
-    """`tend` it often, `wake` it after commits."""
+    """`poll` it often, `notify` it after commits."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -39,7 +39,7 @@ class SearchIndexerProcess:
         self.problem = ""
         """Why the index lags; empty when it does not."""
 
-    def wake(self) -> None:
+    def notify(self) -> None:
         """There are new events."""
         if self._process is None:
             return
@@ -47,12 +47,12 @@ class SearchIndexerProcess:
         try:
             os.write(self._process.stdin.fileno(), b"\0")
         except (BlockingIOError, BrokenPipeError):
-            return  # it has news enough, or has ended: `tend` finds out
+            return  # it has news enough, or has ended: `poll` finds out
 
-    def tend(self) -> None:
+    def poll(self) -> None:
         """Start it when it is due, hear what it says, notice its end."""
         if self._process is not None:
-            self._hear(self._process)
+            self._read_reports(self._process)
         elif time.monotonic() >= self._due:
             self._start()
 
@@ -85,36 +85,36 @@ class SearchIndexerProcess:
                 start_new_session=True,  # a terminal's Ctrl-C is for the daemon
             )
         except OSError as problem:
-            self._put_off(f"the indexer cannot be started: {problem.strerror}")
+            self._schedule_restart(f"the indexer cannot be started: {problem.strerror}")
             return
         assert process.stdin
         assert process.stdout
         os.set_blocking(process.stdin.fileno(), False)
         os.set_blocking(process.stdout.fileno(), False)
         self._process, self._rest = process, b""
-        self.wake()  # whatever was committed before it listened
+        self.notify()  # whatever was committed before it listened
 
-    def _hear(self, process: "subprocess.Popen[bytes]") -> None:
+    def _read_reports(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdout
         try:
-            said = os.read(process.stdout.fileno(), 65_536)
+            data = os.read(process.stdout.fileno(), 65_536)
         except BlockingIOError:
             return
-        if not said:
+        if not data:
             self._process = None
             process.kill()  # it closed its end: it is ending, or has ended
             code = process.wait()
             self._close(process)
-            self._put_off(f"the indexer ended by itself ({code})")
+            self._schedule_restart(f"the indexer ended by itself ({code})")
             return
-        *lines, self._rest = (self._rest + said).split(b"\n")
+        *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             report = msgspec.json.decode(line, type=IndexReport)
             self.seq, self.problem = report.seq, report.problem
             if report.note:
                 LOGGER.warning("%s", report.note)
 
-    def _put_off(self, problem: str) -> None:
+    def _schedule_restart(self, problem: str) -> None:
         if time.monotonic() - self._began > LONGEST_DELAY_SECONDS:
             self._delay = RETRY_SECONDS
         LOGGER.warning("%s; search lags, again in %g s", problem, self._delay)

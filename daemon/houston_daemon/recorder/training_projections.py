@@ -3,9 +3,10 @@
 Pure functions of the events, as in `event_projections`, whose table maps kinds to them.
 """
 
-import sqlite3
-from typing import TYPE_CHECKING
+import functools
+from sqlite3 import Connection
 
+from houston_daemon.recorder.hash_chain import EventHeader
 from houston_shared.store.training_event_bodies import (
     ActivationEnded,
     ActivationRequested,
@@ -15,33 +16,37 @@ from houston_shared.store.training_event_bodies import (
     TrainingStateChanged,
 )
 
-if TYPE_CHECKING:
-    from houston_daemon.recorder.event_projections import EventHeader
+
+def insert_row(connection: Connection, table: str, **values: object) -> None:
+    """Insert a derived row."""
+    connection.execute(_insert_statement(table, tuple(values)), tuple(values.values()))
 
 
-def project_policy(
-    connection: sqlite3.Connection, event: "EventHeader", body: PolicyRegistered
-) -> None:
+@functools.cache
+def _insert_statement(table: str, columns: tuple[str, ...]) -> str:
+    marks = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
+
+
+def project_policy(connection: Connection, event: EventHeader, body: PolicyRegistered) -> None:
     """A policy, and for its training run what came of it."""
     family, _, number = body.name.rpartition("@")
-    connection.execute(
-        "INSERT INTO policies (name, family, number, kind, base, base_hash, hash, folder, parent,"
-        " run, manifest, seq, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            body.name,
-            family,
-            int(number),
-            body.kind,
-            body.base,
-            body.base_hash,
-            body.hash,
-            body.folder,
-            body.parent,
-            body.run,
-            body.manifest,
-            event.seq,
-            event.at,
-        ),
+    insert_row(
+        connection,
+        "policies",
+        name=body.name,
+        family=family,
+        number=int(number),
+        kind=body.kind,
+        base=body.base,
+        base_hash=body.base_hash,
+        hash=body.hash,
+        folder=body.folder,
+        parent=body.parent,
+        run=body.run,
+        manifest=body.manifest,
+        seq=event.seq,
+        created_at=event.at,
     )
     connection.execute(
         "UPDATE training_runs SET policy = ?, last_seq = ? WHERE id = ? AND ? != ''",
@@ -50,7 +55,7 @@ def project_policy(
 
 
 def project_training_request(
-    connection: sqlite3.Connection, event: "EventHeader", body: TrainingQueued
+    connection: Connection, event: EventHeader, body: TrainingQueued
 ) -> None:
     """Queued; one that failed or was cancelled, once more."""
     connection.execute(
@@ -64,7 +69,7 @@ def project_training_request(
 
 
 def project_training_state(
-    connection: sqlite3.Connection, event: "EventHeader", body: TrainingStateChanged
+    connection: Connection, event: EventHeader, body: TrainingStateChanged
 ) -> None:
     """Another state; an ended run stays as it is."""
     ended = body.state in ("finished", "failed", "cancelled")
@@ -77,7 +82,7 @@ def project_training_state(
 
 
 def project_training_cancel(
-    connection: sqlite3.Connection, event: "EventHeader", body: TrainingCancelRequested
+    connection: Connection, event: EventHeader, body: TrainingCancelRequested
 ) -> None:
     """Its process is to end."""
     connection.execute(
@@ -87,18 +92,24 @@ def project_training_cancel(
 
 
 def project_activation(
-    connection: sqlite3.Connection, event: "EventHeader", body: ActivationRequested
+    connection: Connection, event: EventHeader, body: ActivationRequested
 ) -> None:
     """Asked for; nothing samples with it yet."""
-    connection.execute(
-        "INSERT INTO activations (seq, engine, policy, rollback, state, by, at)"
-        " VALUES (?, ?, ?, ?, 'asked', ?, ?)",
-        (event.seq, body.engine, body.policy, int(body.rollback), body.by, event.at),
+    insert_row(
+        connection,
+        "activations",
+        seq=event.seq,
+        engine=body.engine,
+        policy=body.policy,
+        rollback=int(body.rollback),
+        state="asked",
+        by=body.by,
+        at=event.at,
     )
 
 
 def project_activation_result(
-    connection: sqlite3.Connection, event: "EventHeader", body: ActivationEnded
+    connection: Connection, event: EventHeader, body: ActivationEnded
 ) -> None:
     """In force, or not."""
     connection.execute(

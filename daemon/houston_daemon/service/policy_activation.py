@@ -93,7 +93,7 @@ class PolicyActivations:
 
     def _end(self, event: ActivationResult) -> None:
         LOGGER.info("activation %s: %s", event.asked, "active" if event.ok else event.reason)
-        self._recorder.activation_ended(event.asked, event.ok, event.reason, event.unloaded)
+        self._recorder.report_activation(event.asked, event.ok, event.reason, event.unloaded)
 
     def _begin(self, request: ActivationRow) -> None:
         """Begin when its engine answers; wait for that. Raises HoustonError where it cannot be."""

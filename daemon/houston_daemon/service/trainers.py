@@ -372,7 +372,7 @@ class Trainers:
             return
         self._children[run.id] = _TrainerProcess(process)
         LOGGER.info("training %s: started (pid %s, %s)", run.id, process.pid, folder)
-        self._recorder.training_moved(run.id, "running", "", start=True)
+        self._recorder.report_training_state(run.id, "running", "", start=True)
 
     def _conclude(self, run: str, code: int, ending: str, now: float) -> None:
         """What the end of a process means for its run."""
@@ -409,7 +409,7 @@ class Trainers:
         LOGGER.warning("training %s ended (%s): %s; again in %.0f s", run, how, line, delay)
 
     def _set_state(self, run: str, state: RunState, reason: str) -> None:
-        self._recorder.training_moved(run, state, reason)
+        self._recorder.report_training_state(run, state, reason)
 
     def _describe_run(self, run: TrainingRunRow) -> str:
         if run.id not in self._children:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.maintenance import archive_file
-from houston_daemon.maintenance.home_verification import EVENT_COLUMNS
+from houston_daemon.recorder.hash_chain import EVENT_COLUMNS
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from houston_daemon.maintenance.home_verification import verify_home
-from houston_daemon.recorder.handlers import rollout_handlers
+from houston_daemon.recorder import message_dispatch
 from houston_daemon.recorder.recorder_handle import RecorderFailed
 from houston_shared import wire
 from houston_shared.errors import HoustonError
@@ -48,7 +48,7 @@ def test_a_fault_met_by_one_message_ends_nothing_else(
         raise KeyError("a fault")
 
     worker, person = station.working(), station.person()
-    monkeypatch.setattr(rollout_handlers, "steer_rollout", broken)
+    monkeypatch.setitem(message_dispatch.HANDLERS, wire.Steer, broken)
     denied = person.ask(wire.Steer(rollout=worker.rollout, action="pause"))
     assert isinstance(denied, wire.Denied)
     assert "KeyError" in denied.cause

@@ -79,7 +79,7 @@ def test_orders_are_handed_over_however_late_they_are_read(
     monkeypatch.setattr(sys, "executable", str(slow))
     cleaner = HostCleanupProcess(Home(tmp_path))
     orders = [CleanupOrder("/nowhere" * 20, f"r-{number}", False) for number in range(5_000)]
-    cleaner.begin(orders)
-    assert cleaner.hear() == []
+    cleaner.start(orders)
+    assert cleaner.take_reports() == []
     cleaner.stop()
-    assert len(cleaner.hear()) == len(orders), "nothing was done of it, which is said"
+    assert len(cleaner.take_reports()) == len(orders), "nothing was done of it, which is said"

@@ -46,7 +46,7 @@ def register(station: Station, person: Person, name: str, **more: Any) -> Any:
 def activate(station: Station, person: Person, policy: str, ok: bool = True) -> int:
     asked = wire.ActivatePolicy(request=os.urandom(4).hex(), engine="e", policy=policy)
     seq = int(person.ask(asked).seq)
-    station.recorder.activation_ended(seq, ok, "" if ok else "no")
+    station.recorder.report_activation(seq, ok, "" if ok else "no")
     return seq
 
 
@@ -232,7 +232,7 @@ def test_an_engines_own_model_is_never_called_what_was_trained_from_it(
     register(station, person, "new@2", kind="full", base_hash="f2", parent="policy@2")
     activate(station, person, "new@2")
     done = person.ask(wire.ActivatePolicy(request="back", engine="e", rollback=True))
-    station.recorder.activation_ended(done.seq, True)
+    station.recorder.report_activation(done.seq, True)
     assert shown(station) == {}
 
 
@@ -249,7 +249,7 @@ def test_rollbacks_go_back_one_by_one(station: Station, person: Person) -> None:
         asked = wire.ActivatePolicy(request=os.urandom(4).hex(), engine="e", rollback=True)
         done = person.ask(asked)
         if isinstance(done, wire.RequestStored):
-            station.recorder.activation_ended(done.seq, True)
+            station.recorder.report_activation(done.seq, True)
             return queued(station, person).policy
         return done.cause
 
@@ -275,8 +275,8 @@ def test_one_activation_at_a_time_and_the_same_request_is_one(
     assert person.ask(asked) == first
     other = person.ask(wire.ActivatePolicy(request="two", engine="e", policy="policy@2"))
     assert "just being given policy@2" in other.cause
-    station.recorder.activation_ended(first.seq, True, unloaded=("policy@9",))
-    station.recorder.activation_ended(first.seq, False, "too late")
+    station.recorder.report_activation(first.seq, True, unloaded=("policy@9",))
+    station.recorder.report_activation(first.seq, False, "too late")
     assert station.query("SELECT state, reason FROM activations") == [("active", "")]
     said = person.ask(wire.ActivatePolicy(request="three", engine="e", policy="policy@7"))
     assert "no policy 'policy@7'" in said.cause
@@ -296,14 +296,14 @@ def test_a_training_run_from_queue_to_end(station: Station, person: Person) -> N
     assert start(station, person, "sft-1") == first, "the same request"
     said = start(station, person, "sft-1", request="other")
     assert "a training run sft-1 already (queued)" in said.cause
-    station.recorder.training_moved("sft-1", "queued", "waits for 1 GPU")
-    station.recorder.training_moved("sft-1", "running", start=True)
-    station.recorder.training_moved("sft-1", "running", start=True)
+    station.recorder.report_training_state("sft-1", "queued", "waits for 1 GPU")
+    station.recorder.report_training_state("sft-1", "running", start=True)
+    station.recorder.report_training_state("sft-1", "running", start=True)
     assert states(station) == [("sft-1", "running", 2, "")]
     person.ask(wire.CancelTraining(run="sft-1"))
     assert station.query("SELECT cancelling FROM training_runs") != [("",)]
-    station.recorder.training_moved("sft-1", "cancelled")
-    station.recorder.training_moved("sft-1", "failed", "too late")
+    station.recorder.report_training_state("sft-1", "cancelled")
+    station.recorder.report_training_state("sft-1", "failed", "too late")
     assert states(station) == [("sft-1", "cancelled", 2, "")]
     again = start(station, person, "sft-1", request="again")
     assert isinstance(again, wire.RequestStored), "it may be asked for once more"
@@ -318,11 +318,11 @@ def test_a_run_is_cancelled_or_has_become_a_policy_never_both(
     """It is asked to end in its last steps: the policy may be there before its process is gone."""
     for run in ("sft-1", "sft-2"):
         start(station, person, run)
-        station.recorder.training_moved(run, "running", start=True)
+        station.recorder.report_training_state(run, "running", start=True)
         assert isinstance(person.ask(wire.CancelTraining(run=run)), wire.RequestStored)
     assert isinstance(register(station, person, "policy@2", run="sft-1"), wire.RequestStored)
-    station.recorder.training_moved("sft-1", "cancelled")
-    station.recorder.training_moved("sft-2", "cancelled")
+    station.recorder.report_training_state("sft-1", "cancelled")
+    station.recorder.report_training_state("sft-2", "cancelled")
     said = register(station, person, "policy@3", run="sft-2")
     assert "sft-2 was cancelled" in said.cause
     assert station.query("SELECT id, state, policy FROM training_runs ORDER BY id") == [
@@ -359,7 +359,7 @@ def test_what_leaked_into_training_can_be_erased_but_not_its_names(
 ) -> None:
     register(station, person, "policy@2", recipe={"note hunter2hunter2": "hunter2hunter2"})
     start(station, person, "sft-1")
-    station.recorder.training_moved("sft-1", "failed", "the key hunter2hunter2 is wrong")
+    station.recorder.report_training_state("sft-1", "failed", "the key hunter2hunter2 is wrong")
     seqs = tuple(seq for (seq,) in station.query("SELECT seq FROM events WHERE rollout = ''"))
     done = person.ask(wire.EraseBodies(rollout="", seqs=seqs, text="hunter2hunter2"))
     assert isinstance(done, wire.RequestStored)

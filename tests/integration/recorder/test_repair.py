@@ -609,15 +609,15 @@ def test_a_kill_while_the_new_database_takes_its_place_loses_nothing(
     ((last,),) = ask(home, "SELECT max(seq) FROM events")
     assert home.database.with_name("houston.db-wal").stat().st_size > 0
     home.head_file.write_text("damaged")
-    copying = repairing.durable_copy.sync_path
+    sync_to_disk = repairing.atomic_file.sync_to_disk
 
     def sync(path: Path) -> None:
         if path.name == home.database.name:
             raise Killed
-        copying(path)
+        sync_to_disk(path)
 
     with monkeypatch.context() as later, pytest.raises(Killed):
-        later.setattr(repairing.durable_copy, "sync_path", sync)
+        later.setattr(repairing.atomic_file, "sync_to_disk", sync)
         repair_home(home)
     assert not home.database.with_name("houston.db-wal").exists()
     done = repaired(home)

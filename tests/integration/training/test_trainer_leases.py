@@ -59,7 +59,7 @@ def test_one_that_was_cancelled_as_its_daemon_died_gives_its_gpu_back(
     station: Station, ledger: GpuLedger, trainers: Trainers, run: str
 ) -> None:
     ledger.lease(MINE, {"local": 1})
-    station.recorder.training_moved(run, "running", start=True)
+    station.recorder.report_training_state(run, "running", start=True)
     station.person().ask(wire.CancelTraining(run=run))
     trainers.update(time.monotonic())
     assert station.query("SELECT state FROM training_runs") == [("cancelled",)]
@@ -72,7 +72,7 @@ def test_one_that_has_ended_holds_nothing(
     """Its daemon died between saying that it failed and giving back what it had."""
     ledger.lease(MINE, {"local": 1})
     ledger.lease("rollout:r", {"local": 1})
-    station.recorder.training_moved(run, "failed", "why")
+    station.recorder.report_training_state(run, "failed", "why")
     trainers.update(time.monotonic())
     assert holders(station) == {"rollout:r"}, "what others hold is theirs"
 

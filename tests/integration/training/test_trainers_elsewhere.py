@@ -49,7 +49,7 @@ def folder(station: Station) -> Path:
     made = policy_and_run_files.training_run_folder(station.home, RUN)
     RunFolder(made).ask(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model")))
     station.person().ask(wire.StartTraining(request="r", run=RUN))
-    station.recorder.training_moved(RUN, "running", start=True)
+    station.recorder.report_training_state(RUN, "running", start=True)
     return made
 
 

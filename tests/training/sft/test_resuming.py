@@ -128,7 +128,7 @@ def test_a_run_that_the_daemon_has_is_left_as_it_is(
     loaded: LoadedConfiguration, daemon: Station, state: RunState
 ) -> None:
     daemon.person().ask(wire.StartTraining(request="r", run=RUN))
-    daemon.recorder.training_moved(RUN, state, "", start=state == "running")
+    daemon.recorder.report_training_state(RUN, state, "", start=state == "running")
     for more in ((), ("--alone",)):
         said = resumed(loaded, "--set", "pack_tokens=77", "--gpus", "0", *more)
         assert said.cause == f"The daemon has {RUN} already ({state})."
@@ -148,7 +148,7 @@ def test_a_run_that_nobody_has_goes_on(
 ) -> None:
     alone, state = MINE[case]
     daemon.person().ask(wire.StartTraining(request="r", run=RUN, alone=alone))
-    daemon.recorder.training_moved(RUN, state)
+    daemon.recorder.report_training_state(RUN, state)
     assert create_run.request_resume(loaded, RUN, ["pack_tokens=77"]).recipe.pack_tokens == 77
 
 

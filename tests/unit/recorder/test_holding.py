@@ -21,11 +21,11 @@ def test_an_erasure_of_the_same_content_takes_nothing_from_what_comes(tmp_path: 
     )
     frames = ReceivedFrames(b"w", b"0" * 8, wire.encode_message(message), None)
     holding = BlobWriteQueue(home, woken.set)
-    assert holding.put(WorkerMessage(cast("RouterSocket", None), frames, message)) is None
+    assert holding.submit(WorkerMessage(cast("RouterSocket", None), frames, message)) is None
     assert woken.wait(20)
     (written,) = (path for path in home.blobs.rglob("*") if path.is_file())
     written.unlink()
-    (work,) = holding.ready()
+    (work,) = holding.take_ready()
     holding.close()
     assert isinstance(work, WorkerMessage)
     assert work.body is not None

@@ -46,7 +46,7 @@ class Desk:
     ) -> None:
         author = Author(person.name, person.uid, True, pid, "annotator")
         message = ReportPresence(rollout=rollout, step=step, active=active)
-        self._transaction(lambda: self.presence.hear(self.store, message, author))
+        self._transaction(lambda: self.presence.note(self.store, message, author))
 
     def looks_at(self, rollout: str, seconds: float, every: float = 10.0, **more: Any) -> None:
         """Say so now and every few seconds, for so long."""
@@ -66,9 +66,9 @@ class Desk:
         self.written.connection.execute("BEGIN")
         act()
         self.written.connection.execute("COMMIT")
-        for change in self.store.later:
+        for change in self.store.after_commit:
             change()
-        self.store.later.clear()
+        self.store.after_commit.clear()
 
     def look(self, rollout: str = "one", person: Person = ADA) -> PresenceRow:
         self.write()
@@ -197,7 +197,7 @@ def test_what_a_rolled_back_batch_took_is_written_with_the_next(desk: Desk) -> N
     connection.execute("BEGIN")
     desk.presence.write(desk.store)
     connection.execute("ROLLBACK")
-    desk.store.later.clear()
+    desk.store.after_commit.clear()
     assert desk.look().looked_us == 10_000_000
 
 

@@ -168,7 +168,7 @@ def test_a_recorder_that_remembers_answers_as_one_that_looks_everything_up(
         got = remembers.answers(now)
         expected = []
         for act in others[:many]:
-            forgets.store.journal.recent.forget_all()
+            forgets.store.journal.newest_steps.forget_all()
             expected += forgets.answers([act])
         others = others[many:]
         assert got == expected

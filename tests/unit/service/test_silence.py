@@ -67,12 +67,12 @@ def test_only_time_in_which_the_recorder_listens_counts(
     monkeypatch.setattr(live_workers.time, "monotonic", lambda: now)
     book = live_workers.LiveWorkers()
     book.add("r", 1)
-    book.heard("r", 1, b"x")
+    book.note_message("r", 1, b"x")
     for gap in gaps:
         now += gap
-        book.turn(listening)
+        book.note_turn(listening)
     assert book.silences()["r"] == (1, pytest.approx(counted))
-    book.heard("r", 1, b"x")
+    book.note_message("r", 1, b"x")
     assert book.silences()["r"].seconds == 0
     book.add("r", 2)
     assert book.silences()["r"].lease == 2, "a successor begins anew"

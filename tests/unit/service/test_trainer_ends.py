@@ -23,7 +23,9 @@ class Told:
     def __init__(self) -> None:
         self.moves: list[tuple[str, str]] = []
 
-    def training_moved(self, run: str, state: str, reason: str = "", start: bool = False) -> None:
+    def report_training_state(
+        self, run: str, state: str, reason: str = "", start: bool = False
+    ) -> None:
         self.moves.append((run, state))
 
 

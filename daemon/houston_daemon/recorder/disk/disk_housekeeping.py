@@ -20,6 +20,7 @@ from houston_daemon.recorder.disk import home_files
 from houston_daemon.recorder.disk.wal_checkpoints import WalCheckpoints
 from houston_daemon.recorder.recorder_store import Store
 from houston_daemon.recorder.request_checks import Refusal
+from houston_shared import atomic_file
 from houston_shared.faults import point
 from houston_shared.home import Home
 from houston_shared.records import LOW_DISK_BYTES
@@ -78,7 +79,7 @@ class DiskSpaceWatch:
         self.reason = ""
         """The same as the reason of a pause."""
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Ask the file system, if it was not asked just now; whether it was."""
         now = time.monotonic()
         if now < self._next_look:
@@ -86,24 +87,24 @@ class DiskSpaceWatch:
         self._next_look = now + SPACE_CHECK_SECONDS
         try:
             found = shutil.disk_usage(self._home.path)
-        except FileNotFoundError:  # the home was removed: `own_files` says so
+        except FileNotFoundError:  # the home was removed: `HomeFilesWatch` says so
             return False
         refused = now - self._refused_at < REFUSED_WRITE_SECONDS
         limit = RESUME_FREE_BYTES if self.problem else LOW_DISK_BYTES
         # A file system that counts no blocks at all says nothing about its room.
-        self._settle(refused or (found.total > 0 and found.free < limit), found.free)
+        self._update(refused or (found.total > 0 and found.free < limit), found.free)
         return True
 
-    def refused(self) -> None:
+    def note_refused_write(self) -> None:
         """A write found no space."""
         self._refused_at = time.monotonic()
-        self._settle(True, shutil.disk_usage(self._home.path).free)
+        self._update(True, shutil.disk_usage(self._home.path).free)
 
     def refusal(self) -> Refusal | None:
         """What a worker hears that wants something stored; None while there is room."""
         return Refusal("DISK_FULL", self.problem) if self.problem else None
 
-    def _settle(self, full: bool, free: int) -> None:
+    def _update(self, full: bool, free: int) -> None:
         was, self.problem, self.reason = self.problem, "", ""
         if full:
             self.reason = (
@@ -137,8 +138,8 @@ class HomeFilesWatch:
         self._known = {path: found for path in self._watched if (found := _file_identity(path))}
         self._due = 0.0
 
-    def look(self, now: float) -> None:
-        """Raises FilesGone when a file is missing or another; what is stored is saved by then.
+    def check(self, now: float) -> None:
+        """Raises HomeFilesGone when a file is missing or another; what is stored is saved by then.
 
         now: monotonic seconds.
         """
@@ -151,10 +152,10 @@ class HomeFilesWatch:
             LOGGER.error("%s removed or replaced while open: nothing more is taken", names)
             raise HomeFilesGone(
                 f"{names} of {self._store.home.path} removed or replaced while the daemon ran; "
-                f"{self._saved(gone)}"
+                f"{self._save_stored(gone)}"
             )
 
-    def _saved(self, gone: list[Path]) -> str:
+    def _save_stored(self, gone: list[Path]) -> str:
         """Save what is stored; what became of it."""
         home, connection = self._store.home, self._store.connection
         if not home.path.is_dir():
@@ -188,7 +189,7 @@ def _put_database_back(home: Home, connection: sqlite3.Connection) -> str:
         beside.unlink()
         return _save_into_damaged(home, connection)
     beside.unlink()
-    durable_copy.sync_path(home.path)
+    atomic_file.sync_to_disk(home.path)
     return "everything stored was put back into houston.db"
 
 
@@ -197,7 +198,7 @@ def _save_into_damaged(home: Home, connection: sqlite3.Connection) -> str:
     folder.mkdir(mode=0o700, parents=True)
     _write_database_copy(connection, folder / home.database.name)
     durable_copy.sync_tree(home.damaged)
-    durable_copy.sync_path(home.path)
+    atomic_file.sync_to_disk(home.path)
     return f"everything stored is in {folder / home.database.name}"
 
 
@@ -210,15 +211,15 @@ def _write_database_copy(connection: sqlite3.Connection, path: Path) -> None:
         connection.backup(target)
     finally:
         target.close()
-    durable_copy.sync_path(path)
+    atomic_file.sync_to_disk(path)
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:  # missing, or in a folder that is
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino
 
 
 HEAD_WRITE_SECONDS = 1.0
@@ -238,7 +239,7 @@ class DiskHousekeeping:
         self._troubles: dict[str, str] = {}
         """What could not be done, by its name; tried again until it can."""
         self.checkpoints = WalCheckpoints(store)
-        self._own = HomeFilesWatch(store)
+        self._home_files = HomeFilesWatch(store)
 
     @property
     def problem(self) -> str:
@@ -246,9 +247,9 @@ class DiskHousekeeping:
         return self.checkpoints.problem or next(filter(None, self._troubles.values()), "")
 
     def run(self) -> None:
-        """Do what is due. Raises FilesGone when the home's files are no longer the open ones."""
+        """Do what is due; raises HomeFilesGone when the home's files are not the open ones."""
         now = time.monotonic()
-        self._own.look(now)
+        self._home_files.check(now)
         seq = self._store.journal.seq
         self.checkpoints.run(now)
         if now >= self._head_due and self._idle_writer() and seq != self._head_seq:
@@ -277,19 +278,19 @@ class DiskHousekeeping:
         self._writing = None
         if problem:
             self._head_seq = -1  # again, whether or not there are new events
-        self._say("head file", str(problem or ""))
+        self._report("head file", str(problem or ""))
         return True
 
     def _try(self, what: str, act: Callable[[], None]) -> None:
         try:
             act()
         except OSError as problem:
-            self._say(what, str(problem))
+            self._report(what, str(problem))
         else:
-            self._say(what, "")
+            self._report(what, "")
 
-    def _say(self, what: str, problem: str) -> None:
-        said = problem and f"{what}: {problem}"
-        if said and said != self._troubles.get(what):
-            LOGGER.warning("%s", said)
-        self._troubles[what] = said
+    def _report(self, what: str, problem: str) -> None:
+        text = problem and f"{what}: {problem}"
+        if text and text != self._troubles.get(what):
+            LOGGER.warning("%s", text)
+        self._troubles[what] = text

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from houston_daemon.maintenance import durable_copy
 from houston_shared import atomic_file
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.faults import point
@@ -29,9 +30,6 @@ def sync_parent_folders(folder: Path) -> None:
             return
         if os.access(above, os.R_OK):
             atomic_file.sync_to_disk(above)
-
-
-HOME_FOLDERS = ("path", "run", "blobs", "logs")
 
 
 def prepare_home(home: Home, group: str) -> None:
@@ -166,16 +164,13 @@ def read_chain_head(home: Home) -> ChainHead | None:
 
 def write_chain_head(home: Home, seq: int, chain: bytes) -> None:
     """Replace the file atomically and durably; raises OSError."""
-    beside = home.head_file.with_name(home.head_file.name + ".new")
     point("recorder.head.before")
-    with beside.open("wb") as file:
+    with durable_copy.open_atomically(
+        home.head_file,
+        synced=lambda _: point("recorder.head.synced"),
+        named=lambda: point("recorder.head.named"),
+    ) as file:
         file.write(_encode_chain_head(ChainHead(seq, chain.hex())))
-        file.flush()
-        os.fsync(file.fileno())
-    point("recorder.head.synced")
-    beside.replace(home.head_file)
-    point("recorder.head.named")
-    atomic_file.sync_to_disk(home.path)
 
 
 def _encode_chain_head(head: ChainHead) -> bytes:

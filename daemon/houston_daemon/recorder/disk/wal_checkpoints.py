@@ -46,7 +46,7 @@ class WalCheckpoints:
         self._store = store
         self._path = store.home.database.with_name(store.home.database.name + "-wal")
         self._copied_seq = store.journal.seq
-        self._copied_bytes = store.journal.bytes
+        self._copied_bytes = store.journal.inline_bytes
         self._last_seen = (store.journal.seq, time.monotonic())
         # What a killed daemon left is copied in the first turn: daemons that are killed again and
         # again, each before its own first copy, would otherwise make the WAL grow without end.
@@ -55,7 +55,7 @@ class WalCheckpoints:
         """Since when workers wait; None while they do not."""
         self._failed = False
         """Whether the last try met an error of the disk, not a reader."""
-        self._asked: set[int] = set()
+        self._terminated_pids: set[int] = set()
         """Readers that were asked to end."""
         self.problem = ""
         """Why the WAL is not copied, or who holds it; empty when all is well."""
@@ -67,14 +67,14 @@ class WalCheckpoints:
             self._last_seen = (journal.seq, now)
         idle = now - self._last_seen[1] > IDLE_SECONDS
         behind = journal.seq - self._copied_seq
-        large = journal.bytes - self._copied_bytes >= CHECKPOINT_BYTES
+        large = journal.inline_bytes - self._copied_bytes >= CHECKPOINT_BYTES
         due = behind and (behind >= CHECKPOINT_EVENTS or large or idle)
         if due or (self._retry_at and now >= self._retry_at):
             self._copy(now)
 
     def finish(self) -> None:
         """The last one."""
-        self._pragma("TRUNCATE")
+        self._checkpoint("TRUNCATE")
 
     def wal_bytes(self) -> int:
         """Size of the WAL file."""
@@ -89,30 +89,30 @@ class WalCheckpoints:
 
     def _copy(self, now: float) -> None:
         self._copied_seq = self._store.journal.seq
-        self._copied_bytes = self._store.journal.bytes
+        self._copied_bytes = self._store.journal.inline_bytes
         self._retry_at = 0.0
-        done, used = self._pragma("PASSIVE")
+        done, used = self._checkpoint("PASSIVE")
         if self._failed:
             self._retry_at = now + RETRY_SECONDS
         if used >= CROWDED_WAL_BYTES:
-            done, used = self._begin_anew()
+            done, used = self._restart_wal()
         if done:
-            self._settled()
+            self._note_free()
         elif used >= CROWDED_WAL_BYTES:
             self._retry_at = now + RETRY_SECONDS
-            self._held_up(used, now)
+            self._handle_readers(used, now)
 
-    def _begin_anew(self) -> tuple[bool, int]:
-        """As `_pragma`, waiting a little for readers, so that the next commit reuses the file."""
+    def _restart_wal(self) -> tuple[bool, int]:
+        """As `_checkpoint`, with a short wait for readers: the next commit reuses the file."""
         connection = self._store.connection
         (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
         connection.execute(f"PRAGMA busy_timeout = {READER_WAIT_MS}")
         try:
-            return self._pragma("RESTART")
+            return self._checkpoint("RESTART")
         finally:
             connection.execute(f"PRAGMA busy_timeout = {before}")
 
-    def _pragma(self, mode: str) -> tuple[bool, int]:
+    def _checkpoint(self, mode: str) -> tuple[bool, int]:
         """Whether everything was copied, and nobody was in the way; bytes of WAL in use."""
         try:
             point("recorder.checkpoint.before")
@@ -122,41 +122,41 @@ class WalCheckpoints:
         except sqlite3.OperationalError as problem:
             # A full disk: the WAL keeps what could not be copied, and the next try copies it.
             self._failed = True
-            self._say(f"checkpoint: {problem}")
+            self._report(f"checkpoint: {problem}")
             return False, 0
         self._failed = False
         point("recorder.checkpoint.after")
         return busy == 0 and log == copied, log * FRAME_BYTES
 
-    def _held_up(self, used: int, now: float) -> None:
+    def _handle_readers(self, used: int, now: float) -> None:
         readers = wal_inspection.find_wal_readers(self._store.home.database)
-        who = ", ".join(map(str, readers)) or "a process that cannot be named"
+        names = ", ".join(map(str, readers)) or "a process that cannot be named"
         if used < HOLD_WORKERS_BYTES and self._waiting_since is None:
-            self._say(f"the WAL grows, a read transaction holds it: {who}")
+            self._report(f"the WAL grows, a read transaction holds it: {names}")
             return
         if self._waiting_since is None:
             self._waiting_since = now
-        self._say(
-            f"WAL FULL: rollouts paused at {used // MB} MB until a read transaction ends: {who}"
+        self._report(
+            f"WAL FULL: rollouts paused at {used // MB} MB until a read transaction ends: {names}"
         )
         waited = now - self._waiting_since
         for reader in readers:
             due = (
-                reader.ours and waited >= END_OWN_READER_SECONDS
+                reader.is_houston and waited >= END_OWN_READER_SECONDS
             ) or waited >= END_FOREIGN_READER_SECONDS
-            if due and reader.endable:
-                wal_inspection.end_wal_reader(reader, hard=reader.pid in self._asked)
-                self._asked.add(reader.pid)
+            if due and reader.may_end:
+                wal_inspection.end_wal_reader(reader, hard=reader.pid in self._terminated_pids)
+                self._terminated_pids.add(reader.pid)
 
-    def _settled(self) -> None:
+    def _note_free(self) -> None:
         if self._waiting_since is not None:
             LOGGER.info("the WAL is free again: rollouts go on")
         self._retry_at = 0.0
         self._waiting_since = None
-        self._asked.clear()
+        self._terminated_pids.clear()
         self.problem = ""
 
-    def _say(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         if problem != self.problem:
             LOGGER.warning("%s", problem)
         self.problem = problem

@@ -30,9 +30,9 @@ class WalReader(NamedTuple):
     pid: int
     command: str
     """Its command line, safe to show; empty where it cannot be read."""
-    ours: bool
+    is_houston: bool
     """Whether it is a `houston` command of this user, and not this process."""
-    endable: bool = False
+    may_end: bool = False
     """Whether this process may end it: one of this user, or any where this user is root."""
 
     def __str__(self) -> str:
@@ -71,16 +71,18 @@ def _is_read_lock(words: list[str], inode: int) -> bool:
 
 
 def _describe_process(pid: int) -> WalReader:
-    place = Path(f"/proc/{pid}")
+    process = Path(f"/proc/{pid}")
     try:
-        words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        me, uid = os.geteuid(), place.stat().st_uid
+        words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        me, uid = os.geteuid(), process.stat().st_uid
     except OSError:
         return WalReader(pid, "", False)
-    own = any(word.startswith(_HOUSTON_PROGRAMS) or word.endswith("/houston") for word in words)
+    is_houston = any(
+        word.startswith(_HOUSTON_PROGRAMS) or word.endswith("/houston") for word in words
+    )
     other = pid != os.getpid()
-    mine, may = other and uid == me, other and me in (0, uid)
-    return WalReader(pid, safe(" ".join(words).strip()), mine and own, may)
+    is_own, may_end = other and uid == me, other and me in (0, uid)
+    return WalReader(pid, safe(" ".join(words).strip()), is_own and is_houston, may_end)
 
 
 _WAL_HEADER = struct.Struct(">8I")
@@ -94,7 +96,7 @@ _INDEX_FRAMES = slice(16, 20)
 class WalState(NamedTuple):
     """The log of a database that nobody writes."""
 
-    unread: int
+    unread_commits: int
     """Complete transactions behind the frame at which SQLite stops; 1 may be a torn last write."""
     header_damaged: bool
 
@@ -126,16 +128,16 @@ def _count_valid_frames(database: Path) -> int:
 
 def _count_unread_commits(file: BinaryIO, page: int, salts: tuple[int, int], valid: int) -> int:
     """Frames that end a transaction, with this log's salts, behind frame number `valid`."""
-    found, place = 0, _WAL_HEADER.size + valid * (_FRAME_HEADER.size + page)
+    commits, offset = 0, _WAL_HEADER.size + valid * (_FRAME_HEADER.size + page)
     while True:
-        file.seek(place)
+        file.seek(offset)
         frame = file.read(_FRAME_HEADER.size)
         if len(frame) < _FRAME_HEADER.size:
-            return found
+            return commits
         _, pages, *rest = _FRAME_HEADER.unpack(frame)
         if tuple(rest[:2]) == salts and pages:
-            found += 1
-        place += _FRAME_HEADER.size + page
+            commits += 1
+        offset += _FRAME_HEADER.size + page
 
 
 def _is_header_sound(head: bytes) -> bool:
@@ -144,8 +146,8 @@ def _is_header_sound(head: bytes) -> bool:
     if magic not in (_BIG_ENDIAN_MAGIC, _LITTLE_ENDIAN_MAGIC):
         return False
     words = struct.unpack(f"{'>' if magic == _BIG_ENDIAN_MAGIC else '<'}6I", head[:24])
-    one = two = 0
+    sum_1 = sum_2 = 0
     for index in range(0, 6, 2):
-        one = (one + words[index] + two) & 0xFFFFFFFF
-        two = (two + words[index + 1] + one) & 0xFFFFFFFF
-    return (one, two) == struct.unpack(">2I", head[24:32])
+        sum_1 = (sum_1 + words[index] + sum_2) & 0xFFFFFFFF
+        sum_2 = (sum_2 + words[index + 1] + sum_1) & 0xFFFFFFFF
+    return (sum_1, sum_2) == struct.unpack(">2I", head[24:32])

@@ -9,7 +9,6 @@ disk when it returns; this connection alone writes and checkpoints. Damage furth
 import contextlib
 import logging
 import sqlite3
-from urllib.parse import quote
 
 from houston_daemon.maintenance import durable_copy
 from houston_daemon.maintenance.damage_report import UNKNOWN_SEQ, damage_error
@@ -22,7 +21,7 @@ from houston_shared.store import schema
 from houston_shared.store.store_reader import WAL_KEPT_BYTES
 
 _SELECT_LAST_EVENTS = (
-    "SELECT seq, rollout, step, attempt, part, kind, at, body_hash, chain FROM events"
+    f"SELECT {', '.join(hash_chain.EventHeader._fields)}, body_hash, chain FROM events"
     " ORDER BY seq DESC LIMIT 2"
 )
 
@@ -40,8 +39,7 @@ def check_journal_end(home: Home) -> int:
         _check_not_shorter(home, 0, vouched)
         return 0
     _sync_wal(home)
-    uri = f"file:{quote(str(home.database))}?mode=ro"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5)
+    connection = durable_copy.open_read_only(home.database)
     try:
         _roll_back_creation(home)
         schema.check_schema(connection, str(home.path))
@@ -54,8 +52,8 @@ def check_journal_end(home: Home) -> int:
             raise damage_error(home, "The last event cannot be read.") from None
         raise
     except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
-        said = problem.reason if isinstance(problem, UnicodeDecodeError) else str(problem)
-        raise damage_error(home, f"SQLite cannot read {home.database} ({said}).") from None
+        detail = problem.reason if isinstance(problem, UnicodeDecodeError) else str(problem)
+        raise damage_error(home, f"SQLite cannot read {home.database} ({detail}).") from None
     finally:
         connection.close()
 
@@ -82,8 +80,8 @@ def _roll_back_creation(home: Home) -> None:
 
 def _check_wal(home: Home) -> None:
     wal = wal_inspection.inspect_wal(home.database)
-    if wal.header_damaged or wal.unread > 1:
-        lost = "all of it is" if wal.header_damaged else f"{wal.unread} transactions are"
+    if wal.header_damaged or wal.unread_commits > 1:
+        lost = "all of it is" if wal.header_damaged else f"{wal.unread_commits} transactions are"
         raise damage_error(home, f"{home.database}-wal is damaged: {lost} unreadable.")
 
 
@@ -94,7 +92,8 @@ def _check_last_events(
     newest = rows[0][0] if rows else 0
     if rows:
         before = rows[1][-1] if len(rows) == 2 else hash_chain.GENESIS
-        if hash_chain.chain_value(before, *rows[0][:-1]) != rows[0][-1]:
+        *header, digest, link = rows[0]
+        if hash_chain.chain_value(before, hash_chain.EventHeader(*header), digest) != link:
             cause = f"Event {newest}, the last of the journal, does not fit its chain."
             raise damage_error(home, cause, str(rows[0][1]), newest)
     _check_not_shorter(home, newest, vouched)
@@ -103,12 +102,12 @@ def _check_last_events(
         raise damage_error(home, cause, seq=UNKNOWN_SEQ)
     if vouched is None or not vouched.seq or connection is None:
         return
-    found = connection.execute(
+    named = connection.execute(
         "SELECT chain, rollout FROM events WHERE seq = ?", (vouched.seq,)
     ).fetchone()
-    if found is None or found[0] != vouched.value:
+    if named is None or named[0] != vouched.value:
         cause = f"Event {vouched.seq} is not the one that {home.head_file} names."
-        raise damage_error(home, cause, str(found[1]) if found else "", vouched.seq)
+        raise damage_error(home, cause, str(named[1]) if named else "", vouched.seq)
 
 
 def _check_not_shorter(home: Home, newest: int, vouched: home_files.ChainHead | None) -> None:
@@ -120,7 +119,7 @@ def _check_not_shorter(home: Home, newest: int, vouched: home_files.ChainHead | 
 LOGGER = logging.getLogger("houston.recorder")
 
 
-def back_up_old_schema(home: Home, found: int) -> None:
+def back_up_old_schema(home: Home, older: int) -> None:
     """Copy the database of an older schema into `backups/`; raises HoustonError."""
     target = (
         home.backups / f"before-schema-{schema.SCHEMA_VERSION}-{durable_copy.make_timestamp()}.db"
@@ -128,16 +127,16 @@ def back_up_old_schema(home: Home, found: int) -> None:
     try:
         home.backups.mkdir(mode=0o700, exist_ok=True)
         durable_copy.copy_database(home.database, target)
-        durable_copy.sync_path(home.backups)
+        atomic_file.sync_to_disk(home.backups)
     except (OSError, sqlite3.Error) as problem:
         target.unlink(missing_ok=True)
         raise HoustonError(
-            f"The home {home.path} has schema {found} and must be backed up first: {problem}.",
+            f"The home {home.path} has schema {older} and must be backed up first: {problem}.",
             "It was not changed, and the daemon was not started.",
             "Make room there.",
         ) from None
     LOGGER.info(
-        "schema %s becomes %s; the database as it was: %s", found, schema.SCHEMA_VERSION, target
+        "schema %s becomes %s; the database as it was: %s", older, schema.SCHEMA_VERSION, target
     )
 
 
@@ -148,11 +147,11 @@ def migrate_schema(home: Home, connection: sqlite3.Connection) -> None:
     except sqlite3.Error as problem:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        found = schema.read_schema_version(connection)
-        if not found:
+        older = schema.read_schema_version(connection)
+        if not older:
             raise
         raise HoustonError(
-            f"The home {home.path} cannot be brought from schema {found} to {schema.SCHEMA_VERSION}"
+            f"The home {home.path} cannot be brought from schema {older} to {schema.SCHEMA_VERSION}"
             f" ({problem}).",
             "It was left as it was, and the daemon was not started.",
             "Install the Houston that wrote it, and report this.",
@@ -177,15 +176,15 @@ def open_writer(home: Home) -> sqlite3.Connection:
 
     A home of an older schema is backed up first, online.
     """
-    found = check_journal_end(home)
-    if 0 < found < schema.SCHEMA_VERSION:
-        back_up_old_schema(home, found)
+    version = check_journal_end(home)
+    if 0 < version < schema.SCHEMA_VERSION:
+        back_up_old_schema(home, version)
     connection = sqlite3.connect(
         home.database,
         isolation_level=None,
         timeout=5,
         cached_statements=512,
-        check_same_thread=False,  # a large commit runs in a thread of its own (`batch`)
+        check_same_thread=False,  # a large commit runs in a thread of its own (`group_commit`)
     )
     try:
         schema.check_schema(connection, str(home.path))

@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
-from houston_daemon.recorder import journal_writer, rollout_assignment, rollout_reader
+from houston_daemon.recorder import journal_writer, rollout_assignment
 from houston_daemon.recorder.handlers.guidance_handlers import queue_guidance, require_rollout
 from houston_daemon.recorder.handlers.rollout_handlers import make_rollout_id
 from houston_daemon.recorder.identity_and_roles import Author
@@ -52,19 +52,19 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
     ).fetchone()
     if before:
         return RequestStored(seq=before[1], rollouts=(before[0],))
-    asked = require_rollout(store, message.rollout)
+    named = require_rollout(store, message.rollout)
     step = message.step
-    if not 1 <= step <= asked.steps:
-        there = f"steps 1 to {asked.steps}" if asked.steps else "no step yet"
+    if not 1 <= step <= named.steps:
+        steps = f"steps 1 to {named.steps}" if named.steps else "no step yet"
         raise denial(
-            f"{asked.id} has {there} that are closed, and no step {step}.",
-            f"houston steps {asked.id}",
+            f"{named.id} has {steps} that are closed, and no step {step}.",
+            f"houston steps {named.id}",
             NO_BRANCH_STARTED,
         )
     # A step that the named rollout shares itself is its parent's: the branch is a sibling of both.
-    owner = rollout_reader.run_plan(store, rollout_queries.owner_of_step(asked.id, step))
+    owner = store.read(rollout_queries.owner_of_step(named.id, step))
     parent = require_rollout(store, owner)
-    spec = rollout_reader.read_record(store, parent.spec_seq, RolloutSpec)
+    spec = store.read_record(parent.spec_seq, RolloutSpec)
     if spec is None:
         raise denial(f"What {owner} was started with was erased.", effect=NO_BRANCH_STARTED)
     shared = _read_shared_step(store, owner, step)
@@ -80,34 +80,34 @@ def branch_rollout(store: Store, message: BranchRollout, author: Author) -> Requ
     }
     body = StoredSpec(
         **{**fields, **changed},
-        by=author.by,
+        by=author.person_label,
         request=message.request,
         sandbox=parse_task_record(spec.task).mapped.kind,
-        **author.fields,
+        **author.event_fields,
     )
     store.journal.append(EventKey(id), "spec", journal_writer.prepare_body(store.home, body))
-    said = None
+    guidance = None
     if message.text:
-        said = queue_guidance(
+        guidance = queue_guidance(
             store, Guide(id=message.id, rollout=id, text=message.text), author
         ).guidance
-    store.tells.append(RunnableChanged())
-    return RequestStored(seq=store.journal.seq, rollouts=(id,), guidance=said)
+    store.supervisor_events.append(RunnableChanged())
+    return RequestStored(seq=store.journal.seq, rollouts=(id,), guidance=guidance)
 
 
 def _read_shared_step(store: Store, owner: str, step: int) -> _SharedStep:
-    found = store.connection.execute(
+    row = store.connection.execute(
         "SELECT observation_seq, snapshot, active_us FROM steps"
         " WHERE rollout = ? AND step = ? AND current",
         (owner, step),
     ).fetchone()
-    if found is None or found[0] is None:
+    if row is None or row[0] is None:
         raise denial(
             f"Step {step} of {owner} was set aside by a repair.",
             f"houston steps {owner}",
             NO_BRANCH_STARTED,
         )
-    return _SharedStep(*found)
+    return _SharedStep(*row)
 
 
 def _check_can_branch(store: Store, spec: RolloutSpec, origin: BranchPoint, step: int) -> None:
@@ -136,9 +136,7 @@ def _check_can_branch(store: Store, spec: RolloutSpec, origin: BranchPoint, step
             f"houston steps {spec.rollout}",
             NO_BRANCH_STARTED,
         )
-    for part in rollout_reader.run_plan(
-        store, rollout_queries.step_ranges(spec.rollout, first, step)
-    ):
+    for part in store.read(rollout_queries.step_ranges(spec.rollout, first, step)):
         erased = store.connection.execute(
             "SELECT 1 FROM events WHERE rollout = ? AND step BETWEEN ? AND ? AND part IS NOT NULL"
             " AND erased AND seq <= ? LIMIT 1",
@@ -156,7 +154,7 @@ def _explain_missing_snapshots(store: Store, spec: RolloutSpec, host: str) -> st
 
     A cleaning that was cut short, or a home that was restored elsewhere, leaves no word of it.
     """
-    freed = rollout_reader.run_plan(store, removed_data_queries.find_last_cleaning(spec.rollout))
+    freed = store.read(removed_data_queries.find_last_cleaning(spec.rollout))
     if freed and freed.body.snapshots:
         return "were freed (houston rollout clean --snapshots)"
     folder = rollout_folder(Path(spec.host_root), spec.rollout) / "shadow"
@@ -182,7 +180,7 @@ def _no_snapshot_denial(store: Store, rollout: str, environment: str, step: int)
 def _build_origin(store: Store, owner: str, step: int, shared: _SharedStep) -> BranchPoint:
     """How the parent stood after the step; what it inherited itself counts too."""
     row = require_rollout(store, owner)
-    spec = rollout_reader.read_record(store, row.spec_seq, RolloutSpec)
+    spec = store.read_record(row.spec_seq, RolloutSpec)
     earlier = spec.origin if spec and spec.origin else BranchPoint(seq=0, head_seq=0)
     assert row.head_seq is not None  # a step is closed, so there was a prompt
     forks = store.connection.execute(
@@ -196,12 +194,12 @@ def _build_origin(store: Store, owner: str, step: int, shared: _SharedStep) -> B
         (owner, step),
     ).fetchone()
     used, best, last = _scores_up_to(store, owner, step, earlier)
-    seen = rollout_reader.read_record(store, shared.observation_seq, ObservationBody)
+    observation = store.read_record(shared.observation_seq, ObservationBody)
     return BranchPoint(
         seq=shared.observation_seq,
         head_seq=row.head_seq,
         snapshot=shared.snapshot,
-        snapshots=dict(seen.snapshots) if seen else {},
+        snapshots=dict(observation.snapshots) if observation else {},
         fork_seq=fork_seq,
         forks=earlier.forks + len(forks),
         first_step=first_step,
@@ -223,7 +221,7 @@ def _scores_up_to(
     ).fetchall()
     used, best, last = earlier.evaluations, earlier.best_score, earlier.last_score
     for seq, score in rows:
-        result = rollout_reader.read_record(store, seq, ToolResult)
+        result = store.read_record(seq, ToolResult)
         used += bool(result is None or result.fields.get("counted", True))
         if score is not None:
             best, last = score if best is None else max(best, score), score

@@ -9,19 +9,22 @@ import logging
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from houston_daemon.maintenance import erased_body
 from houston_daemon.maintenance.damage_report import IntegrityFindings
 from houston_daemon.maintenance.projection_replay import ProjectionReplay
-from houston_daemon.recorder import hash_chain, rollout_states
-from houston_daemon.recorder.event_projections import PROJECTED_TABLES, EventHeader
+from houston_daemon.recorder import hash_chain
+from houston_daemon.recorder.event_projections import PROJECTED_TABLES
+from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
+from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import Store
 from houston_daemon.recorder.request_checks import denial
+from houston_daemon.recorder.rollout_states import has_ended
 from houston_shared.control_messages import EraseBodies
 from houston_shared.errors import ExitCode
 from houston_shared.secret_redaction import redact
@@ -48,7 +51,7 @@ _ROLLOUT_TABLES = [table for table in PROJECTED_TABLES if table not in _TABLES_O
 def erase_bodies(store: Store, message: EraseBodies, author: Author) -> RequestStored:
     """Erase bodies of one rollout, or (with no `seqs`) let what was erased leave the files too."""
     if not message.seqs:
-        store.later.append(lambda: empty_wal(store))
+        store.after_commit.append(lambda: empty_wal(store))
         return RequestStored(seq=store.journal.seq)
     if len(message.seqs) > ERASE_LIMIT or 0 < len(message.text) < SHORTEST_ERASED_TEXT:
         raise denial(
@@ -65,34 +68,32 @@ def erase_bodies(store: Store, message: EraseBodies, author: Author) -> RequestS
         )
     _check_erasable(store, message.rollout)
     with _secure_delete(store.connection):
-        left = [one for seq in message.seqs if (one := _erase_one_body(store, message, seq))]
-    ends = bool(message.archive) and not message.more
-    if not left and not ends:
+        erased = [event for seq in message.seqs if (event := _erase_one_body(store, message, seq))]
+    is_last = bool(message.archive) and not message.more
+    if not erased and not is_last:
         return RequestStored(seq=store.journal.seq)
-    if left and message.rollout:
+    if erased and message.rollout:
         reproject_rollout(store, message.rollout)
-    elif left:
+    elif erased:
         reproject_training(store)
-    files = tuple(dict.fromkeys(one.blob for one in left if one.blob))
+    files = tuple(dict.fromkeys(event.blob for event in erased if event.blob))
     body = event_bodies.BodiesErased(
-        by=author.by,
-        seqs=tuple(one.seq for one in left),
-        remainders=tuple(one.remainder for one in left),
+        by=author.person_label,
+        seqs=tuple(event.seq for event in erased),
+        remainders=tuple(event.remainder for event in erased),
         reason=redact(message.reason),
         archive=message.archive,
         more=message.more,
         blobs=files,
-        **author.fields,
+        **author.event_fields,
     )
-    store.later.append(lambda: _unlink_unused_blobs(store, files))
+    store.after_commit.append(lambda: _unlink_unused_blobs(store, files))
     return RequestStored(seq=store.journal.append(EventKey(message.rollout), "erased", body))
 
 
 def _check_erasable(store: Store, rollout: str) -> None:
-    row = store.rollout(rollout)
-    if rollout and row is None:
-        raise denial(f"There is no rollout {rollout[:80]!r}.", "houston rollout list")
-    if row is not None and not rollout_states.has_ended(row):
+    row = require_rollout(store, rollout) if rollout else None
+    if row is not None and not has_ended(row):
         raise denial(
             f"{row.id} has not ended ({row.state}): it would go on from what is erased.",
             f"houston rollout cancel {row.id}",
@@ -109,14 +110,14 @@ def _check_erasable(store: Store, rollout: str) -> None:
 
 def find_live_branch(store: Store, rollout: str) -> str:
     """A branch of a rollout, or of a branch of it, that has not ended; empty when there is none."""
-    found = store.connection.execute(
+    branch = store.connection.execute(
         "WITH RECURSIVE below (id, state) AS (SELECT id, state FROM rollouts WHERE parent = ?1"
         " AND ?1 <> '' UNION ALL SELECT r.id, r.state FROM below JOIN rollouts r"
         " ON r.parent = below.id) SELECT id FROM below"
         " WHERE state IN ('queued', 'running', 'paused') LIMIT 1",
         (rollout,),
     ).fetchone()
-    return str(found[0]) if found else ""
+    return str(branch[0]) if branch else ""
 
 
 class _ErasedEvent(NamedTuple):
@@ -131,22 +132,22 @@ class _ErasedEvent(NamedTuple):
 
 def _erase_one_body(store: Store, message: EraseBodies, seq: int) -> _ErasedEvent | None:
     """Erase one body; None where nothing is to do."""
-    found = store.connection.execute(
+    row = store.connection.execute(
         "SELECT rollout, kind, body, blob FROM events WHERE seq = ?", (seq,)
     ).fetchone()
-    if found is None or found[0] != message.rollout:
+    if row is None or row[0] != message.rollout:
         raise denial(f"Event {seq} is none of {message.rollout or 'the daemon'}.")
-    _, kind, body, blob = found
+    _, kind, body, blob = row
     if kind in erased_body.NEVER_ERASED_KINDS or (body is None and blob is None):
         return None
     data = store_reader.read_blob(store.home, blob) if blob else body
-    left = _remaining_body(message, kind, data)
-    if left is None or left == data:
+    remainder = _remaining_body(message, kind, data)
+    if remainder is None or remainder == data:
         return None
     store.connection.execute(
-        "UPDATE events SET body = ?, blob = NULL, erased = 1 WHERE seq = ?", (left, seq)
+        "UPDATE events SET body = ?, blob = NULL, erased = 1 WHERE seq = ?", (remainder, seq)
     )
-    return _ErasedEvent(seq, hash_chain.body_hash(left), blob)
+    return _ErasedEvent(seq, hash_chain.body_hash(remainder), blob)
 
 
 def _remaining_body(message: EraseBodies, kind: str, data: bytes) -> bytes | None:
@@ -197,62 +198,50 @@ def _unlink_unused_blobs(store: Store, files: Iterable[str]) -> None:
 
 def reproject_rollout(store: Store, rollout: str) -> None:
     """Write the derived rows of one rollout anew, from its events as they are now."""
-    scratch = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        schema.migrate_schema(scratch)
-        replay = ProjectionReplay(store.home, scratch, IntegrityFindings())
-        rows = store.connection.execute(
-            "SELECT seq, rollout, step, attempt, part, kind, at, body, blob, erased FROM events"
-            f" WHERE {EVENTS_OF_ROLLOUT} ORDER BY seq",
-            (rollout,),
-        )
-        for row in rows:
-            replay.one(EventHeader(*row[:7]), *row[7:])
-        replay.finish()
-        with _secure_delete(store.connection):
-            for table in _ROLLOUT_TABLES:
-                _replace_rollout_rows(scratch, store.connection, table, rollout)
-    finally:
-        scratch.close()
+    with _replay_events(store, EVENTS_OF_ROLLOUT, rollout) as replayed:
+        for table in _ROLLOUT_TABLES:
+            owner = "id" if table == "rollouts" else "rollout"
+            rows = replayed.execute(f"SELECT * FROM {table} WHERE {owner} = ?", (rollout,))
+            # Where the key is a sequence, there is no index by rollout.
+            own = EVENTS_OF_ROLLOUT if PROJECTED_TABLES[table] == "seq" else f"{owner} = ?1"
+            store.connection.execute(f"DELETE FROM {table} WHERE {own}", (rollout,))
+            _insert_rows(store.connection, table, rows.fetchall())
 
 
 def reproject_training(store: Store) -> None:
     """Write the derived rows of what is trained anew: their reasons may hold somebody's words."""
+    kinds = ", ".join("?" * len(TRAINING))
+    condition = f"{EVENTS_OF_ROLLOUT} AND kind IN ({kinds})"
+    with _replay_events(store, condition, "", *TRAINING) as replayed:
+        for table in _TRAINING_TABLES:
+            rows = replayed.execute(f"SELECT * FROM {table}").fetchall()
+            store.connection.execute(f"DELETE FROM {table}")
+            _insert_rows(store.connection, table, rows)
+
+
+@contextmanager
+def _replay_events(store: Store, condition: str, *parameters: str) -> Iterator[sqlite3.Connection]:
+    """Tables in memory with what is derived from some events; what is deleted meanwhile is gone."""
     scratch = sqlite3.connect(":memory:", isolation_level=None)
     try:
         schema.migrate_schema(scratch)
         replay = ProjectionReplay(store.home, scratch, IntegrityFindings())
-        marks = ", ".join("?" * len(TRAINING))
         rows = store.connection.execute(
-            "SELECT seq, rollout, step, attempt, part, kind, at, body, blob, erased FROM events"
-            f" WHERE {EVENTS_OF_ROLLOUT} AND kind IN ({marks}) ORDER BY seq",
-            ("", *TRAINING),
+            f"SELECT {EVENT_COLUMNS} FROM events WHERE {condition} ORDER BY seq", parameters
         )
         for row in rows:
-            replay.one(EventHeader(*row[:7]), *row[7:])
+            replay.replay_event(EventRow(*row))
+        replay.finish()
         with _secure_delete(store.connection):
-            for table in _TRAINING_TABLES:
-                found = scratch.execute(f"SELECT * FROM {table}").fetchall()
-                store.connection.execute(f"DELETE FROM {table}")
-                if found:
-                    places = ", ".join("?" * len(found[0]))
-                    store.connection.executemany(f"INSERT INTO {table} VALUES ({places})", found)
+            yield scratch
     finally:
         scratch.close()
 
 
-def _replace_rollout_rows(
-    scratch: sqlite3.Connection, home: sqlite3.Connection, table: str, rollout: str
-) -> None:
-    owner = "id" if table == "rollouts" else "rollout"
-    rows = scratch.execute(f"SELECT * FROM {table} WHERE {owner} = ?", (rollout,)).fetchall()
-    own = (
-        EVENTS_OF_ROLLOUT if PROJECTED_TABLES[table] == "seq" else f"{owner} = ?1"
-    )  # no index by rollout there
-    home.execute(f"DELETE FROM {table} WHERE {own}", (rollout,))
+def _insert_rows(connection: sqlite3.Connection, table: str, rows: list[Any]) -> None:
     if rows:
         marks = ", ".join("?" * len(rows[0]))
-        home.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
 
 def empty_wal(store: Store) -> None:

@@ -9,11 +9,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from houston_daemon.recorder import guidance_delivery, request_checks, rollout_states
+from houston_daemon.recorder import guidance_delivery
 from houston_daemon.recorder.identity_and_roles import Author, NotOwner
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
-from houston_daemon.recorder.request_checks import denial
+from houston_daemon.recorder.request_checks import (
+    EarlierEvent,
+    check_request_key,
+    denial,
+    find_events_since,
+    is_by_other_author,
+)
+from houston_daemon.recorder.rollout_states import has_ended
 from houston_shared.control_messages import ClaimRollout, ReorderGuidance
 from houston_shared.errors import ExitCode
 from houston_shared.records import Guidance
@@ -52,7 +59,7 @@ def queue_guidance(store: Store, message: Guide, author: Author) -> RequestStore
     if guidance_delivery.read_guidance(store, message.id) is not None:
         return _answer_repeated_guidance(store, message, text, author)
     row = require_rollout(store, message.rollout)
-    if rollout_states.has_ended(row):
+    if has_ended(row):
         raise denial(
             f"{row.id} has ended ({row.state}); nobody would hear it.",
             "houston rollout list",
@@ -64,7 +71,7 @@ def queue_guidance(store: Store, message: Guide, author: Author) -> RequestStore
         text=text,
         mode=message.mode,
         words=count_words(text),
-        **author.fields,
+        **author.event_fields,
     )
     return _answer_with_guidance(
         store, store.journal.append(EventKey(row.id), "guidance", body), message.id
@@ -89,40 +96,40 @@ def edit_guidance(store: Store, message: EditGuidance, author: Author) -> Reques
     """Change queued guidance; delivered first wins, and so does a newer edit."""
     check_text(message.text, "guidance")
     text = redact(message.text)
-    found = _require_queued(store, message.id)
-    _check_guidance_owner(store, found, author, "editing guidance")
-    if found.revision == message.revision + 1 and found.text == text:
+    guidance = _require_queued(store, message.id)
+    _check_guidance_owner(store, guidance, author, "editing guidance")
+    if guidance.revision == message.revision + 1 and guidance.text == text:
         return RequestStored(
-            seq=store.journal.seq, guidance=found
+            seq=store.journal.seq, guidance=guidance
         )  # sent again after a lost answer
-    if found.revision != message.revision:
+    if guidance.revision != message.revision:
         raise denial(
-            f"Guidance {found.id} was changed meanwhile: it is at revision {found.revision}.",
-            f"houston guidance {found.rollout}",
+            f"Guidance {guidance.id} was changed meanwhile: it is at revision {guidance.revision}.",
+            f"houston guidance {guidance.rollout}",
         )
     body = GuidanceEdited(
-        id=found.id,
+        id=guidance.id,
         revision=message.revision + 1,
         text=text,
         by=author.name,
         words=count_words(text),
-        **author.fields,
+        **author.event_fields,
     )
     return _answer_with_guidance(
-        store, store.journal.append(EventKey(found.rollout), "edit", body), found.id
+        store, store.journal.append(EventKey(guidance.rollout), "edit", body), guidance.id
     )
 
 
 def withdraw_guidance(store: Store, message: WithdrawGuidance, author: Author) -> RequestStored:
     """Take queued guidance back; withdrawn twice is withdrawn."""
-    found = guidance_delivery.read_guidance(store, message.id)
-    if found is not None and found.state == "withdrawn":
-        return RequestStored(seq=store.journal.seq, guidance=found)
-    found = _require_queued(store, message.id)
-    _check_guidance_owner(store, found, author, "withdrawing guidance")
-    body = GuidanceWithdrawn(id=found.id, by=author.name, **author.fields)
+    guidance = guidance_delivery.read_guidance(store, message.id)
+    if guidance is not None and guidance.state == "withdrawn":
+        return RequestStored(seq=store.journal.seq, guidance=guidance)
+    guidance = _require_queued(store, message.id)
+    _check_guidance_owner(store, guidance, author, "withdrawing guidance")
+    body = GuidanceWithdrawn(id=guidance.id, by=author.name, **author.event_fields)
     return _answer_with_guidance(
-        store, store.journal.append(EventKey(found.rollout), "withdraw", body), found.id
+        store, store.journal.append(EventKey(guidance.rollout), "withdraw", body), guidance.id
     )
 
 
@@ -138,7 +145,7 @@ def set_bookmark(store: Store, message: BookmarkStep, author: Author) -> Request
         author=author.name,
         note=redact(message.note),
         remove=message.remove,
-        **author.fields,
+        **author.event_fields,
     )
     return RequestStored(seq=store.journal.append(EventKey(row.id, message.step), "bookmark", body))
 
@@ -150,51 +157,55 @@ def record_presence(store: Store, message: ReportPresence, author: Author) -> Re
     """
     if not 0 <= message.step < 2**31:
         raise denial(f"There is no step {message.step}.", code=ExitCode.USAGE)
-    store.presence.hear(store, message, author)
+    store.presence.note(store, message, author)
     return RequestStored(seq=store.journal.seq)
 
 
 def require_rollout(store: Store, id: str) -> RolloutRow:
     """The rollout with this id; raises HoustonError."""
-    row = store.rollout(id)
+    row = store.read_rollout(id)
     if row is None:
         raise denial(f"There is no rollout {id[:80]!r}.", "houston rollout list")
     return row
 
 
-def _check_guidance_owner(store: Store, found: Guidance, author: Author, what: str) -> None:
+def _check_guidance_owner(store: Store, guidance: Guidance, author: Author, what: str) -> None:
     """Annotators change what their own user wrote, operators what anybody wrote."""
     query = "SELECT uid FROM guidance WHERE id = ?"
-    (uid,) = store.connection.execute(query, (found.id,)).fetchone()
-    if not author.owns(uid):
-        raise NotOwner(f"{what} of {found.author}", author.name)
+    (uid,) = store.connection.execute(query, (guidance.id,)).fetchone()
+    if not author.may_change(uid):
+        raise NotOwner(f"{what} of {guidance.author}", author.name)
 
 
 def _check_bookmark_owner(store: Store, rollout_id: str, step: int, author: Author) -> None:
     """A claimed name neither moves nor removes the mark of the user who has it."""
-    found = store.connection.execute(
+    row = store.connection.execute(
         "SELECT e.body FROM bookmarks b JOIN events e ON e.seq = b.seq"
         " WHERE b.rollout = ? AND b.step = ? AND b.author = ?",
         (rollout_id, step, author.name),
     ).fetchone()
-    if found is None or found[0] is None:
+    if row is None or row[0] is None:
         return
-    if not author.owns(msgspec.msgpack.decode(found[0], type=StepBookmarked).uid):
+    if not author.may_change(msgspec.msgpack.decode(row[0], type=StepBookmarked).uid):
         raise NotOwner(f"changing a bookmark of {author.name}", author.name)
 
 
 def _require_queued(store: Store, id: str) -> Guidance:
-    found = guidance_delivery.read_guidance(store, id)
-    if found is None:
+    guidance = guidance_delivery.read_guidance(store, id)
+    if guidance is None:
         raise denial(
             f"There is no guidance {id[:GUIDANCE_ID_LIMIT]!r}.", "houston guidance ROLLOUT"
         )
-    if found.state != "queued":
-        when = f"delivered at step {found.step}" if found.state == "delivered" else found.state
-        raise denial(
-            f"Guidance {found.id} was already {when}.", f"houston guidance {found.rollout}"
+    if guidance.state != "queued":
+        when = (
+            f"delivered at step {guidance.step}"
+            if guidance.state == "delivered"
+            else guidance.state
         )
-    return found
+        raise denial(
+            f"Guidance {guidance.id} was already {when}.", f"houston guidance {guidance.rollout}"
+        )
+    return guidance
 
 
 def check_text(text: str, what: str) -> None:
@@ -230,8 +241,8 @@ def reorder_guidance(store: Store, message: ReorderGuidance, author: Author) -> 
     queued = tuple(id for (id,) in rows)
     if message.order == queued:
         return RequestStored(seq=store.journal.seq)
-    if (again := _find_same_order(store, message, author)) is not None:
-        return RequestStored(seq=again)
+    if (earlier := _find_same_order(store, message, author)) is not None:
+        return RequestStored(seq=earlier)
     same = len(message.order) == len(queued) and set(message.order) == set(queued)
     if not same or message.seen not in ((), queued):
         now = f"{', '.join(queued[:MAX_NAMED_IDS])}{', …' if len(queued) > MAX_NAMED_IDS else ''}"
@@ -239,14 +250,14 @@ def reorder_guidance(store: Store, message: ReorderGuidance, author: Author) -> 
             f"The queue of {row.id} has changed; it holds {now or 'nothing'}.",
             f"houston guidance {row.id}",
         )
-    body = GuidanceReordered(ids=message.order, by=author.name, **author.fields)
+    body = GuidanceReordered(ids=message.order, by=author.name, **author.event_fields)
     return RequestStored(seq=store.journal.append(EventKey(row.id), "reorder", body))
 
 
 def _find_same_order(store: Store, message: ReorderGuidance, author: Author) -> int | None:
     """The event that gave this order, where the newest one did and its answer was lost."""
-    newest = next(request_checks.find_events_since(store, message.rollout, "reorder", 0), None)
-    if newest is None or request_checks.is_by_other_author(newest, author):
+    newest = next(find_events_since(store, message.rollout, "reorder", 0), None)
+    if newest is None or is_by_other_author(newest, author):
         return None
     assert isinstance(newest.body, GuidanceReordered)
     return newest.seq if newest.body.ids == message.order else None
@@ -260,45 +271,45 @@ class _ClaimHolder(NamedTuple):
 
 def claim_rollout(store: Store, message: ClaimRollout, author: Author) -> RequestStored:
     """Claim, take over, or release with a note; the same request again changes nothing."""
-    request = request_checks.check_request_key(message.request)
+    request = check_request_key(message.request)
     if message.note:
         check_text(message.note, "a note")
     row = require_rollout(store, message.rollout)
-    words = list(request_checks.find_events_since(store, row.id, "claim", message.seen))
-    for word in words:
-        assert isinstance(word.body, RolloutClaimed)
-        if word.body.request == request and not request_checks.is_by_other_author(word, author):
-            return RequestStored(seq=word.seq)
-    held = _read_claim_holder(store, row.id)
-    mine = held.holder == author.name and held.uid == author.uid
-    if held.holder and not mine and message.seen and _has_event_by_others(words, author):
-        raise denial(f"{held.holder} claimed {row.id} meanwhile.", f"houston claim {row.id}")
+    claims = list(find_events_since(store, row.id, "claim", message.seen))
+    for claim in claims:
+        assert isinstance(claim.body, RolloutClaimed)
+        if claim.body.request == request and not is_by_other_author(claim, author):
+            return RequestStored(seq=claim.seq)
+    claimed = _read_claim_holder(store, row.id)
+    is_own = claimed.holder == author.name and claimed.uid == author.uid
+    if claimed.holder and not is_own and message.seen and _has_event_by_others(claims, author):
+        raise denial(f"{claimed.holder} claimed {row.id} meanwhile.", f"houston claim {row.id}")
     if message.release:
-        _check_release(held, mine, author)
-    if not message.note and (mine if not message.release else not held.holder):
+        _check_release(claimed, is_own, author)
+    if not message.note and (is_own if not message.release else not claimed.holder):
         return RequestStored(seq=store.journal.seq)  # it is so already
     body = RolloutClaimed(
         by=author.name,
         note=redact(message.note),
         release=message.release,
         request=request,
-        **author.fields,
+        **author.event_fields,
     )
     return RequestStored(seq=store.journal.append(EventKey(row.id), "claim", body))
 
 
-def _has_event_by_others(words: list[request_checks.EarlierEvent], author: Author) -> bool:
-    return any(request_checks.is_by_other_author(word, author) for word in words)
+def _has_event_by_others(events: list[EarlierEvent], author: Author) -> bool:
+    return any(is_by_other_author(event, author) for event in events)
 
 
 def _read_claim_holder(store: Store, rollout_id: str) -> _ClaimHolder:
-    found = store.connection.execute(
+    row = store.connection.execute(
         "SELECT holder, uid FROM claims WHERE rollout = ?", (rollout_id,)
     ).fetchone()
-    return _ClaimHolder(*found) if found else _ClaimHolder("", None)
+    return _ClaimHolder(*row) if row else _ClaimHolder("", None)
 
 
-def _check_release(held: _ClaimHolder, mine: bool, author: Author) -> None:
+def _check_release(claimed: _ClaimHolder, is_own: bool, author: Author) -> None:
     """One's own claim, or (as an operator) anybody's; a note may be left where nobody holds it."""
-    if held.holder and not mine and not author.owns(held.uid):
-        raise NotOwner(f"releasing a claim of {held.holder}", author.name)
+    if claimed.holder and not is_own and not author.may_change(claimed.uid):
+        raise NotOwner(f"releasing a claim of {claimed.holder}", author.name)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import asdict
 
-from houston_daemon.recorder import guidance_delivery, rollout_reader, rollout_states
+from houston_daemon.recorder import guidance_delivery, rollout_reader
 from houston_daemon.recorder.journal_writer import (
     STEP_NUMBER_LIMIT,
     EventBody,
@@ -22,6 +22,7 @@ from houston_daemon.recorder.journal_writer import (
 )
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
 from houston_daemon.recorder.request_checks import Refusal
+from houston_daemon.recorder.rollout_states import SELF_ENDING_PAUSES, change_state, has_ended
 from houston_shared.records import (
     ENDED_STATES,
     STATE_TRANSITIONS,
@@ -131,23 +132,23 @@ def _check_replaceable(store: Store, row: RolloutRow, step: int, guided: bool) -
 
 def _current_attempt(store: Store, row: RolloutRow, step: int) -> int | None:
     """The current attempt of a step; None when nothing was sampled for it."""
-    found: tuple[int] | None = store.connection.execute(
+    current: tuple[int] | None = store.connection.execute(
         "SELECT attempt FROM steps WHERE rollout = ? AND step = ? AND current", (row.id, step)
     ).fetchone()
-    return found[0] if found else None
+    return current[0] if current else None
 
 
 def _check_step_open(store: Store, row: RolloutRow, step: int, attempt: int) -> None:
     """The step must have a sample and no observation, and the attempt must be the current one."""
-    found = store.connection.execute(
+    step_row = store.connection.execute(
         "SELECT current, observation_seq FROM steps WHERE rollout = ? AND step = ? AND attempt = ?",
         (row.id, step, attempt),
     ).fetchone()
-    if found is None:
+    if step_row is None:
         raise _invalid_message(f"step {step}, attempt {attempt} has no sample")
-    if found[1] is not None:
+    if step_row[1] is not None:
         raise _invalid_message(f"step {step}, attempt {attempt} is closed")
-    if not found[0]:
+    if not step_row[0]:
         raise _invalid_message(f"attempt {attempt} of step {step} was replaced by a later one")
 
 
@@ -246,7 +247,7 @@ class EventSlot(NamedTuple):
     kind: str
     record: Record
     """As it is stored: with the active time where it is kept."""
-    words: Record
+    worker_record: Record
     """The worker's own words in it: what a duplicate is compared with."""
 
 
@@ -255,46 +256,46 @@ WorkerAnswer = AckContent | Welcome | Steps
 
 def find_event_slot(message: IngestRequest) -> EventSlot | None:
     """Where a message belongs; None for messages that are not stored under a key."""
-    one = message.rollout
+    rollout = message.rollout
     match message:
         case StoreHead(head=head):
-            return EventSlot(EventKey(one, 0, 1, "head"), "head", head, head)
+            return EventSlot(EventKey(rollout, 0, 1, "head"), "head", head, head)
         case StoreSample(step=step, attempt=attempt, part=part, sample=sample):
             timed = StoredSample(**asdict(sample), active_us=message.active_us)
-            return EventSlot(EventKey(one, step, attempt, part), "sample", timed, sample)
+            return EventSlot(EventKey(rollout, step, attempt, part), "sample", timed, sample)
         case StoreIntent(step=step, attempt=attempt, index=index, intent=intent):
             return EventSlot(
-                EventKey(one, step, attempt, f"intent.{index}"), "intent", intent, intent
+                EventKey(rollout, step, attempt, f"intent.{index}"), "intent", intent, intent
             )
         case StoreResult(step=step, attempt=attempt, index=index, result=result):
             return EventSlot(
-                EventKey(one, step, attempt, f"call.{index}"), "result", result, result
+                EventKey(rollout, step, attempt, f"call.{index}"), "result", result, result
             )
-        case StoreObservation(step=step, attempt=attempt, observation=seen):
-            closing = StoredObservation(**asdict(seen), active_us=message.active_us)
+        case StoreObservation(step=step, attempt=attempt, observation=body):
+            closing = StoredObservation(**asdict(body), active_us=message.active_us)
             return EventSlot(
-                EventKey(one, step, attempt, "observation"), "observation", closing, seen
+                EventKey(rollout, step, attempt, "observation"), "observation", closing, body
             )
         case StoreFork(step=step, fork=fork):
-            return EventSlot(EventKey(one, step, 1, "fork"), "fork", fork, fork)
+            return EventSlot(EventKey(rollout, step, 1, "fork"), "fork", fork, fork)
     return None
 
 
 def handle_worker_message(
     store: Store,
     message: IngestRequest,
-    place: EventSlot | None,
+    slot: EventSlot | None,
     body: EventBody | None,
     routing: bytes,
 ) -> WorkerAnswer:
     """Do what a worker's message asks, inside the open transaction.
 
-    place, body: `slot(message)` and its body, ready to be stored. Raises Refusal.
+    slot, body: `find_event_slot(message)` and its body, ready to be stored. Raises Refusal.
     """
-    newest = store.journal.recent.follows(message)
-    if newest is not None and place is not None and body is not None:
-        return _store_following(store, message, newest, place, body, routing)
-    row = store.rollout(message.rollout)
+    newest = store.journal.newest_steps.find_followed_step(message)
+    if newest is not None and slot is not None and body is not None:
+        return _store_following(store, message, newest, slot, body, routing)
+    row = store.read_rollout(message.rollout)
     if row is None:
         raise Refusal("UNKNOWN", f"There is no rollout {message.rollout[:80]!r}.")
     if isinstance(message, Hello) and message.protocol != PROTOCOL:
@@ -311,28 +312,28 @@ def handle_worker_message(
             return _handle_heartbeat(store, row, message)
         case StoreState():
             return _handle_state_change(store, row, message)
-    if place is None or body is None:
+    if slot is None or body is None:
         raise Refusal("INVALID", f"{type(message).__name__} is not understood.")
-    return _store_checked(store, row, message, place, body)
+    return _store_checked(store, row, message, slot, body)
 
 
 def _store_following(
     store: Store,
     message: IngestRequest,
     newest: NewestStep,
-    place: EventSlot,
+    slot: EventSlot,
     body: EventBody,
     routing: bytes,
 ) -> AckContent:
-    """What `_keep` does, for a message of which everything to be checked is in memory."""
+    """What `_store_checked` does, for a message of which everything to be checked is in memory."""
     intent = None
     if isinstance(message, StoreIntent):
         intent = message.intent
     elif isinstance(message, StoreResult):
         check_result_numbers(message.result)
-    store.workers.heard(message.rollout, message.lease, routing)
-    seq = store.journal.append(place.key, place.kind, body)
-    store.journal.recent.note(message.rollout, advance_newest_step(newest, message))
+    store.workers.note_message(message.rollout, message.lease, routing)
+    seq = store.journal.append(slot.key, slot.kind, body)
+    store.journal.newest_steps.note(message.rollout, advance_newest_step(newest, message))
     return AckContent(seq, intent=intent)
 
 
@@ -342,53 +343,53 @@ def _check_lease(store: Store, row: RolloutRow, message: FromWorker, routing: by
         raise Refusal(
             "STALE_LEASE", f"Lease {message.lease} of {row.id} is not valid; {row.lease} is."
         )
-    store.workers.heard(row.id, row.lease, routing)
+    store.workers.note_message(row.id, row.lease, routing)
 
 
 def _store_checked(
-    store: Store, row: RolloutRow, message: IngestRequest, place: EventSlot, body: EventBody
+    store: Store, row: RolloutRow, message: IngestRequest, slot: EventSlot, body: EventBody
 ) -> AckContent:
     intent = message.intent if isinstance(message, StoreIntent) else None
-    earlier = _find_stored_before(store, row, place)
+    earlier = _find_stored_before(store, row, slot)
     if earlier is not None:
-        again: tuple[DeliveredGuidance, ...] = ()
+        delivered: tuple[DeliveredGuidance, ...] = ()
         if isinstance(message, StoreObservation):
-            again = guidance_delivery.read_delivered_guidance(store, row.id, message.step)
-        return AckContent(earlier, again, duplicate=True, intent=intent)
+            delivered = guidance_delivery.read_delivered_guidance(store, row.id, message.step)
+        return AckContent(earlier, delivered, duplicate=True, intent=intent)
     _check_not_ended(row)
     check_message_order(store, row, message)
-    seq = store.journal.append(place.key, place.kind, body)
+    seq = store.journal.append(slot.key, slot.kind, body)
     if isinstance(message, StoreObservation) and not row.cancelling:  # nobody would hear it
         joined = guidance_delivery.deliver_guidance(store, row.id, message.step, message.attempt)
         return AckContent(seq, joined)
     if isinstance(message, StoreSample) and message.part == "sample" and not row.cancelling:
         waits = guidance_delivery.has_queued_guidance(store, row.id)
         opened = NewestStep(row.lease, message.step, message.attempt, waits)
-        store.journal.recent.note(row.id, opened)
+        store.journal.newest_steps.note(row.id, opened)
     return AckContent(seq, intent=intent)
 
 
-def _find_stored_before(store: Store, row: RolloutRow, place: EventSlot) -> int | None:
+def _find_stored_before(store: Store, row: RolloutRow, slot: EventSlot) -> int | None:
     """Sequence of the same words under the same key; raises Refusal when the words differ."""
-    found = store.connection.execute(
+    stored = store.connection.execute(
         "SELECT seq, body, blob FROM events WHERE rollout = ? AND step = ? AND attempt = ?"
         " AND part = ?",
-        place.key,
+        slot.key,
     ).fetchone()
-    if found is None:
+    if stored is None:
         return None
-    seq, inline, blob = found
+    seq, inline, blob = stored
     data = store_reader.read_blob(store.home, blob) if blob else inline
     if data is None:
         return int(seq)  # erased since: the words cannot be compared any more
-    then = msgspec.msgpack.decode(data, type=type(place.words))
-    if encode_message(then) != encode_message(place.words):
+    record = msgspec.msgpack.decode(data, type=type(slot.worker_record))
+    if encode_message(record) != encode_message(slot.worker_record):
         _check_not_ended(
             row
         )  # whatever ended the rollout may have closed the step before its worker did
         raise Refusal(
             "SEQ_CONFLICT",
-            f"{place.key.part} of step {place.key.step} of {place.key.rollout} is stored already"
+            f"{slot.key.part} of step {slot.key.step} of {slot.key.rollout} is stored already"
             f" as event {seq} with other content.",
         )
     return int(seq)
@@ -397,13 +398,13 @@ def _find_stored_before(store: Store, row: RolloutRow, place: EventSlot) -> int 
 def _handle_heartbeat(store: Store, row: RolloutRow, message: Heartbeat) -> AckContent:
     """Keeps what it does for people to see, and active time where a long step would lose it."""
     activity = message.activity[:ACTIVITY_LIMIT]
-    if activity != row.activity and not rollout_states.has_ended(row):
+    if activity != row.activity and not has_ended(row):
         store.connection.execute(
             "UPDATE rollouts SET activity = ? WHERE id = ?", (activity, row.id)
         )
-    store.workers.counted(row.id, message.active_us)
+    store.workers.note_active_time(row.id, message.active_us)
     least = LAST_CLOCK_EVENT_US if store.draining else CLOCK_EVENT_US
-    if message.active_us - row.active_us >= least and not rollout_states.has_ended(row):
+    if message.active_us - row.active_us >= least and not has_ended(row):
         store.journal.append(
             EventKey(row.id), "clock", ActiveTimeStored(active_us=message.active_us)
         )
@@ -413,14 +414,9 @@ def _handle_heartbeat(store: Store, row: RolloutRow, message: Heartbeat) -> AckC
 def _handle_state_change(store: Store, row: RolloutRow, message: StoreState) -> AckContent:
     """A rollout ends, or waits for its engine or a machine and goes on."""
     waits = message.state == "paused" and row.state == "running"
-    goes_on = (
-        message.state == "running"
-        and row.paused_by == message.by in rollout_states.SELF_ENDING_PAUSES
-    )
+    goes_on = message.state == "running" and row.paused_by == message.by in SELF_ENDING_PAUSES
     # A worker whose machine or engine is back does not know whose pause it is: another's stays.
-    stays = (
-        row.state == "paused" and message.by in rollout_states.SELF_ENDING_PAUSES and not goes_on
-    )
+    stays = row.state == "paused" and message.by in SELF_ENDING_PAUSES and not goes_on
     if row.state == message.state or (message.state == "running" and stays):
         return AckContent(store.journal.seq, duplicate=True)
     _check_not_ended(row)
@@ -434,11 +430,9 @@ def _handle_state_change(store: Store, row: RolloutRow, message: StoreState) -> 
     reason = message.reason or (row.reason if message.state == "cancelled" else "")
     if message.state not in STATE_TRANSITIONS[row.state]:
         raise Refusal("INVALID", f"{row.id} is {row.state} and cannot become {message.state}.")
-    return AckContent(
-        rollout_states.change_state(store, row, message.state, by, reason, message.active_us)
-    )
+    return AckContent(change_state(store, row, message.state, by, reason, message.active_us))
 
 
 def _check_not_ended(row: RolloutRow) -> None:
-    if rollout_states.has_ended(row):
+    if has_ended(row):
         raise Refusal("ENDED", f"{row.id} has ended: {row.state}.")

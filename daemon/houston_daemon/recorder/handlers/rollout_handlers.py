@@ -13,20 +13,23 @@ import msgspec
 
 from houston_daemon.hosts.ssh.remote_part import remote_part_of
 from houston_daemon.maintenance.host_cleanup import CleanupOrder, CleanupReport
-from houston_daemon.recorder import (
-    journal_writer,
-    request_checks,
-    rollout_assignment,
-    rollout_reader,
-    rollout_states,
-)
+from houston_daemon.recorder import journal_writer, rollout_assignment
 from houston_daemon.recorder.handlers import training_handlers
 from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_handle import RunnableChanged, StopRequested
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
-from houston_daemon.recorder.request_checks import denial
+from houston_daemon.recorder.request_checks import denial, find_events_since
+from houston_daemon.recorder.rollout_states import (
+    PAUSED_BY_ENGINE,
+    PAUSED_BY_HOST_AWAY,
+    PAUSES_ENDED_BY_PEOPLE,
+    SELF_ENDING_PAUSES,
+    change_state,
+    has_ended,
+    resume_rollout,
+)
 from houston_shared import task_secrets
 from houston_shared.control_messages import CleanRollouts, StartRollouts
 from houston_shared.errors import ExitCode
@@ -55,14 +58,14 @@ def start_rollouts(store: Store, message: StartRollouts, author: Author) -> Requ
         raise denial(
             f"A start needs a request key and 1 to {START_LIMIT} rollouts.", code=ExitCode.USAGE
         )
-    before = store.connection.execute(
+    earlier = store.connection.execute(
         "SELECT id, spec_seq FROM rollouts WHERE request = ? ORDER BY spec_seq", (message.request,)
     ).fetchall()
-    if before:
-        return RequestStored(seq=before[-1][1], rollouts=tuple(id for id, _ in before))
+    if earlier:
+        return RequestStored(seq=earlier[-1][1], rollouts=tuple(id for id, _ in earlier))
     ids = tuple(_queue_rollout(store, spec, message.request, author) for spec in message.specs)
     point("recorder.start.after")
-    store.tells.append(RunnableChanged())
+    store.supervisor_events.append(RunnableChanged())
     return RequestStored(seq=store.journal.seq, rollouts=ids)
 
 
@@ -82,10 +85,10 @@ def _queue_rollout(store: Store, spec: RolloutSpec, request: str, author: Author
     fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
     body = StoredSpec(
         **{**fields, "rollout": id},
-        by=author.by,
+        by=author.person_label,
         request=request,
         sandbox=task.mapped.kind,
-        **author.fields,
+        **author.event_fields,
     )
     store.journal.append(EventKey(id), "spec", journal_writer.prepare_body(store.home, body))
     return id
@@ -135,7 +138,7 @@ def make_rollout_id(store: Store, task: str) -> str:
     """An id that no rollout has: the task's name and four random letters."""
     while True:
         id = f"{task}-{''.join(secrets.choice(_ID_LETTERS) for _ in range(4))}"
-        if store.rollout(id) is None:
+        if store.read_rollout(id) is None:
             return id
 
 
@@ -146,10 +149,10 @@ def steer_rollout(store: Store, message: Steer, author: Author) -> RequestStored
         return RequestStored(seq=_cancel_rollout(store, row, author, message.reason))
     if row.state == "failed" and message.action == "resume":
         return RequestStored(seq=_requeue_failed_rollout(store, row, author, message.reason))
-    if rollout_states.has_ended(row) or row.cancelling:
+    if has_ended(row) or row.cancelling:
         raise denial(
             f"{row.id} has ended ({row.state})."
-            if rollout_states.has_ended(row)
+            if has_ended(row)
             else f"{row.id} is being cancelled by {row.cancelling}.",
             f"houston rollout show {row.id}",
         )
@@ -161,9 +164,12 @@ def steer_rollout(store: Store, message: Steer, author: Author) -> RequestStored
 
 def _check_undo(store: Store, row: RolloutRow, seq: int, author: Author) -> None:
     """Refuse to take back what another has changed since, or has done: only one's own is undone."""
-    newest = next(request_checks.find_events_since(store, row.id, "state", seq - 1), None)
-    mine = newest is not None and (newest.body.by, newest.body.uid) == (author.by, author.uid)
-    if newest is None or newest.seq != seq or not mine:
+    newest = next(find_events_since(store, row.id, "state", seq - 1), None)
+    is_own = newest is not None and (newest.body.by, newest.body.uid) == (
+        author.person_label,
+        author.uid,
+    )
+    if newest is None or newest.seq != seq or not is_own:
         by = f", by {newest.body.by.removeprefix('person:')}" if newest else ""
         raise denial(
             f"{row.id} is {row.state}{by}: that is not yours to take back.",
@@ -172,67 +178,59 @@ def _check_undo(store: Store, row: RolloutRow, seq: int, author: Author) -> None
 
 
 def _pause_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
-    if row.state != "paused" or row.paused_by in rollout_states.SELF_ENDING_PAUSES:
-        return rollout_states.change_state(store, row, "paused", author.by, reason, author=author)
+    if row.state != "paused" or row.paused_by in SELF_ENDING_PAUSES:
+        return change_state(store, row, "paused", author.person_label, reason, author=author)
     if row.paused_by.startswith("person:"):
-        stands = next(request_checks.find_events_since(store, row.id, "state", 0), None)
-        return stands.seq if stands else store.journal.seq
+        newest = next(find_events_since(store, row.id, "state", 0), None)
+        return newest.seq if newest else store.journal.seq
     raise denial(f"{row.id} is already paused by {row.paused_by} ({row.reason}).")
 
 
 def _resume_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
     if row.state != "paused":
         return store.journal.seq
-    refused = row.paused_by == rollout_states.PAUSED_BY_ENGINE and row.activity.startswith(
-        AWAY_ACTIVITY
-    )
-    whose = row.paused_by in rollout_states.PAUSES_ENDED_BY_PEOPLE or row.paused_by.startswith(
-        "person:"
-    )
+    refused = row.paused_by == PAUSED_BY_ENGINE and row.activity.startswith(AWAY_ACTIVITY)
+    whose = row.paused_by in PAUSES_ENDED_BY_PEOPLE or row.paused_by.startswith("person:")
     if not whose and not refused:  # a worker that was refused asks again, whoever says so
         raise denial(
             f"{row.id} is paused by {row.paused_by} ({row.reason}), and goes on when that is over.",
-            "houston doctor"
-            if row.paused_by == rollout_states.PAUSED_BY_HOST_AWAY
-            else "houston daemon status",
+            "houston doctor" if row.paused_by == PAUSED_BY_HOST_AWAY else "houston daemon status",
         )
-    return rollout_states.resume_rollout(store, row, author.by, reason, author)
+    return resume_rollout(store, row, author.person_label, reason, author)
 
 
 def _requeue_failed_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
     """Queue a failed rollout again. Raises HoustonError where it has nothing to go on from."""
     if damage := rollout_assignment.find_resume_obstacle(store, row):
         raise denial(damage, "houston verify", f"{row.id} stays failed.")
-    if (
-        freed := rollout_reader.run_plan(store, removed_data_queries.find_last_cleaning(row.id))
-    ) is not None:
+    if (freed := store.read(removed_data_queries.find_last_cleaning(row.id))) is not None:
         raise denial(
             f"What {row.id} kept on its host was freed by {freed.body.by}.",
             f"houston rollout branch {row.id} --at STEP, or start it anew",
             f"{row.id} stays failed.",
         )
-    return rollout_states.change_state(store, row, "queued", author.by, reason, author=author)
+    return change_state(store, row, "queued", author.person_label, reason, author=author)
 
 
 def _cancel_rollout(store: Store, row: RolloutRow, author: Author, reason: str) -> int:
     """At once where no worker runs it; else the worker is told and ends it."""
     if row.state == "cancelled" or row.cancelling:
         return store.journal.seq
-    if rollout_states.has_ended(row):
+    if has_ended(row):
         raise denial(f"{row.id} has already ended ({row.state}).", f"houston rollout show {row.id}")
-    if store.workers.of(row.id) is None:
-        return rollout_states.change_state(
-            store, row, "cancelled", author.by, reason, author=author
-        )
-    body = CancelRequested(by=author.by, reason=redact(reason), **author.fields)
+    if store.workers.get(row.id) is None:
+        return change_state(store, row, "cancelled", author.person_label, reason, author=author)
+    body = CancelRequested(by=author.person_label, reason=redact(reason), **author.event_fields)
     return store.journal.append(EventKey(row.id), "cancel", body)
 
 
 def stop_daemon(store: Store, message: StopDaemon, author: Author) -> RequestStored:
     """Ask the supervisor to drain and end."""
-    asked = DaemonStopRequested(by=author.by, keep_engine=message.keep_engine, **author.fields)
-    store.journal.append(EventKey(), "stop", asked)
-    store.tells.append(StopRequested(message.keep_engine))
+    request = DaemonStopRequested(
+        by=author.person_label, keep_engine=message.keep_engine, **author.event_fields
+    )
+    store.journal.append(EventKey(), "stop", request)
+    store.supervisor_events.append(StopRequested(message.keep_engine))
     return RequestStored(seq=store.journal.seq)
 
 
@@ -255,13 +253,16 @@ def clean_rollouts(store: Store, message: CleanRollouts, author: Author) -> Requ
     if not 0 < len(message.rollouts) <= CLEAN_LIMIT:
         raise denial(f"Name 1 to {CLEAN_LIMIT} rollouts.", code=ExitCode.USAGE)
     before = store.journal.seq
-    named = dict.fromkeys(message.rollouts)
-    asked = [CleanupRequest(_build_cleanup_order(store, one, message), author) for one in named]
-    for one in asked:
-        if not Path(one.order.root).is_absolute():  # it keeps nothing on a host
-            store_cleanup_result(store, one, CleanupReport(one.order.rollout, 0))
-    somewhere = [one for one in asked if Path(one.order.root).is_absolute()]
-    store.later.append(lambda: store.cleaning.extend(somewhere))
+    rollouts = dict.fromkeys(message.rollouts)
+    requests = [
+        CleanupRequest(_build_cleanup_order(store, rollout, message), author)
+        for rollout in rollouts
+    ]
+    for request in requests:
+        if not Path(request.order.root).is_absolute():  # it keeps nothing on a host
+            store_cleanup_result(store, request, CleanupReport(request.order.rollout, 0))
+    on_hosts = [request for request in requests if Path(request.order.root).is_absolute()]
+    store.after_commit.append(lambda: store.cleanup_requests.extend(on_hosts))
     return RequestStored(seq=before)
 
 
@@ -271,33 +272,31 @@ def take_cleanup_batch(waiting: list[CleanupRequest]) -> dict[str, CleanupReques
     Who else asked for the same has an answer of their own: they may have asked for more.
     """
     taken: dict[str, CleanupRequest] = {}
-    rest = [one for one in waiting if taken.setdefault(one.order.rollout, one) is not one]
+    rest = [
+        request
+        for request in waiting
+        if taken.setdefault(request.order.rollout, request) is not request
+    ]
     waiting[:] = rest
     return taken
 
 
-def store_cleanup_result(store: Store, asked: CleanupRequest, report: CleanupReport) -> None:
+def store_cleanup_result(store: Store, request: CleanupRequest, report: CleanupReport) -> None:
     """Say in the journal what was freed, inside the open transaction."""
     body = RolloutCleaned(
-        by=asked.author.by,
+        by=request.author.person_label,
         bytes=report.bytes,
-        snapshots=asked.order.snapshots and not report.left,
+        snapshots=request.order.snapshots and not report.left,
         left=redact(report.left),
-        **asked.author.fields,
+        **request.author.event_fields,
     )
-    store.journal.append(EventKey(asked.order.rollout), "cleaned", body)
+    store.journal.append(EventKey(request.order.rollout), "cleaned", body)
 
 
 def _build_cleanup_order(store: Store, rollout: str, message: CleanRollouts) -> CleanupOrder:
-    row = store.rollout(rollout)
-    if row is None:
-        raise denial(f"There is no rollout {rollout[:80]!r}.", "houston rollout list")
-    if not rollout_states.has_ended(row) or store.workers.of(row.id) is not None:
-        why = (
-            f"has not ended ({row.state})"
-            if not rollout_states.has_ended(row)
-            else "is just ending"
-        )
+    row = require_rollout(store, rollout)
+    if not has_ended(row) or store.workers.get(row.id) is not None:
+        why = f"has not ended ({row.state})" if not has_ended(row) else "is just ending"
         raise denial(
             f"{row.id} {why}: it works with what would be freed.",
             f"houston rollout cancel {row.id} --wait",
@@ -324,7 +323,7 @@ def _build_cleanup_order(store: Store, rollout: str, message: CleanRollouts) -> 
 def _read_spec(store: Store, row: RolloutRow) -> RolloutSpec | None:
     """What the rollout was started with: the hosts that it used, and their roots."""
     try:
-        return rollout_reader.read_record(store, row.spec_seq, RolloutSpec)
+        return store.read_record(row.spec_seq, RolloutSpec)
     except msgspec.MsgspecError:
         raise denial(
             f"Event {row.spec_seq} is damaged: where {row.id} keeps its files is not known.",

@@ -11,17 +11,25 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.recorder import journal_writer, request_checks, rollout_reader
+from houston_daemon.recorder import journal_writer
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_handle import RunnableChanged
 from houston_daemon.recorder.recorder_store import Store
-from houston_daemon.recorder.request_checks import UNCHANGED, denial
+from houston_daemon.recorder.request_checks import UNCHANGED, check_request_key, denial
 from houston_daemon.training.policies import policy_constraints
-from houston_shared import policy_and_run_files, wire
+from houston_shared import wire
 from houston_shared.config_sections import EngineSettings
 from houston_shared.errors import ExitCode
-from houston_shared.policy_and_run_files import BASE_MODEL, PolicyName
+from houston_shared.policy_and_run_files import (
+    BASE_MODEL,
+    PolicyName,
+    check_family_name,
+    is_run_name,
+    parse_policy_name,
+    policies_folder,
+    training_folder,
+)
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_redaction import redact, redact_all
 from houston_shared.store import policy_queries
@@ -35,32 +43,29 @@ def register_policy(store: Store, message: wire.RegisterPolicy, author: Author) 
 
     A family has one base model. The same request again changes nothing.
     """
-    said, request = message.policy, request_checks.check_request_key(message.request)
-    name = policy_and_run_files.parse_policy_name(said.name)
-    policy_and_run_files.check_family_name(name.family)
-    if known := rollout_reader.run_plan(store, policy_queries.find_policy(said.name)):
-        if known.hash == said.hash and known.run == said.run:
+    policy, request = message.policy, check_request_key(message.request)
+    name = parse_policy_name(policy.name)
+    check_family_name(name.family)
+    if known := store.read(policy_queries.find_policy(policy.name)):
+        if known.hash == policy.hash and known.run == policy.run:
             return RequestStored(seq=known.seq)
-        raise denial(f"There is a policy {said.name} already.", "houston policy list")
-    _check_lineage(store, said, name)
-    fields: dict[str, Any] = {"by": author.by, "request": request, **author.fields}
-    if (
-        rollout_reader.run_plan(store, policy_queries.find_policy(str(name._replace(number=1))))
-        is None
-    ):
+        raise denial(f"There is a policy {policy.name} already.", "houston policy list")
+    _check_lineage(store, policy, name)
+    fields: dict[str, Any] = {"by": author.person_label, "request": request, **author.event_fields}
+    if store.read(policy_queries.find_policy(str(name._replace(number=1)))) is None:
         base = bodies.PolicyRegistered(
             **fields,
             name=str(name._replace(number=1)),
             kind="base",
-            base=said.base,
-            base_hash=said.base_hash,
-            hash=said.base_hash,
-            engines=said.engines,
-            version=said.version,
+            base=policy.base,
+            base_hash=policy.base_hash,
+            hash=policy.base_hash,
+            engines=policy.engines,
+            version=policy.version,
         )
         store.journal.append(EventKey(), "policy", base)
     body = msgspec.structs.replace(
-        said, **fields, recipe=redact_all(said.recipe), note=redact(said.note)
+        policy, **fields, recipe=redact_all(policy.recipe), note=redact(policy.note)
     )
     return RequestStored(
         seq=store.journal.append(
@@ -69,62 +74,56 @@ def register_policy(store: Store, message: wire.RegisterPolicy, author: Author) 
     )
 
 
-def _check_lineage(store: Store, said: bodies.PolicyRegistered, name: PolicyName) -> None:
+def _check_lineage(store: Store, policy: bodies.PolicyRegistered, name: PolicyName) -> None:
     """Raise HoustonError for a lineage that does not hold, or files that are not there."""
-    if said.kind == "base" or name.number == 1:
+    if policy.kind == "base" or name.number == 1:
         raise denial("A base model becomes number 1 of a family by what is trained from it.")
     if (
-        said.folder != said.name
-        or not (
-            policy_and_run_files.policies_folder(store.home) / said.folder / "lineage.json"
-        ).is_file()
+        policy.folder != policy.name
+        or not (policies_folder(store.home) / policy.folder / "lineage.json").is_file()
     ):
-        raise denial(f"The home has no folder policies/{said.name} with a lineage.json.")
-    run = (
-        rollout_reader.run_plan(store, policy_queries.find_training_run(said.run))
-        if said.run
-        else None
-    )
+        raise denial(f"The home has no folder policies/{policy.name} with a lineage.json.")
+    run = store.read(policy_queries.find_training_run(policy.run)) if policy.run else None
     if run is not None and run.state == "cancelled":
         raise denial(
             f"Training {run.id} was cancelled: nothing becomes a policy of it.",
             f"houston train sft --resume {run.id}",
         )
-    known = rollout_reader.run_plan(store, policy_queries.list_policies())
+    known = store.read(policy_queries.list_policies())
     policy_constraints.check_family_lineage(
-        known, name.family, said.base, said.base_hash, said.parent, UNCHANGED
+        known, name.family, policy.base, policy.base_hash, policy.parent, UNCHANGED
     )
 
 
 def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) -> RequestStored:
     """Note that it is asked for; the supervisor tries it. What is active already stays."""
-    request = request_checks.check_request_key(message.request)
-    if before := rollout_reader.run_plan(store, policy_queries.find_activation_request(request)):
+    request = check_request_key(message.request)
+    if before := store.read(policy_queries.find_activation_request(request)):
         return RequestStored(seq=before)
-    for one in rollout_reader.run_plan(store, policy_queries.list_activations(message.engine)):
-        if one.state == "asked":
+    for known in store.read(policy_queries.list_activations(message.engine)):
+        if known.state == "asked":
             raise denial(
-                f"Engine {one.engine} is just being given {one.policy or 'its own model'}.",
+                f"Engine {known.engine} is just being given {known.policy or 'its own model'}.",
                 "houston policy list",
             )
     wanted = _previous_policy(store, message.engine) if message.rollback else message.policy
-    policy = rollout_reader.run_plan(store, policy_queries.find_policy(wanted)) if wanted else None
+    policy = store.read(policy_queries.find_policy(wanted)) if wanted else None
     if wanted and policy is None:
         raise denial(f"There is no policy {wanted[:80]!r}.", "houston policy list")
     body = bodies.ActivationRequested(
-        by=author.by,
+        by=author.person_label,
         request=request,
         engine=message.engine,
         policy="" if policy is None or policy.kind == "base" else policy.name,
         rollback=message.rollback,
-        **author.fields,
+        **author.event_fields,
     )
-    store.tells.append(RunnableChanged())
+    store.supervisor_events.append(RunnableChanged())
     return RequestStored(seq=store.journal.append(EventKey(), "activation", body))
 
 
 def _previous_policy(store: Store, engine: str) -> str:
-    before = rollout_reader.run_plan(store, policy_queries.find_previous_policy(engine))
+    before = store.read(policy_queries.find_previous_policy(engine))
     if before is None:
         raise denial(
             f"Engine {engine} has nothing to go back to: left is nothing but its own model.",
@@ -137,7 +136,7 @@ def store_activation_result(
     store: Store, asked: int, ok: bool, reason: str, unloaded: tuple[str, ...]
 ) -> None:
     """What came of an activation; nothing where that is known."""
-    known = rollout_reader.run_plan(store, policy_queries.find_activation(asked))
+    known = store.read(policy_queries.find_activation(asked))
     if known is not None and known.state == "asked":
         body = bodies.ActivationEnded(asked=asked, ok=ok, reason=redact(reason), unloaded=unloaded)
         store.journal.append(EventKey(), "activated", body)
@@ -149,27 +148,26 @@ def choose_policy(store: Store, spec: RolloutSpec) -> RolloutSpec:
     A spec may name another: `base`, or one that was active on the engine before, where there is
     room for it.
     """
-    name = spec.policy or rollout_reader.run_plan(
-        store, policy_queries.find_active_policy(spec.engine)
-    )
+    name = spec.policy or store.read(policy_queries.find_active_policy(spec.engine))
     if spec.policy == BASE_MODEL:
         name = ""
     elif spec.policy:
-        tried = rollout_reader.run_plan(store, policy_queries.list_activations(spec.engine))
-        if not any(one.policy == name and one.state == "active" for one in tried):
+        activations = store.read(policy_queries.list_activations(spec.engine))
+        if not any(
+            activation.policy == name and activation.state == "active" for activation in activations
+        ):
             raise denial(
                 f"Engine {spec.engine} never was given {name}.",
                 f"houston policy activate {name} --engine {spec.engine}",
                 "No rollout was started.",
             )
-    policy = rollout_reader.run_plan(store, policy_queries.find_policy(name)) if name else None
+    policy = store.read(policy_queries.find_policy(name)) if name else None
     if policy is None or policy.kind == "base":
         return msgspec.structs.replace(spec, policy="", policy_hash="")
-    folder = str(policy_and_run_files.policies_folder(store.home) / policy.folder)
+    folder = str(policies_folder(store.home) / policy.folder)
     if policy.kind == "lora":
         if spec.policy:
-            rollout_reader.run_plan(
-                store,
+            store.read(
                 policy_constraints.require_adapter_room(spec.engine, name, _adapter_limit(spec)),
             )
         adapter = {"adapters": {policy.name: folder}, "adapter_hashes": {policy.name: policy.hash}}
@@ -192,17 +190,17 @@ class _AdapterLimits(msgspec.Struct, frozen=True):
 
 def _adapter_limit(spec: RolloutSpec) -> int:
     try:
-        said = msgspec.convert(spec.engine_settings, _AdapterLimits)
+        limits = msgspec.convert(spec.engine_settings, _AdapterLimits)
     except msgspec.ValidationError as problem:
         raise denial(f"Engine {spec.engine} has settings that are none: {problem}.") from problem
-    if not said.lora:
+    if not limits.lora:
         raise denial(f"Engine {spec.engine} takes no adapters (`lora = false`).")
-    return policy_constraints.adapter_limit(EngineSettings(**msgspec.structs.asdict(said)))
+    return policy_constraints.adapter_limit(EngineSettings(**msgspec.structs.asdict(limits)))
 
 
 def _use_own_engine(store: Store, spec: RolloutSpec, policy: PolicyRow, folder: str) -> RolloutSpec:
     """Full weights are served by an engine that is named after them."""
-    known = rollout_reader.run_plan(store, policy_queries.list_policies())
+    known = store.read(policy_queries.list_policies())
     instead = policy_constraints.base_folders(
         store.home, policy_constraints.base_hashes(policy, known), known
     )
@@ -238,31 +236,28 @@ def start_training_run(store: Store, message: wire.StartTraining, author: Author
 
     A run that failed or was cancelled may be asked for once more: it goes on from its checkpoint.
     """
-    request = request_checks.check_request_key(message.request)
-    if not policy_and_run_files.is_run_name(message.run):
+    request = check_request_key(message.request)
+    if not is_run_name(message.run):
         raise denial(f"{message.run[:80]!r} cannot name a training run.", code=ExitCode.USAGE)
-    policy_and_run_files.check_family_name(message.name)
-    known = rollout_reader.run_plan(store, policy_queries.find_training_run(message.run))
+    check_family_name(message.name)
+    known = store.read(policy_queries.find_training_run(message.run))
     if known is not None:
-        before = rollout_reader.run_plan(store, policy_queries.read_training_request(known))
+        before = store.read(policy_queries.read_training_request(known))
         if before is not None and before.request == request:
             return RequestStored(seq=known.seq)
         if known.state not in ("failed", "cancelled"):
             cause = f"There is a training run {known.id} already ({known.state})."
             raise denial(cause, "houston train list")
-    if not (policy_and_run_files.training_folder(store.home) / message.run).is_dir():
+    if not (training_folder(store.home) / message.run).is_dir():
         raise denial(f"The home has no folder training/{message.run}.", "houston train sft --help")
-    if (
-        message.parent
-        and rollout_reader.run_plan(store, policy_queries.find_policy(message.parent)) is None
-    ):
+    if message.parent and store.read(policy_queries.find_policy(message.parent)) is None:
         raise denial(f"There is no policy {message.parent!r} to begin from.", "houston policy list")
     if message.base_hash:  # what would be refused after the last step
-        every = rollout_reader.run_plan(store, policy_queries.list_policies())
+        every = store.read(policy_queries.list_policies())
         lineage = (message.name, message.base, message.base_hash, message.parent)
         policy_constraints.check_family_lineage(every, *lineage, UNCHANGED)
     body = bodies.TrainingQueued(
-        by=author.by,
+        by=author.person_label,
         request=request,
         run=message.run,
         kind=message.kind,
@@ -275,12 +270,12 @@ def start_training_run(store: Store, message: wire.StartTraining, author: Author
         recipe=redact_all(message.recipe),
         gpus=message.gpus,
         share_gpus=message.share_gpus,
-        **author.fields,
+        **author.event_fields,
     )
     seq = store.journal.append(
         EventKey(), "training", journal_writer.prepare_body(store.home, body)
     )
-    store.tells.append(RunnableChanged())
+    store.supervisor_events.append(RunnableChanged())
     return RequestStored(seq=seq)
 
 
@@ -294,12 +289,12 @@ def update_standalone_run(
     if run.state in ENDED_RUN_STATES or (run.state, run.reason) == (message.state, message.reason):
         return RequestStored(seq=store.journal.seq)
     body = bodies.TrainingStateChanged(
-        by=author.by,
+        by=author.person_label,
         run=run.id,
         state="finished" if message.state == "cancelled" and run.policy else message.state,
         reason=redact(message.reason),
         start=message.state == "running",
-        **author.fields,
+        **author.event_fields,
     )
     return RequestStored(seq=store.journal.append(EventKey(), "training-moved", body))
 
@@ -318,12 +313,18 @@ def cancel_training_run(
     reason = redact(message.reason)
     if run.state == "queued":
         body = bodies.TrainingStateChanged(
-            by=author.by, run=run.id, state="cancelled", reason=reason, **author.fields
+            by=author.person_label,
+            run=run.id,
+            state="cancelled",
+            reason=reason,
+            **author.event_fields,
         )
         return RequestStored(seq=store.journal.append(EventKey(), "training-moved", body))
-    asked = bodies.TrainingCancelRequested(by=author.by, run=run.id, reason=reason, **author.fields)
-    store.tells.append(RunnableChanged())
-    return RequestStored(seq=store.journal.append(EventKey(), "training-cancel", asked))
+    request = bodies.TrainingCancelRequested(
+        by=author.person_label, run=run.id, reason=reason, **author.event_fields
+    )
+    store.supervisor_events.append(RunnableChanged())
+    return RequestStored(seq=store.journal.append(EventKey(), "training-cancel", request))
 
 
 def store_run_state(
@@ -333,7 +334,7 @@ def store_run_state(
 
     A run that became a policy has finished, whoever wanted it ended by then.
     """
-    known = rollout_reader.run_plan(store, policy_queries.find_training_run(run))
+    known = store.read(policy_queries.find_training_run(run))
     if known is None or known.state in ENDED_RUN_STATES:
         return
     if state == "cancelled" and known.policy:
@@ -348,7 +349,7 @@ def store_run_state(
 
 
 def _require_run(store: Store, id: str) -> TrainingRunRow:
-    found = rollout_reader.run_plan(store, policy_queries.find_training_run(id))
-    if found is None:
+    run = store.read(policy_queries.find_training_run(id))
+    if run is None:
         raise denial(f"There is no training run {id[:80]!r}.", "houston train list")
-    return found
+    return run

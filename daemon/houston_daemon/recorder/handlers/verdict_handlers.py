@@ -7,12 +7,16 @@ decided by readers (`verdict_order`).
 
 from typing import Any
 
-from houston_daemon.recorder import request_checks, rollout_reader
 from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_store import RolloutRow, Store
-from houston_daemon.recorder.request_checks import denial
+from houston_daemon.recorder.request_checks import (
+    check_request_key,
+    denial,
+    find_events_since,
+    is_by_other_author,
+)
 from houston_shared.control_messages import (
     MOST_JUDGED_RANGES,
     MOST_JUDGED_STEPS,
@@ -39,13 +43,13 @@ JudgedStretch = tuple[JudgedSteps, OwnedStepRange]
 
 def store_human_verdicts(store: Store, message: GiveVerdicts, author: Author) -> RequestStored:
     """Keep, mask or leave ranges of steps undecided; the same request again changes nothing."""
-    request, parts = (
-        request_checks.check_request_key(message.request),
-        _split_by_owner(store, message),
-    )
+    request = check_request_key(message.request)
+    parts = _split_by_owner(store, message)
     if done := _find_same_verdict(store, parts, message, author):
         return RequestStored(seq=done)
-    return _append_verdicts(store, parts, {"by": author.name, "request": request, **author.fields})
+    return _append_verdicts(
+        store, parts, {"by": author.name, "request": request, **author.event_fields}
+    )
 
 
 def store_automatic_verdicts(store: Store, message: StoreVerdicts, author: Author) -> RequestStored:
@@ -53,10 +57,8 @@ def store_automatic_verdicts(store: Store, message: StoreVerdicts, author: Autho
 
     They are named by what said it; who ran it, is kept with it.
     """
-    request, parts = (
-        request_checks.check_request_key(message.request),
-        _split_by_owner(store, message),
-    )
+    request = check_request_key(message.request)
+    parts = _split_by_owner(store, message)
     if (
         message.by.partition(":")[0] != SOURCE_NAME_PREFIXES[message.source]
         or len(message.by) > SOURCE_NAME_LIMIT
@@ -68,13 +70,22 @@ def store_automatic_verdicts(store: Store, message: StoreVerdicts, author: Autho
             code=ExitCode.USAGE,
         )
     for owner in dict.fromkeys(part.rollout for _, part in parts):
-        for word in request_checks.find_events_since(store, owner, "verdict", 0):
-            said = word.body
-            assert isinstance(said, VerdictGiven)
-            if (said.request, said.uid, said.source) == (request, author.uid, message.source):
-                return RequestStored(seq=word.seq)
-    who = {"by": message.by, "source": message.source, "asked": author.name, **author.fields}
-    return _append_verdicts(store, parts, {"request": request, **who})
+        for event in find_events_since(store, owner, "verdict", 0):
+            verdict = event.body
+            assert isinstance(verdict, VerdictGiven)
+            if (verdict.request, verdict.uid, verdict.source) == (
+                request,
+                author.uid,
+                message.source,
+            ):
+                return RequestStored(seq=event.seq)
+    fields = {
+        "by": message.by,
+        "source": message.source,
+        "asked": author.name,
+        **author.event_fields,
+    }
+    return _append_verdicts(store, parts, {"request": request, **fields})
 
 
 def _split_by_owner(store: Store, message: GiveVerdicts | StoreVerdicts) -> list[JudgedStretch]:
@@ -84,40 +95,44 @@ def _split_by_owner(store: Store, message: GiveVerdicts | StoreVerdicts) -> list
         raise denial(
             f"A message judges 1 to {MOST_JUDGED_RANGES} ranges of steps.", code=ExitCode.USAGE
         )
-    for one in message.steps:
-        _check_judged_steps(row, one)
-    if sum(one.last - one.first + 1 for one in message.steps) > MOST_JUDGED_STEPS:
+    for judged in message.steps:
+        _check_judged_steps(row, judged)
+    if sum(judged.last - judged.first + 1 for judged in message.steps) > MOST_JUDGED_STEPS:
         raise denial(
             f"A message judges at most {MOST_JUDGED_STEPS} steps.",
             "Say it in parts.",
             code=ExitCode.USAGE,
         )
     return [
-        (one, part)
-        for one in message.steps
-        for part in rollout_reader.run_plan(
-            store, rollout_queries.step_ranges(row.id, one.first, one.last)
-        )
+        (judged, part)
+        for judged in message.steps
+        for part in store.read(rollout_queries.step_ranges(row.id, judged.first, judged.last))
     ]
 
 
 def _append_verdicts(
-    store: Store, parts: list[JudgedStretch], said: dict[str, Any]
+    store: Store, parts: list[JudgedStretch], fields: dict[str, Any]
 ) -> RequestStored:
-    for one, part in parts:
-        body = VerdictGiven(last=part.last, verdict=one.verdict, reason=redact(one.reason), **said)
+    for judged, part in parts:
+        body = VerdictGiven(
+            last=part.last, verdict=judged.verdict, reason=redact(judged.reason), **fields
+        )
         store.journal.append(EventKey(part.rollout, part.first), "verdict", body)
     return RequestStored(seq=store.journal.seq)
 
 
-def _check_judged_steps(row: RolloutRow, one: JudgedSteps) -> None:
-    if not 1 <= one.first <= one.last <= row.steps:
-        there = f"closed steps 1 to {row.steps}" if row.steps else "no closed step yet"
-        asked = f"step {one.first}" if one.first == one.last else f"steps {one.first} to {one.last}"
-        raise denial(
-            f"{row.id} has {there}; {asked} cannot be judged.", f"houston steps {row.id} -n 1"
+def _check_judged_steps(row: RolloutRow, judged: JudgedSteps) -> None:
+    if not 1 <= judged.first <= judged.last <= row.steps:
+        closed = f"closed steps 1 to {row.steps}" if row.steps else "no closed step yet"
+        named = (
+            f"step {judged.first}"
+            if judged.first == judged.last
+            else f"steps {judged.first} to {judged.last}"
         )
-    if len(one.reason) > REASON_LIMIT:
+        raise denial(
+            f"{row.id} has {closed}; {named} cannot be judged.", f"houston steps {row.id} -n 1"
+        )
+    if len(judged.reason) > REASON_LIMIT:
         raise denial(f"A reason has at most {REASON_LIMIT} characters.", code=ExitCode.USAGE)
 
 
@@ -128,27 +143,26 @@ def _find_same_verdict(
     one of the steps since.
     """
     owners = dict.fromkeys(part.rollout for _, part in parts)
-    words = [
-        (owner, word)
+    events = [
+        (owner, event)
         for owner in owners
-        for word in request_checks.find_events_since(store, owner, "verdict", message.seen)
+        for event in find_events_since(store, owner, "verdict", message.seen)
     ]
-    for _, word in words:
-        assert isinstance(word.body, VerdictGiven)
-        if word.body.request == message.request and not request_checks.is_by_other_author(
-            word, author
-        ):
-            return word.seq
-    for owner, word in words if message.seen else ():
-        said = word.body
-        assert isinstance(said, VerdictGiven)
+    for _, event in events:
+        assert isinstance(event.body, VerdictGiven)
+        if event.body.request == message.request and not is_by_other_author(event, author):
+            return event.seq
+    for owner, event in events if message.seen else ():
+        verdict = event.body
+        assert isinstance(verdict, VerdictGiven)
         shared = any(
-            part.rollout == owner and part.first <= said.last and word.step <= part.last
+            part.rollout == owner and part.first <= verdict.last and event.step <= part.last
             for _, part in parts
         )
-        if shared and said.source == "human" and request_checks.is_by_other_author(word, author):
+        if shared and verdict.source == "human" and is_by_other_author(event, author):
             raise denial(
-                f"{said.by} said {said.verdict} of {_name_steps(word.step, said.last)} meanwhile.",
+                f"{verdict.by} said {verdict.verdict} of {_name_steps(event.step, verdict.last)}"
+                " meanwhile.",
                 f"houston verdict {message.rollout}",
             )
     return 0
