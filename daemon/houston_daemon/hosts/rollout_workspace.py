@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import untrusted_files
+from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.host_protocol import WorkspaceGone
 from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
 from houston_shared.errors import HoustonError
@@ -60,9 +61,7 @@ def make_workspace(
     if not read_mark(note):  # none, or a power cut left it empty
         point("worker.workspace.placed")
         note.parent.mkdir(parents=True, exist_ok=True)
-        beside = note.with_name(f"{note.name}.new")
-        beside.write_text(secrets.token_hex(16))
-        beside.replace(note)
+        replace_file(note, secrets.token_hex(16).encode())
 
 
 def read_mark(note: Path) -> str:
@@ -167,9 +166,7 @@ def fill_branch_workspace(past: BranchSnapshot, root: Path, workspace: Path) -> 
     beside = workspace.with_name("workspace.new")
     shutil.rmtree(beside, ignore_errors=True)
     lost = restore_snapshot(parent / "shadow", past.commit, beside, parent / "workspace")
-    note = workspace.with_name(_BRANCH_NOTE)
-    note.with_suffix(".new").write_bytes(msgspec.json.encode(lost))
-    note.with_suffix(".new").replace(note)
+    replace_file(workspace.with_name(_BRANCH_NOTE), msgspec.json.encode(lost))
     point("worker.branch.noted")
     beside.rename(workspace)
 

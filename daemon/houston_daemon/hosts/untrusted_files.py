@@ -16,7 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Open a folder to read it, and never through a link."""
 
 
 def remove_folder(folder: Path) -> None:
@@ -25,7 +26,7 @@ def remove_folder(folder: Path) -> None:
     Raises OSError when something would not go.
     """
     try:
-        top = os.open(folder, _OPEN_FOLDER)
+        top = os.open(folder, FOLDER_FLAGS)
     except FileNotFoundError:
         return
     try:
@@ -71,7 +72,7 @@ def _open_owned_folder(name: str, folder: int) -> int:
     place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         os.chmod(f"/proc/self/fd/{place}", 0o700)  # noqa: PTH101
-        return os.open(".", _OPEN_FOLDER, dir_fd=place)
+        return os.open(".", FOLDER_FLAGS, dir_fd=place)
     finally:
         os.close(place)
 
@@ -121,9 +122,6 @@ def allocated_bytes(source: int) -> int:
     """Bytes that a copy takes where blocks are not shared: what is allocated, its size at most."""
     known = os.fstat(source)
     return min(known.st_size, known.st_blocks * 512)
-
-
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class NoFollowFolder:
@@ -186,7 +184,7 @@ class NoFollowFolder:
                 return
         except (FileNotFoundError, NotADirectoryError):
             return
-        inner = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+        inner = os.open(name, FOLDER_FLAGS, dir_fd=folder)
         try:
             empty_folder(inner)
         finally:
@@ -230,7 +228,7 @@ class NoFollowFolder:
             try:
                 if make:
                     _make_folder(part, at)
-                below = os.open(part, _FOLDER_FLAGS, dir_fd=at)
+                below = os.open(part, FOLDER_FLAGS, dir_fd=at)
             finally:
                 if at != self._root:
                     os.close(at)

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import process_table
+from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.resource_limits import LimitMechanism, ResourceLimits
 
 NEEDED_CONTROLLERS = ("pids", "memory")
@@ -274,9 +275,7 @@ class ControlGroups:
     def save(self) -> None:
         """Write the note, in one move."""
         self._note.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._note.with_name(f"{self._note.name}.new")
-        beside.write_bytes(msgspec.json.encode(self.noted))
-        beside.replace(self._note)
+        replace_file(self._note, msgspec.json.encode(self.noted))
 
     def _limit_processes(self, most: int) -> None:
         if folder := self._of("pids"):

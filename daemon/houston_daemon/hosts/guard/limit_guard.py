@@ -296,5 +296,5 @@ class LimitGuard:
 
 def _has_ended(pid: int) -> bool:
     """Whether a process has ended, but for its parent's asking."""
-    found = process_table.read_process_stat(pid)
-    return found is None or found.state in "ZX"
+    stat = process_table.read_process_stat(pid)
+    return stat is None or stat.ended

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from houston_daemon.hosts import process_table
+from houston_daemon.hosts.untrusted_files import FOLDER_FLAGS
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _KILL_ROUNDS = 200
@@ -151,7 +152,6 @@ _SLICE_PAUSE = 0.01
 _MAX_PATH_CHARACTERS = 2_000
 """Characters of a path after which a folder is held open and paths begin anew: beyond PATH_MAX
 nothing can be named from the top, and what cannot be named would cost nothing."""
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class DiskSpace(NamedTuple):
@@ -208,7 +208,7 @@ _FolderEntries = list[tuple[str, os.stat_result]]
 def _list_entries(base: _BaseFolder, path: str) -> tuple[_BaseFolder, str, _FolderEntries]:
     """What is in a folder, and what the names in it begin with."""
     try:
-        fd = os.open(path, _FOLDER_FLAGS, dir_fd=base.fd if base.fd >= 0 else None)
+        fd = os.open(path, FOLDER_FLAGS, dir_fd=base.fd if base.fd >= 0 else None)
     except OSError:
         return base, path, []
     folder = _BaseFolder(fd)

@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import process_table
+from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.process_table import MARK_VARIABLE, ProcessKey
 
 FILTER_DESCRIPTOR = 8
@@ -188,9 +189,7 @@ def _start_holder(
     ):
         return None
     note.parent.mkdir(parents=True, exist_ok=True)
-    beside = note.with_name(f"{note.name}.new")
-    beside.write_bytes(msgspec.json.encode(held))
-    beside.replace(note)
+    replace_file(note, msgspec.json.encode(held))
     return held
 
 

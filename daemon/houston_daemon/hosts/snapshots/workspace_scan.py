@@ -18,6 +18,7 @@ import msgspec
 import pygit2
 
 from houston_daemon.hosts import untrusted_files
+from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.snapshots.git_objects import TreeFile
 from houston_daemon.hosts.untrusted_files import NoFollowFolder
 
@@ -135,9 +136,7 @@ def save_manifest(file: Path, known: ManifestEntries) -> None:
         os.fsencode(path): (mark, content.mode, content.oid.raw)
         for path, (mark, content) in known.items()
     }
-    beside = file.with_suffix(".new")
-    beside.write_bytes(msgspec.msgpack.encode(rows))
-    beside.replace(file)
+    replace_file(file, msgspec.msgpack.encode(rows))
 
 
 MAX_COPIED_BYTES = 8 << 30

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Literal
 
 from houston_daemon.hosts import process_table
+from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.host_protocol import TerminalBusy, TerminalDead, TerminalStatus
 from houston_daemon.hosts.process_table import ProcessKey, ProcessStat
 from houston_daemon.hosts.terminals import shell_marks, terminal_start
@@ -73,9 +74,7 @@ class LocalTerminal:
             if self.state.running:
                 raise TerminalBusy(self.name, self.state.command)
             file = self.folder / "commands" / "command"
-            beside = file.with_suffix(".new")
-            beside.write_text(command, encoding="utf-8", errors="surrogateescape")
-            beside.replace(file)
+            replace_file(file, command.encode(errors="surrogateescape"))
             nonces = MarkNonces.fresh()
             state = self.state
             state.command, state.nonces, state.running = command, nonces, True

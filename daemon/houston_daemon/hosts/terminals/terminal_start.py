@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import process_table
+from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.host_protocol import TerminalDead
 from houston_daemon.hosts.process_table import NO_PROCESS, ProcessKey
 from houston_daemon.hosts.terminals import shell_marks
@@ -77,11 +78,7 @@ def load_terminal_state(folder: Path) -> TerminalState | None:
 
 def save_terminal_state(folder: Path, state: TerminalState) -> None:
     """Replace the state in one move; readable by this user only, for it holds the nonces."""
-    beside = folder / "state.new"
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(state))
-    beside.replace(folder / "state.json")
+    replace_file(folder / "state.json", msgspec.json.encode(state), mode=0o600)
 
 
 START_SECONDS = 20.0
@@ -102,7 +99,8 @@ async def start_terminal(
     await tmux.kill_session(name)
     await kill_terminal_processes(folder)  # what a start left that was cut off
     state = TerminalState(name, token=secrets.token_hex(16))
-    _write_token(folder, state.token)
+    # Before the first process: whoever finds the folder later can end what carries the token.
+    replace_file(folder / "token", state.token.encode())
     point("worker.terminal.token")
     try:
         before = await _open_pane(state, folder, tmux, log, launch)
@@ -143,13 +141,6 @@ async def _open_pane(
         state.name, f"exec /bin/sh {shlex.quote(str(script))}", log_sink_command(folder, segment)
     )
     return before
-
-
-def _write_token(folder: Path, token: str) -> None:
-    """Before the first process: whoever finds the folder later can end what carries it."""
-    beside = folder / "token.new"
-    beside.write_text(token)
-    beside.replace(folder / "token")
 
 
 async def kill_terminal_processes(folder: Path, token: str = "") -> None:
