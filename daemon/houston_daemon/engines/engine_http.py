@@ -10,13 +10,19 @@ import json
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 
-from houston_daemon.engines.engine_protocol import ContextOverflow, EngineRefused, EngineUnavailable
+from houston_daemon.engines.engine_protocol import (
+    ContextOverflow,
+    EngineRefused,
+    EngineUnavailable,
+    EngineUsage,
+    FinishReason,
+)
 from houston_shared.faults import point
 
 Answer = TypeVar("Answer")
@@ -149,6 +155,42 @@ async def run_unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, None
         stopping.cancel()
         task.cancel()
         await asyncio.gather(task, stopping, return_exceptions=True)
+
+
+@dataclass(slots=True)
+class PartialAnswer:
+    """What the events of one answer have brought so far; each engine adds its own fields."""
+
+    text: list[str] = field(default_factory=list)
+    finish: str = ""
+    """The server's word for why it ended; empty while it has not."""
+    usage: EngineUsage = field(default_factory=EngineUsage)
+
+    def finish_reason(self, ended: bool) -> FinishReason:
+        """Why the sample ended. ended: whether the request did, or else was stopped."""
+        if not ended:
+            return "interrupted"
+        return "length" if self.finish == "length" else "stop"
+
+    async def read(self, events: AsyncIterator[Mapping[str, Any]]) -> None:
+        """Add all events. Raises TransientFailure for odd ones and for an answer without an end."""
+        async for event in events:
+            try:
+                self._add_event(event)
+            except (AttributeError, TypeError, ValueError) as problem:
+                raise TransientFailure(f"it sent an event of another form: {problem}") from problem
+        if not self.finish:
+            raise TransientFailure("the stream ended before the sample")
+
+    def _add_event(self, event: Mapping[str, Any]) -> None:
+        if usage := event.get("usage"):
+            self.usage = EngineUsage.read(usage)
+        for choice in event.get("choices") or ():
+            self._add_choice(choice)
+            self.finish = choice.get("finish_reason") or self.finish
+
+    def _add_choice(self, choice: Mapping[str, Any]) -> None:
+        raise NotImplementedError
 
 
 async def read_events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import httpx
 
 from houston_daemon.engines.engine_http import (
+    PartialAnswer,
     RetryPolicy,
     TransientFailure,
     make_http_client,
@@ -33,8 +34,6 @@ from houston_daemon.engines.engine_protocol import (
     EngineRefused,
     EngineSample,
     EngineUnavailable,
-    EngineUsage,
-    FinishReason,
     SampleRequest,
 )
 from houston_daemon.engines.logprob_kind import true_logprob_kind
@@ -107,18 +106,21 @@ COMPLETION_READ_SECONDS = 900.0
 
 
 @dataclass(slots=True)
-class _PartialSample:
-    """What has been sampled so far."""
-
-    text: list[str] = field(default_factory=list)
+class _PartialSample(PartialAnswer):
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     prompt_ids: tuple[int, ...] | None = None
-    finish: str = ""
-    usage: EngineUsage = field(default_factory=EngineUsage)
 
-    def must_be_sound(self) -> None:
-        """Raise Transient when it holds what is no text, no id or no log-probability."""
+    def _add_choice(self, choice: Mapping[str, Any]) -> None:
+        """Ids and log-probabilities of one event belong together."""
+        if (prompt := choice.get("prompt_token_ids")) is not None:
+            self.prompt_ids = tuple(prompt)
+        self.text.append(choice.get("text") or "")
+        self.ids += choice.get("token_ids") or ()
+        self.logprobs += (choice.get("logprobs") or {}).get("token_logprobs") or ()
+
+    def require_consistent(self) -> None:
+        """Raise TransientFailure when it holds what is no text, no id or no log-probability."""
         kinds: tuple[tuple[Iterable[Any], type | tuple[type, ...]], ...] = (
             (self.text, str),
             ((*self.ids, *(self.prompt_ids or ())), int),
@@ -222,12 +224,9 @@ class TokenEngine:
                 raise
 
         ended = bool(await with_retries(self.name, once, stop, self._retry))
-        reason: FinishReason = "interrupted"
-        if ended:
-            reason = "length" if partial.finish == "length" else "stop"
         return EngineSample(
             text="".join(partial.text),
-            finish_reason=reason,
+            finish_reason=partial.finish_reason(ended),
             token_ids=tuple(partial.ids),
             logprobs=tuple(partial.logprobs),
             logprob_kind=self._kind(request),
@@ -313,16 +312,8 @@ class TokenEngine:
             if response.status_code == 404:
                 raise _ModelNotLoaded((await response.aread()).decode(errors="replace")[:300])
             await raise_for_failure(response)
-            async for event in read_events(response):
-                try:
-                    _take_event(event, partial)
-                except (AttributeError, TypeError) as problem:
-                    raise TransientFailure(
-                        f"it sent an event of another form: {problem}"
-                    ) from problem
-        if not partial.finish:
-            raise TransientFailure("the stream ended before the sample")
-        partial.must_be_sound()
+            await partial.read(read_events(response))
+        partial.require_consistent()
         if len(partial.logprobs) != len(partial.ids):
             raise EngineRefused(
                 f"Engine {self.name} returned {len(partial.ids)} token ids with "
@@ -391,16 +382,3 @@ class TokenEngine:
 
 class _ModelNotLoaded(Exception):
     """The server does not know the model or adapter of the request."""
-
-
-def _take_event(event: Mapping[str, Any], partial: _PartialSample) -> None:
-    """Add one event of the stream; ids and log-probabilities of one event belong together."""
-    if usage := event.get("usage"):
-        partial.usage = EngineUsage.read(usage)
-    for choice in event.get("choices", ()):
-        if (prompt := choice.get("prompt_token_ids")) is not None:
-            partial.prompt_ids = tuple(prompt)
-        partial.text.append(choice.get("text") or "")
-        partial.ids += choice.get("token_ids") or ()
-        partial.logprobs += (choice.get("logprobs") or {}).get("token_logprobs") or ()
-        partial.finish = choice.get("finish_reason") or partial.finish
