@@ -171,7 +171,7 @@ class ChatEngine:
         }
         if native and request.tools:
             body["tools"] = [_chat_tool(tool) for tool in request.tools]
-        if request.max_tokens_asked:
+        if request.is_max_tokens_set:
             body[self._max_tokens_field] = request.max_tokens
         if request.temperature is not None:
             body["temperature"] = request.temperature

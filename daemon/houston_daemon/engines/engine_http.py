@@ -57,18 +57,18 @@ class RetryPolicy:
 
     attempts: int = 6
     """Requests in all."""
-    first: float = 0.25
+    first_wait: float = 0.25
     """Seconds before the second one; doubled each time, with up to a quarter of chance added."""
-    longest: float = 8.0
+    max_wait: float = 8.0
     """Longest wait of our own choosing, in seconds."""
-    longest_asked: float = 60.0
+    max_retry_after: float = 60.0
     """Longest wait that a server's Retry-After is given, in seconds."""
 
     def wait(self, failed: int, asked: float | None) -> float:
         """Seconds to wait after `failed` attempts."""
         if asked is not None:
-            return min(asked, self.longest_asked)
-        return min(self.first * 2.0 ** (failed - 1), self.longest) * random.uniform(1, 1.25)
+            return min(asked, self.max_retry_after)
+        return min(self.first_wait * 2.0 ** (failed - 1), self.max_wait) * random.uniform(1, 1.25)
 
 
 class TransientFailure(Exception):

@@ -170,7 +170,7 @@ class TokenEngine:
         self._model = model
         self._adapters = dict(adapters or {})
         self._contents = dict(contents or {})
-        self._ours: set[str] = set()
+        self._verified_adapters: set[str] = set()
         """Adapters under whose name the server was seen to have nothing of anybody else's."""
         self._own = own_policy
         self._mode = logprobs_mode
@@ -192,7 +192,7 @@ class TokenEngine:
             if health.status_code != 404:  # an equal server may have no such page
                 await raise_for_failure(health)
             if not self._model or self.window is None:
-                await self._look_up()
+                await self._find_model()
         except (httpx.TransportError, TransientFailure) as problem:
             raise EngineUnavailable(
                 f"Engine {self.name} does not answer at {self._http.base_url}: "
@@ -214,13 +214,14 @@ class TokenEngine:
         async def once() -> bool:
             nonlocal partial
             if not self._model and request.policy in ("", self._own):
-                await self._look_up()
+                await self._find_model()
             body = self._body(request)
             partial = _PartialSample()
             try:
                 return await run_unless_stopped(stop, self._stream(body, partial))
             except (TransientFailure, httpx.TransportError):
-                self._ours.clear()  # it may have been started again, and been given others
+                # It may have been started again, and been given others.
+                self._verified_adapters.clear()
                 raise
 
         ended = bool(await with_retries(self.name, once, stop, self._retry))
@@ -229,7 +230,7 @@ class TokenEngine:
             finish_reason=partial.finish_reason(ended),
             token_ids=tuple(partial.ids),
             logprobs=tuple(partial.logprobs),
-            logprob_kind=self._kind(request),
+            logprob_kind=self._logprob_kind(request),
             prompt_ids=partial.prompt_ids,
             usage=partial.usage,
             seconds=time.monotonic() - started,
@@ -246,21 +247,21 @@ class TokenEngine:
         await self._load(name)
 
     async def _load(self, name: str, *, replacing: bool = False) -> None:
-        place = self._place(name)
+        place = self._adapter_location(name)
         with contextlib.suppress(OSError):  # made at its activation; here the home may not be seen
             place.made()
         answer = await self._http.post(
             "/v1/load_lora_adapter", json={"lora_name": name, "lora_path": place.path}
         )
         if answer.status_code == 400 and "already" in answer.text:  # another worker was first
-            await self._must_be_ours(name, replacing=replacing)
+            await self._require_our_adapter(name, replacing=replacing)
             return
         await raise_for_failure(answer)
 
-    def _place(self, name: str) -> AdapterLocation:
+    def _adapter_location(self, name: str) -> AdapterLocation:
         return AdapterLocation(self._adapters[name], self._contents.get(name, ""))
 
-    async def _must_be_ours(self, name: str, *, replacing: bool = False) -> None:
+    async def _require_our_adapter(self, name: str, *, replacing: bool = False) -> None:
         """Raise EngineUnavailable where the server has another home's adapter under the name.
 
         Homes that share a server each count their policies from 2; the ledger would name the wrong
@@ -271,7 +272,7 @@ class TokenEngine:
         await raise_for_failure(answer)
         cards = answer.json().get("data") or ()
         there = [str(one.get("root") or "") for one in cards if one.get("id") == name]
-        root, place = there[0] if there else "", self._place(name)
+        root, place = there[0] if there else "", self._adapter_location(name)
         if root and not place.is_at(root):
             if place.was_at(root) and not replacing:
                 await self._replace(name)
@@ -282,7 +283,7 @@ class TokenEngine:
                 "Unload it there, or have each home name its policies otherwise: --name.",
             )
         if there:
-            self._ours.add(name)
+            self._verified_adapters.add(name)
 
     async def _replace(self, name: str) -> None:
         """Have the adapter loaded anew; another worker may do the same meanwhile."""
@@ -293,8 +294,8 @@ class TokenEngine:
 
     async def _stream(self, body: dict[str, Any], partial: _PartialSample) -> None:
         name = body["model"]
-        if name in self._adapters and name not in self._ours:
-            await self._must_be_ours(name)
+        if name in self._adapters and name not in self._verified_adapters:
+            await self._require_our_adapter(name)
         try:
             await self._stream_once(body, partial)
         except _ModelNotLoaded as problem:
@@ -322,7 +323,7 @@ class TokenEngine:
                 "An engine of kind `token` must honour return_token_ids and logprobs.",
             )
 
-    async def _look_up(self) -> None:
+    async def _find_model(self) -> None:
         answer = await self._http.get("/v1/models", timeout=10.0)
         await raise_for_failure(answer)
         card = answer.json()["data"][0]
@@ -361,7 +362,7 @@ class TokenEngine:
         content = self._contents.get(asked) or self._adapters.get(asked, "")
         return hashlib.sha256(f"{asked}\0{content}".encode()).hexdigest()[:32]
 
-    def _kind(self, request: SampleRequest) -> LogprobKind:
+    def _logprob_kind(self, request: SampleRequest) -> LogprobKind:
         if request.grammar is not None:
             return "after_grammar"
         sent = self._body(request)

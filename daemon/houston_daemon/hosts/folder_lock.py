@@ -29,11 +29,11 @@ class RolloutFolderLock:
         self._fd = -1
 
     @property
-    def refused(self) -> bool:
+    def is_held_elsewhere(self) -> bool:
         """Whether the folder may be another's: nothing in it may be ended or removed."""
         return bool(self._home) and self._fd < 0
 
-    def take(self, named: bool = True) -> None:
+    def acquire(self, named: bool = True) -> None:
         """Hold the folder, which exists; raises HeldElsewhere while another home has it.
 
         named: also note whose it is, for when the process ends. Without, a full disk is no matter.

@@ -51,10 +51,12 @@ def make_enclosure(
 
     Groups that somebody tidied away while they were empty are made again.
     """
-    if not all(door.exists() for door in groups.doors):
+    if not all(door.exists() for door in groups.procs_files):
         groups.limit(limits)
-    tasks = 0 if groups.doors else limits.processes
-    return Enclosure(tuple(groups.doors), limits.file, _write_seccomp_filter(root), tasks=tasks)
+    tasks = 0 if groups.procs_files else limits.processes
+    return Enclosure(
+        tuple(groups.procs_files), limits.file, _write_seccomp_filter(root), tasks=tasks
+    )
 
 
 def find_terminal_shells(terminals: Path) -> list[TerminalShell]:

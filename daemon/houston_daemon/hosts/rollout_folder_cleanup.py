@@ -39,7 +39,7 @@ async def free_rollout(root: Path, rollout: str, owner: str, snapshots: bool) ->
         return FreedSpace(0)
     tenancy = RolloutFolderLock(folder, owner)
     try:  # no name is noted: a full disk, which is why people do this, has no room for one
-        await asyncio.to_thread(tenancy.take, named=False)
+        await asyncio.to_thread(tenancy.acquire, named=False)
         return await _free_folder(root, rollout, folder, snapshots)
     except RolloutHeldElsewhere as held:
         return FreedSpace(0, held.cause)

@@ -61,11 +61,11 @@ class TokenLimits:
     guidance: int
     """What people said takes at most this in one observation, and beside a summary."""
 
-    def room(self, prompt: int, wanted: int) -> int:
+    def answer_room(self, prompt: int, wanted: int) -> int:
         """Most tokens that may be sampled after `prompt` tokens; not positive when none fit."""
         return wanted if self.window is None else min(wanted, self.window - prompt)
 
-    def useful(self, head: int) -> int:
+    def fork_threshold(self, head: int) -> int:
         """The context limit, but never so small that each step would fork again.
 
         head: tokens of system prompt, tools and task. A summary and one step must fit beside it.

@@ -172,26 +172,26 @@ class ControlGroups:
         return self.noted.mechanism
 
     @property
-    def together(self) -> bool:
+    def combines_memory(self) -> bool:
         """Whether the kernel adds up the memory of all rollouts."""
         return bool(self.noted.around)
 
     @property
-    def doors(self) -> list[Path]:
+    def procs_files(self) -> list[Path]:
         """Files into which a process writes its number to join."""
         return [folder / "cgroup.procs" for folder in self._folders.values()]
 
     def limit(self, limits: ResourceLimits) -> None:
         """Make the groups where they are not there, and set their limits."""
         if self.noted.around:
-            self._make_around(Path(self.noted.around), limits.together)
+            self._make_shared_parent(Path(self.noted.around), limits.together)
         for folder in self._folders.values():
             folder.mkdir(exist_ok=True)
         self._limit_processes(limits.processes)
-        if memory := self._of("memory"):
+        if memory := self._folder_of("memory"):
             self._limit_memory(memory, limits.memory)
 
-    def _make_around(self, around: Path, most: int) -> None:
+    def _make_shared_parent(self, around: Path, most: int) -> None:
         """Make the folder around the rollouts' own, with the limit of all of them."""
         around.mkdir(exist_ok=True)
         if self.mechanism == "cgroup2":
@@ -217,14 +217,14 @@ class ControlGroups:
     def pids(self) -> set[int]:
         """Every process of the rollout, zombies too."""
         found: set[int] = set()
-        for door in self.doors:
+        for door in self.procs_files:
             with contextlib.suppress(OSError):
                 found.update(map(int, door.read_text().split()))
         return found
 
     def tasks(self) -> int:
         """Processes and threads, as the limit counts them."""
-        folder = self._of("pids")
+        folder = self._folder_of("pids")
         try:
             return int((folder / "pids.current").read_text()) if folder else 0
         except FileNotFoundError:
@@ -232,14 +232,14 @@ class ControlGroups:
 
     def refusals(self) -> CgroupRefusals:
         """What the kernel has refused so far."""
-        pids, memory = self._of("pids"), self._of("memory")
+        pids, memory = self._folder_of("pids"), self._folder_of("memory")
         events = "memory.events" if self.mechanism == "cgroup2" else "memory.oom_control"
         return CgroupRefusals(
             _read_counter(pids / "pids.events", "max") if pids else 0,
             _read_counter(memory / events, "oom_kill") if memory else 0,
         )
 
-    def freeze_number(self, limits: ResourceLimits | None) -> None:
+    def freeze_process_count(self, limits: ResourceLimits | None) -> None:
         """Let no process fork while others are ended; with `limits`, as before again."""
         self._limit_processes(limits.processes if limits else 1)
 
@@ -278,10 +278,10 @@ class ControlGroups:
         replace_file(self._note, msgspec.json.encode(self.noted))
 
     def _limit_processes(self, most: int) -> None:
-        if folder := self._of("pids"):
+        if folder := self._folder_of("pids"):
             _write_setting(folder / "pids.max", str(most or "max"))
 
-    def _of(self, controller: str) -> Path | None:
+    def _folder_of(self, controller: str) -> Path | None:
         return self._folders.get("all") or self._folders.get(controller)
 
 
@@ -300,7 +300,7 @@ def find_or_make_groups(note: Path, name: str, limits: ResourceLimits) -> Contro
     Falls back to none (the watchdog) when the kernel refuses.
     """
     known = find_groups(note)
-    if known is not None and known.doors and all(door.exists() for door in known.doors):
+    if known is not None and known.procs_files and all(door.exists() for door in known.procs_files):
         known.limit(limits)
         return known
     where = find_cgroup_folders()

@@ -74,7 +74,7 @@ class LimitGuard:
         self._shells = shells
         self._members = members
         """Processes of the rollout where no group names them."""
-        self._together = together
+        self._figures = together
         self._hits: list[LimitHit] = []
         self._lock = threading.Lock()
         self._over: dict[LimitKind, int] = {}
@@ -91,30 +91,30 @@ class LimitGuard:
             while True:
                 await asyncio.sleep(_EVERY)
                 try:
-                    await asyncio.to_thread(self.tick)
+                    await asyncio.to_thread(self.check_limits)
                 except Exception:  # a watch that ends leaves the rollout without limits
                     log.exception("the limits could not be looked at")
         finally:
-            self._together.leave()
+            self._figures.withdraw()
 
-    def hits(self) -> list[LimitHit]:
+    def take_hits(self) -> list[LimitHit]:
         """What happened since the last call; the kernel is asked too."""
         self._ask_kernel()
         with self._lock:
             found, self._hits = self._hits, []
         return found
 
-    def tick(self) -> None:
+    def check_limits(self) -> None:
         """One look at processes, memory and disk."""
         self._ask_kernel()
         found = resource_usage.usage_by_sandbox(
-            self.groups.pids() if self.groups.doors else self._members()
+            self.groups.pids() if self.groups.procs_files else self._members()
         )
-        if not self._mind_processes(found):
+        if not self._check_processes(found):
             self._over.pop("processes", None)
-        if not self._mind_memory(found):
+        if not self._check_memory(found):
             self._over.pop("memory", None)
-        self._mind_disk(found)
+        self._check_disk(found)
 
     def _ask_kernel(self) -> None:
         """Turn what the kernel refused since the agent was last told into hits."""
@@ -129,61 +129,69 @@ class LimitGuard:
             except OSError:  # a full disk; after a restart the agent may hear of it again
                 log.exception("what was told could not be noted")
         if now.processes > told.processes:
-            self._tell("processes", f"{self._refused_words()}.", again=False)
+            self._add_hit("processes", f"{self._refusal_text()}.", again=False)
         if now.memory > told.memory:
             count, most = now.memory - told.memory, format_megabytes(self._limits.memory)
             ended = "1 process was" if count == 1 else f"{count} processes were"
             everybody = format_megabytes(self._limits.together)
-            more = f", and all rollouts of this machine {everybody}" if self.groups.together else ""
-            self._tell("memory", f"{ended} ended; all together may use {most}{more}.")
+            more = (
+                f", and all rollouts of this machine {everybody}"
+                if self.groups.combines_memory
+                else ""
+            )
+            self._add_hit("memory", f"{ended} ended; all together may use {most}{more}.")
 
-    def _mind_processes(self, found: dict[str, SandboxUsage]) -> bool:
+    def _check_processes(self, found: dict[str, SandboxUsage]) -> bool:
         most = self._limits.processes
         if not most:
             return False
-        if self.groups.doors:
+        if self.groups.procs_files:
             refused, self._refused = self._refused, self.groups.refusals().processes
             over = self._refused > refused and self.groups.tasks() * 10 >= most * 9
         else:
             over = sum(used.tasks for used in found.values()) > most
         if over:
-            said = self._refused_words() if self.groups.doors else f"There were more than {most:,}"
+            said = (
+                self._refusal_text()
+                if self.groups.procs_files
+                else f"There were more than {most:,}"
+            )
             self._end_most(found, lambda _, used: used.tasks, "processes", said)
         return over
 
-    def _mind_memory(self, found: dict[str, SandboxUsage]) -> bool:
-        said = self._too_much(found)
+    def _check_memory(self, found: dict[str, SandboxUsage]) -> bool:
+        said = self._exceeded_memory(found)
         if said:
             self._end_most(found, lambda _, used: used.memory + used.shared, "memory", said)
         return bool(said)
 
-    def _too_much(self, found: dict[str, SandboxUsage]) -> str:
+    def _exceeded_memory(self, found: dict[str, SandboxUsage]) -> str:
         """Which limit of memory is met, for what the kernel does not hold; empty for none."""
         most, everybody = self._limits.memory, self._limits.together
-        own = bool(most) and not self.groups.doors
-        shares = bool(everybody) and not self.groups.together
+        own = bool(most) and not self.groups.procs_files
+        shares = bool(everybody) and not self.groups.combines_memory
         shared = sum(used.shared for used in found.values())
         used = sum(used.memory for used in found.values()) + shared
         if not (own or shares):
             return ""
-        if (own and used > most) or (shares and self._is_too_much(used)):
+        if (own and used > most) or (shares and self._exceeds_shared_memory(used)):
             everyone = [pid for used in found.values() for pid in used.pids]
             used = resource_usage.proportional_memory(everyone) + shared
         if own and used > most:
             return f"More than {format_megabytes(most)} were used"
-        if shares and self._is_too_much(used):
+        if shares and self._exceeds_shared_memory(used):
             return (
                 f"All rollouts of this machine used more than {format_megabytes(everybody)}, this"
                 " one most"
             )
         return ""
 
-    def _is_too_much(self, used: int) -> bool:
+    def _exceeds_shared_memory(self, used: int) -> bool:
         """Whether all rollouts use more than they may, and none more than this one."""
-        everybody, another = self._together.add(used)
+        everybody, another = self._figures.publish(used)
         return everybody > self._limits.together and used >= another
 
-    def _mind_disk(self, found: dict[str, SandboxUsage]) -> None:
+    def _check_disk(self, found: dict[str, SandboxUsage]) -> None:
         most = self._limits.workspace
         grown = {space: used.written - self._written.get(space, 0) for space, used in found.items()}
         if not most or not self._must_measure(most, sum(grown.values())):
@@ -237,55 +245,59 @@ class LimitGuard:
         heaviest = max(inner, key=lambda space: weight(space, inner[space]), default="")
         chosen = {heaviest} if heaviest and weight(heaviest, inner[heaviest]) else set(inner)
         shells = [] if self._over[kind] >= _STUBBORN else self._shells()
-        innocent = self._in_front(shells, chosen) if kind == "processes" else frozenset()
+        innocent = (
+            self._foreground_processes(shells, chosen) if kind == "processes" else frozenset()
+        )
         said = f"{said}; {'what was left behind' if innocent else _ENDED[kind]} was ended."
-        self._tell(kind, said)
+        self._add_hit(kind, said)
         log.warning("resource limit: %s; %s", kind, said)
         # What is in front goes on meanwhile, and may start what it needs.
-        held = bool(self.groups.doors) and not innocent
+        held = bool(self.groups.procs_files) and not innocent
         members = {pid for space in chosen for pid in inner[space].pids}
         if held:
-            self.groups.freeze_number(None)
+            self.groups.freeze_process_count(None)
         try:
             for one in shells:
                 # Or it would go on to its next line.
                 if one.running and one.spared & members and not innocent:
                     process_table.send_signal([one.shell], signal.SIGINT)
             spared = innocent.union(*(one.spared for one in shells))
-            ended = resource_usage.kill_targets(lambda: self._in(chosen) - spared, held)
+            ended = resource_usage.kill_targets(lambda: self._processes_in(chosen) - spared, held)
         finally:
             if held:
                 with contextlib.suppress(FileNotFoundError):  # the rollout has ended meanwhile
-                    self.groups.freeze_number(self._limits)
+                    self.groups.freeze_process_count(self._limits)
         log.warning("%d processes were ended", ended)
 
-    def _in_front(self, shells: list[TerminalShell], chosen: set[str]) -> frozenset[int]:
+    def _foreground_processes(
+        self, shells: list[TerminalShell], chosen: set[str]
+    ) -> frozenset[int]:
         """What runs in front of shells, unless it makes up half of what may run.
 
         A command is not to blame for what the ones before it have left behind.
         """
         found = [process_table.read_process_stat(one.shell) for one in shells if one.running]
         groups = {one.foreground for one in found if one and one.foreground != one.group}
-        everyone = (process_table.read_process_stat(pid) for pid in self._in(chosen))
+        everyone = (process_table.read_process_stat(pid) for pid in self._processes_in(chosen))
         front = frozenset(one.pid for one in everyone if one and one.group in groups)
         tasks = sum(used.tasks for used in resource_usage.usage_by_sandbox(front).values())
         return front if tasks * 2 < self._limits.processes else frozenset()
 
-    def _in(self, chosen: set[str]) -> set[int]:
+    def _processes_in(self, chosen: set[str]) -> set[int]:
         """Living processes of the chosen sandboxes."""
-        pids = self.groups.pids() if self.groups.doors else self._members()
+        pids = self.groups.pids() if self.groups.procs_files else self._members()
         return {
             pid
             for pid in pids
             if resource_usage.pid_namespace(pid) in chosen and not _has_ended(pid)
         }
 
-    def _refused_words(self) -> str:
+    def _refusal_text(self) -> str:
         return (
             f"Further ones were refused: {self._limits.processes:,} processes and threads may run"
         )
 
-    def _tell(self, kind: LimitKind, said: str, again: bool = True) -> None:
+    def _add_hit(self, kind: LimitKind, said: str, again: bool = True) -> None:
         """Keep a hit until it is asked for; again: also in place of an older one of its kind."""
         with self._lock:
             if not again and any(hit.kind == kind for hit in self._hits):

@@ -235,7 +235,7 @@ class SharedMemoryFigures:
         self._folder = folder
         self._own = folder / f"{rollout}{_FIGURE_SUFFIX}"
 
-    def add(self, used: int) -> tuple[int, int]:
+    def publish(self, used: int) -> tuple[int, int]:
         """Write down what this rollout uses, bytes; what all use, and the most that another does.
 
         Raises OSError.
@@ -249,7 +249,7 @@ class SharedMemoryFigures:
         ]
         return used + sum(others), max(others, default=0)
 
-    def leave(self) -> None:
+    def withdraw(self) -> None:
         """The rollout uses nothing any more."""
         with suppress(OSError):
             self._own.unlink(missing_ok=True)

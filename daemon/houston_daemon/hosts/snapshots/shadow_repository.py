@@ -186,20 +186,20 @@ class ShadowRepository:
 
         Changes of `hints` come first in the list. Raises HoustonError when it cannot be written.
         """
-        return await self._aside(lambda: self._take(message, frozenset(hints), mark, since))
+        return await self._run_in_thread(lambda: self._take(message, frozenset(hints), mark, since))
 
     async def restore(self, commit: str, into: Path) -> list[str]:
         """Make `into` equal to `commit`; returns the paths that could not be brought back.
 
         What `into` has beyond it is removed. Raises HoustonError for an unknown commit.
         """
-        return await self._aside(lambda: self._restore(commit, into))
+        return await self._run_in_thread(lambda: self._restore(commit, into))
 
     async def close(self) -> None:
         """Write the manifest and let go."""
-        await self._aside(self._save_manifest)
+        await self._run_in_thread(self._save_manifest)
 
-    async def _aside(self, work: Callable[[], _Result]) -> _Result:
+    async def _run_in_thread(self, work: Callable[[], _Result]) -> _Result:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except (OSError, pygit2.GitError) as error:
@@ -220,7 +220,7 @@ class ShadowRepository:
 
     def _take(self, message: str, hints: frozenset[str], mark: bool, since: str) -> Snapshot:
         repo = self._open()
-        told = self._untold(repo, since)
+        told = self._files_at(repo, since)
         untrusted_files.restore_owner_rights(self.workspace)
         looked_at = time.time_ns()
         seen = scan_workspace(self.workspace)
@@ -229,7 +229,7 @@ class ShadowRepository:
             files = self._read_changed(repo, workspace, seen, about)
             if mark:
                 self._store_large(workspace, seen, about)
-        changes = self._changes(seen, files, about)
+        changes = self._find_changes(seen, files, about)
         if changes or about != self._about or not self._head:
             self._commit(repo, message, about, changes)
         self._remember(seen, files, looked_at)
@@ -258,7 +258,7 @@ class ShadowRepository:
         files: dict[str, TreeFile] = {}
         for path, mark in different:
             if mark[1] > LARGE_FILE_BYTES and not stat.S_ISLNK(mark[0]):
-                about.beside[path] = self._beside(path, mark)
+                about.beside[path] = self._record_large_file(path, mark)
                 continue
             file = _store_content(repo, workspace, path, mark)
             if isinstance(file, TreeFile):
@@ -269,7 +269,7 @@ class ShadowRepository:
                 del seen.files[path]
         return files
 
-    def _beside(self, path: str, mark: FileMark) -> UnstoredFile:
+    def _record_large_file(self, path: str, mark: FileMark) -> UnstoredFile:
         """The record of a large file; keeps what is known of its copy while it is untouched."""
         old = self._about.beside.get(path)
         new = _record_by_looks(mark, "large")
@@ -288,7 +288,7 @@ class ShadowRepository:
                 why = f"{kind}; {said}" if said else kind
                 about.beside[path] = msgspec.structs.replace(recorded, stored=name, why=why)
 
-    def _changes(
+    def _find_changes(
         self, seen: WorkspaceScan, files: dict[str, TreeFile], about: SnapshotNotes
     ) -> list[FileChange]:
         """Every file that differs from the last snapshot."""
@@ -302,7 +302,7 @@ class ShadowRepository:
                 changes.append((path, before, after))
         return changes
 
-    def _untold(self, repo: pygit2.Repository, since: str) -> dict[str, DiffSide] | None:
+    def _files_at(self, repo: pygit2.Repository, since: str) -> dict[str, DiffSide] | None:
         """The files of `since`, where a snapshot after it was never told; None as a rule."""
         if since in ("", self._head):
             return None
@@ -363,12 +363,12 @@ class ShadowRepository:
         with contextlib.suppress(FileNotFoundError):
             self._head = (self.folder / _HEAD_FILE).read_text().strip()
         if self._head:
-            self._recall(repo)
+            self._load_last_snapshot(repo)
         self._known = workspace_scan.load_manifest(self.folder / "manifest", self._files)
         self._repo = repo
         return repo
 
-    def _recall(self, repo: pygit2.Repository) -> None:
+    def _load_last_snapshot(self, repo: pygit2.Repository) -> None:
         """Read the last snapshot; one that a power cut has damaged is followed by a whole one."""
         try:
             commit = repo[self._head]

@@ -250,7 +250,7 @@ class RemoteServer:
     ) -> Any:
         match ask:
             case m.Prepare():
-                source = shelf.of(ask.source) if ask.source else None
+                source = shelf.path_of(ask.source) if ask.source else None
                 host.map_data({name: shelf.content(one) for name, one in ask.data.items()})
                 return await host.prepare(source, ask.begun)
             case m.Present():
@@ -315,7 +315,7 @@ async def _free_rollout_part(
 ) -> FreedSpace:
     """Free the rollout's part, and parcels that nobody needs then."""
     freed = await rollout_folder_cleanup.free_rollout(root, ask.rollout, ask.owner, snapshots)
-    await asyncio.to_thread(shelf.sweep)
+    await asyncio.to_thread(shelf.remove_unneeded)
     if not freed.left:
         forget_server(root, ask.rollout)
     return freed
@@ -364,7 +364,7 @@ def _requested_limits(ask: m.Hello) -> resource_limits.ResourceLimits:
 async def _spawn_process(
     host: LocalHost, shelf: BundleCache, ask: m.Spawn, back: asyncio.Event
 ) -> Any:
-    there = {near: str(shelf.of(name)) for near, name in ask.parcels.items()}
+    there = {near: str(shelf.path_of(name)) for near, name in ask.parcels.items()}
     return await host.spawn(
         [there.get(word, word) for word in ask.command],
         seconds=ask.seconds,

@@ -69,7 +69,7 @@ class LocalTerminal:
         Raises TerminalBusy while another runs, TerminalDead when the shell is gone.
         """
         async with self._lock:
-            await self._look(check_pipe=True)
+            await self._refresh(check_pipe=True)
             self._refuse_if_dead()
             if self.state.running:
                 raise TerminalBusy(self.name, self.state.command)
@@ -89,7 +89,7 @@ class LocalTerminal:
                 state.running = False
                 raise
             point("worker.command.handed")
-            return await self._started()
+            return await self._wait_for_start()
 
     def _hand_over(self, nonces: MarkNonces, command: str) -> None:
         lines = shell_marks.command_lines(nonces, command, self._command_path, self.state.tty)
@@ -102,7 +102,7 @@ class LocalTerminal:
         """Wait until the command ends, `seconds` pass or `stop` is set; never ends the command."""
         begun = time.monotonic()
         while True:
-            await self._look(check_pipe=False)
+            await self._refresh(check_pipe=False)
             waited = time.monotonic() - begun
             if not self.state.running or waited >= seconds or stop.is_set():
                 return await self.status()
@@ -114,7 +114,7 @@ class LocalTerminal:
 
         At the shell's own prompt the text is a command, and runs as one.
         """
-        await self._look(check_pipe=True)
+        await self._refresh(check_pipe=True)
         self._refuse_if_dead()
         if not self.state.running:
             if text.strip():
@@ -124,7 +124,7 @@ class LocalTerminal:
 
     async def status(self) -> TerminalStatus:
         """How the terminal stands now."""
-        await self._look(check_pipe=True)
+        await self._refresh(check_pipe=True)
         state = self.state
         return TerminalStatus(
             name=self.name,
@@ -153,13 +153,13 @@ class LocalTerminal:
         and what is left of the command's lines is abandoned: with KILL at once, with TERM when
         the processes have ended within a second. The shell lives on.
         """
-        await self._look(check_pipe=False)
+        await self._refresh(check_pipe=False)
         if not self.state.running or self.state.ended:
             return []
         number = signal.Signals[f"SIG{name}"]
         found = await asyncio.to_thread(self._foreground, name != "INT")
         if name == "KILL":
-            self._wake()
+            self._resume_stopped()
         if name == "KILL" or not found:
             # First, or the shell would go on to the next line before it is told to stop.
             process_table.send_signal([self.state.shell.pid], signal.SIGINT)
@@ -187,35 +187,35 @@ class LocalTerminal:
 
         One that was noted but never reached the shell is no longer called running.
         """
-        await self._look(check_pipe=True)
-        if self.state.running and self.state.started_at is None and not self._unread():
+        await self._refresh(check_pipe=True)
+        if self.state.running and self.state.started_at is None and not self._unread_bytes():
             await asyncio.sleep(0.05)
-            await self._look(check_pipe=False)
+            await self._refresh(check_pipe=False)
             if self.state.running and self.state.started_at is None:
                 self.state.running = False
                 self._save()
 
-    async def _started(self) -> int:
+    async def _wait_for_start(self) -> int:
         deadline = time.monotonic() + terminal_start.START_SECONDS
         pause = 0.0002
         while time.monotonic() < deadline:
-            await self._look(check_pipe=pause > 0.01)
+            await self._refresh(check_pipe=pause > 0.01)
             if self.state.started_at is not None:
                 return self.state.started_at
             self._refuse_if_dead()
             if not self.state.running:  # ended without a start: the shell says why in the log
                 return self.state.sent_at
-            if self._unlogged and not self._unread():  # no mark will come
+            if self._unlogged and not self._unread_bytes():  # no mark will come
                 break
             await asyncio.sleep(pause)
             pause = min(pause * 1.3, 0.05)
-        if not self._unread():  # taken, but its mark fell into a gap of the log
+        if not self._unread_bytes():  # taken, but its mark fell into a gap of the log
             self.state.started_at = self.log.size()
             self._save()
             return self.state.started_at
         raise TerminalDead(self.name, "its shell does not answer")
 
-    async def _look(self, *, check_pipe: bool) -> None:
+    async def _refresh(self, *, check_pipe: bool) -> None:
         """Bring `state` up to date with the log, the processes and the pipe."""
         if self.state.ended:
             return
@@ -227,12 +227,12 @@ class LocalTerminal:
         if check_pipe or time.monotonic() - self._checked_pipe > 0.5:
             self._checked_pipe = time.monotonic()
             if alive:
-                await self._mind_log()
-        await self._scan()
+                await self._keep_log_written()
+        await self._scan_log()
         if not alive:
-            await self._has_ended()
+            await self._note_end()
 
-    async def _scan(self) -> None:
+    async def _scan_log(self) -> None:
         """Look for the marks of the running command in what was printed since."""
         size = self.log.size()
         while self.state.running and self._scanned < size:
@@ -263,21 +263,21 @@ class LocalTerminal:
         if seen:  # once, after both: a full disk must not hide the end behind the start
             self._save()
 
-    async def _has_ended(self) -> None:
+    async def _note_end(self) -> None:
         """The shell is gone: let its last output reach the log, then note how it ended."""
         state = self.state
-        code = await self._shell_code()
+        code = await self._read_shell_code()
         size = -1
         while size != self.log.size():
             size = self.log.size()
             await asyncio.sleep(0.03)
-        await self._scan()
+        await self._scan_log()
         state.ended, state.shell_code = True, code
         if state.running:
             state.exit_code, state.running = code, False
         self._save()
 
-    async def _shell_code(self) -> int | None:
+    async def _read_shell_code(self) -> int | None:
         """What the shell ended with, written a moment after; None when it was killed."""
         for _ in range(100):
             if (code := terminal_start.read_shell_exit_code(self.folder)) is not None:
@@ -287,7 +287,7 @@ class LocalTerminal:
             await asyncio.sleep(0.01)
         return None
 
-    async def _mind_log(self) -> None:
+    async def _keep_log_written(self) -> None:
         """Keep the log being written, but never the disk full: a flood stops at a margin.
 
         What is printed meanwhile is lost, which the log says where it goes on. A command that
@@ -299,9 +299,9 @@ class LocalTerminal:
         if recording and not room:
             process_table.send_signal([self.state.sink.pid], signal.SIGKILL)
         elif room and not recording:
-            await self._repipe()
+            await self._restart_log_sink()
 
-    async def _repipe(self) -> None:
+    async def _restart_log_sink(self) -> None:
         """The log's writer is gone: start another, and say in the log that there is a gap."""
         if time.monotonic() - self._last_repipe < _REPIPE_SECONDS:
             return
@@ -319,7 +319,7 @@ class LocalTerminal:
         if self.state.running and self.state.nonces is not None:
             terminal_start.write_shell_lines(self.folder, shell_marks.end_line(self.state.nonces))
 
-    def _wake(self) -> None:
+    def _resume_stopped(self) -> None:
         """Let the shell and what stands above it go on: `suspend` stops them all."""
         everyone = process_table.list_processes()
         at = everyone.get(self.state.shell.pid)
@@ -349,13 +349,13 @@ class LocalTerminal:
         else:
             return
         await asyncio.sleep(0.05)
-        await self._look(check_pipe=False)
+        await self._refresh(check_pipe=False)
         if self.state.running:
             late = await asyncio.to_thread(self._foreground, True)
             process_table.send_signal([self.state.shell.pid], signal.SIGINT)
             process_table.send_signal([entry.pid for entry in late], signal.SIGTERM)
 
-    def _unread(self) -> int:
+    def _unread_bytes(self) -> int:
         """Bytes in the pipe that the shell has not read yet."""
         descriptor = os.open(self.folder / "shell", os.O_RDONLY | os.O_NONBLOCK)
         try:
