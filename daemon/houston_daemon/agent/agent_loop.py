@@ -175,7 +175,7 @@ class AgentLoop:
         )
 
     async def run(self) -> str:
-        """Steps until the rollout is over; why it is. Raises Leaving, and HoustonError when it
+        """Steps until the rollout is over; why it is. Raises WorkerExit, and HoustonError when it
         cannot go on."""
         while True:
             await self.line.wait_at_safe_point()

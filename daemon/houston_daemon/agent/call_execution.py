@@ -66,7 +66,7 @@ class CallExecutor:
     ) -> None:
         """Run what is left of `calls`; `results` grows by one for each.
 
-        intents, results: what the journal has of the step already. Raises Leaving.
+        intents, results: what the journal has of the step already. Raises WorkerExit.
         """
         if len(intents) > len(results):
             await self._recover(step, intents[-1], len(calls), results)

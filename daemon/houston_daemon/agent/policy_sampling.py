@@ -116,7 +116,7 @@ def _action_from_calls(
     try:
         made = [_checked_call(call, step, index, tools) for index, call in enumerate(calls)]
         # White space around a thought is how its server cut the answer, and no word of it: most
-        # dialects could not write it back (`training.rows.rendering`).
+        # dialects could not write it back (`training.rows`).
         return AgentAction(thought=thought.strip(), calls=reading.require_call_count(made))
     except reading.UnreadableAnswer as problem:
         return AgentAction(thought=thought, calls=(), malformed=str(problem))
@@ -153,7 +153,7 @@ class EngineRefusalPause:
         self._tries = 0
 
     async def pause_and_wait(self, problem: EngineRefused | EngineUnavailable) -> None:
-        """Pause, and wait until the next try. Raises Leaving."""
+        """Pause, and wait until the next try. Raises WorkerExit."""
         log.warning("the engine refuses: %s", problem)
         if isinstance(problem, EngineRefused):
             await self._line.store(
@@ -166,11 +166,11 @@ class EngineRefusalPause:
         )
 
     def __bool__(self) -> bool:
-        """Whether anything was refused since `over`."""
+        """Whether anything was refused since `end_pause`."""
         return self._tries > 0
 
     async def end_pause(self) -> None:
-        """The engine accepts again: end the pause, if it is its own. Raises Leaving."""
+        """The engine accepts again: end the pause, if it is its own. Raises WorkerExit."""
         if not self._tries:
             return
         self._tries = 0
@@ -199,7 +199,7 @@ class PolicySampler:
         """Sample once; waits, without spending active time, while the engine is away, and paused
         while it refuses.
 
-        Raises Leaving, ContextOverflow, and HoustonError when the engine saw another prompt.
+        Raises WorkerExit, ContextOverflow, and HoustonError when the engine saw another prompt.
         """
         for tries in range(1_000_000):
             self.line.activity = "sampling" if request.role == "policy" else request.role
@@ -219,7 +219,7 @@ class PolicySampler:
         raise HoustonError("The engine never came back.")
 
     async def wait_for_longer_window(self, problem: ContextOverflow) -> None:
-        """Wait, paused, for an engine that takes longer prompts. Raises Leaving."""
+        """Wait, paused, for an engine that takes longer prompts. Raises WorkerExit."""
         await self._refusals.pause_and_wait(problem)
 
     async def _sample_once(self, request: SampleRequest, interruptible: bool) -> EngineSample:

@@ -60,7 +60,7 @@ class IngestSocket:
     async def ask(self, message: wire.FromWorker, kind: type[Reply]) -> Reply:
         """Send until answered with `kind`; the answer.
 
-        Raises Leaving when the lease is old or the rollout has ended, HoustonError for any other
+        Raises WorkerExit when the lease is old or the rollout has ended, HoustonError for any other
         refusal that sending again cannot change.
         """
         number = next(self._numbers).to_bytes(8, "big")
@@ -163,7 +163,7 @@ class RecorderClient:
     async def store(self, kind: type[wire.FromWorker], **fields: Any) -> wire.Ack:
         """Say one thing and return when it is on disk; waiting for that is no active time.
 
-        Raises as `IngestClient.ask` does.
+        Raises as `IngestSocket.ask` does.
         """
         message = kind(
             rollout=self.rollout, lease=self.lease, active_us=self.clock.microseconds(), **fields
@@ -189,14 +189,14 @@ class RecorderClient:
             first = page.steps[-1].step + 1
 
     async def send_heartbeats(self) -> None:
-        """A heartbeat every second until cancelled; raises Leaving when the lease is old."""
+        """A heartbeat every second until cancelled; raises WorkerExit when the lease is old."""
         while True:
             point("worker.beat.before")
             await self._client.ask(self._heartbeat(), wire.Ack)  # the rollout works meanwhile
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     async def ensure_lease_valid(self) -> None:
-        """Before an act: ask again where the last proof is old. Raises Leaving for an old lease.
+        """Before an act: ask again where the last proof is old. Raises WorkerExit for an old lease.
 
         A worker that was stopped behind an ack would act beside its successor when it goes on.
         """

@@ -78,8 +78,8 @@ async def wait_for_engine(
     """The rollout's engine once it answers, and its settings; waiting is no active time.
 
     An engine that is away, or a key that is missing where the daemon was started, is waited for:
-    neither is the rollout's fault. One that refuses pauses it. Raises Leaving, and HoustonError for
-    settings that are wrong.
+    neither is the rollout's fault. One that refuses pauses it. Raises WorkerExit, and
+    HoustonError for settings that are wrong.
     """
     tries, refusals = 0, EngineRefusalPause(line, spec.engine)
     while True:
@@ -106,7 +106,7 @@ async def wait_for_task_requirements(task: Task, line: RecorderClient) -> None:
     """Have what the node gives to a task: packages that bring its environment and signals, and keys
     that it names. Without them, pause until a person resumes.
 
-    It is no fault of the rollout: the daemon may run where they are not. Raises Leaving.
+    It is no fault of the rollout: the daemon may run where they are not. Raises WorkerExit.
     """
     while lacking := _missing_requirements(task):
         await line.store(wire.StoreState, state="paused", by="host", reason=lacking)
@@ -130,7 +130,7 @@ async def open_environment(environment: Environment, line: RecorderClient, begun
     """Open the rollout's world; where only a person can help, pause until one resumes.
 
     A host that is away pauses it, too, and ends that pause when it is back. begun: its head is
-    stored, so its world was made once. Raises Leaving, and HoustonError as `open` does.
+    stored, so its world was made once. Raises WorkerExit, and HoustonError as `open` does.
     """
     waits = chain([0.0], ENGINE_AWAY_WAITS, repeat(ENGINE_AWAY_WAITS[-1]))
     while True:
@@ -144,7 +144,7 @@ async def open_environment(environment: Environment, line: RecorderClient, begun
 
 
 async def _pause_until_host_back(away: HostAway, line: RecorderClient, seconds: float) -> None:
-    """Pause until a host is back, `seconds` at least: one may come and go. Raises Leaving."""
+    """Pause until a host is back, `seconds` at least: one may come and go. Raises WorkerExit."""
 
     async def back() -> None:
         await asyncio.sleep(seconds)
@@ -189,7 +189,7 @@ async def build_agent_loop(
 ) -> AgentLoop:
     """A rollout that goes on where the journal ends; its first head is stored on the way.
 
-    The engine is ready and the environment open. Raises HoustonError, Leaving.
+    The engine is ready and the environment open. Raises HoustonError, WorkerExit.
     """
     spec, task = welcome.spec, parse_task_record(welcome.spec.task)
     reasoning = task.sampling.reasoning or bool(settings.get("reasoning"))

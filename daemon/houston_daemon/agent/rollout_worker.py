@@ -151,7 +151,7 @@ class WorkerRun:
         self._environment: Environment | None = None
 
     async def run(self) -> None:
-        """Run, and say how it ended. Raises Leaving when it was told to go."""
+        """Run, and say how it ended. Raises WorkerExit when it was told to go."""
         over = False
         try:
             await self._run_rollout()

@@ -67,7 +67,7 @@ class WorkerExit(Exception):
 
 
 def raise_if_exiting(control: WorkerControl) -> None:
-    """Raise Leaving when the worker should go."""
+    """Raise WorkerExit when the worker should go."""
     if control.cancel:
         raise WorkerExit("cancel")
     if control.drain:

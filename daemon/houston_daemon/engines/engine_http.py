@@ -109,7 +109,7 @@ def make_http_client(
 async def with_retries(
     name: str, once: Callable[[], Awaitable[Answer]], stop: asyncio.Event, retry: RetryPolicy
 ) -> Answer | None:
-    """Return what `once` returns, trying again while it raises Transient.
+    """Return what `once` returns, trying again while it raises TransientFailure.
 
     None when `stop` was set while waiting. Raises EngineUnavailable when the attempts are spent.
     """
@@ -196,7 +196,7 @@ class PartialAnswer:
 async def read_events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
     """Yield the JSON objects of a server-sent event stream up to `[DONE]`.
 
-    Raises Transient or EngineRefused for an error that the server reports within the stream.
+    Raises TransientFailure or EngineRefused for an error that the server reports within the stream.
     """
     async for line in response.aiter_lines():
         if not line.startswith("data:"):
@@ -216,7 +216,7 @@ async def read_events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]
 
 
 async def read_whole_answer(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
-    """Yield the one JSON object of an answer that is no stream; raises as `events` does."""
+    """Yield the one JSON object of an answer that is no stream; raises as `read_events` does."""
     body = await response.aread()
     try:
         answer = json.loads(body)
@@ -230,7 +230,7 @@ async def read_whole_answer(response: httpx.Response) -> AsyncIterator[dict[str,
 
 
 async def raise_for_failure(response: httpx.Response) -> None:
-    """Return for a success. Raises Transient for what may pass, ContextOverflow, EngineRefused."""
+    """Return for a success; raise TransientFailure, ContextOverflow or EngineRefused."""
     if response.is_success:
         return
     body = (await response.aread()).decode(errors="replace")

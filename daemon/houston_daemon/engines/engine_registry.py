@@ -88,7 +88,7 @@ def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: 
 def request_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What the configuration adds to each request: `parameters`, `omit` and `headers`.
 
-    Raises as `check_request` does, and EngineUnavailable for a variable that is not set.
+    Raises as `check_request_settings` does, and EngineUnavailable for a variable that is not set.
     """
     check_request_settings(settings)
     headers = dict(settings.get("headers") or {})

@@ -140,7 +140,7 @@ class TokenEngine:
     the first that the server lists. window: 0 or None for what the server says (known after
     `ready`). adapters: folder by policy name, to load again what a restarted server has lost.
     contents: what the weights of a policy are, by its name; its folder where that is not known.
-    parameters: added to each request, but for what makes it exact (`TAKEN`). omit: fields that are
+    parameters: added to each request, but for `RESERVED_COMPLETION_FIELDS`. omit: fields that are
     never sent. headers: of each request.
     own_policy: the policy whose full weights the server was started with; empty for a base model.
     logprobs_mode: how the server was started; only `raw_logprobs` are of the policy itself.

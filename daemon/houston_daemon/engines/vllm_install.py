@@ -218,7 +218,7 @@ def _install_cpu(python: Path, report: Callable[[str], None]) -> None:
 
 
 def cpu_requirements(wheel: Path) -> list[str]:
-    """List what the wheel requires, without extras and without `NOT_NEEDED`."""
+    """List what the wheel requires, without extras and without `UNNEEDED_PACKAGES`."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         metadata = email.message_from_bytes(archive.read(name))

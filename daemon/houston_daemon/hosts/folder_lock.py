@@ -18,7 +18,7 @@ _LOCK_SECONDS = 2.0
 
 
 class RolloutFolderLock:
-    """One home's right to a rollout's folder, held from `take` until `release` or the process ends.
+    """One home's right to a rollout's folder, from `acquire` to `release` or the process's end.
 
     home: the daemon's home; empty where nobody asks whose the folder is (tests, tools).
     """
@@ -34,7 +34,7 @@ class RolloutFolderLock:
         return bool(self._home) and self._fd < 0
 
     def acquire(self, named: bool = True) -> None:
-        """Hold the folder, which exists; raises HeldElsewhere while another home has it.
+        """Hold the folder, which exists; raises RolloutHeldElsewhere while another home has it.
 
         named: also note whose it is, for when the process ends. Without, a full disk is no matter.
         """

@@ -57,7 +57,7 @@ _TERMINAL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
 class LocalHost:
-    """One rollout's part of this machine; see `protocol.Host`."""
+    """One rollout's part of this machine; see `RolloutHost`."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class LocalHost:
         activate: Path | None = None,
         apart: tuple[Path, ...] = (),
     ) -> None:
-        """owner: the home whose rollout it is; see `tenancy`. past: of a branch, its workspace."""
+        """owner: the home whose rollout it is; see `folder_lock`. past: where a branch began."""
         self._branch = past
         self.name = "local"
         self.folder = rollout_folder(root.absolute(), rollout)
@@ -227,7 +227,7 @@ class LocalHost:
         cwd: str = "",
         network: bool = True,
     ) -> ProcessResult:
-        """Run a process in a sandbox of its own; see `protocol.Host.spawn`.
+        """Run a process in a sandbox of its own; see `RolloutHost.spawn`.
 
         cwd: a path as the process sees it; by default the workspace, or the scratch folder when
         not `writable`. An evaluator sees `extra_read` at their own paths, read-only.

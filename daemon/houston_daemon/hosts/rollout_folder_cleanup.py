@@ -33,7 +33,7 @@ class FreedSpace(msgspec.Struct, frozen=True):
 
 
 async def free_rollout(root: Path, rollout: str, owner: str, snapshots: bool) -> FreedSpace:
-    """Free one rollout's part of this machine. owner: whose rollout it is; see `tenancy`."""
+    """Free one rollout's part of this machine. owner: whose rollout it is; see `folder_lock`."""
     folder = rollout_folder(root, rollout)
     if not folder.is_dir():
         return FreedSpace(0)

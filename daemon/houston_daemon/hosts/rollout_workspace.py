@@ -65,7 +65,7 @@ def make_workspace(
 
 
 def read_mark(note: Path) -> str:
-    """What the rollout's processes carry in their environment; empty before `make`."""
+    """What the rollout's processes carry in their environment; empty before `make_workspace`."""
     try:
         return note.read_text()
     except FileNotFoundError:
@@ -172,7 +172,7 @@ def fill_branch_workspace(past: BranchSnapshot, root: Path, workspace: Path) -> 
 
 
 def paths_not_restored(workspace: Path) -> tuple[str, ...]:
-    """Paths that `fill` could not bring back."""
+    """Paths that `fill_branch_workspace` could not bring back."""
     try:
         return msgspec.json.decode(
             workspace.with_name(_BRANCH_NOTE).read_bytes(), type=tuple[str, ...]

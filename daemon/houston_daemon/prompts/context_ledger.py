@@ -73,11 +73,6 @@ def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
     return low
 
 
-def rebuild_prompt(parent: Sequence[int], kept: int, new: Sequence[int]) -> list[int]:
-    """The prompt that (parent prompt + sampled ids, kept, new) tells; the inverse of `link`."""
-    return [*parent[:kept], *new]
-
-
 @dataclass(frozen=True, slots=True)
 class ContextEntry:
     """What one step adds to the context; after a fork, the pair (S₁:ₖ, oₖ) is the first."""

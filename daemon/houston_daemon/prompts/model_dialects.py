@@ -227,7 +227,7 @@ class HermesDialect:
 
 
 def tool_call_blocks(text: str) -> list[str]:
-    """The insides of all `<tool_call>` blocks; raises Unreadable when one is not closed."""
+    """The insides of all `<tool_call>` blocks; raises UnreadableAnswer when one is not closed."""
     blocks: list[str] = _HERMES_CALL.findall(text)
     if len(blocks) != text.count("<tool_call>"):
         raise read.UnreadableAnswer("a <tool_call> is not closed")

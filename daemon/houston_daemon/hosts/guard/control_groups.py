@@ -196,7 +196,7 @@ class ControlGroups:
         around.mkdir(exist_ok=True)
         if self.mechanism == "cgroup2":
             names = " ".join(f"+{name}" for name in NEEDED_CONTROLLERS)
-            _write_setting(around / "cgroup.subtree_control", names)
+            (around / "cgroup.subtree_control").write_text(names)
         else:
             _try_write_setting(
                 around / "memory.use_hierarchy", "1"
@@ -205,13 +205,13 @@ class ControlGroups:
 
     def _limit_memory(self, memory: Path, most_bytes: int) -> None:
         if self.mechanism == "cgroup2":
-            _write_setting(memory / "memory.max", str(most_bytes) if most_bytes else "max")
+            (memory / "memory.max").write_text(str(most_bytes) if most_bytes else "max")
             _try_write_setting(memory / "memory.swap.max", "0" if most_bytes else "max")
             return
         most = str(most_bytes or -1)
         # The limit with swap may never be below the one without; which comes first depends.
         _try_write_setting(memory / "memory.memsw.limit_in_bytes", most)
-        _write_setting(memory / "memory.limit_in_bytes", most)
+        (memory / "memory.limit_in_bytes").write_text(most)
         _try_write_setting(memory / "memory.memsw.limit_in_bytes", most)
 
     def pids(self) -> set[int]:
@@ -279,7 +279,7 @@ class ControlGroups:
 
     def _limit_processes(self, most: int) -> None:
         if folder := self._folder_of("pids"):
-            _write_setting(folder / "pids.max", str(most or "max"))
+            (folder / "pids.max").write_text(str(most or "max"))
 
     def _folder_of(self, controller: str) -> Path | None:
         return self._folders.get("all") or self._folders.get(controller)
@@ -340,14 +340,10 @@ def _read_counter(file: Path, name: str) -> int:
     return next((int(line.split()[1]) for line in lines if line.split()[0] == name), 0)
 
 
-def _write_setting(file: Path, text: str) -> None:
-    file.write_text(text)
-
-
 def _try_write_setting(file: Path, text: str) -> None:
     """For what not every kernel has: limits of swap."""
     with contextlib.suppress(OSError):
-        _write_setting(file, text)
+        file.write_text(text)
 
 
 def _remove_group(folder: Path) -> bool:

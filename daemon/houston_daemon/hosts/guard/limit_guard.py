@@ -61,7 +61,7 @@ FindMembers = Callable[[], set[int]]
 
 
 class LimitGuard:
-    """The limits of one rollout at work; `look` and `tick` are for a thread."""
+    """The limits of one rollout at work; `check_limits` and `take_hits` are for a thread."""
 
     def __init__(
         self, groups: ControlGroups, limits: ResourceLimits, folders: tuple[Path, ...],

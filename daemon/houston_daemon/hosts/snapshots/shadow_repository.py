@@ -141,7 +141,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _has_named_size(path: Path) -> bool:
-    """A copy is named after inode, size and times of what was copied (`large_files`)."""
+    """A copy is named after inode, size and times of what was copied, by `LargeFileCopies`."""
     size = path.name.split("-")[1]
     return path.stat().st_size == int(size, 16)
 
@@ -182,7 +182,7 @@ class ShadowRepository:
     async def take(
         self, message: str, hints: Sequence[str] = (), mark: bool = False, since: str = ""
     ) -> Snapshot:
-        """Record the workspace as it is; see `protocol.Snapshots.take`.
+        """Record the workspace as it is; see `Snapshots.take`.
 
         Changes of `hints` come first in the list. Raises HoustonError when it cannot be written.
         """
@@ -320,7 +320,9 @@ class ShadowRepository:
         self, repo: pygit2.Repository, message: str, about: SnapshotNotes, changes: list[FileChange]
     ) -> None:
         old = git_objects.files_tree(repo[self._head]) if self._head else None
-        contents = {path: _in_tree(after) for path, _, after in changes}
+        contents = {
+            path: after if isinstance(after, TreeFile) else None for path, _, after in changes
+        }
         tree = old.id if old is not None else None
         if contents:
             nested = git_objects.nest_changes(contents.items())
@@ -417,7 +419,7 @@ def _ignore_settings() -> None:
 def _store_content(
     repo: pygit2.Repository, workspace: NoFollowFolder, path: str, mark: FileMark
 ) -> TreeFile | UnstoredFile | None:
-    """Store a file's content; Beside when it changes under our hands, None when it is gone."""
+    """Store a file's content; UnstoredFile when it changes meanwhile, None when it is gone."""
     try:
         if stat.S_ISLNK(mark[0]):
             return TreeFile(git_objects.LINK_MODE, repo.create_blob(workspace.read_link(path)))
@@ -440,10 +442,6 @@ def _store_content(
 def _record_by_looks(mark: FileMark, why: str) -> UnstoredFile:
     """A file by its looks alone."""
     return UnstoredFile(mark[1], mark[2], mark[0] & 0o777, why, ctime_ns=mark[3])
-
-
-def _in_tree(side: DiffSide) -> TreeFile | None:
-    return side if isinstance(side, TreeFile) else None
 
 
 def _differing_files(

@@ -55,8 +55,8 @@ async def restore_remote_workspace(
 ) -> list[str]:
     """Make the folder `into` what the workspace there was; the paths that it lacks.
 
-    Raises HoustonError, also where the machine is away, and as `unpack` does; an `into` that was
-    not there, or empty, is so again.
+    Raises HoustonError, also where the machine is away, and as `unpack_workspace` does; an
+    `into` that was not there, or empty, is so again.
     """
     before = folder_state(into)
     try:

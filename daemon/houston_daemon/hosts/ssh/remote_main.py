@@ -64,7 +64,7 @@ class _RequestLoop:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def listen(self, reader: asyncio.StreamReader) -> None:
-        """Take requests until the near end has gone. Raises Garbled."""
+        """Take requests until the near end has gone. Raises GarbledMessage."""
         decoder = msgspec.msgpack.Decoder(m.NearEndMessage)
         while True:
             try:

@@ -48,8 +48,8 @@ async def read_frame(
 ) -> bytes | None:
     """The next message; None when the other end has gone, also in the middle of one.
 
-    heard: told at every part of a message that comes. Raises Garbled for a length that no message
-    has.
+    heard: told at every part of a message that comes. Raises GarbledMessage for a length
+    that no message has.
     """
     head = await _read_exactly(reader, _LENGTH_PREFIX.size, heard)
     if head is None:
@@ -79,7 +79,7 @@ async def _read_exactly(
 
 
 async def read_greeting(reader: asyncio.StreamReader) -> None:
-    """Read up to and with the greeting. Raises Garbled when something else comes, or nothing."""
+    """Read up to and with the greeting. Raises GarbledMessage when it does not come."""
     seen = b""
     while GREETING not in seen:
         byte = await reader.read(1)
@@ -277,7 +277,7 @@ class DestroyTerminals(HostAsk, frozen=True):
 
 
 class Free(HostAsk, frozen=True, kw_only=True):
-    """`freeing.free` of a rollout that is over. Answer: `freeing.Freed`."""
+    """`free_rollout` of a rollout that is over. Answer: FreedSpace."""
 
     snapshots: bool
 

@@ -173,7 +173,7 @@ def log_sink_command(folder: Path, segment: Path) -> str:
 
 
 async def find_log_sink(folder: Path) -> process_table.ProcessKey:
-    """The process that writes the log, once it has said its pid (NOBODY after a second)."""
+    """The process that writes the log, once it has said its pid (NO_PROCESS after a second)."""
     for _ in range(200):
         try:
             text = (folder / "sink.pid").read_text().strip()
