@@ -104,8 +104,8 @@ class UnscoredChanges:
     def note_record(self, record: StepRecord) -> None:
         """Take note of a step read back."""
         if record.observation is not None:
-            seen = record.observation
-            self.note_step(record.results, bool(seen.files or seen.more_files))
+            observation = record.observation
+            self.note_step(record.results, bool(observation.files or observation.more_files))
 
     def wants_score(self, results: Sequence[ToolResult], budgets: RolloutBudgets) -> bool:
         """Whether a last evaluation should run after `results` of the ending step."""
@@ -197,7 +197,7 @@ class AgentLoop:
         decided: AgentAction = policy_sampling.parse_action(
             sampled, self.step, self.renderer.dialect, self.tools
         )
-        how = link_prompt(
+        link = link_prompt(
             self.context.anchor,
             prompt,
             fresh=self.context.has_no_sample,
@@ -206,7 +206,7 @@ class AgentLoop:
         sample = build_ledger_entry(
             request,
             sampled,
-            how,
+            link,
             self.sampler.engine.name,
             thought=decided.thought,
             calls=decided.calls,
@@ -348,8 +348,8 @@ class AgentLoop:
             notes.append(INTERRUPTED_NOTE)
         elif sample.malformed:
             form = self.renderer.dialect.form
-            said = f"No action was taken: {sample.malformed}. Answer in this form: {form}"
-            notes.append(f"[{disarm(said).text}]")
+            note = f"No action was taken: {sample.malformed}. Answer in this form: {form}"
+            notes.append(f"[{disarm(note).text}]")
         if is_finish_accepted(opened.results) and not finished:
             notes.append("[the end was put off: a person has something to say]")
         return tuple(notes)

@@ -99,13 +99,13 @@ def forked_context(context: Context, k: int, pair: ContextEntry, anchor_seq: int
     anchor_seq: the summary's sample; with it the first prompt keeps the head's ids.
     """
     shared = (context.head_ids or ()) if anchor_seq is not None else ()
-    made = Context(
+    forked = Context(
         context.head, context.head_ids, context.head_size, PromptAnchor(anchor_seq, shared)
     )
-    made.add(pair)
+    forked.add(pair)
     for entry in context.entries[k:]:
-        made.add(entry)
-    return made
+        forked.add(entry)
+    return forked
 
 
 def compressed_guidance(
@@ -217,11 +217,11 @@ class ContextForker:
             if request.max_tokens < MIN_ANSWER_TOKENS:
                 break
             try:
-                said, seq = await self._sample_summary_once(context, cut, request, step, number)
+                answer, seq = await self._sample_summary_once(context, cut, request, step, number)
             except ContextOverflow as problem:
                 log.warning("the summary is made without the model: %s", problem)
                 break
-            if text := context_summary.parse_summary(said, first, last):
+            if text := context_summary.parse_summary(answer, first, last):
                 return text, seq
         return "", None
 
@@ -232,9 +232,9 @@ class ContextForker:
         sampled = await self._sampler.sample(request, interruptible=False)
         ids = request.prompt_ids
         part = cut.compressed_entries < len(context.entries)  # it leaves out what stays as it is
-        how = link_prompt(context.anchor, ids, fresh=part, stripped=context.last_is_stripped)
+        link = link_prompt(context.anchor, ids, fresh=part, stripped=context.last_is_stripped)
         text = replace_surrogates(sampled.text or sampled.thought or "")
-        entry = build_ledger_entry(request, sampled, how, self._sampler.engine.name, thought=text)
+        entry = build_ledger_entry(request, sampled, link, self._sampler.engine.name, thought=text)
         ack = await self._sampler.line.store(
             wire.StoreSample, step=step, attempt=1, part=f"summary.{number}", sample=entry
         )

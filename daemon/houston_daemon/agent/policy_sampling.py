@@ -114,10 +114,10 @@ def _action_from_calls(
 ) -> AgentAction:
     """Calls in the engine's own form; names are checked as for any other."""
     try:
-        made = [_checked_call(call, step, index, tools) for index, call in enumerate(calls)]
+        checked = [_checked_call(call, step, index, tools) for index, call in enumerate(calls)]
         # White space around a thought is how its server cut the answer, and no word of it: most
         # dialects could not write it back (`training.rows`).
-        return AgentAction(thought=thought.strip(), calls=reading.require_call_count(made))
+        return AgentAction(thought=thought.strip(), calls=reading.require_call_count(checked))
     except reading.UnreadableAnswer as problem:
         return AgentAction(thought=thought, calls=(), malformed=str(problem))
 
@@ -125,9 +125,9 @@ def _action_from_calls(
 def _checked_call(call: ToolCall, step: int, index: int, tools: Mapping[str, ToolSpec]) -> ToolCall:
     if call.error:
         return call
-    made = reading.build_call(call.name, call.arguments, step, index, tools)
+    built = reading.build_call(call.name, call.arguments, step, index, tools)
     return ToolCall(
-        id=call.id or made.id, name=made.name, arguments=made.arguments, error=made.error
+        id=call.id or built.id, name=built.name, arguments=built.arguments, error=built.error
     )
 
 
@@ -174,8 +174,8 @@ class EngineRefusalPause:
         if not self._tries:
             return
         self._tries = 0
-        said = f"the engine {self._engine} accepts requests again"
-        await self._line.store(StoreState, state="running", by="engine", reason=said)
+        reason = f"the engine {self._engine} accepts requests again"
+        await self._line.store(StoreState, state="running", by="engine", reason=reason)
         await self._line.wait_at_safe_point()  # a person may have paused it meanwhile
 
     def _pause_reason(self, problem: EngineRefused) -> str:

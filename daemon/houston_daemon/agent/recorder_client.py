@@ -173,7 +173,7 @@ class RecorderClient:
 
     async def read_steps(self, first: int) -> list[StepRecord]:
         """All steps of the journal from number `first` on, the open one last."""
-        found: list[StepRecord] = []
+        steps: list[StepRecord] = []
         while True:
             message = wire.ReadSteps(
                 rollout=self.rollout,
@@ -183,9 +183,9 @@ class RecorderClient:
             )
             with self.clock.excluded():
                 page = await self._client.ask(message, wire.Steps)
-            found += page.steps
+            steps += page.steps
             if not page.more or not page.steps:
-                return found
+                return steps
             first = page.steps[-1].step + 1
 
     async def send_heartbeats(self) -> None:

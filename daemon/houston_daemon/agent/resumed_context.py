@@ -108,21 +108,21 @@ def _match_ledger_prompt(context: Context, first: StepRecord) -> Context:
 
     Where rendering has changed since, the difference goes into the pair of the fork.
     """
-    told, head = first.sample.new_prompt_ids, context.head_ids
-    if told is None or head is None or first.sample.drift != "forked":
+    new_ids, head = first.sample.new_prompt_ids, context.head_ids
+    if new_ids is None or head is None or first.sample.drift != "forked":
         return context
-    prompt = (*head[: first.sample.kept], *told)
+    prompt = (*head[: first.sample.kept], *new_ids)
     if prompt == context.prompt_ids:
         return context
     rest = sum(len(entry.ids) for entry in context.entries[1:])
     pair = replace_entry_ids(context.entries[0], prompt[len(head) : len(prompt) - rest])
-    made = Context(context.head, head, context.head_size, context.anchor)
-    made.add(pair)
+    matched = Context(context.head, head, context.head_size, context.anchor)
+    matched.add(pair)
     left = prompt[len(prompt) - rest :]
     for entry in context.entries[1:]:
-        made.add(replace_entry_ids(entry, left[: len(entry.ids)]))
+        matched.add(replace_entry_ids(entry, left[: len(entry.ids)]))
         left = left[len(entry.ids) :]
-    return made
+    return matched
 
 
 def _anchor_last_sample(context: Context, record: StepRecord) -> None:

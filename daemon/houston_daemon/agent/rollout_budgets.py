@@ -193,5 +193,5 @@ def observation_tail(step: int, budgets: RolloutBudgets, notes: tuple[str, ...] 
 
 def format_hours(seconds: float) -> str:
     """Seconds as h:mm:ss."""
-    whole = int(min(seconds, MAX_SHOWN_SECONDS))
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+    shown = int(min(seconds, MAX_SHOWN_SECONDS))
+    return f"{shown // 3600}:{shown // 60 % 60:02}:{shown % 60:02}"

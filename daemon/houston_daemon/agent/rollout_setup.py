@@ -154,8 +154,8 @@ async def _pause_until_host_back(away: HostAway, line: RecorderClient, seconds: 
     reason = f"{why} the host is back; houston doctor says more."
     await line.store(wire.StoreState, state="paused", by="host-away", reason=reason)
     await line.wait_while_paused(back())
-    said = f"the host {away.host} is back"
-    await line.store(wire.StoreState, state="running", by="host-away", reason=said)
+    back_reason = f"the host {away.host} is back"
+    await line.store(wire.StoreState, state="running", by="host-away", reason=back_reason)
 
 
 def has_begun(welcome: wire.Welcome) -> bool:
@@ -200,15 +200,7 @@ async def build_agent_loop(
     )
     fitting.check_head_fits(renderer.head_size(head), limits)
     resumed = await _resume_context(line, renderer, head, welcome)
-    scores = EvaluationScores(
-        welcome.evaluations,
-        welcome.best_score,
-        welcome.last_score,
-        welcome.evaluation_seconds,
-        welcome.since_gain,
-        welcome.gained_us / 1_000_000,
-    )
-    budgets = RolloutBudgets(task, line.clock, scores)
+    budgets = RolloutBudgets(task, line.clock, _scores_so_far(welcome))
     next_step = welcome.next_step
     watched = await load_step_attention(line, budgets, task, resumed.closed, next_step)
     sampler = PolicySampler(engine, line)
@@ -242,6 +234,17 @@ async def build_agent_loop(
             summary_tries=_pending_summary_tries(welcome),
         ),
         resumed,
+    )
+
+
+def _scores_so_far(welcome: wire.Welcome) -> EvaluationScores:
+    return EvaluationScores(
+        welcome.evaluations,
+        welcome.best_score,
+        welcome.last_score,
+        welcome.evaluation_seconds,
+        welcome.since_gain,
+        welcome.gained_us / 1_000_000,
     )
 
 

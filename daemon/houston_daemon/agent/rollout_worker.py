@@ -48,9 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         gpus = dict(map(_parse_gpu_lease, asked.gpus))
-        told = json.loads(asked.engine_requests)
+        requests = json.loads(asked.engine_requests)
         asyncio.run(
-            run_worker(asked.endpoint, asked.rollout, asked.lease, asked.engine_url, gpus, told)
+            run_worker(asked.endpoint, asked.rollout, asked.lease, asked.engine_url, gpus, requests)
         )
     except HoustonError as problem:
         log.error("%s", problem)

@@ -45,17 +45,14 @@ class StepAttention:
         unsnapped: str = "",
     ) -> ObservationBody:
         """The observation with its signals and reasons. unsnapped: why it has no snapshot."""
-        now, left = (
-            observe_step(step, sample, results, closing),
-            self._remaining_budgets(step, closing),
-        )
-        found = self._tracker.step(now, left, results)
+        observed = observe_step(step, sample, results, closing)
+        signals = self._tracker.step(observed, self._remaining_budgets(step, closing), results)
         if unsnapped:
-            found[SNAPSHOT_FAILED_SIGNAL] = unsnapped
+            signals[SNAPSHOT_FAILED_SIGNAL] = unsnapped
         return msgspec.structs.replace(
             closing,
-            attention=tuple(found),
-            reasons={name: redact(reason) for name, reason in found.items()},
+            attention=tuple(signals),
+            reasons={name: redact(reason) for name, reason in signals.items()},
             attention_version=SIGNALS_VERSION,
         )
 

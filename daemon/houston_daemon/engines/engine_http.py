@@ -282,6 +282,6 @@ def _error_sentence(body: str) -> tuple[str, str]:
 
 def _error_words(error: Any) -> tuple[str, str]:
     """What an error says, and what it is called."""
-    told = error if isinstance(error, dict) else {}
-    message = str(told.get("message") or error).strip().rstrip(".")[:600]
-    return message, f"{told.get('code') or ''} {told.get('type') or ''}".strip()
+    fields = error if isinstance(error, dict) else {}
+    message = str(fields.get("message") or error).strip().rstrip(".")[:600]
+    return message, f"{fields.get('code') or ''} {fields.get('type') or ''}".strip()

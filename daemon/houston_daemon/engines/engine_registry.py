@@ -148,8 +148,8 @@ def plugin_factory(kind: str) -> EngineFactory:
     if kind not in others:
         known = ", ".join((*ENGINE_KINDS, *others))
         raise ConfigurationError(f"There is no engine kind {kind!r}; known: {known}.")
-    found: EngineFactory = plugins.load_plugin(plugins.ENGINE_GROUP, kind, "engine kind")
-    return found
+    factory: EngineFactory = plugins.load_plugin(plugins.ENGINE_GROUP, kind, "engine kind")
+    return factory
 
 
 def _required_setting(settings: Mapping[str, Any], key: str) -> str:

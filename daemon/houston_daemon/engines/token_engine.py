@@ -80,10 +80,10 @@ class AdapterLocation:
     def was_at(self, root: str) -> bool:
         """Whether `root` is this place with weights that may be others: of an earlier home at the
         same path, or loaded by the folder's own name, which says nothing."""
-        told = Path(root)
-        if told.parent.parent.name == BY_HASH_FOLDER:
-            told = told.parent.parent.parent / told.name
-        return _is_same_path(told, self.folder)
+        loaded = Path(root)
+        if loaded.parent.parent.name == BY_HASH_FOLDER:
+            loaded = loaded.parent.parent.parent / loaded.name
+        return _is_same_path(loaded, self.folder)
 
     @property
     def _known(self) -> bool:
@@ -271,8 +271,8 @@ class TokenEngine:
         answer = await self._http.get("/v1/models", timeout=10.0)
         await raise_for_failure(answer)
         cards = answer.json().get("data") or ()
-        there = [str(one.get("root") or "") for one in cards if one.get("id") == name]
-        root, place = there[0] if there else "", self._adapter_location(name)
+        roots = [str(one.get("root") or "") for one in cards if one.get("id") == name]
+        root, place = roots[0] if roots else "", self._adapter_location(name)
         if root and not place.is_at(root):
             if place.was_at(root) and not replacing:
                 await self._replace(name)
@@ -282,7 +282,7 @@ class TokenEngine:
                 "Nothing was sampled.",
                 "Unload it there, or have each home name its policies otherwise: --name.",
             )
-        if there:
+        if roots:
             self._verified_adapters.add(name)
 
     async def _replace(self, name: str) -> None:

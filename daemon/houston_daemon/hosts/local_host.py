@@ -174,21 +174,21 @@ class LocalHost:
                 next="Use up to 64 letters, digits, _ and -, not starting with -.",
             )
         async with self._terminals_lock:
-            found = await self._find_terminal(name)
-            if found is not None and not (create and not (await found.status()).alive):
-                return found
+            known = await self._find_terminal(name)
+            if known is not None and not (create and not (await known.status()).alive):
+                return known
             if not create:
                 raise TerminalMissing(name)
-            if found is not None:
-                await found.end_processes()
+            if known is not None:
+                await known.end_processes()
             return await self._open_terminal(name)
 
     async def terminals(self) -> list[TerminalStatus]:
         """All terminals that were opened and not closed, by name."""
         folder = self._terminals_folder
         names = sorted(path.parent.name for path in folder.glob("*/state.json"))
-        found = [await self._find_terminal(name) for name in names]
-        return [await terminal.status() for terminal in found if terminal is not None]
+        opened = [await self._find_terminal(name) for name in names]
+        return [await terminal.status() for terminal in opened if terminal is not None]
 
     def log(self, name: str) -> TerminalLog:
         """The byte log of a terminal, of a closed one too."""
@@ -280,15 +280,14 @@ class LocalHost:
         folder = self._terminals_folder
         await self._stop_guard()
         groups = control_groups.find_groups(self._groups_note)
-        if (
-            groups is not None and groups.tasks() > _MAX_TERMINALS
-        ):  # looking at each of them takes time
+        # Looking at each of them takes time.
+        if groups is not None and groups.tasks() > _MAX_TERMINALS:
             await asyncio.to_thread(groups.end_processes)
         for path in folder.glob("*/state.json"):
             try:
-                found = await self._find_terminal(path.parent.name)
-                if found is not None:
-                    await found.close()
+                terminal = await self._find_terminal(path.parent.name)
+                if terminal is not None:
+                    await terminal.close()
             except OSError as problem:  # such as a full disk: it ends all the same, with the server
                 log.warning("the end of terminal %s is not noted: %s", path.parent.name, problem)
         self._terminals.clear()
@@ -326,10 +325,8 @@ class LocalHost:
         """How a session comes into the rollout's network; empty where each has its own."""
         if self.sandbox.network or self.sandbox.kind == "none":
             return []
-        note, mark = (
-            self._groups_note.with_suffix(".network"),
-            rollout_workspace.read_mark(self._note),
-        )
+        note = self._groups_note.with_suffix(".network")
+        mark = rollout_workspace.read_mark(self._note)
         within = replace(enclosure, filter=None)
         async with self._guard_lock:
             return await asyncio.to_thread(
@@ -350,10 +347,10 @@ class LocalHost:
         state = terminal_start.load_terminal_state(folder)
         if state is None or state.closed:
             return None
-        found = LocalTerminal(folder, self._tmux(), state, self._command_path(folder))
-        await found.settle()
-        self._terminals[name] = found
-        return found
+        terminal = LocalTerminal(folder, self._tmux(), state, self._command_path(folder))
+        await terminal.settle()
+        self._terminals[name] = terminal
+        return terminal
 
     async def _open_terminal(self, name: str) -> LocalTerminal:
         folder = self._terminals_folder / name

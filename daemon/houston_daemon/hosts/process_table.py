@@ -96,13 +96,13 @@ def descendants(root: int, processes: dict[int, ProcessStat]) -> list[ProcessSta
     children: dict[int, list[ProcessStat]] = {}
     for entry in processes.values():
         children.setdefault(entry.parent, []).append(entry)
-    found: list[ProcessStat] = []
+    below: list[ProcessStat] = []
     waiting = [root]
     while waiting:
         for child in children.get(waiting.pop(0), ()):
-            found.append(child)
+            below.append(child)
             waiting.append(child.pid)
-    return found
+    return below
 
 
 def inner_pid(pid: int) -> int:

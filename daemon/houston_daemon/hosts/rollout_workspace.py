@@ -89,9 +89,9 @@ def _copy_workspace(source: Path, workspace: Path) -> None:
     special: list[str] = []
 
     def leave_out(folder: str, names: list[str]) -> list[str]:
-        found = [name for name in names if not _is_plain_file(Path(folder, name))]
-        special.extend(os.path.relpath(Path(folder, name), source) for name in found)
-        return found
+        special_names = [name for name in names if not _is_plain_file(Path(folder, name))]
+        special.extend(os.path.relpath(Path(folder, name), source) for name in special_names)
+        return special_names
 
     try:
         shutil.copytree(source, beside, symlinks=True, ignore=leave_out, copy_function=_copy_file)

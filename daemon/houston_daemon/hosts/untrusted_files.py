@@ -51,20 +51,19 @@ def empty_folder(top: int) -> None:
 
 def _lift_subfolders(folder: int, top: int) -> list[str]:
     """Remove the files of a folder and move its folders to `top`; their names there."""
-    found: list[str] = []
+    folders: list[str] = []
     for name in os.listdir(folder):
         if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=folder)
             continue
         place = name
         if folder != top:
-            os.close(
-                _open_owned_folder(name, folder)
-            )  # a folder that may not be written to cannot be moved
+            # A folder that may not be written to cannot be moved.
+            os.close(_open_owned_folder(name, folder))
             place = secrets.token_hex(16)
             os.rename(name, place, src_dir_fd=folder, dst_dir_fd=top)
-        found.append(place)
-    return found
+        folders.append(place)
+    return folders
 
 
 def _open_owned_folder(name: str, folder: int) -> int:

@@ -170,9 +170,9 @@ class Context:
 
     def guidance_of(self, entries: int) -> tuple[DeliveredGuidance, ...]:
         """All guidance of the first `entries` entries, in order, that of earlier forks first."""
-        said = {
+        by_id = {
             one.id: one
             for entry in self.entries[:entries]
             for one in (*entry.earlier_guidance, *entry.guidance)
         }
-        return tuple(said.values())
+        return tuple(by_id.values())

@@ -104,10 +104,10 @@ class ChatmlJsonDialect:
         thought = answer.get("thought", "")
         if not isinstance(thought, str):
             raise read.UnreadableAnswer("`thought` is no text")
-        made = [
+        calls = [
             _chatml_json_call(one, step, index, tools) for index, one in enumerate(answer["calls"])
         ]
-        return AgentAction(thought=thought, calls=read.require_call_count(made))
+        return AgentAction(thought=thought, calls=read.require_call_count(calls))
 
     def grammar(
         self, tools: Sequence[ToolSpec], answer_tokens: int = 1024

@@ -90,8 +90,8 @@ class PromptRenderer:
         ids = answer + self._encode(
             self.dialect.observation(_tool_result_texts(results), closing, stop)
         )
-        said = _assistant_message(sample, strip)
-        messages = (said, *_observation_messages(results, closing, said))
+        message = _assistant_message(sample, strip)
+        messages = (message, *_observation_messages(results, closing, message))
         return ContextEntry(
             step=step,
             messages=messages,
@@ -210,13 +210,13 @@ def _tool_result_texts(results: Sequence[ToolResult]) -> list[PromptToolResult]:
 
 
 def _observation_messages(
-    results: Sequence[ToolResult], closing: str, said: Message
+    results: Sequence[ToolResult], closing: str, answer: Message
 ) -> tuple[Message, ...]:
     """One message a call of `said`, all else joined to the last; a user's without calls.
 
     A result that answers no call (a last evaluation by the loop) has no message of its own.
     """
-    asked = {call.id for call in said.calls}
+    asked = {call.id for call in answer.calls}
     labelled = list(zip(results, context_messages.label_results(results), strict=True))
     answers = [(result.call.id, text) for result, text in labelled if result.call.id in asked]
     rest = [text for result, text in labelled if result.call.id not in asked]

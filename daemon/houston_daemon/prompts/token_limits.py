@@ -83,8 +83,8 @@ def compute_token_limits(budget: BudgetSettings, window: int | None) -> TokenLim
         observation = min(observation, window // 4)
         context = min(context, window - answer - observation)
     summary = min(MAX_SUMMARY_TOKENS, max(160, context // 8))
-    whole = budget.context_tokens if window is None else min(budget.context_tokens, window)
-    guidance = max(256, whole // 4)
+    most = budget.context_tokens if window is None else min(budget.context_tokens, window)
+    guidance = max(256, most // 4)
     return TokenLimits(window, context, answer, observation, summary, guidance)
 
 

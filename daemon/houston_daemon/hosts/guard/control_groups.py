@@ -87,15 +87,15 @@ def _has_controllers(folder: Path) -> bool:
 
 
 def _find_separate(mounts: list[_CgroupMount], own: dict[str, str]) -> CgroupFolders | None:
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for name in _WANTED_CONTROLLERS:
         mount = next((m for m in mounts if m.kind == "cgroup" and name in m.options), None)
         if mount is None or name not in own:
             continue
         folder = _own_group_folder(mount, own[name])
         if _can_make_group(folder):
-            found[name] = folder
-    return CgroupFolders("cgroup1", found) if set(NEEDED_CONTROLLERS) <= found.keys() else None
+            folders[name] = folder
+    return CgroupFolders("cgroup1", folders) if set(NEEDED_CONTROLLERS) <= folders.keys() else None
 
 
 def _can_make_group(folder: Path) -> bool:
@@ -198,9 +198,8 @@ class ControlGroups:
             names = " ".join(f"+{name}" for name in NEEDED_CONTROLLERS)
             (around / "cgroup.subtree_control").write_text(names)
         else:
-            _try_write_setting(
-                around / "memory.use_hierarchy", "1"
-            )  # or the root's own says so already
+            # Refused where the root's own says so already.
+            _try_write_setting(around / "memory.use_hierarchy", "1")
         self._limit_memory(around, most)
 
     def _limit_memory(self, memory: Path, most_bytes: int) -> None:
@@ -216,11 +215,11 @@ class ControlGroups:
 
     def pids(self) -> set[int]:
         """Every process of the rollout, zombies too."""
-        found: set[int] = set()
+        members: set[int] = set()
         for door in self.procs_files:
             with contextlib.suppress(OSError):
-                found.update(map(int, door.read_text().split()))
-        return found
+                members.update(map(int, door.read_text().split()))
+        return members
 
     def tasks(self) -> int:
         """Processes and threads, as the limit counts them."""
@@ -251,10 +250,9 @@ class ControlGroups:
         deadline = time.monotonic() + _KILL_SECONDS
         with contextlib.suppress(OSError):
             self._limit_processes(1)
-        while (found := self.pids() - {os.getpid()}) and time.monotonic() < deadline:
-            process_table.send_signal(
-                sorted(found), signal.SIGKILL
-            )  # the first of a sandbox is the oldest
+        while (members := self.pids() - {os.getpid()}) and time.monotonic() < deadline:
+            # The oldest first: a sandbox's first process takes its others along.
+            process_table.send_signal(sorted(members), signal.SIGKILL)
             time.sleep(0.01)
 
     def end(self) -> bool:
@@ -307,17 +305,17 @@ def find_or_make_groups(note: Path, name: str, limits: ResourceLimits) -> Contro
     folders = {key: str(folder / f"houston-{name}") for key, folder in where.folders.items()}
     tries = [_with_shared_parent(note, where, folders)] if limits.together and folders else []
     for noted in (*tries, CgroupNote(where.mechanism, folders)):
-        made = ControlGroups(note, noted)
-        made.save()
+        groups = ControlGroups(note, noted)
+        groups.save()
         try:
-            made.limit(limits)
+            groups.limit(limits)
         except OSError:
-            made.end()
+            groups.end()
         else:
-            return made
-    made = ControlGroups(note, CgroupNote())
-    made.save()
-    return made
+            return groups
+    groups = ControlGroups(note, CgroupNote())
+    groups.save()
+    return groups
 
 
 def _with_shared_parent(note: Path, where: CgroupFolders, folders: dict[str, str]) -> CgroupNote:

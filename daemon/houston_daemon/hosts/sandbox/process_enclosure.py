@@ -195,16 +195,16 @@ def _start_holder(
 
 def _read_child_pid(descriptor: int) -> int:
     """The pid in what bubblewrap says on its information descriptor; 0 when it says nothing."""
-    deadline, said = time.monotonic() + _HOLDER_START_SECONDS, b""
+    deadline, received = time.monotonic() + _HOLDER_START_SECONDS, b""
     while (left := deadline - time.monotonic()) > 0:
         if not select.select([descriptor], [], [], left)[0]:
             break
         chunk = os.read(descriptor, 4096)
-        said += chunk
+        received += chunk
         if not chunk or b"}" in chunk:
             break
     try:
-        return int(json.loads(said)["child-pid"])
+        return int(json.loads(received)["child-pid"])
     except (ValueError, KeyError):
         return 0
 

@@ -220,21 +220,21 @@ class ShadowRepository:
 
     def _take(self, message: str, hints: frozenset[str], mark: bool, since: str) -> Snapshot:
         repo = self._open()
-        told = self._files_at(repo, since)
+        already_told = self._files_at(repo, since)
         untrusted_files.restore_owner_rights(self.workspace)
         looked_at = time.time_ns()
-        seen = scan_workspace(self.workspace)
-        about = SnapshotNotes(empty=seen.empty, skipped=seen.skipped)
+        scan = scan_workspace(self.workspace)
+        about = SnapshotNotes(empty=scan.empty, skipped=scan.skipped)
         with NoFollowFolder(self.workspace) as workspace:
-            files = self._read_changed(repo, workspace, seen, about)
+            files = self._read_changed(repo, workspace, scan, about)
             if mark:
-                self._store_large(workspace, seen, about)
-        changes = self._find_changes(seen, files, about)
+                self._store_large(workspace, scan, about)
+        changes = self._find_changes(scan, files, about)
         if changes or about != self._about or not self._head:
             self._commit(repo, message, about, changes)
-        self._remember(seen, files, looked_at)
-        if told is not None:
-            changes = _differing_files(told, {**self._files, **self._about.beside})
+        self._remember(scan, files, looked_at)
+        if already_told is not None:
+            changes = _differing_files(already_told, {**self._files, **self._about.beside})
         if mark or time.monotonic() - self._saved_at > _MANIFEST_SECONDS:
             self._save_manifest()
         changes.sort(key=lambda change: (change[0] not in hints, change[0]))
@@ -245,14 +245,14 @@ class ShadowRepository:
         self,
         repo: pygit2.Repository,
         workspace: NoFollowFolder,
-        seen: WorkspaceScan,
+        scan: WorkspaceScan,
         about: SnapshotNotes,
     ) -> dict[str, TreeFile]:
         """Contents of files that look different; what is large or moving goes to `about`."""
         known = self._known
         different = [
             (path, mark)
-            for path, mark in seen.files.items()
+            for path, mark in scan.files.items()
             if (last := known.get(path)) is None or last[0] != mark
         ]
         files: dict[str, TreeFile] = {}
@@ -266,7 +266,7 @@ class ShadowRepository:
             elif file is not None:
                 about.beside[path] = file
             else:  # it has vanished since the look
-                del seen.files[path]
+                del scan.files[path]
         return files
 
     def _record_large_file(self, path: str, mark: FileMark) -> UnstoredFile:
@@ -278,22 +278,22 @@ class ShadowRepository:
         return new
 
     def _store_large(
-        self, workspace: NoFollowFolder, seen: WorkspaceScan, about: SnapshotNotes
+        self, workspace: NoFollowFolder, scan: WorkspaceScan, about: SnapshotNotes
     ) -> None:
         copies = workspace_scan.LargeFileCopies(workspace, self.folder / "large", self._most_copied)
         for path, recorded in sorted(about.beside.items()):
             if not (recorded.stored and (self.folder / "large" / recorded.stored).exists()):
-                name, said = copies.store(path, seen.files[path])
+                name, remark = copies.store(path, scan.files[path])
                 kind = recorded.why.partition("; ")[0]
-                why = f"{kind}; {said}" if said else kind
+                why = f"{kind}; {remark}" if remark else kind
                 about.beside[path] = msgspec.structs.replace(recorded, stored=name, why=why)
 
     def _find_changes(
-        self, seen: WorkspaceScan, files: dict[str, TreeFile], about: SnapshotNotes
+        self, scan: WorkspaceScan, files: dict[str, TreeFile], about: SnapshotNotes
     ) -> list[FileChange]:
         """Every file that differs from the last snapshot."""
         old = self._about.beside
-        gone = [path for known in (self._files, old) for path in known if path not in seen.files]
+        gone = [path for known in (self._files, old) for path in known if path not in scan.files]
         changes: list[FileChange] = []
         for path in (*files, *about.beside, *gone):
             before: DiffSide = self._files.get(path) or old.get(path)
@@ -339,10 +339,10 @@ class ShadowRepository:
             else:
                 self._files.pop(path, None)
 
-    def _remember(self, seen: WorkspaceScan, files: dict[str, TreeFile], looked_at: int) -> None:
+    def _remember(self, scan: WorkspaceScan, files: dict[str, TreeFile], looked_at: int) -> None:
         """Note how the files looked whose content was read, unless they may still change unseen."""
         for path, file in files.items():
-            mark = seen.files[path]
+            mark = scan.files[path]
             if max(mark[2], mark[3]) < looked_at - _UNSETTLED_NS:
                 self._known[path] = (mark, file)
                 self._unsaved = True
@@ -388,14 +388,14 @@ class ShadowRepository:
     def _restore(self, commit: str, into: Path) -> list[str]:
         repo = self._open()
         try:
-            found = repo[commit]
+            snapshot = repo[commit]
         except (KeyError, ValueError) as error:
             raise HoustonError(
                 f"The shadow repository {self.folder} has no snapshot {commit!r}.",
                 "Nothing was restored.",
             ) from error
         known = self._known if into == self.workspace else {}
-        return snapshot_restore.write_snapshot(repo, found, into, self.folder / "large", known)
+        return snapshot_restore.write_snapshot(repo, snapshot, into, self.folder / "large", known)
 
 
 def _make_repository(folder: Path) -> None:

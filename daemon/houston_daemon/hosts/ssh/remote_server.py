@@ -364,15 +364,15 @@ def _requested_limits(ask: m.Hello) -> resource_limits.ResourceLimits:
 async def _spawn_process(
     host: LocalHost, shelf: BundleCache, ask: m.Spawn, back: asyncio.Event
 ) -> Any:
-    there = {near: str(shelf.path_of(name)) for near, name in ask.parcels.items()}
+    places = {near: str(shelf.path_of(name)) for near, name in ask.parcels.items()}
     return await host.spawn(
-        [there.get(word, word) for word in ask.command],
+        [places.get(word, word) for word in ask.command],
         seconds=ask.seconds,
         writable=ask.writable,
-        extra_read=[Path(place) for place in there.values()],
+        extra_read=[Path(place) for place in places.values()],
         environment=ask.environment,
         stop=back,
         output_limit=ask.output_limit,
-        cwd=there.get(ask.cwd, ask.cwd),
+        cwd=places.get(ask.cwd, ask.cwd),
         network=ask.network,
     )

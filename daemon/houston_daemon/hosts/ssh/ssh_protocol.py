@@ -80,13 +80,13 @@ async def _read_exactly(
 
 async def read_greeting(reader: asyncio.StreamReader) -> None:
     """Read up to and with the greeting. Raises GarbledMessage when it does not come."""
-    seen = b""
-    while GREETING not in seen:
+    received = b""
+    while GREETING not in received:
         byte = await reader.read(1)
-        if not byte or len(seen) > _MAX_GREETING_NOISE:
-            said = seen.decode(errors="replace").strip()[-200:]
-            raise GarbledMessage(f"it said {said!r}" if said else "it said nothing")
-        seen += byte
+        if not byte or len(received) > _MAX_GREETING_NOISE:
+            noise = received.decode(errors="replace").strip()[-200:]
+            raise GarbledMessage(f"it said {noise!r}" if noise else "it said nothing")
+        received += byte
 
 
 PROTOCOL_VERSION = 2

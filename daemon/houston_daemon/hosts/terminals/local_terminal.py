@@ -157,16 +157,16 @@ class LocalTerminal:
         if not self.state.running or self.state.ended:
             return []
         number = signal.Signals[f"SIG{name}"]
-        found = await asyncio.to_thread(self._foreground, name != "INT")
+        targets = await asyncio.to_thread(self._foreground, name != "INT")
         if name == "KILL":
             self._resume_stopped()
-        if name == "KILL" or not found:
+        if name == "KILL" or not targets:
             # First, or the shell would go on to the next line before it is told to stop.
             process_table.send_signal([self.state.shell.pid], signal.SIGINT)
-        process_table.send_signal([entry.pid for entry in found], number)
-        if name == "TERM" and found:
-            await self._abandon_when_gone([ProcessKey(e.pid, e.started) for e in found])
-        return [entry.name for entry in found]
+        process_table.send_signal([entry.pid for entry in targets], number)
+        if name == "TERM" and targets:
+            await self._abandon_when_gone([ProcessKey(e.pid, e.started) for e in targets])
+        return [entry.name for entry in targets]
 
     async def close(self) -> None:
         """End the session and everything that runs in it; the log stays."""
@@ -249,18 +249,18 @@ class LocalTerminal:
         nonces = self.state.nonces
         if nonces is None:
             return
-        seen = False
+        has_news = False
         if self.state.started_at is None:
             mark = shell_marks.start_mark(nonces)
             at = data.find(mark)
             if at >= 0:
-                self.state.started_at, seen = start + at + len(mark), True
-        _, found, rest = data.partition(shell_marks.end_mark(nonces))
+                self.state.started_at, has_news = start + at + len(mark), True
+        _, marked, rest = data.partition(shell_marks.end_mark(nonces))
         code, closed, _ = rest.partition(b"\x07")
-        if found and closed:
-            self.state.exit_code, seen = _command_exit_code(code), True
+        if marked and closed:
+            self.state.exit_code, has_news = _command_exit_code(code), True
             self.state.running = False
-        if seen:  # once, after both: a full disk must not hide the end behind the start
+        if has_news:  # once, after both: a full disk must not hide the end behind the start
             self._save()
 
     async def _note_end(self) -> None:
@@ -333,11 +333,11 @@ class LocalTerminal:
         if shell is None or shell.foreground in (-1, 0, shell.group):
             return []
         everyone = process_table.list_processes()
-        found = [entry for entry in everyone.values() if entry.group == shell.foreground]
+        processes = [entry for entry in everyone.values() if entry.group == shell.foreground]
         if deep:
-            for entry in list(found):
-                found += process_table.descendants(entry.pid, everyone)
-        unique = {entry.pid: entry for entry in found if entry.pid != shell.pid}
+            for entry in list(processes):
+                processes += process_table.descendants(entry.pid, everyone)
+        unique = {entry.pid: entry for entry in processes if entry.pid != shell.pid}
         return list(unique.values())
 
     async def _abandon_when_gone(self, keys: list[ProcessKey]) -> None:

@@ -199,16 +199,16 @@ async def _greet_shell(
     while time.monotonic() < deadline:
         if not greeted:
             greeted = write_shell_lines(folder, shell_marks.shell_greeting(nonce))
-        _, found, rest = log.read(before, log.size()).partition(mark)
-        if found and b"\x07" in rest:
+        _, marked, rest = log.read(before, log.size()).partition(mark)
+        if marked and b"\x07" in rest:
             tty, shell = rest.partition(b"\x07")[0].decode().split(" ")
             _recognise_processes(state, tty, int(shell))
             return
         if not process_table.is_alive(state.pane):
             break
         await asyncio.sleep(0.003)
-    said = " ".join(log.lines(before))[-300:]
-    raise TerminalDead(state.name, f"its shell did not start ({said or 'it said nothing'})")
+    printed = " ".join(log.lines(before))[-300:]
+    raise TerminalDead(state.name, f"its shell did not start ({printed or 'it said nothing'})")
 
 
 def _recognise_processes(state: TerminalState, tty: str, shell: int) -> None:
