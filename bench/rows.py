@@ -74,14 +74,14 @@ class Long:
         result = ToolResult(call=call, kind="command", success=True, text=self.text(OBSERVATION))
         seq = self.home.step(NAME, step, stored, (result.text,))
         prompt = self.context.prompt_ids
-        self.context.sampled(seq, prompt, ids)
+        self.context.anchor_sample(seq, prompt, ids)
         seen = ObservationBody(tail=f"[step {step}]")
-        self.context.add(self.renderer.entry(step, stored, (result,), seen, ()))
+        self.context.add(self.renderer.render_step(step, stored, (result,), seen, ()))
 
     def fork(self, step: int) -> None:
         """A fork before a step, with a summary that the model wrote."""
         context, t = self.context, len(self.context.entries)
-        k = cutting.least_k(t, context.forked)
+        k = cutting.least_k(t, context.begins_with_summary)
         asked, _ = self.renderer.asking(context.entries[k - 1], context_summary.SUMMARY_REQUEST)
         before = [number for entry in context.entries[: k - 1] for number in entry.ids]
         prompt = (*(context.head_ids or ()), *before, *asked)
@@ -90,7 +90,7 @@ class Long:
         how = link_prompt(context.anchor, prompt, fresh=True)
         body = sample(
             text, role="summary", parent_seq=how.parent_seq, kept=how.kept,
-            new_prompt_ids=how.new, token_ids=ids, logprobs=(-0.5,) * len(ids),
+            new_prompt_ids=how.new_ids, token_ids=ids, logprobs=(-0.5,) * len(ids),
             logprob_kind="policy", drift=how.drift, prompt_tokens=len(prompt),
         )  # fmt: skip
         seq = self.home.sampled(NAME, step, body, part="summary.1")
@@ -100,7 +100,9 @@ class Long:
             k=k, first_kept_step=kept.step + 1, summary=shown, sample_seq=seq, before=step
         )
         self.home.fork(NAME, step, made)
-        self.context = cutting.forked_context(context, k, self.renderer.pair(kept, shown, ()), seq)
+        self.context = cutting.forked_context(
+            context, k, self.renderer.fork_pair(kept, shown, ()), seq
+        )
         self.forks += 1
 
     def _encoded(self, thought: str, calls: tuple[ToolCall, ...]) -> list[int]:
@@ -112,10 +114,10 @@ class Long:
     ) -> SampleBody:
         prompt = self.context.prompt_ids
         assert prompt is not None
-        how = link_prompt(self.context.anchor, prompt, fresh=self.context.fresh)
+        how = link_prompt(self.context.anchor, prompt, fresh=self.context.has_no_sample)
         return sample(
             thought, calls=calls, parent_seq=how.parent_seq, kept=how.kept,
-            new_prompt_ids=how.new, token_ids=ids, logprobs=(-0.5,) * len(ids),
+            new_prompt_ids=how.new_ids, token_ids=ids, logprobs=(-0.5,) * len(ids),
             logprob_kind="policy", drift=how.drift, prompt_tokens=len(prompt),
         )  # fmt: skip
 

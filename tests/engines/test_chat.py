@@ -31,7 +31,7 @@ MESSAGES = (
     Message(role="tool", content="README.md", call_id="1.0"),
 )
 FINE = [delta(content="Done."), delta("stop")]
-QUICK = RetryPolicy(attempts=4, first=0.01, longest=0.02, longest_asked=0.05)
+QUICK = RetryPolicy(attempts=4, first_wait=0.01, max_wait=0.02, max_retry_after=0.05)
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ async def test_an_interrupt_keeps_the_text_and_frees_the_server(server: ChatServ
 
 async def test_an_interrupt_ends_the_waiting_between_tries(server: ChatServer) -> None:
     server.answers = [(503, {})] * 2
-    patient = RetryPolicy(attempts=2, first=600, longest=600)
+    patient = RetryPolicy(attempts=2, first_wait=600, max_wait=600)
     made = ChatEngine("chat:test", server.url, "m", retry=patient)
     stop = asyncio.Event()
     asyncio.get_running_loop().call_later(0.3, stop.set)

@@ -49,7 +49,7 @@ def engine(server: ChatServer, **settings: Any) -> ChatEngine:
     settings = {"kind": "chat", "url": server.url, "model": "some-model", **settings}
     made = choose_engine(settings, None, "strict")
     assert isinstance(made, ChatEngine)
-    made._retry = RetryPolicy(attempts=2, first=0.01, longest=0.02)
+    made._retry = RetryPolicy(attempts=2, first_wait=0.01, max_wait=0.02)
     return made
 
 
@@ -66,10 +66,10 @@ SENT: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "reasoning, untold": ({"reasoning": True}, {"reasoning": True}, {}),
     "the task's temperature": ({}, {"temperature": 0.0}, {"temperature": 0.0}),
     "the task's top_p": ({}, {"top_p": 0.9}, {"top_p": 0.9}),
-    "the task's limit": ({}, {"max_tokens_asked": True}, {"max_tokens": 50}),
+    "the task's limit": ({}, {"is_max_tokens_set": True}, {"max_tokens": 50}),
     "the task's limit by another name": (
         {"max_tokens_field": "max_completion_tokens"},
-        {"max_tokens_asked": True},
+        {"is_max_tokens_set": True},
         {"max_completion_tokens": 50},
     ),
     "parameters": (
@@ -84,7 +84,7 @@ SENT: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     ),
     "what the task asks and the engine must not be sent": (
         {"omit_parameters": ["temperature", "max_tokens"]},
-        {"temperature": 0.2, "max_tokens_asked": True},
+        {"temperature": 0.2, "is_max_tokens_set": True},
         {},
     ),
 }

@@ -44,18 +44,15 @@ async def test_plays_every_line_and_then_finishes(tmp_path: Path) -> None:
 
 
 RESUMED = {
-    "the request names the step": (0, 2, "second"),
-    "the engine was told": (2, 0, "second"),
-    "past the end": (0, 9, "The script has ended."),
+    "the request names the step": (2, "second"),
+    "past the end": (9, "The script has ended."),
 }
 
 
 @pytest.mark.parametrize("case", RESUMED)
 async def test_goes_on_at_the_right_line(tmp_path: Path, case: str) -> None:
-    start, step, thought = RESUMED[case]
+    step, thought = RESUMED[case]
     engine = script(tmp_path, STEPS)
-    if start:
-        engine.start_at(start)
     assert (await engine.sample(ask(step), asyncio.Event())).thought == thought
 
 

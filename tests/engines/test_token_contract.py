@@ -301,7 +301,7 @@ async def test_a_killed_server_is_unavailable_and_the_request_works_later(
         served.kind,
         served.process.url,
         adapters=adapters,
-        retry=RetryPolicy(attempts=2, first=0.1),
+        retry=RetryPolicy(attempts=2, first_wait=0.1),
     )
     await engine.ready()
     before = await sampled(engine, ask(served, policy="policy@2"))

@@ -48,7 +48,7 @@ def server() -> Iterator[ChatServer]:
 
 
 def engine(server: ChatServer) -> TokenEngine:
-    retry = RetryPolicy(attempts=2, first=0.01, longest=0.01)
+    retry = RetryPolicy(attempts=2, first_wait=0.01, max_wait=0.01)
     return TokenEngine("token:test", server.url, "m", 100, retry=retry)
 
 

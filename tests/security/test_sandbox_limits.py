@@ -91,7 +91,7 @@ async def test_it_is_stopped_and_the_session_goes_on(name: str, host: LocalHost)
     assert "still here" in await terminal.lines(start)
     marked = (host.folder.parents[1] / "prepared" / "r1").read_text()
     await host.destroy_terminals()
-    assert not note.pids() and not any(door.exists() for door in note.doors)
+    assert not note.pids() and not any(door.exists() for door in note.procs_files)
     assert not process_table.kill_marked(marked)
 
 
@@ -241,7 +241,7 @@ async def test_groups_are_found_again_and_told_once(tmp_path: Path) -> None:
     assert note.pids()
     await second.destroy_terminals()
     await second.close()
-    assert not any(door.exists() for door in note.doors)
+    assert not any(door.exists() for door in note.procs_files)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")

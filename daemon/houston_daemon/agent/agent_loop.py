@@ -90,22 +90,22 @@ class UnscoredChanges:
 
     def __init__(self) -> None:
         # Submissions of before this context: what changed since is not known, so score again.
-        self.now = True
+        self.is_unscored = True
 
-    def step(self, results: Sequence[ToolResult], changed: bool) -> None:
+    def note_step(self, results: Sequence[ToolResult], changed: bool) -> None:
         """Take note of a step. changed: whether files changed in it."""
         scored = [i for i, one in enumerate(results) if _is_scored_evaluation(one)]
         after = results[scored[-1] + 1 :] if scored else results
         if scored:
-            self.now = False
+            self.is_unscored = False
         if changed and any(one.call.name not in _SCORE_PRESERVING_CALLS for one in after):
-            self.now = True
+            self.is_unscored = True
 
-    def record(self, record: StepRecord) -> None:
+    def note_record(self, record: StepRecord) -> None:
         """Take note of a step read back."""
         if record.observation is not None:
-            seen = record.observation
-            self.step(record.results, bool(seen.files or seen.more_files))
+            observation = record.observation
+            self.note_step(record.results, bool(observation.files or observation.more_files))
 
     def wants_score(self, results: Sequence[ToolResult], budgets: RolloutBudgets) -> bool:
         """Whether a last evaluation should run after `results` of the ending step."""
@@ -116,7 +116,7 @@ class UnscoredChanges:
                 return False
             if one.call.name not in _SCORE_PRESERVING_CALLS:
                 return True
-        return self.now
+        return self.is_unscored
 
 
 def _is_scored_evaluation(result: ToolResult) -> bool:
@@ -146,17 +146,17 @@ class AgentLoop:
     renderer: PromptRenderer
     limits: TokenLimits
     budgets: RolloutBudgets
-    asking: policy_sampling.SampleRequestBuilder
-    actor: CallExecutor
+    request_builder: policy_sampling.SampleRequestBuilder
+    executor: CallExecutor
     forker: ContextForker
     context: Context
-    watching: StepAttention
+    attention: StepAttention
     step: int
     """The step that is open or comes next."""
-    open: OpenStep | None = None
-    last: StepRecord | None = None
+    open_step: OpenStep | None = None
+    last_closed: StepRecord | None = None
     """The newest step that was closed before this worker came."""
-    tries: tuple[wire.SummaryTry, ...] = ()
+    summary_tries: tuple[wire.SummaryTry, ...] = ()
     """Tries at a summary before `step` that the journal has already."""
     unscored: UnscoredChanges = field(default_factory=UnscoredChanges)
 
@@ -167,41 +167,46 @@ class AgentLoop:
 
     def was_over(self) -> str:
         """Why the rollout is over already: its worker ended between the last step and saying so."""
-        if self.last is None or self.last.observation is None:
+        if self.last_closed is None or self.last_closed.observation is None:
             return ""
-        last = self.last
+        last = self.last_closed
         return ending_reason(
-            self.last.observation, last.results, last.guidance, last.step, self.budgets
+            self.last_closed.observation, last.results, last.guidance, last.step, self.budgets
         )
 
     async def run(self) -> str:
-        """Steps until the rollout is over; why it is. Raises Leaving, and HoustonError when it
+        """Steps until the rollout is over; why it is. Raises WorkerExit, and HoustonError when it
         cannot go on."""
         while True:
-            await self.line.safe_point()
-            opened = self.open or await self._decide()
-            self.open = None
-            await self.actor.run(opened.step, opened.sample.calls, opened.intents, opened.results)
+            await self.line.wait_at_safe_point()
+            opened = self.open_step or await self._sample_step()
+            self.open_step = None
+            await self.executor.run_calls(
+                opened.step, opened.sample.calls, opened.intents, opened.results
+            )
             if over := await self._close(opened):
                 return over
             self.step += 1
 
-    async def _decide(self) -> OpenStep:
+    async def _sample_step(self) -> OpenStep:
         """Fork when the context is too long, then sample the policy's next action."""
-        await self._fit()
-        request, sampled = await self._sampled()
-        self.tries = ()
+        await self._fork_when_too_long()
+        request, sampled = await self._sample_policy()
+        self.summary_tries = ()
         prompt = self.context.prompt_ids
         decided: AgentAction = policy_sampling.parse_action(
             sampled, self.step, self.renderer.dialect, self.tools
         )
-        how = link_prompt(
-            self.context.anchor, prompt, fresh=self.context.fresh, stripped=self.context.stripped
+        link = link_prompt(
+            self.context.anchor,
+            prompt,
+            fresh=self.context.has_no_sample,
+            stripped=self.context.last_is_stripped,
         )
         sample = build_ledger_entry(
             request,
             sampled,
-            how,
+            link,
             self.sampler.engine.name,
             thought=decided.thought,
             calls=decided.calls,
@@ -211,18 +216,18 @@ class AgentLoop:
             wire.StoreSample, step=self.step, attempt=1, part="sample", sample=sample
         )
         point("worker.sample.after")
-        self.context.sampled(ack.seq, prompt, sample.token_ids)
+        self.context.anchor_sample(ack.seq, prompt, sample.token_ids)
         return OpenStep(self.step, sample)
 
-    async def _sampled(self) -> tuple[SampleRequest, EngineSample]:
+    async def _sample_policy(self) -> tuple[SampleRequest, EngineSample]:
         """The policy's sample. A context that the engine calls too long is forked; one that cannot
         be made shorter pauses the rollout until the engine takes it."""
         while True:
-            request = self.asking.request(
+            request = self.request_builder.request(
                 self.context.prompt_ids,
                 self.context.messages,
                 step=self.step,
-                max_tokens=self._room(),
+                max_tokens=self._answer_room(),
                 grammar=self._grammar(),
             )
             point("worker.sample.before")
@@ -230,13 +235,13 @@ class AgentLoop:
                 sampled = await self.sampler.sample(request)
             except ContextOverflow as problem:
                 log.warning("the context is forked: %s", problem)
-                if not await self._shorten():
-                    await self.sampler.refused(problem)
+                if not await self._force_fork():
+                    await self.sampler.wait_for_longer_window(problem)
                 continue
             point("worker.sample.asked")
             return request, sampled
 
-    async def _shorten(self) -> bool:
+    async def _force_fork(self) -> bool:
         """Fork a context to half its size or less, whatever its limit; False where nothing can be
         compressed, or a fork before this step has been made already.
 
@@ -244,23 +249,23 @@ class AgentLoop:
         """
         size = self.context.size
         cut = None
-        if not self.context.fresh:
+        if not self.context.has_no_sample:
             cut = context_fork.plan_fork(self.context, self.renderer, self.limits, size // 2)
         if cut is None:
             return False
         self.limits = replace(self.limits, context=min(self.limits.context, size * 4 // 5))
         self.context = await self.forker.fork(
-            self.context, cut, self.step, self.tries, self.budgets.told
+            self.context, cut, self.step, self.summary_tries, self.budgets.visible_scores
         )
         return True
 
     def _grammar(self) -> Mapping[str, object] | None:
-        if not self.asking.guided:
+        if not self.request_builder.guided:
             return None
         return self.renderer.dialect.grammar(self.environment.tools, self.limits.answer)
 
-    def _room(self) -> int:
-        room = self.limits.room(self.context.size, self.limits.answer)
+    def _answer_room(self) -> int:
+        room = self.limits.answer_room(self.context.size, self.limits.answer)
         if room < MIN_ANSWER_TOKENS:
             raise HoustonError(
                 f"The context has {self.context.size} tokens and cannot be made shorter; "
@@ -269,22 +274,24 @@ class AgentLoop:
             )
         return room
 
-    async def _fit(self) -> None:
+    async def _fork_when_too_long(self) -> None:
         limits, size = self.limits, self.context.size
-        fits = size <= limits.useful(self.context.head_size)
-        if self.context.fresh or (fits and limits.room(size, limits.answer) >= MIN_ANSWER_TOKENS):
+        fits = size <= limits.fork_threshold(self.context.head_size)
+        if self.context.has_no_sample or (
+            fits and limits.answer_room(size, limits.answer) >= MIN_ANSWER_TOKENS
+        ):
             return
         cut = context_fork.plan_fork(self.context, self.renderer, limits)
         if cut is None:
             return
         self.context = await self.forker.fork(
-            self.context, cut, self.step, self.tries, self.budgets.told
+            self.context, cut, self.step, self.summary_tries, self.budgets.visible_scores
         )
 
     async def _close(self, opened: OpenStep) -> str:
         """Store the observation, take what people said, grow the context; why it is over."""
-        finished = await self._finishing(opened)
-        notes = self._noted(opened, finished)
+        finished = await self._ends_now(opened)
+        notes = self._loop_notes(opened, finished)
         closing, unsnapped = Closing(), ""
         try:
             point("worker.snapshot.before")
@@ -306,7 +313,7 @@ class AgentLoop:
             finished=finished,
             guidance_bytes=self.limits.guidance * BYTES_PER_TOKEN,
         )
-        observation = self.watching.marked(
+        observation = self.attention.with_signals(
             opened.step, opened.sample, opened.results, observation, unsnapped
         )
         point("worker.observation.before")
@@ -314,14 +321,14 @@ class AgentLoop:
             wire.StoreObservation, step=opened.step, attempt=1, observation=observation
         )
         point("worker.observation.after")
-        self._grow(opened, observation, ack.guidance)
+        self._append_entry(opened, observation, ack.guidance)
         return ending_reason(observation, opened.results, ack.guidance, opened.step, self.budgets)
 
-    async def _finishing(self, opened: OpenStep) -> bool:
+    async def _ends_now(self, opened: OpenStep) -> bool:
         """Whether the rollout ends with this step; then its newest state is scored."""
         accepted = is_finish_accepted(opened.results)
-        spent = self.budgets.spent(opened.step)
-        put_off = accepted and not spent and self.line.control.now.waiting.count > 0
+        spent = self.budgets.spent_budget(opened.step)
+        put_off = accepted and not spent and self.line.control.current.waiting.count > 0
         if put_off or not (accepted or spent):
             return False
         calls = len(opened.sample.calls)
@@ -331,33 +338,33 @@ class AgentLoop:
             call = ToolCall(
                 id=f"{opened.step}.{len(opened.results)}", name=EVALUATION_CALL, arguments={}
             )
-            await self.actor.one(opened.step, call, len(opened.results) + 1, opened.results)
+            await self.executor.run_call(opened.step, call, len(opened.results) + 1, opened.results)
         return True
 
-    def _noted(self, opened: OpenStep, finished: bool) -> tuple[str, ...]:
+    def _loop_notes(self, opened: OpenStep, finished: bool) -> tuple[str, ...]:
         """What the loop itself has to say about a step."""
         sample, notes = opened.sample, []
         if sample.finish_reason == "interrupted":
             notes.append(INTERRUPTED_NOTE)
         elif sample.malformed:
             form = self.renderer.dialect.form
-            said = f"No action was taken: {sample.malformed}. Answer in this form: {form}"
-            notes.append(f"[{disarm(said).text}]")
+            note = f"No action was taken: {sample.malformed}. Answer in this form: {form}"
+            notes.append(f"[{disarm(note).text}]")
         if is_finish_accepted(opened.results) and not finished:
             notes.append("[the end was put off: a person has something to say]")
         return tuple(notes)
 
-    def _grow(
+    def _append_entry(
         self,
         opened: OpenStep,
         observation: ObservationBody,
         guidance: tuple[DeliveredGuidance, ...],
     ) -> None:
-        entry = self.renderer.entry(
+        entry = self.renderer.render_step(
             opened.step, opened.sample, opened.results, observation, guidance
         )
         self.context.add(entry)
-        self.unscored.step(opened.results, bool(observation.files or observation.more_files))
+        self.unscored.note_step(opened.results, bool(observation.files or observation.more_files))
 
 
 def reopen_step(record: StepRecord) -> OpenStep:

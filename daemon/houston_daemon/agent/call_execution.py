@@ -55,9 +55,9 @@ class CallExecutor:
         self._environment = environment
         self._budgets = budgets
         self._measure = measure
-        self._room = max(64, observation_tokens - RESERVED_TAIL_TOKENS)
+        self._observation_room = max(64, observation_tokens - RESERVED_TAIL_TOKENS)
 
-    async def run(
+    async def run_calls(
         self,
         step: int,
         calls: Sequence[ToolCall],
@@ -66,14 +66,14 @@ class CallExecutor:
     ) -> None:
         """Run what is left of `calls`; `results` grows by one for each.
 
-        intents, results: what the journal has of the step already. Raises Leaving.
+        intents, results: what the journal has of the step already. Raises WorkerExit.
         """
         if len(intents) > len(results):
             await self._recover(step, intents[-1], len(calls), results)
         for call in calls[len(results) :]:
-            await self.one(step, call, len(calls), results)
+            await self.run_call(step, call, len(calls), results)
 
-    async def one(self, step: int, call: ToolCall, of: int, results: list[ToolResult]) -> None:
+    async def run_call(self, step: int, call: ToolCall, of: int, results: list[ToolResult]) -> None:
         """Run one call and store its result."""
         environment = self._environment
         call = call if call.error else environment.check(call)
@@ -85,16 +85,16 @@ class CallExecutor:
             wire.StoreIntent, step=step, attempt=1, index=index, intent=intent
         )
         point("worker.intent.after")
-        await self._line.still_mine()
+        await self._line.ensure_lease_valid()
         if ack.act:
-            result = await self._watched(
+            result = await self._run_interruptibly(
                 step, call, lambda standing, stop: environment.act(call, standing, stop)
             )
         else:
             # A person's word came first: nothing went wrong, so it counts as no error.
             result = ToolResult(call=call, kind="interrupted", success=True, text=NOT_RUN_TEXT)
         point("worker.call.after")
-        await self._keep(step, result, of, results)
+        await self._store_result(step, result, of, results)
 
     async def _recover(
         self, step: int, intent: CallIntent, of: int, results: list[ToolResult]
@@ -102,24 +102,24 @@ class CallExecutor:
         """The call that was under way when the worker before this one ended."""
         self._line.activity = f"{intent.call.name[:50]}, found again"
         point("worker.recover.before")
-        await self._line.still_mine()
+        await self._line.ensure_lease_valid()
         environment = self._environment
-        result = await self._watched(
+        result = await self._run_interruptibly(
             step,
             intent.call,
             lambda standing, stop: environment.recover(intent, standing, stop),
         )
         point("worker.recover.after")
-        await self._keep(step, result, of, results)
+        await self._store_result(step, result, of, results)
 
-    async def _keep(
+    async def _store_result(
         self, step: int, result: ToolResult, of: int, results: list[ToolResult]
     ) -> None:
         text, fields = redact(result.text), redact_all(result.fields)
         if (text, fields) != (result.text, result.fields):
             result = msgspec.structs.replace(result, text=text, fields=fields)
         used = sum(self._measure.count(one.text) for one in results)
-        share = max(64, (self._room - used) // max(1, of - len(results)))
+        share = max(64, (self._observation_room - used) // max(1, of - len(results)))
         text = self._measure.cut(result.text, share)
         if text != result.text:
             result = msgspec.structs.replace(result, text=text)
@@ -127,14 +127,16 @@ class CallExecutor:
             wire.StoreResult, step=step, attempt=1, index=len(results), result=result
         )
         point("worker.result.after")
-        self._budgets.scores.take(result, self._budgets.clock.seconds)
+        self._budgets.scores.count_result(result, self._budgets.clock.seconds)
         results.append(result)
 
-    async def _watched(self, step: int, call: ToolCall, run: _RunCall) -> ToolResult:
+    async def _run_interruptibly(self, step: int, call: ToolCall, run: _RunCall) -> ToolResult:
         """Run a call while listening: a person's word or the time budget ends its waiting."""
         stop = Stop()
         try:
-            return await self._listen(call, run(self._budgets.standing(step), stop), stop)
+            return await self._wait_for_call(
+                call, run(self._budgets.budget_status(step), stop), stop
+            )
         except WorkerExit:
             raise
         except _TimeBudgetSpent:
@@ -145,7 +147,7 @@ class CallExecutor:
                 call, f"Error: {call.name} itself failed: {type(problem).__name__}: {problem}"
             )
 
-    async def _listen(
+    async def _wait_for_call(
         self, call: ToolCall, running: Coroutine[Any, Any, ToolResult], stop: Stop
     ) -> ToolResult:
         control, budgets = self._line.control, self._budgets
@@ -153,8 +155,8 @@ class CallExecutor:
         task = asyncio.create_task(running)
         try:
             while not task.done():
-                raise_if_exiting(control.now)
-                if reason := call_stop_reason(control.now):
+                raise_if_exiting(control.current)
+                if reason := call_stop_reason(control.current):
                     stop.reason = reason
                     stop.event.set()
                 left = budgets.seconds_left

@@ -32,7 +32,7 @@ from houston_shared.wire import SummaryTry
 class ForkPlan:
     """How a context will be forked."""
 
-    k: int
+    compressed_entries: int
     """Entries that the summary replaces."""
     first_kept_step: int
 
@@ -76,21 +76,21 @@ def plan_fork(
     entries, count = context.entries, renderer.measure.count
     beside = [
         count(entries[k - 1].observed())
-        + min(limits.guidance, sum(count(one.text) + 12 for one in context.heard(k)))
+        + min(limits.guidance, sum(count(one.text) + 12 for one in context.guidance_of(k)))
         for k in range(1, len(entries) + 1)
     ]
     # A summary seldom takes all it may; what it takes beyond this is within the answer's room.
     fixed = context.head_size + limits.summary // 2
-    limit = limits.useful(context.head_size) if most is None else most
+    limit = limits.fork_threshold(context.head_size) if most is None else most
     sizes = [entry.size for entry in entries]
-    k = choose_k(sizes, beside, forked=context.forked, fixed=fixed, limit=limit)
+    k = choose_k(sizes, beside, forked=context.begins_with_summary, fixed=fixed, limit=limit)
     return ForkPlan(k, entries[k - 1].step + 1) if k else None
 
 
 def _guidance_before_last(context: Context, k: int) -> list[DeliveredGuidance]:
     """Guidance of the first k entries but for what stands in oₖ itself."""
     own = {one.id for one in context.entries[k - 1].guidance}
-    return [one for one in context.heard(k) if one.id not in own]
+    return [one for one in context.guidance_of(k) if one.id not in own]
 
 
 def forked_context(context: Context, k: int, pair: ContextEntry, anchor_seq: int | None) -> Context:
@@ -99,13 +99,13 @@ def forked_context(context: Context, k: int, pair: ContextEntry, anchor_seq: int
     anchor_seq: the summary's sample; with it the first prompt keeps the head's ids.
     """
     shared = (context.head_ids or ()) if anchor_seq is not None else ()
-    made = Context(
+    forked = Context(
         context.head, context.head_ids, context.head_size, PromptAnchor(anchor_seq, shared)
     )
-    made.add(pair)
+    forked.add(pair)
     for entry in context.entries[k:]:
-        made.add(entry)
-    return made
+        forked.add(entry)
+    return forked
 
 
 def compressed_guidance(
@@ -115,7 +115,7 @@ def compressed_guidance(
 
     That of earlier forks comes first.
     """
-    return tuple(one.id for one in context.heard(k)), _guidance_before_last(context, k)
+    return tuple(one.id for one in context.guidance_of(k)), _guidance_before_last(context, k)
 
 
 log = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class ContextForker:
         self._sampler = sampler
         self._renderer = renderer
         self._limits = limits
-        self._asking = asking
+        self._request_builder = asking
         self._task = task
 
     async def fork(
@@ -152,18 +152,18 @@ class ContextForker:
 
         tries: tries at this summary that the journal has already (after a restart).
         """
-        first = context.entries[0].step if not context.forked else 1
+        first = context.entries[0].step if not context.begins_with_summary else 1
         last = cut.first_kept_step - 1
-        text, seq = await self._written(context, cut, step, tries, first, last)
+        text, seq = await self._sample_summary(context, cut, step, tries, first, last)
         if not text:
-            part = context.entries[: cut.k]
+            part = context.entries[: cut.compressed_entries]
             size = self._limits.summary
             text = context_summary.mechanical_summary(self._task, part, scores, first, size)
             text = self._renderer.measure.cut(text, size)
-        text, shown = self._fitted(context, cut.k, text)
-        ids, earlier = compressed_guidance(context, cut.k)
+        text, shown = self._fit_summary(context, cut.compressed_entries, text)
+        ids, earlier = compressed_guidance(context, cut.compressed_entries)
         body = ForkBody(
-            k=cut.k,
+            k=cut.compressed_entries,
             first_kept_step=cut.first_kept_step,
             summary=text,
             guidance=ids,
@@ -175,10 +175,12 @@ class ContextForker:
         point("worker.fork.before")
         await self._sampler.line.store(wire.StoreFork, step=step, fork=body)
         point("worker.fork.after")
-        pair = self._renderer.pair(context.entries[cut.k - 1], text, earlier, shown)
-        return forked_context(context, cut.k, pair, seq)
+        pair = self._renderer.fork_pair(
+            context.entries[cut.compressed_entries - 1], text, earlier, shown
+        )
+        return forked_context(context, cut.compressed_entries, pair, seq)
 
-    def _fitted(self, context: Context, k: int, text: str) -> tuple[str, Mapping[str, int]]:
+    def _fit_summary(self, context: Context, k: int, text: str) -> tuple[str, Mapping[str, int]]:
         """The summary, and how much is shown of what people said: both fit beside an answer.
 
         Guidance gives way to head, summary and oₖ; the summary only to head and oₖ.
@@ -186,16 +188,18 @@ class ContextForker:
         limits, measure = self._limits, self._renderer.measure
         rest = sum(entry.size for entry in context.entries[k:])
         bare = replace(context.entries[k - 1], guidance=())
-        pair = self._renderer.pair(bare, text, ()).size
+        pair = self._renderer.fork_pair(bare, text, ()).size
         answer = min(limits.answer, MAX_RESERVED_ANSWER_TOKENS) + CUT_NOTE_TOKENS
-        room = limits.room(context.head_size + rest + pair + answer, limits.guidance)
+        room = limits.answer_room(context.head_size + rest + pair + answer, limits.guidance)
         if room < 0:
             text = measure.cut(
                 text, max(CUT_NOTE_TOKENS, measure.count(text) + room - CUT_NOTE_TOKENS)
             )
-        return text, context_messages.fit_guidance(context.heard(k), max(0, room), measure.count)
+        return text, context_messages.fit_guidance(
+            context.guidance_of(k), max(0, room), measure.count
+        )
 
-    async def _written(
+    async def _sample_summary(
         self,
         context: Context,
         cut: ForkPlan,
@@ -213,24 +217,24 @@ class ContextForker:
             if request.max_tokens < MIN_ANSWER_TOKENS:
                 break
             try:
-                said, seq = await self._try(context, cut, request, step, number)
+                answer, seq = await self._sample_summary_once(context, cut, request, step, number)
             except ContextOverflow as problem:
                 log.warning("the summary is made without the model: %s", problem)
                 break
-            if text := context_summary.parse_summary(said, first, last):
+            if text := context_summary.parse_summary(answer, first, last):
                 return text, seq
         return "", None
 
-    async def _try(
+    async def _sample_summary_once(
         self, context: Context, cut: ForkPlan, request: SampleRequest, step: int, number: int
     ) -> tuple[str, int]:
         point("worker.summary.before")
         sampled = await self._sampler.sample(request, interruptible=False)
         ids = request.prompt_ids
-        part = cut.k < len(context.entries)  # it leaves out what stays as it is
-        how = link_prompt(context.anchor, ids, fresh=part, stripped=context.stripped)
+        part = cut.compressed_entries < len(context.entries)  # it leaves out what stays as it is
+        link = link_prompt(context.anchor, ids, fresh=part, stripped=context.last_is_stripped)
         text = replace_surrogates(sampled.text or sampled.thought or "")
-        entry = build_ledger_entry(request, sampled, how, self._sampler.engine.name, thought=text)
+        entry = build_ledger_entry(request, sampled, link, self._sampler.engine.name, thought=text)
         ack = await self._sampler.line.store(
             wire.StoreSample, step=step, attempt=1, part=f"summary.{number}", sample=entry
         )
@@ -239,7 +243,10 @@ class ContextForker:
 
     def _request(self, context: Context, cut: ForkPlan, step: int) -> SampleRequest:
         """Asks for S₁:ₖ = φ(τ₁:ₖ): the first k entries, and the request after oₖ."""
-        before, newest = context.entries[: cut.k - 1], context.entries[cut.k - 1]
+        before, newest = (
+            context.entries[: cut.compressed_entries - 1],
+            context.entries[cut.compressed_entries - 1],
+        )
         new_ids, new_messages = self._renderer.asking(newest, context_summary.SUMMARY_REQUEST)
         ids: tuple[int, ...] | None = None
         messages = [*context.head]
@@ -255,11 +262,11 @@ class ContextForker:
             ids = (*context.head_ids, *(i for e in before for i in e.ids), *new_ids)
             size = len(ids)
         wanted = self._limits.summary
-        return self._asking.request(
+        return self._request_builder.request(
             ids,
             (*messages, *new_messages),
             step=step,
-            max_tokens=self._limits.room(size, wanted),
+            max_tokens=self._limits.answer_room(size, wanted),
             role="summary",
             grammar=text_schema(tuple(context_summary.SUMMARY_SECTIONS), wanted),
         )

@@ -45,12 +45,12 @@ class SampleRequestBuilder:
     """Content of the policy, for the ledger."""
     tools: Sequence[Mapping[str, Any]]
     """In OpenAI's form, as stored with the head."""
-    stops: tuple[int, ...]
+    stop_token_ids: tuple[int, ...]
     guided: bool
     """Whether grammars are sent: the task wants it and the engine takes ids."""
     reasoning: bool = field(default=False)
     rollout: str = ""
-    answer_asked: bool = False
+    is_max_tokens_set: bool = False
     """Whether the task file sets the limit of an answer."""
 
     def request(
@@ -69,8 +69,8 @@ class SampleRequestBuilder:
             messages=messages,
             tools=self.tools if role == "policy" else (),
             max_tokens=max_tokens,
-            max_tokens_asked=self.answer_asked and role == "policy",
-            stop_token_ids=self.stops,
+            is_max_tokens_set=self.is_max_tokens_set and role == "policy",
+            stop_token_ids=self.stop_token_ids,
             grammar=grammar if self.guided else None,
             temperature=self.sampling.temperature,
             top_p=self.sampling.top_p,
@@ -114,10 +114,10 @@ def _action_from_calls(
 ) -> AgentAction:
     """Calls in the engine's own form; names are checked as for any other."""
     try:
-        made = [_checked_call(call, step, index, tools) for index, call in enumerate(calls)]
+        checked = [_checked_call(call, step, index, tools) for index, call in enumerate(calls)]
         # White space around a thought is how its server cut the answer, and no word of it: most
-        # dialects could not write it back (`training.rows.rendering`).
-        return AgentAction(thought=thought.strip(), calls=reading.require_call_count(made))
+        # dialects could not write it back (`training.rows`).
+        return AgentAction(thought=thought.strip(), calls=reading.require_call_count(checked))
     except reading.UnreadableAnswer as problem:
         return AgentAction(thought=thought, calls=(), malformed=str(problem))
 
@@ -125,9 +125,9 @@ def _action_from_calls(
 def _checked_call(call: ToolCall, step: int, index: int, tools: Mapping[str, ToolSpec]) -> ToolCall:
     if call.error:
         return call
-    made = reading.build_call(call.name, call.arguments, step, index, tools)
+    built = reading.build_call(call.name, call.arguments, step, index, tools)
     return ToolCall(
-        id=call.id or made.id, name=made.name, arguments=made.arguments, error=made.error
+        id=call.id or built.id, name=built.name, arguments=built.arguments, error=built.error
     )
 
 
@@ -152,31 +152,33 @@ class EngineRefusalPause:
         self._line, self._engine = line, engine
         self._tries = 0
 
-    async def wait(self, problem: EngineRefused | EngineUnavailable) -> None:
-        """Pause, and wait until the next try. Raises Leaving."""
+    async def pause_and_wait(self, problem: EngineRefused | EngineUnavailable) -> None:
+        """Pause, and wait until the next try. Raises WorkerExit."""
         log.warning("the engine refuses: %s", problem)
         if isinstance(problem, EngineRefused):
             await self._line.store(
-                StoreState, state="paused", by="engine", reason=self._why(problem)
+                StoreState, state="paused", by="engine", reason=self._pause_reason(problem)
             )
         waits = ENGINE_REFUSED_WAITS[min(self._tries, len(ENGINE_REFUSED_WAITS) - 1)]
         self._tries += 1
-        await self._line.standing(asyncio.sleep(waits), f"{AWAY_ACTIVITY}: {problem.cause}")
+        await self._line.wait_while_paused(
+            asyncio.sleep(waits), f"{AWAY_ACTIVITY}: {problem.cause}"
+        )
 
     def __bool__(self) -> bool:
-        """Whether anything was refused since `over`."""
+        """Whether anything was refused since `end_pause`."""
         return self._tries > 0
 
-    async def over(self) -> None:
-        """The engine accepts again: end the pause, if it is its own. Raises Leaving."""
+    async def end_pause(self) -> None:
+        """The engine accepts again: end the pause, if it is its own. Raises WorkerExit."""
         if not self._tries:
             return
         self._tries = 0
-        said = f"the engine {self._engine} accepts requests again"
-        await self._line.store(StoreState, state="running", by="engine", reason=said)
-        await self._line.safe_point()  # a person may have paused it meanwhile
+        reason = f"the engine {self._engine} accepts requests again"
+        await self._line.store(StoreState, state="running", by="engine", reason=reason)
+        await self._line.wait_at_safe_point()  # a person may have paused it meanwhile
 
-    def _why(self, problem: EngineRefused) -> str:
+    def _pause_reason(self, problem: EngineRefused) -> str:
         key = _KEY_HINT if problem.status in (401, 403) else ""
         again = f"houston rollout resume {self._line.rollout}"
         asks = f"It is asked again by itself every few minutes, and at once after {again}."
@@ -197,35 +199,37 @@ class PolicySampler:
         """Sample once; waits, without spending active time, while the engine is away, and paused
         while it refuses.
 
-        Raises Leaving, ContextOverflow, and HoustonError when the engine saw another prompt.
+        Raises WorkerExit, ContextOverflow, and HoustonError when the engine saw another prompt.
         """
         for tries in range(1_000_000):
             self.line.activity = "sampling" if request.role == "policy" else request.role
             try:
-                sampled = _require_sent_prompt(request, await self._once(request, interruptible))
-                await self._refusals.over()
+                sampled = _require_sent_prompt(
+                    request, await self._sample_once(request, interruptible)
+                )
+                await self._refusals.end_pause()
                 return sampled
             except ContextOverflow:
-                await self._refusals.over()
+                await self._refusals.end_pause()
                 raise
             except EngineRefused as problem:
-                await self._refusals.wait(problem)
+                await self._refusals.pause_and_wait(problem)
             except EngineUnavailable as problem:
-                await self._away(problem, tries)
+                await self._wait_while_away(problem, tries)
         raise HoustonError("The engine never came back.")
 
-    async def refused(self, problem: ContextOverflow) -> None:
-        """Wait, paused, for an engine that takes longer prompts. Raises Leaving."""
-        await self._refusals.wait(problem)
+    async def wait_for_longer_window(self, problem: ContextOverflow) -> None:
+        """Wait, paused, for an engine that takes longer prompts. Raises WorkerExit."""
+        await self._refusals.pause_and_wait(problem)
 
-    async def _once(self, request: SampleRequest, interruptible: bool) -> EngineSample:
+    async def _sample_once(self, request: SampleRequest, interruptible: bool) -> EngineSample:
         stop = asyncio.Event()
         control = self.line.control
         task = asyncio.create_task(self.engine.sample(request, stop))
         try:
             while not task.done():
-                raise_if_exiting(control.now)
-                if interruptible and should_stop_sample(control.now):
+                raise_if_exiting(control.current)
+                if interruptible and should_stop_sample(control.current):
                     stop.set()
                 await control.wait({task}, None)
             return task.result()
@@ -234,16 +238,16 @@ class PolicySampler:
                 task.cancel()
                 await asyncio.wait({task}, timeout=2.0)
 
-    async def _away(self, problem: EngineUnavailable, tries: int) -> None:
+    async def _wait_while_away(self, problem: EngineUnavailable, tries: int) -> None:
         """Wait before the next try; a change of control cuts it, so that leaving is quick."""
         if self._refusals:  # its own pause is no reason to stand still until somebody ends it
-            return await self._refusals.wait(problem)
+            return await self._refusals.pause_and_wait(problem)
         log.warning("the engine is away: %s", problem)
         self.line.activity = f"{AWAY_ACTIVITY}: {problem.cause}"
         seconds = ENGINE_AWAY_WAITS[min(tries, len(ENGINE_AWAY_WAITS) - 1)]
         with self.line.clock.excluded():
             await self.line.control.wait((), seconds)
-            await self.line.safe_point()
+            await self.line.wait_at_safe_point()
 
 
 def _require_sent_prompt(request: SampleRequest, sampled: EngineSample) -> EngineSample:
@@ -275,7 +279,7 @@ def build_ledger_entry(
         role=request.role,
         parent_seq=link.parent_seq,
         kept=link.kept,
-        new_prompt_ids=link.new,
+        new_prompt_ids=link.new_ids,
         token_ids=None if sampled.token_ids is None else tuple(sampled.token_ids),
         logprobs=None if sampled.logprobs is None else tuple(sampled.logprobs),
         logprob_kind=true_logprob_kind(sampled.logprob_kind, parameters),

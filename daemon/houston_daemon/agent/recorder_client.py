@@ -42,7 +42,7 @@ class IngestSocket:
         self._socket.connect(endpoint)
         self._control = control
         self._numbers = itertools.count(1)
-        self.valid_at = 0.0
+        self.lease_valid_at = 0.0
         """Monotonic time at which the lease was surely valid: an answered message was sent then."""
         self._waiting: dict[bytes, asyncio.Future[wire.IngestReply]] = {}
         self._refusals: dict[bytes, str] = {}
@@ -50,7 +50,7 @@ class IngestSocket:
         self._reader = asyncio.create_task(self._read())
 
     @property
-    def kept_waiting(self) -> str:
+    def storage_refusal(self) -> str:
         """Why something cannot be stored now; empty while everything can.
 
         The first reason of the wait: figures in it that change would have to be stored again.
@@ -60,7 +60,7 @@ class IngestSocket:
     async def ask(self, message: wire.FromWorker, kind: type[Reply]) -> Reply:
         """Send until answered with `kind`; the answer.
 
-        Raises Leaving when the lease is old or the rollout has ended, HoustonError for any other
+        Raises WorkerExit when the lease is old or the rollout has ended, HoustonError for any other
         refusal that sending again cannot change.
         """
         number = next(self._numbers).to_bytes(8, "big")
@@ -71,11 +71,11 @@ class IngestSocket:
             while True:
                 reply = await self._exchange(number, body)
                 if isinstance(reply, kind):
-                    self.valid_at = max(self.valid_at, sent_at)
+                    self.lease_valid_at = max(self.lease_valid_at, sent_at)
                     if isinstance(reply, wire.Ack | wire.Welcome):
                         self._control.update(reply.control)
                     return reply
-                await self._refused(
+                await self._handle_refusal(
                     number, reply, DISK_FULL_WAITS[min(tries, len(DISK_FULL_WAITS) - 1)]
                 )
                 tries += 1
@@ -111,7 +111,7 @@ class IngestSocket:
         finally:
             self._waiting.pop(number, None)
 
-    async def _refused(self, number: bytes, reply: wire.IngestReply, wait: float) -> None:
+    async def _handle_refusal(self, number: bytes, reply: wire.IngestReply, wait: float) -> None:
         """Wait where trying again may help; raise where it cannot."""
         if not isinstance(reply, wire.Refused):
             raise HoustonError(f"The recorder answered with {type(reply).__name__}.")
@@ -163,69 +163,74 @@ class RecorderClient:
     async def store(self, kind: type[wire.FromWorker], **fields: Any) -> wire.Ack:
         """Say one thing and return when it is on disk; waiting for that is no active time.
 
-        Raises as `IngestClient.ask` does.
+        Raises as `IngestSocket.ask` does.
         """
-        message = kind(rollout=self.rollout, lease=self.lease, active_us=self.clock.us(), **fields)
+        message = kind(
+            rollout=self.rollout, lease=self.lease, active_us=self.clock.microseconds(), **fields
+        )
         with self.clock.excluded():
             return await self._client.ask(message, wire.Ack)
 
-    async def steps(self, first: int) -> list[StepRecord]:
+    async def read_steps(self, first: int) -> list[StepRecord]:
         """All steps of the journal from number `first` on, the open one last."""
-        found: list[StepRecord] = []
+        steps: list[StepRecord] = []
         while True:
             message = wire.ReadSteps(
-                rollout=self.rollout, lease=self.lease, active_us=self.clock.us(), step=first
+                rollout=self.rollout,
+                lease=self.lease,
+                active_us=self.clock.microseconds(),
+                step=first,
             )
             with self.clock.excluded():
                 page = await self._client.ask(message, wire.Steps)
-            found += page.steps
+            steps += page.steps
             if not page.more or not page.steps:
-                return found
+                return steps
             first = page.steps[-1].step + 1
 
-    async def beat(self) -> None:
-        """A heartbeat every second until cancelled; raises Leaving when the lease is old."""
+    async def send_heartbeats(self) -> None:
+        """A heartbeat every second until cancelled; raises WorkerExit when the lease is old."""
         while True:
             point("worker.beat.before")
             await self._client.ask(self._heartbeat(), wire.Ack)  # the rollout works meanwhile
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
-    async def still_mine(self) -> None:
-        """Before an act: ask again where the last proof is old. Raises Leaving for an old lease.
+    async def ensure_lease_valid(self) -> None:
+        """Before an act: ask again where the last proof is old. Raises WorkerExit for an old lease.
 
         A worker that was stopped behind an ack would act beside its successor when it goes on.
         """
-        if time.monotonic() - self._client.valid_at > LEASE_FRESH_SECONDS:
-            await self.tell()
+        if time.monotonic() - self._client.lease_valid_at > LEASE_FRESH_SECONDS:
+            await self.heartbeat_once()
 
-    async def tell(self) -> None:
+    async def heartbeat_once(self) -> None:
         """One heartbeat that is waited for. Raises as `store` does."""
         with self.clock.excluded():
             await self._client.ask(self._heartbeat(), wire.Ack)
 
     def _heartbeat(self) -> wire.Heartbeat:
-        waiting = self._client.kept_waiting
+        waiting = self._client.storage_refusal
         return wire.Heartbeat(
             rollout=self.rollout,
             lease=self.lease,
-            active_us=self.clock.us(),
+            active_us=self.clock.microseconds(),
             activity=f"waiting: {waiting}" if waiting else redact(self.activity),
         )
 
-    async def safe_point(self) -> None:
+    async def wait_at_safe_point(self) -> None:
         """Nothing is under way: leave here when wanted, wait here while paused."""
-        raise_if_exiting(self.control.now)
-        if not self.control.now.pause:
+        raise_if_exiting(self.control.current)
+        if not self.control.current.pause:
             return
         point("worker.pause.before")
         self.activity = AT_REST_ACTIVITY
         with self.clock.excluded():
-            while self.control.now.pause:
+            while self.control.current.pause:
                 await self.control.wait((), None)
-                raise_if_exiting(self.control.now)
+                raise_if_exiting(self.control.current)
         self.activity = ""  # a heartbeat before the next thing it does must not say it stands
 
-    async def standing(
+    async def wait_while_paused(
         self, until: Coroutine[Any, Any, None], activity: str = AT_REST_ACTIVITY
     ) -> None:
         """Wait for `until` at a safe point, while paused; leave here when wanted."""
@@ -233,8 +238,8 @@ class RecorderClient:
         waiting = asyncio.create_task(until)
         try:
             with self.clock.excluded():
-                while self.control.now.pause and not waiting.done():
-                    raise_if_exiting(self.control.now)
+                while self.control.current.pause and not waiting.done():
+                    raise_if_exiting(self.control.current)
                     await self.control.wait((waiting,), None)
         finally:
             waiting.cancel()

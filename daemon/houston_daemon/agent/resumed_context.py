@@ -65,7 +65,7 @@ def _start_context(renderer: PromptRenderer, head: ContextHead, fork: ForkBody |
 
 def _render_entry(renderer: PromptRenderer, record: StepRecord) -> ContextEntry:
     assert record.observation is not None
-    return renderer.entry(
+    return renderer.render_step(
         record.step, record.sample, record.results, record.observation, record.guidance
     )
 
@@ -78,7 +78,9 @@ def _render_fork_pair(
 ) -> ContextEntry:
     own = {one.id for one in record.guidance}
     earlier = [one for one in guidance if one.id not in own]
-    return renderer.pair(_render_entry(renderer, record), fork.summary, earlier, fork.shortened)
+    return renderer.fork_pair(
+        _render_entry(renderer, record), fork.summary, earlier, fork.shortened
+    )
 
 
 def _with_ledger_ids(
@@ -106,21 +108,21 @@ def _match_ledger_prompt(context: Context, first: StepRecord) -> Context:
 
     Where rendering has changed since, the difference goes into the pair of the fork.
     """
-    told, head = first.sample.new_prompt_ids, context.head_ids
-    if told is None or head is None or first.sample.drift != "forked":
+    new_ids, head = first.sample.new_prompt_ids, context.head_ids
+    if new_ids is None or head is None or first.sample.drift != "forked":
         return context
-    prompt = (*head[: first.sample.kept], *told)
+    prompt = (*head[: first.sample.kept], *new_ids)
     if prompt == context.prompt_ids:
         return context
     rest = sum(len(entry.ids) for entry in context.entries[1:])
     pair = replace_entry_ids(context.entries[0], prompt[len(head) : len(prompt) - rest])
-    made = Context(context.head, head, context.head_size, context.anchor)
-    made.add(pair)
+    matched = Context(context.head, head, context.head_size, context.anchor)
+    matched.add(pair)
     left = prompt[len(prompt) - rest :]
     for entry in context.entries[1:]:
-        made.add(replace_entry_ids(entry, left[: len(entry.ids)]))
+        matched.add(replace_entry_ids(entry, left[: len(entry.ids)]))
         left = left[len(entry.ids) :]
-    return made
+    return matched
 
 
 def _anchor_last_sample(context: Context, record: StepRecord) -> None:
@@ -128,10 +130,10 @@ def _anchor_last_sample(context: Context, record: StepRecord) -> None:
     sampled = record.sample.token_ids
     ids = context.prompt_ids
     if ids is None:
-        context.sampled(record.sample_seq, None, None)
+        context.anchor_sample(record.sample_seq, None, None)
         return
     length = record.sample.kept + len(record.sample.new_prompt_ids or ())
-    context.sampled(record.sample_seq, ids[:length], sampled)
+    context.anchor_sample(record.sample_seq, ids[:length], sampled)
 
 
 def replace_entry_ids(entry: ContextEntry, ids: tuple[int, ...]) -> ContextEntry:

@@ -30,10 +30,10 @@ class ActiveClock:
         self._counted_ns = start_us * 1000
         self._since = self._now()
         self._used = time.process_time_ns()
-        self._holds = 0
+        self._exclusions = 0
         self._watched = False
 
-    def us(self) -> int:
+    def microseconds(self) -> int:
         """Active time so far, microseconds; never less than it was before."""
         self._count()
         return self._counted_ns // 1000
@@ -41,7 +41,7 @@ class ActiveClock:
     @property
     def seconds(self) -> float:
         """Active time so far, seconds."""
-        return self.us() / 1_000_000
+        return self.microseconds() / 1_000_000
 
     async def watch(self) -> None:
         """Count every second until cancelled; from now on a long gap is a stop, not work."""
@@ -54,19 +54,19 @@ class ActiveClock:
         finally:
             self._watched = False
 
-    def hold(self, waiting: bool) -> None:
+    def exclude(self, waiting: bool) -> None:
         """Stop counting (True) or go on (False); every hold needs its own end."""
         self._count()
-        self._holds += 1 if waiting else -1
+        self._exclusions += 1 if waiting else -1
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
         """Time inside is not active time; may be nested and may overlap between tasks."""
-        self.hold(True)
+        self.exclude(True)
         try:
             yield
         finally:
-            self.hold(False)
+            self.exclude(False)
 
     def _count(self) -> None:
         """Add what has passed since the last time; of a gap only what this process computed in it,
@@ -75,7 +75,7 @@ class ActiveClock:
         passed = now - self._since
         if self._watched and passed > SUSPENDED_AFTER_NS:
             passed = min(passed, used - self._used)
-        if not self._holds:
+        if not self._exclusions:
             self._counted_ns += passed
         self._since, self._used = now, used
 
@@ -93,12 +93,12 @@ class EvaluationScores:
     last: float | None = None
     seconds: float = 0.0
     """Time that they took, those without a score too."""
-    since_gain: int = 0
+    evaluations_since_best: int = 0
     """Those with a score since the best one."""
-    gained_seconds: float = 0.0
+    best_at_seconds: float = 0.0
     """Active time at the best score; 0 without one."""
 
-    def take(self, result: ToolResult, active_seconds: float) -> None:
+    def count_result(self, result: ToolResult, active_seconds: float) -> None:
         """Count an evaluation's result, which came at this active time; others change nothing."""
         if result.kind != "eval" or "overall_score" not in result.fields:
             return
@@ -108,9 +108,13 @@ class EvaluationScores:
         if isinstance(score, int | float):
             self.last = float(score)
             if self.best is None or self.last > self.best:
-                self.best, self.since_gain, self.gained_seconds = self.last, 0, active_seconds
+                self.best, self.evaluations_since_best, self.best_at_seconds = (
+                    self.last,
+                    0,
+                    active_seconds,
+                )
             else:
-                self.since_gain += 1
+                self.evaluations_since_best += 1
 
 
 class RolloutBudgets:
@@ -140,22 +144,22 @@ class RolloutBudgets:
         return self.budget.active_seconds - reserve - self.clock.seconds
 
     @property
-    def told(self) -> EvaluationScores:
+    def visible_scores(self) -> EvaluationScores:
         """The scores as far as the agent may know them."""
         return EvaluationScores() if self._secret else self.scores
 
     @property
-    def tells(self) -> bool:
+    def shows_scores(self) -> bool:
         """Whether the agent knows of scores and submissions at all."""
         return self.has_evaluator and not self._secret
 
-    def spent(self, step: int) -> str:
+    def spent_budget(self, step: int) -> str:
         """Which budget ends the rollout with `step`; empty when none does."""
         if step >= self.budget.steps:
             return "budget: steps"
         return "budget: active_seconds" if self.seconds_left <= 0 else ""
 
-    def standing(self, step: int) -> Standing:
+    def budget_status(self, step: int) -> Standing:
         """Where the rollout stands while `step` acts."""
         return Standing(
             step=step,
@@ -171,15 +175,15 @@ class RolloutBudgets:
 
 def observation_tail(step: int, budgets: RolloutBudgets, notes: tuple[str, ...] = ()) -> str:
     """Clock and budgets after `step`, one line, with notes of the loop before it."""
-    budget, scores = budgets.budget, budgets.told
+    budget, scores = budgets.budget, budgets.visible_scores
     left = format_hours(max(0.0, budgets.seconds_left))
     parts = [
         f"step {step} of {budget.steps}",
         f"active {format_hours(budgets.clock.seconds)}, {left} left",
     ]
-    if budgets.tells:
+    if budgets.shows_scores:
         parts.append(f"evaluations left {budgets.evaluations_left} of {budget.evaluations}")
-    if budgets.tells and budget.evaluation_seconds:
+    if budgets.shows_scores and budget.evaluation_seconds:
         rest = format_hours(max(0.0, budget.evaluation_seconds - scores.seconds))
         parts.append(f"{rest} of evaluation time left")
     if scores.last is not None and scores.best is not None:
@@ -189,5 +193,5 @@ def observation_tail(step: int, budgets: RolloutBudgets, notes: tuple[str, ...] 
 
 def format_hours(seconds: float) -> str:
     """Seconds as h:mm:ss."""
-    whole = int(min(seconds, MAX_SHOWN_SECONDS))
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+    shown = int(min(seconds, MAX_SHOWN_SECONDS))
+    return f"{shown // 3600}:{shown // 60 % 60:02}:{shown % 60:02}"

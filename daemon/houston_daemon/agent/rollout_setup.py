@@ -78,8 +78,8 @@ async def wait_for_engine(
     """The rollout's engine once it answers, and its settings; waiting is no active time.
 
     An engine that is away, or a key that is missing where the daemon was started, is waited for:
-    neither is the rollout's fault. One that refuses pauses it. Raises Leaving, and HoustonError for
-    settings that are wrong.
+    neither is the rollout's fault. One that refuses pauses it. Raises WorkerExit, and
+    HoustonError for settings that are wrong.
     """
     tries, refusals = 0, EngineRefusalPause(line, spec.engine)
     while True:
@@ -87,18 +87,18 @@ async def wait_for_engine(
         try:
             engine, settings = make_rollout_engine(spec, url)
             await engine.ready()
-            await refusals.over()
+            await refusals.end_pause()
             return engine, settings
         except (EngineRefused, EngineUnavailable) as problem:
             line.activity = f"{AWAY_ACTIVITY}: {problem.cause}"
             if engine is not None:
                 await engine.close()
             if refusals or isinstance(problem, EngineRefused):
-                await refusals.wait(problem)
+                await refusals.pause_and_wait(problem)
                 continue
         with line.clock.excluded():
             await line.control.wait((), ENGINE_AWAY_WAITS[min(tries, len(ENGINE_AWAY_WAITS) - 1)])
-            await line.safe_point()
+            await line.wait_at_safe_point()
         tries += 1
 
 
@@ -106,11 +106,11 @@ async def wait_for_task_requirements(task: Task, line: RecorderClient) -> None:
     """Have what the node gives to a task: packages that bring its environment and signals, and keys
     that it names. Without them, pause until a person resumes.
 
-    It is no fault of the rollout: the daemon may run where they are not. Raises Leaving.
+    It is no fault of the rollout: the daemon may run where they are not. Raises WorkerExit.
     """
     while lacking := _missing_requirements(task):
         await line.store(wire.StoreState, state="paused", by="host", reason=lacking)
-        await line.safe_point()
+        await line.wait_at_safe_point()
 
 
 def _missing_requirements(task: Task) -> str:
@@ -130,7 +130,7 @@ async def open_environment(environment: Environment, line: RecorderClient, begun
     """Open the rollout's world; where only a person can help, pause until one resumes.
 
     A host that is away pauses it, too, and ends that pause when it is back. begun: its head is
-    stored, so its world was made once. Raises Leaving, and HoustonError as `open` does.
+    stored, so its world was made once. Raises WorkerExit, and HoustonError as `open` does.
     """
     waits = chain([0.0], ENGINE_AWAY_WAITS, repeat(ENGINE_AWAY_WAITS[-1]))
     while True:
@@ -140,11 +140,11 @@ async def open_environment(environment: Environment, line: RecorderClient, begun
             await _pause_until_host_back(away, line, next(waits))
         except NeedsPerson as problem:
             await line.store(wire.StoreState, state="paused", by="host", reason=str(problem))
-        await line.safe_point()
+        await line.wait_at_safe_point()
 
 
 async def _pause_until_host_back(away: HostAway, line: RecorderClient, seconds: float) -> None:
-    """Pause until a host is back, `seconds` at least: one may come and go. Raises Leaving."""
+    """Pause until a host is back, `seconds` at least: one may come and go. Raises WorkerExit."""
 
     async def back() -> None:
         await asyncio.sleep(seconds)
@@ -153,9 +153,9 @@ async def _pause_until_host_back(away: HostAway, line: RecorderClient, seconds: 
     why = f"The host {away.host} cannot be reached: {away.why}. The rollout goes on by itself when"
     reason = f"{why} the host is back; houston doctor says more."
     await line.store(wire.StoreState, state="paused", by="host-away", reason=reason)
-    await line.standing(back())
-    said = f"the host {away.host} is back"
-    await line.store(wire.StoreState, state="running", by="host-away", reason=said)
+    await line.wait_while_paused(back())
+    back_reason = f"the host {away.host} is back"
+    await line.store(wire.StoreState, state="running", by="host-away", reason=back_reason)
 
 
 def has_begun(welcome: wire.Welcome) -> bool:
@@ -172,7 +172,7 @@ def make_rollout_environment(
     return make_environment(
         welcome.spec,
         task,
-        waiting_for_slot=line.clock.hold,
+        waiting_for_slot=line.clock.exclude,
         observation_characters=tokens * CHARACTERS_PER_TOKEN,
         owner=welcome.home,
         gpus=gpus,
@@ -189,7 +189,7 @@ async def build_agent_loop(
 ) -> AgentLoop:
     """A rollout that goes on where the journal ends; its first head is stored on the way.
 
-    The engine is ready and the environment open. Raises HoustonError, Leaving.
+    The engine is ready and the environment open. Raises HoustonError, WorkerExit.
     """
     spec, task = welcome.spec, parse_task_record(welcome.spec.task)
     reasoning = task.sampling.reasoning or bool(settings.get("reasoning"))
@@ -200,15 +200,7 @@ async def build_agent_loop(
     )
     fitting.check_head_fits(renderer.head_size(head), limits)
     resumed = await _resume_context(line, renderer, head, welcome)
-    scores = EvaluationScores(
-        welcome.evaluations,
-        welcome.best_score,
-        welcome.last_score,
-        welcome.evaluation_seconds,
-        welcome.since_gain,
-        welcome.gained_us / 1_000_000,
-    )
-    budgets = RolloutBudgets(task, line.clock, scores)
+    budgets = RolloutBudgets(task, line.clock, _scores_so_far(welcome))
     next_step = welcome.next_step
     watched = await load_step_attention(line, budgets, task, resumed.closed, next_step)
     sampler = PolicySampler(engine, line)
@@ -217,11 +209,11 @@ async def build_agent_loop(
         policy=spec.policy,
         policy_hash=spec.policy_hash,
         tools=head.tools,
-        stops=tuple(renderer.stops),
+        stop_token_ids=tuple(renderer.stops),
         guided=task.sampling.guided and engine.token_ids,
         reasoning=reasoning,
         rollout=spec.rollout,
-        answer_asked=task.budget.answer_tokens > 0,
+        is_max_tokens_set=task.budget.answer_tokens > 0,
     )
     return _restore_loop_state(
         AgentLoop(
@@ -231,17 +223,28 @@ async def build_agent_loop(
             renderer=renderer,
             limits=limits,
             budgets=budgets,
-            asking=asking,
-            actor=CallExecutor(line, environment, budgets, renderer.measure, limits.observation),
+            request_builder=asking,
+            executor=CallExecutor(line, environment, budgets, renderer.measure, limits.observation),
             forker=ContextForker(
                 sampler, renderer, limits, asking, full_instructions(spec, environment)
             ),
             context=resumed.context,
-            watching=watched,
+            attention=watched,
             step=next_step,
-            tries=_pending_summary_tries(welcome),
+            summary_tries=_pending_summary_tries(welcome),
         ),
         resumed,
+    )
+
+
+def _scores_so_far(welcome: wire.Welcome) -> EvaluationScores:
+    return EvaluationScores(
+        welcome.evaluations,
+        welcome.best_score,
+        welcome.last_score,
+        welcome.evaluation_seconds,
+        welcome.since_gain,
+        welcome.gained_us / 1_000_000,
     )
 
 
@@ -288,14 +291,16 @@ def _restore_loop_state(rollout: AgentLoop, resumed: ResumedContext) -> AgentLoo
     """`rollout` with what the records of its context tell."""
     rollout.unscored = UnscoredChanges()
     for record in resumed.closed:
-        rollout.unscored.record(record)
-    rollout.last = None
+        rollout.unscored.note_record(record)
+    rollout.last_closed = None
     if resumed.last is not None and resumed.open is None and not resumed.last.inherited:
-        rollout.last = resumed.last  # the end of a parent is not that of its branch
+        rollout.last_closed = resumed.last  # the end of a parent is not that of its branch
     if resumed.open is not None:
-        rollout.open = reopen_step(resumed.open)
+        rollout.open_step = reopen_step(resumed.open)
         prompt = rollout.context.prompt_ids
-        rollout.context.sampled(resumed.open.sample_seq, prompt, resumed.open.sample.token_ids)
+        rollout.context.anchor_sample(
+            resumed.open.sample_seq, prompt, resumed.open.sample.token_ids
+        )
     return rollout
 
 
@@ -326,6 +331,6 @@ async def _resume_context(
     fork = welcome.fork
     first = fork.first_kept_step - 1 if fork else welcome.first_step
     point("worker.resume.before")
-    steps = await line.steps(first)
+    steps = await line.read_steps(first)
     point("worker.resume.after")
     return rebuild_context(renderer, head, steps, fork, welcome.fork_guidance)

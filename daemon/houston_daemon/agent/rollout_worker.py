@@ -48,9 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         gpus = dict(map(_parse_gpu_lease, asked.gpus))
-        told = json.loads(asked.engine_requests)
+        requests = json.loads(asked.engine_requests)
         asyncio.run(
-            run_worker(asked.endpoint, asked.rollout, asked.lease, asked.engine_url, gpus, told)
+            run_worker(asked.endpoint, asked.rollout, asked.lease, asked.engine_url, gpus, requests)
         )
     except HoustonError as problem:
         log.error("%s", problem)
@@ -121,8 +121,8 @@ def with_current_requests(welcome: wire.Welcome, requests: Mapping[str, Any]) ->
 async def _with_heartbeat(life: "WorkerRun", line: RecorderClient) -> None:
     """Live while the heart beats; an old lease stops both."""
     watching = asyncio.create_task(line.clock.watch())
-    living = asyncio.create_task(life.live())
-    beating = asyncio.create_task(line.beat())
+    living = asyncio.create_task(life.run())
+    beating = asyncio.create_task(line.send_heartbeats())
     try:
         await asyncio.wait({living, beating}, return_when=asyncio.FIRST_COMPLETED)
         if not living.done():
@@ -150,30 +150,30 @@ class WorkerRun:
         self._engine: Engine | None = None
         self._environment: Environment | None = None
 
-    async def live(self) -> None:
-        """Run, and say how it ended. Raises Leaving when it was told to go."""
+    async def run(self) -> None:
+        """Run, and say how it ended. Raises WorkerExit when it was told to go."""
         over = False
         try:
-            await self._run()
+            await self._run_rollout()
             over = True
         except WorkerExit as leaving:
             over = leaving.reason in ("cancel", "ended")
             if leaving.reason == "cancel":
-                await self._moved("cancelled")
+                await self._store_state("cancelled")
             if leaving.reason == "drain":
-                await self._line.tell()  # the time that an open step has taken is kept
+                await self._line.heartbeat_once()  # the time that an open step has taken is kept
             raise
         except HoustonError as problem:
             log.error("the rollout fails: %s", problem)
             over = True
-            await self._moved("failed", str(problem))
+            await self._store_state("failed", str(problem))
         finally:
-            await self._let_go(over)
+            await self._close(over)
 
-    async def _run(self) -> None:
+    async def _run_rollout(self) -> None:
         line, welcome = self._line, self._welcome
         line.activity = "starting"
-        await line.safe_point()
+        await line.wait_at_safe_point()
         task = parse_task_record(welcome.spec.task)
         await wait_for_task_requirements(task, line)
         self._engine, settings = await wait_for_engine(welcome.spec, self._url, line)
@@ -186,15 +186,15 @@ class WorkerRun:
         point("worker.open.after")
         rollout = await build_agent_loop(line, welcome, self._engine, settings, self._environment)
         reason = rollout.was_over() or await rollout.run()
-        await self._moved("finished", reason)
+        await self._store_state("finished", reason)
         point("worker.moved.after")
 
-    async def _moved(self, state: RolloutState, reason: str = "") -> None:
+    async def _store_state(self, state: RolloutState, reason: str = "") -> None:
         with contextlib.suppress(WorkerExit):  # it has ended already, by another's word
             point("worker.moved.before")
             await self._line.store(wire.StoreState, state=state, reason=reason)
 
-    async def _let_go(self, over: bool) -> None:
+    async def _close(self, over: bool) -> None:
         """Close engine and environment; with the rollout over, its terminals end too."""
         if self._environment is not None:
             point("worker.close.before")

@@ -29,14 +29,14 @@ class StepAttention:
     def __init__(self, budgets: RolloutBudgets, task: Task, records: Iterable[StepRecord]) -> None:
         """records: the last closed steps, in order."""
         self._budgets = budgets
-        self._watch = AttentionTracker(task.attention, records, task.hosts[0])
+        self._tracker = AttentionTracker(task.attention, records, task.hosts[0])
 
     @property
-    def cut_off(self) -> bool:
+    def needs_more_steps(self) -> bool:
         """Whether records of before would say more of what the last steps repeat."""
-        return self._watch.cut_off
+        return self._tracker.cut_off
 
-    def marked(
+    def with_signals(
         self,
         step: int,
         sample: SampleBody,
@@ -45,18 +45,18 @@ class StepAttention:
         unsnapped: str = "",
     ) -> ObservationBody:
         """The observation with its signals and reasons. unsnapped: why it has no snapshot."""
-        now, left = observe_step(step, sample, results, closing), self._left(step, closing)
-        found = self._watch.step(now, left, results)
+        observed = observe_step(step, sample, results, closing)
+        signals = self._tracker.step(observed, self._remaining_budgets(step, closing), results)
         if unsnapped:
-            found[SNAPSHOT_FAILED_SIGNAL] = unsnapped
+            signals[SNAPSHOT_FAILED_SIGNAL] = unsnapped
         return msgspec.structs.replace(
             closing,
-            attention=tuple(found),
-            reasons={name: redact(reason) for name, reason in found.items()},
+            attention=tuple(signals),
+            reasons={name: redact(reason) for name, reason in signals.items()},
             attention_version=SIGNALS_VERSION,
         )
 
-    def _left(self, step: int, closing: ObservationBody) -> RemainingBudgets:
+    def _remaining_budgets(self, step: int, closing: ObservationBody) -> RemainingBudgets:
         budgets = self._budgets
         return RemainingBudgets(
             steps=budgets.budget.steps,
@@ -66,8 +66,8 @@ class StepAttention:
             evaluations=budgets.budget.evaluations if budgets.has_evaluator else 0,
             evaluations_left=budgets.evaluations_left,
             best=budgets.scores.best,
-            since_gain=budgets.scores.since_gain,
-            seconds_since_gain=budgets.clock.seconds - budgets.scores.gained_seconds,
+            since_gain=budgets.scores.evaluations_since_best,
+            seconds_since_gain=budgets.clock.seconds - budgets.scores.best_at_seconds,
             finished=closing.finished,
         )
 
@@ -89,8 +89,8 @@ async def load_step_attention(
         first = max(1, following - reach)
         known = closed[0].step if closed else following
         if first < known:
-            closed = [one for one in await line.steps(first) if one.step < following]
+            closed = [one for one in await line.read_steps(first) if one.step < following]
         watching = StepAttention(budgets, task, closed)
-        if first == 1 or not watching.cut_off:
+        if first == 1 or not watching.needs_more_steps:
             return watching
         reach *= LOOKBACK_FACTOR

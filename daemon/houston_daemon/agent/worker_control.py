@@ -18,7 +18,7 @@ class ControlState:
     """The newest control state; one per worker."""
 
     def __init__(self, control: WorkerControl | None = None) -> None:
-        self.now = control or WorkerControl()
+        self.current = control or WorkerControl()
         self._changed = asyncio.Event()
         self._drain = False
 
@@ -28,15 +28,15 @@ class ControlState:
             control = WorkerControl(
                 waiting=control.waiting, pause=control.pause, cancel=control.cancel, drain=True
             )
-        if control != self.now:
-            self.now = control
+        if control != self.current:
+            self.current = control
             self._changed.set()
             self._changed = asyncio.Event()
 
     def drain(self) -> None:
         """This process is to leave at the next safe point, whatever the recorder wants."""
         self._drain = True
-        self.update(self.now)
+        self.update(self.current)
 
     async def wait(self, tasks: Collection[asyncio.Task[Any]], seconds: float | None) -> None:
         """Return when the state differs from now, a task is done, or `seconds` have passed."""
@@ -67,7 +67,7 @@ class WorkerExit(Exception):
 
 
 def raise_if_exiting(control: WorkerControl) -> None:
-    """Raise Leaving when the worker should go."""
+    """Raise WorkerExit when the worker should go."""
     if control.cancel:
         raise WorkerExit("cancel")
     if control.drain:

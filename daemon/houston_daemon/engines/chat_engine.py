@@ -18,8 +18,8 @@ from urllib.parse import quote
 import httpx
 
 from houston_daemon.engines.engine_http import (
+    PartialAnswer,
     RetryPolicy,
-    TransientFailure,
     make_http_client,
     raise_for_failure,
     read_events,
@@ -31,8 +31,6 @@ from houston_daemon.engines.engine_protocol import (
     EngineRefused,
     EngineSample,
     EngineUnavailable,
-    EngineUsage,
-    FinishReason,
     SampleRequest,
 )
 from houston_shared.config_sections import ReasoningField
@@ -48,14 +46,21 @@ RESERVED_CHAT_FIELDS = frozenset({"model", "messages", "tools", "n"})
 
 
 @dataclass(slots=True)
-class _PartialAnswer:
-    """What has been sampled so far. calls: by the endpoint's index: id, name, arguments text."""
+class _PartialChatAnswer(PartialAnswer):
+    """calls: by the endpoint's index: id, name, arguments text."""
 
-    text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     calls: dict[int, list[str]] = field(default_factory=dict)
-    finish: str = ""
-    usage: EngineUsage = field(default_factory=EngineUsage)
+
+    def _add_choice(self, choice: Mapping[str, Any]) -> None:
+        """Add a part of a stream, or a whole answer: its message is a delta of everything."""
+        delta = choice.get("delta") or choice.get("message") or {}
+        self.text.append(_content_text(delta.get("content")))
+        self.reasoning.append(
+            _content_text(delta.get("reasoning_content") or delta.get("reasoning"))
+        )
+        for place, part in enumerate(delta.get("tool_calls") or ()):
+            _extend_call(self.calls, part, place if "message" in choice else 0)
 
 
 class ChatEngine:
@@ -96,7 +101,7 @@ class ChatEngine:
         self._max_tokens_field = max_tokens_field
         self._added = dict(parameters or {})
         self._omitted = set(omit)
-        """Of the configuration, and what the endpoint has refused of `OWN`."""
+        """Of the configuration, and what the endpoint has refused of `OWN_PARAMETERS`."""
         self._retry = retry or RetryPolicy()
         self._http = make_http_client(url, api_key, CHAT_READ_SECONDS, headers)
 
@@ -118,12 +123,12 @@ class ChatEngine:
         """Sample once; see the protocol. An interrupted sample keeps its text and no calls."""
         started = time.monotonic()
         headers = {ROLLOUT_HEADER: quote(request.rollout)} if request.rollout else {}
-        partial = _PartialAnswer()
+        partial = _PartialChatAnswer()
 
         async def once() -> bool:
             nonlocal partial
             while True:
-                partial, body = _PartialAnswer(), self._body(request)
+                partial, body = _PartialChatAnswer(), self._body(request)
                 try:
                     return await run_unless_stopped(stop, self._ask(body, headers, partial))
                 except EngineRefused as problem:
@@ -134,12 +139,9 @@ class ChatEngine:
         ended = bool(await with_retries(self.name, once, stop, self._retry))
         text, thought = _join_parts(partial.text), _join_parts(partial.reasoning)
         native = self._tools_mode == "native"
-        reason: FinishReason = "interrupted"
-        if ended:
-            reason = "length" if partial.finish == "length" else "stop"
         return EngineSample(
             text=text,
-            finish_reason=reason,
+            finish_reason=partial.finish_reason(ended),
             calls=(_parse_calls(partial, request.step) if ended else ()) if native else None,
             thought=text if native else None,
             reasoning=thought,
@@ -153,22 +155,13 @@ class ChatEngine:
         )
 
     async def _ask(
-        self, body: dict[str, Any], headers: dict[str, str], partial: _PartialAnswer
+        self, body: dict[str, Any], headers: dict[str, str], partial: _PartialChatAnswer
     ) -> None:
-        asking = self._http.stream("POST", "/chat/completions", json=body, headers=headers)
-        async with asking as response:
+        stream = self._http.stream("POST", "/chat/completions", json=body, headers=headers)
+        async with stream as response:
             await raise_for_failure(response)
-            async for event in (
-                read_events(response) if _is_stream(response) else read_whole_answer(response)
-            ):
-                try:
-                    _take_event(event, partial)
-                except (AttributeError, TypeError, ValueError) as problem:
-                    raise TransientFailure(
-                        f"it sent an event of another form: {problem}"
-                    ) from problem
-        if not partial.finish:
-            raise TransientFailure("the stream ended before the sample")
+            whole = response.headers.get("content-type", "").startswith("application/json")
+            await partial.read(read_whole_answer(response) if whole else read_events(response))
 
     def _body(self, request: SampleRequest) -> dict[str, Any]:
         native = self._tools_mode == "native"
@@ -178,7 +171,7 @@ class ChatEngine:
         }
         if native and request.tools:
             body["tools"] = [_chat_tool(tool) for tool in request.tools]
-        if request.max_tokens_asked:
+        if request.is_max_tokens_set:
             body[self._max_tokens_field] = request.max_tokens
         if request.temperature is not None:
             body["temperature"] = request.temperature
@@ -198,28 +191,19 @@ def _refused_own_parameters(body: Mapping[str, Any], problem: EngineRefused) -> 
     """Which of the fields that nobody asked for an endpoint refuses by name; empty for none."""
     if problem.status not in (400, 422):
         return ""
-    for name in reversed(
-        OWN_PARAMETERS
-    ):  # the options first: a refusal of them may name the stream, too
-        if (
-            name in body
-            and body[name] == OWN_PARAMETERS[name]
-            and re.search(rf"\b{name}\b", problem.cause)
-        ):
+    for name in reversed(OWN_PARAMETERS):  # a refusal of the options may name the stream, too
+        sent = name in body and body[name] == OWN_PARAMETERS[name]
+        if sent and re.search(rf"\b{name}\b", problem.cause):
             return name
     return ""
 
 
-def _is_stream(response: httpx.Response) -> bool:
-    return not response.headers.get("content-type", "").startswith("application/json")
-
-
 def _chat_message(message: Message, native: bool) -> dict[str, Any]:
-    made: dict[str, Any] = {"role": message.role, "content": message.content}
+    sent: dict[str, Any] = {"role": message.role, "content": message.content}
     if not native:
-        return made | ({"role": "user"} if message.role == "tool" else {})
+        return sent | ({"role": "user"} if message.role == "tool" else {})
     if message.calls:
-        made["tool_calls"] = [
+        sent["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
@@ -228,8 +212,8 @@ def _chat_message(message: Message, native: bool) -> dict[str, Any]:
             for call in message.calls
         ]
     if message.role == "tool":
-        made["tool_call_id"] = message.call_id
-    return made
+        sent["tool_call_id"] = message.call_id
+    return sent
 
 
 def _chat_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,21 +231,6 @@ def _join_parts(parts: Sequence[str]) -> str:
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _take_event(event: Mapping[str, Any], partial: _PartialAnswer) -> None:
-    """Add one event of a stream, or a whole answer: its message is a delta of everything."""
-    if usage := event.get("usage"):
-        partial.usage = EngineUsage.read(usage)
-    for choice in event.get("choices") or ():
-        delta = choice.get("delta") or choice.get("message") or {}
-        partial.text.append(_content_text(delta.get("content")))
-        partial.reasoning.append(
-            _content_text(delta.get("reasoning_content") or delta.get("reasoning"))
-        )
-        for place, part in enumerate(delta.get("tool_calls") or ()):
-            _extend_call(partial.calls, part, place if "message" in choice else 0)
-        partial.finish = choice.get("finish_reason") or partial.finish
-
-
 def _extend_call(calls: dict[int, list[str]], part: Mapping[str, Any], place: int) -> None:
     """Join one piece of a call: its name comes once, its arguments in pieces.
 
@@ -274,7 +243,7 @@ def _extend_call(calls: dict[int, list[str]], part: Mapping[str, Any], place: in
     call[2] += _content_text(function.get("arguments"))
 
 
-def _parse_calls(partial: _PartialAnswer, step: int) -> Sequence[ToolCall]:
+def _parse_calls(partial: _PartialChatAnswer, step: int) -> Sequence[ToolCall]:
     # Some endpoints count their ids from zero in every answer; ours are unique in a rollout.
     return tuple(
         _parse_call(

@@ -10,13 +10,19 @@ import json
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 
-from houston_daemon.engines.engine_protocol import ContextOverflow, EngineRefused, EngineUnavailable
+from houston_daemon.engines.engine_protocol import (
+    ContextOverflow,
+    EngineRefused,
+    EngineUnavailable,
+    EngineUsage,
+    FinishReason,
+)
 from houston_shared.faults import point
 
 Answer = TypeVar("Answer")
@@ -51,18 +57,18 @@ class RetryPolicy:
 
     attempts: int = 6
     """Requests in all."""
-    first: float = 0.25
+    first_wait: float = 0.25
     """Seconds before the second one; doubled each time, with up to a quarter of chance added."""
-    longest: float = 8.0
+    max_wait: float = 8.0
     """Longest wait of our own choosing, in seconds."""
-    longest_asked: float = 60.0
+    max_retry_after: float = 60.0
     """Longest wait that a server's Retry-After is given, in seconds."""
 
     def wait(self, failed: int, asked: float | None) -> float:
         """Seconds to wait after `failed` attempts."""
         if asked is not None:
-            return min(asked, self.longest_asked)
-        return min(self.first * 2.0 ** (failed - 1), self.longest) * random.uniform(1, 1.25)
+            return min(asked, self.max_retry_after)
+        return min(self.first_wait * 2.0 ** (failed - 1), self.max_wait) * random.uniform(1, 1.25)
 
 
 class TransientFailure(Exception):
@@ -103,7 +109,7 @@ def make_http_client(
 async def with_retries(
     name: str, once: Callable[[], Awaitable[Answer]], stop: asyncio.Event, retry: RetryPolicy
 ) -> Answer | None:
-    """Return what `once` returns, trying again while it raises Transient.
+    """Return what `once` returns, trying again while it raises TransientFailure.
 
     None when `stop` was set while waiting. Raises EngineUnavailable when the attempts are spent.
     """
@@ -151,10 +157,46 @@ async def run_unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, None
         await asyncio.gather(task, stopping, return_exceptions=True)
 
 
+@dataclass(slots=True)
+class PartialAnswer:
+    """What the events of one answer have brought so far; each engine adds its own fields."""
+
+    text: list[str] = field(default_factory=list)
+    finish: str = ""
+    """The server's word for why it ended; empty while it has not."""
+    usage: EngineUsage = field(default_factory=EngineUsage)
+
+    def finish_reason(self, ended: bool) -> FinishReason:
+        """Why the sample ended. ended: whether the request did, or else was stopped."""
+        if not ended:
+            return "interrupted"
+        return "length" if self.finish == "length" else "stop"
+
+    async def read(self, events: AsyncIterator[Mapping[str, Any]]) -> None:
+        """Add all events. Raises TransientFailure for odd ones and for an answer without an end."""
+        async for event in events:
+            try:
+                self._add_event(event)
+            except (AttributeError, TypeError, ValueError) as problem:
+                raise TransientFailure(f"it sent an event of another form: {problem}") from problem
+        if not self.finish:
+            raise TransientFailure("the stream ended before the sample")
+
+    def _add_event(self, event: Mapping[str, Any]) -> None:
+        if usage := event.get("usage"):
+            self.usage = EngineUsage.read(usage)
+        for choice in event.get("choices") or ():
+            self._add_choice(choice)
+            self.finish = choice.get("finish_reason") or self.finish
+
+    def _add_choice(self, choice: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+
 async def read_events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
     """Yield the JSON objects of a server-sent event stream up to `[DONE]`.
 
-    Raises Transient or EngineRefused for an error that the server reports within the stream.
+    Raises TransientFailure or EngineRefused for an error that the server reports within the stream.
     """
     async for line in response.aiter_lines():
         if not line.startswith("data:"):
@@ -174,7 +216,7 @@ async def read_events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]
 
 
 async def read_whole_answer(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
-    """Yield the one JSON object of an answer that is no stream; raises as `events` does."""
+    """Yield the one JSON object of an answer that is no stream; raises as `read_events` does."""
     body = await response.aread()
     try:
         answer = json.loads(body)
@@ -188,7 +230,7 @@ async def read_whole_answer(response: httpx.Response) -> AsyncIterator[dict[str,
 
 
 async def raise_for_failure(response: httpx.Response) -> None:
-    """Return for a success. Raises Transient for what may pass, ContextOverflow, EngineRefused."""
+    """Return for a success; raise TransientFailure, ContextOverflow or EngineRefused."""
     if response.is_success:
         return
     body = (await response.aread()).decode(errors="replace")
@@ -240,6 +282,6 @@ def _error_sentence(body: str) -> tuple[str, str]:
 
 def _error_words(error: Any) -> tuple[str, str]:
     """What an error says, and what it is called."""
-    told = error if isinstance(error, dict) else {}
-    message = str(told.get("message") or error).strip().rstrip(".")[:600]
-    return message, f"{told.get('code') or ''} {told.get('type') or ''}".strip()
+    fields = error if isinstance(error, dict) else {}
+    message = str(fields.get("message") or error).strip().rstrip(".")[:600]
+    return message, f"{fields.get('code') or ''} {fields.get('type') or ''}".strip()

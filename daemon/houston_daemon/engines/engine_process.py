@@ -13,11 +13,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from houston_daemon.hosts import process_table
+from houston_daemon.hosts.host_files import replace_file
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 
@@ -194,7 +195,7 @@ def end_server(state_file: Path, session: int, seconds: float) -> None:
     session: whose leader the server was; 0 where that may be somebody else's by now.
     """
     for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, _KILL_SECONDS)):
-        _send_signal(server_processes(state_file, session), number)
+        process_table.send_signal(server_processes(state_file, session), number)
         deadline = time.monotonic() + patience
         while server_processes(state_file, session) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -205,16 +206,21 @@ def server_processes(state_file: Path, session: int) -> list[int]:
     mark = f"{_STATE_FILE_VARIABLE}={state_file.absolute()}".encode()
     return [
         pid
-        for pid in _all_pids()
-        if mark in _process_environment(pid) or (session and _session_of(pid) == session)
+        for pid, stat in process_table.list_processes().items()
+        if not stat.ended
+        and (mark in _environment_marks(pid) or (session and stat.session == session))
     ]
 
 
 def kill_by_environment(marks: Iterable[bytes], seconds: float) -> None:
     """Kill whatever has a mark (`NAME=value`) in its environment; wait for its end so long."""
     deadline, known = time.monotonic() + seconds, frozenset(marks)
-    while left := [pid for pid in _all_pids() if not known.isdisjoint(_process_environment(pid))]:
-        _send_signal(left, signal.SIGKILL)
+    while left := [
+        pid
+        for pid, stat in process_table.list_processes().items()
+        if not stat.ended and not known.isdisjoint(_environment_marks(pid))
+    ]:
+        process_table.send_signal(left, signal.SIGKILL)
         if time.monotonic() >= deadline:
             return
         time.sleep(0.02)
@@ -246,43 +252,12 @@ def find_error_line(log: Path, tail: int = 64_000) -> str:
 
 def process_start_time(pid: int) -> int | None:
     """Start time of a living process in clock ticks since boot; None for a zombie or nothing."""
-    fields = _stat_fields(pid)
-    return None if not fields or fields[0] in ("Z", "X") else int(fields[19])
+    stat = process_table.read_process_stat(pid)
+    return None if stat is None or stat.ended else stat.started
 
 
-def _send_signal(pids: Sequence[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):  # it ended in between
-            os.kill(pid, number)
-
-
-def _all_pids() -> list[int]:
-    """Ids of all living processes."""
-    ids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [pid for pid in ids if process_start_time(pid) is not None]
-
-
-def _process_environment(pid: int) -> list[bytes]:
-    """Environment that a process was started with; empty when it is gone or another user's."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return []
-
-
-def _session_of(pid: int) -> int:
-    fields = _stat_fields(pid)
-    return int(fields[3]) if fields else 0
-
-
-def _stat_fields(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the third (state) on; empty when there is no such process, or
-    none that this user may see. The second, its name, is any bytes that it likes."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return []
-    return text.rpartition(")")[2].split()
+def _environment_marks(pid: int) -> list[bytes]:
+    return process_table.read_environment(pid).split(b"\0")
 
 
 def _is_same_process(state: ServerState) -> bool:
@@ -295,6 +270,4 @@ def _boot_id() -> str:
 
 def _write_state(file: Path, state: ServerState) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(file.name + ".new")
-    beside.write_bytes(msgspec.json.encode(state))
-    beside.replace(file)
+    replace_file(file, msgspec.json.encode(state))

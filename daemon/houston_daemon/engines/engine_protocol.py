@@ -31,7 +31,7 @@ class SampleRequest:
     """JSON schemas of the tools in OpenAI's form; a chat engine sends them, others ignore them."""
     max_tokens: int
     """Upper bound of sampled tokens."""
-    max_tokens_asked: bool = False
+    is_max_tokens_set: bool = False
     """Whether the task file sets it: a chat endpoint is sent no limit that nobody asked for."""
     stop_token_ids: Sequence[int] = ()
     """Ids that end the turn; the one that ended it is part of what was sampled."""

@@ -88,7 +88,7 @@ def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: 
 def request_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What the configuration adds to each request: `parameters`, `omit` and `headers`.
 
-    Raises as `check_request` does, and EngineUnavailable for a variable that is not set.
+    Raises as `check_request_settings` does, and EngineUnavailable for a variable that is not set.
     """
     check_request_settings(settings)
     headers = dict(settings.get("headers") or {})
@@ -148,8 +148,8 @@ def plugin_factory(kind: str) -> EngineFactory:
     if kind not in others:
         known = ", ".join((*ENGINE_KINDS, *others))
         raise ConfigurationError(f"There is no engine kind {kind!r}; known: {known}.")
-    found: EngineFactory = plugins.load_plugin(plugins.ENGINE_GROUP, kind, "engine kind")
-    return found
+    factory: EngineFactory = plugins.load_plugin(plugins.ENGINE_GROUP, kind, "engine kind")
+    return factory
 
 
 def _required_setting(settings: Mapping[str, Any], key: str) -> str:

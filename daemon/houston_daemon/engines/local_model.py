@@ -68,7 +68,7 @@ def fetch_wheel(wheel: PinnedWheel, folder: Path, source: PackageSource | None =
     place said; nothing stays then.
     """
     source = source or configured_source()
-    target, said = folder / wheel.name, []
+    target, problems = folder / wheel.name, []
     trust = ssl.create_default_context(cafile=source.cert) if source.cert else True
     pages = [*source.links, *(f"{index.rstrip('/')}/{wheel.project}/" for index in source.indexes)]
     with httpx.Client(
@@ -76,18 +76,18 @@ def fetch_wheel(wheel: PinnedWheel, folder: Path, source: PackageSource | None =
     ) as client:
         for page in pages:
             try:
-                found = _find_wheel_address(client, page, wheel.name)
-                _download_wheel(client, found, target)
+                address = _find_wheel_address(client, page, wheel.name)
+                _download_wheel(client, address, target)
             except (httpx.HTTPError, httpx.InvalidURL, OSError, LookupError, ValueError) as problem:
-                said.append(f"{_without_password(page)}: {_download_failure(problem)}")
+                problems.append(f"{_without_password(page)}: {_download_failure(problem)}")
                 continue
             if wrong := _hash_problem(target, wheel.sha256):
-                said.append(f"{_without_password(found)}: {wrong}")
+                problems.append(f"{_without_password(address)}: {wrong}")
                 target.unlink()
                 continue
             return target
     raise HoustonError(
-        f"{wheel.name} could not be fetched: {'; '.join(said) or 'no index is allowed'}.",
+        f"{wheel.name} could not be fetched: {'; '.join(problems) or 'no index is allowed'}.",
         "It was not used.",
         "Check the network and the package index (PIP_INDEX_URL), then run the command again.",
     )
@@ -128,8 +128,8 @@ def _download_wheel(client: httpx.Client, address: str, target: Path) -> None:
 
 def _hash_problem(file: Path, expected: str) -> str:
     with file.open("rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    return "" if found == expected else f"its SHA-256 is {found}, expected {expected}"
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    return "" if digest == expected else f"its SHA-256 is {digest}, expected {expected}"
 
 
 def _local_path(address: str) -> Path | None:
@@ -289,8 +289,8 @@ def fetch_model(report: Callable[[str], None]) -> Path:
     Raises HoustonError when packages are missing, and when download, hash or conversion fail;
     nothing half-made stays.
     """
-    if found := model_path():
-        return found
+    if ready := model_path():
+        return ready
     if lacking := missing_packages():
         raise HoustonError(
             f"The model needs the extra `local`: {', '.join(lacking)} are not installed.",
@@ -299,13 +299,13 @@ def fetch_model(report: Callable[[str], None]) -> Path:
         )
     target = _model_folder()
     with exclusive_lock(target):
-        if found := model_path():
-            return found
+        if ready := model_path():
+            return ready
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetching-") as work:
-            made = _build_model(Path(work), report)
+            built = _build_model(Path(work), report)
             if target.exists():  # an incomplete folder from elsewhere; ours is whole
                 shutil.rmtree(target)
-            made.replace(target)
+            built.replace(target)
     report(f"{MODEL_NAME} is ready")
     return target
 
@@ -321,9 +321,15 @@ def _build_model(work: Path, report: Callable[[str], None]) -> Path:
     ):
         shutil.copyfileobj(packed, file)
     report("converting it to safetensors (about 20 s)")
-    made = work / MODEL_NAME
+    converted = work / MODEL_NAME
     done = subprocess.run(
-        [sys.executable, "-m", "houston_daemon.engines.gguf_to_safetensors", str(gguf), str(made)],
+        [
+            sys.executable,
+            "-m",
+            "houston_daemon.engines.gguf_to_safetensors",
+            str(gguf),
+            str(converted),
+        ],
         capture_output=True,
         text=True,
         env={**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
@@ -334,4 +340,4 @@ def _build_model(work: Path, report: Callable[[str], None]) -> Path:
             f"The model could not be converted: {reason}.",
             next=INSTALL_LOCAL_HINT,
         )
-    return made
+    return converted

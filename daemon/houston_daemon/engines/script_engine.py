@@ -54,10 +54,6 @@ class ScriptEngine:
         self._lines = read_script(path)
         self._next = 1
 
-    def start_at(self, step: int) -> None:
-        """Play the line of `step` (from 1) for the next request that names no step."""
-        self._next = step
-
     async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
         """Play one line; after the last one, call `finish`."""
         started = time.monotonic_ns()

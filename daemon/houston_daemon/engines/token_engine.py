@@ -20,6 +20,7 @@ from typing import Any, Literal
 import httpx
 
 from houston_daemon.engines.engine_http import (
+    PartialAnswer,
     RetryPolicy,
     TransientFailure,
     make_http_client,
@@ -33,8 +34,6 @@ from houston_daemon.engines.engine_protocol import (
     EngineRefused,
     EngineSample,
     EngineUnavailable,
-    EngineUsage,
-    FinishReason,
     SampleRequest,
 )
 from houston_daemon.engines.logprob_kind import true_logprob_kind
@@ -81,10 +80,10 @@ class AdapterLocation:
     def was_at(self, root: str) -> bool:
         """Whether `root` is this place with weights that may be others: of an earlier home at the
         same path, or loaded by the folder's own name, which says nothing."""
-        told = Path(root)
-        if told.parent.parent.name == BY_HASH_FOLDER:
-            told = told.parent.parent.parent / told.name
-        return _is_same_path(told, self.folder)
+        loaded = Path(root)
+        if loaded.parent.parent.name == BY_HASH_FOLDER:
+            loaded = loaded.parent.parent.parent / loaded.name
+        return _is_same_path(loaded, self.folder)
 
     @property
     def _known(self) -> bool:
@@ -107,18 +106,21 @@ COMPLETION_READ_SECONDS = 900.0
 
 
 @dataclass(slots=True)
-class _PartialSample:
-    """What has been sampled so far."""
-
-    text: list[str] = field(default_factory=list)
+class _PartialSample(PartialAnswer):
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     prompt_ids: tuple[int, ...] | None = None
-    finish: str = ""
-    usage: EngineUsage = field(default_factory=EngineUsage)
 
-    def must_be_sound(self) -> None:
-        """Raise Transient when it holds what is no text, no id or no log-probability."""
+    def _add_choice(self, choice: Mapping[str, Any]) -> None:
+        """Ids and log-probabilities of one event belong together."""
+        if (prompt := choice.get("prompt_token_ids")) is not None:
+            self.prompt_ids = tuple(prompt)
+        self.text.append(choice.get("text") or "")
+        self.ids += choice.get("token_ids") or ()
+        self.logprobs += (choice.get("logprobs") or {}).get("token_logprobs") or ()
+
+    def require_consistent(self) -> None:
+        """Raise TransientFailure when it holds what is no text, no id or no log-probability."""
         kinds: tuple[tuple[Iterable[Any], type | tuple[type, ...]], ...] = (
             (self.text, str),
             ((*self.ids, *(self.prompt_ids or ())), int),
@@ -138,7 +140,7 @@ class TokenEngine:
     the first that the server lists. window: 0 or None for what the server says (known after
     `ready`). adapters: folder by policy name, to load again what a restarted server has lost.
     contents: what the weights of a policy are, by its name; its folder where that is not known.
-    parameters: added to each request, but for what makes it exact (`TAKEN`). omit: fields that are
+    parameters: added to each request, but for `RESERVED_COMPLETION_FIELDS`. omit: fields that are
     never sent. headers: of each request.
     own_policy: the policy whose full weights the server was started with; empty for a base model.
     logprobs_mode: how the server was started; only `raw_logprobs` are of the policy itself.
@@ -168,7 +170,7 @@ class TokenEngine:
         self._model = model
         self._adapters = dict(adapters or {})
         self._contents = dict(contents or {})
-        self._ours: set[str] = set()
+        self._verified_adapters: set[str] = set()
         """Adapters under whose name the server was seen to have nothing of anybody else's."""
         self._own = own_policy
         self._mode = logprobs_mode
@@ -190,7 +192,7 @@ class TokenEngine:
             if health.status_code != 404:  # an equal server may have no such page
                 await raise_for_failure(health)
             if not self._model or self.window is None:
-                await self._look_up()
+                await self._find_model()
         except (httpx.TransportError, TransientFailure) as problem:
             raise EngineUnavailable(
                 f"Engine {self.name} does not answer at {self._http.base_url}: "
@@ -212,25 +214,23 @@ class TokenEngine:
         async def once() -> bool:
             nonlocal partial
             if not self._model and request.policy in ("", self._own):
-                await self._look_up()
+                await self._find_model()
             body = self._body(request)
             partial = _PartialSample()
             try:
                 return await run_unless_stopped(stop, self._stream(body, partial))
             except (TransientFailure, httpx.TransportError):
-                self._ours.clear()  # it may have been started again, and been given others
+                # It may have been started again, and been given others.
+                self._verified_adapters.clear()
                 raise
 
         ended = bool(await with_retries(self.name, once, stop, self._retry))
-        reason: FinishReason = "interrupted"
-        if ended:
-            reason = "length" if partial.finish == "length" else "stop"
         return EngineSample(
             text="".join(partial.text),
-            finish_reason=reason,
+            finish_reason=partial.finish_reason(ended),
             token_ids=tuple(partial.ids),
             logprobs=tuple(partial.logprobs),
-            logprob_kind=self._kind(request),
+            logprob_kind=self._logprob_kind(request),
             prompt_ids=partial.prompt_ids,
             usage=partial.usage,
             seconds=time.monotonic() - started,
@@ -247,21 +247,21 @@ class TokenEngine:
         await self._load(name)
 
     async def _load(self, name: str, *, replacing: bool = False) -> None:
-        place = self._place(name)
+        place = self._adapter_location(name)
         with contextlib.suppress(OSError):  # made at its activation; here the home may not be seen
             place.made()
         answer = await self._http.post(
             "/v1/load_lora_adapter", json={"lora_name": name, "lora_path": place.path}
         )
         if answer.status_code == 400 and "already" in answer.text:  # another worker was first
-            await self._must_be_ours(name, replacing=replacing)
+            await self._require_our_adapter(name, replacing=replacing)
             return
         await raise_for_failure(answer)
 
-    def _place(self, name: str) -> AdapterLocation:
+    def _adapter_location(self, name: str) -> AdapterLocation:
         return AdapterLocation(self._adapters[name], self._contents.get(name, ""))
 
-    async def _must_be_ours(self, name: str, *, replacing: bool = False) -> None:
+    async def _require_our_adapter(self, name: str, *, replacing: bool = False) -> None:
         """Raise EngineUnavailable where the server has another home's adapter under the name.
 
         Homes that share a server each count their policies from 2; the ledger would name the wrong
@@ -271,8 +271,8 @@ class TokenEngine:
         answer = await self._http.get("/v1/models", timeout=10.0)
         await raise_for_failure(answer)
         cards = answer.json().get("data") or ()
-        there = [str(one.get("root") or "") for one in cards if one.get("id") == name]
-        root, place = there[0] if there else "", self._place(name)
+        roots = [str(one.get("root") or "") for one in cards if one.get("id") == name]
+        root, place = roots[0] if roots else "", self._adapter_location(name)
         if root and not place.is_at(root):
             if place.was_at(root) and not replacing:
                 await self._replace(name)
@@ -282,8 +282,8 @@ class TokenEngine:
                 "Nothing was sampled.",
                 "Unload it there, or have each home name its policies otherwise: --name.",
             )
-        if there:
-            self._ours.add(name)
+        if roots:
+            self._verified_adapters.add(name)
 
     async def _replace(self, name: str) -> None:
         """Have the adapter loaded anew; another worker may do the same meanwhile."""
@@ -294,8 +294,8 @@ class TokenEngine:
 
     async def _stream(self, body: dict[str, Any], partial: _PartialSample) -> None:
         name = body["model"]
-        if name in self._adapters and name not in self._ours:
-            await self._must_be_ours(name)
+        if name in self._adapters and name not in self._verified_adapters:
+            await self._require_our_adapter(name)
         try:
             await self._stream_once(body, partial)
         except _ModelNotLoaded as problem:
@@ -313,16 +313,8 @@ class TokenEngine:
             if response.status_code == 404:
                 raise _ModelNotLoaded((await response.aread()).decode(errors="replace")[:300])
             await raise_for_failure(response)
-            async for event in read_events(response):
-                try:
-                    _take_event(event, partial)
-                except (AttributeError, TypeError) as problem:
-                    raise TransientFailure(
-                        f"it sent an event of another form: {problem}"
-                    ) from problem
-        if not partial.finish:
-            raise TransientFailure("the stream ended before the sample")
-        partial.must_be_sound()
+            await partial.read(read_events(response))
+        partial.require_consistent()
         if len(partial.logprobs) != len(partial.ids):
             raise EngineRefused(
                 f"Engine {self.name} returned {len(partial.ids)} token ids with "
@@ -331,7 +323,7 @@ class TokenEngine:
                 "An engine of kind `token` must honour return_token_ids and logprobs.",
             )
 
-    async def _look_up(self) -> None:
+    async def _find_model(self) -> None:
         answer = await self._http.get("/v1/models", timeout=10.0)
         await raise_for_failure(answer)
         card = answer.json()["data"][0]
@@ -370,7 +362,7 @@ class TokenEngine:
         content = self._contents.get(asked) or self._adapters.get(asked, "")
         return hashlib.sha256(f"{asked}\0{content}".encode()).hexdigest()[:32]
 
-    def _kind(self, request: SampleRequest) -> LogprobKind:
+    def _logprob_kind(self, request: SampleRequest) -> LogprobKind:
         if request.grammar is not None:
             return "after_grammar"
         sent = self._body(request)
@@ -391,16 +383,3 @@ class TokenEngine:
 
 class _ModelNotLoaded(Exception):
     """The server does not know the model or adapter of the request."""
-
-
-def _take_event(event: Mapping[str, Any], partial: _PartialSample) -> None:
-    """Add one event of the stream; ids and log-probabilities of one event belong together."""
-    if usage := event.get("usage"):
-        partial.usage = EngineUsage.read(usage)
-    for choice in event.get("choices", ()):
-        if (prompt := choice.get("prompt_token_ids")) is not None:
-            partial.prompt_ids = tuple(prompt)
-        partial.text.append(choice.get("text") or "")
-        partial.ids += choice.get("token_ids") or ()
-        partial.logprobs += (choice.get("logprobs") or {}).get("token_logprobs") or ()
-        partial.finish = choice.get("finish_reason") or partial.finish

@@ -96,12 +96,12 @@ def install_vllm(report: Callable[[str], None]) -> Path:
     report: called with one short line per stage (about 80 s and 3.4 GB without a GPU).
     Raises HoustonError when pip fails; the next call starts over.
     """
-    if found := vllm_path():
-        return found
+    if ready := vllm_path():
+        return ready
     folder = vllm_folder()
     with exclusive_lock(folder):
-        if found := vllm_path():
-            return found
+        if ready := vllm_path():
+            return ready
         shutil.rmtree(folder, ignore_errors=True)  # what an interrupted installation left
         report("making a virtual environment for vLLM")
         python = _make_venv(folder)
@@ -218,7 +218,7 @@ def _install_cpu(python: Path, report: Callable[[str], None]) -> None:
 
 
 def cpu_requirements(wheel: Path) -> list[str]:
-    """List what the wheel requires, without extras and without `NOT_NEEDED`."""
+    """List what the wheel requires, without extras and without `UNNEEDED_PACKAGES`."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         metadata = email.message_from_bytes(archive.read(name))

@@ -6,21 +6,19 @@ daemons would act in one workspace. A home that is gone holds nothing. Of what h
 this module knows only the name of their database.
 """
 
-import fcntl
 import os
-import time
 from pathlib import Path
 
+from houston_daemon.hosts.host_files import try_lock
 from houston_daemon.hosts.host_protocol import RolloutHeldElsewhere
 
 HOME_DATABASE = "houston.db"
-_LOCK_TRIES = 40
-_LOCK_PAUSE_SECONDS = 0.05
-"""Between two tries, two seconds in all: a predecessor of the same home may still be ending."""
+_LOCK_SECONDS = 2.0
+"""How long the lock is waited for: a predecessor of the same home may still be ending."""
 
 
 class RolloutFolderLock:
-    """One home's right to a rollout's folder, held from `take` until `release` or the process ends.
+    """One home's right to a rollout's folder, from `acquire` to `release` or the process's end.
 
     home: the daemon's home; empty where nobody asks whose the folder is (tests, tools).
     """
@@ -31,12 +29,12 @@ class RolloutFolderLock:
         self._fd = -1
 
     @property
-    def refused(self) -> bool:
+    def is_held_elsewhere(self) -> bool:
         """Whether the folder may be another's: nothing in it may be ended or removed."""
         return bool(self._home) and self._fd < 0
 
-    def take(self, named: bool = True) -> None:
-        """Hold the folder, which exists; raises HeldElsewhere while another home has it.
+    def acquire(self, named: bool = True) -> None:
+        """Hold the folder, which exists; raises RolloutHeldElsewhere while another home has it.
 
         named: also note whose it is, for when the process ends. Without, a full disk is no matter.
         """
@@ -44,7 +42,9 @@ class RolloutFolderLock:
             return
         fd = os.open(self._note, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._check(os.pread(fd, 4096, 0).decode(errors="replace"), free=_try_lock(fd))
+            self._check(
+                os.pread(fd, 4096, 0).decode(errors="replace"), free=try_lock(fd, _LOCK_SECONDS)
+            )
             if named:
                 os.ftruncate(fd, 0)
                 os.pwrite(fd, self._home.encode(), 0)
@@ -90,14 +90,3 @@ def clear_holder(folder: Path) -> None:
     """Take the name out of the folder of a rollout that has ended."""
     if read_holder(folder):
         os.truncate(holder_note(folder), 0)
-
-
-def _try_lock(fd: int) -> bool:
-    for _ in range(_LOCK_TRIES):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_LOCK_PAUSE_SECONDS)
-        else:
-            return True
-    return False

@@ -133,15 +133,6 @@ class ProcessResult:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSpan:
-    """A range of one terminal's byte log."""
-
-    terminal: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
 class TerminalStatus:
     """How a terminal stands now."""
 

@@ -51,22 +51,24 @@ def make_enclosure(
 
     Groups that somebody tidied away while they were empty are made again.
     """
-    if not all(door.exists() for door in groups.doors):
+    if not all(door.exists() for door in groups.procs_files):
         groups.limit(limits)
-    tasks = 0 if groups.doors else limits.processes
-    return Enclosure(tuple(groups.doors), limits.file, _write_seccomp_filter(root), tasks=tasks)
+    tasks = 0 if groups.procs_files else limits.processes
+    return Enclosure(
+        tuple(groups.procs_files), limits.file, _write_seccomp_filter(root), tasks=tasks
+    )
 
 
 def find_terminal_shells(terminals: Path) -> list[TerminalShell]:
     """What each living terminal of a rollout is made of."""
-    found: list[TerminalShell] = []
+    shells: list[TerminalShell] = []
     for path in terminals.glob("*/state.json"):
         state = terminal_start.load_terminal_state(path.parent)
         if state is None or state.ended or not process_table.is_alive(state.shell):
             continue
         pids = {state.pane.pid, state.init.pid, *_ancestors(state.shell.pid, state.pane.pid)}
-        found.append(TerminalShell(frozenset(pids), state.shell.pid, state.running))
-    return found
+        shells.append(TerminalShell(frozenset(pids), state.shell.pid, state.running))
+    return shells
 
 
 def find_member_pids(terminals: Path) -> set[int]:
@@ -75,26 +77,26 @@ def find_member_pids(terminals: Path) -> set[int]:
     Of this process' children only those in sandboxes: others are the daemon's own.
     """
     everyone = process_table.list_processes()
-    found: set[int] = set()
+    pids: set[int] = set()
     for path in terminals.glob("*/state.json"):
         state = terminal_start.load_terminal_state(path.parent)
         if state is not None and not state.closed and process_table.is_alive(state.pane):
-            found.update(entry.pid for entry in process_table.descendants(state.pane.pid, everyone))
+            pids.update(entry.pid for entry in process_table.descendants(state.pane.pid, everyone))
     ours = [entry.pid for entry in process_table.descendants(os.getpid(), everyone)]
     outside = resource_usage.own_pid_namespace()
     for space, used in resource_usage.usage_by_sandbox(ours).items():
         if space != outside:
-            found.update(used.pids)
-    return found
+            pids.update(used.pids)
+    return pids
 
 
 def _ancestors(pid: int, last: int) -> list[int]:
-    found: list[int] = []
-    while pid > 1 and pid != last and len(found) < 20:
-        found.append(pid)
+    ancestors: list[int] = []
+    while pid > 1 and pid != last and len(ancestors) < 20:
+        ancestors.append(pid)
         entry = process_table.read_process_stat(pid)
         pid = entry.parent if entry else 0
-    return found
+    return ancestors
 
 
 def _write_seccomp_filter(root: Path) -> Path | None:

@@ -57,7 +57,7 @@ _TERMINAL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
 class LocalHost:
-    """One rollout's part of this machine; see `protocol.Host`."""
+    """One rollout's part of this machine; see `RolloutHost`."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class LocalHost:
         activate: Path | None = None,
         apart: tuple[Path, ...] = (),
     ) -> None:
-        """owner: the home whose rollout it is; see `tenancy`. past: of a branch, its workspace."""
-        self._past = past
+        """owner: the home whose rollout it is; see `folder_lock`. past: where a branch began."""
+        self._branch = past
         self.name = "local"
         self.folder = rollout_folder(root.absolute(), rollout)
-        self._tenancy = RolloutFolderLock(self.folder, owner)
+        self._folder_lock = RolloutFolderLock(self.folder, owner)
         self.workspace = self.folder / "workspace"
         self.sandbox = SandboxProfile(
             kind=sandbox,
@@ -106,11 +106,11 @@ class LocalHost:
         self._note = self._root / "prepared" / rollout
         self._groups_note = limit_setup.limits_note(self._root, rollout)
         self._guard: LimitGuard | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._holding = asyncio.Lock()
+        self._guard_task: asyncio.Task[None] | None = None
+        self._guard_lock = asyncio.Lock()
         self._terminals: dict[str, LocalTerminal] = {}
         self._terminals_folder = terminals_folder(root.absolute(), rollout)
-        self._opening = asyncio.Lock()
+        self._terminals_lock = asyncio.Lock()
         self._snapshots = ShadowRepository(self.workspace, self.folder / "shadow")
 
     def map_data(self, data: Mapping[str, Path]) -> None:
@@ -119,7 +119,7 @@ class LocalHost:
 
     async def probe(self) -> HoustonError | None:
         """Try a real spawn; None when it works, else cause and next step."""
-        return await probe_sandbox(self.sandbox, await self._hold())
+        return await probe_sandbox(self.sandbox, await self._open_enclosure())
 
     async def prepare(self, source: Path | None, begun: bool = False) -> None:
         """Make the rollout's folders; copy `source` into the workspace the first time only.
@@ -135,14 +135,14 @@ class LocalHost:
             self.folder.chmod(0o700)
         except OSError as problem:
             raise HostRootMissing(self.folder, problem) from problem
-        await asyncio.to_thread(self._tenancy.take)
-        fill = None if self._past is None else self._fill
+        await asyncio.to_thread(self._folder_lock.acquire)
+        fill = None if self._branch is None else self._fill_from_branch
         await asyncio.to_thread(
             rollout_workspace.make_workspace, source, self.workspace, self._note, begun, fill
         )
         for path in (self.sandbox.home, self.sandbox.temporary, self._terminals_folder):
             path.mkdir(parents=True, exist_ok=True)
-        trouble = await probe_sandbox(self.sandbox, await self._hold())
+        trouble = await probe_sandbox(self.sandbox, await self._open_enclosure())
         if trouble is not None:
             raise trouble
 
@@ -150,9 +150,9 @@ class LocalHost:
         """Whether the workspace is there: somebody outside may have removed it."""
         return await asyncio.to_thread(self.workspace.is_dir)
 
-    def _fill(self) -> None:
-        assert self._past is not None
-        rollout_workspace.fill_branch_workspace(self._past, self._root, self.workspace)
+    def _fill_from_branch(self) -> None:
+        assert self._branch is not None
+        rollout_workspace.fill_branch_workspace(self._branch, self._root, self.workspace)
 
     async def not_brought_back(self) -> Sequence[str]:
         """Of a branch: paths of its past that its workspace lacks."""
@@ -160,7 +160,7 @@ class LocalHost:
 
     async def limits_met(self) -> list[LimitHit]:
         """Limits that the rollout's processes met since the last call."""
-        return [] if self._guard is None else await asyncio.to_thread(self._guard.hits)
+        return [] if self._guard is None else await asyncio.to_thread(self._guard.take_hits)
 
     async def terminal(self, name: str, create: bool = False) -> LocalTerminal:
         """Find a terminal, also one of an earlier process, or open it.
@@ -173,22 +173,22 @@ class LocalHost:
                 f"{name!r} cannot name a terminal.",
                 next="Use up to 64 letters, digits, _ and -, not starting with -.",
             )
-        async with self._opening:
-            found = await self._find(name)
-            if found is not None and not (create and not (await found.status()).alive):
-                return found
+        async with self._terminals_lock:
+            known = await self._find_terminal(name)
+            if known is not None and not (create and not (await known.status()).alive):
+                return known
             if not create:
                 raise TerminalMissing(name)
-            if found is not None:
-                await found.end_processes()
-            return await self._open(name)
+            if known is not None:
+                await known.end_processes()
+            return await self._open_terminal(name)
 
     async def terminals(self) -> list[TerminalStatus]:
         """All terminals that were opened and not closed, by name."""
         folder = self._terminals_folder
         names = sorted(path.parent.name for path in folder.glob("*/state.json"))
-        found = [await self._find(name) for name in names]
-        return [await terminal.status() for terminal in found if terminal is not None]
+        opened = [await self._find_terminal(name) for name in names]
+        return [await terminal.status() for terminal in opened if terminal is not None]
 
     def log(self, name: str) -> TerminalLog:
         """The byte log of a terminal, of a closed one too."""
@@ -201,12 +201,12 @@ class LocalHost:
 
         It is shut in like a terminal, in the rollout's network, and dies with its parent.
         """
-        enclosure = await self._hold()
+        enclosure = await self._open_enclosure()
         return await asyncio.to_thread(
             self.sandbox.wrap,
             command,
             enclosure=enclosure,
-            joining=await self._joining(enclosure),
+            joining=await self._network_join(enclosure),
             environment={
                 **(environment or {}),
                 MARK_VARIABLE: rollout_workspace.read_mark(self._note),
@@ -227,7 +227,7 @@ class LocalHost:
         cwd: str = "",
         network: bool = True,
     ) -> ProcessResult:
-        """Run a process in a sandbox of its own; see `protocol.Host.spawn`.
+        """Run a process in a sandbox of its own; see `RolloutHost.spawn`.
 
         cwd: a path as the process sees it; by default the workspace, or the scratch folder when
         not `writable`. An evaluator sees `extra_read` at their own paths, read-only.
@@ -239,12 +239,12 @@ class LocalHost:
         if not writable:
             scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self.folder / "private"))
         try:
-            enclosure = await self._hold()
+            enclosure = await self._open_enclosure()
             argv = await asyncio.to_thread(
                 sandbox.wrap,
                 command,
                 enclosure=enclosure,
-                joining=await self._joining(enclosure) if writable and network else (),
+                joining=await self._network_join(enclosure) if writable and network else (),
                 environment=values,
                 scratch=scratch,
                 extra_read=[path.absolute() for path in extra_read],
@@ -265,30 +265,29 @@ class LocalHost:
 
     async def close(self) -> None:
         """Let go of the host; terminals go on, within what the kernel limits."""
-        await self._let_go()
+        await self._stop_guard()
         self._terminals.clear()
         await self._snapshots.close()
-        self._tenancy.release()
+        self._folder_lock.release()
 
     async def destroy_terminals(self) -> None:
         """End every terminal of the rollout, and its tmux server; another home may have it next.
 
         Does nothing while another home drives the rollout.
         """
-        if self._tenancy.refused:
+        if self._folder_lock.is_held_elsewhere:
             return
         folder = self._terminals_folder
-        await self._let_go()
+        await self._stop_guard()
         groups = control_groups.find_groups(self._groups_note)
-        if (
-            groups is not None and groups.tasks() > _MAX_TERMINALS
-        ):  # looking at each of them takes time
+        # Looking at each of them takes time.
+        if groups is not None and groups.tasks() > _MAX_TERMINALS:
             await asyncio.to_thread(groups.end_processes)
         for path in folder.glob("*/state.json"):
             try:
-                found = await self._find(path.parent.name)
-                if found is not None:
-                    await found.close()
+                terminal = await self._find_terminal(path.parent.name)
+                if terminal is not None:
+                    await terminal.close()
             except OSError as problem:  # such as a full disk: it ends all the same, with the server
                 log.warning("the end of terminal %s is not noted: %s", path.parent.name, problem)
         self._terminals.clear()
@@ -302,9 +301,9 @@ class LocalHost:
         self._groups_note.with_suffix(".network").unlink(missing_ok=True)
         await asyncio.to_thread(folder_lock.clear_holder, self.folder)
 
-    async def _hold(self) -> Enclosure:
+    async def _open_enclosure(self) -> Enclosure:
         """Have the limits at work; what every process is started through."""
-        async with self._holding:
+        async with self._guard_lock:
             if self._guard is None:
                 mark = rollout_workspace.read_mark(self._note)
                 own = (self.workspace, self.sandbox.home, self.sandbox.temporary)
@@ -316,33 +315,31 @@ class LocalHost:
                     self._terminals_folder,
                     own,
                 )
-                self._watching = asyncio.create_task(self._guard.watch(), name="limits")
+                self._guard_task = asyncio.create_task(self._guard.watch(), name="limits")
             groups = self._guard.groups
             return await asyncio.to_thread(
                 limit_setup.make_enclosure, groups, self._limits, self._root
             )
 
-    async def _joining(self, enclosure: Enclosure) -> list[str]:
+    async def _network_join(self, enclosure: Enclosure) -> list[str]:
         """How a session comes into the rollout's network; empty where each has its own."""
         if self.sandbox.network or self.sandbox.kind == "none":
             return []
-        note, mark = (
-            self._groups_note.with_suffix(".network"),
-            rollout_workspace.read_mark(self._note),
-        )
+        note = self._groups_note.with_suffix(".network")
+        mark = rollout_workspace.read_mark(self._note)
         within = replace(enclosure, filter=None)
-        async with self._holding:
+        async with self._guard_lock:
             return await asyncio.to_thread(
                 process_enclosure.network_join_command, note, mark, self.sandbox.bare(), within
             )
 
-    async def _let_go(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-        self._guard = self._watching = None
+    async def _stop_guard(self) -> None:
+        if self._guard_task is not None:
+            self._guard_task.cancel()
+            await asyncio.gather(self._guard_task, return_exceptions=True)
+        self._guard = self._guard_task = None
 
-    async def _find(self, name: str) -> LocalTerminal | None:
+    async def _find_terminal(self, name: str) -> LocalTerminal | None:
         known = self._terminals.get(name)
         if known is not None:
             return None if known.state.closed else known
@@ -350,18 +347,18 @@ class LocalHost:
         state = terminal_start.load_terminal_state(folder)
         if state is None or state.closed:
             return None
-        found = LocalTerminal(folder, self._tmux(), state, self._command_path(folder))
-        await found.settle()
-        self._terminals[name] = found
-        return found
+        terminal = LocalTerminal(folder, self._tmux(), state, self._command_path(folder))
+        await terminal.settle()
+        self._terminals[name] = terminal
+        return terminal
 
-    async def _open(self, name: str) -> LocalTerminal:
+    async def _open_terminal(self, name: str) -> LocalTerminal:
         folder = self._terminals_folder / name
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         tmux = self._tmux()
         log = TerminalLog(folder)
-        enclosure = await self._hold()
-        launch = partial(self._launch, enclosure, await self._joining(enclosure))
+        enclosure = await self._open_enclosure()
+        launch = partial(self._launch, enclosure, await self._network_join(enclosure))
         state = await terminal_start.start_terminal(name, folder, tmux, log, launch)
         opened = LocalTerminal(folder, tmux, state, self._command_path(folder))
         self._terminals[name] = opened

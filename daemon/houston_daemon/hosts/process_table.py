@@ -38,9 +38,15 @@ class ProcessStat:
     state: str
     parent: int
     group: int
+    session: int
     foreground: int
     """Foreground process group of the controlling terminal, -1 without one."""
     started: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended, and waits for its parent to ask for its exit status."""
+        return self.state in "ZX"
 
 
 def read_process_stat(pid: int) -> ProcessStat | None:
@@ -50,29 +56,39 @@ def read_process_stat(pid: int) -> ProcessStat | None:
     except OSError:
         return None
     head, _, tail = text.rpartition(")")
-    fields = tail.split()
+    state, *numbers = tail.split()
+    parent, group, session, _, foreground = map(int, numbers[:5])
     name = head.partition("(")[2]
-    return ProcessStat(
-        pid, name, fields[0], int(fields[1]), int(fields[2]), int(fields[5]), int(fields[19])
-    )
+    return ProcessStat(pid, name, state, parent, group, session, foreground, int(numbers[18]))
 
 
 def process_key(pid: int) -> ProcessKey:
-    """The lasting name of a running process; NOBODY when there is none."""
-    found = read_process_stat(pid)
-    return ProcessKey(pid, found.started) if found else NO_PROCESS
+    """The lasting name of a running process; NO_PROCESS when there is none."""
+    stat = read_process_stat(pid)
+    return ProcessKey(pid, stat.started) if stat else NO_PROCESS
 
 
 def is_alive(key: ProcessKey) -> bool:
     """Whether this very process still runs (a zombie does not)."""
-    found = read_process_stat(key.pid) if key.pid > 0 else None
-    return found is not None and found.started == key.started and found.state not in "ZX"
+    stat = read_process_stat(key.pid) if key.pid > 0 else None
+    return stat is not None and stat.started == key.started and not stat.ended
 
 
 def list_processes() -> dict[int, ProcessStat]:
     """All processes that this user can see, by pid."""
-    found = (read_process_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
-    return {entry.pid: entry for entry in found if entry}
+    stats = (read_process_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+    return {stat.pid: stat for stat in stats if stat}
+
+
+def read_environment(pid: int) -> bytes:
+    """The environment that a process was started with, its parts ended by NUL bytes.
+
+    Empty when the process is gone or another user's.
+    """
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
 
 
 def descendants(root: int, processes: dict[int, ProcessStat]) -> list[ProcessStat]:
@@ -80,13 +96,13 @@ def descendants(root: int, processes: dict[int, ProcessStat]) -> list[ProcessSta
     children: dict[int, list[ProcessStat]] = {}
     for entry in processes.values():
         children.setdefault(entry.parent, []).append(entry)
-    found: list[ProcessStat] = []
+    below: list[ProcessStat] = []
     waiting = [root]
     while waiting:
         for child in children.get(waiting.pop(0), ()):
-            found.append(child)
+            below.append(child)
             waiting.append(child.pid)
-    return found
+    return below
 
 
 def inner_pid(pid: int) -> int:
@@ -130,13 +146,9 @@ def kill_marked(token: str) -> int:
     needle = token.encode()
     killed = 0
     for name in os.listdir("/proc"):  # noqa: PTH208
-        if not name.isdigit():
+        if not name.isdigit() or int(name) == os.getpid():
             continue
-        try:
-            environ = Path(f"/proc/{name}/environ").read_bytes()
-        except OSError:
-            continue
-        if needle in environ and int(name) != os.getpid():
+        if needle in read_environment(int(name)):
             send_signal([int(name)], signal.SIGKILL)
             killed += 1
     return killed

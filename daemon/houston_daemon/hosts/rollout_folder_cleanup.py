@@ -33,13 +33,13 @@ class FreedSpace(msgspec.Struct, frozen=True):
 
 
 async def free_rollout(root: Path, rollout: str, owner: str, snapshots: bool) -> FreedSpace:
-    """Free one rollout's part of this machine. owner: whose rollout it is; see `tenancy`."""
+    """Free one rollout's part of this machine. owner: whose rollout it is; see `folder_lock`."""
     folder = rollout_folder(root, rollout)
     if not folder.is_dir():
         return FreedSpace(0)
     tenancy = RolloutFolderLock(folder, owner)
     try:  # no name is noted: a full disk, which is why people do this, has no room for one
-        await asyncio.to_thread(tenancy.take, named=False)
+        await asyncio.to_thread(tenancy.acquire, named=False)
         return await _free_folder(root, rollout, folder, snapshots)
     except RolloutHeldElsewhere as held:
         return FreedSpace(0, held.cause)

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import untrusted_files
+from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.host_protocol import WorkspaceGone
 from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
 from houston_shared.errors import HoustonError
@@ -60,13 +61,11 @@ def make_workspace(
     if not read_mark(note):  # none, or a power cut left it empty
         point("worker.workspace.placed")
         note.parent.mkdir(parents=True, exist_ok=True)
-        beside = note.with_name(f"{note.name}.new")
-        beside.write_text(secrets.token_hex(16))
-        beside.replace(note)
+        replace_file(note, secrets.token_hex(16).encode())
 
 
 def read_mark(note: Path) -> str:
-    """What the rollout's processes carry in their environment; empty before `make`."""
+    """What the rollout's processes carry in their environment; empty before `make_workspace`."""
     try:
         return note.read_text()
     except FileNotFoundError:
@@ -90,9 +89,9 @@ def _copy_workspace(source: Path, workspace: Path) -> None:
     special: list[str] = []
 
     def leave_out(folder: str, names: list[str]) -> list[str]:
-        found = [name for name in names if not _is_plain_file(Path(folder, name))]
-        special.extend(os.path.relpath(Path(folder, name), source) for name in found)
-        return found
+        special_names = [name for name in names if not _is_plain_file(Path(folder, name))]
+        special.extend(os.path.relpath(Path(folder, name), source) for name in special_names)
+        return special_names
 
     try:
         shutil.copytree(source, beside, symlinks=True, ignore=leave_out, copy_function=_copy_file)
@@ -167,15 +166,13 @@ def fill_branch_workspace(past: BranchSnapshot, root: Path, workspace: Path) -> 
     beside = workspace.with_name("workspace.new")
     shutil.rmtree(beside, ignore_errors=True)
     lost = restore_snapshot(parent / "shadow", past.commit, beside, parent / "workspace")
-    note = workspace.with_name(_BRANCH_NOTE)
-    note.with_suffix(".new").write_bytes(msgspec.json.encode(lost))
-    note.with_suffix(".new").replace(note)
+    replace_file(workspace.with_name(_BRANCH_NOTE), msgspec.json.encode(lost))
     point("worker.branch.noted")
     beside.rename(workspace)
 
 
 def paths_not_restored(workspace: Path) -> tuple[str, ...]:
-    """Paths that `fill` could not bring back."""
+    """Paths that `fill_branch_workspace` could not bring back."""
     try:
         return msgspec.json.decode(
             workspace.with_name(_BRANCH_NOTE).read_bytes(), type=tuple[str, ...]

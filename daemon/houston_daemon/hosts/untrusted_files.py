@@ -16,7 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Open a folder to read it, and never through a link."""
 
 
 def remove_folder(folder: Path) -> None:
@@ -25,7 +26,7 @@ def remove_folder(folder: Path) -> None:
     Raises OSError when something would not go.
     """
     try:
-        top = os.open(folder, _OPEN_FOLDER)
+        top = os.open(folder, FOLDER_FLAGS)
     except FileNotFoundError:
         return
     try:
@@ -50,20 +51,19 @@ def empty_folder(top: int) -> None:
 
 def _lift_subfolders(folder: int, top: int) -> list[str]:
     """Remove the files of a folder and move its folders to `top`; their names there."""
-    found: list[str] = []
+    folders: list[str] = []
     for name in os.listdir(folder):
         if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=folder)
             continue
         place = name
         if folder != top:
-            os.close(
-                _open_owned_folder(name, folder)
-            )  # a folder that may not be written to cannot be moved
+            # A folder that may not be written to cannot be moved.
+            os.close(_open_owned_folder(name, folder))
             place = secrets.token_hex(16)
             os.rename(name, place, src_dir_fd=folder, dst_dir_fd=top)
-        found.append(place)
-    return found
+        folders.append(place)
+    return folders
 
 
 def _open_owned_folder(name: str, folder: int) -> int:
@@ -71,7 +71,7 @@ def _open_owned_folder(name: str, folder: int) -> int:
     place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         os.chmod(f"/proc/self/fd/{place}", 0o700)  # noqa: PTH101
-        return os.open(".", _OPEN_FOLDER, dir_fd=place)
+        return os.open(".", FOLDER_FLAGS, dir_fd=place)
     finally:
         os.close(place)
 
@@ -121,9 +121,6 @@ def allocated_bytes(source: int) -> int:
     """Bytes that a copy takes where blocks are not shared: what is allocated, its size at most."""
     known = os.fstat(source)
     return min(known.st_size, known.st_blocks * 512)
-
-
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class NoFollowFolder:
@@ -186,7 +183,7 @@ class NoFollowFolder:
                 return
         except (FileNotFoundError, NotADirectoryError):
             return
-        inner = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+        inner = os.open(name, FOLDER_FLAGS, dir_fd=folder)
         try:
             empty_folder(inner)
         finally:
@@ -230,7 +227,7 @@ class NoFollowFolder:
             try:
                 if make:
                     _make_folder(part, at)
-                below = os.open(part, _FOLDER_FLAGS, dir_fd=at)
+                below = os.open(part, FOLDER_FLAGS, dir_fd=at)
             finally:
                 if at != self._root:
                     os.close(at)

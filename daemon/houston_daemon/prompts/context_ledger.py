@@ -21,7 +21,7 @@ class PromptAnchor:
     """Journal sequence of that sample; None before the first, and after a mechanical fork."""
     ids: tuple[int, ...] = ()
     """Its prompt and sampled ids; after a fork only the head, which both contexts share."""
-    lost: bool = False
+    ids_lost: bool = False
     """Whether the engine returned no ids for it: what stands in the context was rendered."""
 
 
@@ -31,7 +31,7 @@ class PromptLink:
 
     parent_seq: int | None
     kept: int
-    new: tuple[int, ...] | None
+    new_ids: tuple[int, ...] | None
     """None for engines without token ids."""
     drift: Drift
 
@@ -52,7 +52,7 @@ def link_prompt(
     kept = 0 if anchor.seq is None else common_prefix_length(anchor.ids, prompt)
     if fresh:
         drift: Drift = "forked"
-    elif kept == len(anchor.ids) and not anchor.lost:
+    elif kept == len(anchor.ids) and not anchor.ids_lost:
         drift = "clean"
     else:
         drift = "stripped" if stripped else "realigned"
@@ -73,11 +73,6 @@ def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
     return low
 
 
-def rebuild_prompt(parent: Sequence[int], kept: int, new: Sequence[int]) -> list[int]:
-    """The prompt that (parent prompt + sampled ids, kept, new) tells; the inverse of `link`."""
-    return [*parent[:kept], *new]
-
-
 @dataclass(frozen=True, slots=True)
 class ContextEntry:
     """What one step adds to the context; after a fork, the pair (S₁:ₖ, oₖ) is the first."""
@@ -93,7 +88,7 @@ class ContextEntry:
     tail: str
     guidance: tuple[DeliveredGuidance, ...]
     """Guidance joined to this step's observation."""
-    earlier: tuple[DeliveredGuidance, ...] = ()
+    earlier_guidance: tuple[DeliveredGuidance, ...] = ()
     """Guidance of everything a fork compressed before, kept verbatim."""
     stripped: bool = False
     """Whether the thought was left out."""
@@ -102,7 +97,7 @@ class ContextEntry:
     summary: bool = False
     files: tuple[str, ...] = ()
     """Paths that the step changed."""
-    shown: Mapping[str, int] = field(default_factory=dict)
+    shown_characters: Mapping[str, int] = field(default_factory=dict)
     """How much is shown of guidance of this step that does not fit whole."""
 
     def observed(self) -> str:
@@ -126,7 +121,7 @@ class Context:
         self.head_size = head_size
         self.entries: list[ContextEntry] = []
         self.anchor = anchor
-        self.fresh = True
+        self.has_no_sample = True
         """Whether nothing was sampled in this context yet."""
         self._messages = list(head)
         self._ids = list(head_ids) if head_ids is not None else None
@@ -140,11 +135,13 @@ class Context:
         if self._ids is not None:
             self._ids += entry.ids
 
-    def sampled(self, seq: int, prompt: Sequence[int] | None, ids: Sequence[int] | None) -> None:
+    def anchor_sample(
+        self, seq: int, prompt: Sequence[int] | None, ids: Sequence[int] | None
+    ) -> None:
         """A sample of the policy was stored: the next prompt is measured against it."""
         lost = prompt is not None and ids is None
         self.anchor = PromptAnchor(seq, (*(prompt or ()), *(ids or ())), lost)
-        self.fresh = False
+        self.has_no_sample = False
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -162,20 +159,20 @@ class Context:
         return self._size
 
     @property
-    def forked(self) -> bool:
+    def begins_with_summary(self) -> bool:
         """Whether the first entry is a summary."""
         return bool(self.entries) and self.entries[0].summary
 
     @property
-    def stripped(self) -> bool:
+    def last_is_stripped(self) -> bool:
         """Whether the newest answer stands without its thought."""
         return bool(self.entries) and self.entries[-1].stripped
 
-    def heard(self, entries: int) -> tuple[DeliveredGuidance, ...]:
+    def guidance_of(self, entries: int) -> tuple[DeliveredGuidance, ...]:
         """All guidance of the first `entries` entries, in order, that of earlier forks first."""
-        said = {
+        by_id = {
             one.id: one
             for entry in self.entries[:entries]
-            for one in (*entry.earlier, *entry.guidance)
+            for one in (*entry.earlier_guidance, *entry.guidance)
         }
-        return tuple(said.values())
+        return tuple(by_id.values())

@@ -116,7 +116,7 @@ def build_call(
 ) -> ToolCall:
     """One call; `error` says which name is unknown, missing or too many.
 
-    Raises Unreadable when `name` is no text or `arguments` no object.
+    Raises UnreadableAnswer when `name` is no text or `arguments` no object.
     """
     if not isinstance(name, str) or not name:
         raise UnreadableAnswer("a call has no `name`")
@@ -132,7 +132,7 @@ def build_call(
 
 
 def parse_json(text: str) -> Any:
-    """A JSON value with nothing after it; raises Unreadable."""
+    """A JSON value with nothing after it; raises UnreadableAnswer."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -141,7 +141,7 @@ def parse_json(text: str) -> Any:
 
 
 def _require_storable(name: str, arguments: Mapping[str, Any]) -> None:
-    """Raise Unreadable for what no message can carry: numbers past 64 bits, half characters."""
+    """Raise UnreadableAnswer for what no message can carry: numbers past 64 bits, surrogates."""
     try:
         encode_message((name, arguments))
     except (OverflowError, UnicodeEncodeError, RecursionError) as problem:
@@ -149,7 +149,7 @@ def _require_storable(name: str, arguments: Mapping[str, Any]) -> None:
 
 
 def require_call_count(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-    """The calls of one answer; raises Unreadable when there are none or too many."""
+    """The calls of one answer; raises UnreadableAnswer when there are none or too many."""
     if not calls:
         raise UnreadableAnswer("it has no call")
     if len(calls) > MAX_CALLS:

@@ -104,10 +104,10 @@ class ChatmlJsonDialect:
         thought = answer.get("thought", "")
         if not isinstance(thought, str):
             raise read.UnreadableAnswer("`thought` is no text")
-        made = [
+        calls = [
             _chatml_json_call(one, step, index, tools) for index, one in enumerate(answer["calls"])
         ]
-        return AgentAction(thought=thought, calls=read.require_call_count(made))
+        return AgentAction(thought=thought, calls=read.require_call_count(calls))
 
     def grammar(
         self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
@@ -227,7 +227,7 @@ class HermesDialect:
 
 
 def tool_call_blocks(text: str) -> list[str]:
-    """The insides of all `<tool_call>` blocks; raises Unreadable when one is not closed."""
+    """The insides of all `<tool_call>` blocks; raises UnreadableAnswer when one is not closed."""
     blocks: list[str] = _HERMES_CALL.findall(text)
     if len(blocks) != text.count("<tool_call>"):
         raise read.UnreadableAnswer("a <tool_call> is not closed")

@@ -70,9 +70,11 @@ class PromptRenderer:
         """Tokens of a head; its tools are sent beside it where there are no ids."""
         if head.token_ids is not None:
             return len(head.token_ids)
-        return self.reckon(head_messages(head)) + self.measure.count(compact_json(head.tools))
+        return self.estimate_tokens(head_messages(head)) + self.measure.count(
+            compact_json(head.tools)
+        )
 
-    def entry(
+    def render_step(
         self,
         step: int,
         sample: SampleBody,
@@ -88,23 +90,23 @@ class PromptRenderer:
         ids = answer + self._encode(
             self.dialect.observation(_tool_result_texts(results), closing, stop)
         )
-        said = _assistant_message(sample, strip)
-        messages = (said, *_observation_messages(results, closing, said))
+        message = _assistant_message(sample, strip)
+        messages = (message, *_observation_messages(results, closing, message))
         return ContextEntry(
             step=step,
             messages=messages,
             ids=tuple(ids),
-            size=len(ids) if self.tokens else self.reckon(messages),
+            size=len(ids) if self.tokens else self.estimate_tokens(messages),
             results=tuple(results),
             tail=observed.tail,
             guidance=tuple(guidance),
             stripped=strip,
             answer=len(answer),
             files=tuple(change.path for change in observed.files),
-            shown=shown,
+            shown_characters=shown,
         )
 
-    def pair(
+    def fork_pair(
         self,
         kept: ContextEntry,
         summary: str,
@@ -129,11 +131,11 @@ class PromptRenderer:
             step=kept.step,
             messages=messages,
             ids=tuple(ids),
-            size=len(ids) if self.tokens else self.reckon(messages),
+            size=len(ids) if self.tokens else self.estimate_tokens(messages),
             results=kept.results,
             tail=kept.tail,
             guidance=kept.guidance,
-            earlier=tuple(earlier),
+            earlier_guidance=tuple(earlier),
             summary=True,
             files=kept.files,
         )
@@ -151,10 +153,10 @@ class PromptRenderer:
                 *self.dialect.observation((), text),
             ]
             return self._encode(pieces), (summary, Message(role="user", content=text))
-        closing = (
-            f"{context_messages.observation_ending(entry.tail, entry.guidance, entry.shown)}"
-            f"\n{request}"
+        ending = context_messages.observation_ending(
+            entry.tail, entry.guidance, entry.shown_characters
         )
+        closing = f"{ending}\n{request}"
         answer = list(entry.ids[: entry.answer])
         stop = self.stops.get(answer[-1], "") if answer else ""
         delta = self.dialect.observation(_tool_result_texts(entry.results), closing, stop)
@@ -164,7 +166,7 @@ class PromptRenderer:
         )
         return answer + self._encode(delta), messages
 
-    def reckon(self, messages: Sequence[Message]) -> int:
+    def estimate_tokens(self, messages: Sequence[Message]) -> int:
         """About how many tokens `messages` have, without a tokenizer."""
         text = "".join(f"{one.content}{_calls_text(one)}" for one in messages)
         return self.measure.count(text) + 4 * len(messages)
@@ -208,13 +210,13 @@ def _tool_result_texts(results: Sequence[ToolResult]) -> list[PromptToolResult]:
 
 
 def _observation_messages(
-    results: Sequence[ToolResult], closing: str, said: Message
+    results: Sequence[ToolResult], closing: str, answer: Message
 ) -> tuple[Message, ...]:
     """One message a call of `said`, all else joined to the last; a user's without calls.
 
     A result that answers no call (a last evaluation by the loop) has no message of its own.
     """
-    asked = {call.id for call in said.calls}
+    asked = {call.id for call in answer.calls}
     labelled = list(zip(results, context_messages.label_results(results), strict=True))
     answers = [(result.call.id, text) for result, text in labelled if result.call.id in asked]
     rest = [text for result, text in labelled if result.call.id not in asked]

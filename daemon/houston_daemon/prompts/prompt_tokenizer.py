@@ -54,8 +54,8 @@ class PromptTokenizer:
 
     def id_of(self, token: str) -> int | None:
         """Id of a special token; None when the vocabulary has none."""
-        found = self._tokenizer.token_to_id(token)
-        return None if found is None else int(found)
+        number = self._tokenizer.token_to_id(token)
+        return None if number is None else int(number)
 
     @property
     def special(self) -> dict[int, str]:

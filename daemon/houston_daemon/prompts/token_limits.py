@@ -61,11 +61,11 @@ class TokenLimits:
     guidance: int
     """What people said takes at most this in one observation, and beside a summary."""
 
-    def room(self, prompt: int, wanted: int) -> int:
+    def answer_room(self, prompt: int, wanted: int) -> int:
         """Most tokens that may be sampled after `prompt` tokens; not positive when none fit."""
         return wanted if self.window is None else min(wanted, self.window - prompt)
 
-    def useful(self, head: int) -> int:
+    def fork_threshold(self, head: int) -> int:
         """The context limit, but never so small that each step would fork again.
 
         head: tokens of system prompt, tools and task. A summary and one step must fit beside it.
@@ -83,8 +83,8 @@ def compute_token_limits(budget: BudgetSettings, window: int | None) -> TokenLim
         observation = min(observation, window // 4)
         context = min(context, window - answer - observation)
     summary = min(MAX_SUMMARY_TOKENS, max(160, context // 8))
-    whole = budget.context_tokens if window is None else min(budget.context_tokens, window)
-    guidance = max(256, whole // 4)
+    most = budget.context_tokens if window is None else min(budget.context_tokens, window)
+    guidance = max(256, most // 4)
     return TokenLimits(window, context, answer, observation, summary, guidance)
 
 

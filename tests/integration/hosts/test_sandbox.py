@@ -158,7 +158,7 @@ async def test_groups_that_somebody_removed_are_made_again(make_host: MakeHost) 
     groups = control_groups.find_groups(host.folder.parents[1] / "limits" / "r1.json")
     assert groups is not None
     groups.end_processes()
-    for door in groups.doors:
+    for door in groups.procs_files:
         for _ in range(200):  # the kernel takes a moment to forget those that ended
             with contextlib.suppress(OSError):
                 door.parent.rmdir()
@@ -167,7 +167,7 @@ async def test_groups_that_somebody_removed_are_made_again(make_host: MakeHost) 
             await asyncio.sleep(0.01)
         assert not door.exists()
     assert await _says(host, "echo on") == (0, "on\n")
-    assert all(door.exists() for door in groups.doors)
+    assert all(door.exists() for door in groups.procs_files)
 
 
 async def test_named_folders_are_readable_but_a_home_in_them_is_not(

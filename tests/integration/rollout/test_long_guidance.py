@@ -47,7 +47,7 @@ class Windowed(ScriptEngine):
         if self.leaves is not None and step >= self.leaves:
             raise WorkerExit("drain")
         renderer = PromptRenderer(ChatmlJsonDialect(), None, "keep")
-        assert renderer.reckon(request.messages) + request.max_tokens <= (self.window or 0)
+        assert renderer.estimate_tokens(request.messages) + request.max_tokens <= (self.window or 0)
         if request.role == "policy":
             self.sent[step] = list(request.messages)
             for number, text in enumerate(self._said.get(step, [])):

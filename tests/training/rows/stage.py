@@ -327,7 +327,7 @@ class Stage:
             environment = Marked(parse_task_record(welcome.spec.task))
             environment.dying = played.dying()
             made = await build_agent_loop(line, welcome, played.engine, settings, environment)
-            beating = asyncio.create_task(line.beat())
+            beating = asyncio.create_task(line.send_heartbeats())
             try:
                 why = await made.run()
                 await line.store(wire.StoreState, state="finished", reason=why)

@@ -94,7 +94,7 @@ def test_a_group_of_version_2_is_joined_ended_and_removed(tmp_path: Path) -> Non
             "-c",
             'echo $$ >"$1"; sleep 60 & exec sleep 60',
             "join",
-            *map(str, groups.doors),
+            *map(str, groups.procs_files),
         ]
     )
     try:
@@ -117,7 +117,7 @@ def test_a_group_that_may_not_be_made_leaves_the_watchdog(
     monkeypatch.setattr(control_groups, "find_cgroup_folders", lambda: gone)
     note = tmp_path / "limits" / "r.json"
     groups = control_groups.find_or_make_groups(note, "name", ResourceLimits())
-    assert (groups.mechanism, groups.doors) == ("watchdog", [])
+    assert (groups.mechanism, groups.procs_files) == ("watchdog", [])
     found = control_groups.find_groups(note)
     assert found is not None and found.mechanism == "watchdog"
     assert groups.end() and not note.exists()

@@ -84,18 +84,21 @@ class History:
     def take(self, plan: Plan) -> None:
         step = len(self.records) + 1
         if plan.fork and len(self.context.entries) >= least_k(
-            len(self.context.entries), self.context.forked
+            len(self.context.entries), self.context.begins_with_summary
         ):
             self.make_fork(step, mechanical=not plan.thought)
         prompt = self.context.prompt_ids
         assert prompt is not None
         how = link_prompt(
-            self.context.anchor, prompt, fresh=self.context.fresh, stripped=self.context.stripped
+            self.context.anchor,
+            prompt,
+            fresh=self.context.has_no_sample,
+            stripped=self.context.last_is_stripped,
         )
         sample = self.sampled(step, plan, how)
         seq = self.next_seq()
         self.samples[seq], self.prompts[seq] = sample, prompt
-        self.context.sampled(seq, prompt, sample.token_ids)
+        self.context.anchor_sample(seq, prompt, sample.token_ids)
         call = sample.calls[0] if sample.calls else None
         results = (
             ()
@@ -108,7 +111,7 @@ class History:
         )
         self.said |= {one.id: one for one in guidance}
         observed = ObservationBody(tail=f"[step {step}]", guidance_bytes=self.room)
-        self.context.add(self.renderer.entry(step, sample, results, observed, guidance))
+        self.context.add(self.renderer.render_step(step, sample, results, observed, guidance))
         self.records.append(
             StepRecord(
                 step=step,
@@ -135,7 +138,7 @@ class History:
             role="policy",
             parent_seq=how.parent_seq,
             kept=how.kept,
-            new_prompt_ids=how.new,
+            new_prompt_ids=how.new_ids,
             token_ids=ids,
             logprobs=None,
             logprob_kind="none",
@@ -152,7 +155,7 @@ class History:
     def make_fork(self, step: int, mechanical: bool) -> None:
         context = self.context
         t = len(context.entries)
-        k = least_k(t, context.forked)
+        k = least_k(t, context.begins_with_summary)
         seq = None if mechanical else self.next_seq()
         if seq is not None:
             prompt = (*(context.head_ids or ()), 1, 2, 3)
@@ -163,7 +166,7 @@ class History:
         ids, earlier = compressed_guidance(context, k)
         kept = context.entries[k - 1]
         count = self.renderer.measure.count
-        shown = fit_guidance(context.heard(k), self.room, count) if self.room else {}
+        shown = fit_guidance(context.guidance_of(k), self.room, count) if self.room else {}
         self.fork = ForkBody(
             k=k,
             first_kept_step=kept.step + 1,
@@ -174,7 +177,7 @@ class History:
             sample_seq=seq,
             before=step,
         )
-        pair = self.renderer.pair(kept, self.fork.summary, earlier, shown)
+        pair = self.renderer.fork_pair(kept, self.fork.summary, earlier, shown)
         self.context = forked_context(context, k, pair, seq)
         assert len(self.context.entries) == t - k + 1
         same(self.resumed(), self.context)  # a worker may die between a fork and its first sample
@@ -213,9 +216,9 @@ def same(again: Context, live: Context) -> None:
     assert again.prompt_ids == live.prompt_ids
     assert again.messages == live.messages
     assert again.anchor == live.anchor
-    assert again.fresh == live.fresh
+    assert again.has_no_sample == live.has_no_sample
     assert [entry.ids for entry in again.entries] == [entry.ids for entry in live.entries]
-    assert again.heard(99) == live.heard(99)
+    assert again.guidance_of(99) == live.guidance_of(99)
 
 
 text = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12)
@@ -328,7 +331,7 @@ def test_without_token_ids_the_context_is_messages_alone() -> None:
     results = [
         ToolResult(call=c, kind="eval", success=True, text=f"r{c.id}") for c in (call, extra)
     ]
-    context.add(renderer.entry(1, sample, results, ObservationBody(tail="[tail]"), ()))
+    context.add(renderer.render_step(1, sample, results, ObservationBody(tail="[tail]"), ()))
     assert context.prompt_ids is None
     assert [m.role for m in context.messages] == ["system", "user", "assistant", "tool"]
     answer = context.messages[-1]

@@ -85,25 +85,25 @@ async def test_a_process_told_to_go_stays_told() -> None:
     state = ControlState()
     state.drain()
     state.update(WorkerControl(waiting=QueuedGuidance(count=1, urgency="wake")))
-    assert state.now.drain
-    assert state.now.waiting.count == 1
+    assert state.current.drain
+    assert state.current.waiting.count == 1
 
 
 def test_active_time_leaves_out_what_is_excluded() -> None:
     now = [0]
     clock = ActiveClock(5_000_000, lambda: now[0])
     now[0] = 2_000_000_000
-    assert clock.us() == 7_000_000
+    assert clock.microseconds() == 7_000_000
     with clock.excluded():
         now[0] += 10**12
         with clock.excluded():
             now[0] += 10**12
-        clock.hold(True)
+        clock.exclude(True)
     now[0] += 10**12
-    assert clock.us() == 7_000_000, "one hold is left"
-    clock.hold(False)
+    assert clock.microseconds() == 7_000_000, "one hold is left"
+    clock.exclude(False)
     now[0] += 500_000_000
-    assert clock.us() == 7_500_000
+    assert clock.microseconds() == 7_500_000
 
 
 async def test_active_time_leaves_out_a_stop_of_the_process() -> None:
@@ -112,11 +112,11 @@ async def test_active_time_leaves_out_a_stop_of_the_process() -> None:
     watching = asyncio.create_task(clock.watch())
     await asyncio.sleep(0)
     now[0] += 2 * 10**9
-    assert clock.us() == 2_000_000, "a second that comes late is work"
+    assert clock.microseconds() == 2_000_000, "a second that comes late is work"
     now[0] += 60 * 10**9
-    assert 2_000_000 <= clock.us() < 3_000_000, "only what was computed meanwhile"
+    assert 2_000_000 <= clock.microseconds() < 3_000_000, "only what was computed meanwhile"
     now[0] += 10**9
-    assert clock.us() > 3_000_000, "and it goes on"
+    assert clock.microseconds() > 3_000_000, "and it goes on"
     watching.cancel()
 
 
@@ -170,24 +170,24 @@ def test_time_for_a_last_evaluation_is_set_aside_while_one_is_left() -> None:
     assert ours.seconds_left == 30.0
     ours.scores.evaluations = 2
     assert ours.seconds_left == 60.0
-    assert budgets(active_seconds=65.0).spent(1) == "budget: active_seconds"
-    assert budgets(active_seconds=75.0).spent(1) == ""
-    assert budgets().spent(5) == "budget: steps"
+    assert budgets(active_seconds=65.0).spent_budget(1) == "budget: active_seconds"
+    assert budgets(active_seconds=75.0).spent_budget(1) == ""
+    assert budgets().spent_budget(5) == "budget: steps"
 
 
 def test_a_gain_is_a_better_score_and_the_time_it_came() -> None:
     scores, since = EvaluationScores(), []
     for at, score in enumerate((10.0, 10.0, None, 20.0, 5.0, 20.0), 1):
-        scores.take(evaluation(score), float(at))
-        since.append((scores.since_gain, scores.gained_seconds))
+        scores.count_result(evaluation(score), float(at))
+        since.append((scores.evaluations_since_best, scores.best_at_seconds))
     assert since == [(0, 1.0), (1, 1.0), (1, 1.0), (0, 4.0), (1, 4.0), (2, 4.0)]
 
 
 def test_the_tail_is_one_line_with_what_is_left() -> None:
     ours = budgets()
-    ours.scores.take(evaluation(40.0), 10.0)
-    ours.scores.take(evaluation(30.0), 20.0)
-    ours.scores.take(evaluation(None, counted=False), 30.0)
+    ours.scores.count_result(evaluation(40.0), 10.0)
+    ours.scores.count_result(evaluation(30.0), 20.0)
+    ours.scores.count_result(evaluation(None, counted=False), 30.0)
     text = observation_tail(3, ours, ("[note]",))
     assert text.splitlines()[0] == "[note]"
     assert text.splitlines()[1:] == [
@@ -282,7 +282,7 @@ def test_the_newest_state_is_scored_once(
 ) -> None:
     unscored = agent_loop.UnscoredChanges()
     for results, changed in steps:
-        unscored.step(results, changed)
+        unscored.note_step(results, changed)
     assert unscored.wants_score(last, budgets()) is wants, name
     none_left = budgets(evaluations=0)
     assert unscored.wants_score(last, none_left) is False

@@ -65,7 +65,7 @@ def test_a_window_of_8192_tokens_always_has_room_for_an_answer(
     steps: list[tuple[int, int]],
 ) -> None:
     fitting, head = compute_token_limits(BudgetSettings(), 8192), 1036
-    limit = fitting.useful(head)
+    limit = fitting.fork_threshold(head)
     sizes: list[int] = []
     observations: list[int] = []
     forks = 0
@@ -82,6 +82,6 @@ def test_a_window_of_8192_tokens_always_has_room_for_an_answer(
             observations = observations[k - 1 :]
             forks += 1
             assert head + sum(sizes) <= limit + fitting.summary // 2, "a fork makes room at once"
-        assert fitting.room(head + sum(sizes), fitting.answer) == fitting.answer
+        assert fitting.answer_room(head + sum(sizes), fitting.answer) == fitting.answer
         sizes.append(answer + seen)
         observations.append(seen)

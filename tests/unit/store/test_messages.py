@@ -88,7 +88,7 @@ def sent(strip: bool, steps: list[StepRecord]) -> list[Message]:
 
 def entry(renderer: PromptRenderer, one: StepRecord):  # type: ignore[no-untyped-def]
     assert one.observation is not None
-    return renderer.entry(one.step, one.sample, one.results, one.observation, one.guidance)
+    return renderer.render_step(one.step, one.sample, one.results, one.observation, one.guidance)
 
 
 @pytest.mark.parametrize("strip", [False, True])
@@ -109,6 +109,6 @@ def test_a_fork_reads_as_it_was_sent(
     renderer = PromptRenderer(ChatmlJsonDialect(), None, "keep")
     own = {one.id for one in compressed.guidance}
     kept = [one for one in earlier if one.id not in own]
-    pair = renderer.pair(entry(renderer, compressed), "S", kept, shown).messages
+    pair = renderer.fork_pair(entry(renderer, compressed), "S", kept, shown).messages
     found = build_messages(HEAD, ContextBody(fork, compressed, earlier, []))
     assert found == [*head_messages(HEAD), *pair]

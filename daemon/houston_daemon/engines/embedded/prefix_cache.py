@@ -92,12 +92,12 @@ class PrefixCache:
         return best, length
 
     def _copy(self, kv: DynamicCache, length: int) -> DynamicCache:
-        made = DynamicCache(config=self._config)
+        copy = DynamicCache(config=self._config)
         for index, layer in enumerate(kv.layers):
-            made.update(
+            copy.update(
                 layer.keys[..., :length, :].clone(), layer.values[..., :length, :].clone(), index
             )
-        return made
+        return copy
 
 
 def _truncate_cache(entry: PrefixCacheEntry, length: int) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import process_table
+from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.resource_limits import LimitMechanism, ResourceLimits
 
 NEEDED_CONTROLLERS = ("pids", "memory")
@@ -86,15 +87,15 @@ def _has_controllers(folder: Path) -> bool:
 
 
 def _find_separate(mounts: list[_CgroupMount], own: dict[str, str]) -> CgroupFolders | None:
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for name in _WANTED_CONTROLLERS:
         mount = next((m for m in mounts if m.kind == "cgroup" and name in m.options), None)
         if mount is None or name not in own:
             continue
         folder = _own_group_folder(mount, own[name])
         if _can_make_group(folder):
-            found[name] = folder
-    return CgroupFolders("cgroup1", found) if set(NEEDED_CONTROLLERS) <= found.keys() else None
+            folders[name] = folder
+    return CgroupFolders("cgroup1", folders) if set(NEEDED_CONTROLLERS) <= folders.keys() else None
 
 
 def _can_make_group(folder: Path) -> bool:
@@ -171,59 +172,58 @@ class ControlGroups:
         return self.noted.mechanism
 
     @property
-    def together(self) -> bool:
+    def combines_memory(self) -> bool:
         """Whether the kernel adds up the memory of all rollouts."""
         return bool(self.noted.around)
 
     @property
-    def doors(self) -> list[Path]:
+    def procs_files(self) -> list[Path]:
         """Files into which a process writes its number to join."""
         return [folder / "cgroup.procs" for folder in self._folders.values()]
 
     def limit(self, limits: ResourceLimits) -> None:
         """Make the groups where they are not there, and set their limits."""
         if self.noted.around:
-            self._make_around(Path(self.noted.around), limits.together)
+            self._make_shared_parent(Path(self.noted.around), limits.together)
         for folder in self._folders.values():
             folder.mkdir(exist_ok=True)
         self._limit_processes(limits.processes)
-        if memory := self._of("memory"):
+        if memory := self._folder_of("memory"):
             self._limit_memory(memory, limits.memory)
 
-    def _make_around(self, around: Path, most: int) -> None:
+    def _make_shared_parent(self, around: Path, most: int) -> None:
         """Make the folder around the rollouts' own, with the limit of all of them."""
         around.mkdir(exist_ok=True)
         if self.mechanism == "cgroup2":
             names = " ".join(f"+{name}" for name in NEEDED_CONTROLLERS)
-            _write_setting(around / "cgroup.subtree_control", names)
+            (around / "cgroup.subtree_control").write_text(names)
         else:
-            _try_write_setting(
-                around / "memory.use_hierarchy", "1"
-            )  # or the root's own says so already
+            # Refused where the root's own says so already.
+            _try_write_setting(around / "memory.use_hierarchy", "1")
         self._limit_memory(around, most)
 
     def _limit_memory(self, memory: Path, most_bytes: int) -> None:
         if self.mechanism == "cgroup2":
-            _write_setting(memory / "memory.max", str(most_bytes) if most_bytes else "max")
+            (memory / "memory.max").write_text(str(most_bytes) if most_bytes else "max")
             _try_write_setting(memory / "memory.swap.max", "0" if most_bytes else "max")
             return
         most = str(most_bytes or -1)
         # The limit with swap may never be below the one without; which comes first depends.
         _try_write_setting(memory / "memory.memsw.limit_in_bytes", most)
-        _write_setting(memory / "memory.limit_in_bytes", most)
+        (memory / "memory.limit_in_bytes").write_text(most)
         _try_write_setting(memory / "memory.memsw.limit_in_bytes", most)
 
     def pids(self) -> set[int]:
         """Every process of the rollout, zombies too."""
-        found: set[int] = set()
-        for door in self.doors:
+        members: set[int] = set()
+        for door in self.procs_files:
             with contextlib.suppress(OSError):
-                found.update(map(int, door.read_text().split()))
-        return found
+                members.update(map(int, door.read_text().split()))
+        return members
 
     def tasks(self) -> int:
         """Processes and threads, as the limit counts them."""
-        folder = self._of("pids")
+        folder = self._folder_of("pids")
         try:
             return int((folder / "pids.current").read_text()) if folder else 0
         except FileNotFoundError:
@@ -231,14 +231,14 @@ class ControlGroups:
 
     def refusals(self) -> CgroupRefusals:
         """What the kernel has refused so far."""
-        pids, memory = self._of("pids"), self._of("memory")
+        pids, memory = self._folder_of("pids"), self._folder_of("memory")
         events = "memory.events" if self.mechanism == "cgroup2" else "memory.oom_control"
         return CgroupRefusals(
             _read_counter(pids / "pids.events", "max") if pids else 0,
             _read_counter(memory / events, "oom_kill") if memory else 0,
         )
 
-    def freeze_number(self, limits: ResourceLimits | None) -> None:
+    def freeze_process_count(self, limits: ResourceLimits | None) -> None:
         """Let no process fork while others are ended; with `limits`, as before again."""
         self._limit_processes(limits.processes if limits else 1)
 
@@ -250,10 +250,9 @@ class ControlGroups:
         deadline = time.monotonic() + _KILL_SECONDS
         with contextlib.suppress(OSError):
             self._limit_processes(1)
-        while (found := self.pids() - {os.getpid()}) and time.monotonic() < deadline:
-            process_table.send_signal(
-                sorted(found), signal.SIGKILL
-            )  # the first of a sandbox is the oldest
+        while (members := self.pids() - {os.getpid()}) and time.monotonic() < deadline:
+            # The oldest first: a sandbox's first process takes its others along.
+            process_table.send_signal(sorted(members), signal.SIGKILL)
             time.sleep(0.01)
 
     def end(self) -> bool:
@@ -274,15 +273,13 @@ class ControlGroups:
     def save(self) -> None:
         """Write the note, in one move."""
         self._note.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._note.with_name(f"{self._note.name}.new")
-        beside.write_bytes(msgspec.json.encode(self.noted))
-        beside.replace(self._note)
+        replace_file(self._note, msgspec.json.encode(self.noted))
 
     def _limit_processes(self, most: int) -> None:
-        if folder := self._of("pids"):
-            _write_setting(folder / "pids.max", str(most or "max"))
+        if folder := self._folder_of("pids"):
+            (folder / "pids.max").write_text(str(most or "max"))
 
-    def _of(self, controller: str) -> Path | None:
+    def _folder_of(self, controller: str) -> Path | None:
         return self._folders.get("all") or self._folders.get(controller)
 
 
@@ -301,24 +298,24 @@ def find_or_make_groups(note: Path, name: str, limits: ResourceLimits) -> Contro
     Falls back to none (the watchdog) when the kernel refuses.
     """
     known = find_groups(note)
-    if known is not None and known.doors and all(door.exists() for door in known.doors):
+    if known is not None and known.procs_files and all(door.exists() for door in known.procs_files):
         known.limit(limits)
         return known
     where = find_cgroup_folders()
     folders = {key: str(folder / f"houston-{name}") for key, folder in where.folders.items()}
     tries = [_with_shared_parent(note, where, folders)] if limits.together and folders else []
     for noted in (*tries, CgroupNote(where.mechanism, folders)):
-        made = ControlGroups(note, noted)
-        made.save()
+        groups = ControlGroups(note, noted)
+        groups.save()
         try:
-            made.limit(limits)
+            groups.limit(limits)
         except OSError:
-            made.end()
+            groups.end()
         else:
-            return made
-    made = ControlGroups(note, CgroupNote())
-    made.save()
-    return made
+            return groups
+    groups = ControlGroups(note, CgroupNote())
+    groups.save()
+    return groups
 
 
 def _with_shared_parent(note: Path, where: CgroupFolders, folders: dict[str, str]) -> CgroupNote:
@@ -341,14 +338,10 @@ def _read_counter(file: Path, name: str) -> int:
     return next((int(line.split()[1]) for line in lines if line.split()[0] == name), 0)
 
 
-def _write_setting(file: Path, text: str) -> None:
-    file.write_text(text)
-
-
 def _try_write_setting(file: Path, text: str) -> None:
     """For what not every kernel has: limits of swap."""
     with contextlib.suppress(OSError):
-        _write_setting(file, text)
+        file.write_text(text)
 
 
 def _remove_group(folder: Path) -> bool:

@@ -61,7 +61,7 @@ FindMembers = Callable[[], set[int]]
 
 
 class LimitGuard:
-    """The limits of one rollout at work; `look` and `tick` are for a thread."""
+    """The limits of one rollout at work; `check_limits` and `take_hits` are for a thread."""
 
     def __init__(
         self, groups: ControlGroups, limits: ResourceLimits, folders: tuple[Path, ...],
@@ -74,7 +74,7 @@ class LimitGuard:
         self._shells = shells
         self._members = members
         """Processes of the rollout where no group names them."""
-        self._together = together
+        self._figures = together
         self._hits: list[LimitHit] = []
         self._lock = threading.Lock()
         self._over: dict[LimitKind, int] = {}
@@ -91,122 +91,127 @@ class LimitGuard:
             while True:
                 await asyncio.sleep(_EVERY)
                 try:
-                    await asyncio.to_thread(self.tick)
+                    await asyncio.to_thread(self.check_limits)
                 except Exception:  # a watch that ends leaves the rollout without limits
                     log.exception("the limits could not be looked at")
         finally:
-            self._together.leave()
+            self._figures.withdraw()
 
-    def hits(self) -> list[LimitHit]:
+    def take_hits(self) -> list[LimitHit]:
         """What happened since the last call; the kernel is asked too."""
         self._ask_kernel()
         with self._lock:
-            found, self._hits = self._hits, []
-        return found
+            hits, self._hits = self._hits, []
+        return hits
 
-    def tick(self) -> None:
+    def check_limits(self) -> None:
         """One look at processes, memory and disk."""
         self._ask_kernel()
-        found = resource_usage.usage_by_sandbox(
-            self.groups.pids() if self.groups.doors else self._members()
+        usage = resource_usage.usage_by_sandbox(
+            self.groups.pids() if self.groups.procs_files else self._members()
         )
-        if not self._mind_processes(found):
+        if not self._check_processes(usage):
             self._over.pop("processes", None)
-        if not self._mind_memory(found):
+        if not self._check_memory(usage):
             self._over.pop("memory", None)
-        self._mind_disk(found)
+        self._check_disk(usage)
 
     def _ask_kernel(self) -> None:
         """Turn what the kernel refused since the agent was last told into hits."""
         with self._lock:
-            now, noted = self.groups.refusals(), self.groups.noted
-            told = CgroupRefusals(noted.told_processes, noted.told_memory)
-            if now == told:
+            counted, noted = self.groups.refusals(), self.groups.noted
+            reported = CgroupRefusals(noted.told_processes, noted.told_memory)
+            if counted == reported:
                 return
-            noted.told_processes, noted.told_memory = now.processes, now.memory
+            noted.told_processes, noted.told_memory = counted.processes, counted.memory
             try:
                 self.groups.save()
             except OSError:  # a full disk; after a restart the agent may hear of it again
                 log.exception("what was told could not be noted")
-        if now.processes > told.processes:
-            self._tell("processes", f"{self._refused_words()}.", again=False)
-        if now.memory > told.memory:
-            count, most = now.memory - told.memory, format_megabytes(self._limits.memory)
+        if counted.processes > reported.processes:
+            self._add_hit("processes", f"{self._refusal_text()}.", again=False)
+        if counted.memory > reported.memory:
+            count, most = counted.memory - reported.memory, format_megabytes(self._limits.memory)
             ended = "1 process was" if count == 1 else f"{count} processes were"
             everybody = format_megabytes(self._limits.together)
-            more = f", and all rollouts of this machine {everybody}" if self.groups.together else ""
-            self._tell("memory", f"{ended} ended; all together may use {most}{more}.")
+            more = (
+                f", and all rollouts of this machine {everybody}"
+                if self.groups.combines_memory
+                else ""
+            )
+            self._add_hit("memory", f"{ended} ended; all together may use {most}{more}.")
 
-    def _mind_processes(self, found: dict[str, SandboxUsage]) -> bool:
+    def _check_processes(self, usage: dict[str, SandboxUsage]) -> bool:
         most = self._limits.processes
         if not most:
             return False
-        if self.groups.doors:
+        if self.groups.procs_files:
             refused, self._refused = self._refused, self.groups.refusals().processes
             over = self._refused > refused and self.groups.tasks() * 10 >= most * 9
         else:
-            over = sum(used.tasks for used in found.values()) > most
+            over = sum(used.tasks for used in usage.values()) > most
         if over:
-            said = self._refused_words() if self.groups.doors else f"There were more than {most:,}"
-            self._end_most(found, lambda _, used: used.tasks, "processes", said)
+            counted = f"There were more than {most:,}"
+            sentence = self._refusal_text() if self.groups.procs_files else counted
+            self._end_most(usage, lambda _, used: used.tasks, "processes", sentence)
         return over
 
-    def _mind_memory(self, found: dict[str, SandboxUsage]) -> bool:
-        said = self._too_much(found)
-        if said:
-            self._end_most(found, lambda _, used: used.memory + used.shared, "memory", said)
-        return bool(said)
+    def _check_memory(self, usage: dict[str, SandboxUsage]) -> bool:
+        sentence = self._exceeded_memory(usage)
+        if sentence:
+            self._end_most(usage, lambda _, used: used.memory + used.shared, "memory", sentence)
+        return bool(sentence)
 
-    def _too_much(self, found: dict[str, SandboxUsage]) -> str:
+    def _exceeded_memory(self, usage: dict[str, SandboxUsage]) -> str:
         """Which limit of memory is met, for what the kernel does not hold; empty for none."""
         most, everybody = self._limits.memory, self._limits.together
-        own = bool(most) and not self.groups.doors
-        shares = bool(everybody) and not self.groups.together
-        shared = sum(used.shared for used in found.values())
-        used = sum(used.memory for used in found.values()) + shared
+        own = bool(most) and not self.groups.procs_files
+        shares = bool(everybody) and not self.groups.combines_memory
+        shared = sum(used.shared for used in usage.values())
+        used = sum(used.memory for used in usage.values()) + shared
         if not (own or shares):
             return ""
-        if (own and used > most) or (shares and self._is_too_much(used)):
-            everyone = [pid for used in found.values() for pid in used.pids]
+        if (own and used > most) or (shares and self._exceeds_shared_memory(used)):
+            everyone = [pid for used in usage.values() for pid in used.pids]
             used = resource_usage.proportional_memory(everyone) + shared
         if own and used > most:
             return f"More than {format_megabytes(most)} were used"
-        if shares and self._is_too_much(used):
+        if shares and self._exceeds_shared_memory(used):
             return (
                 f"All rollouts of this machine used more than {format_megabytes(everybody)}, this"
                 " one most"
             )
         return ""
 
-    def _is_too_much(self, used: int) -> bool:
+    def _exceeds_shared_memory(self, used: int) -> bool:
         """Whether all rollouts use more than they may, and none more than this one."""
-        everybody, another = self._together.add(used)
+        everybody, another = self._figures.publish(used)
         return everybody > self._limits.together and used >= another
 
-    def _mind_disk(self, found: dict[str, SandboxUsage]) -> None:
+    def _check_disk(self, usage: dict[str, SandboxUsage]) -> None:
         most = self._limits.workspace
-        grown = {space: used.written - self._written.get(space, 0) for space, used in found.items()}
+        grown = {space: used.written - self._written.get(space, 0) for space, used in usage.items()}
         if not most or not self._must_measure(most, sum(grown.values())):
             return
         begun = time.thread_time()
-        pids = [pid for used in found.values() for pid in used.pids]
+        pids = [pid for used in usage.values() for pid in used.pids]
         self._held = resource_usage.count_disk_bytes(self._folders)
         self._held += resource_usage.unlinked_bytes(pids, self._folders[0].stat().st_dev)
         self._measured_at = time.monotonic()
         self._took = time.thread_time() - begun
         room = self._room_then = resource_usage.free_disk_space(self._folders[0])
         self._tolerated = max(most, min(self._tolerated, self._held))
-        self._written = {space: used.written for space, used in found.items()}
+        self._written = {space: used.written for space, used in usage.items()}
         nearly_full = room.bytes < _SPARE and max(grown.values(), default=0) > _SLACK
         within = self._held <= self._tolerated + (_SLACK if self._tolerated > most else 0)
         if within and not nearly_full:
             self._over.pop("workspace", None)
             return
-        said = f"It holds {format_megabytes(self._held)} of {format_megabytes(most)}"
+        sentence = f"It holds {format_megabytes(self._held)} of {format_megabytes(most)}"
         if nearly_full:
-            said = f"The machine has only {format_megabytes(room.bytes)} left"
+            sentence = f"The machine has only {format_megabytes(room.bytes)} left"
         self._tolerated = max(self._held, most)
-        self._end_most(found, lambda space, _: grown.get(space, 0), "workspace", said)
+        self._end_most(usage, lambda space, _: grown.get(space, 0), "workspace", sentence)
 
     def _must_measure(self, most: int, written: int) -> bool:
         """Whether so much may have been added, or so much time has passed, that it must be known.
@@ -225,76 +230,80 @@ class LimitGuard:
 
     def _end_most(
         self,
-        found: dict[str, SandboxUsage],
+        usage: dict[str, SandboxUsage],
         weight: Callable[[str, SandboxUsage], int],
         kind: LimitKind,
-        said: str,
+        sentence: str,
     ) -> None:
         """End what runs in the sandbox that weighs most; in all of them when none weighs."""
         self._over[kind] = self._over.get(kind, 0) + 1
         outer = resource_usage.own_pid_namespace()
-        inner = {space: used for space, used in found.items() if space != outer} or found
+        inner = {space: used for space, used in usage.items() if space != outer} or usage
         heaviest = max(inner, key=lambda space: weight(space, inner[space]), default="")
         chosen = {heaviest} if heaviest and weight(heaviest, inner[heaviest]) else set(inner)
         shells = [] if self._over[kind] >= _STUBBORN else self._shells()
-        innocent = self._in_front(shells, chosen) if kind == "processes" else frozenset()
-        said = f"{said}; {'what was left behind' if innocent else _ENDED[kind]} was ended."
-        self._tell(kind, said)
-        log.warning("resource limit: %s; %s", kind, said)
+        innocent = (
+            self._foreground_processes(shells, chosen) if kind == "processes" else frozenset()
+        )
+        sentence = f"{sentence}; {'what was left behind' if innocent else _ENDED[kind]} was ended."
+        self._add_hit(kind, sentence)
+        log.warning("resource limit: %s; %s", kind, sentence)
         # What is in front goes on meanwhile, and may start what it needs.
-        held = bool(self.groups.doors) and not innocent
+        held = bool(self.groups.procs_files) and not innocent
         members = {pid for space in chosen for pid in inner[space].pids}
         if held:
-            self.groups.freeze_number(None)
+            self.groups.freeze_process_count(None)
         try:
             for one in shells:
                 # Or it would go on to its next line.
                 if one.running and one.spared & members and not innocent:
                     process_table.send_signal([one.shell], signal.SIGINT)
             spared = innocent.union(*(one.spared for one in shells))
-            ended = resource_usage.kill_targets(lambda: self._in(chosen) - spared, held)
+            ended = resource_usage.kill_targets(lambda: self._processes_in(chosen) - spared, held)
         finally:
             if held:
                 with contextlib.suppress(FileNotFoundError):  # the rollout has ended meanwhile
-                    self.groups.freeze_number(self._limits)
+                    self.groups.freeze_process_count(self._limits)
         log.warning("%d processes were ended", ended)
 
-    def _in_front(self, shells: list[TerminalShell], chosen: set[str]) -> frozenset[int]:
+    def _foreground_processes(
+        self, shells: list[TerminalShell], chosen: set[str]
+    ) -> frozenset[int]:
         """What runs in front of shells, unless it makes up half of what may run.
 
         A command is not to blame for what the ones before it have left behind.
         """
-        found = [process_table.read_process_stat(one.shell) for one in shells if one.running]
-        groups = {one.foreground for one in found if one and one.foreground != one.group}
-        everyone = (process_table.read_process_stat(pid) for pid in self._in(chosen))
+        stats = [process_table.read_process_stat(one.shell) for one in shells if one.running]
+        groups = {one.foreground for one in stats if one and one.foreground != one.group}
+        everyone = (process_table.read_process_stat(pid) for pid in self._processes_in(chosen))
         front = frozenset(one.pid for one in everyone if one and one.group in groups)
         tasks = sum(used.tasks for used in resource_usage.usage_by_sandbox(front).values())
         return front if tasks * 2 < self._limits.processes else frozenset()
 
-    def _in(self, chosen: set[str]) -> set[int]:
+    def _processes_in(self, chosen: set[str]) -> set[int]:
         """Living processes of the chosen sandboxes."""
-        pids = self.groups.pids() if self.groups.doors else self._members()
+        pids = self.groups.pids() if self.groups.procs_files else self._members()
         return {
             pid
             for pid in pids
             if resource_usage.pid_namespace(pid) in chosen and not _has_ended(pid)
         }
 
-    def _refused_words(self) -> str:
+    def _refusal_text(self) -> str:
         return (
             f"Further ones were refused: {self._limits.processes:,} processes and threads may run"
         )
 
-    def _tell(self, kind: LimitKind, said: str, again: bool = True) -> None:
+    def _add_hit(self, kind: LimitKind, sentence: str, again: bool = True) -> None:
         """Keep a hit until it is asked for; again: also in place of an older one of its kind."""
         with self._lock:
             if not again and any(hit.kind == kind for hit in self._hits):
                 return
             self._hits = [hit for hit in self._hits if hit.kind != kind][-_MOST_HITS:]
-            self._hits.append(LimitHit(kind, said))
+            self._hits.append(LimitHit(kind, sentence))
 
 
 def _has_ended(pid: int) -> bool:
     """Whether a process has ended, but for its parent's asking."""
-    found = process_table.read_process_stat(pid)
-    return found is None or found.state in "ZX"
+    stat = process_table.read_process_stat(pid)
+    return stat is None or stat.ended

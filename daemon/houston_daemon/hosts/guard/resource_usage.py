@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from houston_daemon.hosts import process_table
+from houston_daemon.hosts.untrusted_files import FOLDER_FLAGS
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _KILL_ROUNDS = 200
@@ -40,7 +41,7 @@ class SandboxUsage:
 
 def usage_by_sandbox(pids: Iterable[int]) -> dict[str, SandboxUsage]:
     """Use by pid namespace; processes that end meanwhile are passed over."""
-    found: dict[str, SandboxUsage] = {}
+    usage: dict[str, SandboxUsage] = {}
     for pid in pids:
         try:
             space = pid_namespace(pid)
@@ -49,16 +50,16 @@ def usage_by_sandbox(pids: Iterable[int]) -> dict[str, SandboxUsage]:
             tasks = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[17])
         except OSError:
             continue
-        used = found.setdefault(space, SandboxUsage())
+        used = usage.setdefault(space, SandboxUsage())
         used.pids.append(pid)
         used.tasks += tasks
         used.memory += (int(pages[1]) - int(pages[2])) * _PAGE_BYTES
         used.written += _written_bytes(pid)
-    for used in found.values():
+    for used in usage.values():
         used.shared = next(
             (held for pid in used.pids if (held := _shared_memory_bytes(pid)) >= 0), 0
         )
-    return found
+    return usage
 
 
 def pid_namespace(pid: int) -> str:
@@ -88,7 +89,7 @@ def proportional_memory(pids: Iterable[int]) -> int:
 
 def unlinked_bytes(pids: Iterable[int], device: int) -> int:
     """Bytes of files on `device` that have no name any more but are held open."""
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for pid in pids:
         try:
             with os.scandir(f"/proc/{pid}/fd") as entries:
@@ -97,10 +98,10 @@ def unlinked_bytes(pids: Iterable[int], device: int) -> int:
             continue
         for name in names:
             with contextlib.suppress(OSError):
-                seen = os.stat(name)  # noqa: PTH116
-                if seen.st_dev == device and seen.st_nlink == 0:
-                    found[seen.st_ino] = seen.st_blocks * 512
-    return sum(found.values())
+                opened = os.stat(name)  # noqa: PTH116
+                if opened.st_dev == device and opened.st_nlink == 0:
+                    sizes[opened.st_ino] = opened.st_blocks * 512
+    return sum(sizes.values())
 
 
 def kill_targets(targets: Callable[[], set[int]], held: bool) -> int:
@@ -108,20 +109,20 @@ def kill_targets(targets: Callable[[], set[int]], held: bool) -> int:
 
     held: none of them can fork meanwhile. Else all are stopped first, so that none outruns us.
     """
-    told: set[int] = set()
+    signalled: set[int] = set()
     for _ in range(_KILL_ROUNDS):
-        found = targets()
-        if not found:
+        pids = targets()
+        if not pids:
             break
         if not held:
-            process_table.send_signal(found, signal.SIGSTOP)
-            if found - told:
-                told |= found
+            process_table.send_signal(pids, signal.SIGSTOP)
+            if pids - signalled:
+                signalled |= pids
                 continue
-        told |= found
-        process_table.send_signal(found, signal.SIGKILL)
+        signalled |= pids
+        process_table.send_signal(pids, signal.SIGKILL)
         time.sleep(_KILL_PAUSE)
-    return len(told)
+    return len(signalled)
 
 
 def _shared_memory_bytes(pid: int) -> int:
@@ -151,7 +152,6 @@ _SLICE_PAUSE = 0.01
 _MAX_PATH_CHARACTERS = 2_000
 """Characters of a path after which a folder is held open and paths begin anew: beyond PATH_MAX
 nothing can be named from the top, and what cannot be named would cost nothing."""
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class DiskSpace(NamedTuple):
@@ -165,21 +165,21 @@ class DiskSpace(NamedTuple):
 
 def free_disk_space(folder: Path) -> DiskSpace:
     """What the disk of `folder` has left."""
-    found = os.statvfs(folder)
-    return DiskSpace(found.f_bavail * found.f_frsize, found.f_favail)
+    stats = os.statvfs(folder)
+    return DiskSpace(stats.f_bavail * stats.f_frsize, stats.f_favail)
 
 
 def count_disk_bytes(folders: Iterable[Path]) -> int:
     """Bytes on disk below `folders`; sleeps between slices, so call it in a thread."""
-    total = seen = 0
+    total = counted = 0
     linked: set[tuple[int, int]] = set()
     waiting = [(_BaseFolder(), os.fspath(folder)) for folder in folders]
     while waiting:
         base, path = waiting.pop()
         base, path, entries = _list_entries(base, path)
         for name, entry in entries:
-            seen += 1
-            if seen % _SLICE_FILES == 0:
+            counted += 1
+            if counted % _SLICE_FILES == 0:
                 time.sleep(_SLICE_PAUSE)
             if stat.S_ISDIR(entry.st_mode):
                 waiting.append((base, f"{path}{name}"))
@@ -208,7 +208,7 @@ _FolderEntries = list[tuple[str, os.stat_result]]
 def _list_entries(base: _BaseFolder, path: str) -> tuple[_BaseFolder, str, _FolderEntries]:
     """What is in a folder, and what the names in it begin with."""
     try:
-        fd = os.open(path, _FOLDER_FLAGS, dir_fd=base.fd if base.fd >= 0 else None)
+        fd = os.open(path, FOLDER_FLAGS, dir_fd=base.fd if base.fd >= 0 else None)
     except OSError:
         return base, path, []
     folder = _BaseFolder(fd)
@@ -235,7 +235,7 @@ class SharedMemoryFigures:
         self._folder = folder
         self._own = folder / f"{rollout}{_FIGURE_SUFFIX}"
 
-    def add(self, used: int) -> tuple[int, int]:
+    def publish(self, used: int) -> tuple[int, int]:
         """Write down what this rollout uses, bytes; what all use, and the most that another does.
 
         Raises OSError.
@@ -249,7 +249,7 @@ class SharedMemoryFigures:
         ]
         return used + sum(others), max(others, default=0)
 
-    def leave(self) -> None:
+    def withdraw(self) -> None:
         """The rollout uses nothing any more."""
         with suppress(OSError):
             self._own.unlink(missing_ok=True)

@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import process_table
+from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.process_table import MARK_VARIABLE, ProcessKey
 
 FILTER_DESCRIPTOR = 8
@@ -188,24 +189,22 @@ def _start_holder(
     ):
         return None
     note.parent.mkdir(parents=True, exist_ok=True)
-    beside = note.with_name(f"{note.name}.new")
-    beside.write_bytes(msgspec.json.encode(held))
-    beside.replace(note)
+    replace_file(note, msgspec.json.encode(held))
     return held
 
 
 def _read_child_pid(descriptor: int) -> int:
     """The pid in what bubblewrap says on its information descriptor; 0 when it says nothing."""
-    deadline, said = time.monotonic() + _HOLDER_START_SECONDS, b""
+    deadline, received = time.monotonic() + _HOLDER_START_SECONDS, b""
     while (left := deadline - time.monotonic()) > 0:
         if not select.select([descriptor], [], [], left)[0]:
             break
         chunk = os.read(descriptor, 4096)
-        said += chunk
+        received += chunk
         if not chunk or b"}" in chunk:
             break
     try:
-        return int(json.loads(said)["child-pid"])
+        return int(json.loads(received)["child-pid"])
     except (ValueError, KeyError):
         return 0
 

@@ -172,17 +172,17 @@ async def probe_sandbox(
     return _explain_failure(done.stderr.decode("utf-8", "replace").strip())
 
 
-def _explain_failure(said: str) -> HoustonError:
+def _explain_failure(output: str) -> HoustonError:
     closed = ("No permissions to create", "Operation not permitted", "uid map", "namespace")
-    if any(words in said for words in closed):
+    if any(words in output for words in closed):
         return HoustonError(
-            f"bubblewrap may not open a user namespace here: {_closed_by(said)}.",
+            f"bubblewrap may not open a user namespace here: {_closed_by(output)}.",
             _EFFECT,
             f"Allow it ({_opened_by()}), {_WITHOUT}.",
             ExitCode.CONFIGURATION,
         )
     return HoustonError(
-        f"bubblewrap could not start a process: {said or 'it gave no reason'}.",
+        f"bubblewrap could not start a process: {output or 'it gave no reason'}.",
         _EFFECT,
         f"Mend what it names, {_WITHOUT}.",
         ExitCode.CONFIGURATION,
@@ -191,20 +191,20 @@ def _explain_failure(said: str) -> HoustonError:
 
 def _switched_off() -> dict[str, str]:
     """Kernel settings that close user namespaces to us now, with the value that opens them."""
-    found: dict[str, str] = {}
+    openers: dict[str, str] = {}
     for setting, (closed, opened) in _SWITCHES.items():
         try:
             value = Path("/proc/sys", setting.replace(".", "/")).read_text().strip()
         except OSError:
             continue  # this kernel has no such setting
         if value == closed:
-            found[setting] = opened
-    return found
+            openers[setting] = opened
+    return openers
 
 
-def _closed_by(said: str) -> str:
+def _closed_by(output: str) -> str:
     names = ", ".join(f"{name} is set against it" for name in _switched_off())
-    return f"{names} ({said})" if names else said
+    return f"{names} ({output})" if names else output
 
 
 def _opened_by() -> str:

@@ -141,7 +141,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _has_named_size(path: Path) -> bool:
-    """A copy is named after inode, size and times of what was copied (`large_files`)."""
+    """A copy is named after inode, size and times of what was copied, by `LargeFileCopies`."""
     size = path.name.split("-")[1]
     return path.stat().st_size == int(size, 16)
 
@@ -182,24 +182,24 @@ class ShadowRepository:
     async def take(
         self, message: str, hints: Sequence[str] = (), mark: bool = False, since: str = ""
     ) -> Snapshot:
-        """Record the workspace as it is; see `protocol.Snapshots.take`.
+        """Record the workspace as it is; see `Snapshots.take`.
 
         Changes of `hints` come first in the list. Raises HoustonError when it cannot be written.
         """
-        return await self._aside(lambda: self._take(message, frozenset(hints), mark, since))
+        return await self._run_in_thread(lambda: self._take(message, frozenset(hints), mark, since))
 
     async def restore(self, commit: str, into: Path) -> list[str]:
         """Make `into` equal to `commit`; returns the paths that could not be brought back.
 
         What `into` has beyond it is removed. Raises HoustonError for an unknown commit.
         """
-        return await self._aside(lambda: self._restore(commit, into))
+        return await self._run_in_thread(lambda: self._restore(commit, into))
 
     async def close(self) -> None:
         """Write the manifest and let go."""
-        await self._aside(self._save_manifest)
+        await self._run_in_thread(self._save_manifest)
 
-    async def _aside(self, work: Callable[[], _Result]) -> _Result:
+    async def _run_in_thread(self, work: Callable[[], _Result]) -> _Result:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except (OSError, pygit2.GitError) as error:
@@ -220,21 +220,21 @@ class ShadowRepository:
 
     def _take(self, message: str, hints: frozenset[str], mark: bool, since: str) -> Snapshot:
         repo = self._open()
-        told = self._untold(repo, since)
+        already_told = self._files_at(repo, since)
         untrusted_files.restore_owner_rights(self.workspace)
         looked_at = time.time_ns()
-        seen = scan_workspace(self.workspace)
-        about = SnapshotNotes(empty=seen.empty, skipped=seen.skipped)
+        scan = scan_workspace(self.workspace)
+        about = SnapshotNotes(empty=scan.empty, skipped=scan.skipped)
         with NoFollowFolder(self.workspace) as workspace:
-            files = self._read_changed(repo, workspace, seen, about)
+            files = self._read_changed(repo, workspace, scan, about)
             if mark:
-                self._store_large(workspace, seen, about)
-        changes = self._changes(seen, files, about)
+                self._store_large(workspace, scan, about)
+        changes = self._find_changes(scan, files, about)
         if changes or about != self._about or not self._head:
             self._commit(repo, message, about, changes)
-        self._remember(seen, files, looked_at)
-        if told is not None:
-            changes = _differing_files(told, {**self._files, **self._about.beside})
+        self._remember(scan, files, looked_at)
+        if already_told is not None:
+            changes = _differing_files(already_told, {**self._files, **self._about.beside})
         if mark or time.monotonic() - self._saved_at > _MANIFEST_SECONDS:
             self._save_manifest()
         changes.sort(key=lambda change: (change[0] not in hints, change[0]))
@@ -245,20 +245,20 @@ class ShadowRepository:
         self,
         repo: pygit2.Repository,
         workspace: NoFollowFolder,
-        seen: WorkspaceScan,
+        scan: WorkspaceScan,
         about: SnapshotNotes,
     ) -> dict[str, TreeFile]:
         """Contents of files that look different; what is large or moving goes to `about`."""
         known = self._known
         different = [
             (path, mark)
-            for path, mark in seen.files.items()
+            for path, mark in scan.files.items()
             if (last := known.get(path)) is None or last[0] != mark
         ]
         files: dict[str, TreeFile] = {}
         for path, mark in different:
             if mark[1] > LARGE_FILE_BYTES and not stat.S_ISLNK(mark[0]):
-                about.beside[path] = self._beside(path, mark)
+                about.beside[path] = self._record_large_file(path, mark)
                 continue
             file = _store_content(repo, workspace, path, mark)
             if isinstance(file, TreeFile):
@@ -266,10 +266,10 @@ class ShadowRepository:
             elif file is not None:
                 about.beside[path] = file
             else:  # it has vanished since the look
-                del seen.files[path]
+                del scan.files[path]
         return files
 
-    def _beside(self, path: str, mark: FileMark) -> UnstoredFile:
+    def _record_large_file(self, path: str, mark: FileMark) -> UnstoredFile:
         """The record of a large file; keeps what is known of its copy while it is untouched."""
         old = self._about.beside.get(path)
         new = _record_by_looks(mark, "large")
@@ -278,22 +278,22 @@ class ShadowRepository:
         return new
 
     def _store_large(
-        self, workspace: NoFollowFolder, seen: WorkspaceScan, about: SnapshotNotes
+        self, workspace: NoFollowFolder, scan: WorkspaceScan, about: SnapshotNotes
     ) -> None:
         copies = workspace_scan.LargeFileCopies(workspace, self.folder / "large", self._most_copied)
         for path, recorded in sorted(about.beside.items()):
             if not (recorded.stored and (self.folder / "large" / recorded.stored).exists()):
-                name, said = copies.store(path, seen.files[path])
+                name, remark = copies.store(path, scan.files[path])
                 kind = recorded.why.partition("; ")[0]
-                why = f"{kind}; {said}" if said else kind
+                why = f"{kind}; {remark}" if remark else kind
                 about.beside[path] = msgspec.structs.replace(recorded, stored=name, why=why)
 
-    def _changes(
-        self, seen: WorkspaceScan, files: dict[str, TreeFile], about: SnapshotNotes
+    def _find_changes(
+        self, scan: WorkspaceScan, files: dict[str, TreeFile], about: SnapshotNotes
     ) -> list[FileChange]:
         """Every file that differs from the last snapshot."""
         old = self._about.beside
-        gone = [path for known in (self._files, old) for path in known if path not in seen.files]
+        gone = [path for known in (self._files, old) for path in known if path not in scan.files]
         changes: list[FileChange] = []
         for path in (*files, *about.beside, *gone):
             before: DiffSide = self._files.get(path) or old.get(path)
@@ -302,7 +302,7 @@ class ShadowRepository:
                 changes.append((path, before, after))
         return changes
 
-    def _untold(self, repo: pygit2.Repository, since: str) -> dict[str, DiffSide] | None:
+    def _files_at(self, repo: pygit2.Repository, since: str) -> dict[str, DiffSide] | None:
         """The files of `since`, where a snapshot after it was never told; None as a rule."""
         if since in ("", self._head):
             return None
@@ -320,7 +320,9 @@ class ShadowRepository:
         self, repo: pygit2.Repository, message: str, about: SnapshotNotes, changes: list[FileChange]
     ) -> None:
         old = git_objects.files_tree(repo[self._head]) if self._head else None
-        contents = {path: _in_tree(after) for path, _, after in changes}
+        contents = {
+            path: after if isinstance(after, TreeFile) else None for path, _, after in changes
+        }
         tree = old.id if old is not None else None
         if contents:
             nested = git_objects.nest_changes(contents.items())
@@ -337,10 +339,10 @@ class ShadowRepository:
             else:
                 self._files.pop(path, None)
 
-    def _remember(self, seen: WorkspaceScan, files: dict[str, TreeFile], looked_at: int) -> None:
+    def _remember(self, scan: WorkspaceScan, files: dict[str, TreeFile], looked_at: int) -> None:
         """Note how the files looked whose content was read, unless they may still change unseen."""
         for path, file in files.items():
-            mark = seen.files[path]
+            mark = scan.files[path]
             if max(mark[2], mark[3]) < looked_at - _UNSETTLED_NS:
                 self._known[path] = (mark, file)
                 self._unsaved = True
@@ -363,12 +365,12 @@ class ShadowRepository:
         with contextlib.suppress(FileNotFoundError):
             self._head = (self.folder / _HEAD_FILE).read_text().strip()
         if self._head:
-            self._recall(repo)
+            self._load_last_snapshot(repo)
         self._known = workspace_scan.load_manifest(self.folder / "manifest", self._files)
         self._repo = repo
         return repo
 
-    def _recall(self, repo: pygit2.Repository) -> None:
+    def _load_last_snapshot(self, repo: pygit2.Repository) -> None:
         """Read the last snapshot; one that a power cut has damaged is followed by a whole one."""
         try:
             commit = repo[self._head]
@@ -386,14 +388,14 @@ class ShadowRepository:
     def _restore(self, commit: str, into: Path) -> list[str]:
         repo = self._open()
         try:
-            found = repo[commit]
+            snapshot = repo[commit]
         except (KeyError, ValueError) as error:
             raise HoustonError(
                 f"The shadow repository {self.folder} has no snapshot {commit!r}.",
                 "Nothing was restored.",
             ) from error
         known = self._known if into == self.workspace else {}
-        return snapshot_restore.write_snapshot(repo, found, into, self.folder / "large", known)
+        return snapshot_restore.write_snapshot(repo, snapshot, into, self.folder / "large", known)
 
 
 def _make_repository(folder: Path) -> None:
@@ -417,7 +419,7 @@ def _ignore_settings() -> None:
 def _store_content(
     repo: pygit2.Repository, workspace: NoFollowFolder, path: str, mark: FileMark
 ) -> TreeFile | UnstoredFile | None:
-    """Store a file's content; Beside when it changes under our hands, None when it is gone."""
+    """Store a file's content; UnstoredFile when it changes meanwhile, None when it is gone."""
     try:
         if stat.S_ISLNK(mark[0]):
             return TreeFile(git_objects.LINK_MODE, repo.create_blob(workspace.read_link(path)))
@@ -440,10 +442,6 @@ def _store_content(
 def _record_by_looks(mark: FileMark, why: str) -> UnstoredFile:
     """A file by its looks alone."""
     return UnstoredFile(mark[1], mark[2], mark[0] & 0o777, why, ctime_ns=mark[3])
-
-
-def _in_tree(side: DiffSide) -> TreeFile | None:
-    return side if isinstance(side, TreeFile) else None
 
 
 def _differing_files(

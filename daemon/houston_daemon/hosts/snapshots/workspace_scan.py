@@ -18,6 +18,7 @@ import msgspec
 import pygit2
 
 from houston_daemon.hosts import untrusted_files
+from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.snapshots.git_objects import TreeFile
 from houston_daemon.hosts.untrusted_files import NoFollowFolder
 
@@ -48,28 +49,28 @@ def scan_workspace(root: Path) -> WorkspaceScan:
 
     Raises OSError where this process has no descriptors or memory left to look with.
     """
-    found = WorkspaceScan()
+    scan = WorkspaceScan()
     waiting = [""]
     top = os.fspath(root)
     while waiting:
-        _scan_folder(top, waiting.pop(), found, waiting)
-    found.empty.sort()
-    return found
+        _scan_folder(top, waiting.pop(), scan, waiting)
+    scan.empty.sort()
+    return scan
 
 
-def _scan_folder(top: str, folder: str, found: WorkspaceScan, waiting: list[str]) -> None:
+def _scan_folder(top: str, folder: str, scan: WorkspaceScan, waiting: list[str]) -> None:
     if folder.count("/") >= MAX_FOLDER_DEPTH:
-        found.skipped[folder] = "nested too deeply"
+        scan.skipped[folder] = "nested too deeply"
         return
     prefix = f"{folder}/" if folder else ""
-    files = found.files
-    nothing = True
+    files = scan.files
+    is_empty = True
     try:
         with os.scandir(f"{top}/{folder}") as entries:
             for entry in entries:
                 path = prefix + entry.name
                 if entry.is_dir(follow_symlinks=False):
-                    nothing = False
+                    is_empty = False
                     waiting.append(path)
                     continue
                 try:
@@ -78,7 +79,7 @@ def _scan_folder(top: str, folder: str, found: WorkspaceScan, waiting: list[str]
                     continue
                 mode = known.st_mode
                 if mode & _FILE_TYPE_MASK in _RECORDED_TYPES:
-                    nothing = False
+                    is_empty = False
                     files[path] = (
                         mode,
                         known.st_size,
@@ -87,16 +88,16 @@ def _scan_folder(top: str, folder: str, found: WorkspaceScan, waiting: list[str]
                         known.st_ino,
                     )
                 else:
-                    found.skipped[path] = _SPECIAL_TYPES.get(mode & _FILE_TYPE_MASK, "special file")
+                    scan.skipped[path] = _SPECIAL_TYPES.get(mode & _FILE_TYPE_MASK, "special file")
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         if error.errno in EXHAUSTED_ERRORS:
             raise
-        found.skipped[folder] = f"cannot be read: {error.strerror}"
+        scan.skipped[folder] = f"cannot be read: {error.strerror}"
         return
-    if nothing and folder:
-        found.empty.append(folder)
+    if is_empty and folder:
+        scan.empty.append(folder)
 
 
 _FILE_TYPE_MASK = 0o170000
@@ -121,12 +122,12 @@ def load_manifest(file: Path, files: Mapping[str, TreeFile]) -> ManifestEntries:
         )
     except (FileNotFoundError, msgspec.DecodeError):
         return {}
-    found: ManifestEntries = {}
+    entries: ManifestEntries = {}
     for name, (mark, mode, oid) in rows.items():
         path, content = os.fsdecode(name), TreeFile(mode, pygit2.Oid(raw=oid))
         if files.get(path) == content:
-            found[path] = (mark, content)
-    return found
+            entries[path] = (mark, content)
+    return entries
 
 
 def save_manifest(file: Path, known: ManifestEntries) -> None:
@@ -135,9 +136,7 @@ def save_manifest(file: Path, known: ManifestEntries) -> None:
         os.fsencode(path): (mark, content.mode, content.oid.raw)
         for path, (mark, content) in known.items()
     }
-    beside = file.with_suffix(".new")
-    beside.write_bytes(msgspec.msgpack.encode(rows))
-    beside.replace(file)
+    replace_file(file, msgspec.msgpack.encode(rows))
 
 
 MAX_COPIED_BYTES = 8 << 30

@@ -134,21 +134,21 @@ class BundleCache:
         self._needs.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._needs.mkdir(exist_ok=True, mode=0o700)
 
-    def of(self, name: str) -> Path:
+    def path_of(self, name: str) -> Path:
         """Where a parcel lies, or would."""
         return self.place / name
 
     def content(self, name: str) -> Path:
         """What was brought: the folder itself, or the one file of a parcel of a file."""
-        place = self.of(name)
+        place = self.path_of(name)
         file = place / SINGLE_FILE_NAME
         return file if name.startswith(SINGLE_FILE_PREFIX) and file.exists() else place
 
     def has(self, name: str) -> bool:
         """Whether it is there, whole; from now on the rollout needs it. Raises OSError."""
-        with self._turn():
-            self._need(name)
-            return self.of(name).is_dir()
+        with self._locked():
+            self._note_need(name)
+            return self.path_of(name).is_dir()
 
     def add(self, name: str, token: str, data: bytes, last: bool) -> None:
         """Keep one more piece; with the last, unpack. Raises OSError."""
@@ -161,20 +161,20 @@ class BundleCache:
         try:
             with tarfile.open(packed) as tar:
                 tar.extractall(beside, filter="tar")
-            with self._turn():
-                self._need(name)
+            with self._locked():
+                self._note_need(name)
                 self._put(beside, name)
         finally:
             packed.unlink(missing_ok=True)
             shutil.rmtree(beside, ignore_errors=True)
 
-    def sweep(self) -> None:
+    def remove_unneeded(self) -> None:
         """Remove what no rollout needs any more; what would not go is tried the next time."""
         if not self.place.is_dir():
             return
-        with self._turn():
-            for name in self._needless():
-                self.of(name).rename(self.place / f"gone.{secrets.token_hex(8)}")
+        with self._locked():
+            for name in self._unneeded_names():
+                self.path_of(name).rename(self.place / f"gone.{secrets.token_hex(8)}")
         for gone in self.place.glob("gone.*"):
             try:
                 if gone.is_dir():
@@ -184,37 +184,37 @@ class BundleCache:
             except OSError as problem:
                 log.warning("%s could not be removed: %s", gone, problem)
 
-    def _needless(self) -> list[str]:
+    def _unneeded_names(self) -> list[str]:
         """Parcels that nobody has noted, and pieces of some that come no more."""
         rollouts = list((self._root / "rollouts").glob("*/workspace"))
         if not all((one.parent / _NEEDS_FOLDER).is_dir() for one in rollouts):
             return []  # an older Houston noted nothing: what its rollouts need is not known
         needed = {note.name for note in (self._root / "rollouts").glob(f"*/{_NEEDS_FOLDER}/*")}
         names = [entry.name for entry in self.place.iterdir() if entry.name != _LOCK_FILE]
-        return [name for name in names if name not in needed and not self._coming(name)]
+        return [name for name in names if name not in needed and not self._is_arriving(name)]
 
-    def _coming(self, name: str) -> bool:
+    def _is_arriving(self, name: str) -> bool:
         """Whether these are pieces of a parcel, or it is being unpacked, or removed already."""
         if name.startswith("gone."):
             return True
         try:
-            since = time.time() - self.of(name).stat().st_mtime
+            since = time.time() - self.path_of(name).stat().st_mtime
         except FileNotFoundError:  # pieces that have just become a parcel
             return True
         return "." in name and since < _ABANDONED_SECONDS
 
-    def _need(self, name: str) -> None:
+    def _note_need(self, name: str) -> None:
         (self._needs / name).touch(mode=0o600)
 
     def _put(self, beside: Path, name: str) -> None:
         try:
-            beside.rename(self.of(name))
+            beside.rename(self.path_of(name))
         except OSError:
-            if not self.of(name).is_dir():  # else another rollout brought it meanwhile
+            if not self.path_of(name).is_dir():  # else another rollout brought it meanwhile
                 raise
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """One at a time needs, puts or removes; nobody has the turn for long."""
         words = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self.place / _LOCK_FILE, words, 0o600)

@@ -55,8 +55,8 @@ async def restore_remote_workspace(
 ) -> list[str]:
     """Make the folder `into` what the workspace there was; the paths that it lacks.
 
-    Raises HoustonError, also where the machine is away, and as `unpack` does; an `into` that was
-    not there, or empty, is so again.
+    Raises HoustonError, also where the machine is away, and as `unpack_workspace` does; an
+    `into` that was not there, or empty, is so again.
     """
     before = folder_state(into)
     try:
@@ -69,16 +69,18 @@ async def restore_remote_workspace(
 async def _fetch_workspace(there: RemotePart, rollout: str, commit: str, into: Path) -> list[str]:
     into.parent.mkdir(parents=True, exist_ok=True)
     async with _connected_host(there, _make_hello(there, rollout, reads=True)) as host:
-        made: m.PackedWorkspace = await _ask_host(host, m.Pack(commit=commit), m.PackedWorkspace)
+        workspace: m.PackedWorkspace = await _ask_host(
+            host, m.Pack(commit=commit), m.PackedWorkspace
+        )
         with tempfile.TemporaryFile(dir=into.parent) as packed:
-            while packed.tell() < made.size:
+            while packed.tell() < workspace.size:
                 part: bytes = await _ask_host(host, m.PartOf(at=packed.tell()), bytes)
                 if not part:
                     raise HoustonError(f"The host {there.host} sent less than it had packed.")
                 packed.write(part)
             packed.seek(0, os.SEEK_SET)
             await asyncio.to_thread(unpack_workspace, packed, into)
-    return list(made.lost)
+    return list(workspace.lost)
 
 
 def unpack_workspace(packed: IO[bytes], into: Path) -> None:

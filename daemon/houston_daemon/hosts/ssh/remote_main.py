@@ -64,7 +64,7 @@ class _RequestLoop:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def listen(self, reader: asyncio.StreamReader) -> None:
-        """Take requests until the near end has gone. Raises Garbled."""
+        """Take requests until the near end has gone. Raises GarbledMessage."""
         decoder = msgspec.msgpack.Decoder(m.NearEndMessage)
         while True:
             try:
@@ -75,12 +75,12 @@ class _RequestLoop:
                 return
             if body is None:
                 return
-            said: m.NearEndMessage = decoder.decode(body)
-            if isinstance(said, m.TakeBack):
-                if back := self._backs.get(said.number):
+            message: m.NearEndMessage = decoder.decode(body)
+            if isinstance(message, m.TakeBack):
+                if back := self._backs.get(message.number):
                     back.set()
             else:
-                self._begin(said)
+                self._begin(message)
 
     def _begin(self, request: m.Request) -> None:
         self._backs[request.number] = asyncio.Event()

@@ -22,6 +22,7 @@ import msgspec
 from platformdirs import user_state_path
 
 from houston_daemon.hosts import folder_lock, process_table, resource_limits, rollout_folder_cleanup
+from houston_daemon.hosts.host_files import replace_file, try_lock
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.process_table import ProcessKey
 from houston_daemon.hosts.rollout_folder_cleanup import FreedSpace
@@ -32,7 +33,6 @@ from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
 from houston_daemon.hosts.ssh import file_bundles
 from houston_daemon.hosts.ssh import ssh_protocol as m
 from houston_daemon.hosts.ssh.file_bundles import BundleCache
-from houston_daemon.hosts.ssh.ssh_command import try_lock
 from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
 from houston_daemon.hosts.terminals.terminal_log import TerminalLog
 from houston_shared import task, terminal_log_files
@@ -62,9 +62,7 @@ def replace_previous_server(root: Path, rollout: str, key: str, lease: int) -> N
             _require_replaceable(before, rollout, key, lease)
             _end_process(ProcessKey(before.pid, before.started))
         own = process_table.process_key(os.getpid())
-        beside = note.with_suffix(f".{own.pid}")
-        beside.write_bytes(msgspec.json.encode(_ServingNote(own.pid, own.started, key, lease)))
-        beside.replace(note)
+        replace_file(note, msgspec.json.encode(_ServingNote(own.pid, own.started, key, lease)))
 
 
 def forget_server(root: Path, rollout: str) -> None:
@@ -92,11 +90,8 @@ def _serving_lock(note: Path) -> Iterator[None]:
     """One at a time decides whom a rollout has here. Raises HoustonError after ten seconds."""
     descriptor = os.open(note.with_suffix(".turn"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        deadline = time.monotonic() + _SERVING_LOCK_SECONDS
-        while not try_lock(descriptor):
-            if time.monotonic() > deadline:
-                raise HoustonError(f"Another process has held {note.stem} there for ten seconds.")
-            time.sleep(0.02)
+        if not try_lock(descriptor, _SERVING_LOCK_SECONDS):
+            raise HoustonError(f"Another process has held {note.stem} there for ten seconds.")
         yield
     finally:
         os.close(descriptor)
@@ -255,7 +250,7 @@ class RemoteServer:
     ) -> Any:
         match ask:
             case m.Prepare():
-                source = shelf.of(ask.source) if ask.source else None
+                source = shelf.path_of(ask.source) if ask.source else None
                 host.map_data({name: shelf.content(one) for name, one in ask.data.items()})
                 return await host.prepare(source, ask.begun)
             case m.Present():
@@ -320,7 +315,7 @@ async def _free_rollout_part(
 ) -> FreedSpace:
     """Free the rollout's part, and parcels that nobody needs then."""
     freed = await rollout_folder_cleanup.free_rollout(root, ask.rollout, ask.owner, snapshots)
-    await asyncio.to_thread(shelf.sweep)
+    await asyncio.to_thread(shelf.remove_unneeded)
     if not freed.left:
         forget_server(root, ask.rollout)
     return freed
@@ -369,15 +364,15 @@ def _requested_limits(ask: m.Hello) -> resource_limits.ResourceLimits:
 async def _spawn_process(
     host: LocalHost, shelf: BundleCache, ask: m.Spawn, back: asyncio.Event
 ) -> Any:
-    there = {near: str(shelf.of(name)) for near, name in ask.parcels.items()}
+    places = {near: str(shelf.path_of(name)) for near, name in ask.parcels.items()}
     return await host.spawn(
-        [there.get(word, word) for word in ask.command],
+        [places.get(word, word) for word in ask.command],
         seconds=ask.seconds,
         writable=ask.writable,
-        extra_read=[Path(place) for place in there.values()],
+        extra_read=[Path(place) for place in places.values()],
         environment=ask.environment,
         stop=back,
         output_limit=ask.output_limit,
-        cwd=there.get(ask.cwd, ask.cwd),
+        cwd=places.get(ask.cwd, ask.cwd),
         network=ask.network,
     )

@@ -7,7 +7,6 @@ ssh opens another by itself. Nothing here runs anything.
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import os
 import shlex
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.hosts.socket_folder import private_folder
+from houston_daemon.hosts.host_files import private_folder, try_lock
 from houston_shared.config_sections import HostSettings
 
 _MAX_TURN_SECONDS = 15.0
@@ -40,15 +39,6 @@ async def connection_turn(shared: Path) -> AsyncIterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def try_lock(descriptor: int) -> bool:
-    """Whether the turn that the file stands for is ours now, or was before."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 CONNECT_SECONDS = 10

@@ -48,8 +48,8 @@ async def read_frame(
 ) -> bytes | None:
     """The next message; None when the other end has gone, also in the middle of one.
 
-    heard: told at every part of a message that comes. Raises Garbled for a length that no message
-    has.
+    heard: told at every part of a message that comes. Raises GarbledMessage for a length
+    that no message has.
     """
     head = await _read_exactly(reader, _LENGTH_PREFIX.size, heard)
     if head is None:
@@ -79,14 +79,14 @@ async def _read_exactly(
 
 
 async def read_greeting(reader: asyncio.StreamReader) -> None:
-    """Read up to and with the greeting. Raises Garbled when something else comes, or nothing."""
-    seen = b""
-    while GREETING not in seen:
+    """Read up to and with the greeting. Raises GarbledMessage when it does not come."""
+    received = b""
+    while GREETING not in received:
         byte = await reader.read(1)
-        if not byte or len(seen) > _MAX_GREETING_NOISE:
-            said = seen.decode(errors="replace").strip()[-200:]
-            raise GarbledMessage(f"it said {said!r}" if said else "it said nothing")
-        seen += byte
+        if not byte or len(received) > _MAX_GREETING_NOISE:
+            noise = received.decode(errors="replace").strip()[-200:]
+            raise GarbledMessage(f"it said {noise!r}" if noise else "it said nothing")
+        received += byte
 
 
 PROTOCOL_VERSION = 2
@@ -277,7 +277,7 @@ class DestroyTerminals(HostAsk, frozen=True):
 
 
 class Free(HostAsk, frozen=True, kw_only=True):
-    """`freeing.free` of a rollout that is over. Answer: `freeing.Freed`."""
+    """`free_rollout` of a rollout that is over. Answer: FreedSpace."""
 
     snapshots: bool
 

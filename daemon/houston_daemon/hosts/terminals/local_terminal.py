@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Literal
 
 from houston_daemon.hosts import process_table
+from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.host_protocol import TerminalBusy, TerminalDead, TerminalStatus
 from houston_daemon.hosts.process_table import ProcessKey, ProcessStat
 from houston_daemon.hosts.terminals import shell_marks, terminal_start
@@ -68,14 +69,12 @@ class LocalTerminal:
         Raises TerminalBusy while another runs, TerminalDead when the shell is gone.
         """
         async with self._lock:
-            await self._look(check_pipe=True)
+            await self._refresh(check_pipe=True)
             self._refuse_if_dead()
             if self.state.running:
                 raise TerminalBusy(self.name, self.state.command)
             file = self.folder / "commands" / "command"
-            beside = file.with_suffix(".new")
-            beside.write_text(command, encoding="utf-8", errors="surrogateescape")
-            beside.replace(file)
+            replace_file(file, command.encode(errors="surrogateescape"))
             nonces = MarkNonces.fresh()
             state = self.state
             state.command, state.nonces, state.running = command, nonces, True
@@ -90,7 +89,7 @@ class LocalTerminal:
                 state.running = False
                 raise
             point("worker.command.handed")
-            return await self._started()
+            return await self._wait_for_start()
 
     def _hand_over(self, nonces: MarkNonces, command: str) -> None:
         lines = shell_marks.command_lines(nonces, command, self._command_path, self.state.tty)
@@ -103,7 +102,7 @@ class LocalTerminal:
         """Wait until the command ends, `seconds` pass or `stop` is set; never ends the command."""
         begun = time.monotonic()
         while True:
-            await self._look(check_pipe=False)
+            await self._refresh(check_pipe=False)
             waited = time.monotonic() - begun
             if not self.state.running or waited >= seconds or stop.is_set():
                 return await self.status()
@@ -115,7 +114,7 @@ class LocalTerminal:
 
         At the shell's own prompt the text is a command, and runs as one.
         """
-        await self._look(check_pipe=True)
+        await self._refresh(check_pipe=True)
         self._refuse_if_dead()
         if not self.state.running:
             if text.strip():
@@ -125,7 +124,7 @@ class LocalTerminal:
 
     async def status(self) -> TerminalStatus:
         """How the terminal stands now."""
-        await self._look(check_pipe=True)
+        await self._refresh(check_pipe=True)
         state = self.state
         return TerminalStatus(
             name=self.name,
@@ -154,20 +153,20 @@ class LocalTerminal:
         and what is left of the command's lines is abandoned: with KILL at once, with TERM when
         the processes have ended within a second. The shell lives on.
         """
-        await self._look(check_pipe=False)
+        await self._refresh(check_pipe=False)
         if not self.state.running or self.state.ended:
             return []
         number = signal.Signals[f"SIG{name}"]
-        found = await asyncio.to_thread(self._foreground, name != "INT")
+        targets = await asyncio.to_thread(self._foreground, name != "INT")
         if name == "KILL":
-            self._wake()
-        if name == "KILL" or not found:
+            self._resume_stopped()
+        if name == "KILL" or not targets:
             # First, or the shell would go on to the next line before it is told to stop.
             process_table.send_signal([self.state.shell.pid], signal.SIGINT)
-        process_table.send_signal([entry.pid for entry in found], number)
-        if name == "TERM" and found:
-            await self._abandon_when_gone([ProcessKey(e.pid, e.started) for e in found])
-        return [entry.name for entry in found]
+        process_table.send_signal([entry.pid for entry in targets], number)
+        if name == "TERM" and targets:
+            await self._abandon_when_gone([ProcessKey(e.pid, e.started) for e in targets])
+        return [entry.name for entry in targets]
 
     async def close(self) -> None:
         """End the session and everything that runs in it; the log stays."""
@@ -188,35 +187,35 @@ class LocalTerminal:
 
         One that was noted but never reached the shell is no longer called running.
         """
-        await self._look(check_pipe=True)
-        if self.state.running and self.state.started_at is None and not self._unread():
+        await self._refresh(check_pipe=True)
+        if self.state.running and self.state.started_at is None and not self._unread_bytes():
             await asyncio.sleep(0.05)
-            await self._look(check_pipe=False)
+            await self._refresh(check_pipe=False)
             if self.state.running and self.state.started_at is None:
                 self.state.running = False
                 self._save()
 
-    async def _started(self) -> int:
+    async def _wait_for_start(self) -> int:
         deadline = time.monotonic() + terminal_start.START_SECONDS
         pause = 0.0002
         while time.monotonic() < deadline:
-            await self._look(check_pipe=pause > 0.01)
+            await self._refresh(check_pipe=pause > 0.01)
             if self.state.started_at is not None:
                 return self.state.started_at
             self._refuse_if_dead()
             if not self.state.running:  # ended without a start: the shell says why in the log
                 return self.state.sent_at
-            if self._unlogged and not self._unread():  # no mark will come
+            if self._unlogged and not self._unread_bytes():  # no mark will come
                 break
             await asyncio.sleep(pause)
             pause = min(pause * 1.3, 0.05)
-        if not self._unread():  # taken, but its mark fell into a gap of the log
+        if not self._unread_bytes():  # taken, but its mark fell into a gap of the log
             self.state.started_at = self.log.size()
             self._save()
             return self.state.started_at
         raise TerminalDead(self.name, "its shell does not answer")
 
-    async def _look(self, *, check_pipe: bool) -> None:
+    async def _refresh(self, *, check_pipe: bool) -> None:
         """Bring `state` up to date with the log, the processes and the pipe."""
         if self.state.ended:
             return
@@ -228,12 +227,12 @@ class LocalTerminal:
         if check_pipe or time.monotonic() - self._checked_pipe > 0.5:
             self._checked_pipe = time.monotonic()
             if alive:
-                await self._mind_log()
-        await self._scan()
+                await self._keep_log_written()
+        await self._scan_log()
         if not alive:
-            await self._has_ended()
+            await self._note_end()
 
-    async def _scan(self) -> None:
+    async def _scan_log(self) -> None:
         """Look for the marks of the running command in what was printed since."""
         size = self.log.size()
         while self.state.running and self._scanned < size:
@@ -250,35 +249,35 @@ class LocalTerminal:
         nonces = self.state.nonces
         if nonces is None:
             return
-        seen = False
+        has_news = False
         if self.state.started_at is None:
             mark = shell_marks.start_mark(nonces)
             at = data.find(mark)
             if at >= 0:
-                self.state.started_at, seen = start + at + len(mark), True
-        _, found, rest = data.partition(shell_marks.end_mark(nonces))
+                self.state.started_at, has_news = start + at + len(mark), True
+        _, marked, rest = data.partition(shell_marks.end_mark(nonces))
         code, closed, _ = rest.partition(b"\x07")
-        if found and closed:
-            self.state.exit_code, seen = _command_exit_code(code), True
+        if marked and closed:
+            self.state.exit_code, has_news = _command_exit_code(code), True
             self.state.running = False
-        if seen:  # once, after both: a full disk must not hide the end behind the start
+        if has_news:  # once, after both: a full disk must not hide the end behind the start
             self._save()
 
-    async def _has_ended(self) -> None:
+    async def _note_end(self) -> None:
         """The shell is gone: let its last output reach the log, then note how it ended."""
         state = self.state
-        code = await self._shell_code()
+        code = await self._read_shell_code()
         size = -1
         while size != self.log.size():
             size = self.log.size()
             await asyncio.sleep(0.03)
-        await self._scan()
+        await self._scan_log()
         state.ended, state.shell_code = True, code
         if state.running:
             state.exit_code, state.running = code, False
         self._save()
 
-    async def _shell_code(self) -> int | None:
+    async def _read_shell_code(self) -> int | None:
         """What the shell ended with, written a moment after; None when it was killed."""
         for _ in range(100):
             if (code := terminal_start.read_shell_exit_code(self.folder)) is not None:
@@ -288,7 +287,7 @@ class LocalTerminal:
             await asyncio.sleep(0.01)
         return None
 
-    async def _mind_log(self) -> None:
+    async def _keep_log_written(self) -> None:
         """Keep the log being written, but never the disk full: a flood stops at a margin.
 
         What is printed meanwhile is lost, which the log says where it goes on. A command that
@@ -300,9 +299,9 @@ class LocalTerminal:
         if recording and not room:
             process_table.send_signal([self.state.sink.pid], signal.SIGKILL)
         elif room and not recording:
-            await self._repipe()
+            await self._restart_log_sink()
 
-    async def _repipe(self) -> None:
+    async def _restart_log_sink(self) -> None:
         """The log's writer is gone: start another, and say in the log that there is a gap."""
         if time.monotonic() - self._last_repipe < _REPIPE_SECONDS:
             return
@@ -320,7 +319,7 @@ class LocalTerminal:
         if self.state.running and self.state.nonces is not None:
             terminal_start.write_shell_lines(self.folder, shell_marks.end_line(self.state.nonces))
 
-    def _wake(self) -> None:
+    def _resume_stopped(self) -> None:
         """Let the shell and what stands above it go on: `suspend` stops them all."""
         everyone = process_table.list_processes()
         at = everyone.get(self.state.shell.pid)
@@ -334,11 +333,11 @@ class LocalTerminal:
         if shell is None or shell.foreground in (-1, 0, shell.group):
             return []
         everyone = process_table.list_processes()
-        found = [entry for entry in everyone.values() if entry.group == shell.foreground]
+        processes = [entry for entry in everyone.values() if entry.group == shell.foreground]
         if deep:
-            for entry in list(found):
-                found += process_table.descendants(entry.pid, everyone)
-        unique = {entry.pid: entry for entry in found if entry.pid != shell.pid}
+            for entry in list(processes):
+                processes += process_table.descendants(entry.pid, everyone)
+        unique = {entry.pid: entry for entry in processes if entry.pid != shell.pid}
         return list(unique.values())
 
     async def _abandon_when_gone(self, keys: list[ProcessKey]) -> None:
@@ -350,13 +349,13 @@ class LocalTerminal:
         else:
             return
         await asyncio.sleep(0.05)
-        await self._look(check_pipe=False)
+        await self._refresh(check_pipe=False)
         if self.state.running:
             late = await asyncio.to_thread(self._foreground, True)
             process_table.send_signal([self.state.shell.pid], signal.SIGINT)
             process_table.send_signal([entry.pid for entry in late], signal.SIGTERM)
 
-    def _unread(self) -> int:
+    def _unread_bytes(self) -> int:
         """Bytes in the pipe that the shell has not read yet."""
         descriptor = os.open(self.folder / "shell", os.O_RDONLY | os.O_NONBLOCK)
         try:

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import process_table
+from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.host_protocol import TerminalDead
 from houston_daemon.hosts.process_table import NO_PROCESS, ProcessKey
 from houston_daemon.hosts.terminals import shell_marks
@@ -77,11 +78,7 @@ def load_terminal_state(folder: Path) -> TerminalState | None:
 
 def save_terminal_state(folder: Path, state: TerminalState) -> None:
     """Replace the state in one move; readable by this user only, for it holds the nonces."""
-    beside = folder / "state.new"
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(state))
-    beside.replace(folder / "state.json")
+    replace_file(folder / "state.json", msgspec.json.encode(state), mode=0o600)
 
 
 START_SECONDS = 20.0
@@ -102,7 +99,8 @@ async def start_terminal(
     await tmux.kill_session(name)
     await kill_terminal_processes(folder)  # what a start left that was cut off
     state = TerminalState(name, token=secrets.token_hex(16))
-    _write_token(folder, state.token)
+    # Before the first process: whoever finds the folder later can end what carries the token.
+    replace_file(folder / "token", state.token.encode())
     point("worker.terminal.token")
     try:
         before = await _open_pane(state, folder, tmux, log, launch)
@@ -145,13 +143,6 @@ async def _open_pane(
     return before
 
 
-def _write_token(folder: Path, token: str) -> None:
-    """Before the first process: whoever finds the folder later can end what carries it."""
-    beside = folder / "token.new"
-    beside.write_text(token)
-    beside.replace(folder / "token")
-
-
 async def kill_terminal_processes(folder: Path, token: str = "") -> None:
     """End every process of the last start in `folder`, finished or cut off.
 
@@ -182,7 +173,7 @@ def log_sink_command(folder: Path, segment: Path) -> str:
 
 
 async def find_log_sink(folder: Path) -> process_table.ProcessKey:
-    """The process that writes the log, once it has said its pid (NOBODY after a second)."""
+    """The process that writes the log, once it has said its pid (NO_PROCESS after a second)."""
     for _ in range(200):
         try:
             text = (folder / "sink.pid").read_text().strip()
@@ -208,16 +199,16 @@ async def _greet_shell(
     while time.monotonic() < deadline:
         if not greeted:
             greeted = write_shell_lines(folder, shell_marks.shell_greeting(nonce))
-        _, found, rest = log.read(before, log.size()).partition(mark)
-        if found and b"\x07" in rest:
+        _, marked, rest = log.read(before, log.size()).partition(mark)
+        if marked and b"\x07" in rest:
             tty, shell = rest.partition(b"\x07")[0].decode().split(" ")
             _recognise_processes(state, tty, int(shell))
             return
         if not process_table.is_alive(state.pane):
             break
         await asyncio.sleep(0.003)
-    said = " ".join(log.lines(before))[-300:]
-    raise TerminalDead(state.name, f"its shell did not start ({said or 'it said nothing'})")
+    printed = " ".join(log.lines(before))[-300:]
+    raise TerminalDead(state.name, f"its shell did not start ({printed or 'it said nothing'})")
 
 
 def _recognise_processes(state: TerminalState, tty: str, shell: int) -> None:

@@ -12,8 +12,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from houston_daemon.hosts.host_files import private_folder, replace_file
 from houston_daemon.hosts.process_table import MARK_VARIABLE
-from houston_daemon.hosts.socket_folder import private_folder
 from houston_shared.errors import HoustonError
 from houston_shared.terminal_log_files import socket_note
 
@@ -39,9 +39,7 @@ def find_tmux_socket(folder: Path) -> Path:
             private_folder("terminal sockets")
             / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         )
-    beside = note.with_suffix(".new")
-    beside.write_text(str(chosen) + "\n")
-    beside.replace(note)
+    replace_file(note, os.fsencode(chosen) + b"\n")
     return chosen
 
 
