@@ -115,11 +115,11 @@ class SocketTrust:
 
 
 def _check_socket_folder(folder: Path, owner: int) -> None:
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner:
-        raise _untrusted_socket(folder, "it was put there by another user", found.st_uid, owner)
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise _untrusted_socket(folder, "other users may write to it", found.st_uid, owner)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner:
+        raise _untrusted_socket(folder, "it was put there by another user", status.st_uid, owner)
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise _untrusted_socket(folder, "other users may write to it", status.st_uid, owner)
 
 
 def _untrusted_socket(place: Path, why: str, uid: int, owner: int) -> HoustonError:
@@ -192,22 +192,21 @@ def no_answer_error(home: Home, seconds: float) -> NoAnswer:
     owner = find_running_daemon(home)
     pid = owner.pid if owner else 0
     who = f"The daemon (pid {pid})" if pid else "The daemon"
-    said = f"{who} did not answer in {round(seconds, 1):g} s"
-    asked = "Whether it did what was asked is not known."
+    silence = f"{who} did not answer in {round(seconds, 1):g} s"
+    unknown = "Whether it did what was asked is not known."
+    why = describe_blocked_process(pid)
     if is_suspended(pid):
-        return DaemonFrozen(
-            f"{said}: {describe_blocked_process(pid)}.", asked, f"kill -CONT {pid}", ExitCode.BUSY
-        )
+        return DaemonFrozen(f"{silence}: {why}.", unknown, f"kill -CONT {pid}", ExitCode.BUSY)
     socket = home.run / "control.sock"
     if not socket.exists():
         return NoAnswer(
-            f"{said}: there is no socket {socket}; it may still be starting.",
+            f"{silence}: there is no socket {socket}; it may still be starting.",
             "Nothing was sent.",
             "houston daemon logs",
             ExitCode.BUSY,
         )
-    why = describe_blocked_process(pid)
-    return NoAnswer(f"{said}{why and ': '}{why}.", asked, "houston daemon logs", ExitCode.BUSY)
+    cause = f"{silence}: {why}." if why else f"{silence}."
+    return NoAnswer(cause, unknown, "houston daemon logs", ExitCode.BUSY)
 
 
 def encode_request(message: ControlRequest) -> bytes:
@@ -328,7 +327,7 @@ def send_with_retry(home: Home, message: ControlRequest, maybe: str, look: str) 
     """
     with ControlClient(home, TIMEOUT_SECONDS / 2) as client:  # twice, where it is silent
         try:
-            answer = client.ask(message)
+            return _ask_to_store(client, message)
         except AnswerLost:
             if not _daemon_returns(home):
                 raise _outcome_unknown(home, maybe, look) from None
@@ -337,19 +336,20 @@ def send_with_retry(home: Home, message: ControlRequest, maybe: str, look: str) 
         except HoustonError as problem:
             if problem.code is not ExitCode.BUSY:
                 raise
-        else:
-            assert isinstance(answer, RequestStored)
-            return answer
         try:
-            answer = client.ask(message)
+            return _ask_to_store(client, message)
         except DaemonNotRunning:
             raise _outcome_unknown(home, maybe, look) from None
         except DaemonFrozen:
             raise
         except NoAnswer:
             raise no_answer_error(home, TIMEOUT_SECONDS) from None
-        assert isinstance(answer, RequestStored)
-        return answer
+
+
+def _ask_to_store(client: ControlClient, message: ControlRequest) -> RequestStored:
+    answer = client.ask(message)
+    assert isinstance(answer, RequestStored)
+    return answer
 
 
 def _daemon_returns(home: Home) -> bool:
