@@ -4,7 +4,6 @@ The same as `control_client`, but that questions may overlap.
 """
 
 import asyncio
-import itertools
 import time
 import weakref
 from collections.abc import AsyncIterator
@@ -17,35 +16,26 @@ from houston_shared.control_client import (
     LOOK_SECONDS,
     SLICE_SECONDS,
     TIMEOUT_SECONDS,
-    SocketTrust,
+    ControlConnection,
     check_daemon_may_answer,
     close_socket,
-    connect_control,
     decode_reply,
-    encode_request,
     no_answer_error,
     require_daemon,
     set_socket_limits,
-    wait_for_daemon,
 )
 from houston_shared.control_messages import Status
 from houston_shared.home import Home
 from houston_shared.wire import ControlRequest, Notice, RequestStored
 
 
-class AsyncControlClient:
+class AsyncControlClient(ControlConnection):
     """The same for an event loop; questions may overlap. Use it from one loop."""
 
     def __init__(self, home: Home, timeout: float = TIMEOUT_SECONDS) -> None:
-        self._home = home
-        self._timeout = timeout
         context = zmq.asyncio.Context(1)
         self._socket = context.socket(zmq.DEALER)
-        self._end = weakref.finalize(self, close_socket, self._socket, context)
-        set_socket_limits(self._socket)
-        self._endpoint = ""
-        self._trust = SocketTrust(home, "control")
-        self._ids = itertools.count(1)
+        super().__init__(home, timeout, self._socket, context)
         self._open: dict[bytes, asyncio.Future[bytes]] = {}
         self._reader: asyncio.Task[None] | None = None
 
@@ -54,20 +44,18 @@ class AsyncControlClient:
     ) -> RequestStored | Status:
         """As `ControlClient.ask`."""
         require_daemon(self._home)
-        wait = self._timeout if timeout is None else timeout
+        seconds = self._timeout if timeout is None else timeout
+        request = self._encode(message)
         self._reader = self._reader or asyncio.create_task(self._read())
-        request = next(self._ids).to_bytes(8, "big")
-        waiting = self._open[request] = asyncio.get_running_loop().create_future()
+        waiting = self._open[request[0]] = asyncio.get_running_loop().create_future()
         try:
-            end = time.monotonic() + wait
-            while not self._trust.ready():
-                wait_for_daemon(self._home, end, wait)
+            end = time.monotonic() + seconds
+            while not self._connect(end, seconds):  # noqa: ASYNC110 a file: nothing tells of it
                 await asyncio.sleep(LOOK_SECONDS)
-            self._endpoint = connect_control(self._socket, self._home, self._endpoint)
-            await self._socket.send_multipart([request, encode_request(message)])
-            return decode_reply(await self._wait(waiting, wait))
+            await self._socket.send_multipart(request)
+            return decode_reply(await self._wait(waiting, seconds))
         finally:
-            del self._open[request]
+            del self._open[request[0]]
 
     async def _wait(self, waiting: "asyncio.Future[bytes]", seconds: float) -> bytes:
         end = time.monotonic() + seconds

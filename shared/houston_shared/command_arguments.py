@@ -44,6 +44,7 @@ def seconds_argument(text: str) -> float:
 
 
 def _shorten(text: str) -> str:
+    """The argument as an error quotes it."""
     return repr(text if len(text) <= 40 else f"{text[:40]}…")
 
 
@@ -93,7 +94,6 @@ def parse_step_range(text: str) -> tuple[int, int]:
 
 
 def _not_a_step(text: str) -> HoustonError:
-    said = text if len(text) <= 40 else f"{text[:40]}…"
     return HoustonError(
-        f"{said!r} is not a step such as 7, nor a range such as 7-12.", code=ExitCode.USAGE
+        f"{_shorten(text)} is not a step such as 7, nor a range such as 7-12.", code=ExitCode.USAGE
     )

@@ -30,10 +30,10 @@ _NEVER_SEEN = (0, 0, 0)
 def read_file_stamp(path: Path) -> FileStamp:
     """What tells one state of a file from another; None while it is not there."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class EditedFiles:
@@ -41,7 +41,9 @@ class EditedFiles:
 
     def __init__(self) -> None:
         self._taken: dict[Path, FileStamp] = {}
-        self._seen: dict[Path, tuple[FileStamp, float]] = {}
+        """What each file was like when its content was last told of."""
+        self._unsettled: dict[Path, tuple[FileStamp, float]] = {}
+        """Files that changed since: what they are like now, and since when."""
 
     def follow(self, paths: Iterable[Path], as_changed: bool = False) -> None:
         """Look at these from now on, and at no others.
@@ -51,7 +53,7 @@ class EditedFiles:
         wanted = set(paths)
         for path in self._taken.keys() - wanted:
             del self._taken[path]
-            self._seen.pop(path, None)
+            self._unsettled.pop(path, None)
         for path in wanted - self._taken.keys():
             self._taken[path] = _NEVER_SEEN if as_changed else read_file_stamp(path)
 
@@ -64,21 +66,21 @@ class EditedFiles:
         """Files that changed and have settled since; each change is told once. now: monotonic."""
         settled = []
         for path, taken in self._taken.items():
-            found = read_file_stamp(path)
-            seen, since = self._seen.get(path, (taken, now))
-            if found != seen:
-                self._seen[path] = (found, now)
-            elif found != taken and now - since >= SETTLE_SECONDS:
+            stamp = read_file_stamp(path)
+            last_stamp, since = self._unsettled.get(path, (taken, now))
+            if stamp != last_stamp:
+                self._unsettled[path] = (stamp, now)
+            elif stamp == taken:
+                self._unsettled.pop(path, None)
+            elif now - since >= SETTLE_SECONDS:
                 settled.append(path)
-                self._taken[path] = found
-                self._seen.pop(path, None)
-            elif found == taken:
-                self._seen.pop(path, None)
+                self._taken[path] = stamp
+                self._unsettled.pop(path, None)
         return settled
 
     def due(self, now: float) -> float | None:
         """When to look again, for what has changed and not yet settled; None for nothing."""
-        return min((since + SETTLE_SECONDS for _, since in self._seen.values()), default=None)
+        return min((since + SETTLE_SECONDS for _, since in self._unsettled.values()), default=None)
 
 
 class FolderWatcher:
@@ -157,7 +159,7 @@ class ConfigurationEdit(NamedTuple):
 
 
 class ConfigurationFile:
-    """houston.toml of one `Loaded`, which is given what the file says from then on."""
+    """houston.toml of one `LoadedConfiguration`, which is given what the file says from then on."""
 
     def __init__(
         self, loaded: LoadedConfiguration, read: Callable[[], LoadedConfiguration] | None = None
@@ -180,22 +182,20 @@ class ConfigurationFile:
         if not self.path.is_file() and self._loaded.source != "defaults":
             return ConfigurationEdit(refused=f"{self.path} is gone. {_STAYS_IN_FORCE}")
         try:
-            found = self._read()
+            edited = self._read()
             if check:
-                check(found)
+                check(edited)
         except HoustonError as problem:
             return ConfigurationEdit(refused=f"{problem.cause} {_STAYS_IN_FORCE}")
-        before, wanted = (
-            _flatten_configuration(self._loaded.config),
-            _flatten_configuration(found.config),
-        )
+        before = _flatten_configuration(self._loaded.config)
+        after = _flatten_configuration(edited.config)
         differ = sorted(
-            key for key in before.keys() | wanted.keys() if before.get(key) != wanted.get(key)
+            key for key in before.keys() | after.keys() if before.get(key) != after.get(key)
         )
         later = tuple(key for key in differ if _is_within(key, restart))
         changed = tuple(key for key in differ if key not in later)
-        self._loaded.config = _keep_values(self._loaded.config, found.config, later)
-        self._loaded.source = found.source
+        self._loaded.config = _keep_values(self._loaded.config, edited.config, later)
+        self._loaded.source = edited.source
         return ConfigurationEdit(changed, later)
 
     def _again(self) -> LoadedConfiguration:
@@ -213,17 +213,17 @@ def _is_within(key: str, tables: tuple[str, ...]) -> bool:
 
 def _flatten_configuration(config: Configuration) -> dict[str, Any]:
     """Every key of a configuration, dotted; engines and hosts by name and key."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
 
     def walk(value: Any, where: str) -> None:
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict):
             for key, each in value.items():
                 walk(each, f"{where}.{key}".lstrip("."))
-        elif where:
-            found[where] = value
+        else:
+            values[where] = value
 
     walk(msgspec.to_builtins(config), "")
-    return {key: value for key, value in found.items() if value != {}}
+    return values
 
 
 def _keep_values(

@@ -46,27 +46,27 @@ def fit_guidance(
     """
     if cost(guidance_tag.render_guidance(guidance)) <= room:
         return {}
-    told = dict.fromkeys((one.id for one in guidance), 0)
-    left = room - cost(
-        guidance_tag.render_guidance(guidance, told)
-    )  # with room to say how many are left out
+    lengths = dict.fromkeys((message.id for message in guidance), 0)
+    # With room to say how many are left out.
+    left = room - cost(guidance_tag.render_guidance(guidance, lengths))
     costs: dict[str, int] = {}
-    for newer, one in enumerate(reversed(guidance)):
-        length = min(len(one.text), BEGINNING_CHARACTERS)
-        if not newer and _cost_when_shown(one, length, cost) > left:
-            length = _longest_that_fits(one, left, cost)
-        taken = _cost_when_shown(one, length, cost)
+    for newer, message in enumerate(reversed(guidance)):
+        length = min(len(message.text), BEGINNING_CHARACTERS)
+        if not newer and _cost_when_shown(message, length, cost) > left:
+            length = _longest_that_fits(message, left, cost)
+        taken = _cost_when_shown(message, length, cost)
         if not length or taken > left:
             break
-        told[one.id], costs[one.id] = length, taken
+        lengths[message.id], costs[message.id] = length, taken
         left -= taken
-    for one in reversed(guidance):
-        if one.id not in costs or told[one.id] == len(one.text):
+    for message in reversed(guidance):
+        id = message.id
+        if id not in costs or lengths[id] == len(message.text):
             continue
-        told[one.id] = _longest_that_fits(one, left + costs[one.id], cost) or told[one.id]
-        left -= _cost_when_shown(one, told[one.id], cost) - costs[one.id]
-    whole = {one.id for one in guidance if told[one.id] == len(one.text)}
-    return {id: length for id, length in told.items() if id not in whole}
+        lengths[id] = _longest_that_fits(message, left + costs[id], cost) or lengths[id]
+        left -= _cost_when_shown(message, lengths[id], cost) - costs[id]
+    whole = {message.id for message in guidance if lengths[message.id] == len(message.text)}
+    return {id: length for id, length in lengths.items() if id not in whole}
 
 
 def _cost_when_shown(one: DeliveredGuidance, length: int, cost: TextCost) -> int:
@@ -160,15 +160,15 @@ def build_messages(
     strip: thoughts are left out of answers that have calls (`thoughts = "strip"`).
     Source: APOLLO, Algorithm 1 A, lines 4 to 9; how the rollout loop itself joins them.
     """
-    found: list[Message] = []
+    messages: list[Message] = []
     if head is not None:
-        found += [_text_message("system", head.system), _text_message("user", head.task)]
+        messages += [_text_message("system", head.system), _text_message("user", head.task)]
     if since.fork is not None:
-        found += _fork_messages(since.fork, since.compressed, since.earlier)
+        messages += _fork_messages(since.fork, since.compressed, since.earlier)
     for step in since.steps:
         answer = _answer_message(step, strip)
-        found += [answer, *_observation_messages(step, answer)]
-    return found
+        messages += [answer, *_observation_messages(step, answer)]
+    return messages
 
 
 def _fork_messages(

@@ -18,8 +18,7 @@ import struct
 import time
 import weakref
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import zmq
 
@@ -36,10 +35,6 @@ from houston_shared.errors import (
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeOwner, find_running_daemon
 from houston_shared.wire import ControlRequest, Denied, RequestStored
-
-if TYPE_CHECKING:
-    import zmq.asyncio
-
 
 BLOCKED_STATES = {"T": "a signal has stopped it (SIGSTOP)", "D": "it waits for a disk or a device"}
 """States of a process that cannot answer, by the letter in /proc/PID/stat (proc(5))."""
@@ -76,7 +71,7 @@ class SocketTrust:
     def __init__(self, home: Home, name: str) -> None:
         self._home = home
         self._name = name
-        self._seen: tuple[Path, int, int] | None = None
+        self._trusted: tuple[Path, int, int] | None = None
 
     def ready(self) -> bool:
         """Whether the daemon of this home listens; False while there is nobody yet.
@@ -87,19 +82,19 @@ class SocketTrust:
         try:
             owner = self._home.path.stat().st_uid
             _check_socket_folder(place.parent, owner)
-            found = place.lstat()
-            if not stat.S_ISSOCK(found.st_mode) or found.st_uid != owner:
+            status = place.lstat()
+            if not stat.S_ISSOCK(status.st_mode) or status.st_uid != owner:
                 raise _untrusted_socket(
-                    place, "it was put there by another user", found.st_uid, owner
+                    place, "it was put there by another user", status.st_uid, owner
                 )
-            seen = (place, found.st_ino, found.st_ctime_ns)
-            if seen != self._seen and not self._listens(place, owner):
+            file = (place, status.st_ino, status.st_ctime_ns)
+            if file != self._trusted and not self._listens(place, owner):
                 return False
         except (FileNotFoundError, NotADirectoryError):
             return False
         except PermissionError:
             raise _closed_socket(place) from None
-        self._seen = seen
+        self._trusted = file
         return True
 
     def _listens(self, place: Path, owner: int) -> bool:
@@ -120,11 +115,11 @@ class SocketTrust:
 
 
 def _check_socket_folder(folder: Path, owner: int) -> None:
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner:
-        raise _untrusted_socket(folder, "it was put there by another user", found.st_uid, owner)
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise _untrusted_socket(folder, "other users may write to it", found.st_uid, owner)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner:
+        raise _untrusted_socket(folder, "it was put there by another user", status.st_uid, owner)
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise _untrusted_socket(folder, "other users may write to it", status.st_uid, owner)
 
 
 def _untrusted_socket(place: Path, why: str, uid: int, owner: int) -> HoustonError:
@@ -163,31 +158,12 @@ def close_socket(socket: "zmq.Socket[Any]", context: "zmq.Context[Any]") -> None
     context.term()
 
 
-def connect_control(
-    socket: "zmq.Socket[bytes] | zmq.asyncio.Socket", home: Home, before: str
-) -> str:
-    """Connect to where `control` is now, if that is not where it was; returns where it is."""
-    now = home.socket("control")
-    if now != before:
-        if before:
-            socket.disconnect(before)
-        socket.connect(now)
-    return now
-
-
-def set_socket_limits(socket: "zmq.Socket[bytes] | zmq.asyncio.Socket") -> None:
+def set_socket_limits(socket: "zmq.Socket[Any]") -> None:
     """Set the limits of a socket before it connects."""
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.MAXMSGSIZE, wire.FRAME_LIMIT)
     socket.setsockopt(zmq.RECONNECT_IVL, 50)
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
-
-
-def wait_for_daemon(home: Home, end: float, seconds: float) -> None:
-    """Raise when nobody is there to wait for, or when it took too long; nothing was sent yet."""
-    require_daemon(home)
-    if time.monotonic() > end:
-        raise no_answer_error(home, seconds)
 
 
 def require_daemon(home: Home, asked: bool = False) -> HomeOwner:
@@ -216,22 +192,21 @@ def no_answer_error(home: Home, seconds: float) -> NoAnswer:
     owner = find_running_daemon(home)
     pid = owner.pid if owner else 0
     who = f"The daemon (pid {pid})" if pid else "The daemon"
-    said = f"{who} did not answer in {round(seconds, 1):g} s"
-    asked = "Whether it did what was asked is not known."
+    silence = f"{who} did not answer in {round(seconds, 1):g} s"
+    unknown = "Whether it did what was asked is not known."
+    why = describe_blocked_process(pid)
     if is_suspended(pid):
-        return DaemonFrozen(
-            f"{said}: {describe_blocked_process(pid)}.", asked, f"kill -CONT {pid}", ExitCode.BUSY
-        )
+        return DaemonFrozen(f"{silence}: {why}.", unknown, f"kill -CONT {pid}", ExitCode.BUSY)
     socket = home.run / "control.sock"
     if not socket.exists():
         return NoAnswer(
-            f"{said}: there is no socket {socket}; it may still be starting.",
+            f"{silence}: there is no socket {socket}; it may still be starting.",
             "Nothing was sent.",
             "houston daemon logs",
             ExitCode.BUSY,
         )
-    why = describe_blocked_process(pid)
-    return NoAnswer(f"{said}{why and ': '}{why}.", asked, "houston daemon logs", ExitCode.BUSY)
+    cause = f"{silence}: {why}." if why else f"{silence}."
+    return NoAnswer(cause, unknown, "houston daemon logs", ExitCode.BUSY)
 
 
 def encode_request(message: ControlRequest) -> bytes:
@@ -257,19 +232,51 @@ def decode_reply(body: bytes) -> RequestStored | Status:
     return reply
 
 
-class ControlClient:
-    """One synchronous connection; for commands."""
+class ControlConnection:
+    """What both clients share; only how they sleep, send and receive is their own."""
 
-    def __init__(self, home: Home, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self, home: Home, timeout: float, socket: "zmq.Socket[Any]", context: "zmq.Context[Any]"
+    ) -> None:
         self._home = home
         self._timeout = timeout
-        context = zmq.Context(1)
-        self._socket = context.socket(zmq.DEALER)
-        self._end = weakref.finalize(self, close_socket, self._socket, context)
-        set_socket_limits(self._socket)
+        self._control = socket
+        self._end = weakref.finalize(self, close_socket, socket, context)
+        set_socket_limits(socket)
         self._endpoint = ""
         self._trust = SocketTrust(home, "control")
         self._ids = itertools.count(1)
+
+    def _encode(self, message: ControlRequest) -> list[bytes]:
+        """The frames of a request; the first is its id."""
+        return [next(self._ids).to_bytes(8, "big"), encode_request(message)]
+
+    def _connect(self, end: float, seconds: float) -> bool:
+        """Whether the socket is connected to where `control` is now; False to ask again soon.
+
+        Raises where nobody is there to wait for, or when `end` has passed; nothing was sent yet.
+        """
+        if not self._trust.ready():
+            require_daemon(self._home)
+            if time.monotonic() > end:
+                raise no_answer_error(self._home, seconds)
+            return False
+        endpoint = self._home.socket("control")
+        if endpoint != self._endpoint:
+            if self._endpoint:
+                self._control.disconnect(self._endpoint)
+            self._control.connect(endpoint)
+            self._endpoint = endpoint
+        return True
+
+
+class ControlClient(ControlConnection):
+    """One synchronous connection; for commands."""
+
+    def __init__(self, home: Home, timeout: float = TIMEOUT_SECONDS) -> None:
+        context = zmq.Context(1)
+        self._socket = context.socket(zmq.DEALER)
+        super().__init__(home, timeout, self._socket, context)
 
     def ask(self, message: ControlRequest, timeout: float | None = None) -> RequestStored | Status:
         """Send `message` and return its answer.
@@ -280,39 +287,29 @@ class ControlClient:
         or when somebody else listens in its place.
         """
         require_daemon(self._home)
-        wait = self._timeout if timeout is None else timeout
-        request = next(self._ids).to_bytes(8, "big")
-        words = [request, encode_request(message)]
-        end = time.monotonic() + wait
-        while not self._trust.ready():
-            wait_for_daemon(self._home, end, wait)
+        seconds = self._timeout if timeout is None else timeout
+        request = self._encode(message)
+        end = time.monotonic() + seconds
+        while not self._connect(end, seconds):
             time.sleep(LOOK_SECONDS)
-        self._endpoint = connect_control(self._socket, self._home, self._endpoint)
-        self._socket.send_multipart(words)
+        self._socket.send_multipart(request)
         while (left := end - time.monotonic()) > 0:
             if not self._socket.poll(int(1000 * min(left, SLICE_SECONDS)) or 1):
-                check_daemon_may_answer(self._home, wait - left)
+                check_daemon_may_answer(self._home, seconds - left)
                 continue
             frames = self._socket.recv_multipart()
-            if len(frames) == 2 and frames[0] == request:
+            if len(frames) == 2 and frames[0] == request[0]:
                 return decode_reply(frames[1])
-        raise no_answer_error(self._home, wait)
+        raise no_answer_error(self._home, seconds)
 
     def close(self) -> None:
         """Let the connection go; what was not sent by now is dropped."""
         self._end()
 
     def __enter__(self) -> Self:
-        """The client itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -330,7 +327,7 @@ def send_with_retry(home: Home, message: ControlRequest, maybe: str, look: str) 
     """
     with ControlClient(home, TIMEOUT_SECONDS / 2) as client:  # twice, where it is silent
         try:
-            answer = client.ask(message)
+            return _ask_to_store(client, message)
         except AnswerLost:
             if not _daemon_returns(home):
                 raise _outcome_unknown(home, maybe, look) from None
@@ -339,19 +336,20 @@ def send_with_retry(home: Home, message: ControlRequest, maybe: str, look: str) 
         except HoustonError as problem:
             if problem.code is not ExitCode.BUSY:
                 raise
-        else:
-            assert isinstance(answer, RequestStored)
-            return answer
         try:
-            answer = client.ask(message)
+            return _ask_to_store(client, message)
         except DaemonNotRunning:
             raise _outcome_unknown(home, maybe, look) from None
         except DaemonFrozen:
             raise
         except NoAnswer:
             raise no_answer_error(home, TIMEOUT_SECONDS) from None
-        assert isinstance(answer, RequestStored)
-        return answer
+
+
+def _ask_to_store(client: ControlClient, message: ControlRequest) -> RequestStored:
+    answer = client.ask(message)
+    assert isinstance(answer, RequestStored)
+    return answer
 
 
 def _daemon_returns(home: Home) -> bool:

@@ -48,7 +48,8 @@ class HomeLock:
         """Hold the home and return None, or return who holds it. Raises HoustonError.
 
         effect: what is said when it cannot be held, because the home cannot be written.
-        Tries for a fifth of a second: `holder` looks at the lock by touching it for an instant.
+        Tries for a fifth of a second: `find_running_daemon` touches the lock for an instant to
+        look at it.
         """
         try:
             fd = os.open(self._home.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -62,9 +63,7 @@ class HomeLock:
             before = _read_lock_file(fd)
             self.died = before if before.pid else None
             os.fchmod(fd, 0o644)  # members of the group look here; the folder keeps others out
-            said = msgspec.json.encode(owner) + b"\n"
-            os.pwrite(fd, said, 0)  # first: on a full disk there is the last owner's block
-            os.ftruncate(fd, len(said))
+            _write_owner(fd, owner)
             os.fsync(fd)  # after a power cut it tells the next daemon that this one died
         except OSError as problem:
             os.close(fd)
@@ -74,18 +73,14 @@ class HomeLock:
 
     def describe(self, owner: HomeOwner) -> None:
         """Say something else of the holder, as of an edited configuration. Raises OSError."""
-        said = msgspec.json.encode(owner) + b"\n"
-        os.pwrite(self._fd, said, 0)
-        os.ftruncate(self._fd, len(said))
+        _write_owner(self._fd, owner)
 
     def release(self, leave: HomeOwner | None = None) -> None:
         """Let the home go; leave: the daemon that died on it, nobody without one. Idempotent."""
         if self._fd < 0:
             return
-        name = msgspec.json.encode(leave or HomeOwner(pid=0, since="")) + b"\n"
         with contextlib.suppress(OSError):  # a disk that fails: the lock decides
-            os.pwrite(self._fd, name, 0)  # its block stays: the next start may need it
-            os.ftruncate(self._fd, len(name))
+            _write_owner(self._fd, leave or HomeOwner(pid=0, since=""))
         os.close(self._fd)
         self._fd = -1
 
@@ -110,7 +105,7 @@ def find_running_daemon(home: Home) -> HomeOwner | None:
 def find_dead_daemon(home: Home) -> HomeOwner | None:
     """The daemon that let the home go by dying: nobody holds it, and the name is still there.
 
-    None after a clean stop, or while one runs. Raises HoustonError as `holder` does.
+    None after a clean stop, or while one runs. Raises HoustonError as `find_running_daemon` does.
     """
     if not home.lock_file.exists() or find_running_daemon(home) is not None:
         return None
@@ -154,6 +149,13 @@ def _retry_briefly(attempt: Callable[[], bool]) -> bool:
             return True
         time.sleep(_PAUSE_SECONDS)
     return attempt()
+
+
+def _write_owner(fd: int, owner: HomeOwner) -> None:
+    """Write before cutting: the file keeps its block, which a full disk would not give again."""
+    line = msgspec.json.encode(owner) + b"\n"
+    os.pwrite(fd, line, 0)
+    os.ftruncate(fd, len(line))
 
 
 def _read_lock_file(fd: int) -> HomeOwner:

@@ -36,14 +36,14 @@ class PolicyName(NamedTuple):
 
 def parse_policy_name(text: str) -> PolicyName:
     """The parts of a name. Raises HoustonError (usage) for what is none."""
-    found = _POLICY_PATTERN.fullmatch(text)
-    if found is None:
+    match = _POLICY_PATTERN.fullmatch(text)
+    if match is None:
         raise HoustonError(
             f"{text[:80]!r} is no policy's name; they read policy@2.",
             next="houston policy list",
             code=ExitCode.USAGE,
         )
-    return PolicyName(found[1], int(found[2]))
+    return PolicyName(match[1], int(match[2]))
 
 
 def is_policy_name(text: str) -> bool:

@@ -223,14 +223,14 @@ class _InheritedSecrets(msgspec.Struct, frozen=True):
 
 def install_secrets(config: Configuration) -> None:
     """Go by `config` from now on, in this process and in those that it starts."""
-    found = secret_rules(config)
+    rules = secret_rules(config)
     given = {
         name: value
         for engine in config.engines.values()
         for name, value in engine.environment.items()
-        if _is_secret(name, value, found)
+        if _is_secret(name, value, rules)
     }
-    os.environ[SECRETS_VARIABLE] = msgspec.json.encode(_InheritedSecrets(found, given)).decode()
+    os.environ[SECRETS_VARIABLE] = msgspec.json.encode(_InheritedSecrets(rules, given)).decode()
     process_redactor.cache_clear()
 
 
@@ -247,15 +247,11 @@ def secret_rules(config: Configuration) -> SecretSettings:
 @lru_cache(maxsize=1)
 def process_redactor() -> Redactor:
     """The redactor of this process."""
-    told = os.environ.get(SECRETS_VARIABLE)
-    found = (
-        msgspec.json.decode(told, type=_InheritedSecrets)
-        if told
-        else _InheritedSecrets(SecretSettings(), {})
-    )
-    return Redactor(
-        {**found.given, **find_secret_values(os.environ, found.rules)}, found.rules.shapes
-    )
+    inherited = _InheritedSecrets(SecretSettings(), {})
+    if text := os.environ.get(SECRETS_VARIABLE):
+        inherited = msgspec.json.decode(text, type=_InheritedSecrets)
+    own = find_secret_values(os.environ, inherited.rules)
+    return Redactor({**inherited.given, **own}, inherited.rules.shapes)
 
 
 def find_secret_values(environment: Mapping[str, str], rules: SecretSettings) -> dict[str, str]:

@@ -281,14 +281,14 @@ class LoadedTask:
 
         hints: show the task's hints also where the task itself does not.
         """
-        told = self.instructions
+        instructions = self.instructions
         if self.task.hints.text and (hints or self.task.hints.shown):
-            told = f"{told.rstrip()}\n\nHints:\n{self.task.hints.text.strip()}"
+            instructions = f"{instructions.rstrip()}\n\nHints:\n{self.task.hints.text.strip()}"
         return TaskRecord(
             name=self.task.name,
             folder=str(self.folder),
             definition=self.text,
-            instructions=told,
+            instructions=instructions,
         )
 
 
@@ -364,12 +364,12 @@ def compare_with_record(record: TaskRecord) -> tuple[bool, str]:
     if not record.folder or (_is_folder(folder) and not (folder / "task.toml").exists()):
         return False, ""
     try:
-        found = load_task(folder / "task.toml")
+        loaded = load_task(folder / "task.toml")
     except ConfigurationError as problem:
         return True, problem.cause
-    if found.task.name != record.name:
+    if loaded.task.name != record.name:
         return False, ""
-    return record not in (found.record(), found.record(hints=True)), ""
+    return record not in (loaded.record(), loaded.record(hints=True)), ""
 
 
 def parse_task_record(record: TaskRecord) -> Task:

@@ -20,13 +20,12 @@ from houston_shared.store import journal_events, rollout_queries
 from houston_shared.store.event_bodies import VerdictGiven
 from houston_shared.store.journal_events import (
     OPEN_END,
-    OUT_OF_STEP_EVENTS,
     ReadPlan,
     Row,
     RowRecord,
     RunSql,
-    column_list,
-    rows_to_records,
+    read_out_of_step_records,
+    select_records,
 )
 from houston_shared.times_and_counts import iso_time
 
@@ -94,18 +93,11 @@ def list_delivered_guidance(
 
 def _read_guidance(condition: str, parameters: tuple[object, ...]) -> ReadPlan[list[Guidance]]:
     rows = yield RunSql(f"SELECT {_GUIDANCE_COLUMNS} FROM guidance WHERE {condition}", parameters)
-    texts = yield from _guidance_texts([row[-1] for row in rows])
-    return [_build_guidance(row, texts.get(row[-1], journal_events.ERASED_TEXT)) for row in rows]
-
-
-def _guidance_texts(seqs: list[int]) -> ReadPlan[dict[int, str]]:
-    texts: dict[int, str] = {}
-    for seq, event in (yield from journal_events.events_by_seq(seqs)).items():
-        said = yield from journal_events.read_event_record(
-            event, _GuidanceTextField, _GuidanceTextField(journal_events.ERASED_TEXT)
-        )
-        texts[seq] = said.text
-    return texts
+    erased = _GuidanceTextField(journal_events.ERASED_TEXT)
+    texts = yield from journal_events.read_records_at(
+        [row[-1] for row in rows], _GuidanceTextField, erased
+    )
+    return [_build_guidance(row, texts.get(row[-1], erased).text) for row in rows]
 
 
 def _build_guidance(row: Row, text: str) -> Guidance:
@@ -185,7 +177,7 @@ def list_bookmarks(rollout: str = "") -> ReadPlan[list[BookmarkRow]]:
         " ORDER BY rollout, step, author",
         (rollout,),
     )
-    bodies = yield from _fields_by_seq([row[3] for row in rows])
+    bodies = yield from journal_events.read_fields_at([row[3] for row in rows])
     return [BookmarkRow(*(*row, _field_text(bodies[row[3]], "note"))) for row in rows]
 
 
@@ -195,22 +187,18 @@ def list_notes(rollout: str) -> ReadPlan[list[NoteRow]]:
         "SELECT seq, rollout, step, author, at FROM notes WHERE rollout = ? ORDER BY seq",
         (rollout,),
     )
-    bodies = yield from _fields_by_seq([row[0] for row in rows])
+    bodies = yield from journal_events.read_fields_at([row[0] for row in rows])
     return [NoteRow(*(*row, _field_text(bodies[row[0]], "text", "note"))) for row in rows]
 
 
 def list_annotators(since_us: int = 0) -> ReadPlan[list[AnnotatorRow]]:
     """Who was seen at or after `since_us` (microseconds UTC), the latest first."""
-    rows = yield RunSql(
-        f"SELECT {column_list(AnnotatorRow)} FROM annotators WHERE last_seen >= ?"
-        " ORDER BY last_seen DESC, name",
-        (since_us,),
-    )
-    return rows_to_records(AnnotatorRow, rows)
+    source = "annotators WHERE last_seen >= ? ORDER BY last_seen DESC, name"
+    return (yield from select_records(AnnotatorRow, source, (since_us,)))
 
 
 def list_verdicts(rollout: str, first: int = 1, last: int = OPEN_END) -> ReadPlan[list[VerdictRow]]:
-    """Every verdict on a range of steps, from all sources, without reasons (see `verdicts`).
+    """Every verdict on a range of steps, from all sources, without reasons.
 
     A step that a branch shares has the verdicts of the rollout whose step it is.
     """
@@ -234,7 +222,7 @@ def _error_mask_seqs(found: list[VerdictRow]) -> ReadPlan[set[int]]:
         for one in found
         if one.source == "rule" and not one.keep and (one.step, one.attempt) in kept
     ]
-    bodies = yield from _fields_by_seq(list(dict.fromkeys(masks)))
+    bodies = yield from journal_events.read_fields_at(list(dict.fromkeys(masks)))
     return {
         seq
         for seq, body in bodies.items()
@@ -246,13 +234,6 @@ def effective_verdicts(found: list[VerdictRow]) -> dict[tuple[int, int], Verdict
     """The verdict that counts for each (step, attempt)."""
     ranked = sorted(found, key=lambda one: one.rank, reverse=True)
     return {(one.step, one.attempt): one for one in ranked}
-
-
-def _fields_by_seq(seqs: list[int]) -> ReadPlan[dict[int, dict[str, Any]]]:
-    found: dict[int, dict[str, Any]] = {seq: {"erased": True} for seq in seqs}
-    for seq, event in (yield from journal_events.events_by_seq(seqs)).items():
-        found[seq] = yield from journal_events.read_event_fields(event)
-    return found
 
 
 def _field_text(body: dict[str, Any], *names: str) -> str:
@@ -296,22 +277,24 @@ def read_verdicts_with_reasons(
     rollout: str, first: int = 1, last: int = OPEN_END
 ) -> ReadPlan[dict[int, list[SourceVerdict]]]:
     """By step, what its sources say of the attempt that counts; the first of them counts."""
-    found = yield from list_verdicts(rollout, first, last)
-    counts = yield from _current_attempts(rollout, first, last)
-    mine = [one for one in found if (one.step, one.attempt) in counts]
-    bodies = yield from journal_events.events_by_seq(list(dict.fromkeys(one.seq for one in mine)))
-    reasons: dict[int, str] = {}
-    for seq, event in bodies.items():
-        reasons[seq] = str((yield from journal_events.read_event_fields(event)).get("reason", ""))
-    by: dict[int, list[SourceVerdict]] = {}
-    for one in sorted(mine, key=lambda one: (one.step, one.rank)):
-        verdict: Judgement = "keep" if one.keep else "mask"
+    every = yield from list_verdicts(rollout, first, last)
+    counted = yield from _current_attempts(rollout, first, last)
+    rows = [row for row in every if (row.step, row.attempt) in counted]
+    bodies = yield from journal_events.read_fields_at(list(dict.fromkeys(row.seq for row in rows)))
+    by_step: dict[int, list[SourceVerdict]] = {}
+    for row in sorted(rows, key=lambda row: (row.step, row.rank)):
         given = SourceVerdict(
-            one.step, one.attempt, one.source, verdict, one.author, reasons.get(one.seq, ""),
-            one.at, one.seq,
-        )  # fmt: skip
-        by.setdefault(one.step, []).append(given)
-    return by
+            step=row.step,
+            attempt=row.attempt,
+            source=row.source,
+            verdict="keep" if row.keep else "mask",
+            by=row.author,
+            reason=str(bodies[row.seq].get("reason", "")),
+            at=row.at,
+            seq=row.seq,
+        )
+        by_step.setdefault(row.step, []).append(given)
+    return by_step
 
 
 def _current_attempts(rollout: str, first: int, last: int) -> ReadPlan[set[tuple[int, int]]]:
@@ -332,42 +315,39 @@ def read_verdict_history(
     rollout: str, first: int = 1, last: int = OPEN_END
 ) -> ReadPlan[list[VerdictHistoryEntry]]:
     """Everything that was said of a range of steps, oldest first, also what was taken back."""
-    found: list[VerdictHistoryEntry] = []
+    entries: list[VerdictHistoryEntry] = []
     for part in (yield from rollout_queries.step_ranges(rollout, first, last)):
-        rows = yield RunSql(
-            f"SELECT seq, at, step, body FROM events WHERE rollout = ? AND {OUT_OF_STEP_EVENTS}"
-            " AND kind = 'verdict' AND step <= ? AND body IS NOT NULL ORDER BY seq",
-            (part.rollout, part.last),
-        )
-        for seq, at, step, raw in rows:
-            one = msgspec.msgpack.decode(raw, type=VerdictGiven)
-            if one.last >= part.first:
-                found.append(
+        given = yield from read_out_of_step_records(part.rollout, "verdict", VerdictGiven)
+        for seq, step, at, body in given:
+            if step <= part.last and body.last >= part.first:
+                entries.append(
                     VerdictHistoryEntry(
-                        seq, at, step, one.last, one.source, one.verdict, one.by, one.verified,
-                        one.reason, part.rollout,
+                        seq, at, step, body.last, body.source, body.verdict, body.by,
+                        body.verified, body.reason, part.rollout,
                     )
                 )  # fmt: skip
-    return sorted(found)
+    return sorted(entries)
 
 
 def read_human_verdict_ranges(
     rollout: str, first: int, last: int
 ) -> ReadPlan[tuple[JudgedSteps, ...]]:
     """What people's verdicts on a range stand, as `wire.GiveVerdicts` gives them back to undo."""
-    by = yield from read_verdicts_with_reasons(rollout, first, last)
-    return tuple(_human_verdict_ranges(by, first, last))
+    by_step = yield from read_verdicts_with_reasons(rollout, first, last)
+    return tuple(_human_verdict_ranges(by_step, first, last))
 
 
 def _human_verdict_ranges(
-    by: dict[int, list[SourceVerdict]], first: int, last: int
+    by_step: dict[int, list[SourceVerdict]], first: int, last: int
 ) -> Iterator[JudgedSteps]:
-    said = [(step, _human_verdict(by.get(step, []))) for step in range(first, last + 1)]
-    for (verdict, reason), group in groupby(said, key=lambda one: one[1]):
-        mine = [step for step, _ in group]
-        yield JudgedSteps(first=mine[0], last=mine[-1], verdict=verdict, reason=reason)
+    numbers = range(first, last + 1)
+    for (verdict, reason), group in groupby(
+        numbers, key=lambda step: _human_verdict(by_step.get(step, []))
+    ):
+        steps = list(group)
+        yield JudgedSteps(first=steps[0], last=steps[-1], verdict=verdict, reason=reason)
 
 
 def _human_verdict(given: list[SourceVerdict]) -> tuple[Judgement, str]:
-    found = next((one for one in given if one.source == "human"), None)
-    return (found.verdict, found.reason) if found else ("undecided", "")
+    human = next((verdict for verdict in given if verdict.source == "human"), None)
+    return (human.verdict, human.reason) if human else ("undecided", "")

@@ -5,8 +5,8 @@ of one reader run one after the other, each in one short read transaction.
 """
 
 import asyncio
+import contextlib
 import sqlite3
-from types import TracebackType
 from typing import Any, TypeVar
 
 import aiosqlite
@@ -89,42 +89,34 @@ class AsyncReader:
     async def __aenter__(self) -> "AsyncReader":
         return await self.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _answer(self, plan: ReadPlan[T], journal: aiosqlite.Connection) -> T:
         try:
-            asked = next(plan)
+            request = next(plan)
             while True:
                 try:
-                    answer = await self._one(asked, journal)
+                    answer = await self._fetch(request, journal)
                 except store_reader.NoSearchIndex as missing:
-                    asked = plan.throw(missing)
+                    request = plan.throw(missing)
                 else:
-                    asked = plan.send(answer)
+                    request = plan.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
 
-    async def _one(self, asked: RunSql | FetchBlob, journal: aiosqlite.Connection) -> Any:
+    async def _fetch(self, request: RunSql | FetchBlob, journal: aiosqlite.Connection) -> Any:
         check_expiry(self.home, self._expiry)
-        if isinstance(asked, FetchBlob):
-            return await asyncio.to_thread(store_reader.read_blob, self.home, asked.sha256)
-        if asked.where == "search":
-            return await asyncio.to_thread(self._search, asked)
-        return await journal.execute_fetchall(asked.sql, asked.parameters)
+        if isinstance(request, FetchBlob):
+            return await asyncio.to_thread(store_reader.read_blob, self.home, request.sha256)
+        if request.where == "search":
+            return await asyncio.to_thread(self._search, request)
+        return await journal.execute_fetchall(request.sql, request.parameters)
 
-    def _search(self, asked: RunSql) -> list[Any]:
-        connection = store_reader.open_search_index(self.home).connection
-        try:
-            return connection.execute(asked.sql, asked.parameters).fetchall()
-        finally:
-            connection.close()
+    def _search(self, request: RunSql) -> list[Any]:
+        with contextlib.closing(store_reader.open_search_index(self.home).connection) as index:
+            return index.execute(request.sql, request.parameters).fetchall()
 
     async def _connection(self) -> aiosqlite.Connection:
         if self._ended:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from houston_shared.errors import HoustonError
-from houston_shared.records import AWAY_ACTIVITY, ENDED_STATES, ObservationBody
+from houston_shared.records import AWAY_ACTIVITY, ENDED_STATES
 from houston_shared.store import event_text, journal_events, presence_queries, rollout_queries
 from houston_shared.store.journal_events import JournalEvent, ReadPlan, RunSql
 from houston_shared.store.presence_queries import ClaimStatus, Person, PresenceRow
@@ -54,11 +54,13 @@ def read_last_actions(rollouts: Sequence[str]) -> ReadPlan[dict[str, LastAction]
         )
         newest += [(rollout, step, seq, bool(open)) for step, seq, open in rows]
     events = yield from journal_events.events_by_seq([seq for _, _, seq, _ in newest])
-    found: dict[str, LastAction] = {}
+    actions: dict[str, LastAction] = {}
     for rollout, step, seq, open in newest:
         if event := events.get(seq):
-            found[rollout] = LastAction(step, event.at, open, (yield from read_action_text(event)))
-    return found
+            actions[rollout] = LastAction(
+                step, event.at, open, (yield from read_action_text(event))
+            )
+    return actions
 
 
 def read_action_of_step(rollout: str, step: int) -> ReadPlan[LastAction | None]:
@@ -80,8 +82,8 @@ def read_action_text(sample: JournalEvent) -> ReadPlan[str]:
         action = yield from journal_events.read_event_record(sample, _SampledAction, _ERASED_ACTION)
     except HoustonError:  # one damaged body, which `houston verify` names, must not hide the rest
         return ""
-    said = "; ".join(event_text.describe_call(one) for one in action.calls) or action.thought
-    line = " ".join(said[: 4 * ACTION_CHARACTERS].split())
+    text = "; ".join(event_text.describe_call(call) for call in action.calls) or action.thought
+    line = " ".join(text[: 4 * ACTION_CHARACTERS].split())
     return line if len(line) <= ACTION_CHARACTERS else f"{line[: ACTION_CHARACTERS - 1]}…"
 
 
@@ -122,30 +124,35 @@ def read_recent_signals(
     events: dict[int, JournalEvent] = {}
     if reasons:
         events = yield from journal_events.events_by_seq([row[3] for row in rows])
-    found: dict[str, list[MarkedStep]] = {}
+    by_rollout: dict[str, list[MarkedStep]] = {}
     for owner, step, names, seq in rows:
-        told = (yield from _read_signal_reasons(events[seq])) if seq in events else {}
-        found.setdefault(owner, []).append(MarkedStep(owner, step, tuple(names.split(",")), told))
-    return found
+        why = (yield from read_signal_reasons(events[seq])) if seq in events else {}
+        marked = MarkedStep(owner, step, tuple(names.split(",")), why)
+        by_rollout.setdefault(owner, []).append(marked)
+    return by_rollout
 
 
-def _read_signal_reasons(event: JournalEvent) -> ReadPlan[dict[str, str]]:
-    nothing = ObservationBody(tail="")
+class _SignalReasons(msgspec.Struct, frozen=True):
+    reasons: dict[str, str] = {}
+
+
+def read_signal_reasons(observation: JournalEvent) -> ReadPlan[dict[str, str]]:
+    """By signal of an observation's event, why it stands; empty where the body is damaged."""
+    nothing = _SignalReasons()
     try:
-        return (
-            yield from journal_events.read_event_record(event, ObservationBody, nothing)
-        ).reasons
+        body = yield from journal_events.read_event_record(observation, _SignalReasons, nothing)
     except HoustonError:  # one damaged body, which `houston verify` names, must not hide the rest
         return {}
+    return body.reasons
 
 
 def newest_signals(marked: list[MarkedStep]) -> dict[str, str]:
     """The signals of one rollout's last steps, each once with its newest reason, newest first."""
-    found: dict[str, str] = {}
-    for one in marked:
-        for name in one.signals:
-            found.setdefault(name, one.reasons.get(name, ""))
-    return found
+    signals: dict[str, str] = {}
+    for step in marked:
+        for name in step.signals:
+            signals.setdefault(name, step.reasons.get(name, ""))
+    return signals
 
 
 SIGNAL_WEIGHTS: dict[str, int] = {
@@ -259,7 +266,7 @@ class RolloutNeed(NamedTuple):
     @property
     def text(self) -> str:
         """The reasons in words."""
-        return "; ".join(one.text for one in self.reasons)
+        return "; ".join(reason.text for reason in self.reasons)
 
 
 def rank_rollouts(standings: Sequence[RolloutOverview], now: int) -> list[RolloutNeed]:
@@ -267,31 +274,30 @@ def rank_rollouts(standings: Sequence[RolloutOverview], now: int) -> list[Rollou
 
     now: UTC microseconds.
     """
-    found = [weigh_rollout(one, now) for one in standings]
-    return sorted(found, key=_rank_key)
+    return sorted((weigh_rollout(overview, now) for overview in standings), key=_rank_key)
 
 
-def _rank_key(one: RolloutNeed) -> tuple[float, bool, int, str]:
-    rollout = one.standing.rollout
-    return -one.weight, rollout.state in ENDED_STATES, -rollout.created_at, rollout.id
+def _rank_key(need: RolloutNeed) -> tuple[float, bool, int, str]:
+    rollout = need.standing.rollout
+    return -need.weight, rollout.state in ENDED_STATES, -rollout.created_at, rollout.id
 
 
-def weigh_rollout(one: RolloutOverview, now: int) -> RolloutNeed:
+def weigh_rollout(overview: RolloutOverview, now: int) -> RolloutNeed:
     """Why one rollout needs somebody, and how much."""
-    reasons = tuple(sorted(_need_reasons(one, now), key=lambda reason: -reason.weight))
+    reasons = tuple(sorted(_need_reasons(overview, now), key=lambda reason: -reason.weight))
     if not reasons:
-        return RolloutNeed(one, 0.0, ())
+        return RolloutNeed(overview, 0.0, ())
     further = sum(reason.weight * FURTHER_REASON_SHARE for reason in reasons[1:])
     weight = reasons[0].weight + min(MOST_FURTHER_WEIGHT, further)
-    return RolloutNeed(one, round(weight / 2 if one.lookers else weight, 1), reasons)
+    return RolloutNeed(overview, round(weight / 2 if overview.lookers else weight, 1), reasons)
 
 
-def _need_reasons(one: RolloutOverview, now: int) -> Iterator[NeedReason]:
-    rollout = one.rollout
+def _need_reasons(overview: RolloutOverview, now: int) -> Iterator[NeedReason]:
+    rollout = overview.rollout
     if rollout.state in ENDED_STATES:
-        yield from _ended_reasons(one)
+        yield from _ended_reasons(overview)
         return
-    yield from _signal_need_reasons(one)
+    yield from _signal_need_reasons(overview)
     if rollout.state == "paused":
         yield _paused_reason(rollout)
     elif rollout.activity.startswith(AWAY_ACTIVITY):
@@ -300,29 +306,32 @@ def _need_reasons(one: RolloutOverview, now: int) -> Iterator[NeedReason]:
         yield NeedReason("waiting", rollout.activity, WAITING_WEIGHT)
     elif rollout.state == "queued" and rollout.reason:
         yield NeedReason("gpu", f"queued: {rollout.reason}", GPU_WAIT_WEIGHT)
-    yield from _guidance_reasons(one, now)
+    yield from _guidance_reasons(overview, now)
 
 
-def _ended_reasons(one: RolloutOverview) -> Iterator[NeedReason]:
+def _ended_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
     """Why somebody should look at a rollout that has ended; nothing once somebody has."""
-    rollout, best = one.rollout, one.rollout.best_score
-    failed = rollout.state == "failed" and one.seen_seq < rollout.last_seq
+    rollout, best = overview.rollout, overview.rollout.best_score
+    failed = rollout.state == "failed" and overview.seen_seq < rollout.last_seq
     if failed:
         yield NeedReason("failed", _with_reason("failed", rollout.reason), FAILED_WEIGHT)
-    if one.seen_seq < one.low_seq or (failed and best is not None and best < LOW_SCORE_LIMIT):
+    if overview.seen_seq < overview.low_seq or (
+        failed and best is not None and best < LOW_SCORE_LIMIT
+    ):
         score = "no score" if best is None else f"best score {best:.4g}"
         yield NeedReason("ended_low", f"ended low, unseen: {score}", ENDED_LOW_WEIGHT)
 
 
-def _signal_need_reasons(one: RolloutOverview) -> Iterator[NeedReason]:
-    seen = 0 < one.marked_seq <= one.seen_seq
-    told: set[str] = set()
-    for step in one.marked:
+def _signal_need_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
+    rollout = overview.rollout
+    seen = 0 < overview.marked_seq <= overview.seen_seq
+    names_given: set[str] = set()
+    for step in overview.marked:
         for name in step.signals:
-            if name in told or (name in LASTING_SIGNALS and step.step < one.rollout.steps):
+            if name in names_given or (name in LASTING_SIGNALS and step.step < rollout.steps):
                 continue
-            told.add(name)
-            why, best = step.reasons.get(name, ""), one.rollout.best_score
+            names_given.add(name)
+            why, best = step.reasons.get(name, ""), rollout.best_score
             if name == "near_budget" and best is not None and best < LOW_SCORE_LIMIT:
                 name, why = "low_finish", _with_reason(f"best score {best:.4g}", why)
             text = _with_reason(SIGNAL_WORDS.get(name, name.replace("_", " ")), why)
@@ -343,14 +352,14 @@ def _paused_reason(rollout: RolloutRow) -> NeedReason:
     return NeedReason("paused", _with_reason(f"paused by {who}", rollout.reason), weight)
 
 
-def _guidance_reasons(one: RolloutOverview, now: int) -> Iterator[NeedReason]:
-    if one.unanswered:
-        text = f"guidance heard at step {one.unanswered}, nobody has seen what followed"
+def _guidance_reasons(overview: RolloutOverview, now: int) -> Iterator[NeedReason]:
+    if overview.unanswered:
+        text = f"guidance heard at step {overview.unanswered}, nobody has seen what followed"
         yield NeedReason("unanswered", text, UNANSWERED_WEIGHT)
-    waits = (now - one.queued_at) / 1e6 if one.queued else 0.0
-    if waits > UNHEARD_SECONDS and one.rollout.state == "running":
-        many = "guidance" if one.queued == 1 else f"{one.queued} messages"
-        text = f"{many} queued for {round(waits / 60)} min and not heard"
+    seconds = (now - overview.queued_at) / 1e6 if overview.queued else 0.0
+    if seconds > UNHEARD_SECONDS and overview.rollout.state == "running":
+        what = "guidance" if overview.queued == 1 else f"{overview.queued} messages"
+        text = f"{what} queued for {round(seconds / 60)} min and not heard"
         yield NeedReason("unheard", text, UNHEARD_WEIGHT)
 
 
@@ -373,51 +382,51 @@ def read_rollout_overviews(
     read why signals stand. bodies: also read last actions and scores, of rollouts that live.
     """
     moment = now or now_us()
-    found = (
+    rows = (
         [(yield from rollout_queries.find_rollout(rollout))]
         if rollout
         else (yield from rollout_queries.list_rollouts(task, state))
     )
-    alive = [one.id for one in found if one.state not in ENDED_STATES]
     marked = yield from read_recent_signals(states=ALIVE_STATES, rollout=rollout, reasons=reasons)
     marks = yield from _read_marked_seqs()
     low = yield from _read_low_end_seqs()
     queued = yield from _read_queued_guidance()
     heard = yield from _read_heard_guidance()
-    held = yield from presence_queries.list_claims()
+    claims = yield from presence_queries.list_claims()
     looks = presence_queries.group_presence_by_rollout(
         (yield from presence_queries.list_presence())
     )
-    acted = (yield from read_last_actions(alive)) if bodies else {}
-    scored = (
-        (yield from rollout_queries.score_history([one.id for one in found if one.evaluations]))
-        if bodies
-        else {}
-    )
-    standing = []
-    for one in found:
-        mine = looks.get(one.id, [])
-        seen_seq = max((look.seq for look in mine), default=0)
-        count, since = queued.get(one.id, (0, 0))
-        step, followed = heard.get(one.id, (0, 0))
-        standing.append(
+    actions: dict[str, LastAction] = {}
+    scores: dict[str, list[ScorePoint]] = {}
+    if bodies:
+        alive = [row.id for row in rows if row.state not in ENDED_STATES]
+        evaluated = [row.id for row in rows if row.evaluations]
+        actions = yield from read_last_actions(alive)
+        scores = yield from rollout_queries.score_history(evaluated)
+    overviews = []
+    for row in rows:
+        rollout_looks = looks.get(row.id, [])
+        seen_seq = max((look.seq for look in rollout_looks), default=0)
+        count, since = queued.get(row.id, (0, 0))
+        step, followed = heard.get(row.id, (0, 0))
+        overviews.append(
             RolloutOverview(
-                rollout=one,
-                marked=marked.get(one.id, ()),
+                rollout=row,
+                marked=marked.get(row.id, ()),
                 seen_seq=seen_seq,
-                marked_seq=marks.get(one.id, 0),
-                low_seq=low.get(one.id, 0),
+                marked_seq=marks.get(row.id, 0),
+                low_seq=low.get(row.id, 0),
                 unanswered=step if seen_seq < followed else 0,
                 queued=count,
                 queued_at=since,
-                holding=held.get(one.id),
-                lookers=[look for look in mine if look.looks(moment)],
-                new_steps=(yield from _count_new_steps(one, mine, person, moment)),
-                scores=scored.get(one.id, ()),
-                acted=acted.get(one.id),
+                holding=claims.get(row.id),
+                lookers=[look for look in rollout_looks if look.looks(moment)],
+                new_steps=(yield from _count_new_steps(row, rollout_looks, person, moment)),
+                scores=scores.get(row.id, ()),
+                acted=actions.get(row.id),
             )
         )
-    return standing
+    return overviews
 
 
 def _read_marked_seqs() -> ReadPlan[dict[str, int]]:
@@ -469,13 +478,13 @@ def _count_new_steps(
 
     Who is there now has what is new since the visit before.
     """
-    mine = next((look for look in looks if (look.name, look.uid) == person), None)
-    if mine is None:
+    own = next((look for look in looks if (look.name, look.uid) == person), None)
+    if own is None:
         return None
     before = (
-        presence_queries.last_seen_before_visit(mine, now)
-        if mine.looks(now)
-        else presence_queries.last_seen_now(mine)
+        presence_queries.last_seen_before_visit(own, now)
+        if own.looks(now)
+        else presence_queries.last_seen_now(own)
     )
     if before is None:
         return None

@@ -6,9 +6,6 @@ one key. A branch has only what is its own here: the past that it shares happene
 
 from typing import Any, NamedTuple
 
-import msgspec
-
-from houston_shared.errors import HoustonError
 from houston_shared.store import annotation_queries, attention_ranking, event_text, journal_events
 from houston_shared.store.attention_ranking import LastAction
 from houston_shared.store.journal_events import JournalEvent, ReadPlan, RunSql
@@ -186,18 +183,16 @@ def _read_heard_guidance(rollout: str, after: int) -> ReadPlan[list[tuple[int, H
         " AND state = 'delivered' AND delivered_seq > ? ORDER BY place",
         (rollout, after),
     )
-    said = (
-        {one.id: one for one in (yield from annotation_queries.list_guidance(rollout))}
-        if rows
-        else {}
-    )
-    found: list[tuple[int, HeardGuidance]] = []
+    if not rows:
+        return []
+    by_id = {each.id: each for each in (yield from annotation_queries.list_guidance(rollout))}
+    heard: list[tuple[int, HeardGuidance]] = []
     for id, seq, at in rows:
-        one = said[id]
-        step = one.step or 0
+        guidance = by_id[id]
+        step = guidance.step or 0
         followed = yield from attention_ranking.read_action_of_step(rollout, step + 1)
-        found.append((seq, HeardGuidance(id, one.author, one.text, step, at, followed)))
-    return found
+        heard.append((seq, HeardGuidance(id, guidance.author, guidance.text, step, at, followed)))
+    return heard
 
 
 def _read_touched_files(rollout: str, begun: int, after: int) -> ReadPlan[list[TouchedFile]]:
@@ -212,54 +207,41 @@ def _read_touched_files(rollout: str, begun: int, after: int) -> ReadPlan[list[T
     return [TouchedFile(*row) for row in rows]
 
 
-class _SignalReasons(msgspec.Struct, frozen=True):
-    reasons: dict[str, str] = {}
-
-
 def _read_marked_steps(steps: list[_StepSummary]) -> ReadPlan[list[NotableEvent]]:
     """Steps with signals or failed calls; the reasons of old ones among many are not read."""
-    marked = [one for one in steps if one.attention or one.errors]
+    marked = [step for step in steps if step.attention or step.errors]
     events = yield from journal_events.events_by_seq(
-        [one.seq for one in marked[-MOST_REASONS_READ:] if one.attention]
+        [step.seq for step in marked[-MOST_REASONS_READ:] if step.attention]
     )
-    found: list[NotableEvent] = []
+    stops: list[NotableEvent] = []
     for run in _merge_repeated_stops(marked):
-        one, last = run[0], run[-1]
+        first, last = run[0], run[-1]
         reasons: dict[str, str] = {}
         if event := events.get(last.seq):
-            reasons = yield from _read_step_reasons(event)
-        names = one.attention.split(",") if one.attention else ["error"]
-        kind = "error" if one.errors else "attention"
-        text = _signal_text(kind, names, reasons, one.tools)
-        if last is not one:
+            reasons = yield from attention_ranking.read_signal_reasons(event)
+        names = first.attention.split(",") if first.attention else ["error"]
+        kind = "error" if first.errors else "attention"
+        text = _signal_text(kind, names, reasons, first.tools)
+        if last is not first:
             text += f", to step {last.step}"
-        found.append(NotableEvent(one.seq, one.step, one.at, kind, text))
-    return found
+        stops.append(NotableEvent(first.seq, first.step, first.at, kind, text))
+    return stops
 
 
 def _merge_repeated_stops(marked: list[_StepSummary]) -> list[list[_StepSummary]]:
     """Steps behind each other with the same signals are one stop, at their first."""
     runs: list[list[_StepSummary]] = []
-    for one in marked:
+    for step in marked:
         before = runs[-1][-1] if runs else None
         if (
             before is not None
-            and one.step == before.step + 1
-            and (one.attention, one.errors > 0) == (before.attention, before.errors > 0)
+            and step.step == before.step + 1
+            and (step.attention, step.errors > 0) == (before.attention, before.errors > 0)
         ):
-            runs[-1].append(one)
+            runs[-1].append(step)
         else:
-            runs.append([one])
+            runs.append([step])
     return runs
-
-
-def _read_step_reasons(event: JournalEvent) -> ReadPlan[dict[str, str]]:
-    try:
-        return (
-            yield from journal_events.read_event_record(event, _SignalReasons, _SignalReasons())
-        ).reasons
-    except HoustonError:  # one damaged body, which `houston verify` names, must not hide the rest
-        return {}
 
 
 def _signal_text(kind: str, names: list[str], reasons: dict[str, str], tools: str) -> str:
@@ -272,15 +254,14 @@ def _signal_text(kind: str, names: list[str], reasons: dict[str, str], tools: st
 
 
 def _read_people_events(rollout: str, after: int) -> ReadPlan[list[NotableEvent]]:
-    marks = ", ".join("?" * len(PEOPLE_EVENT_KINDS))
-    found = yield from journal_events.select_events(
-        f"rollout = ? AND {journal_events.OUT_OF_STEP_EVENTS} AND seq > ? AND kind IN ({marks})"
-        " ORDER BY seq",
+    events = yield from journal_events.select_events(
+        f"rollout = ? AND {journal_events.OUT_OF_STEP_EVENTS} AND seq > ?"
+        f" {journal_events.kinds_condition(PEOPLE_EVENT_KINDS)} ORDER BY seq",
         (rollout, after, *PEOPLE_EVENT_KINDS),
     )
-    happenings: list[NotableEvent] = []
+    notable: list[NotableEvent] = []
     judged: dict[str, list[tuple[JournalEvent, dict[str, Any]]]] = {}
-    for event in found:
+    for event in events:
         fields = yield from journal_events.read_event_fields(event)
         if fields.get("asked"):  # a run of rules or a judge says much at once: it is one stop
             judged.setdefault(str(fields.get("request")), []).append((event, fields))
@@ -289,19 +270,21 @@ def _read_people_events(rollout: str, after: int) -> ReadPlan[list[NotableEvent]
         text = event_text.describe_event(event.kind, fields, event.step)
         lead = f"{who}: " if who and event.kind not in ("state", "fork") else ""
         line = " ".join(f"{lead}{text}".split())
-        happenings.append(NotableEvent(event.seq, event.step, event.at, event.kind, line))
-    return [*happenings, *map(_verdict_event, judged.values())]
+        notable.append(NotableEvent(event.seq, event.step, event.at, event.kind, line))
+    return [*notable, *map(_verdict_event, judged.values())]
 
 
-def _verdict_event(said: list[tuple[JournalEvent, dict[str, Any]]]) -> NotableEvent:
+def _verdict_event(verdicts: list[tuple[JournalEvent, dict[str, Any]]]) -> NotableEvent:
     """A run of rules or a judge: how many steps it keeps and masks; leads to the first masked."""
     counts: dict[str, int] = {}
-    for event, fields in said:
-        many = int(fields.get("last", event.step)) - event.step + 1
+    for event, fields in verdicts:
+        steps = int(fields.get("last", event.step)) - event.step + 1
         verdict = str(fields.get("verdict"))
-        counts[verdict] = counts.get(verdict, 0) + many
-    first = next((one for one, fields in said if fields.get("verdict") == "mask"), said[0][0])
-    last, fields = said[-1]
+        counts[verdict] = counts.get(verdict, 0) + steps
+    first = next(
+        (event for event, fields in verdicts if fields.get("verdict") == "mask"), verdicts[0][0]
+    )
+    last, fields = verdicts[-1]
     words = ", ".join(
         f"{name} {event_text.format_step_count(counts[name])}" for name in sorted(counts)
     )

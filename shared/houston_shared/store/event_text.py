@@ -21,14 +21,14 @@ def describe_event(kind: str, fields: EventFields, step: int = 0) -> str:
         return _describe_verdict(fields, step)
     if fields.get("erased"):
         return journal_events.ERASED_TEXT
-    teller = _DESCRIBERS.get(kind)
-    return teller(fields) if teller else ""
+    describe = _DESCRIBERS.get(kind)
+    return describe(fields) if describe else ""
 
 
-def describe_call(one: EventFields) -> str:
+def describe_call(call: EventFields) -> str:
     """A call and its arguments."""
-    arguments = one.get("arguments", {})
-    return " ".join([str(one.get("name", "")), *(f"{k}={v}" for k, v in arguments.items())])
+    arguments = call.get("arguments", {})
+    return " ".join([str(call.get("name", "")), *(f"{k}={v}" for k, v in arguments.items())])
 
 
 def format_step_range(first: int, last: int) -> str:
@@ -41,8 +41,13 @@ def format_step_count(count: int) -> str:
     return f"{count} step{'s' * (count != 1)}"
 
 
+def _after(lead: str, value: object) -> str:
+    """A value behind its lead; nothing where there is no value."""
+    return f"{lead}{value}" if value else ""
+
+
 def _describe_sample(fields: EventFields) -> str:
-    calls = [describe_call(one) for one in fields.get("calls", ())]
+    calls = [describe_call(call) for call in fields.get("calls", ())]
     role = fields.get("role", "policy")
     lead = "" if role == "policy" else f"[{role}] "
     return lead + " → ".join([str(fields.get("thought", "")).strip(), *calls])
@@ -55,7 +60,7 @@ def _describe_result(fields: EventFields) -> str:
 
 
 def _describe_observation(fields: EventFields) -> str:
-    files = [f"{one['path']} +{one['added']} −{one['removed']}" for one in fields.get("files", ())]
+    files = [f"{f['path']} +{f['added']} −{f['removed']}" for f in fields.get("files", ())]
     attention = fields.get("attention", ())
     parts = ["closed", *files]
     if attention:
@@ -78,50 +83,41 @@ def _describe_spec(fields: EventFields) -> str:
 
 
 def _describe_daemon(fields: EventFields) -> str:
-    said = f"started, epoch {fields.get('epoch')}, {fields.get('version')}"
-    if fields.get("configuration"):
-        said += f", configuration {fields['configuration']}"
+    text = f"started, epoch {fields.get('epoch')}, {fields.get('version')}"
+    text += _after(", configuration ", fields.get("configuration"))
     if died := fields.get("died"):
-        said += f"; the one before (pid {died['pid']}, since {died['since']}) had died"
+        text += f"; the one before (pid {died['pid']}, since {died['since']}) had died"
         if died.get("last_stored"):
-            said += f", its newest event is of {iso_time(died['last_stored'])}"
-    return said
+            text += f", its newest event is of {iso_time(died['last_stored'])}"
+    return text
 
 
 def _describe_bookmark(fields: EventFields) -> str:
     return "mark removed" if fields.get("remove") else f"marked: {fields.get('note', '')}"
 
 
-def _keeps_engine(fields: EventFields) -> bool:
-    return bool(fields.get("keep_engine"))
-
-
 def _describe_refusal(fields: EventFields) -> str:
-    needs = f" needs the role {fields['needs']}" if fields.get("needs") else ""
+    needs = _after(" needs the role ", fields.get("needs"))
     times = int(fields.get("times", 1))
     return f"{fields.get('what', '')}{needs}{f' ({times} times)' if times > 1 else ''}"
 
 
 def _describe_verdict(fields: EventFields, first: int) -> str:
-    reason = f": {fields['reason']}" if fields.get("reason") else ""
     by = f" by {fields['by']}" if fields.get("asked") else ""
-    return (
-        f"{fields.get('verdict')}"
-        f" {format_step_range(first, int(fields.get('last', first)))}{by}{reason}"
-    )
+    steps = format_step_range(first, int(fields.get("last", first)))
+    return f"{fields.get('verdict')} {steps}{by}{_after(': ', fields.get('reason'))}"
 
 
 def _describe_claim(fields: EventFields) -> str:
-    note = f": {fields['note']}" if fields.get("note") else ""
-    return f"{'released' if fields.get('release') else 'claimed'}{note}"
+    what = "released" if fields.get("release") else "claimed"
+    return what + _after(": ", fields.get("note"))
 
 
 def _describe_policy(fields: EventFields) -> str:
     what = f"{fields.get('name')} is there"
     if fields.get("kind") == "base":
         return f"{what}: the base model {fields.get('base')}"
-    run = f" by {fields['run']}" if fields.get("run") else ""
-    return f"{what}, from {fields.get('parent')}{run}"
+    return f"{what}, from {fields.get('parent')}{_after(' by ', fields.get('run'))}"
 
 
 def _describe_training(fields: EventFields) -> str:
@@ -130,8 +126,8 @@ def _describe_training(fields: EventFields) -> str:
 
 
 def _describe_training_state(fields: EventFields) -> str:
-    reason = f": {fields['reason']}" if fields.get("reason") else ""
     again = " (a process began)" if fields.get("start") else ""
+    reason = _after(": ", fields.get("reason"))
     return f"training {fields.get('run')} is {fields.get('state')}{again}{reason}"
 
 
@@ -145,8 +141,7 @@ def _describe_activation_end(fields: EventFields) -> str:
     what = f"activation {fields.get('asked')}"
     if not fields.get("ok"):
         return f"{what} failed: {fields.get('reason')}"
-    gone = fields.get("unloaded") or ()
-    return f"{what} is in force" + (f"; unloaded: {', '.join(gone)}" if gone else "")
+    return f"{what} is in force" + _after("; unloaded: ", ", ".join(fields.get("unloaded") or ()))
 
 
 _DESCRIBERS: dict[str, Callable[[EventFields], str]] = {
@@ -165,16 +160,17 @@ _DESCRIBERS: dict[str, Callable[[EventFields], str]] = {
     "reorder": lambda fields: f"to be delivered in this order: {', '.join(fields.get('ids', ()))}",
     "claim": _describe_claim,
     "daemon": _describe_daemon,
-    "stop": lambda fields: "asked the daemon to stop" + ", engines go on" * _keeps_engine(fields),
+    "stop": lambda fields: (
+        "asked the daemon to stop" + (", engines go on" if fields.get("keep_engine") else "")
+    ),
     "refused": _describe_refusal,
     "erased": lambda fields: (
-        f"erased {len(fields.get('seqs', ()))} bodies"
-        + (f": {fields['reason']}" if fields.get("reason") else "")
+        f"erased {len(fields.get('seqs', ()))} bodies" + _after(": ", fields.get("reason"))
     ),
     "cleaned": lambda fields: (
         f"freed {fields.get('bytes', 0):,} bytes on the host"
         + (", snapshots too" if fields.get("snapshots") else "")
-        + (f"; left: {fields['left']}" if fields.get("left") else "")
+        + _after("; left: ", fields.get("left"))
     ),
     "policy": _describe_policy,
     "training": _describe_training,

@@ -10,8 +10,8 @@ index, on every event of a rollout, would be read by less than this and written 
 third of the WAL. It knows nothing of connections, and not what the kinds of events mean.
 """
 
-from collections.abc import Generator, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Collection, Generator, Iterator, Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from houston_shared.errors import HoustonError
 
 T = TypeVar("T")
 R = TypeVar("R", bound=msgspec.Struct)
+S = TypeVar("S")
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -50,22 +51,47 @@ class RowRecord(msgspec.Struct, frozen=True):
 
 
 def column_list(kind: type[msgspec.Struct], table: str = "") -> str:
-    """The column list that `from_rows` expects for `kind`."""
+    """The column list that `rows_to_records` expects for `kind`."""
     prefix = f"{table}." if table else ""
     return ", ".join(f"{prefix}{name}" for name in kind.__struct_fields__)
 
 
 def rows_to_records(kind: type[R], rows: list[Row]) -> list[R]:
-    """Rows selected with `columns(kind)`, as records."""
+    """Rows selected with `column_list(kind)`, as records."""
     return [kind(*row) for row in rows]
 
 
-S = TypeVar("S")
+def select_records(
+    kind: type[R], source: str, parameters: tuple[Any, ...] = ()
+) -> ReadPlan[list[R]]:
+    """Records of a table; source: the SQL behind FROM, with conditions and order."""
+    rows = yield RunSql(f"SELECT {column_list(kind)} FROM {source}", parameters)
+    return rows_to_records(kind, rows)
+
+
+def select_first_record(
+    kind: type[R], source: str, parameters: tuple[Any, ...] = ()
+) -> ReadPlan[R | None]:
+    """The first record that `select_records` would give; None where there is none."""
+    return next(iter((yield from select_records(kind, source, parameters))), None)
+
 
 ERASED_TEXT = "[erased from the journal]"
 """Stands for every text whose body was erased."""
-_SEQS_PER_STATEMENT = 500
-"""Sequences in one statement (SQLite allows 32,766 parameters)."""
+_VALUES_PER_STATEMENT = 500
+"""Values named in one statement (SQLite allows 32,766 parameters)."""
+
+
+def split_for_in(values: Sequence[T]) -> Iterator[tuple[str, tuple[T, ...]]]:
+    """A long list for SQL's IN, in parts: the placeholders and the values of each."""
+    for start in range(0, len(values), _VALUES_PER_STATEMENT):
+        part = tuple(values[start : start + _VALUES_PER_STATEMENT])
+        yield placeholders(part), part
+
+
+def placeholders(values: Collection[object]) -> str:
+    """A question mark for each value, for SQL's IN."""
+    return ", ".join("?" * len(values))
 
 
 class JournalEvent(RowRecord, frozen=True):
@@ -100,21 +126,16 @@ class JournalEventHeader(RowRecord, frozen=True):
 
 def select_events(condition: str, parameters: tuple[Any, ...]) -> ReadPlan[list[JournalEvent]]:
     """Events that meet an SQL condition (with its ORDER BY), bodies not yet fetched."""
-    rows = yield RunSql(
-        f"SELECT {column_list(JournalEvent)} FROM events WHERE {condition}", parameters
-    )
-    return rows_to_records(JournalEvent, rows)
+    return (yield from select_records(JournalEvent, f"events WHERE {condition}", parameters))
 
 
 def events_by_seq(seqs: Sequence[int]) -> ReadPlan[dict[int, JournalEvent]]:
     """Events with these sequences; those that are not there are left out."""
-    found: dict[int, JournalEvent] = {}
-    for start in range(0, len(seqs), _SEQS_PER_STATEMENT):
-        chunk = tuple(seqs[start : start + _SEQS_PER_STATEMENT])
-        marks = ",".join("?" * len(chunk))
-        for event in (yield from select_events(f"seq IN ({marks})", chunk)):
-            found[event.seq] = event
-    return found
+    events: dict[int, JournalEvent] = {}
+    for marks, part in split_for_in(seqs):
+        for event in (yield from select_events(f"seq IN ({marks})", part)):
+            events[event.seq] = event
+    return events
 
 
 def read_event_body(event: JournalEvent) -> ReadPlan[bytes | None]:
@@ -123,8 +144,8 @@ def read_event_body(event: JournalEvent) -> ReadPlan[bytes | None]:
         return event.body
     if event.erased:
         return None
-    found: bytes = yield FetchBlob(event.blob or "")
-    return found
+    body: bytes = yield FetchBlob(event.blob or "")
+    return body
 
 
 def read_event_record(event: JournalEvent, kind: type[S], erased: S) -> ReadPlan[S]:
@@ -158,6 +179,30 @@ def read_event_fields(event: JournalEvent) -> ReadPlan[dict[str, Any]]:
     return {**plain, "erased": True} if event.erased else plain
 
 
+def read_record_at(seq: int, kind: type[S], erased: S) -> ReadPlan[S]:
+    """The body of one event as a record; `erased` when nothing is left of it, or it is not there.
+
+    Raises HoustonError when it is damaged.
+    """
+    return (yield from read_records_at([seq], kind, erased)).get(seq, erased)
+
+
+def read_records_at(seqs: Sequence[int], kind: type[S], erased: S) -> ReadPlan[dict[int, S]]:
+    """The same of several events, by sequence; those that are not there are left out."""
+    records: dict[int, S] = {}
+    for seq, event in (yield from events_by_seq(seqs)).items():
+        records[seq] = yield from read_event_record(event, kind, erased)
+    return records
+
+
+def read_fields_at(seqs: Sequence[int]) -> ReadPlan[dict[int, dict[str, Any]]]:
+    """Bodies as plain fields, by sequence; of events that are not there only `erased`."""
+    fields: dict[int, dict[str, Any]] = {seq: {"erased": True} for seq in seqs}
+    for seq, event in (yield from events_by_seq(seqs)).items():
+        fields[seq] = yield from read_event_fields(event)
+    return fields
+
+
 OUT_OF_STEP_EVENTS = (
     "kind <> 'intent' AND kind <> 'result' AND kind <> 'observation' AND part IS NOT 'sample'"
 )
@@ -167,6 +212,36 @@ EVENTS_OF_ROLLOUT = (
     f" UNION ALL SELECT seq FROM events WHERE rollout = ?1 AND {OUT_OF_STEP_EVENTS})"
 )
 """Condition for all events of the rollout `?1`."""
+
+
+class OutOfStepRecord(NamedTuple, Generic[S]):
+    """The decoded body of an event that belongs to no step's run."""
+
+    seq: int
+    step: int
+    at: int
+    """UTC microseconds."""
+    body: S
+
+
+def read_out_of_step_records(
+    rollout: str, kind: str, body: type[S]
+) -> ReadPlan[list[OutOfStepRecord[S]]]:
+    """A rollout's events of one kind of `OUT_OF_STEP_EVENTS` that have a body, oldest first.
+
+    rollout: empty for the home's own. body: the record that the kind has.
+    """
+    rows = yield RunSql(
+        f"SELECT seq, step, at, body FROM events WHERE rollout = ? AND {OUT_OF_STEP_EVENTS}"
+        " AND kind = ? AND body IS NOT NULL ORDER BY seq",
+        (rollout, kind),
+    )
+    return [
+        OutOfStepRecord(seq, step, at, msgspec.msgpack.decode(raw, type=body))
+        for seq, step, at, raw in rows
+    ]
+
+
 _MIDDLE = "(low + high + 1) / 2"
 _LAST_SHARED_STEP = "coalesce((SELECT parent_step FROM rollouts WHERE id = ?1 AND parent <> ''), 0)"
 """The last step that the rollout `?1` shares with its parent; up to it, it has no rows."""
@@ -203,33 +278,33 @@ def events_forward(
     """Columns `what` of the first `limit` events behind the sequence `after`, oldest first."""
     last = yield from _newest_step(rollout)
     first, size = (yield from step_at_seq(rollout, after)), limit
-    found: list[Row] = []
-    while len(found) < limit:
+    rows: list[Row] = []
+    while len(rows) < limit:
         until = first + size
         high = yield from _first_seq_of_step(rollout, until + 1)
         window = (after, high, first, until)
-        found += yield from _read_window(what, rollout, window, limit - len(found), kinds, "ASC")
+        rows += yield from _read_window(what, rollout, window, limit - len(rows), kinds, "ASC")
         if until >= last:
             break
         after, first, size = high - 1, until + 1, size * _WINDOW_GROWTH
-    return found
+    return rows
 
 
 def events_backward(
     what: str, rollout: str, before: int, limit: int, kinds: Sequence[str] = (), after: int = 0
 ) -> ReadPlan[list[Row]]:
-    """As `forward`, of the last events ahead of `before` and behind `after`, newest first."""
+    """As `events_forward`, the last ones ahead of `before` and behind `after`, newest first."""
     until, size = (yield from step_at_seq(rollout, before - 1)), limit
-    found: list[Row] = []
-    while len(found) < limit:
+    rows: list[Row] = []
+    while len(rows) < limit:
         first = until - size
         low = (yield from _first_seq_of_step(rollout, first)) - 1 if first > 0 else 0
         window = (max(low, after), before, first, until)
-        found += yield from _read_window(what, rollout, window, limit - len(found), kinds, "DESC")
+        rows += yield from _read_window(what, rollout, window, limit - len(rows), kinds, "DESC")
         if low <= after:
             break
         before, until, size = low + 1, first - 1, size * _WINDOW_GROWTH
-    return found
+    return rows
 
 
 def _read_window(
@@ -241,13 +316,17 @@ def _read_window(
     direction: str,
 ) -> ReadPlan[list[Row]]:
     """window: sequences after and before which, and steps from and to which."""
-    wanted = f"AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     rows: list[Row] = yield RunSql(
-        f"SELECT {what} FROM events e WHERE {_EVENT_WINDOW} {wanted} ORDER BY seq {direction}"
-        " LIMIT ?",
+        f"SELECT {what} FROM events e WHERE {_EVENT_WINDOW} {kinds_condition(kinds)}"
+        f" ORDER BY seq {direction} LIMIT ?",
         (rollout, *window, *kinds, limit),
     )
     return rows
+
+
+def kinds_condition(kinds: Sequence[str]) -> str:
+    """SQL that narrows to these kinds of events; empty where all are meant."""
+    return f"AND kind IN ({placeholders(kinds)})" if kinds else ""
 
 
 def _newest_step(rollout: str) -> ReadPlan[int]:
@@ -262,7 +341,7 @@ def step_at_seq(rollout: str, seq: int) -> ReadPlan[int]:
 
 
 def _first_seq_of_step(rollout: str, step: int) -> ReadPlan[int]:
-    """The sequence with which the step began: `END` when it did not, 1 when it is shared."""
+    """The sequence with which the step began: `OPEN_END` when it did not, 1 when it is shared."""
     rows = yield RunSql(
         "SELECT coalesce((SELECT sample_seq FROM steps WHERE rollout = ?1 AND step = ?2"
         f" AND attempt = 1), iif(?2 <= {_LAST_SHARED_STEP}, 1, ?3))",

@@ -23,9 +23,11 @@ from houston_shared.store.journal_events import (
     OPEN_END,
     JournalEvent,
     ReadPlan,
+    Row,
     RunSql,
     column_list,
-    rows_to_records,
+    placeholders,
+    split_for_in,
 )
 from houston_shared.store.rollout_queries import OwnedStepRange, RolloutRow
 from houston_shared.store.search_matching import (
@@ -46,12 +48,12 @@ MOST_INDEX_GUESSES = 1_000
 """Events that the index names before the journal is looked through."""
 EVENTS_ON_FIRST_PAGE = 50
 """Of the first page: something is to be seen soon."""
-_SEQS_PER_SEARCH_STATEMENT = 500
 _EVENT_STEP_SQL = (
     "CASE WHEN e.step THEN e.step ELSE"
     " coalesce((SELECT delivered_step FROM guidance g WHERE g.text_seq = e.seq), 0) END"
 )
 """The step of an event; of guidance that which heard it, 0 before."""
+_EVENT_COLUMNS = f"{column_list(JournalEvent, 'e')}, {_EVENT_STEP_SQL}"
 
 
 class SearchableText(NamedTuple):
@@ -85,7 +87,7 @@ def read_indexed_seqs(matcher: SearchMatcher) -> ReadPlan[tuple[list[int], int]]
     within = rollout_tag(query.rollout) if query.where == "rollout" else ""
     expression = search_matching.fts_expression(matcher.terms, within)
     try:
-        seen = yield RunSql("SELECT seq FROM indexed WHERE id = 1", where="search")
+        indexed = yield RunSql("SELECT seq FROM indexed WHERE id = 1", where="search")
         rows = yield RunSql(
             "SELECT rowid FROM entries WHERE entries MATCH ? ORDER BY rowid DESC",
             (expression,),
@@ -93,7 +95,7 @@ def read_indexed_seqs(matcher: SearchMatcher) -> ReadPlan[tuple[list[int], int]]
         )
     except NoSearchIndex:
         return [], 0
-    upto = int(seen[0][0]) if seen else 0
+    upto = int(indexed[0][0]) if indexed else 0
     return [row[0] for row in rows if row[0] <= upto], upto
 
 
@@ -127,20 +129,15 @@ def read_named_texts(
     matcher: SearchMatcher, seqs: Sequence[int], rollout: str
 ) -> ReadPlan[list[SearchableText]]:
     """The texts of events that the index has named; of one rollout unless that is empty."""
-    found: list[SearchableText] = []
-    for start in range(0, len(seqs), _SEQS_PER_SEARCH_STATEMENT):
-        chunk = tuple(seqs[start : start + _SEQS_PER_SEARCH_STATEMENT])
+    texts: list[SearchableText] = []
+    for marks, part in split_for_in(seqs):
         rows = yield RunSql(
-            f"SELECT {column_list(JournalEvent, 'e')}, {_EVENT_STEP_SQL} FROM events e"
-            f" WHERE seq IN ({','.join('?' * len(chunk))}) ORDER BY seq DESC",
-            chunk,
+            f"SELECT {_EVENT_COLUMNS} FROM events e WHERE seq IN ({marks}) ORDER BY seq DESC", part
         )
-        for event, row in zip(
-            rows_to_records(JournalEvent, [r[:-1] for r in rows]), rows, strict=True
-        ):
+        for event, step in _events_and_steps(rows):
             if rollout in ("", event.rollout):
-                found += yield from _read_matching_texts(matcher, event, row[-1], sure=True)
-    return found
+                texts += yield from _read_matching_texts(matcher, event, step, sure=True)
+    return texts
 
 
 def read_rollout_page(
@@ -150,13 +147,10 @@ def read_rollout_page(
     if before == OPEN_END and part.last < OPEN_END:
         before = yield from _seq_after_range(part)
     kinds = EVENT_KINDS_BY_TARGET[matcher.query.what]
-    what = f"{column_list(JournalEvent, 'e')}, {_EVENT_STEP_SQL}"
-    rows = yield from journal_events.events_backward(what, part.rollout, before, size, kinds, after)
-    found: list[SearchableText] = []
-    for event, row in zip(rows_to_records(JournalEvent, [r[:-1] for r in rows]), rows, strict=True):
-        if row[-1] <= part.last:
-            found += yield from _read_matching_texts(matcher, event, row[-1])
-    return SearchPage(found, rows[-1][0] if rows else before, len(rows) < size)
+    rows = yield from journal_events.events_backward(
+        _EVENT_COLUMNS, part.rollout, before, size, kinds, after
+    )
+    return (yield from _read_page(matcher, rows, before, size, part.last))
 
 
 def _seq_after_range(part: OwnedStepRange) -> ReadPlan[int]:
@@ -174,15 +168,27 @@ def read_home_page(
     query, kinds = matcher.query, EVENT_KINDS_BY_TARGET[matcher.query.what]
     task = "AND rollout IN (SELECT id FROM rollouts WHERE task = ?)" * (query.where == "task")
     rows = yield RunSql(
-        f"SELECT {column_list(JournalEvent, 'e')}, {_EVENT_STEP_SQL} FROM events e WHERE seq > ?"
-        " AND seq < ?"
-        f" AND kind IN ({','.join('?' * len(kinds))}) {task} ORDER BY seq DESC LIMIT ?",
+        f"SELECT {_EVENT_COLUMNS} FROM events e WHERE seq > ? AND seq < ?"
+        f" AND kind IN ({placeholders(kinds)}) {task} ORDER BY seq DESC LIMIT ?",
         (after, before, *kinds, *([query.task] if task else []), size),
     )
-    found: list[SearchableText] = []
-    for event, row in zip(rows_to_records(JournalEvent, [r[:-1] for r in rows]), rows, strict=True):
-        found += yield from _read_matching_texts(matcher, event, row[-1])
-    return SearchPage(found, rows[-1][0] if rows else before, len(rows) < size)
+    return (yield from _read_page(matcher, rows, before, size))
+
+
+def _read_page(
+    matcher: SearchMatcher, rows: list[Row], before: int, size: int, last_step: int = OPEN_END
+) -> ReadPlan[SearchPage]:
+    """The page of the events `rows`, of steps up to `last_step`; the last where they are few."""
+    texts: list[SearchableText] = []
+    for event, step in _events_and_steps(rows):
+        if step <= last_step:
+            texts += yield from _read_matching_texts(matcher, event, step)
+    return SearchPage(texts, rows[-1][0] if rows else before, len(rows) < size)
+
+
+def _events_and_steps(rows: list[Row]) -> Iterator[tuple[JournalEvent, int]]:
+    """Rows selected with `_EVENT_COLUMNS`."""
+    return ((JournalEvent(*columns), step) for *columns, step in rows)
 
 
 def newest_step_ranges(rollout: str) -> ReadPlan[list[OwnedStepRange]]:
@@ -200,10 +206,10 @@ def _read_matching_texts(
     bare = JournalEvent(event.seq, event.rollout, event.step, event.attempt, event.part, event.kind,
                  event.at, None, None, 0)  # fmt: skip
     try:
-        found = list(iterate_event_texts(matcher.query.what, event.kind, raw))
+        texts = list(iterate_event_texts(matcher.query.what, event.kind, raw))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return []  # `houston verify` names it
-    return [SearchableText(bare, step, name, text) for name, text in found if text]
+    return [SearchableText(bare, step, name, text) for name, text in texts if text]
 
 
 LOG_BLOCK_BYTES = 1 << 20
@@ -239,29 +245,23 @@ def find_terminal_lines(
 
     notes: takes what could not be looked at.
     """
-    for one in _rollouts_to_search(reader, matcher):
-        root = reader.run(rollout_queries.read_rollout_spec(one)).host_root
-        far = sorted(
-            {
-                t.host
-                for t in reader.run(workspace_queries.list_terminals(one.id))
-                if t.host != "local"
-            }
-        )
-        if far:
-            notes.append(f"{one.id}: logs on {', '.join(far)} are not on this machine.")
+    for rollout in _rollouts_to_search(reader, matcher):
+        root = reader.run(rollout_queries.read_rollout_spec(rollout)).host_root
+        terminals = reader.run(workspace_queries.list_terminals(rollout.id))
+        if far := sorted({terminal.host for terminal in terminals} - {"local"}):
+            notes.append(f"{rollout.id}: logs on {', '.join(far)} are not on this machine.")
         if root:
-            folder = terminal_log_files.terminals_folder(Path(root), one.id)
+            folder = terminal_log_files.terminals_folder(Path(root), rollout.id)
             for name in terminal_log_files.terminals_with_log(folder):
-                yield from _lines_of_terminal(reader, matcher, one.id, folder / name, notes)
+                yield from _lines_of_terminal(reader, matcher, rollout.id, folder / name, notes)
 
 
 def _rollouts_to_search(reader: Reader, matcher: SearchMatcher) -> list[RolloutRow]:
     query = matcher.query
-    found = reader.run(rollout_queries.list_rollouts(query.task if query.where == "task" else ""))
+    rows = reader.run(rollout_queries.list_rollouts(query.task if query.where == "task" else ""))
     if query.where == "rollout":
-        found = [one for one in found if one.id == query.rollout]
-    return sorted(found, key=lambda one: -one.created_at)
+        rows = [row for row in rows if row.id == query.rollout]
+    return sorted(rows, key=lambda row: -row.created_at)
 
 
 def _lines_of_terminal(
@@ -285,8 +285,8 @@ def _lines_of_terminal(
 
 def _step_at_offset(starts: list[tuple[int, int]], offset: int) -> int:
     """The step that printed the byte at `offset` of a log; 0 before the first."""
-    found = bisect_right(starts, (offset, 2**62))
-    return starts[found - 1][1] if found else 0
+    index = bisect_right(starts, (offset, OPEN_END))
+    return starts[index - 1][1] if index else 0
 
 
 def _lines_of_segment(matcher: SearchMatcher, path: Path) -> Iterator[tuple[int, bytes | None]]:
@@ -294,10 +294,10 @@ def _lines_of_segment(matcher: SearchMatcher, path: Path) -> Iterator[tuple[int,
     with path.open("rb") as file:
         offset, rest = 0, b""
         while data := file.read(LOG_BLOCK_BYTES):
-            whole = rest + data
-            cut = whole.rfind(b"\n") + 1 or (len(whole) if len(whole) > LONGEST_LINE_BYTES else 0)
-            yield from _lines_of_block(matcher, whole[:cut], offset)
-            offset, rest = offset + cut, whole[cut:]
+            block = rest + data
+            cut = block.rfind(b"\n") + 1 or (len(block) if len(block) > LONGEST_LINE_BYTES else 0)
+            yield from _lines_of_block(matcher, block[:cut], offset)
+            offset, rest = offset + cut, block[cut:]
             yield 0, None
         yield from _lines_of_block(matcher, rest, offset)
 
@@ -307,9 +307,9 @@ def _lines_of_block(
 ) -> Iterator[tuple[int, bytes]]:
     if not matcher.possible(_strip_escapes(block)):
         return
-    for found in _LINE_ENDS.finditer(block):
-        if _line_may_match(matcher, found.group()):
-            yield offset + found.start(), found.group().rstrip(b"\r\n")
+    for line in _LINE_ENDS.finditer(block):
+        if _line_may_match(matcher, line.group()):
+            yield offset + line.start(), line.group().rstrip(b"\r\n")
 
 
 def _line_may_match(matcher: SearchMatcher, raw: bytes) -> bool:
@@ -372,21 +372,19 @@ def search_home(reader: Reader, query: SearchQuery, soon: bool = False) -> Itera
     if matcher.empty:
         yield SearchProgress(done=True)
         return
-    counted = _HitCounter(matcher)
+    counter = _HitCounter(matcher)
     notes: list[str] = []
     if query.what == "terminals":
-        found = find_terminal_lines(reader, matcher, notes)
-        yield from counted.lines(found)
+        yield from counter.lines(find_terminal_lines(reader, matcher, notes))
     else:
         if soon and not query.after:
-            yield from counted.guesses(
-                _search_named(reader, matcher, reader.run(read_guessed_seqs(matcher)))
-            )
+            seqs = reader.run(read_guessed_seqs(matcher))
+            yield from counter.guesses(_search_named(reader, matcher, seqs))
         for texts in _search_pages(reader, matcher):
-            yield from counted.texts(texts)
-    if counted.slow:
-        notes.append(f"The pattern was given up on {counted.slow} texts: it took too long.")
-    yield SearchProgress(looked=counted.looked, done=True, notes=tuple(notes))
+            yield from counter.texts(texts)
+    if counter.slow:
+        notes.append(f"The pattern was given up on {counter.slow} texts: it took too long.")
+    yield SearchProgress(looked=counter.looked, done=True, notes=tuple(notes))
 
 
 def search_hit_json(hit: SearchHit) -> dict[str, Any]:
@@ -459,33 +457,37 @@ class _HitCounter:
         self._known = known
 
     def texts(self, found: Iterable[SearchableText]) -> Iterator[SearchProgress]:
-        """What is in these texts, said at least every `SAY_SECONDS`."""
+        """What is in these texts, reported at least every `PROGRESS_SECONDS`."""
         hits: list[SearchHit] = []
-        said = time.monotonic()
-        for one in (text for text in found if text.event.seq not in self._known):
+        reported_at = time.monotonic()
+        for text in found:
+            event = text.event
+            if event.seq in self._known:
+                continue
             self.looked += 1
-            place = self._place(one.text)
-            if place:
-                shown = self._matcher.snippet(one.text, place)
-                event = one.event
+            if place := self._place(text.text):
+                snippet = self._matcher.snippet(text.text, place)
                 hits.append(
-                    SearchHit(event.rollout, one.step, one.name, *shown, at=event.at, seq=event.seq)
+                    SearchHit(
+                        event.rollout, text.step, text.name, *snippet, at=event.at, seq=event.seq
+                    )
                 )
-            if time.monotonic() - said > PROGRESS_SECONDS:
+            if time.monotonic() - reported_at > PROGRESS_SECONDS:
                 yield SearchProgress(tuple(hits), self.looked)
-                hits, said = [], time.monotonic()
+                hits, reported_at = [], time.monotonic()
         yield SearchProgress(tuple(hits), self.looked)
 
     def lines(self, found: Iterable[TerminalLogLine | None]) -> Iterator[SearchProgress]:
         """What is in these lines; None says only that time went by."""
-        for one in found:
-            place = self._place(one.text) if one is not None else None
+        for line in found:
             hits: tuple[SearchHit, ...] = ()
-            if one is not None and place:
-                shown = self._matcher.snippet(one.text, place)
-                hits = (SearchHit(one.rollout, one.step, one.terminal, *shown, byte=one.byte),)
-            if one is None:
+            if line is None:
                 self.looked += 1
+            elif place := self._place(line.text):
+                snippet = self._matcher.snippet(line.text, place)
+                hits = (
+                    SearchHit(line.rollout, line.step, line.terminal, *snippet, byte=line.byte),
+                )
             yield SearchProgress(hits, self.looked)
 
     def _place(self, text: str) -> tuple[int, int] | None:

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from houston_shared.policy_and_run_files import TrainingProgress
-from houston_shared.store import journal_events
 from houston_shared.store.journal_events import (
     ReadPlan,
     RowRecord,
     RunSql,
-    column_list,
-    rows_to_records,
+    read_record_at,
+    select_first_record,
+    select_records,
 )
 from houston_shared.store.training_event_bodies import PolicyRegistered, TrainingQueued
 from houston_shared.times_and_counts import iso_time
@@ -73,51 +73,35 @@ class PolicyUse(NamedTuple):
 
 def list_policies() -> ReadPlan[list[PolicyRow]]:
     """All policies, by family and number."""
-    found = yield RunSql(f"SELECT {column_list(PolicyRow)} FROM policies ORDER BY family, number")
-    return rows_to_records(PolicyRow, found)
+    return (yield from select_records(PolicyRow, "policies ORDER BY family, number"))
 
 
 def find_policy(name: str) -> ReadPlan[PolicyRow | None]:
     """The policy of that name."""
-    found = yield RunSql(f"SELECT {column_list(PolicyRow)} FROM policies WHERE name = ?", (name,))
-    return next(iter(rows_to_records(PolicyRow, found)), None)
+    return (yield from select_first_record(PolicyRow, "policies WHERE name = ?", (name,)))
 
 
 def find_policy_of_run(run: str) -> ReadPlan[PolicyRow | None]:
     """What came of a training run."""
-    found = yield RunSql(f"SELECT {column_list(PolicyRow)} FROM policies WHERE run = ?", (run,))
-    return next(iter(rows_to_records(PolicyRow, found)), None)
+    return (yield from select_first_record(PolicyRow, "policies WHERE run = ?", (run,)))
 
 
 def read_policy_registration(policy: PolicyRow) -> ReadPlan[PolicyRegistered | None]:
     """What was said of it: recipe, metrics, files; None where that was erased or set aside."""
-    events = yield from journal_events.events_by_seq([policy.seq])
-    event = events.get(policy.seq)
-    if event is None:
-        return None
-    gone = PolicyRegistered(by="", name="", kind="lora", base="", base_hash="", hash="")
-    found: PolicyRegistered = yield from journal_events.read_event_record(
-        event, PolicyRegistered, gone
-    )
-    return found if found.name else None
+    erased = PolicyRegistered(by="", name="", kind="lora", base="", base_hash="", hash="")
+    registration = yield from read_record_at(policy.seq, PolicyRegistered, erased)
+    return registration if registration.name else None
 
 
 def list_activations(engine: str = "", newest: int = 0) -> ReadPlan[list[ActivationRow]]:
     """Activations of an engine (or all), oldest first; only the `newest` where that is not 0."""
-    found = yield RunSql(
-        f"SELECT {column_list(ActivationRow)} FROM activations WHERE ? IN ('', engine)"
-        " ORDER BY seq DESC LIMIT ?",
-        (engine, newest or -1),
-    )
-    return rows_to_records(ActivationRow, found)[::-1]
+    source = "activations WHERE ? IN ('', engine) ORDER BY seq DESC LIMIT ?"
+    return (yield from select_records(ActivationRow, source, (engine, newest or -1)))[::-1]
 
 
 def find_activation(seq: int) -> ReadPlan[ActivationRow | None]:
     """The activation that the event `seq` asked for."""
-    found = yield RunSql(
-        f"SELECT {column_list(ActivationRow)} FROM activations WHERE seq = ?", (seq,)
-    )
-    return next(iter(rows_to_records(ActivationRow, found)), None)
+    return (yield from select_first_record(ActivationRow, "activations WHERE seq = ?", (seq,)))
 
 
 def find_active_policy(engine: str) -> ReadPlan[str]:
@@ -137,13 +121,13 @@ def find_previous_policy(engine: str) -> ReadPlan[str | None]:
     it took back: the next one goes one further.
     """
     stack = [""]
-    for one in (yield from list_activations(engine)):
-        if one.state != "active":
+    for activation in (yield from list_activations(engine)):
+        if activation.state != "active":
             continue
-        if one.rollback and len(stack) > 1:
+        if activation.rollback and len(stack) > 1:
             stack.pop()
-        if stack[-1] != one.policy:
-            stack.append(one.policy)
+        if stack[-1] != activation.policy:
+            stack.append(activation.policy)
     return stack[-2] if len(stack) > 1 else None
 
 
@@ -251,31 +235,20 @@ class TrainingRunRow(RowRecord, frozen=True):
 
 def list_training_runs(unfinished: bool = False) -> ReadPlan[list[TrainingRunRow]]:
     """All training runs, oldest first; only those that have not ended where asked."""
-    found = yield RunSql(
-        f"SELECT {column_list(TrainingRunRow)} FROM training_runs"
-        " WHERE NOT ? OR state IN ('queued', 'running') ORDER BY seq",
-        (unfinished,),
-    )
-    return rows_to_records(TrainingRunRow, found)
+    source = "training_runs WHERE NOT ? OR state IN ('queued', 'running') ORDER BY seq"
+    return (yield from select_records(TrainingRunRow, source, (unfinished,)))
 
 
 def find_training_run(id: str) -> ReadPlan[TrainingRunRow | None]:
     """The run of that name."""
-    found = yield RunSql(
-        f"SELECT {column_list(TrainingRunRow)} FROM training_runs WHERE id = ?", (id,)
-    )
-    return next(iter(rows_to_records(TrainingRunRow, found)), None)
+    return (yield from select_first_record(TrainingRunRow, "training_runs WHERE id = ?", (id,)))
 
 
 def read_training_request(run: TrainingRunRow) -> ReadPlan[TrainingQueued | None]:
     """What was asked of it; None where that was erased or set aside."""
-    events = yield from journal_events.events_by_seq([run.seq])
-    event = events.get(run.seq)
-    if event is None:
-        return None
-    gone = TrainingQueued(by="", run="", kind="sft")
-    found: TrainingQueued = yield from journal_events.read_event_record(event, TrainingQueued, gone)
-    return found if found.run else None
+    erased = TrainingQueued(by="", run="", kind="sft")
+    request = yield from read_record_at(run.seq, TrainingQueued, erased)
+    return request if request.run else None
 
 
 JsonObject = dict[str, Any]

@@ -17,8 +17,9 @@ from houston_shared.store.journal_events import (
     ReadPlan,
     RowRecord,
     RunSql,
-    column_list,
-    rows_to_records,
+    select_first_record,
+    select_records,
+    split_for_in,
 )
 from houston_shared.times_and_counts import count_words, now_us
 
@@ -108,36 +109,23 @@ class LastSeen(NamedTuple):
 
 def find_presence(rollout: str, person: Person) -> ReadPlan[PresenceRow | None]:
     """One person's looks at one rollout; None where there were none."""
-    rows = yield RunSql(
-        f"SELECT {column_list(PresenceRow)} FROM looks WHERE rollout = ? AND uid = ? AND name = ?",
-        (rollout, person.uid, person.name),
-    )
-    return PresenceRow(*rows[0]) if rows else None
+    condition = "looks WHERE rollout = ? AND uid = ? AND name = ?"
+    values = (rollout, person.uid, person.name)
+    return (yield from select_first_record(PresenceRow, condition, values))
 
 
 def list_presence(rollout: str = "") -> ReadPlan[list[PresenceRow]]:
     """All who ever looked, of one rollout when named, the latest first."""
-    rows = yield RunSql(
-        f"SELECT {column_list(PresenceRow)} FROM looks WHERE ?1 = '' OR rollout = ?1"
-        " ORDER BY last DESC, name",
-        (rollout,),
-    )
-    return rows_to_records(PresenceRow, rows)
+    condition = "looks WHERE ?1 = '' OR rollout = ?1 ORDER BY last DESC, name"
+    return (yield from select_records(PresenceRow, condition, (rollout,)))
 
 
-def group_presence_by_rollout(found: list[PresenceRow]) -> dict[str, list[PresenceRow]]:
+def group_presence_by_rollout(rows: list[PresenceRow]) -> dict[str, list[PresenceRow]]:
     """The same, by rollout."""
-    by: dict[str, list[PresenceRow]] = {}
-    for one in found:
-        by.setdefault(one.rollout, []).append(one)
-    return by
-
-
-def list_present_people(at: int = 0) -> ReadPlan[dict[str, list[PresenceRow]]]:
-    """By rollout, who looks at it at this moment (`at`: UTC microseconds, the clock's when 0)."""
-    moment = at or now_us()
-    found = yield from list_presence()
-    return group_presence_by_rollout([one for one in found if one.looks(moment)])
+    by_rollout: dict[str, list[PresenceRow]] = {}
+    for row in rows:
+        by_rollout.setdefault(row.rollout, []).append(row)
+    return by_rollout
 
 
 def read_last_seen(rollout: str, person: Person, at: int = 0) -> ReadPlan[LastSeen | None]:
@@ -195,19 +183,15 @@ def _read_claims(condition: str, parameters: tuple[str, ...]) -> ReadPlan[dict[s
         parameters,
     )
     notes = yield from journal_events.events_by_seq([row[6] for row in rows if row[6]])
-    found: dict[str, ClaimStatus] = {}
+    claims: dict[str, ClaimStatus] = {}
     for rollout, holder, uid, verified, since, seq, note_seq in rows:
-        one = ClaimStatus(rollout, holder, uid, bool(verified), since, seq)
+        claim = ClaimStatus(rollout, holder, uid, bool(verified), since, seq)
         if event := notes.get(note_seq):
             fields = yield from journal_events.read_event_fields(event)
-            text = journal_events.ERASED_TEXT if "note" not in fields else str(fields["note"])
-            one = one._replace(note=text, note_by=str(fields.get("by", "")), note_at=event.at)
-        found[rollout] = one
-    return found
-
-
-ROLLOUTS_PER_COST_STATEMENT = 500
-"""Rollouts named in one statement."""
+            text = str(fields.get("note", journal_events.ERASED_TEXT))
+            claim = claim._replace(note=text, note_by=str(fields.get("by", "")), note_at=event.at)
+        claims[rollout] = claim
+    return claims
 
 
 class AttentionCost(msgspec.Struct, frozen=True):
@@ -244,16 +228,14 @@ _CostByPerson = dict[tuple[str, bool], AttentionCost]
 
 def read_attention_costs(rollouts: Sequence[str]) -> ReadPlan[dict[str, list[AttentionCost]]]:
     """By rollout, everybody who looked or spoke, who spent most time first."""
-    found: dict[str, _CostByPerson] = {one: {} for one in rollouts}
+    costs: dict[str, _CostByPerson] = {rollout: {} for rollout in rollouts}
     for look in (yield from list_presence()):
-        if look.rollout in found:
-            _add_presence(found[look.rollout], look)
-    for start in range(0, len(rollouts), ROLLOUTS_PER_COST_STATEMENT):
-        chunk = tuple(rollouts[start : start + ROLLOUTS_PER_COST_STATEMENT])
-        marks = ", ".join("?" * len(chunk))
-        for rollout, said in (yield from _read_guidance_costs(f"rollout IN ({marks})", chunk)):
-            _add_guidance(found[rollout], said)
-    return {rollout: _sort_costs(by) for rollout, by in found.items()}
+        if look.rollout in costs:
+            _add_presence(costs[look.rollout], look)
+    for marks, part in split_for_in(rollouts):
+        for rollout, message in (yield from _read_guidance_costs(f"rollout IN ({marks})", part)):
+            _add_cost(costs[rollout], message)
+    return {rollout: _sort_costs(by_person) for rollout, by_person in costs.items()}
 
 
 def read_attention_cost_with_past(rollout: str) -> ReadPlan[list[AttentionCost]]:
@@ -262,34 +244,33 @@ def read_attention_cost_with_past(rollout: str) -> ReadPlan[list[AttentionCost]]
     Of that past, the words that were heard in it, and all the time spent at the rollouts that had
     it: presence has no steps.
     """
-    found: _CostByPerson = {}
-    parts = yield from rollout_queries.step_ranges(rollout)
-    for part in parts:
+    costs: _CostByPerson = {}
+    for part in (yield from rollout_queries.step_ranges(rollout)):
         for look in (yield from list_presence(part.rollout)):
-            _add_presence(found, look)
-        mine = part.rollout == rollout
-        heard = "rollout = ?" if mine else "rollout = ? AND delivered_step <= ?"
-        values = (part.rollout,) if mine else (part.rollout, part.last)
-        for _, said in (yield from _read_guidance_costs(heard, values)):
-            _add_guidance(found, said)
-    return _sort_costs(found)
+            _add_presence(costs, look)
+        is_own = part.rollout == rollout
+        heard = "rollout = ?" if is_own else "rollout = ? AND delivered_step <= ?"
+        values = (part.rollout,) if is_own else (part.rollout, part.last)
+        for _, message in (yield from _read_guidance_costs(heard, values)):
+            _add_cost(costs, message)
+    return _sort_costs(costs)
 
 
-def _add_presence(found: _CostByPerson, look: PresenceRow) -> None:
-    key = look.name, bool(look.verified)
-    had = found.get(key) or AttentionCost(*key)
-    found[key] = msgspec.structs.replace(
-        had,
-        active_us=had.active_us + look.active_us,
-        looked_us=had.looked_us + look.looked_us,
-        visits=had.visits + look.visits,
-    )
+def _add_presence(costs: _CostByPerson, look: PresenceRow) -> None:
+    times = (look.active_us, look.looked_us, look.visits)
+    _add_cost(costs, AttentionCost(look.name, bool(look.verified), *times))
 
 
-def _add_guidance(found: _CostByPerson, said: AttentionCost) -> None:
-    had = found.get((said.name, said.verified)) or AttentionCost(said.name, said.verified)
-    found[said.name, said.verified] = msgspec.structs.replace(
-        had, messages=had.messages + said.messages, words=had.words + said.words
+def _add_cost(costs: _CostByPerson, more: AttentionCost) -> None:
+    key = more.name, more.verified
+    before = costs.get(key) or AttentionCost(*key)
+    costs[key] = AttentionCost(
+        *key,
+        active_us=before.active_us + more.active_us,
+        looked_us=before.looked_us + more.looked_us,
+        visits=before.visits + more.visits,
+        messages=before.messages + more.messages,
+        words=before.words + more.words,
     )
 
 
@@ -302,15 +283,18 @@ def _read_guidance_costs(
         f" WHERE {condition} AND state <> 'withdrawn'",
         values,
     )
-    events = yield from journal_events.events_by_seq([row[3] for row in rows])
-    found: list[tuple[str, AttentionCost]] = []
-    for rollout, author, verified, seq in rows:
-        said = _GuidanceWords("")
-        if event := events.get(seq):
-            said = yield from journal_events.read_event_record(event, _GuidanceWords, said)
-        found.append((rollout, AttentionCost(author, bool(verified), messages=1, words=said.count)))
-    return found
+    nothing = _GuidanceWords("")
+    texts = yield from journal_events.read_records_at(
+        [row[3] for row in rows], _GuidanceWords, nothing
+    )
+    return [
+        (
+            rollout,
+            AttentionCost(author, bool(verified), messages=1, words=texts.get(seq, nothing).count),
+        )
+        for rollout, author, verified, seq in rows
+    ]
 
 
-def _sort_costs(found: _CostByPerson) -> list[AttentionCost]:
-    return sorted(found.values(), key=lambda one: (-one.active_us, -one.words, one.name))
+def _sort_costs(costs: _CostByPerson) -> list[AttentionCost]:
+    return sorted(costs.values(), key=lambda cost: (-cost.active_us, -cost.words, cost.name))

@@ -11,13 +11,20 @@ import msgspec
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import rollout_queries
 from houston_shared.store.event_bodies import BodiesErased, RolloutCleaned
-from houston_shared.store.journal_events import OUT_OF_STEP_EVENTS, ReadPlan, RunSql
+from houston_shared.store.journal_events import (
+    OUT_OF_STEP_EVENTS,
+    ReadPlan,
+    RunSql,
+    placeholders,
+    read_out_of_step_records,
+    split_for_in,
+)
 
 
 def find_archive_file(rollout: str) -> ReadPlan[str]:
     """The file that holds the rollout as it was; empty when it was not archived to the end."""
-    told = yield from _read_erasures(rollout)
-    return next((one.archive for one in told if one.archive and not one.more), "")
+    erasures = yield from _read_erasures(rollout)
+    return next((erasure.archive for erasure in erasures if _ends_archive(erasure)), "")
 
 
 def list_archive_files() -> ReadPlan[dict[str, str]]:
@@ -27,27 +34,28 @@ def list_archive_files() -> ReadPlan[dict[str, str]]:
         f"SELECT seq, rollout, body FROM events WHERE {OUT_OF_STEP_EVENTS} AND kind = 'erased'"
         " AND rollout > '' AND body IS NOT NULL"
     )
-    told = (
+    erasures = (
         (rollout, msgspec.msgpack.decode(body, type=BodiesErased))
         for _, rollout, body in sorted(rows)
     )
-    return {rollout: one.archive for rollout, one in told if one.archive and not one.more}
+    return {rollout: erasure.archive for rollout, erasure in erasures if _ends_archive(erasure)}
 
 
 def find_begun_archive_file(rollout: str) -> ReadPlan[str]:
     """The newest file of the rollout for which texts were taken out, also where some remain."""
-    told = yield from _read_erasures(rollout)
-    return next((one.archive for one in told if one.archive), "")
+    erasures = yield from _read_erasures(rollout)
+    return next((erasure.archive for erasure in erasures if erasure.archive), "")
+
+
+def _ends_archive(erasure: BodiesErased) -> bool:
+    """Whether the rollout was archived, and this took the last of its texts out."""
+    return bool(erasure.archive) and not erasure.more
 
 
 def _read_erasures(rollout: str) -> ReadPlan[list[BodiesErased]]:
-    rows = yield RunSql(
-        f"SELECT body FROM events WHERE rollout = ? AND {OUT_OF_STEP_EVENTS} AND kind = 'erased'"
-        " AND body IS NOT NULL"
-        " ORDER BY seq DESC",
-        (rollout,),
-    )
-    return [msgspec.msgpack.decode(body, type=BodiesErased) for (body,) in rows]
+    """Newest first."""
+    found = yield from read_out_of_step_records(rollout, "erased", BodiesErased)
+    return [erasure.body for erasure in reversed(found)]
 
 
 def describe_archived(rollout: str) -> ReadPlan[str]:
@@ -61,7 +69,6 @@ def describe_archived(rollout: str) -> ReadPlan[str]:
 
 _POLICY_EVENT_KINDS = ("head", "sample", "result", "observation", "fork", "guidance", "edit")
 """Kinds of events whose texts or ids stand in what a policy was sent and what it did."""
-_SEQS_PER_ERASED_STATEMENT = 500
 
 
 class MissingData(NamedTuple):
@@ -76,18 +83,11 @@ class MissingData(NamedTuple):
 def find_missing_data(rollout: str) -> ReadPlan[MissingData | None]:
     """What of a rollout (a whole id) is gone, also of a past that it shares; None for nothing."""
     for part in (yield from rollout_queries.step_ranges(rollout)):
-        if said := (yield from describe_archived(part.rollout)):
-            cause, _, read = said.partition(" next: ")
+        if sentence := (yield from describe_archived(part.rollout)):
+            cause, _, read = sentence.partition(" next: ")
             return MissingData(cause, read)
-        rows = yield RunSql(
-            f"SELECT body FROM events WHERE rollout = ? AND {OUT_OF_STEP_EVENTS}"
-            " AND kind = 'erased'"
-            " AND body IS NOT NULL",
-            (part.rollout,),
-        )
-        seqs = [
-            seq for (body,) in rows for seq in msgspec.msgpack.decode(body, type=BodiesErased).seqs
-        ]
+        erasures = yield from _read_erasures(part.rollout)
+        seqs = [seq for erasure in reversed(erasures) for seq in erasure.seqs]
         step = yield from _first_erased_step(seqs, part.last)
         if step is not None:
             what = f"Step {step} of" if step else "Something of"
@@ -98,12 +98,11 @@ def find_missing_data(rollout: str) -> ReadPlan[MissingData | None]:
 def _first_erased_step(seqs: Sequence[int], last: int) -> ReadPlan[int | None]:
     """The first step up to `last` of which something was erased; 0 for the head or guidance."""
     kinds = ",".join(f"'{kind}'" for kind in _POLICY_EVENT_KINDS)
-    for start in range(0, len(seqs), _SEQS_PER_ERASED_STATEMENT):
-        chunk = tuple(seqs[start : start + _SEQS_PER_ERASED_STATEMENT])
+    for marks, part in split_for_in(seqs):
         rows = yield RunSql(
-            f"SELECT min(step) FROM events WHERE seq IN ({','.join('?' * len(chunk))})"
+            f"SELECT min(step) FROM events WHERE seq IN ({marks})"
             f" AND kind IN ({kinds}) AND step <= ?",
-            (*chunk, last),
+            (*part, last),
         )
         if rows[0][0] is not None:
             return int(rows[0][0])
@@ -126,33 +125,27 @@ class HostCleaning(NamedTuple):
 
 def find_last_cleaning(rollout: str) -> ReadPlan[HostCleaning | None]:
     """The newest; None where nothing was ever freed."""
-    rows = yield RunSql(
-        f"SELECT seq, at, body FROM events WHERE rollout = ? AND {OUT_OF_STEP_EVENTS}"
-        " AND kind = 'cleaned'"
-        " AND body IS NOT NULL ORDER BY seq DESC LIMIT 1",
-        (rollout,),
-    )
-    return next(
-        (HostCleaning(s, at, msgspec.msgpack.decode(b, type=RolloutCleaned)) for s, at, b in rows),
-        None,
-    )
+    cleanings = yield from read_out_of_step_records(rollout, "cleaned", RolloutCleaned)
+    if not cleanings:
+        return None
+    newest = cleanings[-1]
+    return HostCleaning(newest.seq, newest.at, newest.body)
 
 
 def list_rollouts_ended_before(at: int) -> ReadPlan[list[str]]:
     """Rollouts that ended before a time (UTC microseconds), the oldest first."""
-    marks = ", ".join("?" * len(ENDED_STATES))
     rows = yield RunSql(
-        "SELECT id FROM rollouts r WHERE state IN"
-        f" ({marks}) AND (SELECT max(at) FROM events WHERE rollout = r.id AND {OUT_OF_STEP_EVENTS}"
+        f"SELECT id FROM rollouts r WHERE state IN ({placeholders(ENDED_STATES)}) AND"
+        f" (SELECT max(at) FROM events WHERE rollout = r.id AND {OUT_OF_STEP_EVENTS}"
         " AND kind = 'state') < ? ORDER BY created_at, id",
         (*sorted(ENDED_STATES), at),
     )
     return [id for (id,) in rows]
 
 
-def describe_cleaning(one: HostCleaning) -> str:
+def describe_cleaning(cleaning: HostCleaning) -> str:
     """What was freed, in words."""
-    body = one.body
+    body = cleaning.body
     freed = f"{format_bytes(body.bytes)} freed"
     if body.left:
         return f"{freed}, but not all: {body.left}"

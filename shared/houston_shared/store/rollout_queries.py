@@ -7,7 +7,7 @@ asked for, and since when what was read is the last that is known, where no daem
 themselves are `step_queries`; who needs a person is `attention_ranking`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -30,7 +30,11 @@ from houston_shared.store.journal_events import (
     RowRecord,
     RunSql,
     column_list,
+    kinds_condition,
     rows_to_records,
+    select_first_record,
+    select_records,
+    split_for_in,
 )
 from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import local_time
@@ -71,8 +75,8 @@ def step_ranges(
 
 def owner_of_step(rollout: str, step: int) -> ReadPlan[str]:
     """The rollout whose step it is: `rollout` itself, or one that it is a branch of."""
-    found = yield from step_ranges(rollout, step, step)
-    return found[-1].rollout if found else rollout
+    ranges = yield from step_ranges(rollout, step, step)
+    return ranges[-1].rollout if ranges else rollout
 
 
 _IDS_NAMED = 5
@@ -152,13 +156,11 @@ class TaskRow(RowRecord, frozen=True):
 
 def list_rollouts(task: str = "", state: str = "") -> ReadPlan[list[RolloutRow]]:
     """Every rollout, newest first; of one task or in one state when named."""
-    rows = yield RunSql(
-        f"SELECT {column_list(RolloutRow)} FROM rollouts"
-        " WHERE (?1 = '' OR task = ?1) AND (?2 = '' OR state = ?2)"
-        " ORDER BY created_at DESC, id DESC",
-        (task, state),
+    source = (
+        "rollouts WHERE (?1 = '' OR task = ?1) AND (?2 = '' OR state = ?2)"
+        " ORDER BY created_at DESC, id DESC"
     )
-    return rows_to_records(RolloutRow, rows)
+    return (yield from select_records(RolloutRow, source, (task, state)))
 
 
 def list_engines_waited_for() -> ReadPlan[list[EngineWaitedFor]]:
@@ -177,15 +179,15 @@ def find_rollout(name: str) -> ReadPlan[RolloutRow]:
 
     Raises HoustonError naming those that are meant, or near ones.
     """
-    rows = yield RunSql(f"SELECT {column_list(RolloutRow)} FROM rollouts WHERE id = ?", (name,))
-    if rows:
-        return RolloutRow(*rows[0])
+    exact = yield from select_first_record(RolloutRow, "rollouts WHERE id = ?", (name,))
+    if exact:
+        return exact
     rows = yield RunSql("SELECT id FROM rollouts ORDER BY created_at DESC, id DESC")
     ids = [row[0] for row in rows]
     how = "begin"
-    matching = [one for one in ids if name and one.startswith(name)]
+    matching = [id for id in ids if name and id.startswith(name)]
     if not matching:
-        how, matching = "end", [one for one in ids if name and one.endswith(name)]
+        how, matching = "end", [id for id in ids if name and id.endswith(name)]
     if len(matching) == 1:
         return (yield from find_rollout(matching[0]))
     raise _unknown_rollout(name, ids, matching, how)
@@ -193,33 +195,35 @@ def find_rollout(name: str) -> ReadPlan[RolloutRow]:
 
 def resolve_rollout_id(name: str) -> ReadPlan[str]:
     """The full id that `name` stands for; raises HoustonError naming near ones."""
-    found = yield from find_rollout(name)
-    return found.id
+    return (yield from find_rollout(name)).id
 
 
 def read_rollout_spec(one: RolloutRow) -> ReadPlan[RolloutSpec]:
     """What the rollout was started with; raises HoustonError when it was erased."""
-    event = (yield from journal_events.events_by_seq([one.spec_seq])).get(one.spec_seq)
-    raw = None if event is None else (yield from journal_events.read_event_body(event))
-    if raw is None:
+    spec = yield from _read_spec_if_kept(one)
+    if spec is None:
         raise HoustonError(f"What rollout {one.id} was started with was erased.")
-    return msgspec.msgpack.decode(raw, type=RolloutSpec)
+    return spec
 
 
 def read_workspace_folder(one: RolloutRow) -> ReadPlan[str | None]:
     """Folder of the workspace on the rollout's host; None where that was erased or is none."""
-    event = (yield from journal_events.events_by_seq([one.spec_seq])).get(one.spec_seq)
-    raw = None if event is None else (yield from journal_events.read_event_body(event))
-    root = "" if raw is None else msgspec.msgpack.decode(raw, type=RolloutSpec).host_root
+    spec = yield from _read_spec_if_kept(one)
+    root = spec.host_root if spec else ""
     return f"{root}/rollouts/{one.id}/workspace" if root else None
+
+
+def _read_spec_if_kept(rollout: RolloutRow) -> ReadPlan[RolloutSpec | None]:
+    event = (yield from journal_events.events_by_seq([rollout.spec_seq])).get(rollout.spec_seq)
+    raw = None if event is None else (yield from journal_events.read_event_body(event))
+    return None if raw is None else msgspec.msgpack.decode(raw, type=RolloutSpec)
 
 
 def read_rollout_head(one: RolloutRow) -> ReadPlan[ContextHead | None]:
     """The head of the rollout's contexts as rendered; None before its first prompt."""
     if one.head_seq is None:
         return None
-    event = (yield from journal_events.events_by_seq([one.head_seq]))[one.head_seq]
-    return (yield from journal_events.read_event_record(event, ContextHead, ERASED_HEAD))
+    return (yield from journal_events.read_record_at(one.head_seq, ContextHead, ERASED_HEAD))
 
 
 def list_tasks() -> ReadPlan[list[TaskRow]]:
@@ -235,8 +239,10 @@ def list_tasks() -> ReadPlan[list[TaskRow]]:
 
 def read_task_record(one: TaskRow) -> ReadPlan[TaskRecord]:
     """The newest definition of a task."""
-    event = (yield from journal_events.events_by_seq([one.seq]))[one.seq]
-    return (yield from journal_events.read_event_record(event, TaskRecord, _erased_task(one.name)))
+    erased = TaskRecord(
+        name=one.name, folder="", definition="", instructions=journal_events.ERASED_TEXT
+    )
+    return (yield from journal_events.read_record_at(one.seq, TaskRecord, erased))
 
 
 ERASED_HEAD = ContextHead(
@@ -248,10 +254,6 @@ ERASED_HEAD = ContextHead(
     dialect="",
     tokenizer="",
 )
-
-
-def _erased_task(name: str) -> TaskRecord:
-    return TaskRecord(name=name, folder="", definition="", instructions=journal_events.ERASED_TEXT)
 
 
 def _unknown_rollout(name: str, ids: list[str], matching: list[str], how: str) -> HoustonError:
@@ -336,8 +338,7 @@ def events_since(
     else:
         rows = yield RunSql(
             f"SELECT {column_list(JournalEventHeader)} FROM events WHERE seq > ?"
-            f" {_kinds_condition(kinds)}"
-            " ORDER BY seq LIMIT ?",
+            f" {kinds_condition(kinds)} ORDER BY seq LIMIT ?",
             (seq, *kinds, limit),
         )
     return rows_to_records(JournalEventHeader, rows)
@@ -348,17 +349,9 @@ def newest_events(
 ) -> ReadPlan[list[JournalEventHeader]]:
     """The last `limit` events, oldest first."""
     if rollout:
-        rows = yield from journal_events.events_backward(
-            column_list(JournalEventHeader), rollout, OPEN_END, limit, kinds
-        )
-    else:
-        rows = yield RunSql(
-            f"SELECT {column_list(JournalEventHeader)} FROM events WHERE seq > 0"
-            f" {_kinds_condition(kinds)}"
-            " ORDER BY seq DESC LIMIT ?",
-            (*kinds, limit),
-        )
-    return rows_to_records(JournalEventHeader, rows[::-1])
+        return (yield from newest_events_until(OPEN_END - 1, rollout, limit, kinds))
+    source = f"events WHERE seq > 0 {kinds_condition(kinds)} ORDER BY seq DESC LIMIT ?"
+    return (yield from select_records(JournalEventHeader, source, (*kinds, limit)))[::-1]
 
 
 def newest_events_until(
@@ -369,12 +362,6 @@ def newest_events_until(
         column_list(JournalEventHeader), rollout, seq + 1, limit, kinds
     )
     return rows_to_records(JournalEventHeader, rows[::-1])
-
-
-def count_rollouts_by_state() -> ReadPlan[dict[str, int]]:
-    """Rollouts by state."""
-    rows = yield RunSql("SELECT state, count(*) FROM rollouts GROUP BY state")
-    return dict(rows)
 
 
 def count_drifts(rollout: str) -> ReadPlan[dict[str, int]]:
@@ -388,34 +375,19 @@ def count_drifts(rollout: str) -> ReadPlan[dict[str, int]]:
 
 def list_forks(rollout: str) -> ReadPlan[list[ForkRow]]:
     """Forks of a rollout, in order; of a branch those of the past that it shares, too."""
-    found: list[ForkRow] = []
+    source = "forks WHERE rollout = ? AND step BETWEEN ? AND ? ORDER BY number"
+    forks: list[ForkRow] = []
     for part in (yield from step_ranges(rollout)):
-        rows = yield RunSql(
-            f"SELECT {column_list(ForkRow)} FROM forks WHERE rollout = ? AND step BETWEEN ? AND ?"
-            " ORDER BY number",
-            part,
-        )
-        found += rows_to_records(ForkRow, rows)
-    return found
+        forks += yield from select_records(ForkRow, source, part)
+    return forks
 
 
 def read_fork_body(fork: ForkRow) -> ReadPlan[ForkBody]:
     """What a fork put into the context."""
-    event = (yield from journal_events.events_by_seq([fork.seq]))[fork.seq]
     erased = ForkBody(
         k=fork.k, first_kept_step=fork.first_kept_step, summary=journal_events.ERASED_TEXT
     )
-    return (yield from journal_events.read_event_record(event, ForkBody, erased))
-
-
-def list_samples(rollout: str, first: int = 1, last: int = OPEN_END) -> ReadPlan[list[SampleRow]]:
-    """The ledger's entries for a range of steps, summaries included, in order."""
-    rows = yield RunSql(
-        f"SELECT {column_list(SampleRow)} FROM samples WHERE seq IN (SELECT seq FROM events"
-        " WHERE rollout = ?1 AND part IS NOT NULL AND step BETWEEN ?2 AND ?3) ORDER BY seq",
-        (rollout, first, last),
-    )
-    return rows_to_records(SampleRow, rows)
+    return (yield from journal_events.read_record_at(fork.seq, ForkBody, erased))
 
 
 def read_token_usage(rollout: str) -> ReadPlan[RolloutTokenUsage]:
@@ -431,17 +403,9 @@ def read_token_usage(rollout: str) -> ReadPlan[RolloutTokenUsage]:
 
 def find_sample(seq: int | None) -> ReadPlan[SampleRow | None]:
     """The ledger's entry with this sequence; None when there is none."""
-    rows = yield RunSql(f"SELECT {column_list(SampleRow)} FROM samples WHERE seq = ?", (seq,))
-    return SampleRow(*rows[0]) if rows else None
+    return (yield from select_first_record(SampleRow, "samples WHERE seq = ?", (seq,)))
 
 
-def _kinds_condition(kinds: tuple[str, ...]) -> str:
-    """SQL that narrows to kinds."""
-    return f"AND kind IN ({','.join('?' * len(kinds))})" if kinds else ""
-
-
-ROLLOUTS_PER_STATEMENT = 500
-"""Rollouts named in one statement."""
 MOST_SCORES = 32
 """Scores of one rollout that are given unless asked otherwise: the newest."""
 
@@ -467,31 +431,29 @@ def score_history(
     rollouts: Sequence[str], most: int = MOST_SCORES
 ) -> ReadPlan[dict[str, list[ScorePoint]]]:
     """By rollout, its newest scores, oldest of them first; with those of a past that it shares."""
-    found: dict[str, list[ScorePoint]] = {one: [] for one in rollouts}
-    for start in range(0, len(rollouts), ROLLOUTS_PER_STATEMENT):
-        chunk = tuple(rollouts[start : start + ROLLOUTS_PER_STATEMENT])
-        marks = ", ".join("?" * len(chunk))
-        rows = yield RunSql(f"{_SELECT_SCORES} e.rollout IN ({marks}) {_SCORE_ORDER}", chunk)
+    history: dict[str, list[ScorePoint]] = {rollout: [] for rollout in rollouts}
+    for marks, part in split_for_in(rollouts):
+        rows = yield RunSql(f"{_SELECT_SCORES} e.rollout IN ({marks}) {_SCORE_ORDER}", part)
         for rollout, *score in rows:
-            found[rollout].append(ScorePoint(*score))
+            history[rollout].append(ScorePoint(*score))
         branches = yield RunSql(
             f"SELECT id, parent, parent_step FROM rollouts WHERE parent <> '' AND id IN ({marks})",
-            chunk,
+            part,
         )
         for id, parent, step in branches:
-            found[id] = (yield from _shared_scores(parent, step)) + found[id]
-    return {rollout: scores[-most:] for rollout, scores in found.items()}
+            history[id] = (yield from _shared_scores(parent, step)) + history[id]
+    return {rollout: scores[-most:] for rollout, scores in history.items()}
 
 
 def _shared_scores(parent: str, last: int) -> ReadPlan[list[ScorePoint]]:
     """Scores of the past that a branch shares, up to its last step of it."""
-    found: list[ScorePoint] = []
+    scores: list[ScorePoint] = []
     for part in (yield from step_ranges(parent, 1, last)):
         rows = yield RunSql(
             f"{_SELECT_SCORES} e.rollout = ? AND e.step BETWEEN ? AND ? {_SCORE_ORDER}", part
         )
-        found += [ScorePoint(*score) for _, *score in rows]
-    return found
+        scores += [ScorePoint(*score) for _, *score in rows]
+    return scores
 
 
 class RolloutSelection(NamedTuple):
@@ -525,19 +487,17 @@ def select_rollout_ids(
             "houston rollout list",
             ExitCode.USAGE,
         )
-    found: Iterable[str]
+    ids: list[str] = []
     if names:
-        ids = []
         for name in names:
             ids.append((yield from resolve_rollout_id(name)))
-        found = ids
     else:
-        every = yield from list_rollouts(task)
-        found = [one.id for one in every if one.steps and group in ("", one.group_id)]
-    if not found:
+        rows = yield from list_rollouts(task)
+        ids = [row.id for row in rows if row.steps and group in ("", row.group_id)]
+    if not ids:
         what = f"the task {task!r}" if task else f"the group {group!r}" if group else "this home"
         raise HoustonError(f"No rollout of {what} has a step.", effect, "houston rollout list")
-    return list(dict.fromkeys(found)) if names and as_named else sorted(set(found))
+    return list(dict.fromkeys(ids)) if names and as_named else sorted(set(ids))
 
 
 def last_known_at(reader: Reader) -> int | None:

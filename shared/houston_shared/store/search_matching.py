@@ -87,13 +87,6 @@ def has_all_terms(found: Sequence[SearchTerm], text: str) -> bool:
     return all(term_pattern(term).search(text) for term in found)
 
 
-def snippet_of_terms(found: Sequence[SearchTerm], text: str) -> MatchSnippet:
-    """The text around the first match, on one line; its beginning when none is literally there."""
-    spots = [match for term in found if (match := term_pattern(term).search(text))]
-    first = min(spots, key=lambda match: match.start(), default=None)
-    return snippet_around_match(text, *(first.span() if first else (0, 0)))
-
-
 def snippet_around_match(text: str, start: int, end: int) -> MatchSnippet:
     """The text around a match, on one line."""
     end = min(end, start + _LONGEST_MATCH)
@@ -245,7 +238,7 @@ class SearchMatcher:
         )
 
     def spans(self, text: str) -> list[MatchSpan]:
-        """Where it is in a text, in order; raises TooSlow."""
+        """Where it is in a text, in order; raises PatternTooSlow."""
         if self._pattern is None:
             found = (m.span() for t in self.terms for m in term_pattern(t).finditer(text))
             return sorted(found)
@@ -255,20 +248,17 @@ class SearchMatcher:
             raise PatternTooSlow from None
 
     def first(self, text: str) -> MatchSpan | None:
-        """The first place in a text; None where it is not. Raises TooSlow."""
+        """The first place in a text; None where it is not. Raises PatternTooSlow."""
         if self._pattern is None:
             if not has_all_terms(self.terms, text):
                 return None
-            return min((m.span() for m in map(self._search(text), self.terms) if m), default=(0, 0))
+            matches = (term_pattern(term).search(text) for term in self.terms)
+            return min((match.span() for match in matches if match), default=(0, 0))
         try:
             places = (one.span() for one in self._pattern(text))
             return next((place for place in places if place[0] < place[1]), None)
         except TimeoutError:
             raise PatternTooSlow from None
-
-    @staticmethod
-    def _search(text: str) -> Callable[[SearchTerm], re.Match[str] | None]:
-        return lambda term: term_pattern(term).search(text)
 
     def snippet(self, text: str, place: MatchSpan) -> MatchSnippet:
         """The text around a place, on one line."""

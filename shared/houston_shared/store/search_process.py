@@ -93,19 +93,19 @@ class _GatheredHits:
     def __init__(self, number: int) -> None:
         self._number = number
         self._hits: list[SearchHit] = []
-        self._words = MOST_HITS_WITH_TEXT
-        self._said = 0.0
+        self._texts_left = MOST_HITS_WITH_TEXT
+        self._reported_at = 0.0
 
     def take(self, progress: SearchProgress) -> None:
-        """Say it when it is time: the first hits at once."""
+        """Report it when it is time: the first hits at once."""
         self._hits += progress.hits
         now = time.monotonic()
-        if progress.done or (self._hits and now - self._said > REPORT_SECONDS):
-            hits, rest = self._hits[: self._words], self._hits[self._words :]
-            self._words -= len(hits)
-            told = msgspec.structs.replace(progress, hits=tuple(hits))
-            _write_report(SearchReport(self._number, told, tuple(one.step for one in rest)))
-            self._hits, self._said = [], now
+        if progress.done or (self._hits and now - self._reported_at > REPORT_SECONDS):
+            hits, rest = self._hits[: self._texts_left], self._hits[self._texts_left :]
+            self._texts_left -= len(hits)
+            shown = msgspec.structs.replace(progress, hits=tuple(hits))
+            _write_report(SearchReport(self._number, shown, tuple(hit.step for hit in rest)))
+            self._hits, self._reported_at = [], now
 
 
 def _run_job(reader: Reader, job: SearchJob, jobs: _JobInput) -> None:
@@ -116,19 +116,15 @@ def _run_job(reader: Reader, job: SearchJob, jobs: _JobInput) -> None:
                 return
             gathered.take(progress)
     except HoustonError as problem:
-        _write_report(
-            SearchReport(job.number, problem=(problem.cause, problem.effect, problem.next))
-        )
+        words = (problem.cause, problem.effect, problem.next)
+        _write_report(SearchReport(job.number, problem=words))
     except MemoryError:
-        _write_report(
-            SearchReport(
-                job.number, problem=("The search needs too much memory.", "It has ended.", "")
-            )
-        )
+        words = ("The search needs too much memory.", "It has ended.", "")
+        _write_report(SearchReport(job.number, problem=words))
 
 
-def _write_report(found: SearchReport) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+def _write_report(report: SearchReport) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     sys.stdout.buffer.flush()
 
 

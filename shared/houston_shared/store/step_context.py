@@ -93,12 +93,12 @@ def _prompt_pieces(chain: dict[int, Row], sample_seq: int) -> list[_PromptPiece]
 
 
 def _read_sample_ids(seqs: list[int]) -> ReadPlan[dict[int, _SampleIds]]:
-    found: dict[int, _SampleIds] = {}
+    bodies: dict[int, _SampleIds] = {}
     for seq, event in (yield from journal_events.events_by_seq(list(dict.fromkeys(seqs)))).items():
         if event.erased:
             raise TokenIdsErased
-        found[seq] = yield from journal_events.read_event_record(event, _SampleIds, _SampleIds())
-    return found
+        bodies[seq] = yield from journal_events.read_event_record(event, _SampleIds, _SampleIds())
+    return bodies
 
 
 def _broken_ledger(seq: int) -> HoustonError:
@@ -163,24 +163,24 @@ def read_context(
 def read_request(rollout: str, step: int, attempt: int | None = None) -> ReadPlan[SampledRequest]:
     """Everything of a request but its decoded text; see `context_at`."""
     row = yield from _read_step_row(rollout, step, attempt)
-    found = yield from _read_policy_sample(row)
-    one = yield from rollout_queries.find_rollout(rollout)
-    head = yield from rollout_queries.read_rollout_head(one)
-    parent = yield from rollout_queries.find_sample(found.parent_seq)
-    note = "" if found.new_ids is not None else WITHOUT_IDS_NOTE
+    sample = yield from _read_policy_sample(row)
+    rollout_row = yield from rollout_queries.find_rollout(rollout)
+    head = yield from rollout_queries.read_rollout_head(rollout_row)
+    parent = yield from rollout_queries.find_sample(sample.parent_seq)
+    note = "" if sample.new_ids is not None else WITHOUT_IDS_NOTE
     try:
         ids = yield from read_prompt_ids(row.sample_seq)
     except TokenIdsErased:
         ids, note = None, ERASED_IDS_NOTE
-    said = yield from _read_context_messages(one, step, head)
-    return SampledRequest(rollout, step, row.attempt, found, parent, head, said, ids, note)
+    messages = yield from _read_context_messages(rollout_row, step, head)
+    return SampledRequest(rollout, step, row.attempt, sample, parent, head, messages, ids, note)
 
 
 def read_request_messages(rollout: str, step: int) -> ReadPlan[list[Message]]:
     """The messages of the request of a step, without its ids."""
-    one = yield from rollout_queries.find_rollout(rollout)
-    head = yield from rollout_queries.read_rollout_head(one)
-    return (yield from _read_context_messages(one, step, head))
+    rollout_row = yield from rollout_queries.find_rollout(rollout)
+    head = yield from rollout_queries.read_rollout_head(rollout_row)
+    return (yield from _read_context_messages(rollout_row, step, head))
 
 
 def count_cached_characters(request: SampledRequest, rendered: str) -> int | None:
@@ -195,8 +195,7 @@ def count_cached_characters(request: SampledRequest, rendered: str) -> int | Non
     text, _ = _decode_ids(request.token_ids[:cached], request.head)
     if text is None:
         return None
-    pairs = enumerate(zip(text, rendered, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(text), len(rendered)))
+    return _common_prefix_length(text, rendered)
 
 
 def decode_context(request: SampledRequest) -> ContextView:
@@ -246,62 +245,60 @@ def _message_as_json(one: Message) -> dict[str, Any]:
 
 
 def _read_step_row(rollout: str, step: int, attempt: int | None) -> ReadPlan[step_queries.StepRow]:
-    found = yield from step_queries.list_step_rows(
-        rollout, step, step, attempts=attempt is not None
-    )
-    for row in found:
+    rows = yield from step_queries.list_step_rows(rollout, step, step, attempts=attempt is not None)
+    for row in rows:
         if attempt in (None, row.attempt):
             return row
     newest = yield from step_queries.find_last_step(rollout)
-    what = f"step {step}" if attempt is None or not found else f"attempt {attempt} of step {step}"
-    there = f"It has steps 1 to {newest}." if newest else "It has no step yet."
-    raise HoustonError(f"Rollout {rollout} has no {what}.", there, f"houston steps {rollout}")
+    what = f"step {step}" if attempt is None or not rows else f"attempt {attempt} of step {step}"
+    steps = f"It has steps 1 to {newest}." if newest else "It has no step yet."
+    raise HoustonError(f"Rollout {rollout} has no {what}.", steps, f"houston steps {rollout}")
 
 
 def _read_policy_sample(row: step_queries.StepRow) -> ReadPlan[SampleRow]:
-    found = yield from rollout_queries.find_sample(row.sample_seq)
-    if found is None:
+    sample = yield from rollout_queries.find_sample(row.sample_seq)
+    if sample is None:
         raise HoustonError(
             f"The ledger has no entry for step {row.step} of rollout {row.rollout}.",
             "Its request cannot be shown.",
             "houston verify",
         )
-    return found
+    return sample
 
 
 def _read_context_messages(
-    one: RolloutRow, step: int, head: ContextHead | None
+    rollout: RolloutRow, step: int, head: ContextHead | None
 ) -> ReadPlan[list[Message]]:
     """The messages of the context that `step` was sampled in."""
-    spec = yield from rollout_queries.read_rollout_spec(one)
-    since = yield from _read_context_body(one.id, step)
-    return context_messages.build_messages(head, since, strip=spec.thoughts == "strip")
+    spec = yield from rollout_queries.read_rollout_spec(rollout)
+    body = yield from _read_context_body(rollout.id, step)
+    return context_messages.build_messages(head, body, strip=spec.thoughts == "strip")
 
 
 def _read_context_body(rollout: str, step: int) -> ReadPlan[ContextBody]:
     forks = yield from rollout_queries.list_forks(rollout)
-    begun = [one for one in forks if one.step <= step]
+    begun = [fork for fork in forks if fork.step <= step]
     if not begun:
         return ContextBody(
             None, None, (), (yield from step_queries.read_steps(rollout, 1, step - 1))
         )
     fork = begun[-1]
     body = yield from rollout_queries.read_fork_body(fork)
-    said = yield from read_kept_guidance(rollout, fork, body)
+    guidance = yield from read_kept_guidance(rollout, fork, body)
     last = yield from step_queries.read_step(rollout, fork.first_kept_step - 1)
-    found = yield from step_queries.read_steps(rollout, fork.first_kept_step, step - 1)
-    return ContextBody(body, last, said, found)
+    steps = yield from step_queries.read_steps(rollout, fork.first_kept_step, step - 1)
+    return ContextBody(body, last, guidance, steps)
 
 
 def read_kept_guidance(
     rollout: str, fork: ForkRow, body: ForkBody
 ) -> ReadPlan[Sequence[DeliveredGuidance]]:
     """Guidance that the fork keeps verbatim, in its order."""
-    said = yield from annotation_queries.list_delivered_guidance(
+    delivered = yield from annotation_queries.list_delivered_guidance(
         rollout, 1, fork.first_kept_step - 1
     )
-    by_id = {one.id: one for joined in said.values() for one in joined}
-    return [by_id[one] for one in body.guidance if one in by_id]
+    by_id = {each.id: each for joined in delivered.values() for each in joined}
+    return [by_id[id] for id in body.guidance if id in by_id]
 
 
 def _decode_ids(ids: list[int], head: ContextHead | None) -> tuple[str | None, str]:
@@ -390,28 +387,29 @@ class ContextSurroundings(NamedTuple):
 def read_context_surroundings(rollout: str, step: int) -> ReadPlan[ContextSurroundings]:
     """The request before that of `step`, and what forks took out of the context until then."""
     before = (yield from read_request_messages(rollout, step - 1)) if step > 1 else None
-    found: list[SummarisedSteps] = []
+    summarised: list[SummarisedSteps] = []
     first = 1
     for fork in (yield from rollout_queries.list_forks(rollout)):
         if fork.step <= step:
             last = fork.first_kept_step - 1
-            found.append(SummarisedSteps(first, last, fork.step, bool(fork.mechanical)))
+            summarised.append(SummarisedSteps(first, last, fork.step, bool(fork.mechanical)))
             first = fork.first_kept_step
-    return ContextSurroundings(before, found)
+    return ContextSurroundings(before, summarised)
 
 
 def compare_contexts(before: Sequence[Message], after: Sequence[Message]) -> ContextChange:
     """Compare two requests message by message; messages are the same when every byte is."""
-    first, second = [_message_key(one) for one in before], [_message_key(one) for one in after]
+    first = [msgspec.msgpack.encode(message) for message in before]
+    second = [msgspec.msgpack.encode(message) for message in after]
     start = _common_prefix_length(first, second)
     matcher = SequenceMatcher(None, first[start:], second[start:], autojunk=False)
-    gone = [NumberedMessage(at + 1, one) for at, one in enumerate(before)]
-    new = [NumberedMessage(at + 1, one) for at, one in enumerate(after)]
-    lost, found, kept = gone[start:], new[start:], start
+    gone = [NumberedMessage(number, message) for number, message in enumerate(before, 1)][start:]
+    new = [NumberedMessage(number, message) for number, message in enumerate(after, 1)][start:]
+    kept = start
     for a, b, size in reversed(matcher.get_matching_blocks()):
-        del lost[a : a + size], found[b : b + size]
+        del gone[a : a + size], new[b : b + size]
         kept += size
-    return ContextChange(kept, lost, found)
+    return ContextChange(kept, gone, new)
 
 
 def find_omissions(messages: Sequence[Message]) -> list[TextOmission]:
@@ -442,10 +440,6 @@ def _message_line(one: NumberedMessage) -> dict[str, Any]:
     return {"number": one.number, **msgspec.to_builtins(one.message)}
 
 
-def _message_key(message: Message) -> bytes:
-    return msgspec.msgpack.encode(message)
-
-
-def _common_prefix_length(first: Sequence[bytes], second: Sequence[bytes]) -> int:
+def _common_prefix_length(first: Sequence[object], second: Sequence[object]) -> int:
     pairs = enumerate(zip(first, second, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)))

@@ -5,6 +5,7 @@ left: a row of kind `aside` keeps the place of an event, and a `repaired` event 
 for it. The JSON of a step is in `step_json`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import PurePosixPath
@@ -25,10 +26,8 @@ from houston_shared.records import (
     ToolResult,
 )
 from houston_shared.store import annotation_queries, journal_events, rollout_queries
-from houston_shared.store.event_bodies import QUARANTINED_KIND as KIND
-from houston_shared.store.event_bodies import JournalRepaired
+from houston_shared.store.event_bodies import QUARANTINED_KIND, JournalRepaired
 from houston_shared.store.journal_events import (
-    CHANGED_STEPS,
     ERASED_TEXT,
     OPEN_END,
     OUT_OF_STEP_EVENTS,
@@ -36,8 +35,9 @@ from houston_shared.store.journal_events import (
     ReadPlan,
     RowRecord,
     RunSql,
-    column_list,
-    rows_to_records,
+    read_event_record,
+    read_out_of_step_records,
+    select_records,
 )
 from houston_shared.times_and_counts import iso_time, pluralize
 
@@ -88,7 +88,7 @@ ERASED_SAMPLE = SampleBody(
 )
 QUARANTINED_TEXT = "[set aside by a repair]"
 """Stands for what a step would say that lost it to a repair."""
-_QUARANTINED_SAMPLE = msgspec.structs.replace(ERASED_SAMPLE, thought=QUARANTINED_TEXT)
+_QUARANTINED_SAMPLE = replace(ERASED_SAMPLE, thought=QUARANTINED_TEXT)
 _ERASED_CALL = ToolCall(id="", name="erased", arguments={})
 _ERASED_RESULT = ToolResult(call=_ERASED_CALL, kind="erased", success=True, text=ERASED_TEXT)
 
@@ -100,15 +100,14 @@ def list_step_rows(
 
     A row of the past that a branch shares names the rollout whose step it is.
     """
-    found: list[StepRow] = []
+    source = (
+        "steps WHERE rollout = ?1 AND step >= ?2 AND step <= ?3 AND (?4 OR current = 1)"
+        " ORDER BY step, attempt"
+    )
+    rows: list[StepRow] = []
     for part in (yield from rollout_queries.step_ranges(rollout, first, last)):
-        mine = yield RunSql(
-            f"SELECT {column_list(StepRow)} FROM steps WHERE rollout = ?1 AND step >= ?2"
-            " AND step <= ?3 AND (?4 OR current = 1) ORDER BY step, attempt",
-            (*part, attempts),
-        )
-        found += rows_to_records(StepRow, mine)
-    return found
+        rows += yield from select_records(StepRow, source, (*part, attempts))
+    return rows
 
 
 def find_last_step(rollout: str) -> ReadPlan[int]:
@@ -116,22 +115,12 @@ def find_last_step(rollout: str) -> ReadPlan[int]:
 
     A branch that has not begun has that which it shares last.
     """
-    found = yield RunSql(
+    ((last,),) = yield RunSql(
         "SELECT coalesce((SELECT max(step) FROM steps WHERE rollout = ?1),"
         " (SELECT parent_step FROM rollouts WHERE id = ?1), 0)",
         (rollout,),
     )
-    return int(found[0][0])
-
-
-def list_changed_step_rows(rollout: str, seq: int) -> ReadPlan[list[StepRow]]:
-    """Rows of steps with an event after `seq`: what a follower reads again."""
-    found = yield RunSql(
-        f"SELECT {column_list(StepRow)} FROM steps WHERE rollout = ?1 AND current = 1 AND step IN"
-        f" ({CHANGED_STEPS}) ORDER BY step",
-        (rollout, seq),
-    )
-    return rows_to_records(StepRow, found)
+    return int(last)
 
 
 def read_steps(
@@ -141,25 +130,25 @@ def read_steps(
 
     attempts: also those that purification replaced. A body that was erased reads as `ERASED`.
     """
-    found = yield from list_step_rows(rollout, first, last, attempts)
+    rows = yield from list_step_rows(rollout, first, last, attempts)
     steps = []
-    for owner, group in groupby(found, key=lambda row: row.rollout):
-        mine = list(group)
-        span = (mine[0].step, mine[-1].step)
+    for owner, group in groupby(rows, key=lambda row: row.rollout):
+        own_rows = list(group)
+        span = (own_rows[0].step, own_rows[-1].step)
         parts = yield from _read_worker_events(owner, *span)
-        said = yield from annotation_queries.list_delivered_guidance(owner, *span)
-        for row in mine:
+        guidance = yield from annotation_queries.list_delivered_guidance(owner, *span)
+        for row in own_rows:
             events = parts.get((row.step, row.attempt), [])
-            joined = said.get(row.step, ()) if row.current else ()
-            one = yield from _build_step(row, events, joined)
-            steps.append(one if owner == rollout else replace(one, inherited=owner))
+            joined = guidance.get(row.step, ()) if row.current else ()
+            step = yield from _build_step(row, events, joined)
+            steps.append(step if owner == rollout else replace(step, inherited=owner))
     return steps
 
 
 def read_step(rollout: str, step: int, attempt: int | None = None) -> ReadPlan[StepRecord | None]:
     """One step (its current attempt unless named); None when there is none."""
-    found = yield from read_steps(rollout, step, step, attempts=attempt is not None)
-    return next((one for one in found if attempt in (None, one.attempt)), None)
+    records = yield from read_steps(rollout, step, step, attempts=attempt is not None)
+    return next((record for record in records if attempt in (None, record.attempt)), None)
 
 
 def read_step_remains(rollout: str, step: int) -> ReadPlan[StepRecord]:
@@ -170,7 +159,7 @@ def read_step_remains(rollout: str, step: int) -> ReadPlan[StepRecord]:
     parts = yield from _read_worker_events(rollout, step, step)
     attempt = max((attempt for _, attempt in parts), default=1)
     events = parts.get((step, attempt), [])
-    said = yield from annotation_queries.list_delivered_guidance(rollout, step, step)
+    guidance = yield from annotation_queries.list_delivered_guidance(rollout, step, step)
     ((before,),) = yield RunSql(
         "SELECT coalesce(max(s.closed_at), r.created_at) FROM rollouts r"
         " LEFT JOIN steps s ON s.rollout = r.id AND s.step < ?2 WHERE r.id = ?1",
@@ -182,25 +171,25 @@ def read_step_remains(rollout: str, step: int) -> ReadPlan[StepRecord]:
         observation_seq=None, last_seq=0, policy="", drift="", tools="", calls=0, errors=0,
         guided=0, attention="", score=None, snapshot="", started_at=at, closed_at=None, active_us=0,
     )  # fmt: skip
-    return (yield from _build_step(row, events, said.get(step, ())))
+    return (yield from _build_step(row, events, guidance.get(step, ())))
 
 
 def _read_worker_events(
     rollout: str, first: int, last: int
 ) -> ReadPlan[dict[tuple[int, int], list[JournalEvent]]]:
     """The workers' events of a range, by step and attempt, in the order they were stored."""
-    found = yield from journal_events.select_events(
+    events = yield from journal_events.select_events(
         "rollout = ? AND step BETWEEN ? AND ? AND part IS NOT NULL ORDER BY seq",
         (rollout, first, last),
     )
     parts: dict[tuple[int, int], list[JournalEvent]] = {}
-    for event in found:
+    for event in events:
         parts.setdefault((event.step, event.attempt), []).append(event)
     return parts
 
 
 def _build_step(
-    row: StepRow, events: list[JournalEvent], said: tuple[DeliveredGuidance, ...]
+    row: StepRow, events: list[JournalEvent], guidance: tuple[DeliveredGuidance, ...]
 ) -> ReadPlan[StepRecord]:
     sample = _QUARANTINED_SAMPLE
     intents: list[CallIntent] = []
@@ -209,24 +198,15 @@ def _build_step(
     for event in events:
         part = (event.part or "").partition(".")[0]
         if part == "sample":
-            sample = yield from journal_events.read_event_record(event, SampleBody, ERASED_SAMPLE)
+            sample = yield from read_event_record(event, SampleBody, ERASED_SAMPLE)
         elif part == "intent":
-            intents.append(
-                (
-                    yield from journal_events.read_event_record(
-                        event, CallIntent, CallIntent(call=_ERASED_CALL)
-                    )
-                )
-            )
+            erased_intent = CallIntent(call=_ERASED_CALL)
+            intents.append((yield from read_event_record(event, CallIntent, erased_intent)))
         elif part == "call":
-            results.append(
-                (yield from journal_events.read_event_record(event, ToolResult, _ERASED_RESULT))
-            )
+            results.append((yield from read_event_record(event, ToolResult, _ERASED_RESULT)))
         elif part == "observation":
             erased = ObservationBody(tail=ERASED_TEXT)
-            observation = yield from journal_events.read_event_record(
-                event, ObservationBody, erased
-            )
+            observation = yield from read_event_record(event, ObservationBody, erased)
     return StepRecord(
         step=row.step,
         attempt=row.attempt,
@@ -235,7 +215,7 @@ def _build_step(
         intents=tuple(intents),
         results=tuple(results),
         observation=observation,
-        guidance=said,
+        guidance=guidance,
         at=iso_time(row.closed_at or row.started_at),
         active_seconds=row.active_us / 1_000_000,
         seq=max([row.last_seq, *(event.seq for event in events)]),
@@ -268,23 +248,16 @@ def list_quarantined_events(rollout: str) -> ReadPlan[list[QuarantinedEvent]]:
     """Every event of a rollout that is set aside, in order."""
     rows = yield RunSql(
         f"SELECT seq, step FROM events WHERE rollout = ? AND {OUT_OF_STEP_EVENTS}"
-        f" AND kind = '{KIND}'"
-        " ORDER BY seq",
+        f" AND kind = '{QUARANTINED_KIND}' ORDER BY seq",
         (rollout,),
     )
     if not rows:
         return []
-    told = yield RunSql(
-        f"SELECT seq, body FROM events WHERE rollout = '' AND {OUT_OF_STEP_EVENTS}"
-        " AND kind = 'repaired'"
-        " AND body IS NOT NULL ORDER BY seq"
-    )
-    by: dict[int, tuple[str, int]] = {}
-    for seq, body in told:
-        repaired = msgspec.msgpack.decode(body, type=JournalRepaired)
-        for one in repaired.seqs:
-            by.setdefault(one, (repair_name(repaired.copies), seq))
-    return [QuarantinedEvent(seq, step, *by.get(seq, ("", 0))) for seq, step in rows]
+    repairs: dict[int, tuple[str, int]] = {}
+    for repair in (yield from read_out_of_step_records("", "repaired", JournalRepaired)):
+        for seq in repair.body.seqs:
+            repairs.setdefault(seq, (repair_name(repair.body.copies), repair.seq))
+    return [QuarantinedEvent(seq, step, *repairs.get(seq, ("", 0))) for seq, step in rows]
 
 
 def repair_name(copies: str) -> str:
@@ -293,17 +266,15 @@ def repair_name(copies: str) -> str:
 
 
 def group_repair_losses(
-    found: Iterable[QuarantinedEvent], rollout: str = ""
+    quarantined: Iterable[QuarantinedEvent], rollout: str = ""
 ) -> list[LossFromRepair]:
-    """Holes by repair, in the order of the repairs."""
-    by: dict[str, list[QuarantinedEvent]] = {}
-    for one in found:
-        by.setdefault(one.repair, []).append(one)
+    """What each repair set aside, in the order of the repairs."""
+    by_repair: dict[str, list[int]] = {}
+    for event in quarantined:
+        by_repair.setdefault(event.repair, []).append(event.step)
     return [
-        LossFromRepair(
-            repair, len(mine), tuple(sorted({one.step for one in mine if one.step})), rollout
-        )
-        for repair, mine in by.items()
+        LossFromRepair(repair, len(steps), tuple(sorted(set(steps) - {0})), rollout)
+        for repair, steps in by_repair.items()
     ]
 
 
@@ -321,23 +292,25 @@ def describe_quarantine(one: QuarantinedEvents) -> str:
 
 
 def mark_quarantined_steps(
-    rollout: str, found: Sequence[StepRecord], first: int, last: int
+    rollout: str, steps: Sequence[StepRecord], first: int, last: int
 ) -> ReadPlan[list[StepRecord]]:
-    """`found` (the records of steps `first` to `last`) with marks, and with what is left of steps
+    """`steps` (the records of steps `first` to `last`) with marks, and with what is left of steps
     that a repair has left without a row.
     """
-    all_holes = yield from list_quarantined_events(rollout)
-    mine = [one for one in all_holes if first <= one.step <= last]
-    if not mine:
-        return list(found)
-    by: dict[int, list[QuarantinedEvent]] = {}
-    for one in mine:
-        by.setdefault(one.step, []).append(one)
-    records = {(one.step, one.attempt): _with_mark(one, by.get(one.step, ())) for one in found}
-    there = {one.step for one in found}
-    for step in (yield from list_steps_without_row(rollout, by.keys() - there)):
+    by_step: dict[int, list[QuarantinedEvent]] = {}
+    for event in (yield from list_quarantined_events(rollout)):
+        if first <= event.step <= last:
+            by_step.setdefault(event.step, []).append(event)
+    if not by_step:
+        return list(steps)
+    records = {
+        (record.step, record.attempt): _with_mark(record, by_step.get(record.step, ()))
+        for record in steps
+    }
+    with_record = {record.step for record in steps}
+    for step in (yield from list_steps_without_row(rollout, by_step.keys() - with_record)):
         rest = yield from read_step_remains(rollout, step)
-        records[step, rest.attempt] = _with_mark(rest, by[step])
+        records[step, rest.attempt] = _with_mark(rest, by_step[step])
     return [records[key] for key in sorted(records)]
 
 
@@ -351,21 +324,20 @@ def list_steps_without_row(rollout: str, some: Iterable[int]) -> ReadPlan[list[i
         return []
     ((state,),) = yield RunSql("SELECT state FROM rollouts WHERE id = ?", (rollout,))
     rows: list[StepRow] = yield from list_step_rows(rollout, missing[0], missing[-1])
-    there = {row.step for row in rows}
+    with_row = {row.step for row in rows}
     newest = OPEN_END if state in ENDED_STATES else (yield from find_last_step(rollout))
-    return [step for step in missing if step < newest and step not in there]
+    return [step for step in missing if step < newest and step not in with_row]
 
 
-def _with_mark(record: StepRecord, found: Iterable[QuarantinedEvent]) -> StepRecord:
-    counts: dict[tuple[str, bool], int] = {}
-    for one in found:
-        key = one.repair, 0 < one.repaired < record.sample_seq
-        counts[key] = counts.get(key, 0) + 1
+def _with_mark(record: StepRecord, quarantined: Iterable[QuarantinedEvent]) -> StepRecord:
+    counts = Counter(
+        (event.repair, 0 < event.repaired < record.sample_seq) for event in quarantined
+    )
     marks = tuple(
         QuarantinedEvents(events=count, repair=repair, again=again)
         for (repair, again), count in counts.items()
     )
-    return msgspec.structs.replace(record, aside=marks)
+    return replace(record, aside=marks)
 
 
 def _by_repair(count: int, repair: str) -> str:
@@ -375,10 +347,10 @@ def _by_repair(count: int, repair: str) -> str:
 
 def _format_step_ranges(numbers: Sequence[int]) -> str:
     """`1, 3 to 5`."""
-    parts: list[list[int]] = []
-    for one in numbers:
-        if parts and one == parts[-1][-1] + 1:
-            parts[-1].append(one)
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
         else:
-            parts.append([one])
-    return ", ".join(f"{one[0]} to {one[-1]}" if len(one) > 1 else str(one[0]) for one in parts)
+            runs.append([number])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

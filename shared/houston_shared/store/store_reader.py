@@ -10,7 +10,6 @@ that is long and keeps the WAL from beginning anew is ended. Bodies over 64 KB a
 import sqlite3
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from houston_shared.errors import HoustonError
@@ -260,10 +259,10 @@ class Reader:
         """Changes whenever somebody else committed: the poll for when `live` is not there."""
         connection = self._connection()
         try:
-            found: int = connection.execute("PRAGMA data_version").fetchone()[0]
+            version: int = connection.execute("PRAGMA data_version").fetchone()[0]
         except sqlite3.DatabaseError as problem:
             raise read_failure(self.home, problem) from problem
-        return self._openings, found
+        return self._openings, version
 
     def interrupt(self) -> None:
         """Cut a running statement short, from another thread; `run` then raises."""
@@ -281,34 +280,29 @@ class Reader:
     def __enter__(self) -> "Reader":
         return self.open()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _answer(self, plan: ReadPlan[T], journal: sqlite3.Connection) -> T:
         try:
-            asked = next(plan)
+            request = next(plan)
             while True:
                 try:
-                    answer = self._one(asked, journal)
+                    answer = self._fetch(request, journal)
                 except NoSearchIndex as missing:
-                    asked = plan.throw(missing)
+                    request = plan.throw(missing)
                 else:
-                    asked = plan.send(answer)
+                    request = plan.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
 
-    def _one(self, asked: RunSql | FetchBlob, journal: sqlite3.Connection) -> list[Row] | bytes:
+    def _fetch(self, request: RunSql | FetchBlob, journal: sqlite3.Connection) -> list[Row] | bytes:
         check_expiry(self.home, self._expiry)
-        if isinstance(asked, FetchBlob):
-            return read_blob(self.home, asked.sha256)
-        connection = self._index() if asked.where == "search" else journal
-        return connection.execute(asked.sql, asked.parameters).fetchall()
+        if isinstance(request, FetchBlob):
+            return read_blob(self.home, request.sha256)
+        connection = self._index() if request.where == "search" else journal
+        return connection.execute(request.sql, request.parameters).fetchall()
 
     def _connection(self) -> sqlite3.Connection:
         if self._journal is not None and is_stale(self.home, self._journal):

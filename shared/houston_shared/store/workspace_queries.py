@@ -17,22 +17,10 @@ from houston_shared.store.journal_events import (
     ReadPlan,
     RowRecord,
     RunSql,
-    column_list,
     rows_to_records,
+    select_records,
 )
 from houston_shared.times_and_counts import iso_time
-
-
-class FileChangeRow(RowRecord, frozen=True):
-    """A row of `file_changes`; its diff is in the observation at `seq`."""
-
-    step: int
-    attempt: int
-    path: str
-    kind: str
-    added: int
-    removed: int
-    seq: int
 
 
 class SearchRow(RowRecord, frozen=True):
@@ -88,67 +76,21 @@ class EvaluationRow(RowRecord, frozen=True):
     at: int
 
 
-def list_file_changes(
-    rollout: str, path: str = "", step: int | None = None
-) -> ReadPlan[list[FileChangeRow]]:
-    """Changes to files, in order; of one path or one step when named. Replaced attempts are not."""
-    rows = yield RunSql(
-        f"SELECT {column_list(FileChangeRow, 'c')} FROM file_changes c JOIN steps USING"
-        " (rollout, step, attempt) WHERE rollout = ?1 AND current = 1"
-        " AND (?2 = '' OR path = ?2) AND (?3 IS NULL OR step = ?3) ORDER BY step, path",
-        (rollout, path, step),
-    )
-    return rows_to_records(FileChangeRow, rows)
-
-
-def read_file_change(change: FileChangeRow) -> ReadPlan[FileChange]:
-    """One change with its unified diff, from the observation that recorded it."""
-    event = (yield from journal_events.events_by_seq([change.seq]))[change.seq]
-    erased = ObservationBody(tail=journal_events.ERASED_TEXT)
-    observation = yield from journal_events.read_event_record(event, ObservationBody, erased)
-    for one in observation.files:
-        if one.path == change.path:
-            return one
-    return FileChange(
-        path=change.path,
-        kind=change.kind,  # type: ignore[arg-type]  # the table's CHECK allows only these
-        added=change.added,
-        removed=change.removed,
-        note=journal_events.ERASED_TEXT if event.erased else "the diff was not recorded",
-    )
-
-
-def list_searches(rollout: str) -> ReadPlan[list[SearchRow]]:
-    """Searches of a rollout, in order. Replaced attempts are not."""
-    rows = yield RunSql(
-        f"SELECT {column_list(SearchRow, 's')} FROM searches s"
-        " JOIN steps USING (rollout, step, attempt)"
-        " WHERE rollout = ? AND current = 1 ORDER BY step, idx",
-        (rollout,),
-    )
-    return rows_to_records(SearchRow, rows)
-
-
 def list_terminals(rollout: str) -> ReadPlan[list[TerminalRow]]:
     """Terminals that a rollout has used, by host and name."""
-    rows = yield RunSql(
-        f"SELECT {column_list(TerminalRow)} FROM terminals WHERE rollout = ? ORDER BY host, name",
-        (rollout,),
-    )
-    return rows_to_records(TerminalRow, rows)
+    source = "terminals WHERE rollout = ? ORDER BY host, name"
+    return (yield from select_records(TerminalRow, source, (rollout,)))
 
 
 def list_terminal_spans(
     rollout: str, host: str = "", terminal: str = ""
 ) -> ReadPlan[list[TerminalSpanRow]]:
     """What terminals printed in which step, in order; of one terminal when named."""
-    rows = yield RunSql(
-        f"SELECT {column_list(TerminalSpanRow)} FROM terminal_spans WHERE rollout = ?1"
-        " AND (?2 = '' OR host = ?2) AND (?3 = '' OR terminal = ?3)"
-        " ORDER BY step, attempt, host, terminal",
-        (rollout, host, terminal),
+    source = (
+        "terminal_spans WHERE rollout = ?1 AND (?2 = '' OR host = ?2)"
+        " AND (?3 = '' OR terminal = ?3) ORDER BY step, attempt, host, terminal"
     )
-    return rows_to_records(TerminalSpanRow, rows)
+    return (yield from select_records(TerminalSpanRow, source, (rollout, host, terminal)))
 
 
 def list_evaluations(rollout: str) -> ReadPlan[list[EvaluationRow]]:
@@ -156,15 +98,11 @@ def list_evaluations(rollout: str) -> ReadPlan[list[EvaluationRow]]:
 
     A branch has those of the past that it shares, too.
     """
-    found: list[EvaluationRow] = []
+    source = "evaluations WHERE rollout = ? AND step BETWEEN ? AND ? ORDER BY number"
+    evaluations: list[EvaluationRow] = []
     for part in (yield from rollout_queries.step_ranges(rollout)):
-        rows = yield RunSql(
-            f"SELECT {column_list(EvaluationRow)} FROM evaluations WHERE rollout = ?"
-            " AND step BETWEEN ? AND ? ORDER BY number",
-            part,
-        )
-        found += rows_to_records(EvaluationRow, rows)
-    return found
+        evaluations += yield from select_records(EvaluationRow, source, part)
+    return evaluations
 
 
 class _SubmissionFields(msgspec.Struct, frozen=True):
@@ -177,10 +115,8 @@ class _ScoreFields(msgspec.Struct, frozen=True):
 
 def read_submitted_snapshot(one: EvaluationRow) -> ReadPlan[str]:
     """The snapshot that an evaluation scored; empty where its environment took none."""
-    event = (yield from journal_events.events_by_seq([one.seq]))[one.seq]
-    return (
-        yield from journal_events.read_event_record(event, _ScoreFields, _ScoreFields())
-    ).fields.snapshot
+    body = yield from journal_events.read_record_at(one.seq, _ScoreFields, _ScoreFields())
+    return body.fields.snapshot
 
 
 MOST_CHANGED_FILES = 500
@@ -235,7 +171,7 @@ _FILE_EDITS_SQL = (
 
 def list_changed_files(rollout: str) -> ReadPlan[list[FileHistoryRow]]:
     """Files that steps of `rollout` changed, the newest change first."""
-    found: dict[str, FileHistoryRow] = {}
+    files: dict[str, FileHistoryRow] = {}
     for part in (yield from rollout_queries.step_ranges(rollout)):
         rows = yield RunSql(
             "SELECT c.path, count(*), sum(c.added), sum(c.removed), max(c.step), c.kind"
@@ -244,8 +180,8 @@ def list_changed_files(rollout: str) -> ReadPlan[list[FileHistoryRow]]:
             part,
         )
         for row in rows_to_records(FileHistoryRow, rows):
-            found[row.path] = _merge_file_rows(found.get(row.path), row)
-    return sorted(found.values(), key=lambda one: (-one.last_step, one.path))[:MOST_CHANGED_FILES]
+            files[row.path] = _merge_file_rows(files.get(row.path), row)
+    return sorted(files.values(), key=lambda row: (-row.last_step, row.path))[:MOST_CHANGED_FILES]
 
 
 def _merge_file_rows(before: FileHistoryRow | None, row: FileHistoryRow) -> FileHistoryRow:
@@ -259,14 +195,14 @@ def list_file_edits(
     rollout: str, path: str = "", first: int = 1, last: int = OPEN_END
 ) -> ReadPlan[list[FileEditRow]]:
     """Changes, the newest first: of one file when it is named, of some steps."""
-    found: list[FileEditRow] = []
+    edits: list[FileEditRow] = []
     for part in (yield from rollout_queries.step_ranges(rollout, first, last)):
         rows = yield RunSql(
             f"{_FILE_EDITS_SQL} AND (?4 = '' OR c.path = ?4) ORDER BY c.step, c.path DESC",
             (*part, path),
         )
-        found += rows_to_records(FileEditRow, rows)
-    return found[::-1]
+        edits += rows_to_records(FileEditRow, rows)
+    return edits[::-1]
 
 
 def list_file_edits_of_step(rollout: str, step: int) -> ReadPlan[list[FileEditRow]]:
@@ -282,24 +218,41 @@ def list_file_edits_of_step(rollout: str, step: int) -> ReadPlan[list[FileEditRo
     return []
 
 
-def read_file_diffs(made: Iterable[FileEditRow]) -> ReadPlan[list[RecordedFileEdit]]:
+def read_file_change(change: FileEditRow) -> ReadPlan[FileChange]:
+    """One change with its unified diff, from the observation that recorded it."""
+    event = (yield from journal_events.events_by_seq([change.seq]))[change.seq]
+    erased = ObservationBody(tail=journal_events.ERASED_TEXT)
+    observation = yield from journal_events.read_event_record(event, ObservationBody, erased)
+    for recorded in observation.files:
+        if recorded.path == change.path:
+            return recorded
+    return FileChange(
+        path=change.path,
+        kind=change.kind,  # type: ignore[arg-type]  # the table's CHECK allows only these
+        added=change.added,
+        removed=change.removed,
+        note=journal_events.ERASED_TEXT if event.erased else "the diff was not recorded",
+    )
+
+
+def read_file_diffs(edits: Iterable[FileEditRow]) -> ReadPlan[list[RecordedFileEdit]]:
     """Changes with their diffs, in the order that they are given in."""
-    found: list[RecordedFileEdit] = []
-    for one in made:
-        key = FileChangeRow(
-            one.step, one.attempt, one.path, one.kind, one.added, one.removed, one.seq
-        )
-        found.append(RecordedFileEdit(one.step, (yield from read_file_change(key))))
-    return found
+    diffs: list[RecordedFileEdit] = []
+    for edit in edits:
+        diffs.append(RecordedFileEdit(edit.step, (yield from read_file_change(edit))))
+    return diffs
 
 
 def list_newest_searches(rollout: str) -> ReadPlan[list[SearchRow]]:
     """Searches and pages of a rollout, the newest first."""
-    found: list[SearchRow] = []
-    for owner, first, last in (yield from rollout_queries.step_ranges(rollout)):
-        mine = yield from list_searches(owner)
-        found += [one for one in mine if first <= one.step <= (last or OPEN_END)]
-    return found[::-1]
+    source = (
+        "searches JOIN steps USING (rollout, step, attempt) WHERE rollout = ?"
+        " AND step BETWEEN ? AND ? AND current = 1 ORDER BY step, idx"
+    )
+    searches: list[SearchRow] = []
+    for part in (yield from rollout_queries.step_ranges(rollout)):
+        searches += yield from select_records(SearchRow, source, part)
+    return searches[::-1]
 
 
 def file_edit_json(change: RecordedFileEdit, made: FileEditRow) -> dict[str, Any]:

@@ -183,10 +183,11 @@ def test_it_is_written_seldom_and_costs_no_event(desk: Desk) -> None:
     assert written <= 20
     assert desk.written.seq == events
     with Reader(desk.written.home) as reader:
-        assert [
-            one.name for one in reader.run(presence_queries.list_present_people(desk.at))["one"]
-        ] == ["ada"]
-        assert reader.run(presence_queries.list_present_people(desk.at + 60_000_000)) == {}
+        looks = reader.run(presence_queries.list_presence())
+        assert [(look.rollout, look.name) for look in looks if look.looks(desk.at)] == [
+            ("one", "ada")
+        ]
+        assert not [look for look in looks if look.looks(desk.at + 60_000_000)]
 
 
 def test_what_a_rolled_back_batch_took_is_written_with_the_next(desk: Desk) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from houston_shared.store import search_matching
-from houston_shared.store.search_matching import SearchTerm
+from houston_shared.store.search_matching import SearchMatcher, SearchQuery, SearchTerm
 
 TERMS = {
     "words": (
@@ -77,7 +77,8 @@ SNIPPETS = {
 @pytest.mark.parametrize("case", SNIPPETS)
 def test_a_snippet_is_one_line_around_the_match(case: str) -> None:
     query, text, marked = SNIPPETS[case]
-    found = search_matching.snippet_of_terms(search_matching.split_terms(query), text)
+    matcher = SearchMatcher(SearchQuery(query, mode="words"))
+    found = matcher.snippet(text, matcher.first(text) or (0, 0))
     assert found.text[found.start : found.end] == marked
     assert "\n" not in found.text
     assert len(found.text) < 200
