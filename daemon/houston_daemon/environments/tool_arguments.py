@@ -21,6 +21,10 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """The tool's name."""
     family: ClassVar[str]
     """The family that documentation lists it under."""
+    writes: ClassVar[bool] = True
+    """Whether running it can change files of the workspace; so is taken what does not say."""
+    idempotent: ClassVar[bool] = False
+    """Whether running it twice is as running it once, so that a lost request may be sent again."""
 
 
 A = TypeVar("A", bound=Arguments)

@@ -15,7 +15,7 @@ from houston_daemon.environments.python.python_environment import PYTHON_ACTIONS
 from houston_daemon.environments.questions.search_qa_environment import SEARCH_QA_ACTIONS
 from houston_daemon.environments.simulation.simulation_environment import SIMULATION_ACTIONS
 from houston_daemon.environments.tool_arguments import tool
-from houston_daemon.environments.workstation.workstation_environment import ACTIONS
+from houston_daemon.environments.workstation_actions import ACTIONS
 
 _INTRODUCTION = """\
 # Actions of the workstation

@@ -13,17 +13,18 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from houston_daemon.environments import workstation_actions
 from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation
-from houston_daemon.environments.workstation import file_action_types, file_window
+from houston_daemon.environments.workstation import file_window
 from houston_daemon.environments.workstation.confined_paths import (
     ConfinedEntry,
     ConfinedFolder,
     PathRefused,
     kind_of,
 )
-from houston_daemon.environments.workstation.file_action_types import (
+from houston_daemon.environments.workstation.file_observations import (
     Entry,
     FileWindow,
     FoundFiles,
@@ -59,7 +60,7 @@ class FileEdit:
         self.touched: list[str] = []
         """Paths written since the last snapshot: hints for it."""
 
-    def create(self, call: file_action_types.CreateFile) -> FileWindow | Failed:
+    def create(self, call: workstation_actions.CreateFile) -> FileWindow | Failed:
         """Write a whole file, in place of an old one if there is one."""
         data = _bytes(call.content)
         with self._confined.place(call.filename, make_folders=True) as place:
@@ -70,7 +71,7 @@ class FileEdit:
         change = "replaced" if before else "created"
         return self._written(place.path, change, 1, data.count(b"\n") + 1, blind)
 
-    def edit(self, call: file_action_types.EditFile) -> FileWindow | Failed:
+    def edit(self, call: workstation_actions.EditFile) -> FileWindow | Failed:
         """Replace lines `start` to `end` by the content; show the place afterwards."""
         if call.end < call.start - 1:
             return Failed(
@@ -148,7 +149,7 @@ def _exists(file: BinaryIO, number: int, size: int) -> bool:
     return offset is not None and offset < size
 
 
-def _not_in_it(path: str, file: BinaryIO, call: file_action_types.EditFile) -> str:
+def _not_in_it(path: str, file: BinaryIO, call: workstation_actions.EditFile) -> str:
     total = file_window.count(file)
     length = "fewer lines than that" if total is None else f"{total} line{'s' * (total != 1)}"
     append = "" if total is None else f" start={total + 1}, end={total} appends."
@@ -242,7 +243,7 @@ class FileSearch:
     def __init__(self, confined: ConfinedFolder) -> None:
         self._confined = confined
 
-    def search_dir(self, call: file_action_types.SearchDir, limit: Limit) -> Matches:
+    def search_dir(self, call: workstation_actions.SearchDir, limit: Limit) -> Matches:
         """Lines with the term in all text files below a folder."""
         term = call.search_term.encode("utf-8", "replace")
         matches: list[Match] = []
@@ -269,7 +270,7 @@ class FileSearch:
             note=note,
         )
 
-    def search_file(self, call: file_action_types.SearchFile, limit: Limit) -> Matches:
+    def search_file(self, call: workstation_actions.SearchFile, limit: Limit) -> Matches:
         """Lines with the term in one file."""
         matches: list[Match] = []
         with (
@@ -288,7 +289,7 @@ class FileSearch:
             note="The file is binary and was not searched." if binary else "",
         )
 
-    def find_file(self, call: file_action_types.FindFile, limit: Limit) -> FoundFiles:
+    def find_file(self, call: workstation_actions.FindFile, limit: Limit) -> FoundFiles:
         """Files whose name, or path where the pattern has a slash, fits a pattern."""
         found: list[str] = []
         total = 0
@@ -306,7 +307,7 @@ class FileSearch:
             paths=tuple(sorted(found)),
         )
 
-    def list_files(self, call: file_action_types.ListFiles, limit: Limit) -> Listing:
+    def list_files(self, call: workstation_actions.ListFiles, limit: Limit) -> Listing:
         """The entries of one folder, by name, the first 500."""
         names: list[str] = []
         hidden = 0
@@ -395,19 +396,19 @@ class FileActions:
         self._edit = FileEdit(confined, state, view)
         search = FileSearch(confined)
         self._quick: dict[type[Arguments], Callable[[Any], Observation]] = {
-            file_action_types.OpenFile: view.open_file,
-            file_action_types.FileGotoLine: view.goto,
-            file_action_types.FileScrollDown: view.scroll_down,
-            file_action_types.FileScrollUp: view.scroll_up,
-            file_action_types.GetFileInfo: view.info,
-            file_action_types.CreateFile: self._edit.create,
-            file_action_types.EditFile: self._edit.edit,
+            workstation_actions.OpenFile: view.open_file,
+            workstation_actions.FileGotoLine: view.goto,
+            workstation_actions.FileScrollDown: view.scroll_down,
+            workstation_actions.FileScrollUp: view.scroll_up,
+            workstation_actions.GetFileInfo: view.info,
+            workstation_actions.CreateFile: self._edit.create,
+            workstation_actions.EditFile: self._edit.edit,
         }
         self._limited: dict[type[Arguments], Callable[[Any, Limit], Observation]] = {
-            file_action_types.SearchDir: search.search_dir,
-            file_action_types.SearchFile: search.search_file,
-            file_action_types.FindFile: search.find_file,
-            file_action_types.ListFiles: search.list_files,
+            workstation_actions.SearchDir: search.search_dir,
+            workstation_actions.SearchFile: search.search_file,
+            workstation_actions.FindFile: search.find_file,
+            workstation_actions.ListFiles: search.list_files,
         }
 
     async def act(self, arguments: Arguments, stop: Stop) -> Observation:
@@ -424,7 +425,7 @@ class FileActions:
     async def write(self, path: str, content: str) -> FileWindow | Failed:
         """Write what another action made, as create_file does, and show its beginning."""
         return await asyncio.to_thread(
-            self._edit.create, file_action_types.CreateFile(filename=path, content=content)
+            self._edit.create, workstation_actions.CreateFile(filename=path, content=content)
         )
 
     def take_touched(self) -> list[str]:

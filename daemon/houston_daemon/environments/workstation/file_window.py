@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from houston_daemon.environments import workstation_actions
 from houston_daemon.environments.typed_observation import Failed
-from houston_daemon.environments.workstation import file_action_types
 from houston_daemon.environments.workstation.confined_paths import ConfinedFolder, PathRefused
-from houston_daemon.environments.workstation.file_action_types import FileInfo, FileWindow
+from houston_daemon.environments.workstation.file_observations import FileInfo, FileWindow
 from houston_daemon.environments.workstation.workstation_state import OpenFile, WorkstationState
 
 BLOCK = 1 << 20
@@ -145,30 +145,30 @@ class FileView:
         self._state = state
         self._limit = limit
 
-    def open_file(self, call: file_action_types.OpenFile) -> FileWindow | Failed:
+    def open_file(self, call: workstation_actions.OpenFile) -> FileWindow | Failed:
         """Show a window that begins at a line."""
         return self.show(call.path, call.line_number, call.context_lines)
 
-    def goto(self, call: file_action_types.FileGotoLine) -> FileWindow | Failed:
+    def goto(self, call: workstation_actions.FileGotoLine) -> FileWindow | Failed:
         """Show the open file from another line on."""
         window = self._state().open_file
         return self.show(window.path, call.line_number, window.lines) if window else _none_open()
 
-    def scroll_down(self, _: file_action_types.FileScrollDown) -> FileWindow | Failed:
+    def scroll_down(self, _: workstation_actions.FileScrollDown) -> FileWindow | Failed:
         """Show what follows the window."""
         window = self._state().open_file
         if window is None:
             return _none_open()
         return self.show(window.path, max(1, window.last - _OVERLAP + 1), window.lines)
 
-    def scroll_up(self, _: file_action_types.FileScrollUp) -> FileWindow | Failed:
+    def scroll_up(self, _: workstation_actions.FileScrollUp) -> FileWindow | Failed:
         """Show what precedes the window."""
         window = self._state().open_file
         if window is None:
             return _none_open()
         return self.show(window.path, max(1, window.first - window.lines + _OVERLAP), window.lines)
 
-    def info(self, _: file_action_types.GetFileInfo) -> FileInfo:
+    def info(self, _: workstation_actions.GetFileInfo) -> FileInfo:
         """Say which file is open and how it stands now."""
         window = self._state().open_file
         if window is None:

@@ -5,9 +5,7 @@ The text is saved beside the file and shown.
 
 import posixpath
 from collections.abc import Awaitable, Callable
-from typing import Annotated, ClassVar
-
-from msgspec import Meta
+from typing import ClassVar
 
 from houston_daemon.environments.call_handling import CallInterrupted, unless_stopped
 from houston_daemon.environments.protocol import Stop
@@ -15,91 +13,22 @@ from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_daemon.environments.workstation import parse_sources
 from houston_daemon.environments.workstation.document_converter import Kind, Unreadable
-from houston_daemon.environments.workstation.file_action_types import FileWindow
+from houston_daemon.environments.workstation.file_observations import FileWindow
 from houston_daemon.environments.workstation.media_endpoint import (
     Endpoint,
     NoEndpointAnswer,
     Picture,
 )
 from houston_daemon.environments.workstation.parse_sources import Documents
-
-Source = Annotated[
-    str, Meta(min_length=1, max_length=300, description="File inside the workspace.")
-]
-Target = Annotated[
-    str,
-    Meta(min_length=1, max_length=300, description="Where the text is written, in the workspace."),
-]
-Task = Annotated[
-    str, Meta(min_length=1, max_length=4_000, description="What to find out or to describe.")
-]
-
-
-class ParseAction(Arguments, frozen=True, kw_only=True):
-    """Base of the parse actions."""
-
-    family: ClassVar[str] = "parse"
-    file_path: Source
-    save_path: Target
-
-
-class ParsePdf(ParseAction, frozen=True, kw_only=True):
-    """Convert a PDF to text."""
-
-    name: ClassVar[str] = "parse_pdf"
-
-
-class ParseDocx(ParseAction, frozen=True, kw_only=True):
-    """Convert a DOCX to Markdown."""
-
-    name: ClassVar[str] = "parse_docx"
-
-
-class ParseLatex(ParseAction, frozen=True, kw_only=True):
-    """Convert LaTeX to Markdown."""
-
-    name: ClassVar[str] = "parse_latex"
-
-
-class ParsePptx(ParseAction, frozen=True, kw_only=True):
-    """Convert a PPTX to Markdown."""
-
-    name: ClassVar[str] = "parse_pptx"
-
-
-class ParseAudio(ParseAction, frozen=True, kw_only=True):
-    """Write down speech."""
-
-    name: ClassVar[str] = "parse_audio"
-    model: Annotated[
-        str, Meta(max_length=200, description="Model that listens; empty for the node's own.")
-    ] = ""
-
-
-class ParseImage(ParseAction, frozen=True, kw_only=True):
-    """Ask about a picture."""
-
-    name: ClassVar[str] = "parse_image"
-    task: Task
-
-
-class ParseVideo(ParseAction, frozen=True, kw_only=True):
-    """Ask about a video, by frames at a distance."""
-
-    name: ClassVar[str] = "parse_video"
-    task: Task
-    frame_interval: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="Every how many frames one is looked at.")
-    ] = 30
-
-
-PARSE_ACTIONS: tuple[type[ParseAction], ...] = (
-    ParsePdf,
-    ParseDocx,
-    ParseLatex,
-    ParsePptx,
+from houston_daemon.environments.workstation_actions import (
+    PARSE_ACTIONS,
+    ParseAction,
     ParseAudio,
+    ParseDocx,
     ParseImage,
+    ParseLatex,
+    ParsePdf,
+    ParsePptx,
     ParseVideo,
 )
 

@@ -13,11 +13,12 @@ import msgspec
 from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation
-from houston_daemon.environments.workstation import file_action_types
+from houston_daemon.environments.workstation import file_observations
 from houston_daemon.environments.workstation.confined_paths import ConfinedFolder, PathRefused
-from houston_daemon.environments.workstation.file_action_types import FILE_ACTIONS, FileWindow
 from houston_daemon.environments.workstation.file_actions import FileActions
+from houston_daemon.environments.workstation.file_observations import FileWindow
 from houston_daemon.environments.workstation.workstation_state import StateFile
+from houston_daemon.environments.workstation_actions import FILE_ACTIONS
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.ssh.remote_server import RemoteService
 from houston_daemon.hosts.ssh.ssh_host import SshHost
@@ -27,7 +28,7 @@ SERVICE = "files"
 _ACTIONS = {action.__name__: action for action in FILE_ACTIONS}
 _OBSERVATIONS = {
     found.__name__: found
-    for found in (*vars(file_action_types).values(), Failed)
+    for found in (*vars(file_observations).values(), Failed)
     if isinstance(found, type) and issubclass(found, Observation)
 }
 
@@ -83,8 +84,7 @@ class FilesThere:
         raw = msgspec.Raw(msgspec.msgpack.encode(arguments))
         name = _base(type(arguments)).__name__
         ask = _Act(characters=self._characters, action=name, arguments=raw)
-        changes = name in ("CreateFile", "EditFile")
-        return _observation(await self._ask(ask, again=not changes))
+        return _observation(await self._ask(ask, again=arguments.idempotent))
 
     async def write(self, path: str, content: str) -> FileWindow | Failed:
         """Write what another action made, and show its beginning."""

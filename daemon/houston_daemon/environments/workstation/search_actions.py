@@ -1,34 +1,14 @@
 """The search action: what the provider found, or why nothing was found."""
 
-from typing import Annotated, Any, ClassVar
-
-from msgspec import Meta
+from typing import Any, ClassVar
 
 from houston_daemon.environments.call_handling import CallInterrupted, unless_stopped
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.retrieval.protocol import MOST_HITS, MOST_QUERY, Hit, SearchFailed
+from houston_daemon.environments.retrieval.protocol import Hit, SearchFailed
 from houston_daemon.environments.retrieval.searcher import Searcher
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Observation, Text, render
-
-
-class SearchAction(Arguments, frozen=True, kw_only=True):
-    """Base of the search actions."""
-
-    family: ClassVar[str] = "search"
-
-
-class WebSearch(SearchAction, frozen=True, kw_only=True):
-    """Search the web, best results first; web_browse opens an address."""
-
-    name: ClassVar[str] = "web_search"
-    query: Annotated[
-        str, Meta(min_length=1, max_length=MOST_QUERY, description="What to search for.")
-    ]
-    top_k: Annotated[int, Meta(ge=1, le=MOST_HITS, description="Most results.")] = 10
-
-
-SEARCH_ACTIONS: tuple[type[SearchAction], ...] = (WebSearch,)
+from houston_daemon.environments.workstation_actions import SEARCH_ACTIONS, WebSearch
 
 
 class SearchResults(Observation, frozen=True, kw_only=True):

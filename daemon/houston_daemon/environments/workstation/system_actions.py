@@ -2,13 +2,10 @@
 
 import asyncio
 import time
-from typing import Annotated, ClassVar
-
-from msgspec import Meta
+from typing import ClassVar
 
 from houston_daemon.environments.call_handling import too_early
 from houston_daemon.environments.protocol import Standing, Stop
-from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_shared.records import CallIntent
 
@@ -106,38 +103,3 @@ async def _until_stopped(seconds: float, stop: Stop) -> str:
     except TimeoutError:
         return "time"
     return stop.reason or "wake"
-
-
-class SystemAction(Arguments, frozen=True, kw_only=True):
-    """Base of the system actions."""
-
-    family: ClassVar[str] = "system"
-
-
-class Think(SystemAction, frozen=True, kw_only=True):
-    """Write a thought down; never twice in a row."""
-
-    name: ClassVar[str] = "think"
-    thought: Annotated[str, Meta(min_length=1, max_length=4_000, description="The thought")]
-
-
-class Sleep(SystemAction, frozen=True, kw_only=True):
-    """Wait while something runs."""
-
-    name: ClassVar[str] = "sleep"
-    sleep_time: Annotated[int, Meta(ge=1, le=86_400, description="Seconds.")]
-
-
-class Eval(SystemAction, frozen=True, kw_only=True):
-    """Score the workspace; submissions are limited."""
-
-    name: ClassVar[str] = "eval"
-
-
-class Finish(SystemAction, frozen=True, kw_only=True):
-    """End the task when it is done."""
-
-    name: ClassVar[str] = "finish"
-
-
-SYSTEM_ACTIONS: tuple[type[SystemAction], ...] = (Think, Sleep, Eval, Finish)

@@ -19,36 +19,26 @@ from houston_daemon.environments.call_handling import internal_failure, named_fa
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.local_host_setup import local_host, task_variables
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
-from houston_daemon.environments.tool_arguments import Arguments, Bounds, Catalog
+from houston_daemon.environments.tool_arguments import Bounds, Catalog
 from houston_daemon.environments.typed_observation import Failed, Observation
 from houston_daemon.environments.workstation import (
-    command_actions,
     step_closing,
     system_actions,
     workstation_hosts,
 )
 from houston_daemon.environments.workstation.action_families import ActionFamily, action_families
-from houston_daemon.environments.workstation.browse_actions import BROWSE_ACTIONS
-from houston_daemon.environments.workstation.command_actions import (
-    COMMAND_ACTIONS,
-    CommandActions,
-    CommandLimits,
-)
+from houston_daemon.environments.workstation.command_actions import CommandActions, CommandLimits
 from houston_daemon.environments.workstation.command_observations import CommandOutput
 from houston_daemon.environments.workstation.confined_paths import GONE, ConfinedFolder, PathRefused
 from houston_daemon.environments.workstation.document_converter import Converter
 from houston_daemon.environments.workstation.evaluation_slots import Slots
 from houston_daemon.environments.workstation.evaluator import Evaluation
-from houston_daemon.environments.workstation.file_action_types import FILE_ACTIONS
 from houston_daemon.environments.workstation.file_actions import FileActions
-from houston_daemon.environments.workstation.parse_actions import PARSE_ACTIONS
 from houston_daemon.environments.workstation.parse_sources import Documents, DocumentsHere
 from houston_daemon.environments.workstation.remote_documents import DocumentsThere
 from houston_daemon.environments.workstation.remote_file_actions import FilesThere
-from houston_daemon.environments.workstation.search_actions import SEARCH_ACTIONS
 from houston_daemon.environments.workstation.session_records import SessionRecords
 from houston_daemon.environments.workstation.step_closing import snapshot_within_step
-from houston_daemon.environments.workstation.system_actions import SYSTEM_ACTIONS
 from houston_daemon.environments.workstation.workstation_hosts import (
     ALL_HOSTS,
     Files,
@@ -58,6 +48,11 @@ from houston_daemon.environments.workstation.workstation_hosts import (
     without_host_argument,
 )
 from houston_daemon.environments.workstation.workstation_state import StateFile, WorkstationState
+from houston_daemon.environments.workstation_actions import (
+    ACTIONS,
+    CommandAction,
+    SystemAction,
+)
 from houston_daemon.hosts.host_protocol import (
     HostAway,
     RolloutHost,
@@ -79,18 +74,6 @@ from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import Task
 from houston_shared.terminal_log_files import rollout_folder
 
-ACTIONS: dict[str, type[Arguments]] = {
-    action.name: action
-    for action in (
-        *COMMAND_ACTIONS,
-        *FILE_ACTIONS,
-        *PARSE_ACTIONS,
-        *SEARCH_ACTIONS,
-        *BROWSE_ACTIONS,
-        *SYSTEM_ACTIONS,
-    )
-}
-"""Every action of the workstation by name."""
 EVAL = "eval"
 
 
@@ -296,11 +279,11 @@ class Workstation:
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         arguments = without_host_argument(call.arguments, ACTIONS[call.name])
         place = self._places.of(call.arguments)
-        if isinstance(arguments, command_actions.CommandAction):
+        if isinstance(arguments, CommandAction):
             if call.arguments.get("host") == ALL_HOSTS:
                 return await workstation_hosts.act_on_all_hosts(list(self._places), arguments, stop)
             return await place.commands.act(arguments, stop)
-        if isinstance(arguments, system_actions.SystemAction):
+        if isinstance(arguments, SystemAction):
             return await self._system(call, standing, stop)
         family = self._families.get(type(arguments), place.files)
         return await family.act(arguments, stop)

@@ -12,17 +12,19 @@ import msgspec
 from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Interrupted, Observation
-from houston_daemon.environments.workstation.command_actions import (
-    CloseAllSessions,
-    CommandAction,
-    CommandActions,
-    ListSessions,
-)
+from houston_daemon.environments.workstation.command_actions import CommandActions
 from houston_daemon.environments.workstation.command_observations import SessionChange, SessionList
-from houston_daemon.environments.workstation.file_action_types import FileAction, FileWindow
+from houston_daemon.environments.workstation.file_observations import FileWindow
 from houston_daemon.environments.workstation.parse_sources import Documents
 from houston_daemon.environments.workstation.session_records import SessionRecords
 from houston_daemon.environments.workstation.workstation_state import WorkstationState
+from houston_daemon.environments.workstation_actions import (
+    CloseAllSessions,
+    CommandAction,
+    FileAction,
+    ListSessions,
+    is_known_to_write,
+)
 from houston_daemon.hosts.host_protocol import HostAway, RolloutHost
 from houston_daemon.hosts.resource_limits import LimitHit
 from houston_shared.records import ToolCall
@@ -178,7 +180,7 @@ async def current_view(call: ToolCall, place: WorkstationHost) -> str:
     path = call.arguments.get("path") or call.arguments.get("filename")
     if "session_id" in call.arguments:
         return await place.commands.standing(call.arguments["session_id"])
-    if call.name in ("create_file", "edit_file") and path:
+    if is_known_to_write(call.name) and path:
         return await place.files.standing(path)
     return "No submission was used." if call.name == "eval" else ""
 
