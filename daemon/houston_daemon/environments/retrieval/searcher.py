@@ -19,7 +19,7 @@ import msgspec
 from houston_daemon.environments.retrieval.corpus_documents import Document
 from houston_daemon.environments.retrieval.corpus_search import Corpus
 from houston_daemon.environments.retrieval.protocol import Hit, Provider, SearchFailed
-from houston_daemon.environments.retrieval.web_search import Bing, Searxng, Serper, Tavily
+from houston_daemon.environments.retrieval.web_search import Searxng, Serper, Tavily
 from houston_shared.config_sections import WebSearchSettings
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_redaction import restore_secrets
@@ -139,7 +139,6 @@ class _WebProvider(Protocol):
 WEB_PROVIDERS: Mapping[str, _WebProvider] = {
     "serper": Serper,
     "tavily": Tavily,
-    "bing": Bing,
     "searxng": Searxng,
 }
 """Providers on the web by their name in `[tools.search]`."""

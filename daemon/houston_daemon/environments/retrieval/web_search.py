@@ -1,4 +1,4 @@
-"""Providers of web search: Serper, Tavily, SearXNG and Bing, each with the form of its requests."""
+"""Providers of web search: Serper, Tavily and SearXNG, each with the form of its requests."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -9,23 +9,19 @@ from houston_daemon.environments.retrieval.provider_request import Question, ans
 
 
 def result_entries(
-    found: dict[str, Any], *path: str, marks: tuple[str, ...] = ()
+    answered: dict[str, Any], name: str, marks: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
-    """The objects in the list at `path`; other things in it are passed over.
+    """The objects in the list `name` of an answer; other things in it are passed over.
 
     marks: members that only an answer of this provider has; where one is there, a list that is
     missing means no results. Without any, raises SearchFailed: something else answered.
     """
-    here: Any = found
-    for name in path:
-        here = here.get(name) if isinstance(here, dict) else None
-    if here is None and any(mark in found for mark in marks):
+    entries = answered.get(name)
+    if entries is None and any(mark in answered for mark in marks):
         return []
-    if not isinstance(here, list):
-        raise SearchFailed(
-            "malformed", f"The search provider's answer has no list `{'.'.join(path)}`."
-        )
-    return [one for one in here if isinstance(one, dict)]
+    if not isinstance(entries, list):
+        raise SearchFailed("malformed", f"The search provider's answer has no list `{name}`.")
+    return [entry for entry in entries if isinstance(entry, dict)]
 
 
 SERPER_URL = "https://google.serper.dev/search"
@@ -87,13 +83,12 @@ _MOST_PAGES = 10
 
 
 async def pages(
-    page: Callable[[int, float], Awaitable[list[Hit]]], top_k: int, seconds: float, size: int = 1
+    page: Callable[[int, float], Awaitable[list[Hit]]], top_k: int, seconds: float
 ) -> list[Hit]:
     """At most `top_k` hits with different addresses.
 
     page: the hits of a page (from 0) within so many seconds. What the first page gives is never
-    lost: a later one that fails ends the asking. size: a page with fewer hits is the last.
-    Raises SearchFailed when the first one fails.
+    lost: a later one that fails ends the asking. Raises SearchFailed when the first one fails.
     """
     end = time.monotonic() + seconds
     found: dict[str, Hit] = {}
@@ -109,7 +104,7 @@ async def pages(
             break
         fresh = {one.url: one for one in given if one.url not in found}
         found.update(fresh)
-        if len(found) >= top_k or not fresh or len(given) < size:
+        if len(found) >= top_k or not fresh:
             break
     return list(found.values())[:top_k]
 
@@ -139,37 +134,3 @@ class Searxng:
             return [hit(one.get("title"), one.get("url"), one.get("content")) for one in results]
 
         return await pages(page, top_k, self._seconds)
-
-
-BING_URL = "https://api.bing.microsoft.com/v7.0/search"
-_PAGE = 50
-
-
-class Bing:
-    """See `protocol.Provider`."""
-
-    keeps = True
-
-    def __init__(self, url: str, key: str, seconds: float) -> None:
-        self._url, self._key, self._seconds = url or BING_URL, key, seconds
-        self.name = f"bing {self._url}"
-
-    async def search(self, query: str, top_k: int) -> list[Hit]:
-        """The web pages, best first. Raises SearchFailed."""
-
-        size = min(top_k, _PAGE)
-
-        async def page(number: int, seconds: float) -> list[Hit]:
-            found = await answer(
-                Question(
-                    "GET",
-                    self._url,
-                    {"Ocp-Apim-Subscription-Key": self._key},
-                    {"q": query, "count": size, "offset": number * size},
-                ),
-                seconds,
-            )
-            results = result_entries(found, "webPages", "value", marks=("_type", "rankingResponse"))
-            return [hit(one.get("name"), one.get("url"), one.get("snippet")) for one in results]
-
-        return await pages(page, top_k, self._seconds, size)

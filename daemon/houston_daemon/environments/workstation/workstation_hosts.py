@@ -72,11 +72,6 @@ class WorkstationHosts:
     def __iter__(self) -> Iterator[WorkstationHost]:
         return iter(self._places.values())
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the hosts; the first is the one meant when none is named."""
-        return tuple(self._places)
-
     def of(self, arguments: Mapping[str, Any]) -> WorkstationHost:
         """The host that the arguments of a call name."""
         return self._places.get(str(arguments.get("host", "")), self.first)
