@@ -11,9 +11,7 @@ from typing import Any
 
 import msgspec
 
-from houston_shared.guidance_tag import disarm
-from houston_shared.safe_text import safe
-from houston_shared.secret_redaction import redact
+from houston_daemon.environments.observation_boundary import one_line
 
 JSON_TEXT = "application/json"
 _DEPTH = 6
@@ -23,7 +21,6 @@ _NUMBER = 1_000_000_000
 _MOST = {"items": 50, "options": 8, "words": 100, "properties": 60, "values": 1_000}
 """`values` of one tool in all: types that name each other can grow past any memory."""
 _WORD = 200
-_DESCRIPTION = 400
 
 
 @dataclass(slots=True)
@@ -44,13 +41,6 @@ def bounded_schema(schema: Any) -> dict[str, Any]:
         "required": [],
         "additionalProperties": False,
     }
-
-
-def one_line(text: Any, longest: int = _DESCRIPTION) -> str:
-    """A server's text on one line, safe to show, `…` where it was cut, without secrets."""
-    words = redact(" ".join(text.split())) if isinstance(text, str) else ""
-    short = words if len(words) <= longest else f"{words[: longest - 2]} …"
-    return disarm(str(safe(short))).text
 
 
 def _any(schema: Any, whole: _RootSchema, depth: int) -> dict[str, Any]:

@@ -14,8 +14,12 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.environments import foreign_schema
-from houston_daemon.environments.foreign_schema import decoded_json_text, schema_violation
+from houston_daemon.environments.foreign_schema import (
+    bounded_schema,
+    decoded_json_text,
+    schema_violation,
+)
+from houston_daemon.environments.observation_boundary import one_line
 from houston_daemon.environments.protocol import ToolSpec
 from houston_daemon.environments.tool_arguments import Catalog
 from houston_shared.records import ToolCall
@@ -94,8 +98,8 @@ class ForeignTools:
 
 
 def _spec(name: str, tool: OfferedTool) -> ToolSpec:
-    described = foreign_schema.one_line(tool.description, 1_000)
-    return ToolSpec(name, described, foreign_schema.bounded_schema(tool.parameters), tool.source)
+    described = one_line(tool.description, 1_000)
+    return ToolSpec(name, described, bounded_schema(tool.parameters), tool.source)
 
 
 def _named(

@@ -24,9 +24,9 @@ from mcp.types import (
     ToolListChangedNotification,
 )
 
-from houston_daemon.environments.foreign_schema import one_line
 from houston_daemon.environments.foreign_tools import OfferedTool
 from houston_daemon.environments.mcp.mcp_relay import LONGEST
+from houston_daemon.environments.observation_boundary import one_line
 from houston_shared.task_tables import McpServerSettings
 
 _PLAIN = ("", "identity")

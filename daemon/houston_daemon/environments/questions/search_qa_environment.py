@@ -19,6 +19,7 @@ from houston_daemon.environments.call_handling import (
     result_since,
     unless_stopped,
 )
+from houston_daemon.environments.observation_boundary import numbered_lines
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.questions.answer_scoring import exact_match, token_f1
 from houston_daemon.environments.questions.question_answering import (
@@ -175,14 +176,7 @@ def window(document: Document, first: int, characters: int) -> DocumentWindow:
     """As many numbered lines from `first` as fit; the last ones when it lies beyond the end."""
     every = lines(document.text)
     first = min(first, max(1, len(every)))
-    shown: list[str] = []
-    size = 0
-    for number, line in enumerate(every[first - 1 : first - 1 + _LINES], first):
-        text = f"{number:>4} {line}"
-        size += len(text) + 1
-        if shown and size > characters:
-            break
-        shown.append(text)
+    shown = numbered_lines(every[first - 1 : first - 1 + _LINES], first, 4, characters)
     return DocumentWindow(
         id=document.id,
         title=document.title,

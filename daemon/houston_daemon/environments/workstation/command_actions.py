@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from houston_daemon.environments.observation_boundary import first_lines, last_lines
 from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation
@@ -173,7 +174,9 @@ async def output_lines(
     head = "\n".join(await terminal.lines(start, start + part))
     tail = "\n".join((await terminal.lines(end - part, end))[1:])
     room = max(100, characters - 400)
-    head, tail = _first_lines(head, room * 2 // 3), _last_lines(tail, room // 3)
+    if len(head) > room * 2 // 3:
+        head = first_lines(head, room * 2 // 3).removesuffix("\n")
+    tail = last_lines(tail, room // 3)
     missing = end - start - len(head.encode()) - len(tail.encode())
     notice = (
         f"[… about {missing} bytes between are not shown; get_session_output(session_id="
@@ -199,20 +202,6 @@ async def newest_lines(
         if start == begin or len(whole) >= count or block >= _MOST_BYTES:
             return whole[-count:], start > begin or len(whole) > count
         block *= 4
-
-
-def _first_lines(text: str, room: int) -> str:
-    if len(text) <= room:
-        return text
-    at = text.rfind("\n", max(0, room - 400), room)
-    return text[: at if at > 0 else room]
-
-
-def _last_lines(text: str, room: int) -> str:
-    if len(text) <= room:
-        return text
-    at = text.find("\n", len(text) - room, len(text) - room + 400)
-    return text[at + 1 if at > 0 else len(text) - room :]
 
 
 _GLANCE_SECONDS = 0.3

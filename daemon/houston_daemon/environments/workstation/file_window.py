@@ -5,11 +5,13 @@ Nothing here holds more than a window in memory.
 
 import io
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from houston_daemon.environments import workstation_actions
+from houston_daemon.environments.observation_boundary import numbered_lines
 from houston_daemon.environments.typed_observation import Failed
 from houston_daemon.environments.workstation.confined_paths import ConfinedFolder, PathRefused
 from houston_daemon.environments.workstation.file_observations import FileInfo, FileWindow
@@ -263,9 +265,7 @@ def _none_open() -> Failed:
 
 def _numbered(window: Window) -> str:
     width = len(str(window.first + len(window.lines)))
-    return "\n".join(
-        f"{number:>{width}} {_text(line)}" for number, line in enumerate(window.lines, window.first)
-    )
+    return "\n".join(numbered_lines(map(_text, window.lines), window.first, width, sys.maxsize))
 
 
 def _text(line: Line) -> str:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
+from houston_daemon.environments.observation_boundary import numbered_lines
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_daemon.environments.workstation import web_page
 from houston_daemon.environments.workstation.web_page import Page
@@ -225,14 +226,8 @@ class PageView:
     def _window(self, first: int, last: int) -> tuple[int, str]:
         """Lines `first` to `last` as far as there is room; the last one shown, and their text."""
         width = len(str(min(last, len(self._page.lines))))
-        shown: list[str] = []
-        room = self._characters
-        for number, line in enumerate(self._page.lines[first - 1 : last], first):
-            text = f"{number:>{width}} {line}"
-            room -= len(text) + 1
-            if room < 0 and shown:
-                break
-            shown.append(text[: self._characters])
+        lines = self._page.lines[first - 1 : last]
+        shown = numbered_lines(lines, first, width, self._characters)
         end = first + len(shown) - 1
         self._place.first, self._place.last = first, end
         return end, "\n".join(shown)
