@@ -96,7 +96,7 @@ def make_environment(
     tools that it does not have.
     """
     characters = observation_characters or task.budget.observation_tokens * CHARACTERS_PER_TOKEN
-    making = EnvironmentSetup(
+    setup = EnvironmentSetup(
         spec, task, max(600, characters), waiting_for_slot, owner, gpus or {}, lease
     )
-    return kind(task.environment).make(making)
+    return kind(task.environment).make(setup)

@@ -52,6 +52,13 @@ class Interrupted(Observation, frozen=True, kw_only=True):
     """What the terminal or the file shows now."""
 
 
+class Finished(Observation, frozen=True, kw_only=True):
+    """The agent says that it is done; `error` says why that is refused."""
+
+    kind: ClassVar[str] = "finish"
+    finished: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """An observation in words, not yet through the door."""
@@ -73,6 +80,11 @@ def render(observation: Observation) -> Text:
 @render.register
 def _(one: Failed) -> Text:
     return Text(f"Error: {one.error}")
+
+
+@render.register
+def _(one: Finished) -> Text:
+    return Text("Finished." if one.finished else f"Error: {one.error}")
 
 
 @render.register

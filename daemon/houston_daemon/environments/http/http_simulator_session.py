@@ -6,7 +6,6 @@ again.
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,11 +17,12 @@ from houston_daemon.environments.http.http_simulator_client import (
     SimulatorFailed,
     Step,
 )
+from houston_daemon.environments.rollout_state import load_state, save_state, state_file
 from houston_daemon.hosts.host_protocol import NeedsPerson
-from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec
-from houston_shared.terminal_log_files import rollout_folder
+
+_FILE = "http.json"
 
 
 class RecordedAction(msgspec.Struct, frozen=True):
@@ -46,22 +46,6 @@ class SessionState(msgspec.Struct):
     """The agent ended it."""
 
 
-def state_file(spec: RolloutSpec, rollout: str) -> Path:
-    """Where a rollout on the host of `spec` has its file."""
-    return rollout_folder(Path(spec.host_root), rollout) / "http.json"
-
-
-def load_session(file: Path) -> SessionState | None:
-    """The state, or None where there is none yet. Raises OSError, msgspec.MsgspecError."""
-    return msgspec.json.decode(file.read_bytes(), type=SessionState) if file.is_file() else None
-
-
-def save_session(file: Path, state: SessionState) -> None:
-    """Keep it through any kill. Raises OSError."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    atomic_file.write_atomically(file, msgspec.json.encode(state))
-
-
 class SessionLost(NeedsPerson):
     """The simulator has not what the rollout needs; a person can bring it back."""
 
@@ -83,7 +67,7 @@ class SimulatorSession:
         self._spec = spec
         self._client = client
         self._settings = dict(settings)
-        self._file: Path = state_file(spec, spec.rollout)
+        self._file = state_file(spec, _FILE)
         self._state: SessionState | None = None
         self._unsure: RecordedAction | None = None
 
@@ -150,7 +134,7 @@ class SimulatorSession:
     async def finish(self) -> None:
         """Note that the agent ended the episode. Raises OSError."""
         self.state.finished = True
-        await asyncio.to_thread(save_session, self._file, self.state)
+        await asyncio.to_thread(save_state, self._file, self.state)
 
     async def score(self) -> Score:
         """How well the agent did. Raises SimulatorFailed."""
@@ -171,7 +155,7 @@ class SimulatorSession:
             self._spec.rollout, start, await asyncio.to_thread(self._of_parent)
         )
         await self._do_again(start)
-        await asyncio.to_thread(save_session, self._file, self._state)
+        await asyncio.to_thread(save_state, self._file, self._state)
 
     async def _find_again(self) -> None:
         """The session where it stands; from its actions where the simulator has lost it."""
@@ -216,7 +200,7 @@ class SimulatorSession:
         self.state.taken.append(taken)
         self.state.done = self.state.done or done
         self._unsure = None
-        await asyncio.to_thread(save_session, self._file, self.state)
+        await asyncio.to_thread(save_state, self._file, self.state)
 
     def _number(self, call: str) -> int:
         """Which action of the session a call was, from 1; 0 for one that was not noted."""
@@ -228,7 +212,7 @@ class SimulatorSession:
 
     def _found(self) -> SessionState | None:
         try:
-            return load_session(self._file)
+            return load_state(self._file, SessionState)
         except (OSError, ValueError) as problem:
             raise HoustonError(
                 f"The record of the session cannot be read ({type(problem).__name__}).",
@@ -240,7 +224,7 @@ class SimulatorSession:
         spec = self._spec
         if not spec.parent:
             return []
-        parent = load_session(state_file(spec, spec.parent))
+        parent = load_state(state_file(spec, _FILE, spec.parent), SessionState)
         if parent is None:
             raise HoustonError(
                 f"The record of what {spec.parent} did is no longer on the host.",

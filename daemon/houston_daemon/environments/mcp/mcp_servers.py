@@ -21,9 +21,9 @@ from mcp.types import (
 from houston_daemon.environments.foreign_tools import ForeignTools, OfferedTool
 from houston_daemon.environments.mcp.mcp_connection import Connection, ServerFailed
 from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.rollout_state import load_state, save_state
 from houston_daemon.environments.tool_arguments import Catalog
 from houston_daemon.hosts.host_protocol import NeedsPerson
-from houston_shared import atomic_file
 from houston_shared.records import ToolCall
 
 
@@ -64,10 +64,7 @@ class Servers:
 
     async def open(self, rollout: str) -> None:
         """Start or reach all of them. Raises NeedsPerson where one cannot be."""
-        if self._file.is_file():
-            self._known = msgspec.json.decode(
-                await asyncio.to_thread(self._file.read_bytes), type=KnownTools
-            )
+        self._known = await asyncio.to_thread(load_state, self._file, KnownTools)
         lists = await asyncio.gather(
             *(one.tools() for one in self._connections.values()), return_exceptions=True
         )
@@ -116,8 +113,7 @@ class Servers:
                 lines.append(f"The tool {name} {verb}: {json.dumps(tool, ensure_ascii=False)}")
         if lines or self._known is None:
             self._known = KnownTools({**self._names, **self.offered.names}, now)
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            atomic_file.write_atomically(self._file, msgspec.json.encode(self._known))
+            save_state(self._file, self._known)
         return "\n".join(lines)
 
     async def close(self) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
+from houston_daemon.environments.call_handling import recorded_change
 from houston_daemon.environments.protocol import Closing
-from houston_daemon.hosts.host_protocol import FileDiff, RolloutHost
-from houston_shared import atomic_file
+from houston_daemon.environments.rollout_state import load_state, save_state
+from houston_daemon.hosts.host_protocol import RolloutHost
 from houston_shared.records import FileChange
-from houston_shared.secret_redaction import redact
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,8 @@ class StepChanges:
 
     async def open(self) -> None:
         """Find what was told, or take the workspace as it is given. Raises HoustonError."""
-        if self._file.is_file():
-            self._told = msgspec.json.decode(self._file.read_bytes(), type=ClosedSteps)
+        if (told := load_state(self._file, ClosedSteps)) is not None:
+            self._told = told
             return
         snapshot = await self._host.snapshots.take("start", mark=True)
         self._keep(ClosedSteps(snapshot.commit, notes=await self._arrival()))
@@ -73,7 +73,7 @@ class StepChanges:
         if self._told.step != step:
             since = self._told.commit
             found = await self._host.snapshots.take(f"step {step}", since=since)
-            files = tuple(map(_change, found.files))
+            files = tuple(map(recorded_change, found.files))
             notes = () if self._told.step else self._told.notes
             self._keep(ClosedSteps(found.commit, step, files, found.more, notes))
         told = self._told
@@ -82,16 +82,5 @@ class StepChanges:
         )
 
     def _keep(self, told: ClosedSteps) -> None:
-        atomic_file.write_atomically(self._file, msgspec.json.encode(told))
+        save_state(self._file, told)
         self._told = told
-
-
-def _change(file: FileDiff) -> FileChange:
-    return FileChange(
-        path=redact(file.path),
-        kind=file.kind,
-        added=file.added,
-        removed=file.removed,
-        diff=redact(file.diff),
-        note=redact(file.note),
-    )

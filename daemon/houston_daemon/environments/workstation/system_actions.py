@@ -1,11 +1,10 @@
-"""Think, sleep, eval and finish: the system actions, what they find, and how it reads."""
+"""Think and sleep: what they do and find, and how it reads."""
 
 import asyncio
 import time
 from typing import ClassVar
 
-from houston_daemon.environments.call_handling import too_early
-from houston_daemon.environments.protocol import Standing, Stop
+from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_shared.records import CallIntent
 
@@ -30,13 +29,6 @@ class Slept(Observation, frozen=True, kw_only=True):
     """Sessions in which a command ran as it began; None where that is not known."""
 
 
-class TaskFinished(Observation, frozen=True, kw_only=True):
-    """The agent says that it is done."""
-
-    kind: ClassVar[str] = "finish"
-    finished: bool
-
-
 @render.register
 def _(one: ThoughtNoted) -> Text:
     return Text("Noted.")
@@ -52,11 +44,6 @@ def _(one: Slept) -> Text:
     }[one.ended_by]
     away = " The daemon was away for part of it." if one.away else ""
     return Text(f"Slept {one.slept:.1f} of {one.asked:.0f} s{why}.{away}")
-
-
-@render.register
-def _(one: TaskFinished) -> Text:
-    return Text("Finished." if one.finished else f"Error: {one.error}")
 
 
 def think(last_action: str) -> Observation:
@@ -85,14 +72,6 @@ async def sleep_on(intent: CallIntent, seconds: float, stop: Stop) -> Slept:
     left = max(0.0, waits - (time.monotonic() - begun)) if ended_by != "time" else 0.0
     slept = round(max(0.0, seconds - left), 3)
     return Slept(asked=seconds, slept=slept, ended_by=ended_by, away=True)
-
-
-def finish(standing: Standing, minimum_steps: int) -> TaskFinished:
-    """The end of the task; refused before the step that the task asks for."""
-    if why := too_early(standing, minimum_steps):
-        error = f"{why} Go on with the task, check and improve the result."
-        return TaskFinished(success=False, error=error, finished=False)
-    return TaskFinished(finished=True)
 
 
 async def _until_stopped(seconds: float, stop: Stop) -> str:

@@ -15,11 +15,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from houston_daemon.environments import call_handling
-from houston_daemon.environments.call_handling import internal_failure, named_failure
+from houston_daemon.environments.call_handling import finish, internal_failure, named_failure
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.local_host_setup import local_host, task_variables
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
-from houston_daemon.environments.tool_arguments import Bounds, Catalog
+from houston_daemon.environments.tool_arguments import Bounds, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation
 from houston_daemon.environments.workstation import (
     step_closing,
@@ -71,7 +71,7 @@ from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.faults import point
 from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
-from houston_shared.task import Task
+from houston_shared.task import LoadedTask, Task
 from houston_shared.terminal_log_files import rollout_folder
 
 EVAL = "eval"
@@ -82,17 +82,16 @@ def catalog(task: Task) -> Catalog:
 
     Raises ConfigurationError when it names one that does not exist.
     """
-    unknown = [name for name in task.tools if name not in ACTIONS]
-    if unknown:
-        raise ConfigurationError(
-            f"Task {task.name}: `tools` names {unknown[0]!r}; the workstation has "
-            f"{', '.join(ACTIONS)}."
-        )
-    names = [name for name in ACTIONS if not task.tools or name in task.tools]
-    chosen = {name: with_host_argument(ACTIONS[name], task.hosts) for name in names}
+    actions = chosen_actions(task, ACTIONS.values(), "the workstation")
+    chosen = {name: with_host_argument(action, task.hosts) for name, action in actions.items()}
     # A task may keep `eval` from the agent; the loop scores it all the same.
     scoring = {EVAL: ACTIONS[EVAL]} if task.evaluate.command and EVAL not in chosen else {}
     return Catalog(chosen, _bounds(task), scoring)
+
+
+def check_task(task: LoadedTask) -> None:
+    """Raise ConfigurationError for tools that there are none of."""
+    catalog(task.task)
 
 
 def _bounds(task: Task) -> Bounds:
@@ -131,6 +130,7 @@ def _file_size(observation: CommandOutput) -> list[LimitHit]:
 log = logging.getLogger(__name__)
 
 _LONGEST_ERROR = 500
+_BEFORE_FINISH = "Go on with the task, check and improve the result."
 _FREEING = (
     "A large file that create_file replaces by an empty one frees its space; commands and"
     " snapshots need some."
@@ -298,7 +298,7 @@ class Workstation:
             case "eval":
                 return await self._evaluation.run(standing, stop)
             case _:
-                return system_actions.finish(standing, self._task.budget.minimum_steps)
+                return finish(standing, self._task.budget.minimum_steps, _BEFORE_FINISH)
 
     def _result(
         self, call: ToolCall, observation: Observation, begun: float, met: Sequence[LimitHit]
@@ -317,11 +317,11 @@ class Workstation:
         return min(float(call.arguments["sleep_time"]), self._task.budget.sleep_seconds)
 
 
-def make_hosts(making: EnvironmentSetup, state: StateFile) -> WorkstationHosts:
+def make_hosts(setup: EnvironmentSetup, state: StateFile) -> WorkstationHosts:
     """The hosts of a rollout in the task's order; nothing is touched yet."""
-    names = making.task.hosts
+    names = setup.task.hosts
     first, *others = (
-        _workstation_host(making, name, _state_of(state, name, name == names[0])) for name in names
+        _workstation_host(setup, name, _state_of(state, name, name == names[0])) for name in names
     )
     return WorkstationHosts(first, *others)
 
@@ -333,19 +333,19 @@ def _state_of(state: StateFile, name: str, first: bool) -> Callable[[], Workstat
 
 
 def _workstation_host(
-    making: EnvironmentSetup, name: str, state: Callable[[], WorkstationState]
+    setup: EnvironmentSetup, name: str, state: Callable[[], WorkstationState]
 ) -> WorkstationHost:
-    spec, task, characters = making.spec, making.task, making.characters
+    spec, task, characters = setup.spec, setup.task, setup.characters
     host: LocalHost | SshHost
     files: Files
     documents: Documents
     if name == LOCAL_HOST:
-        leased = making.gpus.get(LOCAL_HOST, ())
-        host = local_host(spec, task, making.owner, branch_origin(spec, task, name), leased)
+        leased = setup.gpus.get(LOCAL_HOST, ())
+        host = local_host(spec, task, setup.owner, branch_origin(spec, task, name), leased)
         files = FileActions(ConfinedFolder(host.workspace), state, characters)
         documents = DocumentsHere(host, Converter(host))
     else:
-        host = ssh_host(making, name)
+        host = ssh_host(setup, name)
         files = FilesThere(host, characters)
         documents = DocumentsThere(host)
     sessions = SessionRecords(host, state)
@@ -355,9 +355,9 @@ def _workstation_host(
     return WorkstationHost(host, state, sessions, commands, files, documents)
 
 
-def ssh_host(making: EnvironmentSetup, name: str) -> SshHost:
+def ssh_host(setup: EnvironmentSetup, name: str) -> SshHost:
     """Another machine as the task maps it."""
-    spec, task, leased = making.spec, making.task, making.gpus.get(name, ())
+    spec, task, leased = setup.spec, setup.task, setup.gpus.get(name, ())
     mapped, settings = task.mapped, decode_host_settings(spec.hosts[name])
     before = branch_origin(spec, task, name)
     hello = Hello(
@@ -365,8 +365,8 @@ def ssh_host(making: EnvironmentSetup, name: str) -> SshHost:
         rollout=spec.rollout,
         root=settings.host_root,
         key=spec.host_key,
-        owner=f"{spec.host_key}:{making.owner}",
-        lease=making.lease,
+        owner=f"{spec.host_key}:{setup.owner}",
+        lease=setup.lease,
         sandbox=mapped.kind,
         network=mapped.network,
         read=mapped.read,
@@ -424,14 +424,14 @@ async def workstation_arrival(spec: RolloutSpec, places: WorkstationHosts) -> tu
     return said, *call_handling.lost_files_text(lost)
 
 
-def build_workstation(making: EnvironmentSetup) -> Workstation:
+def build_environment(setup: EnvironmentSetup) -> Workstation:
     """A workstation on the task's hosts; nothing is touched before `open`."""
-    spec, task, characters = making.spec, making.task, making.characters
+    spec, task, characters = setup.spec, setup.task, setup.characters
     root, folder = Path(spec.host_root), Path(spec.task.folder)
     state = StateFile(rollout_folder(root, spec.rollout) / "workstation.json")
-    hosts = make_hosts(making, state)
+    hosts = make_hosts(setup, state)
     first = hosts.first
-    here = None if LOCAL_HOST in task.hosts else local_host(spec, task, making.owner)
+    here = None if LOCAL_HOST in task.hosts else local_host(spec, task, setup.owner)
 
     scored = hosts.of({"host": task.evaluate.host})
 
@@ -441,7 +441,7 @@ def build_workstation(making: EnvironmentSetup) -> Workstation:
 
     # Slots are held here: their files name the host that the evaluations run on.
     name = task.name if scored.host.name == LOCAL_HOST else f"{task.name}@{scored.host.name}"
-    slots = Slots(root, name, task.evaluate.slots, making.waiting_for_slot)
+    slots = Slots(root, name, task.evaluate.slots, setup.waiting_for_slot)
     return Workstation(
         task,
         hosts,
