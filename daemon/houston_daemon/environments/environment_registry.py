@@ -64,13 +64,13 @@ class EnvironmentKind:
 @lru_cache(maxsize=32)
 def kind(name: str) -> EnvironmentKind:
     """The environment called `name`. Raises ConfigurationError (see `plugins.load`)."""
-    found = plugins.load_plugin(plugins.ENVIRONMENT_GROUP, name, "environment")
-    if not isinstance(found, EnvironmentKind):
+    registered = plugins.load_plugin(plugins.ENVIRONMENT_GROUP, name, "environment")
+    if not isinstance(registered, EnvironmentKind):
         raise ConfigurationError(
-            f"The environment {name!r} is registered as a {type(found).__name__}, "
+            f"The environment {name!r} is registered as a {type(registered).__name__}, "
             "not as an EnvironmentKind."
         )
-    return found
+    return registered
 
 
 CHARACTERS_PER_TOKEN = 3

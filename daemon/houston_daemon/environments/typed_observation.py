@@ -78,19 +78,19 @@ def render(observation: Observation) -> Text:
 
 
 @render.register
-def _(one: Failed) -> Text:
-    return Text(f"Error: {one.error}")
+def _(result: Failed) -> Text:
+    return Text(f"Error: {result.error}")
 
 
 @render.register
-def _(one: Finished) -> Text:
-    return Text("Finished." if one.finished else f"Error: {one.error}")
+def _(result: Finished) -> Text:
+    return Text("Finished." if result.finished else f"Error: {result.error}")
 
 
 @render.register
-def _(one: Interrupted) -> Text:
+def _(result: Interrupted) -> Text:
     head = (
-        f"Interrupted: {one.error} It was not run again. Whether it had its effect is unknown; "
+        f"Interrupted: {result.error} It was not run again. Whether it had its effect is unknown; "
         "look before you repeat it."
     )
-    return Text(head, one.now, "get_session_output or open_file shows more")
+    return Text(head, result.now, "get_session_output or open_file shows more")

@@ -535,7 +535,7 @@ ACTIONS: dict[str, type[Arguments]] = {
     )
 }
 """Every action of the workstation by name."""
-SCORE_PRESERVING_ACTIONS = frozenset(one.name for one in SYSTEM_ACTIONS if not one.writes)
+SCORE_PRESERVING_ACTIONS = frozenset(action.name for action in SYSTEM_ACTIONS if not action.writes)
 """Calls after which a score still stands. Other looks are not among them: they take their time, in
 which what runs in a terminal can write."""
 

@@ -65,7 +65,10 @@ def offered_actions(start: Reset) -> list[OfferedTool]:
     if not start.tools:
         act = tool(Act)
         return [OfferedTool(SOURCE, act.name, act.description, act.parameters)]
-    return [OfferedTool(SOURCE, one.name, one.description, one.parameters) for one in start.tools]
+    return [
+        OfferedTool(SOURCE, described.name, described.description, described.parameters)
+        for described in start.tools
+    ]
 
 
 def check_task(task: LoadedTask) -> None:
@@ -107,14 +110,14 @@ class SimulatorScore(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: SimulatorAnswer) -> Text:
-    over = "[the episode is over]" if one.finished else ""
-    return Text(over, one.text or "(The simulator said nothing.)")
+def _(result: SimulatorAnswer) -> Text:
+    over = "[the episode is over]" if result.finished else ""
+    return Text(over, result.text or "(The simulator said nothing.)")
 
 
 @render.register
-def _(one: SimulatorScore) -> Text:
-    return Text(f"overall_score: {one.overall_score:g} of 100")
+def _(result: SimulatorScore) -> Text:
+    return Text(f"overall_score: {result.overall_score:g} of 100")
 
 
 _FIELDS, _NAME, _TEXT = 50, 60, 500
@@ -158,8 +161,8 @@ class HttpEnvironment(ToolEnvironment):
             return await self._result(call, Interrupted(error=error, now=str(problem)), begun)
         if done is False:
             return await self.act(call, standing, stop)
-        now = "The simulator did it; what it answered is lost." if done else ""
-        return await self._result(call, Interrupted(error=error, now=now), begun)
+        outcome = "The simulator did it; what it answered is lost." if done else ""
+        return await self._result(call, Interrupted(error=error, now=outcome), begun)
 
     async def close(self, ended: bool) -> None:
         """Let go; with `ended`, tell the simulator."""

@@ -79,18 +79,18 @@ class SimulatorSession:
 
     async def open(self, begun: bool) -> None:
         """Begin, or go on. Raises NeedsPerson where the simulator is away or has lost it."""
-        found = await asyncio.to_thread(self._found)
-        if found is None and begun:
+        kept = await asyncio.to_thread(self._found)
+        if kept is None and begun:
             raise HoustonError(
                 "The rollout cannot go on: its record of the session is no longer on the host.",
                 "Nothing was changed.",
                 "Start a new one.",
             )
         try:
-            if found is None:
+            if kept is None:
                 await self._begin()
             else:
-                self._state = found
+                self._state = kept
                 await self._find_again()
         except SimulatorFailed as problem:
             raise SessionLost(self._spec.rollout, str(problem)) from None
@@ -161,20 +161,20 @@ class SimulatorSession:
         """The session where it stands; from its actions where the simulator has lost it."""
         await self._do_again(await self._reset(len(self.state.taken)))
 
-    async def _do_again(self, now: Reset) -> None:
+    async def _do_again(self, reset: Reset) -> None:
         """Those actions of the session that the simulator has not done (any more)."""
         taken = self.state.taken
-        if now.steps < len(taken) and not now.replayable:
+        if reset.steps < len(taken) and not reset.replayable:
             raise SimulatorFailed(
-                f"The simulator knows {now.steps} of the {len(taken)} actions of this session, and"
-                " cannot do them again."
+                f"The simulator knows {reset.steps} of the {len(taken)} actions of this session,"
+                " and cannot do them again."
             )
-        for number, one in enumerate(taken[now.steps :], now.steps + 1):
-            await self._sent(one, number)
+        for number, action in enumerate(taken[reset.steps :], reset.steps + 1):
+            await self._sent(action, number)
 
     async def _settle(self, taken: RecordedAction) -> bool | None:
-        now = await self._reset(len(self.state.taken))
-        ahead = now.steps - len(self.state.taken)
+        reset = await self._reset(len(self.state.taken))
+        ahead = reset.steps - len(self.state.taken)
         if ahead == 1:
             await self._keep(taken)
         self._unsure = None
@@ -204,7 +204,7 @@ class SimulatorSession:
 
     def _number(self, call: str) -> int:
         """Which action of the session a call was, from 1; 0 for one that was not noted."""
-        calls = [one.call for one in self.state.taken]
+        calls = [action.call for action in self.state.taken]
         return calls.index(call) + 1 if call in calls else 0
 
     def _body(self) -> dict[str, Any]:
@@ -231,7 +231,7 @@ class SimulatorSession:
                 "The branch cannot start.",
             )
         last = spec.parent_step or 0
-        return [one for one in parent.taken if int(one.call.partition(".")[0]) <= last]
+        return [action for action in parent.taken if int(action.call.partition(".")[0]) <= last]
 
 
 class IgnoredAnswer(msgspec.Struct, frozen=True):

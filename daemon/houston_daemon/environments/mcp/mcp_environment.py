@@ -58,9 +58,11 @@ class ToolCalled(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: ToolCalled) -> Text:
-    failed = "The tool reports an error:" if one.error else ""
-    return Text(failed, "\n".join(part for part in (one.text or "(no content)", one.news) if part))
+def _(result: ToolCalled) -> Text:
+    failed = "The tool reports an error:" if result.error else ""
+    return Text(
+        failed, "\n".join(part for part in (result.text or "(no content)", result.news) if part)
+    )
 
 
 log = logging.getLogger(__name__)
@@ -139,17 +141,17 @@ class McpEnvironment(ToolEnvironment):
     async def _call(self, call: ToolCall) -> Observation:
         tool = self._servers.offered.find(call.name)
         assert tool is not None
-        found = await self._servers.call(call)
+        answer = await self._servers.call(call)
         try:
             await self._servers.look(call.name)
         except ServerFailed as problem:  # the result is there; the next call will tell
             log.warning("%s", problem)
         self.tools = self._servers.tools
         news = await asyncio.to_thread(self._servers.news)
-        shown = tool_result_text(found)
+        shown = tool_result_text(answer)
         return ToolCalled(
-            success=not found.is_error,
-            error=f"{call.name} reports an error." if found.is_error else "",
+            success=not answer.is_error,
+            error=f"{call.name} reports an error." if answer.is_error else "",
             server=tool.source,
             tool=tool.name,
             text=shown.text,
@@ -164,17 +166,19 @@ async def mcp_arrival(spec: RolloutSpec, task: Task, host: LocalHost) -> tuple[s
     if spec.origin is None:
         return ()
     servers = task.mcp.servers.items()
-    here = ", ".join(name for name, one in servers if not one.url)
-    away = ", ".join(name for name, one in servers if one.url)
-    said = [
+    started = ", ".join(name for name, server in servers if not server.url)
+    reached = ", ".join(name for name, server in servers if server.url)
+    parts = [
         f"from after step {spec.parent_step} on this work goes on in a new place: the workspace is"
         " as it was after that step"
     ]
-    if here:
-        said.append(f"what these servers knew beside it is gone, they were started anew: {here}")
-    if away:
-        said.append(f"these servers are as they are now, not as they were then: {away}")
-    return f"[{'; '.join(said)}]", *call_handling.lost_files_text(await host.not_brought_back())
+    if started:
+        parts.append(
+            f"what these servers knew beside it is gone, they were started anew: {started}"
+        )
+    if reached:
+        parts.append(f"these servers are as they are now, not as they were then: {reached}")
+    return f"[{'; '.join(parts)}]", *call_handling.lost_files_text(await host.not_brought_back())
 
 
 def build_environment(setup: EnvironmentSetup) -> McpEnvironment:
@@ -184,8 +188,8 @@ def build_environment(setup: EnvironmentSetup) -> McpEnvironment:
     past = BranchSnapshot(spec.parent, commit) if commit else None
     host = local_host(spec, task, setup.owner, past, tuple(setup.gpus.get(LOCAL_HOST, ())))
     connections = [
-        Connection(name, one, partial(_start, host, one), _restored(one.headers))
-        for name, one in task.mcp.servers.items()
+        Connection(name, server, partial(_start, host, server), _restored(server.headers))
+        for name, server in task.mcp.servers.items()
     ]
     folder = rollout_folder(Path(spec.host_root), spec.rollout)
     steps = StepChanges(host, folder / "mcp-steps.json", partial(mcp_arrival, spec, task, host))
@@ -212,8 +216,7 @@ def _evaluation(
     spec, task = setup.spec, setup.task
     if not task.evaluate.command:
         return None
-    from houston_daemon.environments.workstation.evaluation_slots import Slots
-    from houston_daemon.environments.workstation.evaluator import Evaluation
+    from houston_daemon.environments.workstation.evaluator import Evaluation, Slots
 
     slots = Slots(Path(spec.host_root), task.name, task.evaluate.slots, setup.waiting_for_slot)
     return Evaluation(host, task, Path(spec.task.folder), slots, steps.mark)

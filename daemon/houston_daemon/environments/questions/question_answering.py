@@ -49,12 +49,12 @@ class TooLate(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: Answered) -> Text:
-    return Text("The answer is taken." if one.finished else "No answer was given.")
+def _(result: Answered) -> Text:
+    return Text("The answer is taken." if result.finished else "No answer was given.")
 
 
 @render.register
-def _(one: TooLate) -> Text:
+def _(result: TooLate) -> Text:
     return Text("The answer that was given before stands; this one does not count.")
 
 
@@ -106,8 +106,8 @@ class QuestionAnswering:
         None for a rollout that begins. Raises HoustonError when one that has steps lost it.
         """
         try:
-            found = load_state(self._file, QuestionState)
-            if found is None and self._spec.parent:
+            state = load_state(self._file, QuestionState)
+            if state is None and self._spec.parent:
                 parent = load_state(
                     state_file(self._spec, self._file.name, self._spec.parent), QuestionState
                 )
@@ -115,13 +115,13 @@ class QuestionAnswering:
                     raise cannot_go_on(
                         f"what {self._spec.parent} was asked is no longer on the host"
                     )
-                found = self._keep(QuestionState(parent.question, parent.index))
+                state = self._keep(QuestionState(parent.question, parent.index))
         except (OSError, ValueError) as problem:
             raise cannot_go_on(f"its state cannot be read ({type(problem).__name__})") from None
-        if found is None and begun:
+        if state is None and begun:
             raise cannot_go_on("its question is no longer on the host")
-        self._state = found
-        return found
+        self._state = state
+        return state
 
     def begin(self, index: str = "") -> QuestionState:
         """Choose the question by the rollout's seed. Raises HoustonError."""
@@ -143,11 +143,11 @@ class QuestionAnswering:
             )
         if standing.evaluations >= budget.evaluations or state.answered_at == standing.step:
             return TooLate()
-        found = self._compare(text, state.question.answers)
+        score = self._compare(text, state.question.answers)
         state.answers[call] = Answered(
-            overall_score=100.0 * found.exact,
-            exact_match=found.exact,
-            f1=round(found.f1, 6),
+            overall_score=100.0 * score.exact,
+            exact_match=score.exact,
+            f1=round(score.f1, 6),
             question_id=state.question.id,
             finished=True,
         )

@@ -108,7 +108,7 @@ class Documents(Observation, frozen=True, kw_only=True):
 
     def fields(self) -> dict[str, Any]:
         """Of each document only its name: the text already holds the rest."""
-        return {**super().fields(), "documents": [one.id for one in self.documents]}
+        return {**super().fields(), "documents": [hit.id for hit in self.documents]}
 
 
 class DocumentWindow(Observation, frozen=True, kw_only=True):
@@ -125,12 +125,12 @@ class DocumentWindow(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: Documents) -> Text:
-    if not one.documents:
-        return Text(f"No document has any word of {one.query!r}; use others.")
-    noun = "document" if one.total_results == 1 else "documents"
-    head = f"The best {one.total_results} {noun} for {one.query!r}:"
-    body = "\n".join(_entry(number, hit) for number, hit in enumerate(one.documents, 1))
+def _(result: Documents) -> Text:
+    if not result.documents:
+        return Text(f"No document has any word of {result.query!r}; use others.")
+    noun = "document" if result.total_results == 1 else "documents"
+    head = f"The best {result.total_results} {noun} for {result.query!r}:"
+    body = "\n".join(_entry(number, hit) for number, hit in enumerate(result.documents, 1))
     return Text(head, body, "ask for a smaller top_k")
 
 
@@ -139,11 +139,13 @@ def _entry(number: int, hit: Hit) -> str:
 
 
 @render.register
-def _(one: DocumentWindow) -> Text:
-    more = f"; open_document with line_number={one.last_line + 1} goes on"
-    goes_on = more if one.last_line < one.total_lines else ""
-    span = f"lines {one.first_line}-{one.last_line} of {one.total_lines}"
-    return Text(f"[{one.id}: {one.title}, {span}{goes_on}]", one.content, "a later line_number")
+def _(result: DocumentWindow) -> Text:
+    more = f"; open_document with line_number={result.last_line + 1} goes on"
+    goes_on = more if result.last_line < result.total_lines else ""
+    span = f"lines {result.first_line}-{result.last_line} of {result.total_lines}"
+    return Text(
+        f"[{result.id}: {result.title}, {span}{goes_on}]", result.content, "a later line_number"
+    )
 
 
 _WIDTH = 200
@@ -153,24 +155,24 @@ _LINES = 100
 
 def lines(text: str) -> list[str]:
     """The text's lines, long ones broken; empty ones at the ends are left out."""
-    found: list[str] = []
+    broken_lines: list[str] = []
     for line in text.strip("\n").splitlines():
         broken = textwrap.wrap(line, _WIDTH, break_on_hyphens=False) if len(line) > _WIDTH else []
-        found += broken or [line]
-    return found
+        broken_lines += broken or [line]
+    return broken_lines
 
 
 def window(document: Document, first: int, characters: int) -> DocumentWindow:
     """As many numbered lines from `first` as fit; the last ones when it lies beyond the end."""
-    every = lines(document.text)
-    first = min(first, max(1, len(every)))
-    shown = numbered_lines(every[first - 1 : first - 1 + _LINES], first, 4, characters)
+    all_lines = lines(document.text)
+    first = min(first, max(1, len(all_lines)))
+    shown = numbered_lines(all_lines[first - 1 : first - 1 + _LINES], first, 4, characters)
     return DocumentWindow(
         id=document.id,
         title=document.title,
         first_line=first,
         last_line=first + len(shown) - 1,
-        total_lines=len(every),
+        total_lines=len(all_lines),
         content="\n".join(shown),
     )
 

@@ -38,14 +38,15 @@ class Serper:
 
     async def search(self, query: str, top_k: int) -> list[Hit]:
         """The organic results, best first. Raises SearchFailed."""
-        found = await answer(
+        answered = await answer(
             Question("POST", self._url, {"X-API-KEY": self._key}, body={"q": query, "num": top_k}),
             self._seconds,
         )
-        organic = result_entries(found, "organic", marks=("searchParameters", "credits"))
-        return [hit(one.get("title"), one.get("link"), one.get("snippet")) for one in organic][
-            :top_k
-        ]
+        organic = result_entries(answered, "organic", marks=("searchParameters", "credits"))
+        return [
+            hit(result.get("title"), result.get("link"), result.get("snippet"))
+            for result in organic
+        ][:top_k]
 
 
 TAVILY_URL = "https://api.tavily.com/search"
@@ -64,7 +65,7 @@ class Tavily:
 
     async def search(self, query: str, top_k: int) -> list[Hit]:
         """The results, best first. Raises SearchFailed."""
-        found = await answer(
+        answered = await answer(
             Question(
                 "POST",
                 self._url,
@@ -73,10 +74,10 @@ class Tavily:
             ),
             self._seconds,
         )
-        results = result_entries(found, "results")
-        return [hit(one.get("title"), one.get("url"), one.get("content")) for one in results][
-            :top_k
-        ]
+        results = result_entries(answered, "results")
+        return [
+            hit(result.get("title"), result.get("url"), result.get("content")) for result in results
+        ][:top_k]
 
 
 _MOST_PAGES = 10
@@ -91,22 +92,22 @@ async def pages(
     lost: a later one that fails ends the asking. Raises SearchFailed when the first one fails.
     """
     end = time.monotonic() + seconds
-    found: dict[str, Hit] = {}
+    hits: dict[str, Hit] = {}
     for number in range(_MOST_PAGES):
         left = end - time.monotonic()
         if number and left <= 0:
             break
         try:
-            given = await page(number, max(left, 0.01))
+            page_hits = await page(number, max(left, 0.01))
         except SearchFailed:
             if number == 0:
                 raise
             break
-        fresh = {one.url: one for one in given if one.url not in found}
-        found.update(fresh)
-        if len(found) >= top_k or not fresh:
+        fresh = {hit.url: hit for hit in page_hits if hit.url not in hits}
+        hits.update(fresh)
+        if len(hits) >= top_k or not fresh:
             break
-    return list(found.values())[:top_k]
+    return list(hits.values())[:top_k]
 
 
 class Searxng:
@@ -125,12 +126,15 @@ class Searxng:
         """The results of as many pages as it takes. Raises SearchFailed."""
 
         async def page(number: int, seconds: float) -> list[Hit]:
-            asked: dict[str, str | int] = {"q": query, "format": "json", "pageno": number + 1}
-            found = await answer(Question("GET", self._url, self._headers, asked), seconds)
-            results = result_entries(found, "results")
-            if not results and number == 0 and found.get("unresponsive_engines"):
+            parameters: dict[str, str | int] = {"q": query, "format": "json", "pageno": number + 1}
+            answered = await answer(Question("GET", self._url, self._headers, parameters), seconds)
+            results = result_entries(answered, "results")
+            if not results and number == 0 and answered.get("unresponsive_engines"):
                 # Empty because its engines are away is no answer, and must not be kept as one.
                 raise SearchFailed("unavailable", "None of the search provider's engines answered.")
-            return [hit(one.get("title"), one.get("url"), one.get("content")) for one in results]
+            return [
+                hit(result.get("title"), result.get("url"), result.get("content"))
+                for result in results
+            ]
 
         return await pages(page, top_k, self._seconds)

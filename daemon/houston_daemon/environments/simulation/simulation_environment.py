@@ -157,24 +157,24 @@ class PossibleCommands(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: TurnTaken) -> Text:
+def _(result: TurnTaken) -> Text:
     end = {"won": "[The task is done.]", "lost": "[The task has failed and is over.]", "": ""}
-    return Text(end[one.outcome], one.text)
+    return Text(end[result.outcome], result.text)
 
 
 @render.register
-def _(one: WorldDescription) -> Text:
-    return Text("", one.text)
+def _(result: WorldDescription) -> Text:
+    return Text("", result.text)
 
 
 @render.register
-def _(one: PossibleCommands) -> Text:
-    of = f" with {one.containing!r}" if one.containing else ""
-    if not one.actions:
+def _(result: PossibleCommands) -> Text:
+    of = f" with {result.containing!r}" if result.containing else ""
+    if not result.actions:
         return Text(f"No command{of} is understood here.")
-    more = one.total - len(one.actions)
-    cut = f", the first {len(one.actions)}; narrow them with `containing`" if more else ""
-    return Text(f"{one.total} commands{of}{cut}:", "\n".join(one.actions), "use `containing`")
+    more = result.total - len(result.actions)
+    cut = f", the first {len(result.actions)}; narrow them with `containing`" if more else ""
+    return Text(f"{result.total} commands{of}{cut}:", "\n".join(result.actions), "use `containing`")
 
 
 _NOT_DONE = "This was not done; it can be tried again."
@@ -287,30 +287,31 @@ class Simulation(ToolEnvironment):
         before = self.world.before(call)
         if before is not None and before.outcome:
             return Failed(error="The task is over: nothing can be done in it. Call finish.")
-        seen = await self.world.act(call, action)
-        reward = round(seen.score - (before.score if before else 0.0), 6)
-        over = bool(seen.outcome)
+        answer = await self.world.act(call, action)
+        reward = round(answer.score - (before.score if before else 0.0), 6)
+        over = bool(answer.outcome)
         acted = TurnTaken(
-            overall_score=seen.score,
+            overall_score=answer.score,
             reward=reward,
-            outcome=seen.outcome,
-            turns=seen.turns,
+            outcome=answer.outcome,
+            turns=answer.turns,
             finished=over,
-            text=seen.text,
+            text=answer.text,
         )
         if not (reward or over):
             return acted
         return TurnScored(counted=over, **msgspec.structs.asdict(acted))
 
-    async def _possible(self, asked: ListActions) -> Observation:
-        words = asked.containing.lower().split()
-        every = [
-            one
-            for one in await self.world.look(Show("actions"))
-            if all(word in one.lower() for word in words) and not self._simulator.refused(one)
+    async def _possible(self, call: ListActions) -> Observation:
+        words = call.containing.lower().split()
+        commands = [
+            command
+            for command in await self.world.look(Show("actions"))
+            if all(word in command.lower() for word in words)
+            and not self._simulator.refused(command)
         ]
-        shown = tuple(every[: asked.most])
-        return PossibleCommands(containing=asked.containing, total=len(every), actions=shown)
+        shown = tuple(commands[: call.most])
+        return PossibleCommands(containing=call.containing, total=len(commands), actions=shown)
 
     def _finish(self, standing: Standing) -> Observation:
         error = too_early(standing, self._task.budget.minimum_steps)

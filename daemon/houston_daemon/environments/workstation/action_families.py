@@ -46,15 +46,15 @@ def action_families(
     spec: RolloutSpec,
     task: Task,
     place: WorkstationHost,
-    here: RolloutHost | None,
+    local: RolloutHost | None,
     state: Callable[[], WorkstationState],
     characters: int,
 ) -> tuple[ActionFamily, ...]:
     """The families of one rollout; nothing is touched before their first action.
 
-    place: where the workspace is. here: this machine, where that is another: pages come here.
+    place: where the workspace is. local: this machine, where that is another: pages come here.
     """
-    root, converter = Path(spec.host_root), Converter(here or place.host)
+    root, converter = Path(spec.host_root), Converter(local or place.host)
     searcher = make_searcher(spec, task)
     folder = rollout_folder(root, spec.rollout)
     settings = spec.tool_settings

@@ -84,13 +84,13 @@ class BrowseActions:
 
     async def _of_corpus(self, address: str) -> Page | None:
         """A document of the corpus that web_search looks in; None where it has no such address."""
-        found = await self._searcher.document(address)
-        if found is None:
+        document = await self._searcher.document(address)
+        if document is None:
             return None
-        body = found.text.encode()
+        body = document.text.encode()
         fetched = Fetched(address, "text/plain", "utf-8", body, "", time.time())
         page = await readable_page(fetched, self._converter, self._staging)
-        return msgspec.structs.replace(page, title=found.title)
+        return msgspec.structs.replace(page, title=document.title)
 
     async def _page(self, address: str) -> Page:
         fetched = await self._fetcher.get(address)
@@ -125,5 +125,5 @@ class BrowseActions:
         raise TypeError(f"no such action: {arguments.name}")
 
     def _view(self) -> PageView | None:
-        found = self._store.now()
-        return PageView(*found, self._characters) if found else None
+        opened = self._store.now()
+        return PageView(*opened, self._characters) if opened else None

@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from houston_daemon.environments.observation_boundary import first_lines, last_lines
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation
 from houston_daemon.environments.workstation.command_observations import (
     CommandOutput,
@@ -20,7 +19,6 @@ from houston_daemon.environments.workstation.command_observations import (
     SessionStatus,
 )
 from houston_daemon.environments.workstation.session_records import SessionRecords, shortened
-from houston_daemon.environments.workstation.session_records import SessionRecords as Known
 from houston_daemon.environments.workstation_actions import (
     MOST_LINES,
     CheckSessionIdle,
@@ -44,112 +42,6 @@ from houston_daemon.hosts.host_protocol import (
     TerminalMissing,
     TerminalStatus,
 )
-
-ActionHandler = Callable[[Any, Stop], Awaitable[Observation]]
-
-
-class SessionActions:
-    """Actions on sessions that run no command."""
-
-    def __init__(self, host: RolloutHost, known: Known) -> None:
-        self._host = host
-        self._known = known
-        self.actions: Mapping[type[Arguments], ActionHandler] = {
-            CreateSession: self.create_session,
-            ListSessions: self.list_sessions,
-            GetSessionStatus: self.get_session_status,
-            CheckSessionIdle: self.check_session_idle,
-            ClearSessionBuffer: self.clear_session_buffer,
-            CloseSession: self.close_session,
-            CloseAllSessions: self.close_all_sessions,
-            KillSessionProcesses: self.kill_session_processes,
-        }
-
-    async def create_session(self, call: CreateSession, _: Stop) -> Observation:
-        """Open a terminal, or find it open already."""
-        there = {one.name for one in await self._host.terminals() if one.alive}
-        terminal = await self._host.terminal(call.session_id, create=True)
-        self._known.note(await terminal.status())
-        change = "found" if call.session_id in there else "created"
-        return SessionChange(session_id=call.session_id, change=change)
-
-    async def list_sessions(self, _: ListSessions, __: Stop) -> Observation:
-        """Every session and what it runs."""
-        entries = [
-            SessionEntry(
-                session_id=one.name,
-                is_alive=one.alive,
-                running=one.busy,
-                exit_code=one.exit_code,
-                command=shortened(one.command),
-                end=one.end,
-            )
-            for one in await self._host.terminals()
-        ]
-        return SessionList(sessions=tuple(entries))
-
-    async def get_session_status(self, call: GetSessionStatus, _: Stop) -> Observation:
-        """How a session stands."""
-        status = await (await self._host.terminal(call.session_id)).status()
-        silent = max(0.0, time.time() - status.last_output) if status.last_output else None
-        return SessionStatus(
-            session_id=status.name,
-            is_alive=status.alive,
-            running=status.busy,
-            exit_code=status.exit_code,
-            command=shortened(status.command),
-            last_activity=status.last_output or None,
-            silent_seconds=silent,
-            output_bytes=status.log_bytes,
-            end=status.end,
-        )
-
-    async def check_session_idle(self, call: CheckSessionIdle, _: Stop) -> Observation:
-        """Whether a session runs nothing."""
-        status = await (await self._host.terminal(call.session_id)).status()
-        command = shortened(status.command) if status.busy else ""
-        return SessionIdle(session_id=status.name, is_idle=not status.busy, command=command)
-
-    async def clear_session_buffer(self, call: ClearSessionBuffer, _: Stop) -> Observation:
-        """Hide the output so far; the log keeps it."""
-        status = await (await self._host.terminal(call.session_id)).status()
-        self._known.hide(status)
-        return SessionChange(session_id=status.name, change="cleared")
-
-    async def close_session(self, call: CloseSession, _: Stop) -> Observation:
-        """End a session and what runs in it."""
-        await self._close(call.session_id)
-        return SessionChange(session_id=call.session_id, change="closed", closed=(call.session_id,))
-
-    async def close_all_sessions(self, _: CloseAllSessions, __: Stop) -> Observation:
-        """End every session."""
-        names = await self._names()
-        for name in names:
-            await self._close(name)
-        return SessionChange(session_id="", change="closed", closed=tuple(names))
-
-    async def kill_session_processes(self, call: KillSessionProcesses, _: Stop) -> Observation:
-        """Signal what runs in the foreground; the session stays."""
-        terminal = await self._host.terminal(call.session_id)
-        busy = (await terminal.status()).busy
-        killed = await terminal.signal("KILL" if call.force else "TERM")
-        status = self._known.note(await terminal.wait(1.0, asyncio.Event()))
-        return ProcessesSignalled(
-            session_id=call.session_id,
-            signal_used="SIGKILL" if call.force else "SIGTERM",
-            killed_processes=tuple(killed),
-            running=status.busy,
-            shell_interrupted=busy and not killed,
-        )
-
-    async def _names(self) -> list[str]:
-        return [status.name for status in await self._host.terminals()]
-
-    async def _close(self, name: str) -> None:
-        terminal = await self._host.terminal(name)
-        await terminal.close()
-        self._known.closed(await terminal.status())
-
 
 _FIRST_BLOCK = 1 << 16
 _MOST_BYTES = 1 << 20
@@ -198,9 +90,9 @@ async def newest_lines(
     while True:
         start = max(begin, end - block)
         lines = await terminal.lines(start, end)
-        whole = lines if start == begin else lines[1:] or lines[-1:]
-        if start == begin or len(whole) >= count or block >= _MOST_BYTES:
-            return whole[-count:], start > begin or len(whole) > count
+        complete = lines if start == begin else lines[1:] or lines[-1:]
+        if start == begin or len(complete) >= count or block >= _MOST_BYTES:
+            return complete[-count:], start > begin or len(complete) > count
         block *= 4
 
 
@@ -228,24 +120,98 @@ class CommandLimits:
     """Of output in one observation."""
 
 
-class CommandActions:
-    """The twelve command actions."""
+ActionHandler = Callable[[Any, Stop], Awaitable[Observation]]
 
-    def __init__(self, host: RolloutHost, known: SessionRecords, limits: CommandLimits) -> None:
+
+class CommandActions:
+    """The twelve command actions, a method of its name for each."""
+
+    def __init__(self, host: RolloutHost, records: SessionRecords, limits: CommandLimits) -> None:
         self._host = host
-        self._known = known
+        self._known = records
         self._limits = limits
-        self._actions: dict[type[Arguments], ActionHandler] = {
-            **SessionActions(host, known).actions,
-            RunCommand: self.run_command,
-            InputInSession: self.input_in_session,
-            GetSessionOutput: self.get_session_output,
-            GetSessionRecentOutput: self.get_session_recent_output,
-        }
 
     async def act(self, arguments: CommandAction, stop: Stop) -> Observation:
-        """Run one action. Raises TerminalMissing, TerminalBusy, TerminalDead."""
-        return await self._actions[type(arguments)](arguments, stop)
+        """Run the action of this name below. Raises TerminalMissing, TerminalBusy, TerminalDead."""
+        handler: ActionHandler = getattr(self, arguments.name)
+        return await handler(arguments, stop)
+
+    async def create_session(self, call: CreateSession, _: Stop) -> Observation:
+        """Open a terminal, or find it open already."""
+        alive = {status.name for status in await self._host.terminals() if status.alive}
+        terminal = await self._host.terminal(call.session_id, create=True)
+        self._known.note(await terminal.status())
+        change = "found" if call.session_id in alive else "created"
+        return SessionChange(session_id=call.session_id, change=change)
+
+    async def list_sessions(self, _: ListSessions, __: Stop) -> Observation:
+        """Every session and what it runs."""
+        entries = [
+            SessionEntry(
+                session_id=status.name,
+                is_alive=status.alive,
+                running=status.busy,
+                exit_code=status.exit_code,
+                command=shortened(status.command),
+                end=status.end,
+            )
+            for status in await self._host.terminals()
+        ]
+        return SessionList(sessions=tuple(entries))
+
+    async def get_session_status(self, call: GetSessionStatus, _: Stop) -> Observation:
+        """How a session stands."""
+        status = await (await self._host.terminal(call.session_id)).status()
+        silent = max(0.0, time.time() - status.last_output) if status.last_output else None
+        return SessionStatus(
+            session_id=status.name,
+            is_alive=status.alive,
+            running=status.busy,
+            exit_code=status.exit_code,
+            command=shortened(status.command),
+            last_activity=status.last_output or None,
+            silent_seconds=silent,
+            output_bytes=status.log_bytes,
+            end=status.end,
+        )
+
+    async def check_session_idle(self, call: CheckSessionIdle, _: Stop) -> Observation:
+        """Whether a session runs nothing."""
+        status = await (await self._host.terminal(call.session_id)).status()
+        command = shortened(status.command) if status.busy else ""
+        return SessionIdle(session_id=status.name, is_idle=not status.busy, command=command)
+
+    async def clear_session_buffer(self, call: ClearSessionBuffer, _: Stop) -> Observation:
+        """Hide the output so far; the log keeps it."""
+        status = await (await self._host.terminal(call.session_id)).status()
+        self._known.hide(status)
+        return SessionChange(session_id=status.name, change="cleared")
+
+    async def close_session(self, call: CloseSession, _: Stop) -> Observation:
+        """End a session and what runs in it."""
+        await self._close(call.session_id)
+        return SessionChange(session_id=call.session_id, change="closed", closed=(call.session_id,))
+
+    async def close_all_sessions(self, _: CloseAllSessions, __: Stop) -> Observation:
+        """End every session."""
+        names = [status.name for status in await self._host.terminals()]
+        for name in names:
+            await self._close(name)
+        return SessionChange(session_id="", change="closed", closed=tuple(names))
+
+    async def kill_session_processes(self, call: KillSessionProcesses, _: Stop) -> Observation:
+        """Signal what runs in the foreground; the session stays."""
+        terminal = await self._host.terminal(call.session_id)
+        busy = (await terminal.status()).busy
+        killed = await terminal.signal("KILL" if call.force else "TERM")
+        status = self._known.note(await terminal.wait(1.0, asyncio.Event()))
+        return ProcessesSignalled(
+            session_id=call.session_id,
+            signal_used="SIGKILL" if call.force else "SIGTERM",
+            killed_processes=tuple(killed),
+            running=status.busy,
+            shell_interrupted=busy and not killed,
+        )
 
     async def run_command(self, call: RunCommand, stop: Stop) -> Observation:
         """Start a command and wait for it as long as the task allows."""
@@ -271,11 +237,11 @@ class CommandActions:
         terminal = await self._host.terminal(call.session_id)
         status = await terminal.status()
         if not status.busy:
-            return _failed(f"Nothing runs in session {call.session_id}; use run_command.")
+            return Failed(error=f"Nothing runs in session {call.session_id}; use run_command.")
         begun = time.monotonic()
         if not await self._is_silent(terminal, stop):
-            return _failed(
-                f"{shortened(status.command)!r} is still printing; input is taken after "
+            return Failed(
+                error=f"{shortened(status.command)!r} is still printing; input is taken after "
                 f"{self._limits.silence_seconds:g} s of silence. Look with get_session_output."
             )
         answer = call.input_text if call.input_text.endswith("\n") else call.input_text + "\n"
@@ -295,14 +261,14 @@ class CommandActions:
         count = max(0, call.start_lines - call.end_lines)
         lines, earlier = await newest_lines(terminal, begin, status.log_bytes, call.start_lines)
         shown = lines[: len(lines) - call.end_lines] if call.end_lines else lines
-        what = f"{len(shown)} lines"
+        summary = f"{len(shown)} lines"
         if call.end_lines:
-            what += f", the newest {min(call.end_lines, len(lines))} left out"
+            summary += f", the newest {min(call.end_lines, len(lines))} left out"
         if earlier and count:
             more = call.start_lines < MOST_LINES and len(lines) >= call.start_lines
             hint = "raise start_lines" if more else "too far back to be shown"
-            what += f"; earlier output exists, {hint}"
-        return _window(status, OutputLines("\n".join(shown), 0), f"({what}) {note}".rstrip())
+            summary += f"; earlier output exists, {hint}"
+        return _window(status, OutputLines("\n".join(shown), 0), f"({summary}) {note}".rstrip())
 
     async def get_session_recent_output(self, call: GetSessionRecentOutput, _: Stop) -> Observation:
         """What was printed in the last seconds."""
@@ -326,6 +292,11 @@ class CommandActions:
         last = f"its last command {shortened(status.command)!r}: {state}"
         head = f"Session {session_id}, {last if status.command else 'nothing ran yet'}; it shows:"
         return "\n".join([head, *(lines or ["(no output)"])])
+
+    async def _close(self, name: str) -> None:
+        terminal = await self._host.terminal(name)
+        await terminal.close()
+        self._known.closed(await terminal.status())
 
     async def _open(self, name: str) -> tuple[HostTerminal, str]:
         """A session with a living shell, and what to say of one that had ended."""
@@ -364,10 +335,6 @@ class CommandActions:
             answered = status.log_bytes > start and quiet
             if not status.busy or answered or stop.event.is_set() or time.monotonic() > deadline:
                 return status
-
-
-def _failed(error: str) -> Failed:
-    return Failed(error=error)
 
 
 def _busy(session_id: str, command: str) -> Failed:

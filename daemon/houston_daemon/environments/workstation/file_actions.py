@@ -67,7 +67,7 @@ class FileEdit:
             before = _existing(place, call.filename)
             blind = before is not None and self._is_blind(place, before)
             mode = stat.S_IMODE(before.st_mode) if before else 0o644
-            _replace(place, mode, lambda file: _write(file, data))
+            _replace(place, mode, lambda file: file.write(data))
         change = "replaced" if before else "created"
         return self._written(place.path, change, 1, data.count(b"\n") + 1, blind)
 
@@ -78,8 +78,11 @@ class FileEdit:
                 error=f"end ({call.end}) may not be before start - 1 ({call.start - 1}); "
                 "end = start - 1 inserts before line start."
             )
-        with self._confined.file(call.path) as (found, place), reader(found, _SECONDS) as file:
-            before = os.fstat(found)
+        with (
+            self._confined.file(call.path) as (descriptor, place),
+            reader(descriptor, _SECONDS) as file,
+        ):
+            before = os.fstat(descriptor)
             if file_window.is_binary(file):
                 return Failed(error=f"{place.path} is binary; lines of it cannot be edited.")
             span = _span(file, call.start, call.end, before.st_size)
@@ -122,13 +125,13 @@ def _bytes(content: str) -> bytes:
 def _existing(place: ConfinedEntry, path: str) -> os.stat_result | None:
     """The regular file that a new one would replace."""
     try:
-        found = os.lstat(place.name, dir_fd=place.folder)
+        status = os.lstat(place.name, dir_fd=place.folder)
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(found.st_mode):
-        kind = "a folder" if stat.S_ISDIR(found.st_mode) else kind_of(found.st_mode)
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else kind_of(status.st_mode)
         raise PathRefused(f"{path!r} is {kind} and is not replaced.")
-    return found
+    return status
 
 
 def _span(file: BinaryIO, first: int, last: int, size: int) -> tuple[int, int] | None:
@@ -162,8 +165,8 @@ def _lines_of(data: bytes, file: BinaryIO, start: int, stop: int, size: int) -> 
     if file_window.uses_crlf(file):
         feed = b"\r\n"
         data = data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
-    whole = stop < size or _ends_with_feed(file, size)
-    if data and whole and not data.endswith(b"\n"):
+    more_follows = stop < size or _ends_with_feed(file, size)
+    if data and more_follows and not data.endswith(b"\n"):
         data += feed
     if data and start == size and not _ends_with_feed(file, size):
         data = feed + data
@@ -187,11 +190,7 @@ def _copy(source: BinaryIO, into: BinaryIO, start: int, stop: int) -> None:
         start += len(block)
 
 
-def _write(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
-
-
-def _replace(place: ConfinedEntry, mode: int, write: Callable[[BinaryIO], None]) -> None:
+def _replace(place: ConfinedEntry, mode: int, write: Callable[[BinaryIO], object]) -> None:
     """Write beside, then rename over the old file."""
     beside = f".houston-{secrets.token_hex(6)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -274,8 +273,8 @@ class FileSearch:
         """Lines with the term in one file."""
         matches: list[Match] = []
         with (
-            self._confined.file(call.file_path) as (found, place),
-            reader(found) as file,
+            self._confined.file(call.file_path) as (descriptor, place),
+            reader(descriptor) as file,
         ):
             binary = file_window.is_binary(file)
             term = call.search_term.encode("utf-8", "replace")
@@ -291,20 +290,20 @@ class FileSearch:
 
     def find_file(self, call: workstation_actions.FindFile, limit: Limit) -> FoundFiles:
         """Files whose name, or path where the pattern has a slash, fits a pattern."""
-        found: list[str] = []
+        paths: list[str] = []
         total = 0
         with self._confined.folder(call.dir_path) as (folder, place):
             for path, name, _ in _files(folder, limit):
                 if fnmatch.fnmatchcase(path if "/" in call.file_name else name, call.file_name):
                     total += 1
-                    if len(found) < _MOST_RESULTS:
-                        found.append(_joined(place.path, path))
+                    if len(paths) < _MOST_RESULTS:
+                        paths.append(_joined(place.path, path))
         return FoundFiles(
             query=call.file_name,
             path=place.path,
             total_results=total,
             complete=not limit.reached,
-            paths=tuple(sorted(found)),
+            paths=tuple(sorted(paths)),
         )
 
     def list_files(self, call: workstation_actions.ListFiles, limit: Limit) -> Listing:
@@ -326,7 +325,9 @@ class FileSearch:
 
 def _files(folder: int, limit: Limit) -> Iterator[tuple[str, str, int]]:
     """Files below a folder, links left out: relative path, name, descriptor of their folder."""
-    for path, folders, names, here in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
+    for path, folders, names, folder_descriptor in os.fwalk(
+        ".", dir_fd=folder, follow_symlinks=False
+    ):
         if limit.over():
             return
         depth = path.count("/")
@@ -335,7 +336,7 @@ def _files(folder: int, limit: Limit) -> Iterator[tuple[str, str, int]]:
         for name in sorted(names):
             if limit.over():
                 return
-            yield _joined(below, name), name, here
+            yield _joined(below, name), name, folder_descriptor
 
 
 def _joined(folder: str, path: str) -> str:
@@ -374,15 +375,15 @@ def _around(piece: bytes, term: bytes) -> str:
 
 def _entry(folder: int, name: str) -> Entry:
     try:
-        found = os.lstat(name, dir_fd=folder)
+        status = os.lstat(name, dir_fd=folder)
     except OSError:
         return Entry(name=name, type="other", size=0)
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return Entry(name=name, type="link", size=0, target=os.readlink(name, dir_fd=folder))
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return Entry(name=name, type="folder", size=0)
-    kind = "file" if stat.S_ISREG(found.st_mode) else "other"
-    return Entry(name=name, type=kind, size=found.st_size)
+    kind = "file" if stat.S_ISREG(status.st_mode) else "other"
+    return Entry(name=name, type=kind, size=status.st_size)
 
 
 class FileActions:

@@ -101,29 +101,31 @@ class FileInfo(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: FileWindow) -> Text:
-    done = {"created": "Created ", "replaced": "Replaced ", "edited": "Edited "}.get(one.change, "")
-    if one.binary:
-        shown = f"{done}{_line(one.path)}: binary, {one.size} bytes; not shown. {one.note}"
+def _(result: FileWindow) -> Text:
+    done = {"created": "Created ", "replaced": "Replaced ", "edited": "Edited "}.get(
+        result.change, ""
+    )
+    if result.binary:
+        shown = f"{done}{_line(result.path)}: binary, {result.size} bytes; not shown. {result.note}"
         return Text(shown.rstrip())
-    total = "?" if one.total_lines is None else str(one.total_lines)
-    span = f"lines {one.first_line}-{one.last_line} of {total}"
-    if one.total_lines == 0:
+    total = "?" if result.total_lines is None else str(result.total_lines)
+    span = f"lines {result.first_line}-{result.last_line} of {total}"
+    if result.total_lines == 0:
         span = "empty"
-    flaw = " Bytes that are not UTF-8 are shown as \ufffd." if one.invalid_utf8 else ""
-    head = f"[{done}{_line(one.path)}: {span}, {one.size} bytes]{flaw} {one.note}".rstrip()
-    return Text(head, one.content, "file_goto_line shows any line")
+    flaw = " Bytes that are not UTF-8 are shown as \ufffd." if result.invalid_utf8 else ""
+    head = f"[{done}{_line(result.path)}: {span}, {result.size} bytes]{flaw} {result.note}".rstrip()
+    return Text(head, result.content, "file_goto_line shows any line")
 
 
 @render.register
-def _(one: Listing) -> Text:
-    more = one.total - len(one.entries)
+def _(result: Listing) -> Text:
+    more = result.total - len(result.entries)
     tail = f", {more} more not listed" if more else ""
-    hidden = f", {one.hidden} hidden" if one.hidden else ""
-    noun = "entry" if one.total == 1 else "entries"
-    head = f"{_line(one.path)}: {one.total} {noun}{hidden}{tail}"
+    hidden = f", {result.hidden} hidden" if result.hidden else ""
+    noun = "entry" if result.total == 1 else "entries"
+    head = f"{_line(result.path)}: {result.total} {noun}{hidden}{tail}"
     how = "list a folder below, or find_file with a pattern"
-    return Text(head, "\n".join(map(_entry, one.entries)), how)
+    return Text(head, "\n".join(map(_entry, result.entries)), how)
 
 
 def _line(name: str) -> str:
@@ -141,23 +143,22 @@ def _entry(entry: Entry) -> str:
 
 
 @render.register
-def _(one: Matches) -> Text:
-    lines = [f"{_line(match.path)}:{match.line}: {match.text}" for match in one.matches]
-    head = (
-        f"{_count(one.total_results, one.complete, 'line')} with {one.query!r} in {_line(one.path)}"
-    )
-    more = one.total_results - len(lines)
+def _(result: Matches) -> Text:
+    lines = [f"{_line(match.path)}:{match.line}: {match.text}" for match in result.matches]
+    count = _count(result.total_results, result.complete, "line")
+    head = f"{count} with {result.query!r} in {_line(result.path)}"
+    more = result.total_results - len(lines)
     tail = f"; the first {len(lines)}:" if more else ":" if lines else "."
-    note = f" {one.note}" if one.note else ""
+    note = f" {result.note}" if result.note else ""
     return Text(head + tail + note, "\n".join(lines), "search a smaller folder")
 
 
 @render.register
-def _(one: FoundFiles) -> Text:
-    count = _count(one.total_results, one.complete, "file")
-    head = f"{count} named {one.query!r} in {_line(one.path)}"
-    tail = f"; the first {len(one.paths)}:" if one.total_results > len(one.paths) else ":"
-    paths = "\n".join(map(_line, one.paths))
+def _(result: FoundFiles) -> Text:
+    count = _count(result.total_results, result.complete, "file")
+    head = f"{count} named {result.query!r} in {_line(result.path)}"
+    tail = f"; the first {len(result.paths)}:" if result.total_results > len(result.paths) else ":"
+    paths = "\n".join(map(_line, result.paths))
     return Text(head + (tail if paths else "."), paths, "use a narrower pattern")
 
 
@@ -167,9 +168,9 @@ def _count(number: int, complete: bool, noun: str) -> str:
 
 
 @render.register
-def _(one: FileInfo) -> Text:
-    if not one.path:
+def _(result: FileInfo) -> Text:
+    if not result.path:
         return Text("No file is open.")
-    total = "?" if one.total_lines is None else one.total_lines
-    shown = f"lines {one.first_line}-{one.last_line} of {total} were shown last"
-    return Text(f"Open: {_line(one.path)}, {one.size} bytes; {shown}.")
+    total = "?" if result.total_lines is None else result.total_lines
+    shown = f"lines {result.first_line}-{result.last_line} of {total} were shown last"
+    return Text(f"Open: {_line(result.path)}, {result.size} bytes; {shown}.")

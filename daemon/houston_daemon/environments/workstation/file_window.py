@@ -89,22 +89,22 @@ def offset_of(file: BinaryIO, number: int) -> int | None:
 def read_window(file: BinaryIO, first: int, lines: int, most_bytes: int) -> Window:
     """Up to `lines` lines from line `first` on, at most about `most_bytes` in all."""
     start = offset_of(file, first)
-    found: list[Line] = []
+    read: list[Line] = []
     if start is None:
-        return Window(first, found, False)
+        return Window(first, read, False)
     file.seek(start)
     taken = 0
-    while len(found) < lines:
+    while len(read) < lines:
         line = _line(file)
         if line is None:
-            return Window(first, found, False)
-        if found and taken + len(line.data) > most_bytes:
-            return Window(first, found, True)
-        found.append(line)
+            return Window(first, read, False)
+        if read and taken + len(line.data) > most_bytes:
+            return Window(first, read, True)
+        read.append(line)
         taken += len(line.data) + 8
         if line.more >= COUNT_BYTES:
             break
-    return Window(first, found, False)
+    return Window(first, read, False)
 
 
 def _line(file: BinaryIO) -> Line | None:
@@ -175,8 +175,8 @@ class FileView:
         window = self._state().open_file
         if window is None:
             return FileInfo(path="")
-        with self._confined.file(window.path) as (found, place), reader(found) as file:
-            status = os.fstat(found)
+        with self._confined.file(window.path) as (descriptor, place), reader(descriptor) as file:
+            status = os.fstat(descriptor)
             return FileInfo(
                 path=place.path,
                 first_line=window.first,
@@ -188,8 +188,8 @@ class FileView:
 
     def facts(self, path: str) -> str:
         """One line about a file: its size, lines and age."""
-        with self._confined.file(path) as (found, place), reader(found) as file:
-            status, total = os.fstat(found), count(file)
+        with self._confined.file(path) as (descriptor, place), reader(descriptor) as file:
+            status, total = os.fstat(descriptor), count(file)
         clock = time.strftime("%H:%M:%SZ", time.gmtime(status.st_mtime))
         return f"{place.path} has {status.st_size} bytes, {total} lines, last written {clock}."
 
@@ -200,8 +200,8 @@ class FileView:
 
         remembered: lines that later scrolling shows, when that differs from `lines`.
         """
-        with self._confined.file(path) as (found, place), reader(found) as file:
-            status = os.fstat(found)
+        with self._confined.file(path) as (descriptor, place), reader(descriptor) as file:
+            status = os.fstat(descriptor)
             state = self._state()
             state.seen.pop(place.path, None)
             state.seen[place.path] = version(status)
@@ -227,9 +227,9 @@ class FileView:
         )
 
 
-def version(found: os.stat_result) -> str:
+def version(status: os.stat_result) -> str:
     """What changes whenever a file is written."""
-    return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
+    return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
 
 
 def reader(descriptor: int, seconds: float | None = None) -> BinaryIO:

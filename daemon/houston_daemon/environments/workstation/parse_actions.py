@@ -19,7 +19,8 @@ from houston_daemon.environments.workstation.media_endpoint import (
     NoEndpointAnswer,
     Picture,
 )
-from houston_daemon.environments.workstation.parse_sources import Documents
+from houston_daemon.environments.workstation.parse_sources import DocumentsHere
+from houston_daemon.environments.workstation.remote_documents import DocumentsThere
 from houston_daemon.environments.workstation_actions import (
     PARSE_ACTIONS,
     ParseAction,
@@ -55,18 +56,15 @@ class Parsed(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: Parsed) -> Text:
-    span = "empty" if not one.total_lines else _span(one)
-    more = one.total_lines is None or one.last_line < one.total_lines
+def _(result: Parsed) -> Text:
+    span = f"lines {result.first_line}-{result.last_line} of {result.total_lines}"
+    more = result.total_lines is None or result.last_line < result.total_lines
     goes_on = "file_scroll_down goes on." if more else ""
-    head = f"[{one.file_path} parsed into {one.save_path}: {span}, {one.size} bytes] {goes_on}"
-    lines = [head.rstrip(), *(f"[{note}]" for note in one.notes)]
-    return Text("\n".join(lines), one.content, "file_goto_line shows any line")
-
-
-def _span(one: Parsed) -> str:
-    total = "?" if one.total_lines is None else one.total_lines
-    return f"lines {one.first_line}-{one.last_line} of {total}"
+    parsed = f"{result.file_path} parsed into {result.save_path}"
+    span = span if result.total_lines else "empty"
+    head = f"[{parsed}: {span}, {result.size} bytes] {goes_on}".rstrip()
+    lines = [head, *(f"[{note}]" for note in result.notes)]
+    return Text("\n".join(lines), result.content, "file_goto_line shows any line")
 
 
 WriteFile = Callable[[str, str], Awaitable[FileWindow | Failed]]
@@ -86,7 +84,9 @@ class ParseActions:
 
     actions: tuple[type[Arguments], ...] = PARSE_ACTIONS
 
-    def __init__(self, documents: Documents, endpoint: Endpoint, write: WriteFile) -> None:
+    def __init__(
+        self, documents: DocumentsHere | DocumentsThere, endpoint: Endpoint, write: WriteFile
+    ) -> None:
         self._documents = documents
         self._endpoint = endpoint
         self._write = write
@@ -117,8 +117,8 @@ class ParseActions:
 
     async def _document(self, arguments: ParseAction) -> ParsedText:
         kind = _KINDS[type(arguments)]
-        found = await self._documents.convert(kind, arguments.file_path)
-        return found.text, found.notes
+        converted = await self._documents.convert(kind, arguments.file_path)
+        return converted.text, converted.notes
 
     async def _audio(self, arguments: ParseAudio) -> ParsedText:
         self._need_endpoint()

@@ -25,20 +25,20 @@ class SearchResults(Observation, frozen=True, kw_only=True):
 
     def fields(self) -> dict[str, Any]:
         """Of each result only what names it: the text already holds its snippet."""
-        named = [{"title": one.title, "url": one.url} for one in self.search_results]
+        named = [{"title": hit.title, "url": hit.url} for hit in self.search_results]
         return {**super().fields(), "search_results": named}
 
 
 @render.register
-def _(one: SearchResults) -> Text:
-    if one.error:
-        return Text(f"Error: {one.error}")
-    if not one.search_results:
-        return Text(f"No results for {one.query!r}; use fewer or other words.")
-    noun = "result" if one.total_results == 1 else "results"
-    kept = " (kept from an earlier search)" if one.from_cache else ""
-    head = f"{one.total_results} {noun} for {one.query!r}{kept}:"
-    body = "\n".join(entry(number, hit) for number, hit in enumerate(one.search_results, 1))
+def _(result: SearchResults) -> Text:
+    if result.error:
+        return Text(f"Error: {result.error}")
+    if not result.search_results:
+        return Text(f"No results for {result.query!r}; use fewer or other words.")
+    noun = "result" if result.total_results == 1 else "results"
+    kept = " (kept from an earlier search)" if result.from_cache else ""
+    head = f"{result.total_results} {noun} for {result.query!r}{kept}:"
+    body = "\n".join(entry(number, hit) for number, hit in enumerate(result.search_results, 1))
     return Text(head, body, "ask for a smaller top_k")
 
 
@@ -62,7 +62,7 @@ class SearchActions:
         assert isinstance(arguments, WebSearch)
         query, top_k = arguments.query, arguments.top_k
         try:
-            found = await unless_stopped(self._searcher.search(query, top_k), stop)
+            answer = await unless_stopped(self._searcher.search(query, top_k), stop)
         except SearchFailed as problem:
             return _failed(arguments, problem.code, str(problem))
         except CallInterrupted as problem:
@@ -70,9 +70,9 @@ class SearchActions:
         return SearchResults(
             query=query,
             requested_top_k=top_k,
-            total_results=len(found.hits),
-            search_results=tuple(found.hits),
-            from_cache=found.from_cache,
+            total_results=len(answer.hits),
+            search_results=tuple(answer.hits),
+            from_cache=answer.from_cache,
         )
 
 

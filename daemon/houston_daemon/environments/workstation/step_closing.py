@@ -100,13 +100,13 @@ def merge_changes(
     first: tuple[FileChange, ...], second: tuple[FileChange, ...]
 ) -> tuple[FileChange, ...]:
     """Two changes of the same file, one after the other, as one."""
-    found = {change.path: change for change in first}
+    merged = {change.path: change for change in first}
     for change in second:
-        before = found.pop(change.path, None)
+        before = merged.pop(change.path, None)
         joined = change if before is None else _joined(before, change)
         if joined is not None:
-            found[change.path] = joined
-    return tuple(found.values())
+            merged[change.path] = joined
+    return tuple(merged.values())
 
 
 def _joined(before: FileChange, after: FileChange) -> FileChange | None:

@@ -30,20 +30,20 @@ class Slept(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: ThoughtNoted) -> Text:
+def _(result: ThoughtNoted) -> Text:
     return Text("Noted.")
 
 
 @render.register
-def _(one: Slept) -> Text:
+def _(result: Slept) -> Text:
     why = {
         "time": "",
         "wake": "; it ended because a person spoke",
         "interrupt": "; it was interrupted by a person",
         "budget": "; it ended because the time budget is spent",
-    }[one.ended_by]
-    away = " The daemon was away for part of it." if one.away else ""
-    return Text(f"Slept {one.slept:.1f} of {one.asked:.0f} s{why}.{away}")
+    }[result.ended_by]
+    away = " The daemon was away for part of it." if result.away else ""
+    return Text(f"Slept {result.slept:.1f} of {result.asked:.0f} s{why}.{away}")
 
 
 def think(last_action: str) -> Observation:

@@ -31,17 +31,15 @@ from houston_daemon.environments.workstation.command_actions import CommandActio
 from houston_daemon.environments.workstation.command_observations import CommandOutput
 from houston_daemon.environments.workstation.confined_paths import GONE, ConfinedFolder, PathRefused
 from houston_daemon.environments.workstation.document_converter import Converter
-from houston_daemon.environments.workstation.evaluation_slots import Slots
-from houston_daemon.environments.workstation.evaluator import Evaluation
+from houston_daemon.environments.workstation.evaluator import Evaluation, Slots
 from houston_daemon.environments.workstation.file_actions import FileActions
-from houston_daemon.environments.workstation.parse_sources import Documents, DocumentsHere
+from houston_daemon.environments.workstation.parse_sources import DocumentsHere
 from houston_daemon.environments.workstation.remote_documents import DocumentsThere
 from houston_daemon.environments.workstation.remote_file_actions import FilesThere
 from houston_daemon.environments.workstation.session_records import SessionRecords
 from houston_daemon.environments.workstation.step_closing import snapshot_within_step
 from houston_daemon.environments.workstation.workstation_hosts import (
     ALL_HOSTS,
-    Files,
     WorkstationHost,
     WorkstationHosts,
     with_host_argument,
@@ -153,14 +151,14 @@ class Workstation:
         characters: int,
         families: Sequence[ActionFamily] = (),
         arrival: Callable[[], Awaitable[tuple[str, ...]]],
-        here: RolloutHost | None = None,
+        local: RolloutHost | None = None,
     ) -> None:
         """arrival: what the agent is told with its first observation, once the world is made.
-        here: this machine, where no host of the rollout is, for what must be done beside it.
+        local: this machine, where no host of the rollout is, for what must be done beside it.
         """
         self._task = task
         self._places = places
-        self._here = here
+        self._local = local
         self._state = state
         self._source = source
         self._evaluation = evaluation
@@ -175,8 +173,8 @@ class Workstation:
 
         begun: the rollout has steps already. Raises HoustonError when its workspace is gone.
         """
-        if self._here is not None:
-            await self._here.prepare(None)
+        if self._local is not None:
+            await self._local.prepare(None)
         for place in self._places:
             await place.host.prepare(self._source, begun)
         if not self._state.load():
@@ -240,8 +238,8 @@ class Workstation:
             if ended:
                 await place.host.destroy_terminals()
             await place.host.close()
-        if self._here is not None:
-            await self._here.close()
+        if self._local is not None:
+            await self._local.close()
 
     async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if call.error:
@@ -337,8 +335,8 @@ def _workstation_host(
 ) -> WorkstationHost:
     spec, task, characters = setup.spec, setup.task, setup.characters
     host: LocalHost | SshHost
-    files: Files
-    documents: Documents
+    files: FileActions | FilesThere
+    documents: DocumentsHere | DocumentsThere
     if name == LOCAL_HOST:
         leased = setup.gpus.get(LOCAL_HOST, ())
         host = local_host(spec, task, setup.owner, branch_origin(spec, task, name), leased)
@@ -411,7 +409,7 @@ async def workstation_arrival(spec: RolloutSpec, places: WorkstationHosts) -> tu
     """The lines for a branch; none for any other rollout."""
     if spec.origin is None:
         return ()
-    said = (
+    notice = (
         f"[from after step {spec.parent_step} on this work goes on in a new place: the workspace"
         " is as it was after that step, no session is open, the file window is closed, and nothing"
         " that was running then is running now]"
@@ -421,7 +419,7 @@ async def workstation_arrival(spec: RolloutSpec, places: WorkstationHosts) -> tu
         for place in places
         for path in await place.host.not_brought_back()
     ]
-    return said, *call_handling.lost_files_text(lost)
+    return notice, *call_handling.lost_files_text(lost)
 
 
 def build_environment(setup: EnvironmentSetup) -> Workstation:
@@ -431,7 +429,7 @@ def build_environment(setup: EnvironmentSetup) -> Workstation:
     state = StateFile(rollout_folder(root, spec.rollout) / "workstation.json")
     hosts = make_hosts(setup, state)
     first = hosts.first
-    here = None if LOCAL_HOST in task.hosts else local_host(spec, task, setup.owner)
+    local = None if LOCAL_HOST in task.hosts else local_host(spec, task, setup.owner)
 
     scored = hosts.of({"host": task.evaluate.host})
 
@@ -449,7 +447,7 @@ def build_environment(setup: EnvironmentSetup) -> Workstation:
         source=folder / task.workspace.source if task.workspace.source else None,
         evaluation=Evaluation(scored.host, task, folder, slots, before_evaluation),
         characters=characters,
-        families=action_families(spec, task, first, here, lambda: state.now, characters),
+        families=action_families(spec, task, first, local, lambda: state.now, characters),
         arrival=lambda: workstation_arrival(spec, hosts),
-        here=here,
+        local=local,
     )
