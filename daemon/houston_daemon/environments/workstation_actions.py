@@ -146,20 +146,7 @@ class KillSessionProcesses(CommandAction, frozen=True, kw_only=True):
     force: Annotated[bool, Meta(description="true: kill at once (SIGKILL).")] = False
 
 
-COMMAND_ACTIONS: tuple[type[CommandAction], ...] = (
-    CreateSession,
-    ListSessions,
-    RunCommand,
-    InputInSession,
-    GetSessionOutput,
-    GetSessionRecentOutput,
-    GetSessionStatus,
-    CheckSessionIdle,
-    ClearSessionBuffer,
-    CloseSession,
-    CloseAllSessions,
-    KillSessionProcesses,
-)
+COMMAND_ACTIONS = tuple(CommandAction.__subclasses__())
 
 
 _LINE = 1_000_000_000
@@ -277,19 +264,7 @@ class GetFileInfo(FileAction, frozen=True, kw_only=True):
     idempotent: ClassVar[bool] = True
 
 
-FILE_ACTIONS: tuple[type[FileAction], ...] = (
-    OpenFile,
-    FileGotoLine,
-    FileScrollDown,
-    FileScrollUp,
-    CreateFile,
-    EditFile,
-    SearchDir,
-    SearchFile,
-    FindFile,
-    ListFiles,
-    GetFileInfo,
-)
+FILE_ACTIONS = tuple(FileAction.__subclasses__())
 
 
 Source = Annotated[
@@ -362,15 +337,7 @@ class ParseVideo(ParseAction, frozen=True, kw_only=True):
     ] = 30
 
 
-PARSE_ACTIONS: tuple[type[ParseAction], ...] = (
-    ParsePdf,
-    ParseDocx,
-    ParseLatex,
-    ParsePptx,
-    ParseAudio,
-    ParseImage,
-    ParseVideo,
-)
+PARSE_ACTIONS = tuple(ParseAction.__subclasses__())
 
 
 class SearchAction(Arguments, frozen=True, kw_only=True):
@@ -391,7 +358,7 @@ class WebSearch(SearchAction, frozen=True, kw_only=True):
     top_k: Annotated[int, Meta(ge=1, le=MOST_HITS, description="Most results.")] = 10
 
 
-SEARCH_ACTIONS: tuple[type[SearchAction], ...] = (WebSearch,)
+SEARCH_ACTIONS = tuple(SearchAction.__subclasses__())
 
 
 Context = Annotated[
@@ -472,15 +439,7 @@ class WebPageGetLinks(BrowseAction, frozen=True, kw_only=True):
     page_number: Annotated[int, Meta(ge=1, le=1_000_000, description="Which list, from 1.")] = 1
 
 
-BROWSE_ACTIONS: tuple[type[BrowseAction], ...] = (
-    WebBrowse,
-    WebPageGotoLine,
-    WebPageScrollDown,
-    WebPageScrollUp,
-    WebPageSearch,
-    WebPageSearchNext,
-    WebPageGetLinks,
-)
+BROWSE_ACTIONS = tuple(BrowseAction.__subclasses__())
 
 
 class SystemAction(Arguments, frozen=True, kw_only=True):
@@ -520,7 +479,7 @@ class Finish(SystemAction, frozen=True, kw_only=True):
     idempotent: ClassVar[bool] = True
 
 
-SYSTEM_ACTIONS: tuple[type[SystemAction], ...] = (Think, Sleep, Eval, Finish)
+SYSTEM_ACTIONS = tuple(SystemAction.__subclasses__())
 
 
 ACTIONS: dict[str, type[Arguments]] = {

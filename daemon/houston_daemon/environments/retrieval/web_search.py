@@ -8,20 +8,26 @@ from houston_daemon.environments.retrieval.protocol import Hit, SearchFailed, hi
 from houston_daemon.environments.retrieval.provider_request import Question, answer
 
 
-def result_entries(
-    answered: dict[str, Any], name: str, marks: tuple[str, ...] = ()
-) -> list[dict[str, Any]]:
-    """The objects in the list `name` of an answer; other things in it are passed over.
+def result_hits(
+    answered: dict[str, Any],
+    name: str,
+    url: str = "url",
+    snippet: str = "content",
+    marks: tuple[str, ...] = (),
+) -> list[Hit]:
+    """Hits of the objects in the list `name` of an answer; other things in it are passed over.
 
-    marks: members that only an answer of this provider has; where one is there, a list that is
-    missing means no results. Without any, raises SearchFailed: something else answered.
+    url, snippet: members of each. marks: members that only an answer of this provider has; where
+    one is there, a list that is missing means no results. Without any, raises SearchFailed:
+    something else answered.
     """
     entries = answered.get(name)
     if entries is None and any(mark in answered for mark in marks):
         return []
     if not isinstance(entries, list):
         raise SearchFailed("malformed", f"The search provider's answer has no list `{name}`.")
-    return [entry for entry in entries if isinstance(entry, dict)]
+    objects = (entry for entry in entries if isinstance(entry, dict))
+    return [hit(entry.get("title"), entry.get(url), entry.get(snippet)) for entry in objects]
 
 
 SERPER_URL = "https://google.serper.dev/search"
@@ -42,11 +48,8 @@ class Serper:
             Question("POST", self._url, {"X-API-KEY": self._key}, body={"q": query, "num": top_k}),
             self._seconds,
         )
-        organic = result_entries(answered, "organic", marks=("searchParameters", "credits"))
-        return [
-            hit(result.get("title"), result.get("link"), result.get("snippet"))
-            for result in organic
-        ][:top_k]
+        marks = ("searchParameters", "credits")
+        return result_hits(answered, "organic", "link", "snippet", marks)[:top_k]
 
 
 TAVILY_URL = "https://api.tavily.com/search"
@@ -74,10 +77,7 @@ class Tavily:
             ),
             self._seconds,
         )
-        results = result_entries(answered, "results")
-        return [
-            hit(result.get("title"), result.get("url"), result.get("content")) for result in results
-        ][:top_k]
+        return result_hits(answered, "results")[:top_k]
 
 
 _MOST_PAGES = 10
@@ -128,13 +128,10 @@ class Searxng:
         async def page(number: int, seconds: float) -> list[Hit]:
             parameters: dict[str, str | int] = {"q": query, "format": "json", "pageno": number + 1}
             answered = await answer(Question("GET", self._url, self._headers, parameters), seconds)
-            results = result_entries(answered, "results")
+            results = result_hits(answered, "results")
             if not results and number == 0 and answered.get("unresponsive_engines"):
                 # Empty because its engines are away is no answer, and must not be kept as one.
                 raise SearchFailed("unavailable", "None of the search provider's engines answered.")
-            return [
-                hit(result.get("title"), result.get("url"), result.get("content"))
-                for result in results
-            ]
+            return results
 
         return await pages(page, top_k, self._seconds)

@@ -260,14 +260,7 @@ class FileSearch:
                         continue
                     total += _collect(file, term, _joined(place.path, path), matches, limit)
         note = f"{passed_over} files were not read (large or not readable)." * bool(passed_over)
-        return Matches(
-            query=call.search_term,
-            path=place.path,
-            total_results=total,
-            complete=not limit.reached,
-            matches=tuple(matches),
-            note=note,
-        )
+        return _matches(call.search_term, place, total, matches, limit, note)
 
     def search_file(self, call: workstation_actions.SearchFile, limit: Limit) -> Matches:
         """Lines with the term in one file."""
@@ -279,14 +272,8 @@ class FileSearch:
             binary = file_window.is_binary(file)
             term = call.search_term.encode("utf-8", "replace")
             total = _collect(file, term, place.path, matches, limit)
-        return Matches(
-            query=call.search_term,
-            path=place.path,
-            total_results=total,
-            complete=not limit.reached,
-            matches=tuple(matches),
-            note="The file is binary and was not searched." if binary else "",
-        )
+        note = "The file is binary and was not searched." if binary else ""
+        return _matches(call.search_term, place, total, matches, limit, note)
 
     def find_file(self, call: workstation_actions.FindFile, limit: Limit) -> FoundFiles:
         """Files whose name, or path where the pattern has a slash, fits a pattern."""
@@ -321,6 +308,19 @@ class FileSearch:
                         break
             listed = [_entry(folder, name) for name in sorted(names)[:_MOST_ENTRIES]]
         return Listing(path=place.path, total=len(names), hidden=hidden, entries=tuple(listed))
+
+
+def _matches(
+    term: str, place: ConfinedEntry, total: int, matches: list[Match], limit: Limit, note: str
+) -> Matches:
+    return Matches(
+        query=term,
+        path=place.path,
+        total_results=total,
+        complete=not limit.reached,
+        matches=tuple(matches),
+        note=note,
+    )
 
 
 def _files(folder: int, limit: Limit) -> Iterator[tuple[str, str, int]]:

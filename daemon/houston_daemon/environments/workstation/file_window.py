@@ -153,22 +153,15 @@ class FileView:
 
     def goto(self, call: workstation_actions.FileGotoLine) -> FileWindow | Failed:
         """Show the open file from another line on."""
-        window = self._state().open_file
-        return self.show(window.path, call.line_number, window.lines) if window else _none_open()
+        return self._moved(lambda _: call.line_number)
 
     def scroll_down(self, _: workstation_actions.FileScrollDown) -> FileWindow | Failed:
         """Show what follows the window."""
-        window = self._state().open_file
-        if window is None:
-            return _none_open()
-        return self.show(window.path, max(1, window.last - _OVERLAP + 1), window.lines)
+        return self._moved(lambda window: window.last - _OVERLAP + 1)
 
     def scroll_up(self, _: workstation_actions.FileScrollUp) -> FileWindow | Failed:
         """Show what precedes the window."""
-        window = self._state().open_file
-        if window is None:
-            return _none_open()
-        return self.show(window.path, max(1, window.first - window.lines + _OVERLAP), window.lines)
+        return self._moved(lambda window: window.first - window.lines + _OVERLAP)
 
     def info(self, _: workstation_actions.GetFileInfo) -> FileInfo:
         """Say which file is open and how it stands now."""
@@ -226,6 +219,13 @@ class FileView:
             note="The window is full; file_scroll_down goes on." if window.full else "",
         )
 
+    def _moved(self, first_line: Callable[[OpenFile], int]) -> FileWindow | Failed:
+        """The open file from another line on."""
+        window = self._state().open_file
+        if window is None:
+            return Failed(error="No file is open; open_file opens one.")
+        return self.show(window.path, max(1, first_line(window)), window.lines)
+
 
 def version(status: os.stat_result) -> str:
     """What changes whenever a file is written."""
@@ -257,10 +257,6 @@ class _Bounded(io.FileIO):
                 "run_command can look into a part of it."
             )
         return super().readinto(buffer)
-
-
-def _none_open() -> Failed:
-    return Failed(error="No file is open; open_file opens one.")
 
 
 def _numbered(window: Window) -> str:

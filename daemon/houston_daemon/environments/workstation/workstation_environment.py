@@ -13,31 +13,41 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Protocol
+
+import msgspec
 
 from houston_daemon.environments import call_handling
 from houston_daemon.environments.call_handling import finish, internal_failure, named_failure
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.local_host_setup import local_host, task_variables
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
-from houston_daemon.environments.tool_arguments import Bounds, Catalog, chosen_actions
+from houston_daemon.environments.retrieval.searcher import Searcher, make_searcher
+from houston_daemon.environments.tool_arguments import Arguments, Bounds, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation
 from houston_daemon.environments.workstation import (
     step_closing,
     system_actions,
     workstation_hosts,
 )
-from houston_daemon.environments.workstation.action_families import ActionFamily, action_families
+from houston_daemon.environments.workstation.browse_actions import BrowseActions
 from houston_daemon.environments.workstation.command_actions import CommandActions, CommandLimits
 from houston_daemon.environments.workstation.command_observations import CommandOutput
 from houston_daemon.environments.workstation.confined_paths import GONE, ConfinedFolder, PathRefused
 from houston_daemon.environments.workstation.document_converter import Converter
 from houston_daemon.environments.workstation.evaluator import Evaluation, Slots
 from houston_daemon.environments.workstation.file_actions import FileActions
+from houston_daemon.environments.workstation.media_endpoint import Endpoint
+from houston_daemon.environments.workstation.page_view import PageStore
+from houston_daemon.environments.workstation.parse_actions import ParseActions
 from houston_daemon.environments.workstation.parse_sources import DocumentsHere
 from houston_daemon.environments.workstation.remote_documents import DocumentsThere
 from houston_daemon.environments.workstation.remote_file_actions import FilesThere
+from houston_daemon.environments.workstation.search_actions import SearchActions
 from houston_daemon.environments.workstation.session_records import SessionRecords
 from houston_daemon.environments.workstation.step_closing import snapshot_within_step
+from houston_daemon.environments.workstation.web_fetch import Fetcher
+from houston_daemon.environments.workstation.web_page import PageCache
 from houston_daemon.environments.workstation.workstation_hosts import (
     ALL_HOSTS,
     WorkstationHost,
@@ -65,7 +75,7 @@ from houston_daemon.hosts.ssh import remote_part
 from houston_daemon.hosts.ssh.ssh_command import decode_host_settings
 from houston_daemon.hosts.ssh.ssh_host import SshHost
 from houston_daemon.hosts.ssh.ssh_protocol import Hello
-from houston_shared.config_sections import LOCAL_HOST
+from houston_shared.config_sections import LOCAL_HOST, MultimodalSettings, WebBrowseSettings
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.faults import point
 from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
@@ -126,6 +136,17 @@ def _file_size(observation: CommandOutput) -> list[LimitHit]:
 
 
 log = logging.getLogger(__name__)
+
+
+class ActionFamily(Protocol):
+    """Some actions and the doing of them."""
+
+    actions: tuple[type[Arguments], ...]
+
+    async def act(self, arguments: Arguments, stop: Stop) -> Observation:
+        """Run one of its actions. Raises PathRefused and HoustonError, whose words are shown."""
+        ...
+
 
 _LONGEST_ERROR = 500
 _BEFORE_FINISH = "Go on with the task, check and improve the result."
@@ -422,13 +443,64 @@ async def workstation_arrival(spec: RolloutSpec, places: WorkstationHosts) -> tu
     return notice, *call_handling.lost_files_text(lost)
 
 
+def action_families(
+    setup: EnvironmentSetup,
+    hosts: WorkstationHosts,
+    local: RolloutHost | None,
+    state: Callable[[], WorkstationState],
+) -> tuple[ActionFamily, ...]:
+    """The families beyond terminals and files; nothing is touched before their first action.
+
+    What the node offers them stands in `[tools]` of houston.toml. local: this machine, where the
+    workspace is on another: pages come here.
+    """
+    spec, task, first = setup.spec, setup.task, hosts.first
+    searcher = make_searcher(spec, task)
+    media = msgspec.convert(spec.tool_settings.get("multimodal", {}), MultimodalSettings)
+    endpoint = Endpoint(media, _environment_value(media.api_key_env))
+    parse = ParseActions(first.documents, endpoint, first.files.write)
+    browse = _browse_actions(setup, Converter(local or first.host), searcher, state)
+    return parse, SearchActions(searcher), browse
+
+
+def _browse_actions(
+    setup: EnvironmentSetup,
+    converter: Converter,
+    searcher: Searcher,
+    state: Callable[[], WorkstationState],
+) -> BrowseActions:
+    spec, task, root = setup.spec, setup.task, Path(setup.spec.host_root)
+    settings = msgspec.convert(spec.tool_settings.get("browse", {}), WebBrowseSettings)
+    private = task.browse.private_addresses
+    folder = rollout_folder(root, spec.rollout)
+    proxy = _environment_value(settings.proxy_env)
+    return BrowseActions(
+        Fetcher(settings, private=private, proxy=proxy, hosts=task.page_hosts),
+        PageCache(
+            root / "pages",
+            seconds=settings.cache_seconds,
+            megabytes=settings.cache_mb,
+            scope=f"{private:d} {' '.join(task.page_hosts)}",
+        ),
+        PageStore(folder / "pages", state),
+        converter,
+        searcher,
+        staging=folder / "staging",
+        characters=setup.characters,
+    )
+
+
+def _environment_value(name: str) -> str:
+    """The value of a variable that the configuration names; empty where it names none."""
+    return os.environ.get(name, "") if name else ""
+
+
 def build_environment(setup: EnvironmentSetup) -> Workstation:
     """A workstation on the task's hosts; nothing is touched before `open`."""
     spec, task, characters = setup.spec, setup.task, setup.characters
     root, folder = Path(spec.host_root), Path(spec.task.folder)
     state = StateFile(rollout_folder(root, spec.rollout) / "workstation.json")
     hosts = make_hosts(setup, state)
-    first = hosts.first
     local = None if LOCAL_HOST in task.hosts else local_host(spec, task, setup.owner)
 
     scored = hosts.of({"host": task.evaluate.host})
@@ -447,7 +519,7 @@ def build_environment(setup: EnvironmentSetup) -> Workstation:
         source=folder / task.workspace.source if task.workspace.source else None,
         evaluation=Evaluation(scored.host, task, folder, slots, before_evaluation),
         characters=characters,
-        families=action_families(spec, task, first, local, lambda: state.now, characters),
+        families=action_families(setup, hosts, local, lambda: state.now),
         arrival=lambda: workstation_arrival(spec, hosts),
         local=local,
     )
