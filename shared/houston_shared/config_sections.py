@@ -198,7 +198,7 @@ class WebSearchSettings(Settings, frozen=True):
     """Where `web_search` looks; without a provider it says that none is configured."""
 
     provider: str = ""
-    """`serper`, `tavily`, `bing`, `searxng`, or `corpus` for a local one; empty for the corpus of
+    """`serper`, `tavily`, `searxng`, or `corpus` for a local one; empty for the corpus of
     the task or of this section, if there is one."""
     url: str = ""
     """Address of the provider; empty for its public one (`searxng` has none and needs it)."""

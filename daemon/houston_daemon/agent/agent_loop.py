@@ -19,6 +19,7 @@ from houston_daemon.agent.step_attention import StepAttention
 from houston_daemon.agent.worker_control import INTERRUPTED_NOTE
 from houston_daemon.engines.engine_protocol import ContextOverflow, EngineSample, SampleRequest
 from houston_daemon.environments.protocol import Closing, Environment, ToolSpec
+from houston_daemon.environments.workstation_actions import SCORE_PRESERVING_ACTIONS
 from houston_daemon.prompts.context_ledger import Context, link_prompt
 from houston_daemon.prompts.dialect_protocol import AgentAction
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
@@ -41,8 +42,6 @@ from houston_shared.secret_redaction import redact
 FINISHED_BY_AGENT = "finish"
 _MAX_FINAL_EVALUATIONS = 3
 """Last evaluations of a rollout."""
-_SCORE_PRESERVING_CALLS = frozenset({EVALUATION_CALL, "finish", "think", "sleep"})
-"""Calls after which a score still stands."""
 
 
 def is_finish_accepted(results: Sequence[ToolResult]) -> bool:
@@ -98,7 +97,7 @@ class UnscoredChanges:
         after = results[scored[-1] + 1 :] if scored else results
         if scored:
             self.is_unscored = False
-        if changed and any(one.call.name not in _SCORE_PRESERVING_CALLS for one in after):
+        if changed and any(one.call.name not in SCORE_PRESERVING_ACTIONS for one in after):
             self.is_unscored = True
 
     def note_record(self, record: StepRecord) -> None:
@@ -114,7 +113,7 @@ class UnscoredChanges:
         for one in reversed(results):
             if _is_scored_evaluation(one):
                 return False
-            if one.call.name not in _SCORE_PRESERVING_CALLS:
+            if one.call.name not in SCORE_PRESERVING_ACTIONS:
                 return True
         return self.is_unscored
 

@@ -26,8 +26,7 @@ from houston_daemon.environments.local_host_setup import local_host
 from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.tool_arguments import Catalog
 from houston_daemon.environments.typed_observation import Observation, render
-from houston_daemon.environments.workstation.evaluation_slots import Slots
-from houston_daemon.environments.workstation.evaluator import Evaluation
+from houston_daemon.environments.workstation.evaluator import Evaluation, Slots
 from houston_daemon.hosts import untrusted_files
 from houston_daemon.hosts.sandbox import sandbox_profile
 from houston_daemon.importers import innovatorbench_importer

@@ -6,32 +6,19 @@ A typed observation becomes a stored result here, through the observation bounda
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from houston_daemon.environments import observation_boundary
-from houston_daemon.environments.protocol import Standing, Stop
-from houston_daemon.environments.typed_observation import Failed, Observation, render
+from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.typed_observation import Failed, Finished, Observation, render
+from houston_daemon.hosts.host_protocol import FileDiff, RolloutHost
 from houston_daemon.hosts.resource_limits import LimitHit
 from houston_shared.errors import HoustonError
-from houston_shared.records import ToolCall, ToolResult
+from houston_shared.records import CallIntent, FileChange, ToolCall, ToolResult
 from houston_shared.safe_text import safe_line
-
-ErrorWords = Callable[[Exception], str]
-"""What an environment says of an error that it knows; empty for any other."""
-
-
-async def observed(
-    call: ToolCall, do: Callable[[], Awaitable[Observation]], words: ErrorWords, log: logging.Logger
-) -> Observation:
-    """What `do` found, unless the call was wrong already or something went wrong in it."""
-    if call.error:
-        return Failed(error=call.error)
-    try:
-        return await do()
-    except Exception as problem:  # noqa: BLE001 an exception in a tool is an observation
-        return Failed(error=words(problem) or internal_failure(call, log))
+from houston_shared.secret_redaction import redact
 
 
 def named_failure(call: ToolCall, problem: HoustonError) -> str:
@@ -50,6 +37,13 @@ def too_early(standing: Standing, least: int) -> str:
     if standing.step >= least:
         return ""
     return f"finish is refused before step {least}; this is step {standing.step}."
+
+
+def finish(standing: Standing, least: int, advice: str = "") -> Finished:
+    """The end of the task; refused before step `least`, with advice for what to do instead."""
+    if error := too_early(standing, least):
+        return Finished(success=False, error=f"{error} {advice}".rstrip(), finished=False)
+    return Finished(finished=True)
 
 
 T = TypeVar("T")
@@ -114,12 +108,92 @@ def result(
     )
 
 
-async def result_since(
-    begun: float, call: ToolCall, observation: Observation, limit: int, met: Sequence[LimitHit] = ()
-) -> ToolResult:
-    """The same, made in a thread. begun: monotonic time at which the call began."""
-    seconds = round(time.monotonic() - begun, 6)
-    return await asyncio.to_thread(result, call, observation, limit, seconds, met)
+SCORE_CALL = "eval"
+"""What the loop calls at the end of a rollout that has no score; no tool of the agent."""
+
+
+class ToolEnvironment:
+    """What environments without terminals do alike. See `protocol.Environment`.
+
+    Each one opens its world and says what is wrong with a call (`_check`), what a call does (`_do`)
+    and what it tells of errors that it knows (`_error_text`).
+    """
+
+    def __init__(self, characters: int, *, scores: bool, host: RolloutHost | None = None) -> None:
+        """scores: whether the loop may ask for the score. host: where calls run processes."""
+        self.tools: Sequence[ToolSpec] = ()
+        self.brief = ""
+        self._characters = characters
+        self._scores = scores
+        self._host = host
+
+    def check(self, call: ToolCall) -> ToolCall:
+        """The call with its arguments validated (defaults filled in), or with `error` set."""
+        if self._scores and call.name == SCORE_CALL and not call.arguments and not call.error:
+            return call
+        return self._check(call)
+
+    def deadline(self, call: ToolCall) -> float:
+        """Nothing here sleeps."""
+        return 0.0
+
+    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
+        """Run one call; what goes wrong is an observation."""
+        begun = time.monotonic()
+        call = self.check(call)
+        return await self._result(call, await self._observe(call, standing, stop), begun)
+
+    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
+        """The same as `act`, where a call that was done and written is not done again."""
+        return await self.act(intent.call, standing, stop)
+
+    async def close_step(self, step: int) -> Closing:
+        """Nothing changes but what the environment keeps on disk."""
+        return Closing()
+
+    async def close(self, ended: bool) -> None:
+        """Let go of the host, where there is one."""
+        if self._host is not None:
+            if ended:
+                await self._host.destroy_terminals()
+            await self._host.close()
+
+    def _check(self, call: ToolCall) -> ToolCall:
+        raise NotImplementedError
+
+    async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+        raise NotImplementedError
+
+    def _error_text(self, call: ToolCall, problem: Exception) -> str:
+        """What the agent is told of an error; empty for one that is not known here."""
+        raise NotImplementedError
+
+    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
+        if call.error:
+            return Failed(error=call.error)
+        try:
+            return await self._do(call, standing, stop)
+        except Exception as problem:  # noqa: BLE001 an exception in a tool is an observation
+            log = logging.getLogger(type(self).__module__)
+            return Failed(error=self._error_text(call, problem) or internal_failure(call, log))
+
+    async def _result(self, call: ToolCall, observation: Observation, begun: float) -> ToolResult:
+        """The result, made in a thread. begun: monotonic time at which the call began."""
+        met = await self._host.limits_met() if self._host is not None else ()
+        seconds = round(time.monotonic() - begun, 6)
+        return await asyncio.to_thread(result, call, observation, self._characters, seconds, met)
+
+
+def recorded_change(file: FileDiff) -> FileChange:
+    """A change of a file as the journal keeps it, without secrets."""
+    return FileChange(
+        path=redact(file.path),
+        kind=file.kind,
+        added=file.added,
+        removed=file.removed,
+        diff=redact(file.diff),
+        note=redact(file.note),
+    )
 
 
 MAX_NAMED_FILES = 20

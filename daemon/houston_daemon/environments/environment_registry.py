@@ -64,13 +64,13 @@ class EnvironmentKind:
 @lru_cache(maxsize=32)
 def kind(name: str) -> EnvironmentKind:
     """The environment called `name`. Raises ConfigurationError (see `plugins.load`)."""
-    found = plugins.load_plugin(plugins.ENVIRONMENT_GROUP, name, "environment")
-    if not isinstance(found, EnvironmentKind):
+    registered = plugins.load_plugin(plugins.ENVIRONMENT_GROUP, name, "environment")
+    if not isinstance(registered, EnvironmentKind):
         raise ConfigurationError(
-            f"The environment {name!r} is registered as a {type(found).__name__}, "
+            f"The environment {name!r} is registered as a {type(registered).__name__}, "
             "not as an EnvironmentKind."
         )
-    return found
+    return registered
 
 
 CHARACTERS_PER_TOKEN = 3
@@ -96,7 +96,7 @@ def make_environment(
     tools that it does not have.
     """
     characters = observation_characters or task.budget.observation_tokens * CHARACTERS_PER_TOKEN
-    making = EnvironmentSetup(
+    setup = EnvironmentSetup(
         spec, task, max(600, characters), waiting_for_slot, owner, gpus or {}, lease
     )
-    return kind(task.environment).make(making)
+    return kind(task.environment).make(setup)

@@ -11,9 +11,7 @@ from typing import Any
 
 import msgspec
 
-from houston_shared.guidance_tag import disarm
-from houston_shared.safe_text import safe
-from houston_shared.secret_redaction import redact
+from houston_daemon.environments.observation_boundary import one_line
 
 JSON_TEXT = "application/json"
 _DEPTH = 6
@@ -23,7 +21,6 @@ _NUMBER = 1_000_000_000
 _MOST = {"items": 50, "options": 8, "words": 100, "properties": 60, "values": 1_000}
 """`values` of one tool in all: types that name each other can grow past any memory."""
 _WORD = 200
-_DESCRIPTION = 400
 
 
 @dataclass(slots=True)
@@ -36,9 +33,9 @@ class _RootSchema:
 
 def bounded_schema(schema: Any) -> dict[str, Any]:
     """The schema of an arguments object (`type: object`), safe and bounded."""
-    whole = _RootSchema(schema if isinstance(schema, Mapping) else {})
-    made = _object(_resolved(whole.schema, whole), whole, 0)
-    return made or {
+    root = _RootSchema(schema if isinstance(schema, Mapping) else {})
+    bounded = _object(_resolved(root.schema, root), root, 0)
+    return bounded or {
         "type": "object",
         "properties": {},
         "required": [],
@@ -46,88 +43,81 @@ def bounded_schema(schema: Any) -> dict[str, Any]:
     }
 
 
-def one_line(text: Any, longest: int = _DESCRIPTION) -> str:
-    """A server's text on one line, safe to show, `…` where it was cut, without secrets."""
-    words = redact(" ".join(text.split())) if isinstance(text, str) else ""
-    short = words if len(words) <= longest else f"{words[: longest - 2]} …"
-    return disarm(str(safe(short))).text
-
-
-def _any(schema: Any, whole: _RootSchema, depth: int) -> dict[str, Any]:
+def _any(schema: Any, root: _RootSchema, depth: int) -> dict[str, Any]:
     """One value's schema."""
-    found = _resolved(schema, whole)
-    whole.left -= 1
-    if depth > _DEPTH or whole.left < 0 or not found:
-        made: dict[str, Any] = _json_text()
-    elif "const" in found or "enum" in found:
-        made = _words(found.get("enum", [found.get("const")]))
-    elif options := _options(found):
-        made = _one_of([_any(one, whole, depth + 1) for one in options[: _MOST["options"]]])
+    resolved = _resolved(schema, root)
+    root.left -= 1
+    if depth > _DEPTH or root.left < 0 or not resolved:
+        bounded: dict[str, Any] = _json_text()
+    elif "const" in resolved or "enum" in resolved:
+        bounded = _words(resolved.get("enum", [resolved.get("const")]))
+    elif options := _options(resolved):
+        bounded = _one_of([_any(option, root, depth + 1) for option in options[: _MOST["options"]]])
     else:
-        made = _typed(found, whole, depth)
-    if text := one_line(found.get("description")):
-        made["description"] = f"{text} (JSON text)" if _is_json(made) else text
-    default = found.get("default")
+        bounded = _typed(resolved, root, depth)
+    if text := one_line(resolved.get("description")):
+        bounded["description"] = f"{text} (JSON text)" if _is_json(bounded) else text
+    default = resolved.get("default")
     if default == "" or _is_number(default):
-        made["default"] = default
-    return made
+        bounded["default"] = default
+    return bounded
 
 
-def _typed(found: Mapping[str, Any], whole: _RootSchema, depth: int) -> dict[str, Any]:
-    match found.get("type", "object" if "properties" in found else None):
+def _typed(resolved: Mapping[str, Any], root: _RootSchema, depth: int) -> dict[str, Any]:
+    match resolved.get("type", "object" if "properties" in resolved else None):
         case "string":
-            return _text(found)
+            return _text(resolved)
         case "integer":
-            return {"type": "integer", **_range(found, 1)}
+            return {"type": "integer", **_range(resolved, 1)}
         case "number":
-            return {"type": "number", **_range(found, 0)}
+            return {"type": "number", **_range(resolved, 0)}
         case "boolean" | "null" as kind:
             return {"type": kind}
         case "array":
-            items = _any(found.get("items", {}), whole, depth + 1)
-            most = min(_whole(found.get("maxItems"), _MOST["items"]), _MOST["items"])
-            least = min(_whole(found.get("minItems"), 0), most)
+            items = _any(resolved.get("items", {}), root, depth + 1)
+            most = min(_whole(resolved.get("maxItems"), _MOST["items"]), _MOST["items"])
+            least = min(_whole(resolved.get("minItems"), 0), most)
             limits = {"maxItems": most} | ({"minItems": least} if least else {})
             return {"type": "array", "items": items, **limits}
         case "object":
-            return _object(found, whole, depth) or _json_text()
+            return _object(resolved, root, depth) or _json_text()
         case _:
             return _json_text()
 
 
-def _object(found: Mapping[str, Any], whole: _RootSchema, depth: int) -> dict[str, Any] | None:
+def _object(resolved: Mapping[str, Any], root: _RootSchema, depth: int) -> dict[str, Any] | None:
     """An object with named members; None for a map of any keys."""
-    members = found.get("properties")
+    members = resolved.get("properties")
     if not isinstance(members, Mapping) or not members:
         return None
     names = [name for name in members if _is_name(name)][: _MOST["properties"]]
-    required = found.get("required")
+    required = resolved.get("required")
     needed = [name for name in required if name in names] if isinstance(required, list) else []
     return {
         "type": "object",
-        "properties": {name: _any(members[name], whole, depth + 1) for name in names},
+        "properties": {name: _any(members[name], root, depth + 1) for name in names},
         "required": needed,
         "additionalProperties": False,
     }
 
 
-def _resolved(schema: Any, whole: _RootSchema) -> dict[str, Any]:
+def _resolved(schema: Any, root: _RootSchema) -> dict[str, Any]:
     """A schema with references followed and `allOf` joined; empty for any value."""
-    found = dict(schema) if isinstance(schema, Mapping) else {}
+    resolved = dict(schema) if isinstance(schema, Mapping) else {}
     for _ in range(_DEPTH):
-        target = found.pop("$ref", None)
+        target = resolved.pop("$ref", None)
         if target is not None:
-            found = {**_at(whole.schema, target), **found}
-        parts = found.pop("allOf", None)
+            resolved = {**_at(root.schema, target), **resolved}
+        parts = resolved.pop("allOf", None)
         for part in parts if isinstance(parts, list) else []:
-            found = {**(part if isinstance(part, Mapping) else {}), **found}
-        if "$ref" not in found and "allOf" not in found:
-            return found
+            resolved = {**(part if isinstance(part, Mapping) else {}), **resolved}
+        if "$ref" not in resolved and "allOf" not in resolved:
+            return resolved
     return {}
 
 
-def _at(whole: Mapping[str, Any], target: Any) -> Mapping[str, Any]:
-    place: Any = whole
+def _at(root: Mapping[str, Any], target: Any) -> Mapping[str, Any]:
+    place: Any = root
     if not isinstance(target, str) or not target.startswith("#/"):
         return {}
     for key in target[2:].split("/"):
@@ -136,12 +126,12 @@ def _at(whole: Mapping[str, Any], target: Any) -> Mapping[str, Any]:
     return place if isinstance(place, Mapping) else {}
 
 
-def _options(found: Mapping[str, Any]) -> list[Any]:
+def _options(resolved: Mapping[str, Any]) -> list[Any]:
     for key in ("anyOf", "oneOf"):
-        if isinstance(found.get(key), list) and found[key]:
-            return list(found[key])
-    kinds = found.get("type")
-    return [{**found, "type": kind} for kind in kinds] if isinstance(kinds, list) else []
+        if isinstance(resolved.get(key), list) and resolved[key]:
+            return list(resolved[key])
+    kinds = resolved.get("type")
+    return [{**resolved, "type": kind} for kind in kinds] if isinstance(kinds, list) else []
 
 
 def _one_of(options: list[dict[str, Any]]) -> dict[str, Any]:
@@ -152,30 +142,32 @@ def _words(values: Any) -> dict[str, Any]:
     """Plain values to choose from; others cannot be shown as words."""
     if not isinstance(values, list):
         return _json_text()
-    plain = [one for one in values if one is None or isinstance(one, str) or _is_number(one)]
-    long = [one for one in plain if isinstance(one, str) and one_line(one, _WORD) != one]
+    plain = [
+        value for value in values if value is None or isinstance(value, str) or _is_number(value)
+    ]
+    long = [value for value in plain if isinstance(value, str) and one_line(value, _WORD) != value]
     if not plain or len(plain) != len(values) or len(plain) > _MOST["words"] or long:
         return _json_text()
     return {"enum": plain}
 
 
-def _text(found: Mapping[str, Any]) -> dict[str, Any]:
-    most = min(_whole(found.get("maxLength"), _LONGEST), _LONGEST)
-    least = min(_whole(found.get("minLength"), 0), most)
+def _text(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    most = min(_whole(resolved.get("maxLength"), _LONGEST), _LONGEST)
+    least = min(_whole(resolved.get("minLength"), 0), most)
     return {"type": "string", "maxLength": most} | ({"minLength": least} if least else {})
 
 
-def _range(found: Mapping[str, Any], step: int) -> dict[str, Any]:
+def _range(resolved: Mapping[str, Any], step: int) -> dict[str, Any]:
     """Bounds; an exclusive one is a step further for integers and taken as it is for others."""
-    low = _bound(found, "minimum", "exclusiveMinimum", step)
-    high = _bound(found, "maximum", "exclusiveMaximum", -step)
+    low = _bound(resolved, "minimum", "exclusiveMinimum", step)
+    high = _bound(resolved, "maximum", "exclusiveMaximum", -step)
     low = min(-_NUMBER, -_NUMBER if high is None else high) if low is None else low
     return {"minimum": low, "maximum": max(low, _NUMBER if high is None else high)}
 
 
-def _bound(found: Mapping[str, Any], key: str, exclusive: str, step: int) -> float | None:
+def _bound(resolved: Mapping[str, Any], key: str, exclusive: str, step: int) -> float | None:
     for name, add in ((key, 0), (exclusive, step)):
-        value = found.get(name)
+        value = resolved.get(name)
         if _is_number(value) and not isinstance(value, bool):
             return value + add  # type: ignore[operator]
     return None
@@ -219,12 +211,14 @@ _KINDS = {
 def schema_violation(value: Any, schema: Mapping[str, Any], where: str = "") -> str:
     """What is wrong with a value, naming the argument; empty when nothing is."""
     if "anyOf" in schema:
-        found = [schema_violation(value, one, where) for one in schema["anyOf"]]
-        return "" if "" in found else found[0]
+        violations = [schema_violation(value, option, where) for option in schema["anyOf"]]
+        return "" if "" in violations else violations[0]
     if "enum" in schema:
-        known = any(type(one) is type(value) and one == value for one in schema["enum"])
-        allowed = ", ".join(json.dumps(one, ensure_ascii=False) for one in schema["enum"])
-        return "" if known else f"{_named(where)} must be one of {allowed}"
+        allowed_value = any(
+            type(option) is type(value) and option == value for option in schema["enum"]
+        )
+        allowed = ", ".join(json.dumps(option, ensure_ascii=False) for option in schema["enum"])
+        return "" if allowed_value else f"{_named(where)} must be one of {allowed}"
     kind = schema.get("type")
     if not _is(value, kind):
         return f"{_named(where)} must be of type {kind}"
@@ -238,15 +232,17 @@ def schema_violation(value: Any, schema: Mapping[str, Any], where: str = "") -> 
 def decoded_json_text(value: Any, schema: Mapping[str, Any]) -> Any:
     """The value with JSON text in its place as what it says. Raises ValueError."""
     if "anyOf" in schema:
-        fitting = (one for one in schema["anyOf"] if not schema_violation(value, one))
+        fitting = (item for item in schema["anyOf"] if not schema_violation(value, item))
         return decoded_json_text(value, next(fitting, {}))
     if schema.get("contentMediaType") == JSON_TEXT and isinstance(value, str):
         return msgspec.json.decode(value)
     if isinstance(value, dict):
         members = schema.get("properties", {})
-        return {name: decoded_json_text(one, members.get(name, {})) for name, one in value.items()}
+        return {
+            name: decoded_json_text(item, members.get(name, {})) for name, item in value.items()
+        }
     if isinstance(value, list):
-        return [decoded_json_text(one, schema.get("items", {})) for one in value]
+        return [decoded_json_text(item, schema.get("items", {})) for item in value]
     return value
 
 
@@ -258,16 +254,17 @@ def _is(value: Any, kind: Any) -> bool:
 
 
 def _members(value: dict[str, Any], schema: Mapping[str, Any], where: str) -> str:
-    known = schema["properties"]
+    properties = schema["properties"]
     for name in value:
-        if name not in known:
-            there = ", ".join(known) or "none"
-            return f"{_named(where)} has no member `{name[:60]}`; there are: {there}"
+        if name not in properties:
+            names = ", ".join(properties) or "none"
+            return f"{_named(where)} has no member `{name[:60]}`; there are: {names}"
     for name in schema["required"]:
         if name not in value:
             return f"{_named(where)} needs the member `{name}`"
     problems = (
-        schema_violation(one, known[name], _below(where, name)) for name, one in value.items()
+        schema_violation(member, properties[name], _below(where, name))
+        for name, member in value.items()
     )
     return next(filter(None, problems), "")
 
@@ -277,7 +274,7 @@ def _items(value: list[Any], schema: Mapping[str, Any], where: str) -> str:
     if not least <= len(value) <= most:
         return f"{_named(where)} must have {least} to {most} items"
     problems = (
-        schema_violation(one, schema["items"], f"{where}[{at}]") for at, one in enumerate(value)
+        schema_violation(item, schema["items"], f"{where}[{at}]") for at, item in enumerate(value)
     )
     return next(filter(None, problems), "")
 

@@ -14,8 +14,12 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.environments import foreign_schema
-from houston_daemon.environments.foreign_schema import decoded_json_text, schema_violation
+from houston_daemon.environments.foreign_schema import (
+    bounded_schema,
+    decoded_json_text,
+    schema_violation,
+)
+from houston_daemon.environments.observation_boundary import one_line
 from houston_daemon.environments.protocol import ToolSpec
 from houston_daemon.environments.tool_arguments import Catalog
 from houston_shared.records import ToolCall
@@ -74,10 +78,12 @@ class ForeignTools:
         if call.error:
             return call
         if call.name in self._schemas:
-            found = _text(call.arguments) or schema_violation(
+            violation = _text(call.arguments) or schema_violation(
                 call.arguments, self._schemas[call.name]
             )
-            return msgspec.structs.replace(call, error=f"{call.name}: {found}." if found else "")
+            return msgspec.structs.replace(
+                call, error=f"{call.name}: {violation}." if violation else ""
+            )
         if any(tool.name == call.name for tool in self.tools):
             return self._own.check(call)
         names = [tool.name for tool in self.tools]
@@ -89,23 +95,23 @@ class ForeignTools:
 
     def arguments(self, call: ToolCall) -> dict[str, Any]:
         """A checked call's arguments as its source takes them."""
-        found: dict[str, Any] = decoded_json_text(call.arguments, self._schemas[call.name])
-        return found
+        decoded: dict[str, Any] = decoded_json_text(call.arguments, self._schemas[call.name])
+        return decoded
 
 
 def _spec(name: str, tool: OfferedTool) -> ToolSpec:
-    described = foreign_schema.one_line(tool.description, 1_000)
-    return ToolSpec(name, described, foreign_schema.bounded_schema(tool.parameters), tool.source)
+    described = one_line(tool.description, 1_000)
+    return ToolSpec(name, described, bounded_schema(tool.parameters), tool.source)
 
 
 def _named(
     offered: Sequence[OfferedTool], taken: set[str], kept: Mapping[str, tuple[str, str]]
 ) -> Iterable[tuple[str, OfferedTool]]:
     counts = Counter(_sound(tool.name) for tool in offered)
-    given = {whose: name for name, whose in kept.items()}
+    name_of = {whose: name for name, whose in kept.items()}
     used = {*taken, *kept}
     for tool in offered:
-        if name := given.pop((tool.source, tool.name), ""):
+        if name := name_of.pop((tool.source, tool.name), ""):
             yield name, tool
             continue
         name = _sound(tool.name)

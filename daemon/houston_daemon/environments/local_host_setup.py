@@ -81,7 +81,7 @@ def missing_packages(names: Iterable[str]) -> list[str]:
 
 def package_paths(names: Iterable[str]) -> list[Path]:
     """Where packages lie, with the libraries that wheels keep beside them."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for name in names:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
@@ -89,5 +89,5 @@ def package_paths(names: Iterable[str]) -> list[Path]:
         folder = spec.submodule_search_locations
         place = Path(folder[0]) if folder else Path(spec.origin)
         beside = place.with_name(f"{name}.libs")
-        found += [place, *([beside] if beside.is_dir() else [])]
-    return found
+        paths += [place, *([beside] if beside.is_dir() else [])]
+    return paths

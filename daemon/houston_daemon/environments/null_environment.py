@@ -1,13 +1,13 @@
 """An environment without a world: what a step costs when tools cost nothing (benchmarks, tests)."""
 
-from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from houston_daemon.environments import observation_boundary
+from houston_daemon.environments.call_handling import ToolEnvironment
 from houston_daemon.environments.environment_registry import EnvironmentKind
-from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.tool_arguments import Arguments, Catalog
 from houston_shared.records import CallIntent, ToolCall, ToolResult
 from houston_shared.task import Task
@@ -30,53 +30,42 @@ class Finish(Arguments, frozen=True, kw_only=True):
     family: ClassVar[str] = "null"
 
 
-class NullEnvironment:
+class NullEnvironment(ToolEnvironment):
     """Answers at once and keeps nothing. See `protocol.Environment`."""
 
-    brief = ""
-
     def __init__(self, task: Task) -> None:
+        super().__init__(_CHARACTERS, scores=False)
         self._minimum_steps = task.budget.minimum_steps
         self._catalog = Catalog({"noop": Noop, "finish": Finish})
-        self.tools: Sequence[ToolSpec] = self._catalog.tools
+        self.tools = self._catalog.tools
 
     async def open(self, begun: bool = False) -> None:
         """Nothing to make."""
 
-    def check(self, call: ToolCall) -> ToolCall:
-        """The call with its arguments validated, or with `error` set."""
+    def _check(self, call: ToolCall) -> ToolCall:
         return self._catalog.check(call)
-
-    def deadline(self, call: ToolCall) -> float:
-        """Nothing here sleeps."""
-        return 0.0
 
     async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
         """Give the text back, or finish."""
-        call = self._catalog.check(call)
+        call = self.check(call)
         if call.error:
-            return _result(call, "error", False, f"Error: {call.error}")
+            return _plain_result(call, "error", False, f"Error: {call.error}")
         if call.name == "noop":
-            return _result(call, "noop", True, call.arguments["text"])
+            return _plain_result(call, "noop", True, call.arguments["text"])
         if standing.step < self._minimum_steps:
             error = f"Error: finish is refused before step {self._minimum_steps}."
-            return _result(call, "finish", False, error, finished=False)
-        return _result(call, "finish", True, "Finished.", finished=True)
+            return _plain_result(call, "finish", False, error, finished=False)
+        return _plain_result(call, "finish", True, "Finished.", finished=True)
 
     async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """There is no effect that could be unknown, but the call is still not run again."""
         text = f"Interrupted: the daemon went down while {intent.call.name} ran."
-        return _result(intent.call, "interrupted", False, text)
-
-    async def close_step(self, step: int) -> Closing:
-        """Nothing changed."""
-        return Closing()
-
-    async def close(self, ended: bool) -> None:
-        """Nothing to let go of."""
+        return _plain_result(intent.call, "interrupted", False, text)
 
 
-def _result(call: ToolCall, kind: str, success: bool, text: str, **fields: bool) -> ToolResult:
+def _plain_result(
+    call: ToolCall, kind: str, success: bool, text: str, **fields: bool
+) -> ToolResult:
     shown = observation_boundary.bound_text(text, _CHARACTERS)
     return ToolResult(
         call=call,
@@ -88,4 +77,4 @@ def _result(call: ToolCall, kind: str, success: bool, text: str, **fields: bool)
     )
 
 
-KIND = EnvironmentKind(make=lambda making: NullEnvironment(making.task))
+KIND = EnvironmentKind(make=lambda setup: NullEnvironment(setup.task))

@@ -1,10 +1,12 @@
 """The boundary through which an agent sees anything: without secrets, readable, cut, disarmed.
 
-Text is cut before it is disarmed, so that no cut can make a guidance tag out of two harmless ends.
-Limits are in characters; the loop, which knows tokens, sets them.
+Every cut of a text by characters is made here. Text is cut before it is disarmed, so that no cut
+can make a guidance tag out of two harmless ends. The loop, which knows tokens, sets the limits.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from houston_shared import guidance_tag
 from houston_shared.safe_text import safe
@@ -14,6 +16,8 @@ _HEAD = 4_000
 """Most characters of a head: it says what happened, in a few lines."""
 _LEAST = 200
 """Characters that a body gets in any case."""
+_NEAR = 400
+"""Characters within which a cut looks for a line end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +48,50 @@ def cut(text: str, limit: int, how: str = "") -> tuple[str, int]:
     if len(text) <= limit:
         return text, 0
     room = max(0, limit - 120 - len(how))
-    head = _end_of_line(text, room * 2 // 3)
-    tail = _start_of_line(text, len(text) - room // 3)
-    between = text[head:tail]
+    before, after = first_lines(text, room * 2 // 3), last_lines(text, room // 3)
+    between = text[len(before) : len(text) - len(after)]
     lines = between.count("\n")
     hint = f"; {how}" if how else ""
     notice = f"[… {len(between)} characters ({lines} lines) between are not shown{hint} …]"
-    before, after = text[:head].rstrip("\n"), text[tail:]
-    return "\n".join(part for part in (before, notice, after) if part), len(between)
+    return "\n".join(part for part in (before.rstrip("\n"), notice, after) if part), len(between)
+
+
+def first_lines(text: str, room: int) -> str:
+    """The beginning within `room` characters, up to a line end where one is near."""
+    if len(text) <= room:
+        return text
+    return text[: text.rfind("\n", max(0, room - _NEAR), room) + 1 or room]
+
+
+def last_lines(text: str, room: int) -> str:
+    """The end within `room` characters, from the start of a line on where one is near."""
+    if len(text) <= room:
+        return text
+    start = len(text) - room
+    return text[text.find("\n", start, start + _NEAR) + 1 or start :]
+
+
+def one_line(text: Any, longest: int = 400) -> str:
+    """A stranger's text on one line, safe to show, `…` where it was cut, without secrets."""
+    words = redact(" ".join(text.split())) if isinstance(text, str) else ""
+    short = words if len(words) <= longest else f"{words[: longest - 2]} …"
+    return guidance_tag.disarm(str(safe(short))).text
+
+
+def numbered_lines(lines: Iterable[str], first: int, width: int, room: int) -> list[str]:
+    """Lines behind their numbers, which take `width`, as far as there is room for their characters.
+
+    The first one is there in any case, cut where it alone is too long.
+    """
+    shown: list[str] = []
+    left = room
+    for number, line in enumerate(lines, first):
+        text = f"{number:>{width}} {line}"
+        left -= len(text) + 1
+        if left < 0 and shown:
+            break
+        shown.append(text[:room])
+    return shown
 
 
 def bound_text(body: bytes | str, limit: int, how: str = "", head: str = "") -> BoundedText:
@@ -78,13 +118,3 @@ def _hidden(text: str) -> int:
 def _decoded(data: bytes | str) -> str:
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     return text.replace("\r\n", "\n")
-
-
-def _end_of_line(text: str, at: int) -> int:
-    found = text.rfind("\n", max(0, at - 400), at)
-    return found + 1 if found >= 0 else at
-
-
-def _start_of_line(text: str, at: int) -> int:
-    found = text.find("\n", at, at + 400)
-    return found + 1 if found >= 0 else at

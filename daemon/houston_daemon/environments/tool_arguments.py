@@ -5,13 +5,15 @@ on a field gives bounds and help. Knows nothing of what an action does.
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 import msgspec
 
 from houston_daemon.environments.protocol import ToolSpec
+from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
+from houston_shared.task import Task
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -21,6 +23,10 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """The tool's name."""
     family: ClassVar[str]
     """The family that documentation lists it under."""
+    writes: ClassVar[bool] = True
+    """Whether running it can change files of the workspace; so is taken what does not say."""
+    idempotent: ClassVar[bool] = False
+    """Whether running it twice is as running it once, so that a lost request may be sent again."""
 
 
 A = TypeVar("A", bound=Arguments)
@@ -50,6 +56,26 @@ def tool(
 def description(action: type[Arguments]) -> str:
     """The tool's description: its docstring, which is one line."""
     return (action.__doc__ or "").strip()
+
+
+def chosen_actions(
+    task: Task, actions: Iterable[type[Arguments]], owner: str, needed: Sequence[str] = ()
+) -> dict[str, type[Arguments]]:
+    """The actions that a task chooses in `tools`, all where it chooses none, by name.
+
+    Raises ConfigurationError for a name that is none of `owner`'s, and where one is left out that
+    is needed.
+    """
+    known = {action.name: action for action in actions}
+    for name in task.tools:
+        if name not in known:
+            raise ConfigurationError(
+                f"Task {task.name}: `tools` names {name!r}; {owner} has {', '.join(known)}."
+            )
+    for name in needed:
+        if task.tools and name not in task.tools:
+            raise ConfigurationError(f"Task {task.name}: `tools` leaves out {name!r}.")
+    return {n: action for n, action in known.items() if not task.tools or n in task.tools}
 
 
 class Catalog:

@@ -52,6 +52,13 @@ class Interrupted(Observation, frozen=True, kw_only=True):
     """What the terminal or the file shows now."""
 
 
+class Finished(Observation, frozen=True, kw_only=True):
+    """The agent says that it is done; `error` says why that is refused."""
+
+    kind: ClassVar[str] = "finish"
+    finished: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """An observation in words, not yet through the door."""
@@ -71,14 +78,19 @@ def render(observation: Observation) -> Text:
 
 
 @render.register
-def _(one: Failed) -> Text:
-    return Text(f"Error: {one.error}")
+def _(result: Failed) -> Text:
+    return Text(f"Error: {result.error}")
 
 
 @render.register
-def _(one: Interrupted) -> Text:
+def _(result: Finished) -> Text:
+    return Text("Finished." if result.finished else f"Error: {result.error}")
+
+
+@render.register
+def _(result: Interrupted) -> Text:
     head = (
-        f"Interrupted: {one.error} It was not run again. Whether it had its effect is unknown; "
+        f"Interrupted: {result.error} It was not run again. Whether it had its effect is unknown; "
         "look before you repeat it."
     )
-    return Text(head, one.now, "get_session_output or open_file shows more")
+    return Text(head, result.now, "get_session_output or open_file shows more")

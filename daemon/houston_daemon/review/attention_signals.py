@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 
+from houston_daemon.environments.workstation_actions import SCORE_PRESERVING_ACTIONS
 from houston_daemon.review.attention_window import (
     EVALUATION,
-    READ_ONLY_ACTIONS,
     THINKING_ACTIONS,
     WAITING_ACTIONS,
     AttentionWindow,
@@ -136,7 +136,9 @@ def repeated_evaluation(window: AttentionWindow, _: AttentionSettings) -> str:
     for step in reversed(window.steps[:-1]):
         if found := _scoring_calls(step):
             after = step.calls[found[-1] + 1 :]
-            stands = step.changed is False or all(call.name in READ_ONLY_ACTIONS for call in after)
+            stands = step.changed is False or all(
+                call.name in SCORE_PRESERVING_ACTIONS for call in after
+            )
             return f"no file has changed since the score of step {step.step}" if stands else ""
         if step.changed is not False:
             return ""

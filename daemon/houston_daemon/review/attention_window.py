@@ -21,8 +21,6 @@ EXCERPT_CHARACTERS = 100
 THINKING_ACTIONS = frozenset({"think"})
 WAITING_ACTIONS = frozenset({"sleep"})
 EVALUATION = "eval"
-READ_ONLY_ACTIONS = THINKING_ACTIONS | WAITING_ACTIONS | {EVALUATION, "finish"}
-"""Calls after which the workspace is as it was."""
 
 
 @dataclass(frozen=True, slots=True)

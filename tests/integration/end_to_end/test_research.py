@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.environments.workstation.workstation_environment import ACTIONS
+from houston_daemon.environments.workstation_actions import ACTIONS
 from tests.support.research import data
 from tests.support.research.plan import STEPS
 from tests.support.research.playing import SAMPLE, SECOND, begin, two_machines

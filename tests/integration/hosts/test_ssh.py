@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from houston_daemon.environments import workstation_actions
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.workstation import file_action_types
 from houston_daemon.environments.workstation.confined_paths import PathRefused
 from houston_daemon.environments.workstation.remote_file_actions import FilesThere
 from houston_daemon.hosts.host_protocol import HostAway, TerminalBusy, TerminalMissing
@@ -131,17 +131,19 @@ async def test_file_actions_are_done_there(make: Make) -> None:
     await host.prepare(None)
     files = FilesThere(host, 30_000)
     stop = Stop()
-    made = await files.act(file_action_types.CreateFile(filename="a/b.txt", content="x\ny\n"), stop)
+    made = await files.act(
+        workstation_actions.CreateFile(filename="a/b.txt", content="x\ny\n"), stop
+    )
     assert made.success, made.error
     assert files.take_touched() == ["a/b.txt"]
     assert (host.workspace / "a" / "b.txt").read_text() == "x\ny\n"
-    shown = await files.act(file_action_types.OpenFile(path="a/b.txt"), stop)
+    shown = await files.act(workstation_actions.OpenFile(path="a/b.txt"), stop)
     assert shown.fields()["total_lines"] == 2
     with pytest.raises(PathRefused, match="outside the workspace"):
-        await files.act(file_action_types.OpenFile(path="/etc/passwd"), stop)
+        await files.act(workstation_actions.OpenFile(path="/etc/passwd"), stop)
     odd = host.workspace / b"odd\xff".decode(errors="surrogateescape")
     odd.write_text("z")
-    listed = await files.act(file_action_types.ListFiles(), stop)
+    listed = await files.act(workstation_actions.ListFiles(), stop)
     assert listed.success, listed.error
 
 

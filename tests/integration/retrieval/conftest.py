@@ -67,15 +67,6 @@ class Handler(BaseHTTPRequestHandler):
         found = results(self.asked["query"], 1, self.asked["max_results"])
         self.send({"results": [{"title": t, "url": u, "content": s} for t, u, s in found]})
 
-    def at_bing(self) -> None:
-        if self.headers["Ocp-Apim-Subscription-Key"] != KEY:
-            error = {"code": "401", "message": "Access denied due to invalid subscription key."}
-            return self.send({"error": error}, 401)
-        offset, count = int(self.asked["offset"]), int(self.asked["count"])
-        found = results(self.asked["q"], offset + 1, min(count, 70 - offset))
-        pages = [{"name": t, "url": u, "snippet": s} for t, u, s in found]
-        self.send({"_type": "SearchResponse", "webPages": {"value": pages}})
-
     def at_searx_search(self) -> None:
         if self.asked.get("format") != "json":
             return self.send(b"<html></html>", 403)

@@ -6,10 +6,10 @@ import pytest
 
 from houston_daemon.environments.retrieval.protocol import Provider, SearchFailed
 from houston_daemon.environments.retrieval.searcher import WEB_PROVIDERS
-from houston_daemon.environments.retrieval.web_search import Bing, Searxng, Serper
+from houston_daemon.environments.retrieval.web_search import Searxng, Serper
 from tests.integration.retrieval.conftest import KEY, Providers
 
-PATHS = {"serper": "serper", "tavily": "tavily", "bing": "bing", "searxng": "searx"}
+PATHS = {"serper": "serper", "tavily": "tavily", "searxng": "searx"}
 
 
 def made(providers: Providers, name: str, path: str = "", key: str = KEY) -> Provider:
@@ -23,8 +23,6 @@ def made(providers: Providers, name: str, path: str = "", key: str = KEY) -> Pro
         ("serper", 100, 12),  # the provider has no more
         ("tavily", 3, 3),
         ("tavily", 100, 20),  # its limit
-        ("bing", 3, 3),
-        ("bing", 100, 70),  # two pages
         ("searxng", 3, 3),
         ("searxng", 25, 25),  # three pages that overlap
         ("searxng", 100, 30),
@@ -38,7 +36,7 @@ async def test_hits_in_one_form(providers: Providers, name: str, top_k: int, giv
     assert hits[0].snippet == "About 苏州 gardens, page 1."
 
 
-@pytest.mark.parametrize("name", ["serper", "tavily", "bing"])
+@pytest.mark.parametrize("name", ["serper", "tavily"])
 async def test_a_wrong_key_is_told_and_not_tried_again(providers: Providers, name: str) -> None:
     before = len(providers.paths)
     with pytest.raises(SearchFailed) as told:
@@ -78,7 +76,7 @@ async def test_a_bad_server_costs_a_sentence(
 
 async def test_nobody_there() -> None:
     with pytest.raises(SearchFailed) as told:
-        await Bing("http://127.0.0.1:9/", KEY, 0.6).search("x", 5)
+        await Serper("http://127.0.0.1:9/", KEY, 0.6).search("x", 5)
     assert told.value.code == "unavailable"
     for wrong in (
         "no address",
@@ -89,7 +87,7 @@ async def test_nobody_there() -> None:
         "http://",
     ):
         with pytest.raises(SearchFailed) as told:
-            await Bing(wrong, KEY, 0.6).search("x", 5)
+            await Serper(wrong, KEY, 0.6).search("x", 5)
         assert told.value.code == "not_configured", wrong
 
 

@@ -7,9 +7,11 @@ import pytest
 
 from houston_daemon.environments.protocol import ToolSpec
 from houston_daemon.environments.tool_arguments import tool
-from houston_daemon.environments.workstation.command_actions import COMMAND_ACTIONS
-from houston_daemon.environments.workstation.file_action_types import FILE_ACTIONS
-from houston_daemon.environments.workstation.system_actions import SYSTEM_ACTIONS
+from houston_daemon.environments.workstation_actions import (
+    COMMAND_ACTIONS,
+    FILE_ACTIONS,
+    SYSTEM_ACTIONS,
+)
 from houston_daemon.prompts.answer_grammar import answer_schema, text_schema
 from houston_daemon.prompts.model_dialects import choose_dialect
 

@@ -8,8 +8,8 @@ import pytest
 from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.workstation.confined_paths import ConfinedFolder
 from houston_daemon.environments.workstation.file_actions import FileActions
-from houston_daemon.environments.workstation.workstation_environment import ACTIONS
 from houston_daemon.environments.workstation.workstation_state import WorkstationState
+from houston_daemon.environments.workstation_actions import ACTIONS
 
 
 class Files:

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from houston_daemon.environments.workstation.workstation_environment import ACTIONS, catalog
+from houston_daemon.environments.workstation.workstation_environment import catalog
+from houston_daemon.environments.workstation_actions import ACTIONS
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
 from houston_shared.task import BudgetSettings, Task

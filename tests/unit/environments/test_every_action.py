@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.workstation.workstation_environment import ACTIONS
+from houston_daemon.environments.workstation_actions import ACTIONS
 
 TESTS = Path(__file__).parents[2]
 COMMANDS = "integration/environments/test_commands.py"

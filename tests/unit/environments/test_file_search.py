@@ -6,12 +6,8 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.environments.workstation.confined_paths import ConfinedFolder, PathRefused
-from houston_daemon.environments.workstation.file_action_types import (
-    FindFile,
-    SearchDir,
-    SearchFile,
-)
 from houston_daemon.environments.workstation.file_actions import FileSearch, Limit
+from houston_daemon.environments.workstation_actions import FindFile, SearchDir, SearchFile
 from tests.unit.environments.conftest import Files
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from houston_daemon.environments.workstation.actions_reference import reference
-from houston_daemon.environments.workstation.workstation_environment import ACTIONS
+from houston_daemon.environments.workstation_actions import ACTIONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "actions.md"
 

@@ -1,8 +1,8 @@
 """The http environment: a simulator's tools, its answers, its score; what a task must name."""
 
-import logging
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit
@@ -11,12 +11,13 @@ from msgspec import Meta
 
 from houston_daemon.environments import observation_boundary
 from houston_daemon.environments.call_handling import (
+    SCORE_CALL,
     CallInterrupted,
-    observed,
-    result_since,
-    too_early,
+    ToolEnvironment,
+    finish,
     unless_stopped,
 )
+from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.foreign_tools import ForeignTools, OfferedTool
 from houston_daemon.environments.http.http_simulator_client import (
     Reset,
@@ -24,7 +25,7 @@ from houston_daemon.environments.http.http_simulator_client import (
     SimulatorFailed,
 )
 from houston_daemon.environments.http.http_simulator_session import RecordedAction, SimulatorSession
-from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, tool
 from houston_daemon.environments.typed_observation import (
     Failed,
@@ -64,7 +65,10 @@ def offered_actions(start: Reset) -> list[OfferedTool]:
     if not start.tools:
         act = tool(Act)
         return [OfferedTool(SOURCE, act.name, act.description, act.parameters)]
-    return [OfferedTool(SOURCE, one.name, one.description, one.parameters) for one in start.tools]
+    return [
+        OfferedTool(SOURCE, described.name, described.description, described.parameters)
+        for described in start.tools
+    ]
 
 
 def check_task(task: LoadedTask) -> None:
@@ -105,51 +109,34 @@ class SimulatorScore(Observation, frozen=True, kw_only=True):
     counted: bool = True
 
 
-class EpisodeFinished(Observation, frozen=True, kw_only=True):
-    """The agent ends the episode."""
-
-    kind: ClassVar[str] = "finish"
-    finished: bool
+@render.register
+def _(result: SimulatorAnswer) -> Text:
+    over = "[the episode is over]" if result.finished else ""
+    return Text(over, result.text or "(The simulator said nothing.)")
 
 
 @render.register
-def _(one: SimulatorAnswer) -> Text:
-    over = "[the episode is over]" if one.finished else ""
-    return Text(over, one.text or "(The simulator said nothing.)")
+def _(result: SimulatorScore) -> Text:
+    return Text(f"overall_score: {result.overall_score:g} of 100")
 
 
-@render.register
-def _(one: SimulatorScore) -> Text:
-    return Text(f"overall_score: {one.overall_score:g} of 100")
-
-
-@render.register
-def _(one: EpisodeFinished) -> Text:
-    return Text("Finished." if one.finished else f"Error: {one.error}")
-
-
-log = logging.getLogger(__name__)
 _FIELDS, _NAME, _TEXT = 50, 60, 500
 """Most fields of a step; most characters of a name, and of a text."""
-SCORE = "eval"
-"""What the loop calls at the end of a rollout that has no score; no tool of the agent."""
 
 
-class HttpEnvironment:
+class HttpEnvironment(ToolEnvironment):
     """A simulator for one rollout. See `protocol.Environment`."""
 
     def __init__(self, spec: RolloutSpec, task: Task, characters: int, key: str) -> None:
         """key: sent as a bearer token; empty for none."""
         settings = task.http
+        super().__init__(characters, scores=settings.score)
         self._task = task
-        self._characters = characters
         self._client = SimulatorClient(
             settings.url, settings.seconds, settings.patience_seconds, key
         )
         self._session = SimulatorSession(spec, self._client, task.settings)
         self._tools = ForeignTools(OWN_ACTIONS, (), task.tools)
-        self.tools: Sequence[ToolSpec] = ()
-        self.brief = ""
 
     async def open(self, begun: bool = False) -> None:
         """Begin an episode, or go on. Raises NeedsPerson while the simulator is away."""
@@ -160,22 +147,6 @@ class HttpEnvironment:
         self.brief, _ = observation_boundary.cut(
             observation_boundary.readable(redact(state.start.text)), self._characters
         )
-
-    def check(self, call: ToolCall) -> ToolCall:
-        """The call with its arguments validated (defaults filled in), or with `error` set."""
-        if self._task.http.score and call.name == SCORE and not call.arguments and not call.error:
-            return call
-        return self._tools.check(call)
-
-    def deadline(self, call: ToolCall) -> float:
-        """Nothing here sleeps."""
-        return 0.0
-
-    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
-        """Run one call; what goes wrong is an observation."""
-        begun = time.monotonic()
-        call = self.check(call)
-        return await self._result(call, await self._observe(call, standing, stop), begun)
 
     async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """What the simulator did is not done again: where it tells, the call is run or found."""
@@ -190,12 +161,8 @@ class HttpEnvironment:
             return await self._result(call, Interrupted(error=error, now=str(problem)), begun)
         if done is False:
             return await self.act(call, standing, stop)
-        now = "The simulator did it; what it answered is lost." if done else ""
-        return await self._result(call, Interrupted(error=error, now=now), begun)
-
-    async def close_step(self, step: int) -> Closing:
-        """Nothing changes here but the record of the session, which is on disk."""
-        return Closing()
+        outcome = "The simulator did it; what it answered is lost." if done else ""
+        return await self._result(call, Interrupted(error=error, now=outcome), begun)
 
     async def close(self, ended: bool) -> None:
         """Let go; with `ended`, tell the simulator."""
@@ -203,22 +170,24 @@ class HttpEnvironment:
             await self._session.end()
         await self._client.close()
 
-    async def _result(self, call: ToolCall, observation: Observation, begun: float) -> ToolResult:
-        return await result_since(begun, call, observation, self._characters)
+    def _check(self, call: ToolCall) -> ToolCall:
+        return self._tools.check(call)
 
-    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
-        return await observed(call, lambda: self._do(call, standing, stop), _words, log)
+    def _error_text(self, call: ToolCall, problem: Exception) -> str:
+        unknown = " Whether it was done is unknown."
+        if isinstance(problem, SimulatorFailed):
+            return f"{problem}{unknown if problem.done is None else ''}"
+        return f"{problem}{unknown}" if isinstance(problem, CallInterrupted) else ""
 
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if self._tools.find(call.name) is not None:
             return await unless_stopped(self._step(call), stop)
-        if call.name == SCORE:
+        if call.name == SCORE_CALL:
             return await self._score(standing)
-        error = too_early(standing, self._task.budget.minimum_steps)
-        if error:
-            return EpisodeFinished(success=False, error=error, finished=False)
-        await self._session.finish()
-        return EpisodeFinished(finished=True)
+        finished = finish(standing, self._task.budget.minimum_steps)
+        if finished.finished:
+            await self._session.finish()
+        return finished
 
     async def _step(self, call: ToolCall) -> Observation:
         if self._session.is_over(call.id):
@@ -252,10 +221,8 @@ def _bounded(fields: Mapping[str, bool | int | float | str]) -> dict[str, bool |
     }
 
 
-def _words(problem: Exception) -> str:
-    if isinstance(problem, SimulatorFailed):
-        known = "" if problem.done is not None else " Whether it was done is unknown."
-        return f"{problem}{known}"
-    return (
-        f"{problem} Whether it was done is unknown." if isinstance(problem, CallInterrupted) else ""
-    )
+def build_environment(setup: EnvironmentSetup) -> HttpEnvironment:
+    """The environment; nobody is asked before `open`."""
+    variable = setup.task.http.api_key_env
+    key = os.environ.get(variable, "").strip() if variable else ""  # a file's newline is none
+    return HttpEnvironment(setup.spec, setup.task, setup.characters, key)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import httpx
 import msgspec
 
-from houston_daemon.environments.foreign_schema import one_line
+from houston_daemon.environments.observation_boundary import one_line
 
 _Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """A whole number that the journal can hold."""

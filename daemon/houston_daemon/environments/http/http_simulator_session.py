@@ -6,7 +6,6 @@ again.
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,11 +17,12 @@ from houston_daemon.environments.http.http_simulator_client import (
     SimulatorFailed,
     Step,
 )
+from houston_daemon.environments.rollout_state import load_state, save_state, state_file
 from houston_daemon.hosts.host_protocol import NeedsPerson
-from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 from houston_shared.records import RolloutSpec
-from houston_shared.terminal_log_files import rollout_folder
+
+_FILE = "http.json"
 
 
 class RecordedAction(msgspec.Struct, frozen=True):
@@ -46,22 +46,6 @@ class SessionState(msgspec.Struct):
     """The agent ended it."""
 
 
-def state_file(spec: RolloutSpec, rollout: str) -> Path:
-    """Where a rollout on the host of `spec` has its file."""
-    return rollout_folder(Path(spec.host_root), rollout) / "http.json"
-
-
-def load_session(file: Path) -> SessionState | None:
-    """The state, or None where there is none yet. Raises OSError, msgspec.MsgspecError."""
-    return msgspec.json.decode(file.read_bytes(), type=SessionState) if file.is_file() else None
-
-
-def save_session(file: Path, state: SessionState) -> None:
-    """Keep it through any kill. Raises OSError."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    atomic_file.write_atomically(file, msgspec.json.encode(state))
-
-
 class SessionLost(NeedsPerson):
     """The simulator has not what the rollout needs; a person can bring it back."""
 
@@ -83,7 +67,7 @@ class SimulatorSession:
         self._spec = spec
         self._client = client
         self._settings = dict(settings)
-        self._file: Path = state_file(spec, spec.rollout)
+        self._file = state_file(spec, _FILE)
         self._state: SessionState | None = None
         self._unsure: RecordedAction | None = None
 
@@ -95,18 +79,18 @@ class SimulatorSession:
 
     async def open(self, begun: bool) -> None:
         """Begin, or go on. Raises NeedsPerson where the simulator is away or has lost it."""
-        found = await asyncio.to_thread(self._found)
-        if found is None and begun:
+        kept = await asyncio.to_thread(self._found)
+        if kept is None and begun:
             raise HoustonError(
                 "The rollout cannot go on: its record of the session is no longer on the host.",
                 "Nothing was changed.",
                 "Start a new one.",
             )
         try:
-            if found is None:
+            if kept is None:
                 await self._begin()
             else:
-                self._state = found
+                self._state = kept
                 await self._find_again()
         except SimulatorFailed as problem:
             raise SessionLost(self._spec.rollout, str(problem)) from None
@@ -150,7 +134,7 @@ class SimulatorSession:
     async def finish(self) -> None:
         """Note that the agent ended the episode. Raises OSError."""
         self.state.finished = True
-        await asyncio.to_thread(save_session, self._file, self.state)
+        await asyncio.to_thread(save_state, self._file, self.state)
 
     async def score(self) -> Score:
         """How well the agent did. Raises SimulatorFailed."""
@@ -171,26 +155,26 @@ class SimulatorSession:
             self._spec.rollout, start, await asyncio.to_thread(self._of_parent)
         )
         await self._do_again(start)
-        await asyncio.to_thread(save_session, self._file, self._state)
+        await asyncio.to_thread(save_state, self._file, self._state)
 
     async def _find_again(self) -> None:
         """The session where it stands; from its actions where the simulator has lost it."""
         await self._do_again(await self._reset(len(self.state.taken)))
 
-    async def _do_again(self, now: Reset) -> None:
+    async def _do_again(self, reset: Reset) -> None:
         """Those actions of the session that the simulator has not done (any more)."""
         taken = self.state.taken
-        if now.steps < len(taken) and not now.replayable:
+        if reset.steps < len(taken) and not reset.replayable:
             raise SimulatorFailed(
-                f"The simulator knows {now.steps} of the {len(taken)} actions of this session, and"
-                " cannot do them again."
+                f"The simulator knows {reset.steps} of the {len(taken)} actions of this session,"
+                " and cannot do them again."
             )
-        for number, one in enumerate(taken[now.steps :], now.steps + 1):
-            await self._sent(one, number)
+        for number, action in enumerate(taken[reset.steps :], reset.steps + 1):
+            await self._sent(action, number)
 
     async def _settle(self, taken: RecordedAction) -> bool | None:
-        now = await self._reset(len(self.state.taken))
-        ahead = now.steps - len(self.state.taken)
+        reset = await self._reset(len(self.state.taken))
+        ahead = reset.steps - len(self.state.taken)
         if ahead == 1:
             await self._keep(taken)
         self._unsure = None
@@ -216,11 +200,11 @@ class SimulatorSession:
         self.state.taken.append(taken)
         self.state.done = self.state.done or done
         self._unsure = None
-        await asyncio.to_thread(save_session, self._file, self.state)
+        await asyncio.to_thread(save_state, self._file, self.state)
 
     def _number(self, call: str) -> int:
         """Which action of the session a call was, from 1; 0 for one that was not noted."""
-        calls = [one.call for one in self.state.taken]
+        calls = [action.call for action in self.state.taken]
         return calls.index(call) + 1 if call in calls else 0
 
     def _body(self) -> dict[str, Any]:
@@ -228,7 +212,7 @@ class SimulatorSession:
 
     def _found(self) -> SessionState | None:
         try:
-            return load_session(self._file)
+            return load_state(self._file, SessionState)
         except (OSError, ValueError) as problem:
             raise HoustonError(
                 f"The record of the session cannot be read ({type(problem).__name__}).",
@@ -240,14 +224,14 @@ class SimulatorSession:
         spec = self._spec
         if not spec.parent:
             return []
-        parent = load_session(state_file(spec, spec.parent))
+        parent = load_state(state_file(spec, _FILE, spec.parent), SessionState)
         if parent is None:
             raise HoustonError(
                 f"The record of what {spec.parent} did is no longer on the host.",
                 "The branch cannot start.",
             )
         last = spec.parent_step or 0
-        return [one for one in parent.taken if int(one.call.partition(".")[0]) <= last]
+        return [action for action in parent.taken if int(action.call.partition(".")[0]) <= last]
 
 
 class IgnoredAnswer(msgspec.Struct, frozen=True):

@@ -24,9 +24,9 @@ from mcp.types import (
     ToolListChangedNotification,
 )
 
-from houston_daemon.environments.foreign_schema import one_line
 from houston_daemon.environments.foreign_tools import OfferedTool
 from houston_daemon.environments.mcp.mcp_relay import LONGEST
+from houston_daemon.environments.observation_boundary import one_line
 from houston_shared.task_tables import McpServerSettings
 
 _PLAIN = ("", "identity")
@@ -64,7 +64,7 @@ _KEPT = 4_000
 """Characters."""
 
 
-class StderrTail:
+class StderrTail(asyncio.Protocol):
     """A pipe that is read away as long as it is open; its end is kept."""
 
     def __init__(self) -> None:
@@ -77,9 +77,9 @@ class StderrTail:
         """Read from now on."""
         loop = asyncio.get_running_loop()
         reading = os.fdopen(self._read_end, "rb")
-        self._transport, _ = await loop.connect_read_pipe(lambda: _Keeping(self), reading)
+        self._transport, _ = await loop.connect_read_pipe(lambda: self, reading)
 
-    def keep(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         """Take what came."""
         self._kept = (self._kept + data)[-_KEPT:]
 
@@ -93,14 +93,6 @@ class StderrTail:
         self.file.close()
         if self._transport is not None:
             self._transport.close()
-
-
-class _Keeping(asyncio.Protocol):
-    def __init__(self, tail: StderrTail) -> None:
-        self._tail = tail
-
-    def data_received(self, data: bytes) -> None:
-        self._tail.keep(data)
 
 
 log = logging.getLogger(__name__)
@@ -150,20 +142,22 @@ class Connection:
 
     async def tools(self) -> list[OfferedTool]:
         """Its tools as they are now. Raises ServerFailed."""
-        found: list[OfferedTool] = []
+        tools: list[OfferedTool] = []
         async with self._speaking(self._settings.start_seconds) as client:
             cursor = None
             for _ in range(_PAGES):
                 page = await client.list_tools(cursor=cursor, cache_mode="refresh")
-                found += [
-                    OfferedTool(self.name, one.name, one.description or "", one.input_schema)
-                    for one in page.tools
+                tools += [
+                    OfferedTool(
+                        self.name, listed.name, listed.description or "", listed.input_schema
+                    )
+                    for listed in page.tools
                 ]
                 cursor = page.next_cursor
                 if cursor is None:
                     break
         self._listed = time.monotonic()
-        return found
+        return tools
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
         """Call a tool; cancelling tells the server. Raises ServerFailed."""

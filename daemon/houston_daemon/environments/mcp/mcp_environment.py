@@ -3,22 +3,21 @@
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from houston_daemon.environments.call_handling import (
+    SCORE_CALL,
     CallInterrupted,
+    ToolEnvironment,
+    finish,
     named_failure,
-    observed,
-    result_since,
-    too_early,
     unless_stopped,
 )
 from houston_daemon.environments.mcp.mcp_connection import ServerFailed
 from houston_daemon.environments.mcp.mcp_servers import Servers, tool_result_text
 from houston_daemon.environments.mcp.mcp_step_changes import StepChanges
-from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.protocol import Closing, Standing, Stop
 from houston_daemon.environments.typed_observation import Interrupted, Observation, Text, render
 from houston_daemon.hosts.local_host import LocalHost
 from houston_shared.errors import HoustonError
@@ -58,29 +57,18 @@ class ToolCalled(Observation, frozen=True, kw_only=True):
     """What changed in the tools."""
 
 
-class McpFinished(Observation, frozen=True, kw_only=True):
-    """The agent says that it is done."""
-
-    kind: ClassVar[str] = "finish"
-    finished: bool
-
-
 @render.register
-def _(one: ToolCalled) -> Text:
-    failed = "The tool reports an error:" if one.error else ""
-    return Text(failed, "\n".join(part for part in (one.text or "(no content)", one.news) if part))
-
-
-@render.register
-def _(one: McpFinished) -> Text:
-    return Text("Finished." if one.finished else f"Error: {one.error}")
+def _(result: ToolCalled) -> Text:
+    failed = "The tool reports an error:" if result.error else ""
+    return Text(
+        failed, "\n".join(part for part in (result.text or "(no content)", result.news) if part)
+    )
 
 
 log = logging.getLogger(__name__)
-_EVAL = "eval"
 
 
-class McpEnvironment:
+class McpEnvironment(ToolEnvironment):
     """Servers of tools for one rollout. See `protocol.Environment`."""
 
     def __init__(
@@ -95,16 +83,14 @@ class McpEnvironment:
         evaluation: "Evaluation | None",
         characters: int,
     ) -> None:
+        super().__init__(characters, scores=evaluation is not None, host=host)
         self._task = task
         self._rollout = rollout
-        self._host = host
+        self._host: LocalHost = host
         self._servers = servers
         self._steps = steps
         self._source = source
         self._evaluation = evaluation
-        self._characters = characters
-        self.tools: Sequence[ToolSpec] = ()
-        self.brief = ""
 
     async def open(self, begun: bool = False) -> None:
         """Make the workspace and start the servers. Raises HoustonError, NeedsPerson."""
@@ -113,23 +99,6 @@ class McpEnvironment:
         await self._servers.open(self._rollout)
         self.tools = self._servers.tools
         self.brief = self._servers.instructions
-
-    def check(self, call: ToolCall) -> ToolCall:
-        """The call with its arguments validated (defaults filled in), or with `error` set."""
-        if self._evaluation and call.name == _EVAL and not call.arguments and not call.error:
-            return call  # the loop scores also where the agent is not offered it
-        return self._servers.check(call)
-
-    def deadline(self, call: ToolCall) -> float:
-        """Nothing here sleeps."""
-        return 0.0
-
-    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
-        """Run one call; what goes wrong is an observation."""
-        begun = time.monotonic()
-        call = self.check(call)
-        await asyncio.to_thread(self._steps.run)
-        return await self._result(call, await self._observe(call, standing, stop), begun)
 
     async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """A tool is not called again: nobody knows what it did."""
@@ -146,48 +115,43 @@ class McpEnvironment:
     async def close(self, ended: bool) -> None:
         """End the servers that were started here."""
         await self._servers.close()
-        if ended:
-            await self._host.destroy_terminals()
-        await self._host.close()
+        await super().close(ended)
 
-    async def _result(self, call: ToolCall, observation: Observation, begun: float) -> ToolResult:
-        met = await self._host.limits_met()
-        return await result_since(begun, call, observation, self._characters, met)
+    def _check(self, call: ToolCall) -> ToolCall:
+        return self._servers.check(call)
+
+    def _error_text(self, call: ToolCall, problem: Exception) -> str:
+        if isinstance(problem, ServerFailed):
+            return str(problem)
+        if isinstance(problem, CallInterrupted):
+            return f"{problem} The server was told; what it did is unknown."
+        return named_failure(call, problem) if isinstance(problem, HoustonError) else ""
 
     async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
-        def words(problem: Exception) -> str:
-            if isinstance(problem, ServerFailed):
-                return str(problem)
-            if isinstance(problem, CallInterrupted):
-                return f"{problem} The server was told; what it did is unknown."
-            return named_failure(call, problem) if isinstance(problem, HoustonError) else ""
-
-        return await observed(call, lambda: self._do(call, standing, stop), words, log)
+        await asyncio.to_thread(self._steps.run)
+        return await super()._observe(call, standing, stop)
 
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if self._servers.offered.find(call.name) is not None:
             return await unless_stopped(self._call(call), stop, wake=True)
-        if call.name == _EVAL and self._evaluation is not None:
+        if call.name == SCORE_CALL and self._evaluation is not None:
             return await self._evaluation.run(standing, stop)
-        error = too_early(standing, self._task.budget.minimum_steps)
-        if error:
-            return McpFinished(success=False, error=error, finished=False)
-        return McpFinished(finished=True)
+        return finish(standing, self._task.budget.minimum_steps)
 
     async def _call(self, call: ToolCall) -> Observation:
         tool = self._servers.offered.find(call.name)
         assert tool is not None
-        found = await self._servers.call(call)
+        answer = await self._servers.call(call)
         try:
             await self._servers.look(call.name)
         except ServerFailed as problem:  # the result is there; the next call will tell
             log.warning("%s", problem)
         self.tools = self._servers.tools
         news = await asyncio.to_thread(self._servers.news)
-        shown = tool_result_text(found)
+        shown = tool_result_text(answer)
         return ToolCalled(
-            success=not found.is_error,
-            error=f"{call.name} reports an error." if found.is_error else "",
+            success=not answer.is_error,
+            error=f"{call.name} reports an error." if answer.is_error else "",
             server=tool.source,
             tool=tool.name,
             text=shown.text,
@@ -202,28 +166,30 @@ async def mcp_arrival(spec: RolloutSpec, task: Task, host: LocalHost) -> tuple[s
     if spec.origin is None:
         return ()
     servers = task.mcp.servers.items()
-    here = ", ".join(name for name, one in servers if not one.url)
-    away = ", ".join(name for name, one in servers if one.url)
-    said = [
+    started = ", ".join(name for name, server in servers if not server.url)
+    reached = ", ".join(name for name, server in servers if server.url)
+    parts = [
         f"from after step {spec.parent_step} on this work goes on in a new place: the workspace is"
         " as it was after that step"
     ]
-    if here:
-        said.append(f"what these servers knew beside it is gone, they were started anew: {here}")
-    if away:
-        said.append(f"these servers are as they are now, not as they were then: {away}")
-    return f"[{'; '.join(said)}]", *call_handling.lost_files_text(await host.not_brought_back())
+    if started:
+        parts.append(
+            f"what these servers knew beside it is gone, they were started anew: {started}"
+        )
+    if reached:
+        parts.append(f"these servers are as they are now, not as they were then: {reached}")
+    return f"[{'; '.join(parts)}]", *call_handling.lost_files_text(await host.not_brought_back())
 
 
-def build_mcp_environment(making: EnvironmentSetup) -> McpEnvironment:
+def build_environment(setup: EnvironmentSetup) -> McpEnvironment:
     """The environment; no server is started before `open`."""
-    spec, task = making.spec, making.task
+    spec, task = setup.spec, setup.task
     commit = spec.origin.snapshot if spec.origin else ""
     past = BranchSnapshot(spec.parent, commit) if commit else None
-    host = local_host(spec, task, making.owner, past, tuple(making.gpus.get(LOCAL_HOST, ())))
+    host = local_host(spec, task, setup.owner, past, tuple(setup.gpus.get(LOCAL_HOST, ())))
     connections = [
-        Connection(name, one, partial(_start, host, one), _restored(one.headers))
-        for name, one in task.mcp.servers.items()
+        Connection(name, server, partial(_start, host, server), _restored(server.headers))
+        for name, server in task.mcp.servers.items()
     ]
     folder = rollout_folder(Path(spec.host_root), spec.rollout)
     steps = StepChanges(host, folder / "mcp-steps.json", partial(mcp_arrival, spec, task, host))
@@ -235,8 +201,8 @@ def build_mcp_environment(making: EnvironmentSetup) -> McpEnvironment:
         Servers(connections, own_actions(task), task.tools, folder / "mcp.json"),
         steps,
         source=Path(spec.task.folder) / source if source else None,
-        evaluation=_evaluation(making, host, steps),
-        characters=making.characters,
+        evaluation=_evaluation(setup, host, steps),
+        characters=setup.characters,
     )
 
 
@@ -245,15 +211,14 @@ async def _start(host: LocalHost, server: McpServerSettings) -> list[str]:
 
 
 def _evaluation(
-    making: EnvironmentSetup, host: LocalHost, steps: StepChanges
+    setup: EnvironmentSetup, host: LocalHost, steps: StepChanges
 ) -> "Evaluation | None":
-    spec, task = making.spec, making.task
+    spec, task = setup.spec, setup.task
     if not task.evaluate.command:
         return None
-    from houston_daemon.environments.workstation.evaluation_slots import Slots
-    from houston_daemon.environments.workstation.evaluator import Evaluation
+    from houston_daemon.environments.workstation.evaluator import Evaluation, Slots
 
-    slots = Slots(Path(spec.host_root), task.name, task.evaluate.slots, making.waiting_for_slot)
+    slots = Slots(Path(spec.host_root), task.name, task.evaluate.slots, setup.waiting_for_slot)
     return Evaluation(host, task, Path(spec.task.folder), slots, steps.mark)
 
 

@@ -21,9 +21,9 @@ from mcp.types import (
 from houston_daemon.environments.foreign_tools import ForeignTools, OfferedTool
 from houston_daemon.environments.mcp.mcp_connection import Connection, ServerFailed
 from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.rollout_state import load_state, save_state
 from houston_daemon.environments.tool_arguments import Catalog
 from houston_daemon.hosts.host_protocol import NeedsPerson
-from houston_shared import atomic_file
 from houston_shared.records import ToolCall
 
 
@@ -43,7 +43,7 @@ class Servers:
         self, connections: Sequence[Connection], own: Catalog, allowed: Sequence[str], file: Path
     ) -> None:
         """file: where what the agent knows is kept."""
-        self._connections = {one.name: one for one in connections}
+        self._connections = {connection.name: connection for connection in connections}
         self._own = own
         self._allowed = allowed
         self._file = file
@@ -59,29 +59,29 @@ class Servers:
     @property
     def instructions(self) -> str:
         """What servers say of how they are used."""
-        told = [(one.name, one.instructions) for one in self._connections.values()]
-        return "\n".join(f"{name}: {text}" for name, text in told if text)
+        texts = [
+            (connection.name, connection.instructions) for connection in self._connections.values()
+        ]
+        return "\n".join(f"{name}: {text}" for name, text in texts if text)
 
     async def open(self, rollout: str) -> None:
         """Start or reach all of them. Raises NeedsPerson where one cannot be."""
-        if self._file.is_file():
-            self._known = msgspec.json.decode(
-                await asyncio.to_thread(self._file.read_bytes), type=KnownTools
-            )
+        self._known = await asyncio.to_thread(load_state, self._file, KnownTools)
         lists = await asyncio.gather(
-            *(one.tools() for one in self._connections.values()), return_exceptions=True
+            *(connection.tools() for connection in self._connections.values()),
+            return_exceptions=True,
         )
-        for name, found in zip(self._connections, lists, strict=True):
-            if isinstance(found, ServerFailed):
+        for name, listed in zip(self._connections, lists, strict=True):
+            if isinstance(listed, ServerFailed):
                 raise NeedsPerson(
-                    str(found),
+                    str(listed),
                     "The rollout waits.",
                     f"See: houston daemon logs --rollout {rollout}. Bring it up, then: houston"
                     f" rollout resume {rollout}",
                 )
-            if isinstance(found, BaseException):
-                raise found
-            self._lists[name] = found
+            if isinstance(listed, BaseException):
+                raise listed
+            self._lists[name] = listed
         self._name()
         if self._known is None:
             self.news()
@@ -107,30 +107,29 @@ class Servers:
 
     def news(self) -> str:
         """What changed since the agent was told last, and take it for told."""
-        now = {tool.name: dict(tool.openai()["function"]) for tool in self.tools}
-        before = self._known.tools if self._known else now
-        lines = [f"The tool {name} is gone." for name in before if name not in now]
-        for name, tool in now.items():
+        tools = {tool.name: dict(tool.openai()["function"]) for tool in self.tools}
+        before = self._known.tools if self._known else tools
+        lines = [f"The tool {name} is gone." for name in before if name not in tools]
+        for name, tool in tools.items():
             if before.get(name) != tool:
                 verb = "changed" if name in before else "is new"
                 lines.append(f"The tool {name} {verb}: {json.dumps(tool, ensure_ascii=False)}")
         if lines or self._known is None:
-            self._known = KnownTools({**self._names, **self.offered.names}, now)
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            atomic_file.write_atomically(self._file, msgspec.json.encode(self._known))
+            self._known = KnownTools({**self._names, **self.offered.names}, tools)
+            save_state(self._file, self._known)
         return "\n".join(lines)
 
     async def close(self) -> None:
         """End all connections."""
-        await asyncio.gather(*(one.close() for one in self._connections.values()))
+        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
 
     @property
     def _names(self) -> Mapping[str, tuple[str, str]]:
         return self._known.names if self._known else {}
 
     def _name(self) -> None:
-        everything = [tool for found in self._lists.values() for tool in found]
-        self.offered = ForeignTools(self._own, everything, self._allowed, self._names)
+        offered = [tool for listed in self._lists.values() for tool in listed]
+        self.offered = ForeignTools(self._own, offered, self._allowed, self._names)
 
 
 _MOST = 2_000_000
@@ -150,8 +149,8 @@ def tool_result_text(result: CallToolResult) -> ToolResultText:
     """The result's content, or where it has none its structured value as JSON."""
     parts: list[str] = []
     not_shown: list[str] = []
-    for one in result.content:
-        text, kind = _block(one)
+    for block in result.content:
+        text, kind = _block(block)
         parts.append(text)
         not_shown += [kind] if kind else []
     if not parts and result.structured_content is not None:
@@ -159,24 +158,24 @@ def tool_result_text(result: CallToolResult) -> ToolResultText:
     return ToolResultText(_joined(parts), tuple(dict.fromkeys(not_shown)))
 
 
-def _block(one: Any) -> tuple[str, str]:
+def _block(block: Any) -> tuple[str, str]:
     """Its text, and the kind of what is not shown."""
-    match one:
+    match block:
         case TextContent():
-            return one.text, ""
+            return block.text, ""
         case ImageContent():
-            return _declared("image", one.mime_type, one.data), "image"
+            return _declared("image", block.mime_type, block.data), "image"
         case AudioContent():
-            return _declared("audio", one.mime_type, one.data), "audio"
+            return _declared("audio", block.mime_type, block.data), "audio"
         case ResourceLink():
-            return f"[link to the resource {one.uri}]", ""
+            return f"[link to the resource {block.uri}]", ""
         case EmbeddedResource():
-            return _resource(one)
-    return f"[{type(one).__name__}: not shown]", "other"
+            return _resource(block)
+    return f"[{type(block).__name__}: not shown]", "other"
 
 
-def _resource(one: EmbeddedResource) -> tuple[str, str]:
-    inner = one.resource
+def _resource(block: EmbeddedResource) -> tuple[str, str]:
+    inner = block.resource
     kind = inner.mime_type or "unknown type"
     if isinstance(inner, TextResourceContents):
         size = f"{len(inner.text)} characters"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
+from houston_daemon.environments.call_handling import recorded_change
 from houston_daemon.environments.protocol import Closing
-from houston_daemon.hosts.host_protocol import FileDiff, RolloutHost
-from houston_shared import atomic_file
+from houston_daemon.environments.rollout_state import load_state, save_state
+from houston_daemon.hosts.host_protocol import RolloutHost
 from houston_shared.records import FileChange
-from houston_shared.secret_redaction import redact
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,8 @@ class StepChanges:
 
     async def open(self) -> None:
         """Find what was told, or take the workspace as it is given. Raises HoustonError."""
-        if self._file.is_file():
-            self._told = msgspec.json.decode(self._file.read_bytes(), type=ClosedSteps)
+        if (kept := load_state(self._file, ClosedSteps)) is not None:
+            self._told = kept
             return
         snapshot = await self._host.snapshots.take("start", mark=True)
         self._keep(ClosedSteps(snapshot.commit, notes=await self._arrival()))
@@ -56,12 +56,12 @@ class StepChanges:
         """Something is about to change the workspace. A full disk does not hold it up."""
         if not self._told.step:
             return
-        told = msgspec.structs.replace(self._told, step=0, files=(), more=0, notes=())
+        opened = msgspec.structs.replace(self._told, step=0, files=(), more=0, notes=())
         try:
-            self._keep(told)
+            self._keep(opened)
         except OSError as problem:
             log.warning("that a step is open is not saved: %s", problem)
-            self._told = told
+            self._told = opened
 
     async def mark(self) -> str:
         """A snapshot within a step, large files too; its commit."""
@@ -72,26 +72,15 @@ class StepChanges:
         """Take the step's snapshot. Raises HoustonError."""
         if self._told.step != step:
             since = self._told.commit
-            found = await self._host.snapshots.take(f"step {step}", since=since)
-            files = tuple(map(_change, found.files))
+            snapshot = await self._host.snapshots.take(f"step {step}", since=since)
+            files = tuple(map(recorded_change, snapshot.files))
             notes = () if self._told.step else self._told.notes
-            self._keep(ClosedSteps(found.commit, step, files, found.more, notes))
-        told = self._told
+            self._keep(ClosedSteps(snapshot.commit, step, files, snapshot.more, notes))
+        closed = self._told
         return Closing(
-            snapshot=told.commit, files=told.files, more_files=told.more, notes=told.notes
+            snapshot=closed.commit, files=closed.files, more_files=closed.more, notes=closed.notes
         )
 
-    def _keep(self, told: ClosedSteps) -> None:
-        atomic_file.write_atomically(self._file, msgspec.json.encode(told))
-        self._told = told
-
-
-def _change(file: FileDiff) -> FileChange:
-    return FileChange(
-        path=redact(file.path),
-        kind=file.kind,
-        added=file.added,
-        removed=file.removed,
-        diff=redact(file.diff),
-        note=redact(file.note),
-    )
+    def _keep(self, closed: ClosedSteps) -> None:
+        save_state(self._file, closed)
+        self._told = closed

@@ -19,15 +19,15 @@ _MOST_HITS = 50
 
 def tool_server(version: str, python: PythonTool | None, searcher: Searcher | None) -> MCPServer:
     """A server with the tools that are given."""
-    made = MCPServer("houston", version=version)
+    server = MCPServer("houston", version=version)
     if python is not None:
-        _serve_python(made, python)
+        _serve_python(server, python)
     if searcher is not None:
-        _serve_search(made, searcher)
-    return made
+        _serve_search(server, searcher)
+    return server
 
 
-def _serve_python(made: MCPServer, tool: PythonTool) -> None:
+def _serve_python(server: MCPServer, tool: PythonTool) -> None:
     async def python(code: str) -> CallToolResult:
         """Run Python code and see what it prints; each call starts anew and remembers nothing."""
         if not code.strip() or len(code) > MOST_CODE:
@@ -41,26 +41,26 @@ def _serve_python(made: MCPServer, tool: PythonTool) -> None:
             is_error=not executed.success,
         )
 
-    made.add_tool(python)
+    server.add_tool(python)
 
 
-def _serve_search(made: MCPServer, searcher: Searcher) -> None:
+def _serve_search(server: MCPServer, searcher: Searcher) -> None:
     async def search(query: str, top_k: int = 5) -> CallToolResult:
         """Search by words; the best documents or pages first."""
         if not query.strip() or len(query) > MOST_QUERY:
             return _failed(f"`query` must have 1 to {MOST_QUERY} characters.")
         try:
-            found = await searcher.search(query, max(1, min(_MOST_HITS, top_k)))
+            answer = await searcher.search(query, max(1, min(_MOST_HITS, top_k)))
         except SearchFailed as problem:
             return _failed(str(problem))
-        lines = [_entry(number, hit) for number, hit in enumerate(found.hits, 1)]
+        lines = [_entry(number, hit) for number, hit in enumerate(answer.hits, 1)]
         text = "\n".join(lines) or "Nothing was found; use other words."
         return CallToolResult(
             content=[TextContent(text=observation_boundary.bound_text(text, _CHARACTERS).text)],
-            structured_content={"addresses": [hit.url for hit in found.hits]},
+            structured_content={"addresses": [hit.url for hit in answer.hits]},
         )
 
-    made.add_tool(search)
+    server.add_tool(search)
 
 
 def _entry(number: int, hit: Hit) -> str:

@@ -59,9 +59,9 @@ def tidied(code: str) -> str:
     import textwrap
 
     first, _, rest = code.lstrip("\n").partition("\n")
-    whole = textwrap.dedent(code)
+    dedented = textwrap.dedent(code)
     apart = f"{first.lstrip()}\n{textwrap.dedent(rest)}"
-    return apart if not _parses(whole) and _parses(apart) else whole
+    return apart if not _parses(dedented) and _parses(apart) else dedented
 
 
 def _parses(code: str) -> bool:
@@ -121,8 +121,8 @@ def _told(problem: BaseException, code: str, hidden: list[str]) -> dict[str, Any
     trace = problem.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != NAME:
         trace = trace.tb_next
-    told = traceback.TracebackException(type(problem), problem, trace, compact=True)
-    text = "".join(told.format())
+    formatted = traceback.TracebackException(type(problem), problem, trace, compact=True)
+    text = "".join(formatted.format())
     for folder in hidden:
         text = text.replace(f"{folder}/", "")
     lines = text.rstrip("\n").split("\n")
@@ -143,21 +143,21 @@ def _words(problem: BaseException) -> str:
         return f"(its text raised {type(worse).__name__})"
 
 
-def _json(said: dict[str, Any]) -> str:
+def _json(report: dict[str, Any]) -> str:
     import json
 
-    return json.dumps(said)
+    return json.dumps(report)
 
 
 def _limit(megabytes: int) -> None:
-    for what, limit in (
+    for kind, limit in (
         (resource.RLIMIT_AS, megabytes << 20),
         (resource.RLIMIT_FSIZE, _FILE_BYTES),
         (resource.RLIMIT_CORE, 0),
     ):
-        _, most = resource.getrlimit(what)
+        _, most = resource.getrlimit(kind)
         least = limit if most == resource.RLIM_INFINITY else min(limit, most)
-        resource.setrlimit(what, (least, least))
+        resource.setrlimit(kind, (least, least))
 
 
 def _wait_for_threads() -> None:
@@ -181,17 +181,17 @@ def main() -> None:
     sys.meta_path.append(Packages(packages.split(","), folders))
     hidden = [*folders, os.path.dirname(os.__file__)]  # noqa: PTH120
     _limit(int(megabytes))
-    said = outcome(code, hidden)
+    error = outcome(code, hidden)
     try:
         _wait_for_threads()
         sys.stdout.flush()
         sys.stderr.flush()
     except Exception as problem:  # noqa: BLE001 what the code did to its own streams
-        said = said or {"error_type": type(problem).__name__, "message": "at the end of the code"}
+        error = error or {"error_type": type(problem).__name__, "message": "at the end of the code"}
     if os.getpid() == own:  # not a process that the code forked
-        report.write(_json(said) if said else "{}")
+        report.write(_json(error) if error else "{}")
         report.flush()
-    os._exit(bool(said))
+    os._exit(bool(error))
 
 
 if __name__ == "__main__":

@@ -10,14 +10,15 @@ from msgspec import Meta
 
 from houston_daemon.environments import local_host_setup
 from houston_daemon.environments.call_handling import (
+    SCORE_CALL,
     CallInterrupted,
+    ToolEnvironment,
     named_failure,
-    observed,
-    result_since,
     too_early,
     unless_stopped,
 )
-from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.environment_registry import EnvironmentSetup
+from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.python.python_tool import (
     MISSING,
     MOST_CODE,
@@ -26,14 +27,14 @@ from houston_daemon.environments.python.python_tool import (
 )
 from houston_daemon.environments.questions.answer_scoring import same_answer
 from houston_daemon.environments.questions.question_answering import (
-    SCORE,
     AnswerScore,
     QuestionAnswering,
     check_questions,
 )
-from houston_daemon.environments.tool_arguments import Arguments, Catalog
+from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Interrupted, Observation
 from houston_daemon.hosts.local_host import LocalHost
+from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import LoadedTask, Task
@@ -71,18 +72,13 @@ PYTHON_ACTIONS: tuple[type[PythonAction], ...] = (RunPython, Finish)
 
 def catalog(task: Task) -> Catalog:
     """The task's tools. Raises ConfigurationError when the task cannot be run by python."""
-    actions: dict[str, type[Arguments]] = {one.name: one for one in PYTHON_ACTIONS}
-    for name in task.tools:
-        if name not in actions:
-            raise ConfigurationError(
-                f"Task {task.name}: `tools` names {name!r}; python has {', '.join(actions)}."
-            )
+    actions = chosen_actions(task, PYTHON_ACTIONS, "python")
     if task.evaluate.command:
         raise ConfigurationError(
             f"Task {task.name}: python runs no evaluator; `[questions] file` gives it questions "
             "with answers."
         )
-    return Catalog({n: one for n, one in actions.items() if not task.tools or n in task.tools})
+    return Catalog(actions)
 
 
 def check_task(task: LoadedTask) -> None:
@@ -100,21 +96,20 @@ def check_task(task: LoadedTask) -> None:
 log = logging.getLogger(__name__)
 
 
-class PythonEnvironment:
+class PythonEnvironment(ToolEnvironment):
     """A code tool, and perhaps a question, for one rollout. See `protocol.Environment`."""
 
     def __init__(self, spec: RolloutSpec, task: Task, host: LocalHost, characters: int) -> None:
+        asks = bool(task.questions.file)
+        super().__init__(characters, scores=asks, host=host)
         self._task = task
-        self._host = host
-        self._characters = characters
+        self._host: LocalHost = host
         self._catalog = catalog(task)
         self._tool = PythonTool(host, task.python)
-        asks = bool(task.questions.file)
         self._answering = (
             QuestionAnswering(spec, task, _compare_answers, "Check it by code.") if asks else None
         )
-        self.tools: Sequence[ToolSpec] = self._catalog.tools
-        self.brief = ""
+        self.tools = self._catalog.tools
 
     async def open(self, begun: bool = False) -> None:
         """Try the sandbox; choose the question, or find it again. Raises HoustonError."""
@@ -126,22 +121,6 @@ class PythonEnvironment:
             state = await asyncio.to_thread(self._answering.begin)
         self.brief = f"Question: {state.question.question}"
 
-    def check(self, call: ToolCall) -> ToolCall:
-        """The call with its arguments validated (defaults filled in), or with `error` set."""
-        if self._answering and call.name == SCORE and not call.arguments and not call.error:
-            return call
-        return self._catalog.check(call)
-
-    def deadline(self, call: ToolCall) -> float:
-        """Nothing here sleeps."""
-        return 0.0
-
-    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
-        """Run one call; what goes wrong is an observation."""
-        begun = time.monotonic()
-        call = self.check(call)
-        return await self._result(call, await self._observe(call, standing, stop), begun)
-
     async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """The same as `act`, but for code that may have reached the network."""
         call = self.check(intent.call)
@@ -150,33 +129,19 @@ class PythonEnvironment:
         error = "The daemon went down while the code ran."
         return await self._result(call, Interrupted(error=error, now=""), time.monotonic())
 
-    async def close_step(self, step: int) -> Closing:
-        """Nothing changes but the state, which is on disk."""
-        return Closing()
+    def _check(self, call: ToolCall) -> ToolCall:
+        return self._catalog.check(call)
 
-    async def close(self, ended: bool) -> None:
-        """Let go of the host."""
-        if ended:
-            await self._host.destroy_terminals()
-        await self._host.close()
-
-    async def _result(self, call: ToolCall, observation: Observation, begun: float) -> ToolResult:
-        met = await self._host.limits_met()
-        return await result_since(begun, call, observation, self._characters, met)
-
-    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
-        def words(problem: Exception) -> str:
-            if isinstance(problem, CallInterrupted):
-                return str(problem)
-            if isinstance(problem, HoustonError):
-                log.exception("%s", call.name)
-                return named_failure(call, problem)
-            return ""
-
-        return await observed(call, lambda: self._do(call, standing, stop), words, log)
+    def _error_text(self, call: ToolCall, problem: Exception) -> str:
+        if isinstance(problem, CallInterrupted):
+            return str(problem)
+        if isinstance(problem, HoustonError):
+            log.exception("%s", call.name)
+            return named_failure(call, problem)
+        return ""
 
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
-        if call.name == SCORE and self._answering:
+        if call.name == SCORE_CALL and self._answering:
             return self._answering.unanswered(standing, Finish.name)
         arguments = self._catalog.arguments(call)
         if isinstance(arguments, RunPython):
@@ -197,3 +162,10 @@ class PythonEnvironment:
 
 def _compare_answers(answer: str, gold: Sequence[str]) -> AnswerScore:
     return AnswerScore(same_answer(answer, gold))
+
+
+def build_environment(setup: EnvironmentSetup) -> PythonEnvironment:
+    """The environment; nothing is touched before `open`."""
+    leased = tuple(setup.gpus.get(LOCAL_HOST, ()))
+    host = local_host_setup.local_host(setup.spec, setup.task, setup.owner, gpus=leased)
+    return PythonEnvironment(setup.spec, setup.task, host, setup.characters)

@@ -39,17 +39,19 @@ class PythonFinished(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: Executed) -> Text:
-    dropped = "[output beyond this was not kept]" if one.dropped else ""
-    trace = one.traceback_lines or ((f"{one.error_type}: {one.error}",) if one.error_type else ())
-    parts = [one.output.rstrip("\n"), dropped, *trace]
+def _(result: Executed) -> Text:
+    dropped = "[output beyond this was not kept]" if result.dropped else ""
+    trace = result.traceback_lines or (
+        (f"{result.error_type}: {result.error}",) if result.error_type else ()
+    )
+    parts = [result.output.rstrip("\n"), dropped, *trace]
     body = "\n".join(part for part in parts if part)
     return Text("", body or "(The code ran and printed nothing.)", "print less")
 
 
 @render.register
-def _(one: PythonFinished) -> Text:
-    return Text("Finished." if one.finished else f"Error: {one.error}")
+def _(result: PythonFinished) -> Text:
+    return Text("Finished." if result.finished else f"Error: {result.error}")
 
 
 log = logging.getLogger(__name__)
@@ -116,8 +118,8 @@ class PythonTool:
         try:
             return msgspec.json.decode(done.stderr, type=_Report)
         except ValueError:  # the code can write there, too
-            said = done.stderr.decode("utf-8", "replace")[-2_000:]
-            log.warning("code ended with %s: %s", done.exit_code, said)
+            stderr = done.stderr.decode("utf-8", "replace")[-2_000:]
+            log.warning("code ended with %s: %s", done.exit_code, stderr)
             return _Report("Killed", f"the process ended without a word ({_end(done.exit_code)})")
 
 

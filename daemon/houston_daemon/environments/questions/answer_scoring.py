@@ -24,12 +24,12 @@ def normal(text: str) -> str:
 
 def exact_match(answer: str, gold: Sequence[str]) -> float:
     """1.0 when the answer is one of the gold answers, else 0.0."""
-    return float(any(normal(answer) == normal(one) for one in gold))
+    return float(any(normal(answer) == normal(accepted) for accepted in gold))
 
 
 def token_f1(answer: str, gold: Sequence[str]) -> float:
     """The best F1, 0 to 1, between the answer's tokens and those of a gold answer."""
-    return max((_f1(answer, one) for one in gold), default=0.0)
+    return max((_f1(answer, accepted) for accepted in gold), default=0.0)
 
 
 def _f1(answer: str, gold: str) -> float:
@@ -51,8 +51,8 @@ def number(text: str) -> tuple[Fraction, bool] | None:
     bare = unwrapped_number(text).replace("−", "-").replace(" ", "")
     if len(bare) > _LONGEST:
         return None
-    if found := _FRACTION.match(bare):
-        bare = f"{found[1]}{found[2]}/{found[3]}"
+    if fraction := _FRACTION.match(bare):
+        bare = f"{fraction[1]}{fraction[2]}/{fraction[3]}"
     above, slash, below = bare.partition("/")
     top, bottom = _decimal(above), _decimal(below) if slash else (Fraction(1), True)
     if top is None or bottom is None or not bottom[0]:
@@ -62,14 +62,14 @@ def number(text: str) -> tuple[Fraction, bool] | None:
 
 def same_answer(answer: str, gold: Sequence[str]) -> float:
     """1.0 when the answer is one of the gold answers, else 0.0."""
-    return float(any(_same(answer, one) for one in gold))
+    return float(any(_same(answer, accepted) for accepted in gold))
 
 
 def unwrapped_number(text: str) -> str:
     """The text without what only wraps it: spaces, a full stop, `$…$`, `\\boxed{…}`."""
     bare = text.strip()
-    while found := _WRAPPED.match(bare):
-        bare = next(group for group in found.groups() if group is not None).strip()
+    while wrapped := _WRAPPED.match(bare):
+        bare = next(group for group in wrapped.groups() if group is not None).strip()
     return bare[:-1] if bare.endswith(".") and not bare.endswith("..") else bare
 
 

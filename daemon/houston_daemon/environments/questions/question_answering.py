@@ -10,18 +10,18 @@ from typing import ClassVar
 
 import msgspec
 
+from houston_daemon.environments.call_handling import SCORE_CALL
 from houston_daemon.environments.protocol import Standing
 from houston_daemon.environments.questions.question_set import (
     Question,
     choose_question,
     read_questions,
 )
+from houston_daemon.environments.rollout_state import load_state, save_state, state_file
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
-from houston_shared import atomic_file
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import RolloutSpec
 from houston_shared.task import LoadedTask, Task
-from houston_shared.terminal_log_files import rollout_folder
 
 
 class Answered(Observation, frozen=True, kw_only=True):
@@ -49,12 +49,12 @@ class TooLate(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: Answered) -> Text:
-    return Text("The answer is taken." if one.finished else "No answer was given.")
+def _(result: Answered) -> Text:
+    return Text("The answer is taken." if result.finished else "No answer was given.")
 
 
 @render.register
-def _(one: TooLate) -> Text:
+def _(result: TooLate) -> Text:
     return Text("The answer that was given before stands; this one does not count.")
 
 
@@ -68,26 +68,6 @@ class QuestionState(msgspec.Struct):
     """Call → what was said to it."""
     answered_at: int = 0
     """Step of the last answer; a step cannot give a second one."""
-
-
-def state_file(spec: RolloutSpec, rollout: str, environment: str) -> Path:
-    """Where a rollout on the host of `spec` has its file."""
-    return rollout_folder(Path(spec.host_root), rollout) / f"{environment}.json"
-
-
-def load_question(file: Path) -> QuestionState | None:
-    """The state, or None where there is none yet. Raises OSError, msgspec.MsgspecError."""
-    return msgspec.json.decode(file.read_bytes(), type=QuestionState) if file.is_file() else None
-
-
-def save_question(file: Path, state: QuestionState) -> None:
-    """Keep it through any kill. Raises OSError."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    atomic_file.write_atomically(file, msgspec.json.encode(state))
-
-
-SCORE = "eval"
-"""What the loop calls at the end of a rollout that has no score; no tool of the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +91,7 @@ class QuestionAnswering:
         self._task = task
         self._compare = compare
         self._hint = hint
-        self._file = state_file(spec, spec.rollout, task.environment)
+        self._file = state_file(spec, f"{task.environment}.json")
         self._state: QuestionState | None = None
 
     @property
@@ -126,22 +106,22 @@ class QuestionAnswering:
         None for a rollout that begins. Raises HoustonError when one that has steps lost it.
         """
         try:
-            found = load_question(self._file)
-            if found is None and self._spec.parent:
-                parent = load_question(
-                    state_file(self._spec, self._spec.parent, self._task.environment)
+            state = load_state(self._file, QuestionState)
+            if state is None and self._spec.parent:
+                parent = load_state(
+                    state_file(self._spec, self._file.name, self._spec.parent), QuestionState
                 )
                 if parent is None:
                     raise cannot_go_on(
                         f"what {self._spec.parent} was asked is no longer on the host"
                     )
-                found = self._keep(QuestionState(parent.question, parent.index))
+                state = self._keep(QuestionState(parent.question, parent.index))
         except (OSError, ValueError) as problem:
             raise cannot_go_on(f"its state cannot be read ({type(problem).__name__})") from None
-        if found is None and begun:
+        if state is None and begun:
             raise cannot_go_on("its question is no longer on the host")
-        self._state = found
-        return found
+        self._state = state
+        return state
 
     def begin(self, index: str = "") -> QuestionState:
         """Choose the question by the rollout's seed. Raises HoustonError."""
@@ -163,16 +143,16 @@ class QuestionAnswering:
             )
         if standing.evaluations >= budget.evaluations or state.answered_at == standing.step:
             return TooLate()
-        found = self._compare(text, state.question.answers)
+        score = self._compare(text, state.question.answers)
         state.answers[call] = Answered(
-            overall_score=100.0 * found.exact,
-            exact_match=found.exact,
-            f1=round(found.f1, 6),
+            overall_score=100.0 * score.exact,
+            exact_match=score.exact,
+            f1=round(score.f1, 6),
             question_id=state.question.id,
             finished=True,
         )
         state.answered_at = standing.step
-        save_question(self._file, state)
+        save_state(self._file, state)
         return state.answers[call]
 
     def unanswered(self, standing: Standing, tool: str) -> Observation:
@@ -181,12 +161,12 @@ class QuestionAnswering:
         tool: what an agent answers with that calls this itself.
         """
         if standing.steps_left and standing.seconds_left > 0:
-            return Failed(error=f"There is no tool {SCORE!r}; {tool} gives the answer.")
+            return Failed(error=f"There is no tool {SCORE_CALL!r}; {tool} gives the answer.")
         return Answered(overall_score=0.0, question_id=self.now.question.id, finished=False)
 
     def _keep(self, state: QuestionState) -> QuestionState:
         try:
-            save_question(self._file, state)
+            save_state(self._file, state)
         except OSError as problem:
             raise HoustonError(
                 f"The state of the rollout cannot be written: {problem.strerror}.",

@@ -35,24 +35,25 @@ def read_questions(file: Path) -> tuple[Question, ...]:
     A question that stands twice is an error, in one split or in two: the number of questions would
     not be what it says, and what is tested might have been trained on.
     """
-    found: dict[str, tuple[int, Question]] = {}
+    questions: dict[str, tuple[int, Question]] = {}
     ids: dict[str, int] = {}
     for number, line in enumerate(_lines(file), 1):
         if not line.strip():
             continue
         question = _question(line, number, f"{file}, line {number}")
         key = normal(question.question) or question.question
-        if key in found:
+        if key in questions:
             raise ConfigurationError(
-                f"{file}, line {number}: the question of line {found[key][0]} stands here again."
+                f"{file}, line {number}: the question of line {questions[key][0]} stands here"
+                " again."
             )
         if question.id in ids:
             raise ConfigurationError(
                 f"{file}, line {number}: the id {question.id!r} is also that of line "
                 f"{ids[question.id]}."
             )
-        found[key], ids[question.id] = (number, question), number
-    return tuple(question for _, question in found.values())
+        questions[key], ids[question.id] = (number, question), number
+    return tuple(question for _, question in questions.values())
 
 
 def choose_question(
@@ -70,8 +71,8 @@ def choose_question(
                 return question
         raise ConfigurationError(f"{where} has no question with the id {settings.id!r}.")
     order = sorted(
-        (one for one in questions if settings.split in ("all", one.split)),
-        key=lambda one: _hash(one.id),
+        (candidate for candidate in questions if settings.split in ("all", candidate.split)),
+        key=lambda candidate: _hash(candidate.id),
     )
     if not order:
         raise ConfigurationError(f"{where} has no question in the split {settings.split!r}.")
@@ -90,22 +91,22 @@ def _lines(file: Path) -> list[str]:
 
 def _question(line: str, number: int, where: str) -> Question:
     try:
-        found: Any = json.loads(line)
+        entry: Any = json.loads(line)
     except (ValueError, RecursionError):
         raise ConfigurationError(f"{where}: not JSON.") from None
-    if not isinstance(found, dict):
+    if not isinstance(entry, dict):
         raise ConfigurationError(f"{where}: not a JSON object.")
-    text = found.get("question")
+    text = entry.get("question")
     if not isinstance(text, str) or not text.strip() or len(text) > _MOST:
         raise ConfigurationError(f"{where}: `question` must be text of 1 to {_MOST} characters.")
-    answers = _texts(found.get("answers", found.get("golden_answers")))
+    answers = _texts(entry.get("answers", entry.get("golden_answers")))
     if not answers:
         raise ConfigurationError(f"{where}: `answers` must be a list of one or more texts.")
-    split = found.get("split", "test" if _hash(normal(text)) % 5 == 0 else "train")
+    split = entry.get("split", "test" if _hash(normal(text)) % 5 == 0 else "train")
     if split not in ("train", "test"):
         raise ConfigurationError(f"{where}: `split` is {split!r}; allowed: train, test.")
     return Question(
-        id=str(found.get("id", number))[:_MOST],
+        id=str(entry.get("id", number))[:_MOST],
         question=text.strip(),
         answers=answers,
         split=split,
@@ -116,7 +117,9 @@ def _texts(value: Any) -> tuple[str, ...]:
     """The answers; empty when any of them is none."""
     if not isinstance(value, list):
         return ()
-    sound = [one for one in value if isinstance(one, str) and one.strip() and len(one) <= _MOST]
+    sound = [
+        text for text in value if isinstance(text, str) and text.strip() and len(text) <= _MOST
+    ]
     return tuple(sound) if len(sound) == len(value) else ()
 
 

@@ -4,9 +4,7 @@ The agent searches, reads documents as numbered lines, and answers one question.
 """
 
 import asyncio
-import logging
 import textwrap
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -14,15 +12,16 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from houston_daemon.environments.call_handling import (
+    SCORE_CALL,
     CallInterrupted,
-    observed,
-    result_since,
+    ToolEnvironment,
     unless_stopped,
 )
-from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.environment_registry import EnvironmentSetup
+from houston_daemon.environments.observation_boundary import numbered_lines
+from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.questions.answer_scoring import exact_match, token_f1
 from houston_daemon.environments.questions.question_answering import (
-    SCORE,
     AnswerScore,
     QuestionAnswering,
     QuestionState,
@@ -33,10 +32,10 @@ from houston_daemon.environments.retrieval.corpus_documents import Document
 from houston_daemon.environments.retrieval.corpus_search import Corpus
 from houston_daemon.environments.retrieval.protocol import MOST_QUERY, Hit, SearchFailed
 from houston_daemon.environments.retrieval.searcher import retrieval_root, task_corpus
-from houston_daemon.environments.tool_arguments import Arguments, Catalog
+from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
+from houston_shared.records import RolloutSpec, ToolCall
 from houston_shared.task import LoadedTask, Task
 
 
@@ -80,26 +79,16 @@ class Answer(SearchQaAction, frozen=True, kw_only=True):
 SEARCH_QA_ACTIONS: tuple[type[SearchQaAction], ...] = (Search, OpenDocument, Answer)
 
 
-_ANSWER = "answer"
-
-
 def catalog(task: Task) -> Catalog:
     """The task's tools. Raises ConfigurationError when the task cannot be run by search_qa."""
-    actions: dict[str, type[Arguments]] = {one.name: one for one in SEARCH_QA_ACTIONS}
-    for name in task.tools:
-        if name not in actions:
-            raise ConfigurationError(
-                f"Task {task.name}: `tools` names {name!r}; search_qa has {', '.join(actions)}."
-            )
-    if task.tools and _ANSWER not in task.tools:
-        raise ConfigurationError(f"Task {task.name}: `tools` leaves out {_ANSWER!r}.")
+    actions = chosen_actions(task, SEARCH_QA_ACTIONS, "search_qa", needed=(Answer.name,))
     for key, value in (
         ("search.corpus", task.search.corpus),
         ("questions.file", task.questions.file),
     ):
         if not value:
             raise ConfigurationError(f"Task {task.name}: search_qa needs the key `{key}`.")
-    return Catalog({n: one for n, one in actions.items() if not task.tools or n in task.tools})
+    return Catalog(actions)
 
 
 def check_task(task: LoadedTask) -> None:
@@ -119,7 +108,7 @@ class Documents(Observation, frozen=True, kw_only=True):
 
     def fields(self) -> dict[str, Any]:
         """Of each document only its name: the text already holds the rest."""
-        return {**super().fields(), "documents": [one.id for one in self.documents]}
+        return {**super().fields(), "documents": [hit.id for hit in self.documents]}
 
 
 class DocumentWindow(Observation, frozen=True, kw_only=True):
@@ -136,12 +125,12 @@ class DocumentWindow(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: Documents) -> Text:
-    if not one.documents:
-        return Text(f"No document has any word of {one.query!r}; use others.")
-    noun = "document" if one.total_results == 1 else "documents"
-    head = f"The best {one.total_results} {noun} for {one.query!r}:"
-    body = "\n".join(_entry(number, hit) for number, hit in enumerate(one.documents, 1))
+def _(result: Documents) -> Text:
+    if not result.documents:
+        return Text(f"No document has any word of {result.query!r}; use others.")
+    noun = "document" if result.total_results == 1 else "documents"
+    head = f"The best {result.total_results} {noun} for {result.query!r}:"
+    body = "\n".join(_entry(number, hit) for number, hit in enumerate(result.documents, 1))
     return Text(head, body, "ask for a smaller top_k")
 
 
@@ -150,11 +139,13 @@ def _entry(number: int, hit: Hit) -> str:
 
 
 @render.register
-def _(one: DocumentWindow) -> Text:
-    more = f"; open_document with line_number={one.last_line + 1} goes on"
-    goes_on = more if one.last_line < one.total_lines else ""
-    span = f"lines {one.first_line}-{one.last_line} of {one.total_lines}"
-    return Text(f"[{one.id}: {one.title}, {span}{goes_on}]", one.content, "a later line_number")
+def _(result: DocumentWindow) -> Text:
+    more = f"; open_document with line_number={result.last_line + 1} goes on"
+    goes_on = more if result.last_line < result.total_lines else ""
+    span = f"lines {result.first_line}-{result.last_line} of {result.total_lines}"
+    return Text(
+        f"[{result.id}: {result.title}, {span}{goes_on}]", result.content, "a later line_number"
+    )
 
 
 _WIDTH = 200
@@ -164,51 +155,42 @@ _LINES = 100
 
 def lines(text: str) -> list[str]:
     """The text's lines, long ones broken; empty ones at the ends are left out."""
-    found: list[str] = []
+    broken_lines: list[str] = []
     for line in text.strip("\n").splitlines():
         broken = textwrap.wrap(line, _WIDTH, break_on_hyphens=False) if len(line) > _WIDTH else []
-        found += broken or [line]
-    return found
+        broken_lines += broken or [line]
+    return broken_lines
 
 
 def window(document: Document, first: int, characters: int) -> DocumentWindow:
     """As many numbered lines from `first` as fit; the last ones when it lies beyond the end."""
-    every = lines(document.text)
-    first = min(first, max(1, len(every)))
-    shown: list[str] = []
-    size = 0
-    for number, line in enumerate(every[first - 1 : first - 1 + _LINES], first):
-        text = f"{number:>4} {line}"
-        size += len(text) + 1
-        if shown and size > characters:
-            break
-        shown.append(text)
+    all_lines = lines(document.text)
+    first = min(first, max(1, len(all_lines)))
+    shown = numbered_lines(all_lines[first - 1 : first - 1 + _LINES], first, 4, characters)
     return DocumentWindow(
         id=document.id,
         title=document.title,
         first_line=first,
         last_line=first + len(shown) - 1,
-        total_lines=len(every),
+        total_lines=len(all_lines),
         content="\n".join(shown),
     )
 
 
-log = logging.getLogger(__name__)
 _HEAD = 300
 """Characters that the head of a document's window may take."""
 
 
-class SearchQa:
+class SearchQa(ToolEnvironment):
     """One question for one rollout. See `protocol.Environment`."""
 
     def __init__(self, spec: RolloutSpec, task: Task, characters: int) -> None:
+        super().__init__(characters, scores=True)
         self._spec = spec
-        self._characters = characters
         self._catalog = catalog(task)
         self._corpus: Corpus = task_corpus(spec, task)
         self._answering = QuestionAnswering(spec, task, _compare_answers, "Search and read first.")
-        self.tools: Sequence[ToolSpec] = self._catalog.tools
-        self.brief = ""
+        self.tools = self._catalog.tools
 
     async def open(self, begun: bool = False) -> None:
         """Choose the question and index the corpus, or find both again.
@@ -224,40 +206,15 @@ class SearchQa:
             state = await asyncio.to_thread(self._answering.begin, index.name)
         self.brief = f"Question: {state.question.question}"
 
-    def check(self, call: ToolCall) -> ToolCall:
-        """The call with its arguments validated (defaults filled in), or with `error` set."""
-        if call.name == SCORE and not call.arguments and not call.error:
-            return call
+    def _check(self, call: ToolCall) -> ToolCall:
         return self._catalog.check(call)
 
-    def deadline(self, call: ToolCall) -> float:
-        """Nothing here sleeps."""
-        return 0.0
-
-    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
-        """Run one call; what goes wrong is an observation."""
-        begun = time.monotonic()
-        call = self.check(call)
-        observation = await self._observe(call, standing, stop)
-        return await result_since(begun, call, observation, self._characters)
-
-    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
-        """The same as `act`: an answer that was taken already is not taken twice."""
-        return await self.act(intent.call, standing, stop)
-
-    async def close_step(self, step: int) -> Closing:
-        """Nothing changes but the state, which is on disk."""
-        return Closing()
-
-    async def close(self, ended: bool) -> None:
-        """Nothing to let go of: indexes belong to all rollouts."""
-
-    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
-        return await observed(call, lambda: self._do(call, standing, stop), _words, log)
+    def _error_text(self, call: ToolCall, problem: Exception) -> str:
+        return str(problem) if isinstance(problem, SearchFailed | CallInterrupted) else ""
 
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
-        if call.name == SCORE:
-            return self._answering.unanswered(standing, "answer")
+        if call.name == SCORE_CALL:
+            return self._answering.unanswered(standing, Answer.name)
         arguments = self._catalog.arguments(call)
         if isinstance(arguments, Search):
             return await unless_stopped(self._search(arguments), stop)
@@ -295,5 +252,6 @@ def _compare_answers(answer: str, gold: Sequence[str]) -> AnswerScore:
     return AnswerScore(exact_match(answer, gold), token_f1(answer, gold))
 
 
-def _words(problem: Exception) -> str:
-    return str(problem) if isinstance(problem, SearchFailed | CallInterrupted) else ""
+def build_environment(setup: EnvironmentSetup) -> SearchQa:
+    """The environment; nothing is touched before `open`."""
+    return SearchQa(setup.spec, setup.task, setup.characters)

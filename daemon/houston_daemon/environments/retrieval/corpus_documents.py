@@ -65,35 +65,35 @@ class _Reader:
 
     def _end_of_tag(self, at: int) -> int:
         """After the tag's `>`; one inside a quoted value is none."""
-        while found := _IN_TAG.search(self._markup, at):
-            at = found.end()
-            if found[0] == ">":
+        while mark := _IN_TAG.search(self._markup, at):
+            at = mark.end()
+            if mark[0] == ">":
                 return at
-            closes = self._find(found[0], at)
+            closes = self._find(mark[0], at)
             at = closes + 1 if closes >= 0 else at
         return len(self._markup)
 
     def _after(self, text: str, at: int) -> int:
-        found = self._find(text, at)
-        return found + len(text) if found >= 0 else len(self._markup)
+        place = self._find(text, at)
+        return place + len(text) if place >= 0 else len(self._markup)
 
     def _find(self, text: str, at: int) -> int:
         if text in self._missing:
             return -1
-        found = self._markup.find(text, at)
-        if found < 0:
+        place = self._markup.find(text, at)
+        if place < 0:
             self._missing.add(text)
-        return found
+        return place
 
     def _start_of(self, text: str, at: int) -> int:
         """Where `text` begins, in letters of any case; the end where it does not come."""
-        found = None
+        match = None
         if text not in self._missing:
-            found = re.compile(re.escape(text), re.IGNORECASE).search(self._markup, at)
-        if found is None:
+            match = re.compile(re.escape(text), re.IGNORECASE).search(self._markup, at)
+        if match is None:
             self._missing.add(text)
             return len(self._markup)
-        return found.start()
+        return match.start()
 
 
 SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm")
@@ -168,10 +168,10 @@ def _lines(source: Path) -> Iterator[Document | None]:
         number = 0
         while line := file.readline(MOST_BYTES):
             number += 1
-            whole = line.endswith(b"\n") or len(line) < MOST_BYTES
-            while not whole:  # the rest of a line that is too long
+            complete = line.endswith(b"\n") or len(line) < MOST_BYTES
+            while not complete:  # the rest of a line that is too long
                 rest = file.readline(MOST_BYTES)
-                whole = rest.endswith(b"\n") or len(rest) < MOST_BYTES
+                complete = rest.endswith(b"\n") or len(rest) < MOST_BYTES
                 line = b"too long"
             if line.strip():
                 yield _line(line, number)
@@ -179,19 +179,19 @@ def _lines(source: Path) -> Iterator[Document | None]:
 
 def _line(line: bytes, number: int) -> Document | None:
     try:
-        found = json.loads(line)
+        entry = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(entry, dict):
         return None
-    text, title = _text(found.get("text")), _text(found.get("title"))
-    if not text and isinstance(found.get("contents"), str):
+    text, title = _text(entry.get("text")), _text(entry.get("title"))
+    if not text and isinstance(entry.get("contents"), str):
         # As the Wikipedia corpora of retrieval benchmarks have it: "title", newline, text.
-        first, _, rest = _text(found["contents"]).partition("\n")
+        first, _, rest = _text(entry["contents"]).partition("\n")
         title, text = (title or first.strip('" '), rest) if rest else (title, first)
-    id = found.get("id", number)
+    id = entry.get("id", number)
     name = _text(id) if isinstance(id, str) else str(id) if isinstance(id, int) else ""
-    return _document(name, title or _first_line(text), _text(found.get("url")), text)
+    return _document(name, title or _first_line(text), _text(entry.get("url")), text)
 
 
 def _document(id: str, title: str, url: str, text: str) -> Document | None:

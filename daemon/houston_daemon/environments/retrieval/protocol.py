@@ -69,5 +69,5 @@ def _words(value: Any, limit: int) -> str:
     """Text on one line; JSON can spell half a surrogate pair, which no database can hold."""
     if not isinstance(value, str):
         return ""
-    whole = value[: limit * 4].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return " ".join(whole.split())[:limit]
+    text = value[: limit * 4].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return " ".join(text.split())[:limit]

@@ -148,7 +148,7 @@ def _decoded(body: bytes) -> dict[str, Any]:
 def _refusal(response: httpx.Response, body: bytes) -> Exception:
     status, detail = response.status_code, _detail(body)
     code = _CODES.get(status, "unavailable" if status >= 500 else "refused")
-    said = {
+    sentence = {
         "unauthorized": "The search provider refused the key",
         "quota": "The search provider's quota is used up",
         "rate_limited": "The search provider wants fewer searches in a short time",
@@ -157,8 +157,8 @@ def _refusal(response: httpx.Response, body: bytes) -> Exception:
     }[code]
     after = _after(response)
     if code == "rate_limited" and after is not None:
-        said += f"; try again in {math.ceil(after)} s"
-    failure = SearchFailed(code, f"{said} (status {status}{f': {detail}' if detail else ''}).")
+        sentence += f"; try again in {math.ceil(after)} s"
+    failure = SearchFailed(code, f"{sentence} (status {status}{f': {detail}' if detail else ''}).")
     passes = code in ("rate_limited", "unavailable")
     return _Passing(failure, after) if passes else failure
 
@@ -166,14 +166,14 @@ def _refusal(response: httpx.Response, body: bytes) -> Exception:
 def _detail(body: bytes) -> str:
     """The sentence in an error body; providers nest it differently."""
     try:
-        found: Any = json.loads(body)
+        error: Any = json.loads(body)
     except (ValueError, RecursionError):
         return ""  # an error page is of no use to an agent
     for _ in range(3):
-        if not isinstance(found, dict):
+        if not isinstance(error, dict):
             break
-        found = next((found[k] for k in ("message", "detail", "error") if k in found), "")
-    return str(safe(found.strip().rstrip(".")[:_DETAIL])) if isinstance(found, str) else ""
+        error = next((error[k] for k in ("message", "detail", "error") if k in error), "")
+    return str(safe(error.strip().rstrip(".")[:_DETAIL])) if isinstance(error, str) else ""
 
 
 def _after(response: httpx.Response) -> float | None:

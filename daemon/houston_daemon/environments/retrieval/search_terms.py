@@ -42,14 +42,14 @@ def _pairs(run: str) -> str:
 
 def words(query: str) -> list[str]:
     """The different terms of a query, in lower case, without stop words where it has others."""
-    found: list[str] = []
+    terms: list[str] = []
     for word in _WORD.findall(plain(query).lower()):
         if len(word) > 1 and _RUN.fullmatch(word):
-            found += (word[i : i + 2] for i in range(len(word) - 1))
+            terms += (word[i : i + 2] for i in range(len(word) - 1))
         else:
-            found.append(word)
-    telling = [word for word in found if word not in STOP_WORDS]
-    return list(dict.fromkeys(telling or found))[:_MOST_TERMS]
+            terms.append(word)
+    telling = [word for word in terms if word not in STOP_WORDS]
+    return list(dict.fromkeys(telling or terms))[:_MOST_TERMS]
 
 
 def match(query: str) -> str:
@@ -69,7 +69,7 @@ def snippet(text: str, query: str, width: int = 300) -> str:
     lower = head.lower()
     if len(lower) != len(head):  # a few letters grow when they become small
         lower = head
-    places = sorted((found, word) for word in words(query) for found in _places(lower, word))
+    places = sorted((place, word) for word in words(query) for place in _places(lower, word))
     best, most = 0, 0
     for index, (start, _) in enumerate(places):
         inside = {word for at, word in places[index : index + 50] if at < start + width}
@@ -84,10 +84,10 @@ def snippet(text: str, query: str, width: int = 300) -> str:
 def _places(text: str, word: str) -> list[int]:
     """Where a term begins in `text`, the first few times; its stem finds its other forms."""
     stem = word[: max(4, len(word) - 3)] if word.isascii() else word
-    found: list[int] = []
+    places: list[int] = []
     at = text.find(stem)
-    while at >= 0 and len(found) < _MOST_PLACES:
+    while at >= 0 and len(places) < _MOST_PLACES:
         if not (word.isascii() and at and text[at - 1].isalnum()):
-            found.append(at)
+            places.append(at)
         at = text.find(stem, at + len(stem))
-    return found
+    return places

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from houston_daemon.environments.retrieval.corpus_documents import Document
 from houston_daemon.environments.retrieval.corpus_search import Corpus
 from houston_daemon.environments.retrieval.protocol import Hit, Provider, SearchFailed
-from houston_daemon.environments.retrieval.web_search import Bing, Searxng, Serper, Tavily
+from houston_daemon.environments.retrieval.web_search import Searxng, Serper, Tavily
 from houston_shared.config_sections import WebSearchSettings
 from houston_shared.records import RolloutSpec
 from houston_shared.secret_redaction import restore_secrets
@@ -132,17 +132,12 @@ NO_PROVIDER = (
 )
 
 
-class _WebProvider(Protocol):
-    def __call__(self, url: str, key: str, seconds: float) -> Provider: ...
-
-
-WEB_PROVIDERS: Mapping[str, _WebProvider] = {
+WEB_PROVIDERS: Mapping[str, Callable[[str, str, float], Provider]] = {
     "serper": Serper,
     "tavily": Tavily,
-    "bing": Bing,
     "searxng": Searxng,
 }
-"""Providers on the web by their name in `[tools.search]`."""
+"""Providers on the web by their name in `[tools.search]`, made of address, key and seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +163,12 @@ class Searcher:
             raise provider
         if not provider.keeps:
             return SearchAnswer(await provider.search(query, top_k), False)
-        asked = (provider.name, " ".join(query.split()), top_k)
-        kept = await asyncio.to_thread(self._answers.find, *asked)
+        key = (provider.name, " ".join(query.split()), top_k)
+        kept = await asyncio.to_thread(self._answers.find, *key)
         if kept is not None:
             return SearchAnswer(kept, True)
         hits = await provider.search(query, top_k)
-        await asyncio.to_thread(self._answers.keep, *asked, hits)
+        await asyncio.to_thread(self._answers.keep, *key, hits)
         return SearchAnswer(hits, False)
 
     async def document(self, address: str) -> Document | None:

@@ -1,4 +1,4 @@
-"""Providers of web search: Serper, Tavily, SearXNG and Bing, each with the form of its requests."""
+"""Providers of web search: Serper, Tavily and SearXNG, each with the form of its requests."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -8,24 +8,26 @@ from houston_daemon.environments.retrieval.protocol import Hit, SearchFailed, hi
 from houston_daemon.environments.retrieval.provider_request import Question, answer
 
 
-def result_entries(
-    found: dict[str, Any], *path: str, marks: tuple[str, ...] = ()
-) -> list[dict[str, Any]]:
-    """The objects in the list at `path`; other things in it are passed over.
+def result_hits(
+    answered: dict[str, Any],
+    name: str,
+    url: str = "url",
+    snippet: str = "content",
+    marks: tuple[str, ...] = (),
+) -> list[Hit]:
+    """Hits of the objects in the list `name` of an answer; other things in it are passed over.
 
-    marks: members that only an answer of this provider has; where one is there, a list that is
-    missing means no results. Without any, raises SearchFailed: something else answered.
+    url, snippet: members of each. marks: members that only an answer of this provider has; where
+    one is there, a list that is missing means no results. Without any, raises SearchFailed:
+    something else answered.
     """
-    here: Any = found
-    for name in path:
-        here = here.get(name) if isinstance(here, dict) else None
-    if here is None and any(mark in found for mark in marks):
+    entries = answered.get(name)
+    if entries is None and any(mark in answered for mark in marks):
         return []
-    if not isinstance(here, list):
-        raise SearchFailed(
-            "malformed", f"The search provider's answer has no list `{'.'.join(path)}`."
-        )
-    return [one for one in here if isinstance(one, dict)]
+    if not isinstance(entries, list):
+        raise SearchFailed("malformed", f"The search provider's answer has no list `{name}`.")
+    objects = (entry for entry in entries if isinstance(entry, dict))
+    return [hit(entry.get("title"), entry.get(url), entry.get(snippet)) for entry in objects]
 
 
 SERPER_URL = "https://google.serper.dev/search"
@@ -42,14 +44,12 @@ class Serper:
 
     async def search(self, query: str, top_k: int) -> list[Hit]:
         """The organic results, best first. Raises SearchFailed."""
-        found = await answer(
+        answered = await answer(
             Question("POST", self._url, {"X-API-KEY": self._key}, body={"q": query, "num": top_k}),
             self._seconds,
         )
-        organic = result_entries(found, "organic", marks=("searchParameters", "credits"))
-        return [hit(one.get("title"), one.get("link"), one.get("snippet")) for one in organic][
-            :top_k
-        ]
+        marks = ("searchParameters", "credits")
+        return result_hits(answered, "organic", "link", "snippet", marks)[:top_k]
 
 
 TAVILY_URL = "https://api.tavily.com/search"
@@ -68,7 +68,7 @@ class Tavily:
 
     async def search(self, query: str, top_k: int) -> list[Hit]:
         """The results, best first. Raises SearchFailed."""
-        found = await answer(
+        answered = await answer(
             Question(
                 "POST",
                 self._url,
@@ -77,41 +77,37 @@ class Tavily:
             ),
             self._seconds,
         )
-        results = result_entries(found, "results")
-        return [hit(one.get("title"), one.get("url"), one.get("content")) for one in results][
-            :top_k
-        ]
+        return result_hits(answered, "results")[:top_k]
 
 
 _MOST_PAGES = 10
 
 
 async def pages(
-    page: Callable[[int, float], Awaitable[list[Hit]]], top_k: int, seconds: float, size: int = 1
+    page: Callable[[int, float], Awaitable[list[Hit]]], top_k: int, seconds: float
 ) -> list[Hit]:
     """At most `top_k` hits with different addresses.
 
     page: the hits of a page (from 0) within so many seconds. What the first page gives is never
-    lost: a later one that fails ends the asking. size: a page with fewer hits is the last.
-    Raises SearchFailed when the first one fails.
+    lost: a later one that fails ends the asking. Raises SearchFailed when the first one fails.
     """
     end = time.monotonic() + seconds
-    found: dict[str, Hit] = {}
+    hits: dict[str, Hit] = {}
     for number in range(_MOST_PAGES):
         left = end - time.monotonic()
         if number and left <= 0:
             break
         try:
-            given = await page(number, max(left, 0.01))
+            page_hits = await page(number, max(left, 0.01))
         except SearchFailed:
             if number == 0:
                 raise
             break
-        fresh = {one.url: one for one in given if one.url not in found}
-        found.update(fresh)
-        if len(found) >= top_k or not fresh or len(given) < size:
+        fresh = {hit.url: hit for hit in page_hits if hit.url not in hits}
+        hits.update(fresh)
+        if len(hits) >= top_k or not fresh:
             break
-    return list(found.values())[:top_k]
+    return list(hits.values())[:top_k]
 
 
 class Searxng:
@@ -130,46 +126,12 @@ class Searxng:
         """The results of as many pages as it takes. Raises SearchFailed."""
 
         async def page(number: int, seconds: float) -> list[Hit]:
-            asked: dict[str, str | int] = {"q": query, "format": "json", "pageno": number + 1}
-            found = await answer(Question("GET", self._url, self._headers, asked), seconds)
-            results = result_entries(found, "results")
-            if not results and number == 0 and found.get("unresponsive_engines"):
+            parameters: dict[str, str | int] = {"q": query, "format": "json", "pageno": number + 1}
+            answered = await answer(Question("GET", self._url, self._headers, parameters), seconds)
+            results = result_hits(answered, "results")
+            if not results and number == 0 and answered.get("unresponsive_engines"):
                 # Empty because its engines are away is no answer, and must not be kept as one.
                 raise SearchFailed("unavailable", "None of the search provider's engines answered.")
-            return [hit(one.get("title"), one.get("url"), one.get("content")) for one in results]
+            return results
 
         return await pages(page, top_k, self._seconds)
-
-
-BING_URL = "https://api.bing.microsoft.com/v7.0/search"
-_PAGE = 50
-
-
-class Bing:
-    """See `protocol.Provider`."""
-
-    keeps = True
-
-    def __init__(self, url: str, key: str, seconds: float) -> None:
-        self._url, self._key, self._seconds = url or BING_URL, key, seconds
-        self.name = f"bing {self._url}"
-
-    async def search(self, query: str, top_k: int) -> list[Hit]:
-        """The web pages, best first. Raises SearchFailed."""
-
-        size = min(top_k, _PAGE)
-
-        async def page(number: int, seconds: float) -> list[Hit]:
-            found = await answer(
-                Question(
-                    "GET",
-                    self._url,
-                    {"Ocp-Apim-Subscription-Key": self._key},
-                    {"q": query, "count": size, "offset": number * size},
-                ),
-                seconds,
-            )
-            results = result_entries(found, "webPages", "value", marks=("_type", "rankingResponse"))
-            return [hit(one.get("name"), one.get("url"), one.get("snippet")) for one in results]
-
-        return await pages(page, top_k, self._seconds, size)

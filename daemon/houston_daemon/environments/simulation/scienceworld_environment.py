@@ -7,7 +7,9 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.simulation import simulation_environment
+from houston_daemon.environments.simulation.simulation_environment import Simulation
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import LoadedTask, Task
 from houston_shared.task_tables import ScienceWorldSettings, WorldSplit
@@ -93,11 +95,11 @@ def check_settings(settings: ScienceWorldSettings, where: str) -> None:
 
 
 def _check_variation(name: str, settings: ScienceWorldSettings, where: str) -> None:
-    there = variations(name, settings.split)
-    if settings.variation >= 0 and settings.variation not in there:
+    of_split = variations(name, settings.split)
+    if settings.variation >= 0 and settings.variation not in of_split:
         raise ConfigurationError(
             f"{where}: `scienceworld.variation` is {settings.variation}; the split "
-            f"{settings.split!r} of {name} has {there.start} to {there.stop - 1}."
+            f"{settings.split!r} of {name} has {of_split.start} to {of_split.stop - 1}."
         )
 
 
@@ -109,7 +111,9 @@ def choose_variation(settings: ScienceWorldSettings, seed: int) -> dict[str, Any
     """
     number, tasks = seed // settings.repeat, _tasks(settings)
     task = tasks[number % len(tasks)]
-    order = sorted(variations(task, settings.split), key=lambda one: _hash(f"{task}:{one}"))
+    order = sorted(
+        variations(task, settings.split), key=lambda number_of: _hash(f"{task}:{number_of}")
+    )
     turn = number // len(tasks) % len(order)
     variation = settings.variation if settings.variation >= 0 else order[turn]
     return {
@@ -157,3 +161,8 @@ def check_task(task: LoadedTask) -> None:
     simulation_environment.catalog(task.task)
     check_settings(task.task.scienceworld, str(task.file))
     simulation_environment.check_installed(task, ScienceWorldSimulator().missing())
+
+
+def build_environment(setup: EnvironmentSetup) -> Simulation:
+    """The environment; nothing is touched before `open`."""
+    return Simulation(ScienceWorldSimulator(), setup.spec, setup.task, setup.characters)

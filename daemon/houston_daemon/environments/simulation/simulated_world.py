@@ -62,10 +62,10 @@ class ActionLog:
 
         Raises OSError, Damaged.
         """
-        data, whole = self._read()
-        if whole != data:
+        data, complete = self._read()
+        if complete != data:
             with self._file.open("r+b") as opened:
-                opened.truncate(len(whole))
+                opened.truncate(len(complete))
                 os.fsync(opened.fileno())
 
     def _read(self) -> tuple[bytes, bytes]:
@@ -77,15 +77,15 @@ class ActionLog:
         if not self._file.is_file():
             return b"", b""
         data = self._file.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
+        complete = data[: data.rfind(b"\n") + 1]
         try:
-            lines = whole.splitlines()
+            lines = complete.splitlines()
             if lines:
                 self.beginning = msgspec.json.decode(lines[0], type=WorldSettings)
             self.turns = [msgspec.json.decode(line, type=Turn) for line in lines[1:]]
         except ValueError:  # msgspec's own, and bytes that are no UTF-8
             raise LogDamaged(f"{self._file} is damaged") from None
-        return data, whole
+        return data, complete
 
     def branch(self, parent: Path, step: int, changed: dict[str, Any]) -> None:
         """Write what was done in the parent's world up to and with `step`.
@@ -295,9 +295,9 @@ class SimulatedWorld:
     def _known(self, call: str, seen: Seen) -> None:
         self._previous, self._latest = self.last, (call, seen)
 
-    def _same(self, answer: Answer, expected: str, what: str) -> None:
+    def _same(self, answer: Answer, expected: str, subject: str) -> None:
         if digest(answer) != expected:
             raise WorldLost(
-                f"{what} is not what it was when it was first done; the simulator may be of another"
-                " version"
+                f"{subject} is not what it was when it was first done; the simulator may be of"
+                " another version"
             )

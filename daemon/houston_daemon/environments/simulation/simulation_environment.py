@@ -2,10 +2,7 @@
 
 import asyncio
 import importlib.util
-import logging
 import shutil
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
 
@@ -13,13 +10,13 @@ import msgspec
 from msgspec import Meta
 
 from houston_daemon.environments.call_handling import (
+    SCORE_CALL,
     CallInterrupted,
-    observed,
-    result_since,
+    ToolEnvironment,
     too_early,
     unless_stopped,
 )
-from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.simulation.simulated_world import (
     SimulatedWorld,
     SimulatorTimeouts,
@@ -28,11 +25,11 @@ from houston_daemon.environments.simulation.simulated_world import (
 )
 from houston_daemon.environments.simulation.simulator_process import SimulatorFailed
 from houston_daemon.environments.simulation.simulator_protocol import Show
-from houston_daemon.environments.tool_arguments import Arguments, Catalog
+from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_shared.errors import ConfigurationError, HoustonError
-from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
+from houston_shared.records import RolloutSpec, ToolCall
 from houston_shared.task import LoadedTask, Task
 from houston_shared.terminal_log_files import rollout_folder
 
@@ -85,24 +82,10 @@ SIMULATION_ACTIONS: tuple[type[SimulationAction], ...] = (
 )  # fmt: skip
 
 
-SCORE = "eval"
-"""What the loop calls at the end of a rollout whose budget is spent; no tool of the agent."""
-_NEEDED = ("act", "finish")
-
-
 def catalog(task: Task) -> Catalog:
     """The task's tools. Raises ConfigurationError for names that are none, or that are missing."""
-    actions: dict[str, type[Arguments]] = {one.name: one for one in SIMULATION_ACTIONS}
-    for name in task.tools:
-        if name not in actions:
-            raise ConfigurationError(
-                f"Task {task.name}: `tools` names {name!r}; {task.environment} has "
-                f"{', '.join(actions)}."
-            )
-    for name in _NEEDED:
-        if task.tools and name not in task.tools:
-            raise ConfigurationError(f"Task {task.name}: `tools` leaves out {name!r}.")
-    return Catalog({n: one for n, one in actions.items() if not task.tools or n in task.tools})
+    needed = (Act.name, Finish.name)
+    return Catalog(chosen_actions(task, SIMULATION_ACTIONS, task.environment, needed))
 
 
 def missing(package: str, program: str = "") -> str:
@@ -174,27 +157,27 @@ class PossibleCommands(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: TurnTaken) -> Text:
+def _(result: TurnTaken) -> Text:
     end = {"won": "[The task is done.]", "lost": "[The task has failed and is over.]", "": ""}
-    return Text(end[one.outcome], one.text)
+    return Text(end[result.outcome], result.text)
 
 
 @render.register
-def _(one: WorldDescription) -> Text:
-    return Text("", one.text)
+def _(result: WorldDescription) -> Text:
+    return Text("", result.text)
 
 
 @render.register
-def _(one: PossibleCommands) -> Text:
-    of = f" with {one.containing!r}" if one.containing else ""
-    if not one.actions:
+def _(result: PossibleCommands) -> Text:
+    of = f" with {result.containing!r}" if result.containing else ""
+    if not result.actions:
         return Text(f"No command{of} is understood here.")
-    more = one.total - len(one.actions)
-    cut = f", the first {len(one.actions)}; narrow them with `containing`" if more else ""
-    return Text(f"{one.total} commands{of}{cut}:", "\n".join(one.actions), "use `containing`")
+    more = result.total - len(result.actions)
+    cut = f", the first {len(result.actions)}; narrow them with `containing`" if more else ""
+    return Text(f"{result.total} commands{of}{cut}:", "\n".join(result.actions), "use `containing`")
 
 
-log = logging.getLogger(__name__)
+_NOT_DONE = "This was not done; it can be tried again."
 
 
 class Simulator(Protocol):
@@ -220,7 +203,7 @@ class Simulator(Protocol):
         ...
 
 
-class Simulation:
+class Simulation(ToolEnvironment):
     """One world for one rollout."""
 
     def __init__(
@@ -231,18 +214,17 @@ class Simulation:
         characters: int,
         patience: SimulatorTimeouts | None = None,
     ) -> None:
+        super().__init__(characters, scores=True)
         self._simulator = simulator
         self._spec = spec
         self._task = task
-        self._characters = characters
         self._catalog = catalog(task)
         self._folder = rollout_folder(Path(spec.host_root), spec.rollout)
         file = self._folder / f"{task.environment}.jsonl"
         self.world = SimulatedWorld(
             simulator.module, spec.rollout, file, patience or SimulatorTimeouts()
         )
-        self.tools: Sequence[ToolSpec] = self._catalog.tools
-        self.brief = ""
+        self.tools = self._catalog.tools
 
     async def open(self, begun: bool = False) -> None:
         """Make the world, or make it again. Raises NeedsPerson with what stands in the way."""
@@ -263,40 +245,27 @@ class Simulation:
             ) from None
         self.brief = "\n\n".join(part for part in (opened.goal, opened.place) if part)
 
-    def check(self, call: ToolCall) -> ToolCall:
-        """The call with its arguments validated (defaults filled in), or with `error` set."""
-        if call.name == SCORE and not call.arguments and not call.error:
-            return call
-        return self._catalog.check(call)
-
-    def deadline(self, call: ToolCall) -> float:
-        """Nothing here sleeps."""
-        return 0.0
-
-    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
-        """Run one call; what goes wrong is an observation."""
-        begun = time.monotonic()
-        call = self.check(call)
-        observation = await self._observe(call, standing, stop)
-        return await result_since(begun, call, observation, self._characters)
-
-    async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
-        """The same as `act`: a turn that was made and written is not made again."""
-        return await self.act(intent.call, standing, stop)
-
-    async def close_step(self, step: int) -> Closing:
-        """Nothing changes but the world, whose turns are on disk."""
-        return Closing()
-
     async def close(self, ended: bool) -> None:
         """End the simulator."""
         await self.world.close()
 
-    async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
-        return await observed(call, lambda: self._do(call, standing, stop), _words, log)
+    def _check(self, call: ToolCall) -> ToolCall:
+        return self._catalog.check(call)
+
+    def _error_text(self, call: ToolCall, problem: Exception) -> str:
+        match problem:
+            case CallInterrupted():
+                return str(problem)
+            case SimulatorFailed():
+                return f"The simulator failed twice: {problem}. {_NOT_DONE}"
+            case WorldLost():
+                return f"The world cannot be made again: {problem}. {_NOT_DONE}"
+            case OSError():
+                return f"The turn cannot be kept: {problem.strerror}. {_NOT_DONE}"
+        return ""
 
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
-        if call.name == SCORE:
+        if call.name == SCORE_CALL:
             return self._spent(standing)
         return await unless_stopped(self._in_the_world(call, standing), stop)
 
@@ -318,30 +287,31 @@ class Simulation:
         before = self.world.before(call)
         if before is not None and before.outcome:
             return Failed(error="The task is over: nothing can be done in it. Call finish.")
-        seen = await self.world.act(call, action)
-        reward = round(seen.score - (before.score if before else 0.0), 6)
-        over = bool(seen.outcome)
+        answer = await self.world.act(call, action)
+        reward = round(answer.score - (before.score if before else 0.0), 6)
+        over = bool(answer.outcome)
         acted = TurnTaken(
-            overall_score=seen.score,
+            overall_score=answer.score,
             reward=reward,
-            outcome=seen.outcome,
-            turns=seen.turns,
+            outcome=answer.outcome,
+            turns=answer.turns,
             finished=over,
-            text=seen.text,
+            text=answer.text,
         )
         if not (reward or over):
             return acted
         return TurnScored(counted=over, **msgspec.structs.asdict(acted))
 
-    async def _possible(self, asked: ListActions) -> Observation:
-        words = asked.containing.lower().split()
-        every = [
-            one
-            for one in await self.world.look(Show("actions"))
-            if all(word in one.lower() for word in words) and not self._simulator.refused(one)
+    async def _possible(self, call: ListActions) -> Observation:
+        words = call.containing.lower().split()
+        commands = [
+            command
+            for command in await self.world.look(Show("actions"))
+            if all(word in command.lower() for word in words)
+            and not self._simulator.refused(command)
         ]
-        shown = tuple(every[: asked.most])
-        return PossibleCommands(containing=asked.containing, total=len(every), actions=shown)
+        shown = tuple(commands[: call.most])
+        return PossibleCommands(containing=call.containing, total=len(commands), actions=shown)
 
     def _finish(self, standing: Standing) -> Observation:
         error = too_early(standing, self._task.budget.minimum_steps)
@@ -384,19 +354,3 @@ class Simulation:
             "The rollout waits; what was done in its world is kept.",
             f"houston rollout resume {rollout}; or give it up: houston rollout cancel {rollout}",
         )
-
-
-_NOT_DONE = "This was not done; it can be tried again."
-
-
-def _words(problem: Exception) -> str:
-    match problem:
-        case CallInterrupted():
-            return str(problem)
-        case SimulatorFailed():
-            return f"The simulator failed twice: {problem}. {_NOT_DONE}"
-        case WorldLost():
-            return f"The world cannot be made again: {problem}. {_NOT_DONE}"
-        case OSError():
-            return f"The turn cannot be kept: {problem.strerror}. {_NOT_DONE}"
-    return ""

@@ -8,7 +8,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.simulation import simulation_environment
+from houston_daemon.environments.simulation.simulation_environment import Simulation
 from houston_shared.errors import ConfigurationError
 from houston_shared.task import LoadedTask, Task
 from houston_shared.task_tables import TextWorldSettings
@@ -110,3 +112,8 @@ def check_task(task: LoadedTask) -> None:
     simulation_environment.catalog(task.task)
     check_settings(task.task.textworld, str(task.file))
     simulation_environment.check_installed(task, TextWorldSimulator().missing())
+
+
+def build_environment(setup: EnvironmentSetup) -> Simulation:
+    """The environment; nothing is touched before `open`."""
+    return Simulation(TextWorldSimulator(), setup.spec, setup.task, setup.characters)

@@ -15,7 +15,7 @@ from houston_daemon.environments.python.python_environment import PYTHON_ACTIONS
 from houston_daemon.environments.questions.search_qa_environment import SEARCH_QA_ACTIONS
 from houston_daemon.environments.simulation.simulation_environment import SIMULATION_ACTIONS
 from houston_daemon.environments.tool_arguments import tool
-from houston_daemon.environments.workstation.workstation_environment import ACTIONS
+from houston_daemon.environments.workstation_actions import ACTIONS
 
 _INTRODUCTION = """\
 # Actions of the workstation
@@ -55,19 +55,19 @@ def reference() -> str:
 
 def _families(tools: list[ToolSpec]) -> list[str]:
     parts = []
-    for family in dict.fromkeys(one.family for one in tools):
-        members = [one for one in tools if one.family == family]
+    for family in dict.fromkeys(spec.family for spec in tools):
+        members = [spec for spec in tools if spec.family == family]
         parts.append(f"## {family.capitalize()} ({len(members)})\n")
-        parts += [_entry(one) for one in members]
+        parts += [_entry(spec) for spec in members]
     return parts
 
 
-def _entry(one: ToolSpec) -> str:
-    lines = [f"### {one.name}\n", f"{one.description}\n"]
-    properties = one.parameters["properties"]
+def _entry(spec: ToolSpec) -> str:
+    lines = [f"### {spec.name}\n", f"{spec.description}\n"]
+    properties = spec.parameters["properties"]
     if properties:
         lines += ["| argument | type | default | meaning |", "|---|---|---|---|"]
-        required = one.parameters["required"]
+        required = spec.parameters["required"]
         lines += [_argument(name, about, name in required) for name, about in properties.items()]
         lines.append("")
     return "\n".join(lines)

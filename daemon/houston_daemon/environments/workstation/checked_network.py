@@ -36,12 +36,12 @@ _NEVER = tuple(
 def refusal_of_address(address: str) -> bool:
     """Whether a numeric address may not be reached; also for what is no address."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return True
-    if not found.is_global or found.is_multicast or found in _METADATA:
+    if not parsed.is_global or parsed.is_multicast or parsed in _METADATA:
         return True
-    return any(found in network for network in _NEVER if network.version == found.version)
+    return any(parsed in network for network in _NEVER if network.version == parsed.version)
 
 
 def oddly_spelled(host: str) -> bool:
@@ -87,15 +87,15 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
 
         Raises AddressRefused, and httpcore's errors.
         """
-        found = await checked(host, port, self._private)
-        share = _EACH if timeout is None or len(found) > 1 else timeout
-        for number, address in enumerate(found, 1):
+        addresses = await checked(host, port, self._private)
+        share = _EACH if timeout is None or len(addresses) > 1 else timeout
+        for number, address in enumerate(addresses, 1):
             try:
                 return await self._within.connect_tcp(
                     address, port, share, local_address, socket_options
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if number == len(found):
+                if number == len(addresses):
                     raise
         raise httpcore.ConnectError("the name has no address")
 
@@ -117,10 +117,10 @@ async def checked(host: str, port: int, private: bool) -> list[str]:
     except (OSError, UnicodeError) as problem:
         reason = getattr(problem, "strerror", "") or "it is no name"
         raise httpcore.ConnectError(f"its name is not known ({reason})") from None
-    found = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+    addresses = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
     if private:
-        return found
-    allowed = [address for address in found if not refusal_of_address(address)]
+        return addresses
+    allowed = [address for address in addresses if not refusal_of_address(address)]
     if not allowed:
         raise AddressRefused(
             f"{host} leads to a private or local address, which this task does not allow."

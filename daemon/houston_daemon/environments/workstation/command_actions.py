@@ -2,14 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
-from msgspec import Meta
-
+from houston_daemon.environments.observation_boundary import first_lines, last_lines
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation
 from houston_daemon.environments.workstation.command_observations import (
     CommandOutput,
@@ -21,7 +19,22 @@ from houston_daemon.environments.workstation.command_observations import (
     SessionStatus,
 )
 from houston_daemon.environments.workstation.session_records import SessionRecords, shortened
-from houston_daemon.environments.workstation.session_records import SessionRecords as Known
+from houston_daemon.environments.workstation_actions import (
+    MOST_LINES,
+    CheckSessionIdle,
+    ClearSessionBuffer,
+    CloseAllSessions,
+    CloseSession,
+    CommandAction,
+    CreateSession,
+    GetSessionOutput,
+    GetSessionRecentOutput,
+    GetSessionStatus,
+    InputInSession,
+    KillSessionProcesses,
+    ListSessions,
+    RunCommand,
+)
 from houston_daemon.hosts.host_protocol import (
     HostTerminal,
     RolloutHost,
@@ -30,180 +43,119 @@ from houston_daemon.hosts.host_protocol import (
     TerminalStatus,
 )
 
-MAIN = "main"
-"""The session that commands use when none is named."""
-
-Session = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=24,
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,23}$",
-        description="Name of the session.",
-    ),
-]
-MOST_LINES = 100_000
-Lines = Annotated[int, Meta(ge=0, le=MOST_LINES)]
+_FIRST_BLOCK = 1 << 16
+_MOST_BYTES = 1 << 20
+"""How far back `newest` reads for its lines: far more than is shown, decoded in milliseconds."""
 
 
-class CommandAction(Arguments, frozen=True, kw_only=True):
-    """Base of the command actions."""
+class OutputLines(NamedTuple):
+    """Output as lines."""
 
-    family: ClassVar[str] = "command"
-
-
-class CreateSession(CommandAction, frozen=True, kw_only=True):
-    """Open a terminal session; run_command also opens one that is new."""
-
-    name: ClassVar[str] = "create_session"
-    session_id: Session
+    text: str
+    cut_bytes: int
+    """Bytes between head and tail that were not read; the text says so."""
 
 
-class ListSessions(CommandAction, frozen=True, kw_only=True):
-    """List sessions and what runs in them."""
-
-    name: ClassVar[str] = "list_sessions"
-
-
-class RunCommand(CommandAction, frozen=True, kw_only=True):
-    """Run a shell command; a long one is left running."""
-
-    name: ClassVar[str] = "run_command"
-    command: Annotated[
-        str, Meta(min_length=1, max_length=2_000, description="Shell command, bash.")
-    ]
-    session_id: Session = MAIN
-    wait_for_completion: Annotated[
-        bool, Meta(description="false: return at once and leave it running.")
-    ] = True
-
-
-class InputInSession(CommandAction, frozen=True, kw_only=True):
-    """Answer a prompt of the running command; Enter is added."""
-
-    name: ClassVar[str] = "input_in_session"
-    input_text: Annotated[str, Meta(max_length=1_000, description="What to type.")]
-    session_id: Session = MAIN
+async def output_lines(
+    terminal: HostTerminal, start: int, end: int, characters: int
+) -> OutputLines:
+    """The log of [start, end) within `characters`: whole, or head and tail with a notice."""
+    part = max(4_000, characters * 2)
+    if end - start <= 2 * part:
+        return OutputLines("\n".join(await terminal.lines(start, end)), 0)
+    head = "\n".join(await terminal.lines(start, start + part))
+    tail = "\n".join((await terminal.lines(end - part, end))[1:])
+    room = max(100, characters - 400)
+    if len(head) > room * 2 // 3:
+        head = first_lines(head, room * 2 // 3).removesuffix("\n")
+    tail = last_lines(tail, room // 3)
+    missing = end - start - len(head.encode()) - len(tail.encode())
+    notice = (
+        f"[… about {missing} bytes between are not shown; get_session_output(session_id="
+        f"{terminal.name!r}, start_lines, end_lines) shows lines counted from the end …]"
+    )
+    return OutputLines(f"{head}\n{notice}\n{tail}", missing)
 
 
-class GetSessionOutput(CommandAction, frozen=True, kw_only=True):
-    """Show output lines, counted back from the newest."""
+async def newest_lines(
+    terminal: HostTerminal, begin: int, end: int, count: int
+) -> tuple[list[str], bool]:
+    """The last `count` lines of [begin, end), and whether there are earlier ones.
 
-    name: ClassVar[str] = "get_session_output"
-    session_id: Session = MAIN
-    start_lines: Annotated[Lines, Meta(description="First line, counted from the end.")] = 50
-    end_lines: Annotated[Lines, Meta(description="Lines left out at the end.")] = 0
-    since_timestamp: Annotated[
-        int, Meta(ge=0, le=99_999_999_999, description="Unix time; only output after it.")
-    ] = 0
-
-
-class GetSessionRecentOutput(CommandAction, frozen=True, kw_only=True):
-    """Show output of the last seconds."""
-
-    name: ClassVar[str] = "get_session_recent_output"
-    session_id: Session = MAIN
-    seconds: Annotated[int, Meta(ge=1, le=86_400, description="How far back.")] = 10
-
-
-class GetSessionStatus(CommandAction, frozen=True, kw_only=True):
-    """Tell whether a session is alive and busy."""
-
-    name: ClassVar[str] = "get_session_status"
-    session_id: Session = MAIN
+    Of a line longer than what is read there is its end.
+    """
+    if not count:
+        return [], end > begin
+    block = _FIRST_BLOCK
+    while True:
+        start = max(begin, end - block)
+        lines = await terminal.lines(start, end)
+        complete = lines if start == begin else lines[1:] or lines[-1:]
+        if start == begin or len(complete) >= count or block >= _MOST_BYTES:
+            return complete[-count:], start > begin or len(complete) > count
+        block *= 4
 
 
-class CheckSessionIdle(CommandAction, frozen=True, kw_only=True):
-    """Tell whether nothing runs in a session."""
-
-    name: ClassVar[str] = "check_session_idle"
-    session_id: Session = MAIN
-
-
-class ClearSessionBuffer(CommandAction, frozen=True, kw_only=True):
-    """Hide a session's output so far."""
-
-    name: ClassVar[str] = "clear_session_buffer"
-    session_id: Session = MAIN
-
-
-class CloseSession(CommandAction, frozen=True, kw_only=True):
-    """Close a session and end what runs in it."""
-
-    name: ClassVar[str] = "close_session"
-    session_id: Session
-
-
-class CloseAllSessions(CommandAction, frozen=True, kw_only=True):
-    """Close every session."""
-
-    name: ClassVar[str] = "close_all_sessions"
-
-
-class KillSessionProcesses(CommandAction, frozen=True, kw_only=True):
-    """End the running command; the session stays."""
-
-    name: ClassVar[str] = "kill_session_processes"
-    session_id: Session = MAIN
-    force: Annotated[bool, Meta(description="true: kill at once (SIGKILL).")] = False
-
-
-COMMAND_ACTIONS: tuple[type[CommandAction], ...] = (
-    CreateSession,
-    ListSessions,
-    RunCommand,
-    InputInSession,
-    GetSessionOutput,
-    GetSessionRecentOutput,
-    GetSessionStatus,
-    CheckSessionIdle,
-    ClearSessionBuffer,
-    CloseSession,
-    CloseAllSessions,
-    KillSessionProcesses,
+_GLANCE_SECONDS = 0.3
+"""How long a command that is not waited for is watched, so that an immediate error shows."""
+_ANSWER_SECONDS = 5.0
+"""Most that an answer to a prompt is watched."""
+_QUIET_SECONDS = 0.5
+# Processes of a shell that has ended can neither be seen nor signalled from the next one.
+_ENDED = (
+    "The session's shell has ended; the next command opens a new one and ends what the old"
+    " one left running, so use another session_id to keep that."
 )
+_REOPENED = "The session was dead, {end}; this ran in a new shell, and what it had left was ended."
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLimits:
+    """What the task allows."""
+
+    command_seconds: float
+    silence_seconds: float
+    """A running command must have been silent this long before it can be answered."""
+    characters: int
+    """Of output in one observation."""
 
 
 ActionHandler = Callable[[Any, Stop], Awaitable[Observation]]
 
 
-class SessionActions:
-    """Actions on sessions that run no command."""
+class CommandActions:
+    """The twelve command actions, a method of its name for each."""
 
-    def __init__(self, host: RolloutHost, known: Known) -> None:
+    def __init__(self, host: RolloutHost, records: SessionRecords, limits: CommandLimits) -> None:
         self._host = host
-        self._known = known
-        self.actions: Mapping[type[Arguments], ActionHandler] = {
-            CreateSession: self.create_session,
-            ListSessions: self.list_sessions,
-            GetSessionStatus: self.get_session_status,
-            CheckSessionIdle: self.check_session_idle,
-            ClearSessionBuffer: self.clear_session_buffer,
-            CloseSession: self.close_session,
-            CloseAllSessions: self.close_all_sessions,
-            KillSessionProcesses: self.kill_session_processes,
-        }
+        self._known = records
+        self._limits = limits
+
+    async def act(self, arguments: CommandAction, stop: Stop) -> Observation:
+        """Run the action of this name below. Raises TerminalMissing, TerminalBusy, TerminalDead."""
+        handler: ActionHandler = getattr(self, arguments.name)
+        return await handler(arguments, stop)
 
     async def create_session(self, call: CreateSession, _: Stop) -> Observation:
         """Open a terminal, or find it open already."""
-        there = {one.name for one in await self._host.terminals() if one.alive}
+        alive = {status.name for status in await self._host.terminals() if status.alive}
         terminal = await self._host.terminal(call.session_id, create=True)
         self._known.note(await terminal.status())
-        change = "found" if call.session_id in there else "created"
+        change = "found" if call.session_id in alive else "created"
         return SessionChange(session_id=call.session_id, change=change)
 
     async def list_sessions(self, _: ListSessions, __: Stop) -> Observation:
         """Every session and what it runs."""
         entries = [
             SessionEntry(
-                session_id=one.name,
-                is_alive=one.alive,
-                running=one.busy,
-                exit_code=one.exit_code,
-                command=shortened(one.command),
-                end=one.end,
+                session_id=status.name,
+                is_alive=status.alive,
+                running=status.busy,
+                exit_code=status.exit_code,
+                command=shortened(status.command),
+                end=status.end,
             )
-            for one in await self._host.terminals()
+            for status in await self._host.terminals()
         ]
         return SessionList(sessions=tuple(entries))
 
@@ -242,7 +194,7 @@ class SessionActions:
 
     async def close_all_sessions(self, _: CloseAllSessions, __: Stop) -> Observation:
         """End every session."""
-        names = await self._names()
+        names = [status.name for status in await self._host.terminals()]
         for name in names:
             await self._close(name)
         return SessionChange(session_id="", change="closed", closed=tuple(names))
@@ -260,123 +212,6 @@ class SessionActions:
             running=status.busy,
             shell_interrupted=busy and not killed,
         )
-
-    async def _names(self) -> list[str]:
-        return [status.name for status in await self._host.terminals()]
-
-    async def _close(self, name: str) -> None:
-        terminal = await self._host.terminal(name)
-        await terminal.close()
-        self._known.closed(await terminal.status())
-
-
-_FIRST_BLOCK = 1 << 16
-_MOST_BYTES = 1 << 20
-"""How far back `newest` reads for its lines: far more than is shown, decoded in milliseconds."""
-
-
-class OutputLines(NamedTuple):
-    """Output as lines."""
-
-    text: str
-    cut_bytes: int
-    """Bytes between head and tail that were not read; the text says so."""
-
-
-async def output_lines(
-    terminal: HostTerminal, start: int, end: int, characters: int
-) -> OutputLines:
-    """The log of [start, end) within `characters`: whole, or head and tail with a notice."""
-    part = max(4_000, characters * 2)
-    if end - start <= 2 * part:
-        return OutputLines("\n".join(await terminal.lines(start, end)), 0)
-    head = "\n".join(await terminal.lines(start, start + part))
-    tail = "\n".join((await terminal.lines(end - part, end))[1:])
-    room = max(100, characters - 400)
-    head, tail = _first_lines(head, room * 2 // 3), _last_lines(tail, room // 3)
-    missing = end - start - len(head.encode()) - len(tail.encode())
-    notice = (
-        f"[… about {missing} bytes between are not shown; get_session_output(session_id="
-        f"{terminal.name!r}, start_lines, end_lines) shows lines counted from the end …]"
-    )
-    return OutputLines(f"{head}\n{notice}\n{tail}", missing)
-
-
-async def newest_lines(
-    terminal: HostTerminal, begin: int, end: int, count: int
-) -> tuple[list[str], bool]:
-    """The last `count` lines of [begin, end), and whether there are earlier ones.
-
-    Of a line longer than what is read there is its end.
-    """
-    if not count:
-        return [], end > begin
-    block = _FIRST_BLOCK
-    while True:
-        start = max(begin, end - block)
-        lines = await terminal.lines(start, end)
-        whole = lines if start == begin else lines[1:] or lines[-1:]
-        if start == begin or len(whole) >= count or block >= _MOST_BYTES:
-            return whole[-count:], start > begin or len(whole) > count
-        block *= 4
-
-
-def _first_lines(text: str, room: int) -> str:
-    if len(text) <= room:
-        return text
-    at = text.rfind("\n", max(0, room - 400), room)
-    return text[: at if at > 0 else room]
-
-
-def _last_lines(text: str, room: int) -> str:
-    if len(text) <= room:
-        return text
-    at = text.find("\n", len(text) - room, len(text) - room + 400)
-    return text[at + 1 if at > 0 else len(text) - room :]
-
-
-_GLANCE_SECONDS = 0.3
-"""How long a command that is not waited for is watched, so that an immediate error shows."""
-_ANSWER_SECONDS = 5.0
-"""Most that an answer to a prompt is watched."""
-_QUIET_SECONDS = 0.5
-# Processes of a shell that has ended can neither be seen nor signalled from the next one.
-_ENDED = (
-    "The session's shell has ended; the next command opens a new one and ends what the old"
-    " one left running, so use another session_id to keep that."
-)
-_REOPENED = "The session was dead, {end}; this ran in a new shell, and what it had left was ended."
-
-
-@dataclass(frozen=True, slots=True)
-class CommandLimits:
-    """What the task allows."""
-
-    command_seconds: float
-    silence_seconds: float
-    """A running command must have been silent this long before it can be answered."""
-    characters: int
-    """Of output in one observation."""
-
-
-class CommandActions:
-    """The twelve command actions."""
-
-    def __init__(self, host: RolloutHost, known: SessionRecords, limits: CommandLimits) -> None:
-        self._host = host
-        self._known = known
-        self._limits = limits
-        self._actions: dict[type[Arguments], ActionHandler] = {
-            **SessionActions(host, known).actions,
-            RunCommand: self.run_command,
-            InputInSession: self.input_in_session,
-            GetSessionOutput: self.get_session_output,
-            GetSessionRecentOutput: self.get_session_recent_output,
-        }
-
-    async def act(self, arguments: CommandAction, stop: Stop) -> Observation:
-        """Run one action. Raises TerminalMissing, TerminalBusy, TerminalDead."""
-        return await self._actions[type(arguments)](arguments, stop)
 
     async def run_command(self, call: RunCommand, stop: Stop) -> Observation:
         """Start a command and wait for it as long as the task allows."""
@@ -402,11 +237,11 @@ class CommandActions:
         terminal = await self._host.terminal(call.session_id)
         status = await terminal.status()
         if not status.busy:
-            return _failed(f"Nothing runs in session {call.session_id}; use run_command.")
+            return Failed(error=f"Nothing runs in session {call.session_id}; use run_command.")
         begun = time.monotonic()
         if not await self._is_silent(terminal, stop):
-            return _failed(
-                f"{shortened(status.command)!r} is still printing; input is taken after "
+            return Failed(
+                error=f"{shortened(status.command)!r} is still printing; input is taken after "
                 f"{self._limits.silence_seconds:g} s of silence. Look with get_session_output."
             )
         answer = call.input_text if call.input_text.endswith("\n") else call.input_text + "\n"
@@ -426,14 +261,14 @@ class CommandActions:
         count = max(0, call.start_lines - call.end_lines)
         lines, earlier = await newest_lines(terminal, begin, status.log_bytes, call.start_lines)
         shown = lines[: len(lines) - call.end_lines] if call.end_lines else lines
-        what = f"{len(shown)} lines"
+        summary = f"{len(shown)} lines"
         if call.end_lines:
-            what += f", the newest {min(call.end_lines, len(lines))} left out"
+            summary += f", the newest {min(call.end_lines, len(lines))} left out"
         if earlier and count:
             more = call.start_lines < MOST_LINES and len(lines) >= call.start_lines
             hint = "raise start_lines" if more else "too far back to be shown"
-            what += f"; earlier output exists, {hint}"
-        return _window(status, OutputLines("\n".join(shown), 0), f"({what}) {note}".rstrip())
+            summary += f"; earlier output exists, {hint}"
+        return _window(status, OutputLines("\n".join(shown), 0), f"({summary}) {note}".rstrip())
 
     async def get_session_recent_output(self, call: GetSessionRecentOutput, _: Stop) -> Observation:
         """What was printed in the last seconds."""
@@ -457,6 +292,11 @@ class CommandActions:
         last = f"its last command {shortened(status.command)!r}: {state}"
         head = f"Session {session_id}, {last if status.command else 'nothing ran yet'}; it shows:"
         return "\n".join([head, *(lines or ["(no output)"])])
+
+    async def _close(self, name: str) -> None:
+        terminal = await self._host.terminal(name)
+        await terminal.close()
+        self._known.closed(await terminal.status())
 
     async def _open(self, name: str) -> tuple[HostTerminal, str]:
         """A session with a living shell, and what to say of one that had ended."""
@@ -495,10 +335,6 @@ class CommandActions:
             answered = status.log_bytes > start and quiet
             if not status.busy or answered or stop.event.is_set() or time.monotonic() > deadline:
                 return status
-
-
-def _failed(error: str) -> Failed:
-    return Failed(error=error)
 
 
 def _busy(session_id: str, command: str) -> Failed:

@@ -110,25 +110,25 @@ class ProcessesSignalled(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: CommandOutput) -> Text:
-    how = f"get_session_output(session_id={one.session_id!r}, start_lines, end_lines) shows them"
-    body = one.output if one.output.strip() else "(no output)"
-    return Text(_output_state(one), body, how)
+def _(result: CommandOutput) -> Text:
+    how = f"get_session_output(session_id={result.session_id!r}, start_lines, end_lines) shows them"
+    body = result.output if result.output.strip() else "(no output)"
+    return Text(_output_state(result), body, how)
 
 
-def _output_state(one: CommandOutput) -> str:
-    where = f"[session {one.session_id}"
-    if one.running:
-        state = f"{where}: still running{_waited(one)}]"
-    elif one.exit_code is None:
-        state = f"{where}: {f'dead, {one.end}' if one.end else 'nothing ran yet'}]"
+def _output_state(output: CommandOutput) -> str:
+    where = f"[session {output.session_id}"
+    if output.running:
+        state = f"{where}: still running{_waited(output)}]"
+    elif output.exit_code is None:
+        state = f"{where}: {f'dead, {output.end}' if output.end else 'nothing ran yet'}]"
     else:
-        state = f"{where}: exit code {one.exit_code}{_waited(one)}]"
-    return f"{state} {one.note}".rstrip()
+        state = f"{where}: exit code {output.exit_code}{_waited(output)}]"
+    return f"{state} {output.note}".rstrip()
 
 
-def _waited(one: CommandOutput) -> str:
-    if one.window:
+def _waited(output: CommandOutput) -> str:
+    if output.window:
         return ""
     ended = {
         "": "",
@@ -137,16 +137,16 @@ def _waited(one: CommandOutput) -> str:
         "interrupt": "; the waiting was interrupted by a person, the command goes on",
         "budget": "; the waiting ended because the time budget is spent, the command goes on",
         "asked": "; started without waiting, look with get_session_output",
-    }[one.ended_by]
-    return f" after {one.execution_time:.1f} s{ended}"
+    }[output.ended_by]
+    return f" after {output.execution_time:.1f} s{ended}"
 
 
 @render.register
-def _(one: SessionList) -> Text:
-    if not one.sessions:
-        return Text(f"No sessions. run_command opens one.{_away(one.away)}")
-    lines = [f"{_place(entry)}: {_entry_state(entry)}" for entry in one.sessions]
-    return Text(f"Sessions ({len(lines)}):{_away(one.away)}", "\n".join(lines))
+def _(result: SessionList) -> Text:
+    if not result.sessions:
+        return Text(f"No sessions. run_command opens one.{_away(result.away)}")
+    lines = [f"{_place(entry)}: {_entry_state(entry)}" for entry in result.sessions]
+    return Text(f"Sessions ({len(lines)}):{_away(result.away)}", "\n".join(lines))
 
 
 def _place(entry: SessionEntry) -> str:
@@ -168,45 +168,45 @@ def _entry_state(entry: SessionEntry) -> str:
 
 
 @render.register
-def _(one: SessionChange) -> Text:
-    if one.closed or not one.session_id:
-        closed = ", ".join(one.closed) or "there was no session"
-        return Text(f"Closed: {closed}.{_away(one.away)}")
+def _(result: SessionChange) -> Text:
+    if result.closed or not result.session_id:
+        closed = ", ".join(result.closed) or "there was no session"
+        return Text(f"Closed: {closed}.{_away(result.away)}")
     said = {
         "created": "is open",
         "found": "was open already",
         "cleared": "shows only new output from now on",
         "closed": "is closed",
-    }[one.change]
-    return Text(f"Session {one.session_id} {said}.")
+    }[result.change]
+    return Text(f"Session {result.session_id} {said}.")
 
 
 @render.register
-def _(one: SessionStatus) -> Text:
-    runs = f"running {one.command!r}" if one.running else "idle"
-    state = f"alive, {runs}" if one.is_alive else f"dead, {one.end}"
-    code = f", last exit code {one.exit_code}" if one.exit_code is not None else ""
+def _(result: SessionStatus) -> Text:
+    runs = f"running {result.command!r}" if result.running else "idle"
+    state = f"alive, {runs}" if result.is_alive else f"dead, {result.end}"
+    code = f", last exit code {result.exit_code}" if result.exit_code is not None else ""
     quiet = "no output yet"
-    if one.silent_seconds is not None:
-        quiet = f"last output {one.silent_seconds:.0f} s ago"
-    return Text(f"Session {one.session_id}: {state}{code}; {quiet}.")
+    if result.silent_seconds is not None:
+        quiet = f"last output {result.silent_seconds:.0f} s ago"
+    return Text(f"Session {result.session_id}: {state}{code}; {quiet}.")
 
 
 @render.register
-def _(one: SessionIdle) -> Text:
-    state = "is idle" if one.is_idle else f"is busy with {one.command!r}"
-    return Text(f"Session {one.session_id} {state}.")
+def _(result: SessionIdle) -> Text:
+    state = "is idle" if result.is_idle else f"is busy with {result.command!r}"
+    return Text(f"Session {result.session_id} {state}.")
 
 
 @render.register
-def _(one: ProcessesSignalled) -> Text:
-    forced = one.signal_used == "SIGKILL"
+def _(result: ProcessesSignalled) -> Text:
+    forced = result.signal_used == "SIGKILL"
     way = "close_session ends it with the session" if forced else "use force=true"
-    still = f"; the command still runs, {way}" if one.running else ""
-    if one.killed_processes:
-        done = f"sent {one.signal_used} to: {', '.join(one.killed_processes)}"
-    elif one.shell_interrupted:
+    still = f"; the command still runs, {way}" if result.running else ""
+    if result.killed_processes:
+        done = f"sent {result.signal_used} to: {', '.join(result.killed_processes)}"
+    elif result.shell_interrupted:
         done = "it ran in the shell itself, which was interrupted"
     else:
         done = "nothing was running, no signal was sent"
-    return Text(f"Session {one.session_id}: {done}{still}.")
+    return Text(f"Session {result.session_id}: {done}{still}.")

@@ -80,29 +80,29 @@ class ConfinedFolder:
             # Before it is opened: a socket cannot be, and opening a device may do something.
             _regular(os.lstat(place.name, dir_fd=place.folder), path)
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            found = os.open(place.name, flags, dir_fd=place.folder)
+            descriptor = os.open(place.name, flags, dir_fd=place.folder)
             try:
-                _regular(os.fstat(found), path)
-                yield found, place
+                _regular(os.fstat(descriptor), path)
+                yield descriptor, place
             finally:
-                os.close(found)
+                os.close(descriptor)
 
     @contextlib.contextmanager
     def folder(self, path: str) -> Iterator[tuple[int, ConfinedEntry]]:
         """Open a folder. Raises PathRefused for anything else."""
         with self.place(path) as place:
-            found = os.open(place.name, _FOLDER, dir_fd=place.folder)
+            descriptor = os.open(place.name, _FOLDER, dir_fd=place.folder)
             try:
-                yield found, place
+                yield descriptor, place
             finally:
-                os.close(found)
+                os.close(descriptor)
 
 
-def _regular(found: os.stat_result, path: str) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _regular(status: os.stat_result, path: str) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise PathRefused(f"{path!r} is a folder; list_files shows it.")
-    if not stat.S_ISREG(found.st_mode):
-        raise PathRefused(f"{path!r} is {kind_of(found.st_mode)}, no regular file.")
+    if not stat.S_ISREG(status.st_mode):
+        raise PathRefused(f"{path!r} is {kind_of(status.st_mode)}, no regular file.")
 
 
 def kind_of(mode: int) -> str:
@@ -179,14 +179,14 @@ class _Walk:
         self._names.pop()
 
     def _down(self, name: str) -> None:
-        here = self._folders[-1]
+        folder = self._folders[-1]
         try:
-            below = os.open(name, _FOLDER, dir_fd=here)
+            below = os.open(name, _FOLDER, dir_fd=folder)
         except FileNotFoundError:
             if not self._make_folders:
                 raise
-            os.mkdir(name, dir_fd=here)
-            below = os.open(name, _FOLDER, dir_fd=here)
+            os.mkdir(name, dir_fd=folder)
+            below = os.open(name, _FOLDER, dir_fd=folder)
         self._folders.append(below)
         self._names.append(name)
 

@@ -107,13 +107,13 @@ def _office(kind: str, file: Path) -> dict[str, Any]:
     if "--closed" in sys.argv:  # nothing but the file itself, where no sandbox is around it
         command.append("--sandbox")
     done = subprocess.run([*command, "--", str(file)], capture_output=True, check=False)
-    said = done.stderr.decode("utf-8", "replace")
+    stderr = done.stderr.decode("utf-8", "replace")
     if done.returncode == _HEAP_FULL:
         raise MemoryError
     if done.returncode:
-        reason = " ".join(said.split())[:300] or "no reason was given"
+        reason = " ".join(stderr.split())[:300] or "no reason was given"
         raise Unreadable(f"The file cannot be read as {kind.upper()}: {reason}")
-    notes = [" ".join(found.split())[:200] for found in _WARNING.findall(said)][:5]
+    notes = [" ".join(found.split())[:200] for found in _WARNING.findall(stderr)][:5]
     text = done.stdout.decode("utf-8", "replace")
     if kind == "pptx":
         try:
@@ -128,15 +128,15 @@ def _speaker_notes(file: Path) -> str:
 
     Raises BadZipFile, KeyError and XMLSyntaxError for an archive that pandoc could read in part.
     """
-    found: dict[int, str] = {}
+    texts: dict[int, str] = {}
     with zipfile.ZipFile(file) as deck:
         for name in deck.namelist():
             slide = _SLIDE.fullmatch(name)
             target = _NOTES.search(_part(deck, name)) if slide else None
             if slide and target:
                 text = _under_slide(_part(deck, f"ppt/{target.group(1).decode()}"))
-                found[int(slide.group(1))] = text
-    parts = [f"### Slide {number}\n\n{text}\n" for number, text in sorted(found.items()) if text]
+                texts[int(slide.group(1))] = text
+    parts = [f"### Slide {number}\n\n{text}\n" for number, text in sorted(texts.items()) if text]
     return "\n## Speaker notes\n\n" + "\n".join(parts) if parts else ""
 
 
@@ -188,7 +188,7 @@ def _plain(source: str, base: str) -> dict[str, Any]:
     title = " ".join((root.findtext(".//title") or "").split())
     own = root.find(".//base[@href]")
     links = Links(_based(base, own.get("href")) if own is not None else base)
-    hidden = [one for one in root.iter(etree.Element) if _is_hidden_in(one)]
+    hidden = [node for node in root.iter(etree.Element) if _is_hidden_in(node)]
     for element in hidden:
         if element.getparent() is not None:
             element.drop_tree()
@@ -238,8 +238,8 @@ class Links:
             address = urljoin(self.base, target.strip())
         except ValueError:
             return None
-        here = urldefrag(address).url == urldefrag(self.base).url
-        if here or not address.startswith(("http://", "https://")):
+        same_page = urldefrag(address).url == urldefrag(self.base).url
+        if same_page or not address.startswith(("http://", "https://")):
             return None
         if address not in self._numbers:
             if len(self.found) >= MOST_LINKS:
@@ -263,8 +263,8 @@ def _converter(links: Links) -> Any:
             )
 
         def convert_img(self, element: Any, text: str, parent_tags: Any) -> str:
-            said = " ".join(str(element.get("alt", "")).split())
-            return f"(image: {said[:200]})" if said else ""
+            words = " ".join(str(element.get("alt", "")).split())
+            return f"(image: {words[:200]})" if words else ""
 
     return Page(
         heading_style="ATX",
@@ -285,18 +285,18 @@ def _limit(seconds: int) -> None:
 
 def _said(arguments: list[str]) -> dict[str, Any]:
     try:
-        found = convert(arguments[0], Path(arguments[1]), "".join(arguments[2:3]))
+        page = convert(arguments[0], Path(arguments[1]), "".join(arguments[2:3]))
     except Unreadable as problem:
         return {"error": str(problem)}
     except MemoryError:
         return {"error": f"The file needs more than {MEMORY >> 30} GB of memory to be converted."}
     except OSError as problem:
         return {"error": f"The file cannot be read: {problem.strerror}."}
-    text = found["text"]
+    text = page["text"]
     if len(text) > MOST_TEXT:
-        found["text"] = text[:MOST_TEXT]
-        found["notes"].append(f"Only the first {MOST_TEXT} of {len(text)} characters are kept.")
-    return found
+        page["text"] = text[:MOST_TEXT]
+        page["notes"].append(f"Only the first {MOST_TEXT} of {len(text)} characters are kept.")
+    return page
 
 
 def main() -> None:
@@ -304,15 +304,15 @@ def main() -> None:
     _limit(120)
     sys.setrecursionlimit(_DEPTH)
     threading.stack_size(_STACK)
-    arguments = [one for one in sys.argv[1:] if not one.startswith("--")]
-    sys.path += [one.partition("=")[2] for one in sys.argv if one.startswith("--packages=")]
-    found: list[dict[str, Any]] = []
-    worker = threading.Thread(target=lambda: found.append(_said(arguments)))
+    arguments = [word for word in sys.argv[1:] if not word.startswith("--")]
+    sys.path += [word.partition("=")[2] for word in sys.argv if word.startswith("--packages=")]
+    answers: list[dict[str, Any]] = []
+    worker = threading.Thread(target=lambda: answers.append(_said(arguments)))
     worker.start()
     worker.join()
-    if not found:  # an exception: its traceback is on stderr
+    if not answers:  # an exception: its traceback is on stderr
         sys.exit(1)
-    sys.stdout.buffer.write(json.dumps(found[0], ensure_ascii=False).encode("utf-8", "replace"))
+    sys.stdout.buffer.write(json.dumps(answers[0], ensure_ascii=False).encode("utf-8", "replace"))
 
 
 if __name__ == "__main__":

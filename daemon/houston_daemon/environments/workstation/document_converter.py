@@ -93,7 +93,7 @@ def _read(done: ProcessResult, kind: str, seconds: float) -> Converted:
     if done.exit_code or done.cut:
         raise Unreadable(f"The {kind.upper()} converter failed on this file; it may be damaged.")
     try:
-        found = msgspec.json.decode(done.stdout, type=Converted)
+        converted = msgspec.json.decode(done.stdout, type=Converted)
     except msgspec.ValidationError:
         raise Unreadable(msgspec.json.decode(done.stdout, type=_Refused).error) from None
-    return found
+    return converted

@@ -5,16 +5,17 @@ Links that would lead an evaluator to what it alone may read are refused.
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import math
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-from houston_daemon.environments.protocol import Standing, Stop
+from houston_daemon.environments.protocol import Standing, Stop, WaitingForSlot
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
-from houston_daemon.environments.workstation.evaluation_slots import Slots
 from houston_daemon.hosts.host_protocol import ProcessResult, RolloutHost
 from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.faults import point
@@ -52,12 +53,12 @@ class EvaluationResult(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: EvaluationResult) -> Text:
-    left = f"{pluralize(one.left, 'submission')} left"
-    if one.state != "scored":
-        return Text(f"Error: {one.error} No submission was used; {left}.")
-    lines = [f"{name}: {value}" for name, value in one.metrics.items()]
-    return Text(f"overall_score: {one.overall_score:g} of 100 ({left})", "\n".join(lines))
+def _(result: EvaluationResult) -> Text:
+    left = f"{pluralize(result.left, 'submission')} left"
+    if result.state != "scored":
+        return Text(f"Error: {result.error} No submission was used; {left}.")
+    lines = [f"{name}: {value}" for name, value in result.metrics.items()]
+    return Text(f"overall_score: {result.overall_score:g} of 100 ({left})", "\n".join(lines))
 
 
 SECONDS = 600.0
@@ -84,9 +85,9 @@ and the words after it are parts of it that the agent sees, too.
 All are resolved by one process; only where that finds something each is asked for by itself."""
 
 
-def links_found(found: bytes) -> str:
+def links_found(printed: bytes) -> str:
     """What the agent is told of the links that `FIND` printed; empty where there is none."""
-    names = found.decode(errors="replace").split("\0")[:-1]
+    names = printed.decode(errors="replace").split("\0")[:-1]
     if not names:
         return ""
     more = " and more" if len(names) > MOST else ""
@@ -119,21 +120,21 @@ def read_score(
     if not output.strip():
         raise Malformed("it printed nothing")
     try:
-        found = json.loads(output, parse_constant=_no_constant)
+        members = json.loads(output, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise Malformed("its output is not one JSON object") from None
-    if not isinstance(found, dict):
+    if not isinstance(members, dict):
         raise Malformed("its output is not one JSON object")
     if scale.baseline is not None and scale.reference is not None:
-        found.pop("overall_score", None)
-        raw = _number(found, "raw_score")
+        members.pop("overall_score", None)
+        raw = _number(members, "raw_score")
         score = scaled(raw, scale.baseline, scale.reference)
     else:
-        score = _number(found, "overall_score")
+        score = _number(members, "overall_score")
         if not 0 <= score <= 100:
             raise Malformed("`overall_score` is not between 0 and 100")
-        del found["overall_score"]
-    return score, dict([_metric(*item) for item in found.items()][:_METRICS])
+        del members["overall_score"]
+    return score, dict([_metric(*item) for item in members.items()][:_METRICS])
 
 
 def scaled(raw: float, baseline: float, reference: float) -> float:
@@ -145,8 +146,8 @@ def scaled(raw: float, baseline: float, reference: float) -> float:
     return round(100 * min(1.0, max(0.0, share)), 6)
 
 
-def _number(found: dict[str, Any], name: str) -> float:
-    value = found.get(name)
+def _number(members: dict[str, Any], name: str) -> float:
+    value = members.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Malformed(f"`{name}` is missing or no number")
     try:
@@ -180,6 +181,67 @@ def _text(value: Any) -> str:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
+
+
+# Slots: one lock file for each. A lock is the kernel's (flock), so that it ends with the process
+# that holds it, however that ends.
+_PAUSES = (0.02, 0.1, 0.3, 0.5)
+
+
+class Slots:
+    """How many evaluations of one task run at once under one host root."""
+
+    def __init__(
+        self, root: Path, task: str, count: int, waiting: WaitingForSlot | None = None
+    ) -> None:
+        folder = root / "evaluation-slots"
+        self._files = [folder / f"{task}.{number}" for number in range(1, count + 1)]
+        self._waiting = waiting
+
+    @contextlib.asynccontextmanager
+    async def slot(self, given_up: Callable[[], bool]) -> AsyncIterator[bool]:
+        """Hold a slot inside the block; yields False when `given_up` came true before one was free.
+
+        While it waits, and only then, `waiting` is told: that time is not active time.
+        """
+        held = self._take()
+        if held is None:
+            held = await self._wait(given_up)
+        try:
+            yield held is not None
+        finally:
+            if held is not None:
+                os.close(held)
+
+    async def _wait(self, given_up: Callable[[], bool]) -> int | None:
+        self._tell(True)
+        try:
+            attempt = 0
+            while not given_up():
+                held = self._take()
+                if held is not None:
+                    return held
+                await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+                attempt += 1
+            return None
+        finally:
+            self._tell(False)
+
+    def _tell(self, waiting: bool) -> None:
+        if self._waiting is not None:
+            self._waiting(waiting)
+
+    def _take(self) -> int | None:
+        for path in self._files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+            else:
+                return descriptor
+        return None
 
 
 _IN_FOLDER = 'cd -- "$1" && exec /bin/bash -c "$2"'
@@ -283,8 +345,8 @@ class Evaluation:
             return self._ended(done, attempt)
         if done.exit_code == 0:
             return None
-        said = str(safe(done.stdout[:_DETAIL])).strip() or "it does not say what"
-        error = f"The format of the work is wrong: {said}"
+        words = str(safe(done.stdout[:_DETAIL])).strip() or "it does not say what"
+        error = f"The format of the work is wrong: {words}"
         detail = str(safe(done.stderr[-_DETAIL:]))
         return self._failed(error, attempt.standing, attempt.seconds_used, detail, "format")
 
@@ -305,7 +367,7 @@ class Evaluation:
         """Parts of the task's folder that are mapped for the agent, too: an environment has links
         to its own Python, and so have those that are made of it."""
         named = filter(None, (self._task.activate, *self._task.mapped.read))
-        paths = (self._folder / one for one in named)
+        paths = (self._folder / part for part in named)
         return [str(path) for path in paths if self._folder in path.parents]
 
     async def _spawn(self, attempt: "Attempt", script: str, *words: str) -> ProcessResult:

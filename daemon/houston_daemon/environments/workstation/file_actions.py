@@ -13,17 +13,18 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from houston_daemon.environments import workstation_actions
 from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation
-from houston_daemon.environments.workstation import file_action_types, file_window
+from houston_daemon.environments.workstation import file_window
 from houston_daemon.environments.workstation.confined_paths import (
     ConfinedEntry,
     ConfinedFolder,
     PathRefused,
     kind_of,
 )
-from houston_daemon.environments.workstation.file_action_types import (
+from houston_daemon.environments.workstation.file_observations import (
     Entry,
     FileWindow,
     FoundFiles,
@@ -59,26 +60,29 @@ class FileEdit:
         self.touched: list[str] = []
         """Paths written since the last snapshot: hints for it."""
 
-    def create(self, call: file_action_types.CreateFile) -> FileWindow | Failed:
+    def create(self, call: workstation_actions.CreateFile) -> FileWindow | Failed:
         """Write a whole file, in place of an old one if there is one."""
         data = _bytes(call.content)
         with self._confined.place(call.filename, make_folders=True) as place:
             before = _existing(place, call.filename)
             blind = before is not None and self._is_blind(place, before)
             mode = stat.S_IMODE(before.st_mode) if before else 0o644
-            _replace(place, mode, lambda file: _write(file, data))
+            _replace(place, mode, lambda file: file.write(data))
         change = "replaced" if before else "created"
         return self._written(place.path, change, 1, data.count(b"\n") + 1, blind)
 
-    def edit(self, call: file_action_types.EditFile) -> FileWindow | Failed:
+    def edit(self, call: workstation_actions.EditFile) -> FileWindow | Failed:
         """Replace lines `start` to `end` by the content; show the place afterwards."""
         if call.end < call.start - 1:
             return Failed(
                 error=f"end ({call.end}) may not be before start - 1 ({call.start - 1}); "
                 "end = start - 1 inserts before line start."
             )
-        with self._confined.file(call.path) as (found, place), reader(found, _SECONDS) as file:
-            before = os.fstat(found)
+        with (
+            self._confined.file(call.path) as (descriptor, place),
+            reader(descriptor, _SECONDS) as file,
+        ):
+            before = os.fstat(descriptor)
             if file_window.is_binary(file):
                 return Failed(error=f"{place.path} is binary; lines of it cannot be edited.")
             span = _span(file, call.start, call.end, before.st_size)
@@ -121,13 +125,13 @@ def _bytes(content: str) -> bytes:
 def _existing(place: ConfinedEntry, path: str) -> os.stat_result | None:
     """The regular file that a new one would replace."""
     try:
-        found = os.lstat(place.name, dir_fd=place.folder)
+        status = os.lstat(place.name, dir_fd=place.folder)
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(found.st_mode):
-        kind = "a folder" if stat.S_ISDIR(found.st_mode) else kind_of(found.st_mode)
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else kind_of(status.st_mode)
         raise PathRefused(f"{path!r} is {kind} and is not replaced.")
-    return found
+    return status
 
 
 def _span(file: BinaryIO, first: int, last: int, size: int) -> tuple[int, int] | None:
@@ -148,7 +152,7 @@ def _exists(file: BinaryIO, number: int, size: int) -> bool:
     return offset is not None and offset < size
 
 
-def _not_in_it(path: str, file: BinaryIO, call: file_action_types.EditFile) -> str:
+def _not_in_it(path: str, file: BinaryIO, call: workstation_actions.EditFile) -> str:
     total = file_window.count(file)
     length = "fewer lines than that" if total is None else f"{total} line{'s' * (total != 1)}"
     append = "" if total is None else f" start={total + 1}, end={total} appends."
@@ -161,8 +165,8 @@ def _lines_of(data: bytes, file: BinaryIO, start: int, stop: int, size: int) -> 
     if file_window.uses_crlf(file):
         feed = b"\r\n"
         data = data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
-    whole = stop < size or _ends_with_feed(file, size)
-    if data and whole and not data.endswith(b"\n"):
+    more_follows = stop < size or _ends_with_feed(file, size)
+    if data and more_follows and not data.endswith(b"\n"):
         data += feed
     if data and start == size and not _ends_with_feed(file, size):
         data = feed + data
@@ -186,11 +190,7 @@ def _copy(source: BinaryIO, into: BinaryIO, start: int, stop: int) -> None:
         start += len(block)
 
 
-def _write(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
-
-
-def _replace(place: ConfinedEntry, mode: int, write: Callable[[BinaryIO], None]) -> None:
+def _replace(place: ConfinedEntry, mode: int, write: Callable[[BinaryIO], object]) -> None:
     """Write beside, then rename over the old file."""
     beside = f".houston-{secrets.token_hex(6)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -242,7 +242,7 @@ class FileSearch:
     def __init__(self, confined: ConfinedFolder) -> None:
         self._confined = confined
 
-    def search_dir(self, call: file_action_types.SearchDir, limit: Limit) -> Matches:
+    def search_dir(self, call: workstation_actions.SearchDir, limit: Limit) -> Matches:
         """Lines with the term in all text files below a folder."""
         term = call.search_term.encode("utf-8", "replace")
         matches: list[Match] = []
@@ -260,53 +260,40 @@ class FileSearch:
                         continue
                     total += _collect(file, term, _joined(place.path, path), matches, limit)
         note = f"{passed_over} files were not read (large or not readable)." * bool(passed_over)
-        return Matches(
-            query=call.search_term,
-            path=place.path,
-            total_results=total,
-            complete=not limit.reached,
-            matches=tuple(matches),
-            note=note,
-        )
+        return _matches(call.search_term, place, total, matches, limit, note)
 
-    def search_file(self, call: file_action_types.SearchFile, limit: Limit) -> Matches:
+    def search_file(self, call: workstation_actions.SearchFile, limit: Limit) -> Matches:
         """Lines with the term in one file."""
         matches: list[Match] = []
         with (
-            self._confined.file(call.file_path) as (found, place),
-            reader(found) as file,
+            self._confined.file(call.file_path) as (descriptor, place),
+            reader(descriptor) as file,
         ):
             binary = file_window.is_binary(file)
             term = call.search_term.encode("utf-8", "replace")
             total = _collect(file, term, place.path, matches, limit)
-        return Matches(
-            query=call.search_term,
-            path=place.path,
-            total_results=total,
-            complete=not limit.reached,
-            matches=tuple(matches),
-            note="The file is binary and was not searched." if binary else "",
-        )
+        note = "The file is binary and was not searched." if binary else ""
+        return _matches(call.search_term, place, total, matches, limit, note)
 
-    def find_file(self, call: file_action_types.FindFile, limit: Limit) -> FoundFiles:
+    def find_file(self, call: workstation_actions.FindFile, limit: Limit) -> FoundFiles:
         """Files whose name, or path where the pattern has a slash, fits a pattern."""
-        found: list[str] = []
+        paths: list[str] = []
         total = 0
         with self._confined.folder(call.dir_path) as (folder, place):
             for path, name, _ in _files(folder, limit):
                 if fnmatch.fnmatchcase(path if "/" in call.file_name else name, call.file_name):
                     total += 1
-                    if len(found) < _MOST_RESULTS:
-                        found.append(_joined(place.path, path))
+                    if len(paths) < _MOST_RESULTS:
+                        paths.append(_joined(place.path, path))
         return FoundFiles(
             query=call.file_name,
             path=place.path,
             total_results=total,
             complete=not limit.reached,
-            paths=tuple(sorted(found)),
+            paths=tuple(sorted(paths)),
         )
 
-    def list_files(self, call: file_action_types.ListFiles, limit: Limit) -> Listing:
+    def list_files(self, call: workstation_actions.ListFiles, limit: Limit) -> Listing:
         """The entries of one folder, by name, the first 500."""
         names: list[str] = []
         hidden = 0
@@ -323,9 +310,24 @@ class FileSearch:
         return Listing(path=place.path, total=len(names), hidden=hidden, entries=tuple(listed))
 
 
+def _matches(
+    term: str, place: ConfinedEntry, total: int, matches: list[Match], limit: Limit, note: str
+) -> Matches:
+    return Matches(
+        query=term,
+        path=place.path,
+        total_results=total,
+        complete=not limit.reached,
+        matches=tuple(matches),
+        note=note,
+    )
+
+
 def _files(folder: int, limit: Limit) -> Iterator[tuple[str, str, int]]:
     """Files below a folder, links left out: relative path, name, descriptor of their folder."""
-    for path, folders, names, here in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
+    for path, folders, names, folder_descriptor in os.fwalk(
+        ".", dir_fd=folder, follow_symlinks=False
+    ):
         if limit.over():
             return
         depth = path.count("/")
@@ -334,7 +336,7 @@ def _files(folder: int, limit: Limit) -> Iterator[tuple[str, str, int]]:
         for name in sorted(names):
             if limit.over():
                 return
-            yield _joined(below, name), name, here
+            yield _joined(below, name), name, folder_descriptor
 
 
 def _joined(folder: str, path: str) -> str:
@@ -373,15 +375,15 @@ def _around(piece: bytes, term: bytes) -> str:
 
 def _entry(folder: int, name: str) -> Entry:
     try:
-        found = os.lstat(name, dir_fd=folder)
+        status = os.lstat(name, dir_fd=folder)
     except OSError:
         return Entry(name=name, type="other", size=0)
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return Entry(name=name, type="link", size=0, target=os.readlink(name, dir_fd=folder))
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return Entry(name=name, type="folder", size=0)
-    kind = "file" if stat.S_ISREG(found.st_mode) else "other"
-    return Entry(name=name, type=kind, size=found.st_size)
+    kind = "file" if stat.S_ISREG(status.st_mode) else "other"
+    return Entry(name=name, type=kind, size=status.st_size)
 
 
 class FileActions:
@@ -395,19 +397,19 @@ class FileActions:
         self._edit = FileEdit(confined, state, view)
         search = FileSearch(confined)
         self._quick: dict[type[Arguments], Callable[[Any], Observation]] = {
-            file_action_types.OpenFile: view.open_file,
-            file_action_types.FileGotoLine: view.goto,
-            file_action_types.FileScrollDown: view.scroll_down,
-            file_action_types.FileScrollUp: view.scroll_up,
-            file_action_types.GetFileInfo: view.info,
-            file_action_types.CreateFile: self._edit.create,
-            file_action_types.EditFile: self._edit.edit,
+            workstation_actions.OpenFile: view.open_file,
+            workstation_actions.FileGotoLine: view.goto,
+            workstation_actions.FileScrollDown: view.scroll_down,
+            workstation_actions.FileScrollUp: view.scroll_up,
+            workstation_actions.GetFileInfo: view.info,
+            workstation_actions.CreateFile: self._edit.create,
+            workstation_actions.EditFile: self._edit.edit,
         }
         self._limited: dict[type[Arguments], Callable[[Any, Limit], Observation]] = {
-            file_action_types.SearchDir: search.search_dir,
-            file_action_types.SearchFile: search.search_file,
-            file_action_types.FindFile: search.find_file,
-            file_action_types.ListFiles: search.list_files,
+            workstation_actions.SearchDir: search.search_dir,
+            workstation_actions.SearchFile: search.search_file,
+            workstation_actions.FindFile: search.find_file,
+            workstation_actions.ListFiles: search.list_files,
         }
 
     async def act(self, arguments: Arguments, stop: Stop) -> Observation:
@@ -424,7 +426,7 @@ class FileActions:
     async def write(self, path: str, content: str) -> FileWindow | Failed:
         """Write what another action made, as create_file does, and show its beginning."""
         return await asyncio.to_thread(
-            self._edit.create, file_action_types.CreateFile(filename=path, content=content)
+            self._edit.create, workstation_actions.CreateFile(filename=path, content=content)
         )
 
     def take_touched(self) -> list[str]:

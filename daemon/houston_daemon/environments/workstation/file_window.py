@@ -5,14 +5,16 @@ Nothing here holds more than a window in memory.
 
 import io
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from houston_daemon.environments import workstation_actions
+from houston_daemon.environments.observation_boundary import numbered_lines
 from houston_daemon.environments.typed_observation import Failed
-from houston_daemon.environments.workstation import file_action_types
 from houston_daemon.environments.workstation.confined_paths import ConfinedFolder, PathRefused
-from houston_daemon.environments.workstation.file_action_types import FileInfo, FileWindow
+from houston_daemon.environments.workstation.file_observations import FileInfo, FileWindow
 from houston_daemon.environments.workstation.workstation_state import OpenFile, WorkstationState
 
 BLOCK = 1 << 20
@@ -87,22 +89,22 @@ def offset_of(file: BinaryIO, number: int) -> int | None:
 def read_window(file: BinaryIO, first: int, lines: int, most_bytes: int) -> Window:
     """Up to `lines` lines from line `first` on, at most about `most_bytes` in all."""
     start = offset_of(file, first)
-    found: list[Line] = []
+    read: list[Line] = []
     if start is None:
-        return Window(first, found, False)
+        return Window(first, read, False)
     file.seek(start)
     taken = 0
-    while len(found) < lines:
+    while len(read) < lines:
         line = _line(file)
         if line is None:
-            return Window(first, found, False)
-        if found and taken + len(line.data) > most_bytes:
-            return Window(first, found, True)
-        found.append(line)
+            return Window(first, read, False)
+        if read and taken + len(line.data) > most_bytes:
+            return Window(first, read, True)
+        read.append(line)
         taken += len(line.data) + 8
         if line.more >= COUNT_BYTES:
             break
-    return Window(first, found, False)
+    return Window(first, read, False)
 
 
 def _line(file: BinaryIO) -> Line | None:
@@ -145,36 +147,29 @@ class FileView:
         self._state = state
         self._limit = limit
 
-    def open_file(self, call: file_action_types.OpenFile) -> FileWindow | Failed:
+    def open_file(self, call: workstation_actions.OpenFile) -> FileWindow | Failed:
         """Show a window that begins at a line."""
         return self.show(call.path, call.line_number, call.context_lines)
 
-    def goto(self, call: file_action_types.FileGotoLine) -> FileWindow | Failed:
+    def goto(self, call: workstation_actions.FileGotoLine) -> FileWindow | Failed:
         """Show the open file from another line on."""
-        window = self._state().open_file
-        return self.show(window.path, call.line_number, window.lines) if window else _none_open()
+        return self._moved(lambda _: call.line_number)
 
-    def scroll_down(self, _: file_action_types.FileScrollDown) -> FileWindow | Failed:
+    def scroll_down(self, _: workstation_actions.FileScrollDown) -> FileWindow | Failed:
         """Show what follows the window."""
-        window = self._state().open_file
-        if window is None:
-            return _none_open()
-        return self.show(window.path, max(1, window.last - _OVERLAP + 1), window.lines)
+        return self._moved(lambda window: window.last - _OVERLAP + 1)
 
-    def scroll_up(self, _: file_action_types.FileScrollUp) -> FileWindow | Failed:
+    def scroll_up(self, _: workstation_actions.FileScrollUp) -> FileWindow | Failed:
         """Show what precedes the window."""
-        window = self._state().open_file
-        if window is None:
-            return _none_open()
-        return self.show(window.path, max(1, window.first - window.lines + _OVERLAP), window.lines)
+        return self._moved(lambda window: window.first - window.lines + _OVERLAP)
 
-    def info(self, _: file_action_types.GetFileInfo) -> FileInfo:
+    def info(self, _: workstation_actions.GetFileInfo) -> FileInfo:
         """Say which file is open and how it stands now."""
         window = self._state().open_file
         if window is None:
             return FileInfo(path="")
-        with self._confined.file(window.path) as (found, place), reader(found) as file:
-            status = os.fstat(found)
+        with self._confined.file(window.path) as (descriptor, place), reader(descriptor) as file:
+            status = os.fstat(descriptor)
             return FileInfo(
                 path=place.path,
                 first_line=window.first,
@@ -186,8 +181,8 @@ class FileView:
 
     def facts(self, path: str) -> str:
         """One line about a file: its size, lines and age."""
-        with self._confined.file(path) as (found, place), reader(found) as file:
-            status, total = os.fstat(found), count(file)
+        with self._confined.file(path) as (descriptor, place), reader(descriptor) as file:
+            status, total = os.fstat(descriptor), count(file)
         clock = time.strftime("%H:%M:%SZ", time.gmtime(status.st_mtime))
         return f"{place.path} has {status.st_size} bytes, {total} lines, last written {clock}."
 
@@ -198,8 +193,8 @@ class FileView:
 
         remembered: lines that later scrolling shows, when that differs from `lines`.
         """
-        with self._confined.file(path) as (found, place), reader(found) as file:
-            status = os.fstat(found)
+        with self._confined.file(path) as (descriptor, place), reader(descriptor) as file:
+            status = os.fstat(descriptor)
             state = self._state()
             state.seen.pop(place.path, None)
             state.seen[place.path] = version(status)
@@ -224,10 +219,17 @@ class FileView:
             note="The window is full; file_scroll_down goes on." if window.full else "",
         )
 
+    def _moved(self, first_line: Callable[[OpenFile], int]) -> FileWindow | Failed:
+        """The open file from another line on."""
+        window = self._state().open_file
+        if window is None:
+            return Failed(error="No file is open; open_file opens one.")
+        return self.show(window.path, max(1, first_line(window)), window.lines)
 
-def version(found: os.stat_result) -> str:
+
+def version(status: os.stat_result) -> str:
     """What changes whenever a file is written."""
-    return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
+    return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
 
 
 def reader(descriptor: int, seconds: float | None = None) -> BinaryIO:
@@ -257,15 +259,9 @@ class _Bounded(io.FileIO):
         return super().readinto(buffer)
 
 
-def _none_open() -> Failed:
-    return Failed(error="No file is open; open_file opens one.")
-
-
 def _numbered(window: Window) -> str:
     width = len(str(window.first + len(window.lines)))
-    return "\n".join(
-        f"{number:>{width}} {_text(line)}" for number, line in enumerate(window.lines, window.first)
-    )
+    return "\n".join(numbered_lines(map(_text, window.lines), window.first, width, sys.maxsize))
 
 
 def _text(line: Line) -> str:

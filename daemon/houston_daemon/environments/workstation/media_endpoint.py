@@ -53,20 +53,20 @@ class Endpoint:
 
     async def transcribe(self, name: str, data: bytes, model: str) -> str:
         """The speech in a sound file. Raises Unanswered."""
-        found = await self._ask(
+        answer = await self._ask(
             "/audio/transcriptions",
             data={"model": model or self._settings.audio_model, "response_format": "json"},
             files={"file": (name, data)},
         )
-        return _text(found.get("text") if isinstance(found, dict) else None)
+        return _text(answer.get("text") if isinstance(answer, dict) else None)
 
     async def look(self, pictures: Sequence[Picture], task: str) -> str:
         """What a model says of pictures. Raises Unanswered."""
         body = await asyncio.to_thread(_question, self._settings.model, pictures, task)
         kind = {"Content-Type": "application/json"}
-        found = await self._ask("/chat/completions", content=body, headers=kind)
+        answer = await self._ask("/chat/completions", content=body, headers=kind)
         try:
-            return _text(found["choices"][0]["message"]["content"])
+            return _text(answer["choices"][0]["message"]["content"])
         except (KeyError, IndexError, TypeError):
             raise NoEndpointAnswer("The endpoint's answer has no message.") from None
 
@@ -130,17 +130,19 @@ async def _posted(client: httpx.AsyncClient, url: str, body: Mapping[str, Any]) 
             data += chunk
             if len(data) > _MOST_ANSWER:
                 raise NoEndpointAnswer("The endpoint's answer is longer than 4 MB.")
-        asked = response.headers.get("retry-after", "")
+        retry_after = response.headers.get("retry-after", "")
         return _Answer(
-            response.status_code, float(asked) if asked.isdecimal() else None, bytes(data)
+            response.status_code,
+            float(retry_after) if retry_after.isdecimal() else None,
+            bytes(data),
         )
 
 
 def _decoded(answer: _Answer) -> Any:
     if answer.status >= 300:
-        said = " ".join(answer.body.decode("utf-8", "replace").split())[:_QUOTED]
+        words = " ".join(answer.body.decode("utf-8", "replace").split())[:_QUOTED]
         raise NoEndpointAnswer(
-            f"The endpoint answered {answer.status}: {said or 'no reason given'}"
+            f"The endpoint answered {answer.status}: {words or 'no reason given'}"
         )
     try:
         return msgspec.json.decode(answer.body)
@@ -148,10 +150,10 @@ def _decoded(answer: _Answer) -> Any:
         raise NoEndpointAnswer("The endpoint's answer is no JSON.") from None
 
 
-def _text(found: Any) -> str:
+def _text(content: Any) -> str:
     """The words of an answer, which may come in parts."""
-    if isinstance(found, list):
-        found = "".join(str(part.get("text", "")) for part in found if isinstance(part, dict))
-    if not isinstance(found, str) or not found.strip():
+    if isinstance(content, list):
+        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    if not isinstance(content, str) or not content.strip():
         raise NoEndpointAnswer("The endpoint's answer is empty.")
-    return found
+    return content

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
+from houston_daemon.environments.observation_boundary import numbered_lines
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_daemon.environments.workstation import web_page
 from houston_daemon.environments.workstation.web_page import Page
@@ -77,33 +78,34 @@ class PageLinks(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: PageWindow) -> Text:
-    span = f"lines {one.first_line}-{one.last_line} of {one.total_lines}"
-    title = f" {one.title!r}" if one.title else ""
-    more = " web_page_scroll_down goes on." if one.last_line < one.total_lines else ""
-    head = f"[{one.url}:{title} {span if one.total_lines else 'empty'}]{more}"
-    lines = [head, *(f"[{note}]" for note in one.notes)]
-    return Text("\n".join(lines), one.content, "web_page_goto_line shows any line")
+def _(result: PageWindow) -> Text:
+    span = f"lines {result.first_line}-{result.last_line} of {result.total_lines}"
+    title = f" {result.title!r}" if result.title else ""
+    more = " web_page_scroll_down goes on." if result.last_line < result.total_lines else ""
+    head = f"[{result.url}:{title} {span if result.total_lines else 'empty'}]{more}"
+    lines = [head, *(f"[{note}]" for note in result.notes)]
+    return Text("\n".join(lines), result.content, "web_page_goto_line shows any line")
 
 
 @render.register
-def _(one: PageFinds) -> Text:
-    if not one.total_results:
-        return Text(f"{one.keyword!r} does not stand in {one.url}.")
-    shown = f"find {one.search_index} of {one.total_results}, line {one.line} of {one.total_lines}"
-    numbers = ", ".join(map(str, one.others))
-    more = ", …" if one.total_results > len(one.others) else ""
-    head = f"[{one.keyword!r} in {one.url}: {shown}; in lines {numbers}{more}]"
-    return Text(head, one.content, "web_page_goto_line shows any line")
+def _(result: PageFinds) -> Text:
+    if not result.total_results:
+        return Text(f"{result.keyword!r} does not stand in {result.url}.")
+    shown = f"find {result.search_index} of {result.total_results}"
+    line = f"line {result.line} of {result.total_lines}"
+    numbers = ", ".join(map(str, result.others))
+    more = ", …" if result.total_results > len(result.others) else ""
+    head = f"[{result.keyword!r} in {result.url}: {shown}, {line}; in lines {numbers}{more}]"
+    return Text(head, result.content, "web_page_goto_line shows any line")
 
 
 @render.register
-def _(one: PageLinks) -> Text:
-    if not one.total:
-        return Text(f"{one.url} has no links.")
-    noun = "link" if one.total == 1 else "links"
-    head = f"[{one.url}: {one.total} {noun}, list {one.page_number} of {one.pages}]"
-    lines = (f"[{link.number}] {link.text or '(no text)'}: {link.url}" for link in one.links)
+def _(result: PageLinks) -> Text:
+    if not result.total:
+        return Text(f"{result.url} has no links.")
+    noun = "link" if result.total == 1 else "links"
+    head = f"[{result.url}: {result.total} {noun}, list {result.page_number} of {result.pages}]"
+    lines = (f"[{link.number}] {link.text or '(no text)'}: {link.url}" for link in result.links)
     return Text(head, "\n".join(lines), "use a smaller page_size")
 
 
@@ -175,17 +177,17 @@ class PageView:
 
     def links(self, size: int, number: int) -> PageLinks | Failed:
         """One list of the page's links."""
-        found = self._page.links
-        pages = max(1, -(-len(found) // size))
+        links = self._page.links
+        pages = max(1, -(-len(links) // size))
         if number > pages:
             return Failed(error=f"There are {pages} lists of {size} links; there is no {number}.")
         first = (number - 1) * size
         listed = tuple(
             PageLink(number=at, text=text, url=url)
-            for at, (text, url) in enumerate(found[first : first + size], first + 1)
+            for at, (text, url) in enumerate(links[first : first + size], first + 1)
         )
         return PageLinks(
-            url=self._page.url, total=len(found), page_number=number, pages=pages, links=listed
+            url=self._page.url, total=len(links), page_number=number, pages=pages, links=listed
         )
 
     def _finds(self) -> list[int]:
@@ -225,14 +227,8 @@ class PageView:
     def _window(self, first: int, last: int) -> tuple[int, str]:
         """Lines `first` to `last` as far as there is room; the last one shown, and their text."""
         width = len(str(min(last, len(self._page.lines))))
-        shown: list[str] = []
-        room = self._characters
-        for number, line in enumerate(self._page.lines[first - 1 : last], first):
-            text = f"{number:>{width}} {line}"
-            room -= len(text) + 1
-            if room < 0 and shown:
-                break
-            shown.append(text[: self._characters])
+        lines = self._page.lines[first - 1 : last]
+        shown = numbered_lines(lines, first, width, self._characters)
         end = first + len(shown) - 1
         self._place.first, self._place.last = first, end
         return end, "\n".join(shown)

@@ -5,9 +5,7 @@ The text is saved beside the file and shown.
 
 import posixpath
 from collections.abc import Awaitable, Callable
-from typing import Annotated, ClassVar
-
-from msgspec import Meta
+from typing import ClassVar
 
 from houston_daemon.environments.call_handling import CallInterrupted, unless_stopped
 from houston_daemon.environments.protocol import Stop
@@ -15,91 +13,23 @@ from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_daemon.environments.workstation import parse_sources
 from houston_daemon.environments.workstation.document_converter import Kind, Unreadable
-from houston_daemon.environments.workstation.file_action_types import FileWindow
+from houston_daemon.environments.workstation.file_observations import FileWindow
 from houston_daemon.environments.workstation.media_endpoint import (
     Endpoint,
     NoEndpointAnswer,
     Picture,
 )
-from houston_daemon.environments.workstation.parse_sources import Documents
-
-Source = Annotated[
-    str, Meta(min_length=1, max_length=300, description="File inside the workspace.")
-]
-Target = Annotated[
-    str,
-    Meta(min_length=1, max_length=300, description="Where the text is written, in the workspace."),
-]
-Task = Annotated[
-    str, Meta(min_length=1, max_length=4_000, description="What to find out or to describe.")
-]
-
-
-class ParseAction(Arguments, frozen=True, kw_only=True):
-    """Base of the parse actions."""
-
-    family: ClassVar[str] = "parse"
-    file_path: Source
-    save_path: Target
-
-
-class ParsePdf(ParseAction, frozen=True, kw_only=True):
-    """Convert a PDF to text."""
-
-    name: ClassVar[str] = "parse_pdf"
-
-
-class ParseDocx(ParseAction, frozen=True, kw_only=True):
-    """Convert a DOCX to Markdown."""
-
-    name: ClassVar[str] = "parse_docx"
-
-
-class ParseLatex(ParseAction, frozen=True, kw_only=True):
-    """Convert LaTeX to Markdown."""
-
-    name: ClassVar[str] = "parse_latex"
-
-
-class ParsePptx(ParseAction, frozen=True, kw_only=True):
-    """Convert a PPTX to Markdown."""
-
-    name: ClassVar[str] = "parse_pptx"
-
-
-class ParseAudio(ParseAction, frozen=True, kw_only=True):
-    """Write down speech."""
-
-    name: ClassVar[str] = "parse_audio"
-    model: Annotated[
-        str, Meta(max_length=200, description="Model that listens; empty for the node's own.")
-    ] = ""
-
-
-class ParseImage(ParseAction, frozen=True, kw_only=True):
-    """Ask about a picture."""
-
-    name: ClassVar[str] = "parse_image"
-    task: Task
-
-
-class ParseVideo(ParseAction, frozen=True, kw_only=True):
-    """Ask about a video, by frames at a distance."""
-
-    name: ClassVar[str] = "parse_video"
-    task: Task
-    frame_interval: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="Every how many frames one is looked at.")
-    ] = 30
-
-
-PARSE_ACTIONS: tuple[type[ParseAction], ...] = (
-    ParsePdf,
-    ParseDocx,
-    ParseLatex,
-    ParsePptx,
+from houston_daemon.environments.workstation.parse_sources import DocumentsHere
+from houston_daemon.environments.workstation.remote_documents import DocumentsThere
+from houston_daemon.environments.workstation_actions import (
+    PARSE_ACTIONS,
+    ParseAction,
     ParseAudio,
+    ParseDocx,
     ParseImage,
+    ParseLatex,
+    ParsePdf,
+    ParsePptx,
     ParseVideo,
 )
 
@@ -126,18 +56,15 @@ class Parsed(Observation, frozen=True, kw_only=True):
 
 
 @render.register
-def _(one: Parsed) -> Text:
-    span = "empty" if not one.total_lines else _span(one)
-    more = one.total_lines is None or one.last_line < one.total_lines
+def _(result: Parsed) -> Text:
+    span = f"lines {result.first_line}-{result.last_line} of {result.total_lines}"
+    more = result.total_lines is None or result.last_line < result.total_lines
     goes_on = "file_scroll_down goes on." if more else ""
-    head = f"[{one.file_path} parsed into {one.save_path}: {span}, {one.size} bytes] {goes_on}"
-    lines = [head.rstrip(), *(f"[{note}]" for note in one.notes)]
-    return Text("\n".join(lines), one.content, "file_goto_line shows any line")
-
-
-def _span(one: Parsed) -> str:
-    total = "?" if one.total_lines is None else one.total_lines
-    return f"lines {one.first_line}-{one.last_line} of {total}"
+    parsed = f"{result.file_path} parsed into {result.save_path}"
+    span = span if result.total_lines else "empty"
+    head = f"[{parsed}: {span}, {result.size} bytes] {goes_on}".rstrip()
+    lines = [head, *(f"[{note}]" for note in result.notes)]
+    return Text("\n".join(lines), result.content, "file_goto_line shows any line")
 
 
 WriteFile = Callable[[str, str], Awaitable[FileWindow | Failed]]
@@ -157,7 +84,9 @@ class ParseActions:
 
     actions: tuple[type[Arguments], ...] = PARSE_ACTIONS
 
-    def __init__(self, documents: Documents, endpoint: Endpoint, write: WriteFile) -> None:
+    def __init__(
+        self, documents: DocumentsHere | DocumentsThere, endpoint: Endpoint, write: WriteFile
+    ) -> None:
         self._documents = documents
         self._endpoint = endpoint
         self._write = write
@@ -188,8 +117,8 @@ class ParseActions:
 
     async def _document(self, arguments: ParseAction) -> ParsedText:
         kind = _KINDS[type(arguments)]
-        found = await self._documents.convert(kind, arguments.file_path)
-        return found.text, found.notes
+        converted = await self._documents.convert(kind, arguments.file_path)
+        return converted.text, converted.notes
 
     async def _audio(self, arguments: ParseAudio) -> ParsedText:
         self._need_endpoint()

@@ -7,7 +7,7 @@ import re
 import shutil
 import stat
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from houston_daemon.environments import local_host_setup
 from houston_daemon.environments.workstation.confined_paths import ConfinedFolder, PathRefused
@@ -38,14 +38,14 @@ def located(confined: ConfinedFolder, path: str, most: int = MOST_DOCUMENT) -> s
 
     Raises PathRefused, and Unreadable for one that is empty or too large.
     """
-    with confined.file(path) as (found, place):
-        _check_size(os.fstat(found).st_size, most)
+    with confined.file(path) as (descriptor, place):
+        _check_size(os.fstat(descriptor).st_size, most)
         return place.path
 
 
 def content(confined: ConfinedFolder, path: str, most: int) -> bytes:
     """All bytes of a file. Raises PathRefused, and Unreadable beyond `most` bytes."""
-    with confined.file(path) as (found, _), reader(found) as file:
+    with confined.file(path) as (descriptor, _), reader(descriptor) as file:
         data = file.read(most + 1)  # it may be growing
     _check_size(len(data), most)
     return data
@@ -65,11 +65,11 @@ def check_target(confined: ConfinedFolder, path: str) -> None:
     """Refuse a place that cannot be written before the work is done. Raises PathRefused."""
     try:
         with confined.place(path) as place:
-            found = os.lstat(place.name, dir_fd=place.folder)
+            status = os.lstat(place.name, dir_fd=place.folder)
     except PathRefused:
         with confined.place(path, make_folders=True):
             return
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise PathRefused(f"{path!r} is no regular file and is not replaced.")
 
 
@@ -121,7 +121,7 @@ async def frames(host: RolloutHost, file: str, interval: int) -> Frames:
     if done.exit_code is None:
         raise Unreadable(f"The frames could not be taken within {_SECONDS:g} s.")
     # Where there is no start there is no picture, whatever else was printed.
-    starts = [found.start() for found in _START.finditer(done.stdout)]
+    starts = [match.start() for match in _START.finditer(done.stdout)]
     ends = [*starts[1:], len(done.stdout)]
     pictures = [done.stdout[a:b] for a, b in zip(starts, ends, strict=False)]
     if done.cut:
@@ -131,31 +131,11 @@ async def frames(host: RolloutHost, file: str, interval: int) -> Frames:
     return Frames(pictures[:MOST], len(pictures) > MOST or done.cut)
 
 
-class Documents(Protocol):
-    """Files of one workspace that are no text. Paths are the agent's.
+class DocumentsHere:
+    """Files of one workspace that are no text, on this machine. Paths are the agent's.
 
     Each call raises PathRefused for a path that is not reached, Unreadable for what cannot be read.
     """
-
-    async def check_target(self, path: str) -> None:
-        """Refuse a place that cannot be written."""
-        ...
-
-    async def convert(self, kind: Kind, path: str) -> Converted:
-        """A document as Markdown."""
-        ...
-
-    async def content(self, path: str, most: int) -> bytes:
-        """All bytes of a file of at most `most`."""
-        ...
-
-    async def frames(self, path: str, interval: int) -> Frames:
-        """Every `interval`-th frame of a video."""
-        ...
-
-
-class DocumentsHere:
-    """Of a workspace on this machine; see `Documents`."""
 
     def __init__(self, host: RolloutHost, converter: Converter) -> None:
         self._host = host

@@ -56,7 +56,7 @@ class _Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DocumentsThere:
-    """Of a workspace on an SSH host; see `parse.documents.Documents`. Raises HostAway, too."""
+    """The same as `DocumentsHere` for a workspace on an SSH host. Raises HostAway, too."""
 
     def __init__(self, host: SshHost) -> None:
         self._link = host.link

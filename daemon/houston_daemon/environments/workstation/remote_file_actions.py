@@ -13,11 +13,12 @@ import msgspec
 from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation
-from houston_daemon.environments.workstation import file_action_types
+from houston_daemon.environments.workstation import file_observations
 from houston_daemon.environments.workstation.confined_paths import ConfinedFolder, PathRefused
-from houston_daemon.environments.workstation.file_action_types import FILE_ACTIONS, FileWindow
 from houston_daemon.environments.workstation.file_actions import FileActions
+from houston_daemon.environments.workstation.file_observations import FileWindow
 from houston_daemon.environments.workstation.workstation_state import StateFile
+from houston_daemon.environments.workstation_actions import FILE_ACTIONS
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.ssh.remote_server import RemoteService
 from houston_daemon.hosts.ssh.ssh_host import SshHost
@@ -27,7 +28,7 @@ SERVICE = "files"
 _ACTIONS = {action.__name__: action for action in FILE_ACTIONS}
 _OBSERVATIONS = {
     found.__name__: found
-    for found in (*vars(file_action_types).values(), Failed)
+    for found in (*vars(file_observations).values(), Failed)
     if isinstance(found, type) and issubclass(found, Observation)
 }
 
@@ -81,17 +82,16 @@ class FilesThere:
     async def act(self, arguments: Arguments, stop: Stop) -> Observation:
         """Run one action. Raises PathRefused and HostAway."""
         raw = msgspec.Raw(msgspec.msgpack.encode(arguments))
-        name = _base(type(arguments)).__name__
+        name = type(arguments).__name__
         ask = _Act(characters=self._characters, action=name, arguments=raw)
-        changes = name in ("CreateFile", "EditFile")
-        return _observation(await self._ask(ask, again=not changes))
+        return _observation(await self._ask(ask, again=arguments.idempotent))
 
     async def write(self, path: str, content: str) -> FileWindow | Failed:
         """Write what another action made, and show its beginning."""
         ask = _Write(characters=self._characters, path=path, content=content)
-        found = _observation(await self._ask(ask, again=False))
-        assert isinstance(found, FileWindow | Failed)
-        return found
+        observation = _observation(await self._ask(ask, again=False))
+        assert isinstance(observation, FileWindow | Failed)
+        return observation
 
     def take_touched(self) -> list[str]:
         """Paths written since this was asked last: hints for a snapshot."""
@@ -111,10 +111,6 @@ class FilesThere:
         return done
 
 
-def _base(action: type[Arguments]) -> type[Arguments]:
-    return next(one for one in action.__mro__ if one.__name__ in _ACTIONS)
-
-
 def _observation(done: _Done) -> Observation:
     return msgspec.convert(done.observation, _OBSERVATIONS[done.kind])
 
@@ -123,17 +119,19 @@ def serve(host: LocalHost) -> RemoteService:
     """The far end: file actions on the workspace of `host`, one at a time."""
     state = StateFile(host.folder / "workstation.json")
     turn = asyncio.Lock()
-    made: dict[int, FileActions] = {}
+    actions_of: dict[int, FileActions] = {}
 
     async def answer(_: LocalHost, body: msgspec.Raw, __: asyncio.Event) -> _Done:
         ask: _Asks = msgspec.msgpack.decode(body, type=_Asks)
         async with turn:
-            if not made:
+            if not actions_of:
                 await asyncio.to_thread(state.load)
-            if ask.characters not in made:
+            if ask.characters not in actions_of:
                 confined = ConfinedFolder(host.workspace)
-                made[ask.characters] = FileActions(confined, lambda: state.now, ask.characters)
-            done = await _do(made[ask.characters], ask)
+                actions_of[ask.characters] = FileActions(
+                    confined, lambda: state.now, ask.characters
+                )
+            done = await _do(actions_of[ask.characters], ask)
             try:
                 await asyncio.to_thread(state.save)
             except OSError as problem:  # a full disk: what was done is told all the same
@@ -148,13 +146,13 @@ async def _do(files: FileActions, ask: _Asks) -> _Done:
         match ask:
             case _Act():
                 arguments = msgspec.msgpack.decode(ask.arguments, type=_ACTIONS[ask.action])
-                found = await files.act(arguments, Stop())
+                observation = await files.act(arguments, Stop())
             case _Write():
-                found = await files.write(ask.path, ask.content)
+                observation = await files.write(ask.path, ask.content)
             case _Standing():
                 return _Done(kind="", text=await files.standing(ask.path))
     except PathRefused as refused:
         return _Done(kind="", refused=str(refused), touched=tuple(files.take_touched()))
     touched = tuple(files.take_touched())
-    name = type(found).__name__
-    return _Done(kind=name, observation=msgspec.to_builtins(found), touched=touched)
+    name = type(observation).__name__
+    return _Done(kind=name, observation=msgspec.to_builtins(observation), touched=touched)

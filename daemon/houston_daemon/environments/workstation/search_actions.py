@@ -1,34 +1,14 @@
 """The search action: what the provider found, or why nothing was found."""
 
-from typing import Annotated, Any, ClassVar
-
-from msgspec import Meta
+from typing import Any, ClassVar
 
 from houston_daemon.environments.call_handling import CallInterrupted, unless_stopped
 from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.retrieval.protocol import MOST_HITS, MOST_QUERY, Hit, SearchFailed
+from houston_daemon.environments.retrieval.protocol import Hit, SearchFailed
 from houston_daemon.environments.retrieval.searcher import Searcher
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Observation, Text, render
-
-
-class SearchAction(Arguments, frozen=True, kw_only=True):
-    """Base of the search actions."""
-
-    family: ClassVar[str] = "search"
-
-
-class WebSearch(SearchAction, frozen=True, kw_only=True):
-    """Search the web, best results first; web_browse opens an address."""
-
-    name: ClassVar[str] = "web_search"
-    query: Annotated[
-        str, Meta(min_length=1, max_length=MOST_QUERY, description="What to search for.")
-    ]
-    top_k: Annotated[int, Meta(ge=1, le=MOST_HITS, description="Most results.")] = 10
-
-
-SEARCH_ACTIONS: tuple[type[SearchAction], ...] = (WebSearch,)
+from houston_daemon.environments.workstation_actions import SEARCH_ACTIONS, WebSearch
 
 
 class SearchResults(Observation, frozen=True, kw_only=True):
@@ -45,20 +25,20 @@ class SearchResults(Observation, frozen=True, kw_only=True):
 
     def fields(self) -> dict[str, Any]:
         """Of each result only what names it: the text already holds its snippet."""
-        named = [{"title": one.title, "url": one.url} for one in self.search_results]
+        named = [{"title": hit.title, "url": hit.url} for hit in self.search_results]
         return {**super().fields(), "search_results": named}
 
 
 @render.register
-def _(one: SearchResults) -> Text:
-    if one.error:
-        return Text(f"Error: {one.error}")
-    if not one.search_results:
-        return Text(f"No results for {one.query!r}; use fewer or other words.")
-    noun = "result" if one.total_results == 1 else "results"
-    kept = " (kept from an earlier search)" if one.from_cache else ""
-    head = f"{one.total_results} {noun} for {one.query!r}{kept}:"
-    body = "\n".join(entry(number, hit) for number, hit in enumerate(one.search_results, 1))
+def _(result: SearchResults) -> Text:
+    if result.error:
+        return Text(f"Error: {result.error}")
+    if not result.search_results:
+        return Text(f"No results for {result.query!r}; use fewer or other words.")
+    noun = "result" if result.total_results == 1 else "results"
+    kept = " (kept from an earlier search)" if result.from_cache else ""
+    head = f"{result.total_results} {noun} for {result.query!r}{kept}:"
+    body = "\n".join(entry(number, hit) for number, hit in enumerate(result.search_results, 1))
     return Text(head, body, "ask for a smaller top_k")
 
 
@@ -82,7 +62,7 @@ class SearchActions:
         assert isinstance(arguments, WebSearch)
         query, top_k = arguments.query, arguments.top_k
         try:
-            found = await unless_stopped(self._searcher.search(query, top_k), stop)
+            answer = await unless_stopped(self._searcher.search(query, top_k), stop)
         except SearchFailed as problem:
             return _failed(arguments, problem.code, str(problem))
         except CallInterrupted as problem:
@@ -90,9 +70,9 @@ class SearchActions:
         return SearchResults(
             query=query,
             requested_top_k=top_k,
-            total_results=len(found.hits),
-            search_results=tuple(found.hits),
-            from_cache=found.from_cache,
+            total_results=len(answer.hits),
+            search_results=tuple(answer.hits),
+            from_cache=answer.from_cache,
         )
 
 

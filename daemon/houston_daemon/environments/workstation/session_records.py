@@ -94,17 +94,19 @@ class SessionRecords:
     async def running(self) -> tuple[str, ...] | None:
         """Sessions in which a command runs now; None where the host cannot say."""
         try:
-            found = [self.note(one) for one in await self._host.terminals()]
+            statuses = [self.note(status) for status in await self._host.terminals()]
         except (HoustonError, OSError):
             return None
-        return tuple(one.name for one in found if one.busy)
+        return tuple(status.name for status in statuses if status.busy)
 
     async def spans(self) -> tuple[tuple[TerminalSpan, ...], dict[str, int]]:
         """What each terminal printed since the last step, and where its log ends now."""
         state = self._state()
         ends = dict(state.ends)
-        now = {one.name: self.note(one).log_bytes for one in await self._host.terminals()}
-        for name, end in (state.finals | now).items():
+        sizes = {
+            status.name: self.note(status).log_bytes for status in await self._host.terminals()
+        }
+        for name, end in (state.finals | sizes).items():
             ends[name] = end
         spans = tuple(
             TerminalSpan(

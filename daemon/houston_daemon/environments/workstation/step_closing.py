@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from houston_daemon.environments.call_handling import recorded_change
 from houston_daemon.environments.protocol import Closing
 from houston_daemon.environments.workstation.workstation_hosts import (
     WorkstationHost,
     WorkstationHosts,
 )
 from houston_daemon.environments.workstation.workstation_state import KeptClosing, WorkstationState
-from houston_daemon.hosts.host_protocol import FileDiff, HostAway, RolloutHost
+from houston_daemon.hosts.host_protocol import HostAway, RolloutHost
 from houston_shared.records import FileChange, TerminalSpan
-from houston_shared.secret_redaction import redact
 
 
 async def close_step(places: WorkstationHosts, state: WorkstationState, step: int) -> Closing:
@@ -68,7 +68,7 @@ async def _host_changes(place: WorkstationHost, step: int) -> _HostChanges | Non
         snapshot = await place.host.snapshots.take(f"step {step}", hints=touched, since=state.told)
     except HostAway:
         return None
-    files = merge_changes(state.pending, tuple(map(_change, snapshot.files)))
+    files = merge_changes(state.pending, tuple(map(recorded_change, snapshot.files)))
     return _HostChanges(snapshot.commit, files, snapshot.more + state.more_pending, spans, ends)
 
 
@@ -90,7 +90,7 @@ async def snapshot_within_step(
     Returns its commit.
     """
     snapshot = await host.snapshots.take(why, hints=touched, mark=True, since=state.told)
-    state.pending = merge_changes(state.pending, tuple(map(_change, snapshot.files)))
+    state.pending = merge_changes(state.pending, tuple(map(recorded_change, snapshot.files)))
     state.more_pending += snapshot.more
     state.told = snapshot.commit
     return snapshot.commit
@@ -100,13 +100,13 @@ def merge_changes(
     first: tuple[FileChange, ...], second: tuple[FileChange, ...]
 ) -> tuple[FileChange, ...]:
     """Two changes of the same file, one after the other, as one."""
-    found = {change.path: change for change in first}
+    merged = {change.path: change for change in first}
     for change in second:
-        before = found.pop(change.path, None)
+        before = merged.pop(change.path, None)
         joined = change if before is None else _joined(before, change)
         if joined is not None:
-            found[change.path] = joined
-    return tuple(found.values())
+            merged[change.path] = joined
+    return tuple(merged.values())
 
 
 def _joined(before: FileChange, after: FileChange) -> FileChange | None:
@@ -124,15 +124,4 @@ def _joined(before: FileChange, after: FileChange) -> FileChange | None:
         removed=before.removed + after.removed,
         diff="\n".join(part.rstrip("\n") for part in (before.diff, after.diff) if part),
         note=after.note or before.note,
-    )
-
-
-def _change(file: FileDiff) -> FileChange:
-    return FileChange(
-        path=redact(file.path),
-        kind=file.kind,
-        added=file.added,
-        removed=file.removed,
-        diff=redact(file.diff),
-        note=redact(file.note),
     )

@@ -1,14 +1,10 @@
-"""Think, sleep, eval and finish: the system actions, what they find, and how it reads."""
+"""Think and sleep: what they do and find, and how it reads."""
 
 import asyncio
 import time
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from msgspec import Meta
-
-from houston_daemon.environments.call_handling import too_early
-from houston_daemon.environments.protocol import Standing, Stop
-from houston_daemon.environments.tool_arguments import Arguments
+from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_shared.records import CallIntent
 
@@ -33,33 +29,21 @@ class Slept(Observation, frozen=True, kw_only=True):
     """Sessions in which a command ran as it began; None where that is not known."""
 
 
-class TaskFinished(Observation, frozen=True, kw_only=True):
-    """The agent says that it is done."""
-
-    kind: ClassVar[str] = "finish"
-    finished: bool
-
-
 @render.register
-def _(one: ThoughtNoted) -> Text:
+def _(result: ThoughtNoted) -> Text:
     return Text("Noted.")
 
 
 @render.register
-def _(one: Slept) -> Text:
+def _(result: Slept) -> Text:
     why = {
         "time": "",
         "wake": "; it ended because a person spoke",
         "interrupt": "; it was interrupted by a person",
         "budget": "; it ended because the time budget is spent",
-    }[one.ended_by]
-    away = " The daemon was away for part of it." if one.away else ""
-    return Text(f"Slept {one.slept:.1f} of {one.asked:.0f} s{why}.{away}")
-
-
-@render.register
-def _(one: TaskFinished) -> Text:
-    return Text("Finished." if one.finished else f"Error: {one.error}")
+    }[result.ended_by]
+    away = " The daemon was away for part of it." if result.away else ""
+    return Text(f"Slept {result.slept:.1f} of {result.asked:.0f} s{why}.{away}")
 
 
 def think(last_action: str) -> Observation:
@@ -90,14 +74,6 @@ async def sleep_on(intent: CallIntent, seconds: float, stop: Stop) -> Slept:
     return Slept(asked=seconds, slept=slept, ended_by=ended_by, away=True)
 
 
-def finish(standing: Standing, minimum_steps: int) -> TaskFinished:
-    """The end of the task; refused before the step that the task asks for."""
-    if why := too_early(standing, minimum_steps):
-        error = f"{why} Go on with the task, check and improve the result."
-        return TaskFinished(success=False, error=error, finished=False)
-    return TaskFinished(finished=True)
-
-
 async def _until_stopped(seconds: float, stop: Stop) -> str:
     if stop.event.is_set():
         return stop.reason or "wake"
@@ -106,38 +82,3 @@ async def _until_stopped(seconds: float, stop: Stop) -> str:
     except TimeoutError:
         return "time"
     return stop.reason or "wake"
-
-
-class SystemAction(Arguments, frozen=True, kw_only=True):
-    """Base of the system actions."""
-
-    family: ClassVar[str] = "system"
-
-
-class Think(SystemAction, frozen=True, kw_only=True):
-    """Write a thought down; never twice in a row."""
-
-    name: ClassVar[str] = "think"
-    thought: Annotated[str, Meta(min_length=1, max_length=4_000, description="The thought")]
-
-
-class Sleep(SystemAction, frozen=True, kw_only=True):
-    """Wait while something runs."""
-
-    name: ClassVar[str] = "sleep"
-    sleep_time: Annotated[int, Meta(ge=1, le=86_400, description="Seconds.")]
-
-
-class Eval(SystemAction, frozen=True, kw_only=True):
-    """Score the workspace; submissions are limited."""
-
-    name: ClassVar[str] = "eval"
-
-
-class Finish(SystemAction, frozen=True, kw_only=True):
-    """End the task when it is done."""
-
-    name: ClassVar[str] = "finish"
-
-
-SYSTEM_ACTIONS: tuple[type[SystemAction], ...] = (Think, Sleep, Eval, Finish)

@@ -41,8 +41,8 @@ class Unpacker:
 
     def __init__(self, coding: str, limit: int) -> None:
         self._limit = limit
-        self._kinds = [one for one in re.split(r"[,\s]+", coding.lower()) if one != "identity"]
-        self._kinds = [one for one in self._kinds if one]
+        names = re.split(r"[,\s]+", coding.lower())
+        self._kinds = [name for name in names if name not in ("", "identity")]
         if self._kinds not in ([], ["gzip"], ["x-gzip"], ["deflate"]):
             raise DamagedContent(
                 f"Its content is packed as {coding[:40]!r}, which was not asked for."
@@ -94,8 +94,8 @@ def decoded_text(data: bytes, declared: str = "") -> tuple[str, bool]:
     for mark, name in _MARKS:
         if data.startswith(mark):
             return data.decode(name, "replace"), True
-    found = _META.search(data[:4_096]) or _DECLARED.search(data[:300])
-    inside = found.group(1).decode("ascii") if found else ""
+    declaration = _META.search(data[:4_096]) or _DECLARED.search(data[:300])
+    inside = declaration.group(1).decode("ascii") if declaration else ""
     candidates = [name for name in map(_known, (declared, inside, "utf-8")) if name]
     if candidates[0].startswith("cp125"):  # what is sound UTF-8 is hardly ever anything else
         candidates.insert(0, "utf-8")
@@ -320,21 +320,21 @@ def _check_status(response: httpx.Response) -> None:
     code = response.status_code
     if code < 400 and not (300 <= code < 400):
         return
-    said = f"{response.url.host} answered {code} {response.reason_phrase}".rstrip() + "."
+    sentence = f"{response.url.host} answered {code} {response.reason_phrase}".rstrip() + "."
     if code in _AGAIN:
-        asked = response.headers.get("retry-after", "")
-        pause = float(asked) if asked.isdecimal() else _PAUSE
+        retry_after = response.headers.get("retry-after", "")
+        pause = float(retry_after) if retry_after.isdecimal() else _PAUSE
         raise (
-            _RetryLater(said, pause)
+            _RetryLater(sentence, pause)
             if pause <= _LONGEST_PAUSE
-            else FetchFailed(f"{said} It asks to wait {asked} s.")
+            else FetchFailed(f"{sentence} It asks to wait {retry_after} s.")
         )
-    raise FetchFailed(said)
+    raise FetchFailed(sentence)
 
 
 def _charset(parameters: str) -> str:
-    for one in parameters.split(";"):
-        name, _, value = one.partition("=")
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset":
             return value.strip().strip("\"'")
     return ""

@@ -71,9 +71,9 @@ async def readable_page(fetched: Fetched, converter: Converter, staging: Path) -
         text, sound = await asyncio.to_thread(web_fetch.decoded_text, fetched.body, fetched.charset)
         title, links = "", _NO_LINKS
     else:
-        found, sound = await _converted(kind, fetched, converter, staging)
-        title, text, links = found.title, found.text, found.links
-        notes += found.notes
+        converted, sound = await _converted(kind, fetched, converter, staging)
+        title, text, links = converted.title, converted.text, converted.links
+        notes += converted.notes
     if not sound:
         notes.append("Some bytes fit no charset and are shown as \ufffd or wrongly.")
     lines, wrapped = await asyncio.to_thread(_lines, text)
@@ -99,14 +99,14 @@ async def _converted(
     elif fetched.cut:
         raise Unreadable(f"The {kind.upper()} file did not arrive whole: {_why(fetched)}.")
     staging.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=staging) as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory(dir=staging) as staged:
+        folder = Path(staged)
         file = folder / f"page.{kind}"
         await asyncio.to_thread(file.write_bytes, body)
-        found = await converter.convert(
+        converted = await converter.convert(
             kind, str(file), base=fetched.url, folder=folder, seconds=_SECONDS
         )
-    return found, sound
+    return converted, sound
 
 
 def _kind(fetched: Fetched) -> Kind | Literal["text", "binary"]:
@@ -114,19 +114,19 @@ def _kind(fetched: Fetched) -> Kind | Literal["text", "binary"]:
     head = fetched.body[:8_192].lstrip()
     if head.startswith(b"%PDF-"):
         return "pdf"
-    if found := _DOCUMENTS.get(fetched.media):
-        return found
+    if kind := _DOCUMENTS.get(fetched.media):
+        return kind
     if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "binary"
     if fetched.media in _UNSAID or fetched.media == "text/plain":
         return "html" if fetched.media in _UNSAID and head.lower().startswith(_PAGES) else "text"
-    named = fetched.media.startswith("text/") or any(one in fetched.media for one in _TEXTS)
+    named = fetched.media.startswith("text/") or any(mark in fetched.media for mark in _TEXTS)
     return "text" if named else "binary"
 
 
 def _lines(text: str) -> tuple[tuple[str, ...], bool]:
     """A page's lines, none longer than LINE, and whether one had to be broken."""
-    found: list[str] = []
+    lines: list[str] = []
     wrapped = False
     for line in text[:MOST_TEXT].replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         rest = line.rstrip()
@@ -134,12 +134,12 @@ def _lines(text: str) -> tuple[tuple[str, ...], bool]:
             wrapped = True
             at = rest.rfind(" ", LINE // 2, LINE)
             at = at + 1 if at > 0 else LINE
-            found.append(rest[:at].rstrip())
+            lines.append(rest[:at].rstrip())
             rest = rest[at:]
-        found.append(rest)
-    while found and not found[-1]:
-        found.pop()
-    return tuple(found), wrapped
+        lines.append(rest)
+    while lines and not lines[-1]:
+        lines.pop()
+    return tuple(lines), wrapped
 
 
 def _cut_notes(fetched: Fetched) -> list[str]:
@@ -147,11 +147,11 @@ def _cut_notes(fetched: Fetched) -> list[str]:
 
 
 def _why(fetched: Fetched) -> str:
-    what = f"after {len(fetched.body)} bytes"
+    size = f"after {len(fetched.body)} bytes"
     return (
-        f"it is too large and was read up to the limit, {what}"
+        f"it is too large and was read up to the limit, {size}"
         if fetched.cut == "size"
-        else (f"it did not end within the limit of time, {what}")
+        else (f"it did not end within the limit of time, {size}")
     )
 
 
@@ -191,12 +191,12 @@ class PageCache:
         return self._folder / f"{name}.page"
 
     def _prune(self) -> None:
-        found = sorted(
+        kept = sorted(
             ((status.st_mtime, status.st_size, entry.path) for entry, status in self._entries()),
             reverse=True,
         )
         size = 0
-        for modified, length, path in found:
+        for modified, length, path in kept:
             size += length
             if size > self._most or time.time() - modified > self._seconds:
                 Path(path).unlink(missing_ok=True)

@@ -13,51 +13,54 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Protocol
+
+import msgspec
 
 from houston_daemon.environments import call_handling
-from houston_daemon.environments.call_handling import internal_failure, named_failure
+from houston_daemon.environments.call_handling import finish, internal_failure, named_failure
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.local_host_setup import local_host, task_variables
 from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
-from houston_daemon.environments.tool_arguments import Arguments, Bounds, Catalog
+from houston_daemon.environments.retrieval.searcher import Searcher, make_searcher
+from houston_daemon.environments.tool_arguments import Arguments, Bounds, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation
 from houston_daemon.environments.workstation import (
-    command_actions,
     step_closing,
     system_actions,
     workstation_hosts,
 )
-from houston_daemon.environments.workstation.action_families import ActionFamily, action_families
-from houston_daemon.environments.workstation.browse_actions import BROWSE_ACTIONS
-from houston_daemon.environments.workstation.command_actions import (
-    COMMAND_ACTIONS,
-    CommandActions,
-    CommandLimits,
-)
+from houston_daemon.environments.workstation.browse_actions import BrowseActions
+from houston_daemon.environments.workstation.command_actions import CommandActions, CommandLimits
 from houston_daemon.environments.workstation.command_observations import CommandOutput
 from houston_daemon.environments.workstation.confined_paths import GONE, ConfinedFolder, PathRefused
 from houston_daemon.environments.workstation.document_converter import Converter
-from houston_daemon.environments.workstation.evaluation_slots import Slots
-from houston_daemon.environments.workstation.evaluator import Evaluation
-from houston_daemon.environments.workstation.file_action_types import FILE_ACTIONS
+from houston_daemon.environments.workstation.evaluator import Evaluation, Slots
 from houston_daemon.environments.workstation.file_actions import FileActions
-from houston_daemon.environments.workstation.parse_actions import PARSE_ACTIONS
-from houston_daemon.environments.workstation.parse_sources import Documents, DocumentsHere
+from houston_daemon.environments.workstation.media_endpoint import Endpoint
+from houston_daemon.environments.workstation.page_view import PageStore
+from houston_daemon.environments.workstation.parse_actions import ParseActions
+from houston_daemon.environments.workstation.parse_sources import DocumentsHere
 from houston_daemon.environments.workstation.remote_documents import DocumentsThere
 from houston_daemon.environments.workstation.remote_file_actions import FilesThere
-from houston_daemon.environments.workstation.search_actions import SEARCH_ACTIONS
+from houston_daemon.environments.workstation.search_actions import SearchActions
 from houston_daemon.environments.workstation.session_records import SessionRecords
 from houston_daemon.environments.workstation.step_closing import snapshot_within_step
-from houston_daemon.environments.workstation.system_actions import SYSTEM_ACTIONS
+from houston_daemon.environments.workstation.web_fetch import Fetcher
+from houston_daemon.environments.workstation.web_page import PageCache
 from houston_daemon.environments.workstation.workstation_hosts import (
     ALL_HOSTS,
-    Files,
     WorkstationHost,
     WorkstationHosts,
     with_host_argument,
     without_host_argument,
 )
 from houston_daemon.environments.workstation.workstation_state import StateFile, WorkstationState
+from houston_daemon.environments.workstation_actions import (
+    ACTIONS,
+    CommandAction,
+    SystemAction,
+)
 from houston_daemon.hosts.host_protocol import (
     HostAway,
     RolloutHost,
@@ -72,25 +75,13 @@ from houston_daemon.hosts.ssh import remote_part
 from houston_daemon.hosts.ssh.ssh_command import decode_host_settings
 from houston_daemon.hosts.ssh.ssh_host import SshHost
 from houston_daemon.hosts.ssh.ssh_protocol import Hello
-from houston_shared.config_sections import LOCAL_HOST
+from houston_shared.config_sections import LOCAL_HOST, MultimodalSettings, WebBrowseSettings
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.faults import point
 from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
-from houston_shared.task import Task
+from houston_shared.task import LoadedTask, Task
 from houston_shared.terminal_log_files import rollout_folder
 
-ACTIONS: dict[str, type[Arguments]] = {
-    action.name: action
-    for action in (
-        *COMMAND_ACTIONS,
-        *FILE_ACTIONS,
-        *PARSE_ACTIONS,
-        *SEARCH_ACTIONS,
-        *BROWSE_ACTIONS,
-        *SYSTEM_ACTIONS,
-    )
-}
-"""Every action of the workstation by name."""
 EVAL = "eval"
 
 
@@ -99,17 +90,16 @@ def catalog(task: Task) -> Catalog:
 
     Raises ConfigurationError when it names one that does not exist.
     """
-    unknown = [name for name in task.tools if name not in ACTIONS]
-    if unknown:
-        raise ConfigurationError(
-            f"Task {task.name}: `tools` names {unknown[0]!r}; the workstation has "
-            f"{', '.join(ACTIONS)}."
-        )
-    names = [name for name in ACTIONS if not task.tools or name in task.tools]
-    chosen = {name: with_host_argument(ACTIONS[name], task.hosts) for name in names}
+    actions = chosen_actions(task, ACTIONS.values(), "the workstation")
+    chosen = {name: with_host_argument(action, task.hosts) for name, action in actions.items()}
     # A task may keep `eval` from the agent; the loop scores it all the same.
     scoring = {EVAL: ACTIONS[EVAL]} if task.evaluate.command and EVAL not in chosen else {}
     return Catalog(chosen, _bounds(task), scoring)
+
+
+def check_task(task: LoadedTask) -> None:
+    """Raise ConfigurationError for tools that there are none of."""
+    catalog(task.task)
 
 
 def _bounds(task: Task) -> Bounds:
@@ -147,7 +137,19 @@ def _file_size(observation: CommandOutput) -> list[LimitHit]:
 
 log = logging.getLogger(__name__)
 
+
+class ActionFamily(Protocol):
+    """Some actions and the doing of them."""
+
+    actions: tuple[type[Arguments], ...]
+
+    async def act(self, arguments: Arguments, stop: Stop) -> Observation:
+        """Run one of its actions. Raises PathRefused and HoustonError, whose words are shown."""
+        ...
+
+
 _LONGEST_ERROR = 500
+_BEFORE_FINISH = "Go on with the task, check and improve the result."
 _FREEING = (
     "A large file that create_file replaces by an empty one frees its space; commands and"
     " snapshots need some."
@@ -170,14 +172,14 @@ class Workstation:
         characters: int,
         families: Sequence[ActionFamily] = (),
         arrival: Callable[[], Awaitable[tuple[str, ...]]],
-        here: RolloutHost | None = None,
+        local: RolloutHost | None = None,
     ) -> None:
         """arrival: what the agent is told with its first observation, once the world is made.
-        here: this machine, where no host of the rollout is, for what must be done beside it.
+        local: this machine, where no host of the rollout is, for what must be done beside it.
         """
         self._task = task
         self._places = places
-        self._here = here
+        self._local = local
         self._state = state
         self._source = source
         self._evaluation = evaluation
@@ -192,8 +194,8 @@ class Workstation:
 
         begun: the rollout has steps already. Raises HoustonError when its workspace is gone.
         """
-        if self._here is not None:
-            await self._here.prepare(None)
+        if self._local is not None:
+            await self._local.prepare(None)
         for place in self._places:
             await place.host.prepare(self._source, begun)
         if not self._state.load():
@@ -257,8 +259,8 @@ class Workstation:
             if ended:
                 await place.host.destroy_terminals()
             await place.host.close()
-        if self._here is not None:
-            await self._here.close()
+        if self._local is not None:
+            await self._local.close()
 
     async def _observe(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         if call.error:
@@ -296,11 +298,11 @@ class Workstation:
     async def _do(self, call: ToolCall, standing: Standing, stop: Stop) -> Observation:
         arguments = without_host_argument(call.arguments, ACTIONS[call.name])
         place = self._places.of(call.arguments)
-        if isinstance(arguments, command_actions.CommandAction):
+        if isinstance(arguments, CommandAction):
             if call.arguments.get("host") == ALL_HOSTS:
                 return await workstation_hosts.act_on_all_hosts(list(self._places), arguments, stop)
             return await place.commands.act(arguments, stop)
-        if isinstance(arguments, system_actions.SystemAction):
+        if isinstance(arguments, SystemAction):
             return await self._system(call, standing, stop)
         family = self._families.get(type(arguments), place.files)
         return await family.act(arguments, stop)
@@ -315,7 +317,7 @@ class Workstation:
             case "eval":
                 return await self._evaluation.run(standing, stop)
             case _:
-                return system_actions.finish(standing, self._task.budget.minimum_steps)
+                return finish(standing, self._task.budget.minimum_steps, _BEFORE_FINISH)
 
     def _result(
         self, call: ToolCall, observation: Observation, begun: float, met: Sequence[LimitHit]
@@ -334,11 +336,11 @@ class Workstation:
         return min(float(call.arguments["sleep_time"]), self._task.budget.sleep_seconds)
 
 
-def make_hosts(making: EnvironmentSetup, state: StateFile) -> WorkstationHosts:
+def make_hosts(setup: EnvironmentSetup, state: StateFile) -> WorkstationHosts:
     """The hosts of a rollout in the task's order; nothing is touched yet."""
-    names = making.task.hosts
+    names = setup.task.hosts
     first, *others = (
-        _workstation_host(making, name, _state_of(state, name, name == names[0])) for name in names
+        _workstation_host(setup, name, _state_of(state, name, name == names[0])) for name in names
     )
     return WorkstationHosts(first, *others)
 
@@ -350,19 +352,19 @@ def _state_of(state: StateFile, name: str, first: bool) -> Callable[[], Workstat
 
 
 def _workstation_host(
-    making: EnvironmentSetup, name: str, state: Callable[[], WorkstationState]
+    setup: EnvironmentSetup, name: str, state: Callable[[], WorkstationState]
 ) -> WorkstationHost:
-    spec, task, characters = making.spec, making.task, making.characters
+    spec, task, characters = setup.spec, setup.task, setup.characters
     host: LocalHost | SshHost
-    files: Files
-    documents: Documents
+    files: FileActions | FilesThere
+    documents: DocumentsHere | DocumentsThere
     if name == LOCAL_HOST:
-        leased = making.gpus.get(LOCAL_HOST, ())
-        host = local_host(spec, task, making.owner, branch_origin(spec, task, name), leased)
+        leased = setup.gpus.get(LOCAL_HOST, ())
+        host = local_host(spec, task, setup.owner, branch_origin(spec, task, name), leased)
         files = FileActions(ConfinedFolder(host.workspace), state, characters)
         documents = DocumentsHere(host, Converter(host))
     else:
-        host = ssh_host(making, name)
+        host = ssh_host(setup, name)
         files = FilesThere(host, characters)
         documents = DocumentsThere(host)
     sessions = SessionRecords(host, state)
@@ -372,9 +374,9 @@ def _workstation_host(
     return WorkstationHost(host, state, sessions, commands, files, documents)
 
 
-def ssh_host(making: EnvironmentSetup, name: str) -> SshHost:
+def ssh_host(setup: EnvironmentSetup, name: str) -> SshHost:
     """Another machine as the task maps it."""
-    spec, task, leased = making.spec, making.task, making.gpus.get(name, ())
+    spec, task, leased = setup.spec, setup.task, setup.gpus.get(name, ())
     mapped, settings = task.mapped, decode_host_settings(spec.hosts[name])
     before = branch_origin(spec, task, name)
     hello = Hello(
@@ -382,8 +384,8 @@ def ssh_host(making: EnvironmentSetup, name: str) -> SshHost:
         rollout=spec.rollout,
         root=settings.host_root,
         key=spec.host_key,
-        owner=f"{spec.host_key}:{making.owner}",
-        lease=making.lease,
+        owner=f"{spec.host_key}:{setup.owner}",
+        lease=setup.lease,
         sandbox=mapped.kind,
         network=mapped.network,
         read=mapped.read,
@@ -428,7 +430,7 @@ async def workstation_arrival(spec: RolloutSpec, places: WorkstationHosts) -> tu
     """The lines for a branch; none for any other rollout."""
     if spec.origin is None:
         return ()
-    said = (
+    notice = (
         f"[from after step {spec.parent_step} on this work goes on in a new place: the workspace"
         " is as it was after that step, no session is open, the file window is closed, and nothing"
         " that was running then is running now]"
@@ -438,17 +440,68 @@ async def workstation_arrival(spec: RolloutSpec, places: WorkstationHosts) -> tu
         for place in places
         for path in await place.host.not_brought_back()
     ]
-    return said, *call_handling.lost_files_text(lost)
+    return notice, *call_handling.lost_files_text(lost)
 
 
-def build_workstation(making: EnvironmentSetup) -> Workstation:
+def action_families(
+    setup: EnvironmentSetup,
+    hosts: WorkstationHosts,
+    local: RolloutHost | None,
+    state: Callable[[], WorkstationState],
+) -> tuple[ActionFamily, ...]:
+    """The families beyond terminals and files; nothing is touched before their first action.
+
+    What the node offers them stands in `[tools]` of houston.toml. local: this machine, where the
+    workspace is on another: pages come here.
+    """
+    spec, task, first = setup.spec, setup.task, hosts.first
+    searcher = make_searcher(spec, task)
+    media = msgspec.convert(spec.tool_settings.get("multimodal", {}), MultimodalSettings)
+    endpoint = Endpoint(media, _environment_value(media.api_key_env))
+    parse = ParseActions(first.documents, endpoint, first.files.write)
+    browse = _browse_actions(setup, Converter(local or first.host), searcher, state)
+    return parse, SearchActions(searcher), browse
+
+
+def _browse_actions(
+    setup: EnvironmentSetup,
+    converter: Converter,
+    searcher: Searcher,
+    state: Callable[[], WorkstationState],
+) -> BrowseActions:
+    spec, task, root = setup.spec, setup.task, Path(setup.spec.host_root)
+    settings = msgspec.convert(spec.tool_settings.get("browse", {}), WebBrowseSettings)
+    private = task.browse.private_addresses
+    folder = rollout_folder(root, spec.rollout)
+    proxy = _environment_value(settings.proxy_env)
+    return BrowseActions(
+        Fetcher(settings, private=private, proxy=proxy, hosts=task.page_hosts),
+        PageCache(
+            root / "pages",
+            seconds=settings.cache_seconds,
+            megabytes=settings.cache_mb,
+            scope=f"{private:d} {' '.join(task.page_hosts)}",
+        ),
+        PageStore(folder / "pages", state),
+        converter,
+        searcher,
+        staging=folder / "staging",
+        characters=setup.characters,
+    )
+
+
+def _environment_value(name: str) -> str:
+    """The value of a variable that the configuration names; empty where it names none."""
+    return os.environ.get(name, "") if name else ""
+
+
+def build_environment(setup: EnvironmentSetup) -> Workstation:
     """A workstation on the task's hosts; nothing is touched before `open`."""
-    spec, task, characters = making.spec, making.task, making.characters
+    spec, task, characters = setup.spec, setup.task, setup.characters
     root, folder = Path(spec.host_root), Path(spec.task.folder)
     state = StateFile(rollout_folder(root, spec.rollout) / "workstation.json")
-    hosts = make_hosts(making, state)
-    first = hosts.first
-    here = None if LOCAL_HOST in task.hosts else local_host(spec, task, making.owner)
+    hosts = make_hosts(setup, state)
+    local = None if LOCAL_HOST in task.hosts else local_host(spec, task, setup.owner)
 
     scored = hosts.of({"host": task.evaluate.host})
 
@@ -458,7 +511,7 @@ def build_workstation(making: EnvironmentSetup) -> Workstation:
 
     # Slots are held here: their files name the host that the evaluations run on.
     name = task.name if scored.host.name == LOCAL_HOST else f"{task.name}@{scored.host.name}"
-    slots = Slots(root, name, task.evaluate.slots, making.waiting_for_slot)
+    slots = Slots(root, name, task.evaluate.slots, setup.waiting_for_slot)
     return Workstation(
         task,
         hosts,
@@ -466,7 +519,7 @@ def build_workstation(making: EnvironmentSetup) -> Workstation:
         source=folder / task.workspace.source if task.workspace.source else None,
         evaluation=Evaluation(scored.host, task, folder, slots, before_evaluation),
         characters=characters,
-        families=action_families(spec, task, first, here, lambda: state.now, characters),
+        families=action_families(setup, hosts, local, lambda: state.now),
         arrival=lambda: workstation_arrival(spec, hosts),
-        here=here,
+        local=local,
     )

@@ -5,47 +5,31 @@ A call whose host is away, or whose worker ended, gets an honest observation fro
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Interrupted, Observation
-from houston_daemon.environments.workstation.command_actions import (
-    CloseAllSessions,
-    CommandAction,
-    CommandActions,
-    ListSessions,
-)
+from houston_daemon.environments.workstation.command_actions import CommandActions
 from houston_daemon.environments.workstation.command_observations import SessionChange, SessionList
-from houston_daemon.environments.workstation.file_action_types import FileAction, FileWindow
-from houston_daemon.environments.workstation.parse_sources import Documents
+from houston_daemon.environments.workstation.file_actions import FileActions
+from houston_daemon.environments.workstation.parse_sources import DocumentsHere
+from houston_daemon.environments.workstation.remote_documents import DocumentsThere
+from houston_daemon.environments.workstation.remote_file_actions import FilesThere
 from houston_daemon.environments.workstation.session_records import SessionRecords
 from houston_daemon.environments.workstation.workstation_state import WorkstationState
+from houston_daemon.environments.workstation_actions import (
+    CloseAllSessions,
+    CommandAction,
+    FileAction,
+    ListSessions,
+    is_known_to_write,
+)
 from houston_daemon.hosts.host_protocol import HostAway, RolloutHost
 from houston_daemon.hosts.resource_limits import LimitHit
 from houston_shared.records import ToolCall
-
-
-class Files(Protocol):
-    """The file actions on one host; `files.family` describes them."""
-
-    async def act(self, arguments: Arguments, stop: Stop) -> Observation:
-        """Run one action. Raises PathRefused."""
-        ...
-
-    async def write(self, path: str, content: str) -> FileWindow | Failed:
-        """Write what another action made."""
-        ...
-
-    def take_touched(self) -> list[str]:
-        """Paths written since this was asked last."""
-        ...
-
-    async def standing(self, path: str) -> str:
-        """What a file is now."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +40,8 @@ class WorkstationHost:
     state: Callable[[], WorkstationState]
     sessions: SessionRecords
     commands: CommandActions
-    files: Files
-    documents: Documents
+    files: FileActions | FilesThere
+    documents: DocumentsHere | DocumentsThere
 
 
 class WorkstationHosts:
@@ -70,35 +54,30 @@ class WorkstationHosts:
     def __iter__(self) -> Iterator[WorkstationHost]:
         return iter(self._places.values())
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the hosts; the first is the one meant when none is named."""
-        return tuple(self._places)
-
     def of(self, arguments: Mapping[str, Any]) -> WorkstationHost:
         """The host that the arguments of a call name."""
         return self._places.get(str(arguments.get("host", "")), self.first)
 
     async def running(self) -> tuple[str, ...] | None:
         """Sessions in which a command runs now; None where a host cannot say."""
-        found: list[str] = []
+        sessions: list[str] = []
         for place in self:
             names = await place.sessions.running()
             if names is None:
                 return None
             other = place is not self.first
-            found += [f"{place.host.name}:{name}" if other else name for name in names]
-        return tuple(found)
+            sessions += [f"{place.host.name}:{name}" if other else name for name in names]
+        return tuple(sessions)
 
     async def limits_met(self) -> list[LimitHit]:
         """Limits that were met on any host that can be asked now."""
-        found: list[LimitHit] = []
+        hits: list[LimitHit] = []
         for place in self:
             try:
-                found += await place.host.limits_met()
+                hits += await place.host.limits_met()
             except HostAway:
                 continue  # it is told when the host is back: nobody has asked there meanwhile
-        return found
+        return hits
 
 
 ALL_HOSTS = "all"
@@ -112,7 +91,7 @@ def with_host_argument(action: type[Arguments], names: Sequence[str]) -> type[Ar
         return action
     choices = (ALL_HOSTS, *names) if issubclass(action, ACTIONS_ON_ALL_HOSTS) else tuple(names)
     kind = Annotated[Literal[choices], msgspec.Meta(description="The machine.")]  # type: ignore[valid-type]
-    made = msgspec.defstruct(
+    with_host = msgspec.defstruct(
         action.__name__,
         [("host", kind, choices[0])],
         bases=(action,),
@@ -121,8 +100,8 @@ def with_host_argument(action: type[Arguments], names: Sequence[str]) -> type[Ar
         kw_only=True,
         forbid_unknown_fields=True,
     )
-    assert issubclass(made, Arguments)
-    return made
+    assert issubclass(with_host, Arguments)
+    return with_host
 
 
 def without_host_argument(arguments: dict[str, Any], action: type[Arguments]) -> Arguments:
@@ -134,32 +113,32 @@ async def act_on_all_hosts(
     places: Sequence[WorkstationHost], arguments: CommandAction, stop: Stop
 ) -> Observation:
     """Run the action on each host; one that is away is named and stops nothing."""
-    found: list[tuple[str, Observation]] = []
+    answers: list[tuple[str, Observation]] = []
     away: list[str] = []
     for place in places:
         try:
-            found.append((place.host.name, await place.commands.act(arguments, stop)))
+            answers.append((place.host.name, await place.commands.act(arguments, stop)))
         except HostAway as problem:
             away.append(f"{problem.host} ({problem.why})")
-    if not found:
+    if not answers:
         return Failed(error=f"No host can be reached now: {', '.join(away)}.")
-    return _joined(found, tuple(away))
+    return _joined(answers, tuple(away))
 
 
-def _joined(found: Sequence[tuple[str, Observation]], away: tuple[str, ...]) -> Observation:
-    if isinstance(found[0][1], SessionChange):
+def _joined(answers: Sequence[tuple[str, Observation]], away: tuple[str, ...]) -> Observation:
+    if isinstance(answers[0][1], SessionChange):
         closed = tuple(
             f"{host}:{name}"
-            for host, one in found
-            if isinstance(one, SessionChange)
-            for name in one.closed
+            for host, answer in answers
+            if isinstance(answer, SessionChange)
+            for name in answer.closed
         )
         return SessionChange(session_id="", change="closed", closed=closed, away=away)
     entries = tuple(
         msgspec.structs.replace(entry, host=host)
-        for host, one in found
-        if isinstance(one, SessionList)
-        for entry in one.sessions
+        for host, answer in answers
+        if isinstance(answer, SessionList)
+        for entry in answer.sessions
     )
     return SessionList(sessions=entries, away=away)
 
@@ -167,10 +146,10 @@ def _joined(found: Sequence[tuple[str, Observation]], away: tuple[str, ...]) -> 
 async def interrupted_observation(call: ToolCall, place: WorkstationHost) -> Interrupted:
     """Say that the outcome is unknown, and what the terminal or the file shows now."""
     try:
-        now = await current_view(call, place)
+        view = await current_view(call, place)
     except HostAway as away:
-        now = f"The host {away.host} cannot be reached now: {away.why}."
-    return Interrupted(error=f"The daemon went down while {call.name} ran.", now=now)
+        view = f"The host {away.host} cannot be reached now: {away.why}."
+    return Interrupted(error=f"The daemon went down while {call.name} ran.", now=view)
 
 
 async def current_view(call: ToolCall, place: WorkstationHost) -> str:
@@ -178,7 +157,7 @@ async def current_view(call: ToolCall, place: WorkstationHost) -> str:
     path = call.arguments.get("path") or call.arguments.get("filename")
     if "session_id" in call.arguments:
         return await place.commands.standing(call.arguments["session_id"])
-    if call.name in ("create_file", "edit_file") and path:
+    if is_known_to_write(call.name) and path:
         return await place.files.standing(path)
     return "No submission was used." if call.name == "eval" else ""
 
@@ -196,10 +175,10 @@ async def host_away_observation(
             f"done. {_GO_ON} Try again later"
         )
     try:
-        now = await current_view(call, place)
-        now = f"The host is back.\n{now}" if now else "The host is back."
+        view = await current_view(call, place)
+        view = f"The host is back.\n{view}" if view else "The host is back."
     except HostAway:
-        now = _GO_ON
+        view = _GO_ON
     return Interrupted(
-        error=f"The host {away.host} went away while {call.name} ran ({away.why}).", now=now
+        error=f"The host {away.host} went away while {call.name} ran ({away.why}).", now=view
     )

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from houston_daemon.environments.workstation_actions import is_known_to_write
 from houston_daemon.review.attention_signals import any_starts_detached
 from houston_daemon.review.attention_window import THINKING_ACTIONS, ObservedStep, excerpt
 from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
@@ -146,7 +147,7 @@ def _writes_file(call: ToolCall, what: str) -> bool:
         written += [path for one in command.simple for path in _changed_files(one)]
         return any(shell_commands.same_path(path, what) for path in written)
     path = str(call.arguments.get("path") or call.arguments.get("filename") or "")
-    return call.name in ("edit_file", "create_file") and shell_commands.same_path(path, what)
+    return is_known_to_write(call.name) and shell_commands.same_path(path, what)
 
 
 def _changed_files(simple: SimpleCommand) -> list[str]:

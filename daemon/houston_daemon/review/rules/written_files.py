@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from houston_daemon.review.attention_window import READ_ONLY_ACTIONS, ObservedCall
+from houston_daemon.environments.workstation_actions import is_known_to_look
+from houston_daemon.review.attention_window import ObservedCall
 from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
 from houston_daemon.review.rules import shell_commands
 from houston_daemon.review.rules.shell_commands import SimpleCommand
@@ -176,18 +177,6 @@ def _content_after_edit(before: str | None, call: ObservedCall, put: str) -> str
     return "".join(f"{line}\n" for line in lines)
 
 
-_LOOKING_ACTIONS = frozenset(
-    {
-        "open_file", "file_goto_line", "file_scroll_down", "file_scroll_up", "search_dir",
-        "search_file", "find_file", "list_files", "get_file_info", "create_session",
-        "list_sessions", "get_session_output", "get_session_recent_output",
-        "get_session_status", "check_session_idle", "clear_session_buffer", "close_session",
-        "close_all_sessions", "kill_session_processes", "web_search", "web_browse",
-        "web_page_goto_line", "web_page_scroll_down", "web_page_scroll_up", "web_page_search",
-        "web_page_search_next", "web_page_get_links",
-    }
-)  # fmt: skip
-"""Actions that look, or that concern sessions and no file."""
 _HARMLESS_PROGRAMS = shell_commands.VIEWERS | frozenset(
     {
         ":", "[[", "break", "case", "continue", "do", "done", "esac", "exit", "export", "false",
@@ -222,7 +211,7 @@ def can_change_files(call: ObservedCall) -> bool:
     """Whether a call can change files; a tool that is not known can. One that was refused or
     failed before anything ran did not.
     """
-    if call.name in READ_ONLY_ACTIONS or call.name in _LOOKING_ACTIONS or call.kind == "error":
+    if is_known_to_look(call.name) or call.kind == "error":
         return False
     return call.name != RUN_COMMAND or not only_looks(str(call.arguments.get("command", "")))
 
