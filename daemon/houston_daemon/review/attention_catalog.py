@@ -53,8 +53,7 @@ class BackgroundJobs:
 
     def followed(self, step: ObservedStep, results: Sequence[ToolResult] = ()) -> ObservedStep:
         """`step`, with the jobs that it showed to have failed. results: of its calls, in order."""
-        asked = (str(v) for one in step.calls for k, v in one.arguments.items() if k != "content")
-        self._done[step.step] = "\n".join(asked)
+        self._done[step.step] = step.argument_text
         failed: list[str] = []
         for call in step.calls:
             ended = [

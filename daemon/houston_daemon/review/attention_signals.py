@@ -21,8 +21,11 @@ from houston_daemon.review.attention_window import (
     ObservedCall,
     ObservedStep,
     RepeatCount,
+    command_of,
     excerpt,
+    host_of_call,
 )
+from houston_daemon.review.rules.shell_commands import name_of_path
 from houston_shared.task import AttentionSettings
 
 
@@ -156,7 +159,7 @@ def _scoring_calls(step: ObservedStep) -> list[int]:
     """Which of the agent's calls gave a score."""
     return [
         index
-        for index, call in enumerate(step.calls[: len(step.calls) - step.added])
+        for index, call in enumerate(step.own_calls)
         if call.kind == EVALUATION and call.fields.get("state", "scored") == "scored"
     ]
 
@@ -166,15 +169,10 @@ def _do_the_same(steps: Sequence[ObservedStep]) -> bool:
     return len({step.action for step in steps}) == 1
 
 
-def _outcomes_differ(steps: Sequence[ObservedStep]) -> bool:
-    """Whether what they showed differs."""
-    return len({step.outcome for step in steps}) > 1
-
-
 def _slept_between(again: Sequence[ObservedStep], span: Sequence[ObservedStep]) -> bool:
     """Whether the agent slept in between and then found something new."""
     slept = any(call.name in WAITING_ACTIONS for step in span for call in step.calls)
-    return slept and _outcomes_differ(again)
+    return slept and len({step.outcome for step in again}) > 1
 
 
 def _action_words(step: ObservedStep) -> str:
@@ -198,12 +196,11 @@ def blind_edit(window: AttentionWindow, limits: AttentionSettings) -> str:
         if not call.success or call.fields.get("change") not in _FILE_CHANGES:
             continue
         path = str(call.fields.get("path", ""))
-        there = [
-            one
-            for one in (*looked, *now.calls[:index])
-            if _host_argument(one) == _host_argument(call)
-        ]
-        kinds = {one.kind for one in there if shows_path(one, path)}
+        kinds = {
+            earlier.kind
+            for earlier in (*looked, *now.calls[:index])
+            if host_of_call(earlier) == host_of_call(call) and shows_path(earlier, path)
+        }
         if call.fields.get("blind") and "command" not in kinds:
             return f"{path} was changed and not shown since it last changed"
         if limits.blind_edit_steps and not kinds:
@@ -233,22 +230,17 @@ def shows_path(
         return same(str(call.fields.get("path", "")), path)
     if call.kind == "parsed":  # it shows the text that it has saved
         return same(str(call.fields.get("save_path", "")), path)
-    return call.kind == "command" and path.rpartition("/")[2] in _command_file_names(call)
-
-
-def _host_argument(call: ObservedCall) -> str:
-    """The host that a call names; empty for the first."""
-    return str(call.arguments.get("host", ""))
+    return call.kind == "command" and name_of_path(path) in _command_file_names(call)
 
 
 def _command_file_names(call: ObservedCall) -> set[str]:
     """The file names that a command names."""
-    command = str(call.arguments.get("command", ""))
+    command = command_of(call)
     try:
         words = shlex.split(command)
     except ValueError:  # a quote that is never closed
         words = command.split()
-    return {word.rpartition("/")[2] for word in words}
+    return {name_of_path(word) for word in words}
 
 
 def _only_thinks(calls: tuple[ObservedCall, ...]) -> bool:
@@ -284,8 +276,7 @@ def idle_sleep(window: AttentionWindow, limits: AttentionSettings) -> str:
 
 def any_starts_detached(steps: Iterable[ObservedStep]) -> bool:
     """Whether a command of these steps may have left something running which no session shows."""
-    commands = (str(call.arguments.get("command", "")) for step in steps for call in step.calls)
-    return any(map(starts_detached, commands))
+    return any(starts_detached(command_of(call)) for step in steps for call in step.calls)
 
 
 def starts_detached(command: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from houston_shared.records import ObservationBody, SampleBody, StepRecord, ToolResult
+from houston_shared.records import ObservationBody, SampleBody, StepRecord, ToolCall, ToolResult
 from houston_shared.task import AttentionSettings
 
 EXCERPT_CHARACTERS = 100
@@ -102,6 +102,17 @@ class ObservedStep:
         """Whether it did nothing but sleep."""
         return bool(self.calls) and all(call.name in WAITING_ACTIONS for call in self.calls)
 
+    @property
+    def own_calls(self) -> tuple[ObservedCall, ...]:
+        """The agent's calls, without those that the loop made."""
+        return self.calls[: len(self.calls) - self.added]
+
+    @property
+    def argument_text(self) -> str:
+        """What its calls were given, a value a line, without the contents of files."""
+        arguments = (item for call in self.calls for item in call.arguments.items())
+        return "\n".join(str(value) for name, value in arguments if name != "content")
+
 
 @dataclass(frozen=True, slots=True)
 class RemainingBudgets:
@@ -165,6 +176,17 @@ def observe_step(
     )
 
 
+def command_of(call: ObservedCall | ToolCall) -> str:
+    """The command line that a call gives; empty for one without."""
+    return str(call.arguments.get("command", ""))
+
+
+def host_of_call(call: ObservedCall, first: str = "") -> str:
+    """The host that a call names; empty for the first, whose name is `first`."""
+    name = str(call.arguments.get("host", ""))
+    return "" if name == first else name
+
+
 def observe_record(record: StepRecord) -> ObservedStep | None:
     """A step read back from the journal; None while it is open."""
     if record.observation is None:
@@ -201,6 +223,6 @@ def _error_excerpt(result: ToolResult) -> str:
 
 
 def excerpt(text: str) -> str:
-    """The first line with anything on it, cut at `WORDS` characters."""
+    """The first line with anything on it, cut at `EXCERPT_CHARACTERS`."""
     line = " ".join(text.strip().partition("\n")[0].split())
     return line if len(line) <= EXCERPT_CHARACTERS else f"{line[:EXCERPT_CHARACTERS]}…"

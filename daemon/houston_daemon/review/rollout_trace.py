@@ -57,17 +57,22 @@ class RolloutTrace:
     forks: Sequence[ForkRow] = ()
     ended: bool = False
     """Whether it is finished, failed or cancelled: nothing follows its last step."""
-    seen: Sequence[ObservedStep] = field(init=False)
+    observed_steps: Sequence[ObservedStep] = field(init=False)
     """The same steps as signals and rules see them: small, typed, in the same order."""
     _scores: tuple[ScoredStep, ...] = field(init=False)
     _numbers: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        seen = tuple(one for one in map(observe_record, self.steps) if one is not None)
+        observed = tuple(step for step in map(observe_record, self.steps) if step is not None)
         put = object.__setattr__
-        put(self, "seen", seen)
-        put(self, "_scores", tuple(scored for one in seen for scored in _step_scores(one)))
+        put(self, "observed_steps", observed)
+        put(self, "_scores", tuple(scored for step in observed for scored in _step_scores(step)))
         put(self, "_numbers", tuple(one.step for one in self.steps))
+
+    @property
+    def pairs(self) -> list[tuple[StepRecord, ObservedStep]]:
+        """Each step as the journal has it, and as rules see it."""
+        return list(zip(self.steps, self.observed_steps, strict=True))
 
     @property
     def scores(self) -> tuple[ScoredStep, ...]:

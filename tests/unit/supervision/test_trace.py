@@ -46,7 +46,11 @@ def test_closed_steps_are_there_in_order_over_pages_and_without_ids(
         written.step(rollout, number, with_ids(thought=f"thought {number}"))
     written.step(rollout, 8, open=True)
     found = both(written, rollout)
-    assert [one.step for one in found.steps] == list(range(1, 8)) == [s.step for s in found.seen]
+    assert (
+        [one.step for one in found.steps]
+        == list(range(1, 8))
+        == [s.step for s in found.observed_steps]
+    )
     assert {(s.sample.token_ids, s.sample.logprobs, s.sample.new_prompt_ids) for s in found.steps
             } == {(None, None, None)}  # fmt: skip
     assert found.step(7) is not None

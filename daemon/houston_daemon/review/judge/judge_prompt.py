@@ -281,7 +281,7 @@ class WindowSurroundings:
         self._guidance = _guidance_part(trace, tokens, int(window * GUIDANCE_SHARE))
         self._limits = _limits_part(trace)
         self._lines = {
-            one.step: _outline_line(trace, place) for place, one in enumerate(trace.seen)
+            one.step: _outline_line(trace, place) for place, one in enumerate(trace.observed_steps)
         }
 
     @property
@@ -337,7 +337,7 @@ def _interleave_steps(before: Sequence[int], after: Sequence[int]) -> Iterator[i
 
 
 def _outline_line(trace: RolloutTrace, place: int) -> str:
-    one = trace.seen[place]
+    one = trace.observed_steps[place]
     done = [f"{call.words}{f' (failed: {call.error})' if call.error else ''}" for call in one.calls]
     said = "; ".join(done) or one.malformed or "no call"
     return harmless_text(f"{one.step}: {' '.join(said.split())}")

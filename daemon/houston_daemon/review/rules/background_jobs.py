@@ -10,10 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from houston_daemon.review.attention_window import EVALUATION, WAITING_ACTIONS, ObservedCall
+from houston_daemon.review.attention_window import (
+    EVALUATION,
+    WAITING_ACTIONS,
+    ObservedCall,
+    command_of,
+    host_of_call,
+)
 from houston_daemon.review.rollout_trace import RolloutTrace
 from houston_daemon.review.rules import shell_commands
-from houston_daemon.review.rules.written_files import RUN_COMMAND, host_of_call
+from houston_daemon.review.rules.shell_commands import name_of_path
+from houston_daemon.review.rules.written_files import RUN_COMMAND
 
 _FILE_NAME = re.compile(r"(?<![\w.-])[\w-][\w.-]*\.[A-Za-z]\w*")
 """A file's name as a command tells it."""
@@ -51,7 +58,7 @@ def all_jobs(trace: RolloutTrace) -> list[BackgroundJob]:
     found: list[BackgroundJob] = []
     running: dict[SessionKey, BackgroundJob] = {}
     first = trace.task.hosts[0]
-    for step in trace.seen:
+    for step in trace.observed_steps:
         for call in step.calls:
             for job in running.values():
                 if _may_have_ended(call, job, trace.task.evaluate.required):
@@ -75,7 +82,7 @@ def follow_jobs(
             if its.end is not None:
                 yield running.pop(news.key)
     if call.name == RUN_COMMAND and call.fields.get("running") is True:
-        key, command = session_of_call(call, first), str(call.arguments.get("command", ""))
+        key, command = session_of_call(call, first), command_of(call)
         running[key] = BackgroundJob(*key, command, step, seen=[(step, True)])
         yield running[key]
 
@@ -157,7 +164,7 @@ def _may_have_ended(call: ObservedCall, job: BackgroundJob, required: tuple[str,
     """Whether a job may have ended by this call though nobody saw it: it waits, or it concerns what
     the job writes, of which the agent then knows more than a rule.
     """
-    command = str(call.arguments.get("command", ""))
+    command = command_of(call)
     if call.name in WAITING_ACTIONS or any(
         one.program == "sleep" for one in shell_commands.parse_command(command).simple
     ):
@@ -166,7 +173,7 @@ def _may_have_ended(call: ObservedCall, job: BackgroundJob, required: tuple[str,
         return False
     written = {
         *_named_files(job.command),
-        *(path.rstrip("/").rpartition("/")[2] for path in required),
+        *(name_of_path(path.rstrip("/")) for path in required),
     }
     return bool(written & _named_files(f"{command} {call.fields.get('path', '')}"))
 
@@ -195,4 +202,4 @@ def _host_key(host: str, first: str) -> str:
 def session_of_call(call: ObservedCall, first: str) -> SessionKey:
     """Where a call acts. first: name of the first host."""
     session = call.fields.get("session_id") or call.arguments.get("session_id", "main")
-    return SessionKey(_host_key(host_of_call(call), first), str(session))
+    return SessionKey(host_of_call(call, first), str(session))

@@ -16,7 +16,7 @@ from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
 from houston_daemon.review.rules import blind_edit_rule, guidance_prohibitions, shell_commands
 from houston_daemon.review.rules.background_jobs import all_jobs
 from houston_daemon.review.rules.guidance_prohibitions import Prohibition
-from houston_daemon.review.rules.shell_commands import SimpleCommand
+from houston_daemon.review.rules.shell_commands import SimpleCommand, name_of_path
 from houston_daemon.review.rules.written_files import (
     RUN_COMMAND,
     CommandRun,
@@ -25,6 +25,7 @@ from houston_daemon.review.rules.written_files import (
     agent_history,
     can_change_files,
     follow_faulty_files,
+    parsed_command,
 )
 from houston_shared.records import ToolCall
 from houston_shared.task_tables import RuleSettings
@@ -92,11 +93,10 @@ def _call_violation(call: ToolCall, forbidden: Prohibition) -> str:
     if manner == "write" or (manner == "touch" and call.name != "open_file"):
         does = _writes_file(call, forbidden.what)
     if manner == "touch" and call.name == RUN_COMMAND:
-        read = shell_commands.parse_command(str(call.arguments.get("command", ""))).simple
         does = any(
-            shell_commands.same_path(one.of(word), forbidden.what)
-            for one in read
-            for word in one.words
+            shell_commands.same_path(program.of(word), forbidden.what)
+            for program in parsed_command(call).simple
+            for word in program.words
         )
     return f"{call.name} with {forbidden.words}" if does else ""
 
@@ -141,7 +141,7 @@ def _file_violation(wrote: FileWrite, forbidden: Prohibition) -> str:
 def _writes_file(call: ToolCall, what: str) -> bool:
     """Whether a call changes the file of this name."""
     if call.name == RUN_COMMAND:
-        command = shell_commands.parse_command(str(call.arguments.get("command", "")))
+        command = parsed_command(call)
         written = [one.path for one in command.texts]
         written += [path for one in command.simple for path in _changed_files(one)]
         return any(shell_commands.same_path(path, what) for path in written)
@@ -189,7 +189,7 @@ def _code_lines(wrote: FileWrite) -> str:
 
 
 def _script_stem(script: str) -> str:
-    return script.rpartition("/")[2].rpartition(".")[0]
+    return name_of_path(script).rpartition(".")[0]
 
 
 def _module_run(simple: SimpleCommand) -> str:
@@ -264,8 +264,7 @@ def _files_not_read_first(trace: RolloutTrace, settings: RuleSettings) -> Iterat
 
 def _steps_before_reading(trace: RolloutTrace, at: int, path: str, most: int) -> list[int]:
     acted: list[int] = []
-    coming = zip(trace.steps[at + 1 :], trace.seen[at + 1 :], strict=True)
-    for record, step in coming:
+    for record, step in trace.pairs[at + 1 :]:
         results = zip(step.calls, record.results, strict=True)
         if any(blind_edit_rule.shows_file(call, path, result.text) for call, result in results):
             return acted
@@ -314,7 +313,9 @@ def _steps_forbidden_for_now(
 ) -> set[int]:
     """Steps that a passing prohibition is about, of those that did it."""
     acts = [
-        one for one in trace.seen if any(call.name not in THINKING_ACTIONS for call in one.calls)
+        one
+        for one in trace.observed_steps
+        if any(call.name not in THINKING_ACTIONS for call in one.calls)
     ]
     past = [one for one in acts if one.step <= said.step]
     coming = [one for one in acts if one.step > said.step]
@@ -343,7 +344,7 @@ def _steps_with_running_jobs(trace: RolloutTrace) -> set[int]:
     running = all_jobs(trace)
     return {
         step.step
-        for step in trace.seen
+        for step in trace.observed_steps
         if any(
             job.step < step.step and (job.end is None or job.end >= step.step) for job in running
         )
@@ -353,7 +354,5 @@ def _steps_with_running_jobs(trace: RolloutTrace) -> set[int]:
 def _does_something_else(step: ObservedStep) -> bool:
     """Whether a step does something about it: it changes files, or runs what does not only show."""
     return step.changed is not False or any(
-        call.name == RUN_COMMAND
-        and not shell_commands.parse_command(str(call.arguments.get("command", ""))).views
-        for call in step.calls
+        call.name == RUN_COMMAND and not parsed_command(call).views for call in step.calls
     )

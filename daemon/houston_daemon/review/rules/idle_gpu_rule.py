@@ -18,7 +18,7 @@ from houston_daemon.review.rules.background_jobs import (
     renewed_sessions,
     session_of_call,
 )
-from houston_daemon.review.rules.shell_commands import SimpleCommand
+from houston_daemon.review.rules.shell_commands import SimpleCommand, name_of_path
 from houston_daemon.review.rules.written_files import (
     CommandRun,
     FileWrite,
@@ -83,7 +83,7 @@ def gpu_uses(
     devices: dict[SessionKey, str] = {}
     found: list[GpuUse] = []
     first = trace.task.hosts[0]
-    for call in (one for step in trace.seen for one in step.calls):
+    for call in (one for step in trace.observed_steps for one in step.calls):
         session = session_of_call(call, first)
         for ran in runs.get(id(call), ()):
             if ran.simple.program in ("", "export", "unset"):
@@ -144,7 +144,7 @@ def _gpu_use(event: CommandRun, devices: str | None, patterns: list[re.Pattern[s
 def _is_training(simple: SimpleCommand, words: str, patterns: list[re.Pattern[str]]) -> bool:
     if simple.views:
         return False
-    name = simple.script.rpartition("/")[2]
+    name = name_of_path(simple.script)
     return (
         simple.program in _LAUNCHER_PROGRAMS
         or bool(name and _TRAINING_NAME.search(name))

@@ -12,11 +12,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from houston_daemon.review.attention_window import READ_ONLY_ACTIONS, ObservedCall
+from houston_daemon.review.attention_window import (
+    READ_ONLY_ACTIONS,
+    ObservedCall,
+    command_of,
+    host_of_call,
+)
 from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
 from houston_daemon.review.rules import shell_commands
-from houston_daemon.review.rules.shell_commands import SimpleCommand
-from houston_shared.records import ToolResult
+from houston_daemon.review.rules.shell_commands import ShellCommand, SimpleCommand, name_of_path
+from houston_shared.records import ToolCall, ToolResult
 
 RUN_COMMAND = "run_command"
 
@@ -39,7 +44,7 @@ class FileWrite:
     @property
     def name(self) -> str:
         """Without folders."""
-        return self.path.rpartition("/")[2]
+        return name_of_path(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +80,15 @@ def agent_history(trace: RolloutTrace) -> list[HistoryEvent]:
     first = trace.task.hosts[0]
     return [
         event
-        for record, seen in zip(trace.steps, trace.seen, strict=True)
-        for result, call in zip(record.results, seen.calls, strict=True)
+        for record, observed in trace.pairs
+        for result, call in zip(record.results, observed.calls, strict=True)
         for event in _call_events(record.step, call, result, host_of_call(call, first), files)
     ]
 
 
-def host_of_call(call: ObservedCall, first: str = "") -> str:
-    """The host that a call names; empty for the first, whose name is `first`."""
-    name = str(call.arguments.get("host", ""))
-    return "" if name == first else name
+def parsed_command(call: ObservedCall | ToolCall) -> ShellCommand:
+    """The command line that a call gives; without one, nothing is run."""
+    return shell_commands.parse_command(command_of(call))
 
 
 def follow_faulty_files(
@@ -112,7 +116,7 @@ def _call_events(
     step: int, call: ObservedCall, result: ToolResult, place: str, files: KnownFiles
 ) -> Iterator[HistoryEvent]:
     if call.name == RUN_COMMAND and call.kind == "command":
-        text = str(call.arguments.get("command", ""))
+        text = command_of(call)
         command = shell_commands.parse_command(text)
         for one in command.texts:
             before = files.get((place, one.path)) if one.appended else None
@@ -224,7 +228,7 @@ def can_change_files(call: ObservedCall) -> bool:
     """
     if call.name in READ_ONLY_ACTIONS or call.name in _LOOKING_ACTIONS or call.kind == "error":
         return False
-    return call.name != RUN_COMMAND or not only_looks(str(call.arguments.get("command", "")))
+    return call.name != RUN_COMMAND or not only_looks(command_of(call))
 
 
 @lru_cache(maxsize=8192)
