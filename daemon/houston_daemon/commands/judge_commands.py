@@ -24,7 +24,6 @@ from houston_daemon.review.judge.judge_calibration import (
     CalibrationReport,
     CaseResult,
     VerdictAgreement,
-    WilsonInterval,
     judged_by_people,
 )
 from houston_daemon.review.judge.judge_calibration import calibrate as compared
@@ -47,6 +46,7 @@ from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.store import store_reader
 from houston_shared.store.rollout_queries import select_rollout_ids
 from houston_shared.store.store_reader import Reader
+from houston_shared.wilson_interval import ConfidenceInterval
 
 _AGREEMENT_COLUMNS = (
     "",
@@ -170,7 +170,7 @@ def _agreement_row(name: str, one: VerdictAgreement) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _interval_words(one: WilsonInterval) -> str:
+def _interval_words(one: ConfidenceInterval) -> str:
     return "–" if one.value is None else f"{one.value:.2f} ({one.low:.2f}–{one.high:.2f})"
 
 

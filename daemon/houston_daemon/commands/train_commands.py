@@ -43,6 +43,7 @@ from houston_shared.policy_and_run_files import is_policy_name, is_run_name
 from houston_shared.store import policy_queries
 from houston_shared.store.rollout_queries import select_rollout_ids
 from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import ENDED_RUN_STATES
 
 DEFAULT_RECIPE = "small"
 """The recipe where none is named."""
@@ -191,7 +192,7 @@ def _report_killed_run(loaded: LoadedConfiguration, run: str) -> None:
     said so: nobody is at work in its folder (`asking.again`)."""
     with Reader(loaded.home) as reader:
         known = reader.run(policy_queries.find_training_run(run))
-    if known is not None and known.alone and known.state not in sft_launch.ENDED_STATES:
+    if known is not None and known.alone and known.state not in ENDED_RUN_STATES:
         tell_run_state(loaded, run, "failed", "its process was killed")
 
 

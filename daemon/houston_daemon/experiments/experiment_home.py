@@ -18,12 +18,12 @@ from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import GiveVerdicts, JudgedSteps, new_guidance_id
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
+from houston_shared.records import ENDED_STATES
 from houston_shared.store import annotation_queries, rollout_queries, step_queries
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.store_reader import Reader
 from houston_shared.wire import Guide
 
-ENDED_STATES = ("finished", "failed", "cancelled")
 SELF_ENDING_PAUSES = ("engine", "host-away", "disk")
 """Owners of pauses that the daemon ends when engine, host or room is back."""
 _POLL_SECONDS = 0.2

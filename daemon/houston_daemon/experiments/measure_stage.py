@@ -15,7 +15,6 @@ from typing import Any
 
 from houston_daemon.experiments import (
     experiment_run,
-    experiment_statistics,
     experiment_tasks,
     order_vocabulary,
 )
@@ -32,6 +31,7 @@ from houston_daemon.experiments.order_vocabulary import (
 from houston_daemon.experiments.scripted_agents import ANNOTATOR_AUTHOR
 from houston_shared.errors import HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
+from houston_shared.wilson_interval import wilson_interval
 
 ORDERS_PER_TASK = 24
 """Most orders whose files share a workspace."""
@@ -153,7 +153,7 @@ def obedience_result(found: Sequence[HeardOrder]) -> dict[str, Any]:
 
 def _followed_share(some: Sequence[HeardOrder]) -> dict[str, Any]:
     tested = [one.followed for one in some if one.followed is not None]
-    share = experiment_statistics.wilson_share(sum(tested), len(tested))
+    share = wilson_interval(sum(tested), len(tested))
     return {
         "followed": sum(tested),
         "of": len(tested),

@@ -41,6 +41,8 @@ from houston_daemon.experiments.scripted_endpoint import ScriptedEndpoint, endpo
 from houston_shared import policy_and_run_files
 from houston_shared.errors import HoustonError
 from houston_shared.store import annotation_queries, policy_queries, rollout_queries
+from houston_shared.store.training_event_bodies import ENDED_RUN_STATES
+from houston_shared.times_and_counts import number_ranges
 
 JUDGE_AUTHOR = "simulated-judge"
 OFF_SOLUTION_REASON = "not on the way of the solution"
@@ -74,17 +76,6 @@ def _mask_by_solution(run: ExperimentRun, rollout: str, solutions: WorldSolution
     return off
 
 
-def number_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Runs of numbers that follow each other: (first, last) of each."""
-    found: list[tuple[int, int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return found
-
-
 def _count_masks(run: ExperimentRun, ids: Iterable[str]) -> dict[str, int]:
     counted: Counter[str] = Counter()
     for rollout in ids:
@@ -97,7 +88,6 @@ def _count_masks(run: ExperimentRun, ids: Iterable[str]) -> dict[str, int]:
     return dict(counted)
 
 
-ENDED_RUN_STATES = ("finished", "failed", "cancelled")
 POLL_SECONDS = 0.5
 ARM_ENGINES: dict[Arm, str] = {
     "without-interaction": UNGUIDED_ENGINE,

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from houston_daemon.experiments import experiment_run, experiment_tasks, measure_stage
-from houston_daemon.experiments.experiment_home import ENDED_STATES, StageSpoiled
+from houston_daemon.experiments.experiment_home import StageSpoiled
 from houston_daemon.experiments.experiment_run import (
     GUIDED_ENGINE,
     MODEL_ENGINE,
@@ -35,7 +35,7 @@ from houston_daemon.experiments.scripted_endpoint import (
 )
 from houston_shared.errors import HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
-from houston_shared.records import StepRecord
+from houston_shared.records import ENDED_STATES, StepRecord
 from houston_shared.store import rollout_queries, step_json
 from houston_shared.task import parse_task_record
 

@@ -7,6 +7,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from houston_shared.store.training_event_bodies import (
+    ENDED_RUN_STATES,
     ActivationEnded,
     ActivationRequested,
     PolicyRegistered,
@@ -67,7 +68,7 @@ def project_training_state(
     connection: sqlite3.Connection, event: "EventHeader", body: TrainingStateChanged
 ) -> None:
     """Another state; an ended run stays as it is."""
-    ended = body.state in ("finished", "failed", "cancelled")
+    ended = body.state in ENDED_RUN_STATES
     connection.execute(
         "UPDATE training_runs SET state = ?2, reason = ?3, starts = starts + ?4, last_seq = ?5,"
         " started_at = CASE WHEN ?4 AND started_at IS NULL THEN ?6 ELSE started_at END,"

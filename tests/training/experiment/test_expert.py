@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from houston_daemon.experiments.experiment_recipe import AnnotatorRecipe, ExpertRecipe
-from houston_daemon.experiments.run_stages import number_ranges
 from houston_daemon.experiments.scripted_agents import (
     ImperfectExpert,
     SimulatedAnnotator,
     measure_progress,
 )
 from houston_daemon.experiments.scripted_endpoint import PlayedConversation, ScriptedTurn
+from houston_shared.times_and_counts import number_ranges
 
 WAY = ("go east", "open chest", "take coin")
 LOOKS = ("look", "inventory")

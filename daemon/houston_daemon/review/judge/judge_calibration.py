@@ -40,20 +40,12 @@ from houston_shared.store.journal_events import ReadPlan, RunSql
 from houston_shared.store.rollout_queries import ForkRow
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import BudgetSettings, Task
-from houston_shared.wilson_interval import wilson_bounds
+from houston_shared.wilson_interval import ConfidenceInterval, wilson_interval
 
 FEW_STEPS = 30
 """Steps judged by people below which the figures say little."""
 FEW_MASKED_STEPS = 10
 """The same for steps that people masked, of which recall is a share."""
-
-
-class WilsonInterval(NamedTuple):
-    """A share with its bounds; None where there is nothing to share."""
-
-    value: float | None
-    low: float
-    high: float
 
 
 class VerdictAgreement(NamedTuple):
@@ -73,17 +65,17 @@ class VerdictAgreement(NamedTuple):
         return sum(self)
 
     @property
-    def precision(self) -> WilsonInterval:
+    def precision(self) -> ConfidenceInterval:
         """Of what the source masked, the share that people masked."""
         return wilson_interval(self.both, self.both + self.only_source)
 
     @property
-    def recall(self) -> WilsonInterval:
+    def recall(self) -> ConfidenceInterval:
         """Of what people masked, the share that the source masked."""
         return wilson_interval(self.both, self.both + self.only_people)
 
     @property
-    def agreed(self) -> WilsonInterval:
+    def agreed(self) -> ConfidenceInterval:
         """The share of steps on which both say the same."""
         return wilson_interval(self.both + self.neither, self.steps)
 
@@ -140,11 +132,6 @@ def compare_verdicts(pairs: Iterable[tuple[bool, bool]]) -> VerdictAgreement:
         only_people=counts[False, True],
         neither=counts[False, False],
     )
-
-
-def wilson_interval(hits: int, of: int) -> WilsonInterval:
-    """`hits / of` with Wilson's bounds; the whole range where `of` is 0."""
-    return WilsonInterval(hits / of if of else None, *wilson_bounds(hits, of))
 
 
 RULES_SOURCE, JUDGE_SOURCE, COMBINED_SOURCE = "all rules", "judge", "rules and judge"

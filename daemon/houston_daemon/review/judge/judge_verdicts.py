@@ -26,7 +26,7 @@ from houston_daemon.review.verdict_updates import StepVerdict
 from houston_shared import verdict_precedence
 from houston_shared.config_sections import JudgeSettings
 from houston_shared.errors import HoustonError
-from houston_shared.times_and_counts import pluralize
+from houston_shared.times_and_counts import number_ranges, pluralize
 
 T = TypeVar("T")
 _OVERRULED_SUFFIX = "; the judge would keep it"
@@ -221,11 +221,7 @@ def _judge_lines(
 
 def _step_numbers(steps: Sequence[int]) -> str:
     """`step 4` or `steps 4, 6–9`."""
-    runs: list[list[int]] = []
-    for step in steps:
-        if runs and step == runs[-1][-1] + 1:
-            runs[-1].append(step)
-        else:
-            runs.append([step])
-    told = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
-    return f"{'step' if len(steps) == 1 else 'steps'} {told}"
+    ranges = ", ".join(
+        str(first) if first == last else f"{first}–{last}" for first, last in number_ranges(steps)
+    )
+    return f"{'step' if len(steps) == 1 else 'steps'} {ranges}"

@@ -25,6 +25,7 @@ from houston_shared.gpu_leases import GpuLease
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import ENDED_RUN_STATES
 from houston_shared.times_and_counts import pluralize
 
 ACCELERATE_FOLDER = Path(__file__).parent / "accelerate"
@@ -158,7 +159,6 @@ def _lease_words(taken: Collection[GpuLease]) -> str:
 
 
 POLL_SECONDS = 0.5
-ENDED_STATES = ("finished", "failed", "cancelled")
 
 
 def follow_process(child: "subprocess.Popen[bytes]", folder: RunFolder) -> str:
@@ -201,7 +201,7 @@ def _follow_until_ended(loaded: LoadedConfiguration, folder: RunFolder) -> str:
         while True:
             shown.show()
             one = reader.run(policy_queries.find_training_run(folder.path.name))
-            if one is not None and one.state in ENDED_STATES:
+            if one is not None and one.state in ENDED_RUN_STATES:
                 shown.show()
                 return one.state
             if one is not None and one.state == "queued" and one.reason:
