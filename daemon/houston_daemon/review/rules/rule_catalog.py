@@ -29,7 +29,7 @@ RULES: Mapping[str, Rule] = {
     "error_observation": Rule(5, error_rules.error_observation),
     "null_action": Rule(1, error_rules.null_action),
     "broken_file": Rule(3, error_rules.broken_file),
-    "contradicted_guidance": Rule(5, guidance_rule.contradicted_guidance),
+    "contradicted_guidance": Rule(6, guidance_rule.contradicted_guidance),
     "ignored_script": Rule(4, script_rules.ignored_script),
     "transformers_inference": Rule(4, script_rules.transformers_inference),
     "blind_edit": Rule(6, blind_edit_rule.blind_edit),
