@@ -60,7 +60,7 @@ class ContextStep:
     step: PlannedStep
     record: StepRecord
     entry: ContextEntry
-    home: int
+    sampled_in_context: int
     """Number of the context that it was sampled in; of this one unless a fork kept it."""
     stopped: bool
     """Whether its ids ended with a stop token; true where that cannot be told."""
@@ -77,13 +77,13 @@ class WalkedContext:
     head: ContextHead
     context: Context
     """As it stood after its last step."""
-    standing: tuple[ContextStep, ...]
+    steps: tuple[ContextStep, ...]
     """Its steps, in order; those that its fork kept come first."""
 
     @property
-    def before(self) -> tuple[ContextEntry, ...]:
+    def fork_entries(self) -> tuple[ContextEntry, ...]:
         """What stands before the first step: the pair of the fork."""
-        return tuple(self.context.entries[: 1 if self.plan.begun else 0])
+        return tuple(self.context.entries[: 1 if self.plan.begin_fork else 0])
 
 
 def walk_contexts(
@@ -106,7 +106,7 @@ def walk_contexts(
     for context in plan.contexts:
         if not context.steps:
             continue
-        first = context.kept_from - 1 if context.begun else 1
+        first = context.kept_from - 1 if context.begin_fork else 1
         kept = [one for one in kept if one.step >= first]
         last = context.steps[-1].number
         for start in range(context.steps[0].number, last + 1, STEPS_PER_PAGE):
@@ -152,12 +152,12 @@ def _sample_ended(sample: SampleBody) -> bool:
 def _fork_of_context(
     rollout: str, context: PlannedContext
 ) -> ReadPlan[tuple[ForkBody | None, Sequence[DeliveredGuidance]]]:
-    if context.begun is None:
+    if context.begin_fork is None:
         return None, ()
-    body = yield from rollout_queries.read_fork_body(context.begun)
-    said = yield from read_kept_guidance(rollout, context.begun, body)
+    body = yield from rollout_queries.read_fork_body(context.begin_fork)
+    said = yield from read_kept_guidance(rollout, context.begin_fork, body)
     # Of a home from before forks named the step that they come before.
-    return replace(body, before=context.begun.step), said
+    return replace(body, before=context.begin_fork.step), said
 
 
 def query_summary_sample(seq: int) -> ReadPlan[SampleBody]:
@@ -188,7 +188,7 @@ def weight_in_row(
 ) -> AnswerWeight:
     """What the answer of a step weighs in the row with this id. said: what decides it."""
     weight = weigh_answer(one.step, said, options)
-    home = plan.named(one.home)
+    home = plan.row_id(one.sampled_in_context)
     summary = "/summary." in row
     if row == home or (options.overlap == "paper" and not summary):
         return weight
@@ -198,7 +198,7 @@ def weight_in_row(
 class ContextPart(NamedTuple):
     """One entry of a context as it stands in a request."""
 
-    of: ContextStep | None
+    step: ContextStep | None
     """The step that it is; None for the pair of an earlier fork."""
     ids: Sequence[int]
     messages: Sequence[Message]
@@ -218,14 +218,14 @@ class ContextRows:
         self.options = options
         self.renderer = renderer
         self.walked = walked
-        self.name = plan.named(walked.plan.number)
+        self.name = plan.row_id(walked.plan.number)
         """Id of the row of its actions."""
-        self.summary_name = plan.named_summary(walked.plan.number + 1)
+        self.summary_name = plan.summary_row_id(walked.plan.number + 1)
         """Id of the row of the summary that replaced it."""
 
-    def requested(self, fork: ForkRow) -> Iterator[ContextPart]:
+    def summary_request_parts(self, fork: ForkRow) -> Iterator[ContextPart]:
         """What the summary was asked about: the first k entries, the last one with the request."""
-        by_step = {one.record.step: one for one in self.walked.standing}
+        by_step = {one.record.step: one for one in self.walked.steps}
         entries = self.walked.context.entries[: fork.k]
         for entry in entries:
             of = None if entry.summary else by_step[entry.step]

@@ -49,17 +49,17 @@ class _AnswerMark:
 
     start: int
     end: int
-    said: SampledAnswer
+    answer: SampledAnswer
     weight: AnswerWeight
     row: str
     """Id of the row that it was sampled in."""
     context: int
-    same: bool = True
+    in_place: bool = True
     """Whether what stands before it is what it was sampled after."""
 
     def moved(self, by: int) -> "_AnswerMark":
         """The same answer in a context that a fork began."""
-        return replace(self, start=self.start + by, end=self.end + by, same=False)
+        return replace(self, start=self.start + by, end=self.end + by, in_place=False)
 
 
 class TokenSequence:
@@ -84,26 +84,26 @@ class TokenSequence:
         self._row, self._context, self._first, self._wanted = row, context, part == 0, False
 
     def branch(self) -> "TokenSequence":
-        """A strand of its own that begins with what stands here: for a summary's request."""
+        """A sequence of its own that begins with what stands here: for a summary's request."""
         made = copy(self)
         made.ids, made._marks, made._entries = self.ids[:], [*self._marks], [*self._entries]
         return made
 
     @property
-    def grown(self) -> bool:
+    def has_grown(self) -> bool:
         """Whether an answer of the open row stands in it."""
         return any(mark.row == self._row for mark in self._marks)
 
-    def goes_on(self, parent: int | None, kept: int) -> bool:
+    def continues(self, parent: int | None, kept: int) -> bool:
         """Whether a prompt of which this is told begins with all that stands here."""
         return parent == self.seq and kept == len(self.ids)
 
-    def go_on(self, kept: int, new: Sequence[int]) -> None:
+    def continue_prompt(self, kept: int, new: Sequence[int]) -> None:
         """The next prompt: the first `kept` ids, then `new` ones."""
         self._cut(kept)
         self.ids.extend(new)
 
-    def begin(self, prompt: Sequence[int], kept_from: int | None) -> None:
+    def begin_prompt(self, prompt: Sequence[int], kept_from: int | None) -> None:
         """The first prompt of a context. kept_from: the first step that it keeps as it is."""
         whole = array("i", prompt)
         start = next((at for step, at in self._entries if step == kept_from), None)
@@ -118,7 +118,7 @@ class TokenSequence:
                 entries += [(step, at + by) for step, at in self._entries if at >= start]
         self.ids, self._marks, self._entries = whole, marks, entries
 
-    def sampled(self, said: SampledAnswer, weight: AnswerWeight, own: bool = True) -> None:
+    def add_answer(self, said: SampledAnswer, weight: AnswerWeight, own: bool = True) -> None:
         """An answer after the prompt. own: whether it is for this rollout's rows to train."""
         start = len(self.ids)
         self._entries.append((said.step, start))
@@ -131,7 +131,7 @@ class TokenSequence:
 
     def rows(self, kind: RowKind, source: IdsSource = "ledger") -> Iterator[TokenRow]:
         """The open row, unless nothing of it is this rollout's to train."""
-        if not (self._wanted and self.grown):
+        if not (self._wanted and self.has_grown):
             return
         spans = [self._span(mark, kind) for mark in self._marks]
         plan = self._plan
@@ -148,16 +148,16 @@ class TokenSequence:
             token_ids=self.ids[:],
             spans=tuple(spans),
             logprobs={
-                index: mark.said.logprobs[: mark.end - mark.start]
+                index: mark.answer.logprobs[: mark.end - mark.start]
                 for index, mark in enumerate(self._marks)
-                if mark.said.logprobs is not None and mark.same
+                if mark.answer.logprobs is not None and mark.in_place
             },
             dialect=plan.head.dialect if plan.head else "",
             tokenizer=plan.head.tokenizer if plan.head else "",
         )
 
     def _span(self, mark: _AnswerMark, kind: RowKind) -> SampledSpan:
-        weight, said = mark.weight, mark.said
+        weight, said = mark.weight, mark.answer
         over_a_fork = self._paper and kind == "react" and mark.context != self._context
         if mark.row != self._row and not (over_a_fork and self._first):
             weight = weight_of_copy(weight, mark.row)
@@ -171,11 +171,11 @@ class TokenSequence:
             policy=said.policy,
             policy_hash=said.policy_hash,
             weight=weight.weight,
-            why=weight.why,
+            why=weight.reason,
             logprob_kind=said.logprob_kind if said.logprobs is not None else "none",
             sampling=said.sampling,
             guided=said.guided,
-            by=weight.by,
+            by=weight.source,
         )
 
     def _cut(self, kept: int) -> None:
