@@ -98,10 +98,10 @@ def print_template_check(
     cost = JudgeCost()
 
     async def asked() -> list[CaseResult]:
-        async with made as desk:
-            asking = WindowJudge(desk, template, settings, JudgeCache(loaded.home), cost)
+        async with made as client:
+            judge = WindowJudge(client, template, settings, JudgeCache(loaded.home), cost)
             return await judge_calibration.judge_cases(
-                judge_calibration.load_cases(folder), asking, settings.concurrency
+                judge_calibration.load_cases(folder), judge, settings.concurrency
             )
 
     tried = asyncio.run(asked())
@@ -275,7 +275,7 @@ def _judge_rollouts(
         made = judge_engine.open_judge_client(
             place, arguments.policy, settings.window, not wanted.dry
         )
-        async with made as session.desk:
+        async with made as session.client:
             await session.run(named)
 
     with _judge_engine(loaded, settings) as place:
@@ -287,7 +287,7 @@ def _judge_rollouts(
 
 
 def _note_passed_over(session: JudgeSession) -> None:
-    if said := passed_over_sentence(session.passed):
+    if said := passed_over_sentence(session.passed_over):
         command_output.print_note(said)
 
 

@@ -52,7 +52,7 @@ def forged_tag(window: AttentionWindow, _: AttentionSettings) -> str:
         return ""
     count = sum(call.forged_tags for call in found)
     what = "a look-alike" if count == 1 else f"{count} look-alikes"
-    return f"{what} of a person's tag in what {found[0].words} showed"
+    return f"{what} of a person's tag in what {found[0].summary} showed"
 
 
 def with_failing_count(step: ObservedStep, before: Sequence[ObservedStep]) -> ObservedStep:
@@ -76,7 +76,7 @@ def _step_problem(step: ObservedStep) -> str:
     """What went wrong in a step; empty when nothing did."""
     for call in step.calls:
         if not call.success:
-            return f"{call.words}: {call.error}"
+            return f"{call.summary}: {call.error}"
     return f"no action: {step.malformed}" if step.malformed and not step.interrupted else ""
 
 
@@ -98,8 +98,8 @@ def _repeat_count(step: ObservedStep, acting: Sequence[ObservedStep], turn: int)
     if len(acting) < turn or acting[turn - 1].action != step.action:
         return RepeatCount()
     again = acting[turn - 1]
-    alike = again.runs[turn - 1].alike + 1 if again.outcome == step.outcome else 0
-    return RepeatCount(acting[0].runs[turn - 1].same + 1, alike)
+    alike = again.runs[turn - 1].same_outcome + 1 if again.outcome == step.outcome else 0
+    return RepeatCount(acting[0].runs[turn - 1].repeats + 1, alike)
 
 
 def repeated_action(window: AttentionWindow, limits: AttentionSettings) -> str:
@@ -118,10 +118,10 @@ def repeated_action(window: AttentionWindow, limits: AttentionSettings) -> str:
             and _do_the_same(others)
             and not _slept_between(again, window.steps[acting[-length] :])
         ):
-            how = "in a row" if turn == 1 else f"in turn with {others[0].calls[0].words}"
+            how = "in a row" if turn == 1 else f"in turn with {others[0].calls[0].summary}"
             run = now.runs[turn - 1]
-            count = (run.same + 2 * turn - 1) // turn
-            moved = ", with the same outcome" if run.alike + 1 >= count else ""
+            count = (run.repeats + 2 * turn - 1) // turn
+            moved = ", with the same outcome" if run.same_outcome + 1 >= count else ""
             return f"{count} times {how}{moved}: {_action_words(now)}"
     return ""
 
@@ -176,7 +176,7 @@ def _slept_between(again: Sequence[ObservedStep], span: Sequence[ObservedStep]) 
 
 
 def _action_words(step: ObservedStep) -> str:
-    return excerpt("; ".join(call.words for call in step.calls))
+    return excerpt("; ".join(call.summary for call in step.calls))
 
 
 _FILE_CHANGES = frozenset({"edited", "replaced"})

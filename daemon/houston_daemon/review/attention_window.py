@@ -36,9 +36,9 @@ class ObservedCall:
     success: bool
     fields: Mapping[str, Any]
     """The typed fields of the observation."""
-    outcome: bytes
+    output_hash: bytes
     """Hash of what it showed; of a command without its first line, which names times."""
-    words: str
+    summary: str
     """The call with its first argument on one line, cut."""
     error: str
     """What went wrong, in one line, cut; empty for a success."""
@@ -53,9 +53,9 @@ class ObservedCall:
 class RepeatCount(NamedTuple):
     """How long it has gone on, up to one step, that steps which act do the same again."""
 
-    same: int = 0
+    repeats: int = 0
     """Steps that did what a certain number of acting steps before them did."""
-    alike: int = 0
+    same_outcome: int = 0
     """Of those that did just this action: how many showed the same, too."""
 
 
@@ -74,13 +74,13 @@ class ObservedStep:
     added: int = 0
     """Calls at its end that the loop made, not the agent: the last evaluation of a rollout."""
     runs: tuple[RepeatCount, RepeatCount] = (RepeatCount(), RepeatCount())
-    """The same as the acting step before, and as the second before; counted by `repeats.followed`,
-    from before the window, too."""
+    """The same as the acting step before, and as the second before, counted from before the window,
+    too (`with_repeat_counts`)."""
     failing: int = 0
-    """Steps in a row up to this one in which something went wrong; counted by `wrong.followed`."""
+    """Steps in a row up to this one in which something went wrong (`with_failing_count`)."""
     failed_jobs: tuple[str, ...] = ()
     """Background jobs that it showed to have ended with an error, in words; found by
-    `background.Background`, from before the window, too."""
+    `BackgroundJobs`, from before the window, too."""
 
     @property
     def acts(self) -> bool:
@@ -90,7 +90,7 @@ class ObservedStep:
     @property
     def outcome(self) -> tuple[bytes, ...]:
         """Equal for steps that showed the same."""
-        return tuple(call.outcome for call in self.calls)
+        return tuple(call.output_hash for call in self.calls)
 
     @property
     def action(self) -> tuple[tuple[str, bytes], ...]:
@@ -205,8 +205,8 @@ def observe_call(result: ToolResult) -> ObservedCall:
         kind=result.kind,
         success=result.success,
         fields=result.fields,
-        outcome=hashlib.sha256(shown.encode(errors="replace")).digest(),
-        words=excerpt(said),
+        output_hash=hashlib.sha256(shown.encode(errors="replace")).digest(),
+        summary=excerpt(said),
         error="" if result.success else excerpt(_error_excerpt(result)),
         forged_tags=result.forged_tags,
     )

@@ -390,15 +390,15 @@ class CaseResult(NamedTuple):
 
 
 async def judge_cases(
-    cases: Sequence[JudgeCase], asking: WindowJudge, concurrency: int
+    cases: Sequence[JudgeCase], judge: WindowJudge, concurrency: int
 ) -> list[CaseResult]:
     """Ask about every case. Raises HoustonError where the engine is away or a window too small."""
     turn = asyncio.Semaphore(concurrency)
 
     async def one(case: JudgeCase) -> CaseResult:
-        asked = judge_verdicts.plan_windows(case.trace, asking.template, asking.desk)
+        asked = judge_verdicts.plan_windows(case.trace, judge.template, judge.client)
         verdicts = await judge_verdicts.judge_rollout(
-            case.trace, asked, asking, turn, {}, lambda _: None
+            case.trace, asked, judge, turn, {}, lambda _: None
         )
         said = verdicts.steps.get(case.step)
         if said is None:

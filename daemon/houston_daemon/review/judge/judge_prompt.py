@@ -56,7 +56,7 @@ class JudgeTemplate:
         return self.digest[:8]
 
     @property
-    def points(self) -> tuple[str, ...]:
+    def criteria(self) -> tuple[str, ...]:
         """Names of the criteria and of what is kept, in order."""
         return tuple(_CRITERION.findall(self.system))
 
@@ -64,7 +64,7 @@ class JudgeTemplate:
         """A window's message; gaps: by name, what stands there."""
         return _fill_gaps(self.window, gaps)
 
-    def once_more(self, problem: str, judged: str) -> str:
+    def retry_message(self, problem: str, judged: str) -> str:
         """What follows a message whose answer could not be used."""
         return _fill_gaps(self.again, {"problem": problem, "judged": judged})
 
@@ -165,7 +165,7 @@ class StepText(NamedTuple):
 
     step: int
     text: str
-    whole: bool
+    is_complete: bool
     """Whether nothing of it was left out."""
     tokens: int
     """Of the text, as counted: a long rollout is counted once."""
@@ -338,7 +338,9 @@ def _interleave_steps(before: Sequence[int], after: Sequence[int]) -> Iterator[i
 
 def _outline_line(trace: RolloutTrace, place: int) -> str:
     one = trace.observed_steps[place]
-    done = [f"{call.words}{f' (failed: {call.error})' if call.error else ''}" for call in one.calls]
+    done = [
+        f"{call.summary}{f' (failed: {call.error})' if call.error else ''}" for call in one.calls
+    ]
     said = "; ".join(done) or one.malformed or "no call"
     return harmless_text(f"{one.step}: {' '.join(said.split())}")
 
@@ -483,7 +485,7 @@ class WindowPlanner:
         message = self._template.message(gaps)
         size = self._tokens.count(self._template.message({**gaps, "steps": ""})) + SPARE_TOKENS
         size += self._system + sum(one.tokens + self._frame for one in all_shown)
-        cut = sum(not one.whole for one in taken)
+        cut = sum(not one.is_complete for one in taken)
         return JudgeWindow(self._trace.rollout, judged, self._template.system, message, size, cut)
 
     def _beside(self, first: int, last: int) -> tuple[list[StepText], list[StepText]]:
@@ -503,7 +505,7 @@ class WindowPlanner:
         gaps = dict(self._around.gaps(1, self._trace.steps[-1].step if self._trace.steps else 1))
         gaps |= {"key": "0" * 8, "judged": "00000, " * MAX_JUDGED_STEPS, "steps": ""}
         outline = self._around.outline_room
-        again = self._template.once_more(
+        again = self._template.retry_message(
             "x" * judge_answers.MAX_REASON_CHARACTERS, "00000, " * MAX_JUDGED_STEPS
         )
         words = (self._template.system, self._template.message(gaps), again)

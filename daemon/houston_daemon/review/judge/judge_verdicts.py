@@ -48,19 +48,19 @@ class JudgeVerdicts:
 
 
 def plan_windows(
-    trace: RolloutTrace, template: JudgeTemplate, desk: JudgeClient
+    trace: RolloutTrace, template: JudgeTemplate, client: JudgeClient
 ) -> list[JudgeWindow]:
     """The windows of a rollout. Raises ConfigurationError where they are too small."""
     steps = verdict_updates.own_steps(trace)
     if not steps:
         return []
-    return list(WindowPlanner(trace, template, desk.tokens, desk.room).windows(steps))
+    return list(WindowPlanner(trace, template, client.tokens, client.token_budget).windows(steps))
 
 
 async def judge_rollout(
     trace: RolloutTrace,
     asked: Sequence[JudgeWindow],
-    asking: WindowJudge,
+    judge: WindowJudge,
     turn: asyncio.Semaphore,
     errors: Mapping[int, str],
     done: Callable[[WindowDecision], None],
@@ -73,7 +73,7 @@ async def judge_rollout(
 
     async def one(window: JudgeWindow) -> WindowDecision:
         async with turn:
-            decided = await asking.decide(window)
+            decided = await judge.judge_window(window)
         done(decided)
         return decided
 
@@ -121,13 +121,13 @@ class JudgeOutcome:
     """Steps of which rules say something else than before; None where nothing was stored."""
     judge: JudgeVerdicts | None = None
     judge_changed: int | None = None
-    taken: Mapping[int, str] = field(default_factory=dict)
+    kept_over_rules: Mapping[int, str] = field(default_factory=dict)
     """Steps that the judge keeps although rules mask them, with the rules' reason."""
-    by: str = ""
+    author: str = ""
     """As the judge is named in its verdicts."""
-    planned: int | None = None
+    planned_windows: int | None = None
     """Windows that would be asked about, of a dry run."""
-    kept_before: int = 0
+    cached_answers: int = 0
     """Of these, answers that are in the cache."""
     cost: JudgeCost = field(default_factory=JudgeCost)
 
@@ -145,12 +145,12 @@ def outcome_json(one: JudgeOutcome, settings: JudgeSettings, dry: bool) -> dict[
     if one.judge is not None:
         verdicts = one.judge
         made["judge"] = {
-            "by": one.by,
+            "by": one.author,
             "kept": sum(said.verdict == "keep" for said in verdicts.steps.values()),
             "masked": sum(said.verdict == "mask" for said in verdicts.steps.values()),
             "undecided": {str(step): why for step, why in verdicts.undecided.items()},
             "overruled": verdicts.overruled,
-            "kept_over_rules": {str(step): why for step, why in one.taken.items()},
+            "kept_over_rules": {str(step): why for step, why in one.kept_over_rules.items()},
             "shortened": verdicts.shortened,
             "changed": one.judge_changed,
             "steps": {
@@ -158,9 +158,13 @@ def outcome_json(one: JudgeOutcome, settings: JudgeSettings, dry: bool) -> dict[
                 for step, said in verdicts.steps.items()
             },
         }
-    if one.planned is not None:
-        made["judge"] = {"by": one.by, "windows": one.planned, "cached": one.kept_before}
-    if one.judge is not None or one.planned is not None:
+    if one.planned_windows is not None:
+        made["judge"] = {
+            "by": one.author,
+            "windows": one.planned_windows,
+            "cached": one.cached_answers,
+        }
+    if one.judge is not None or one.planned_windows is not None:
         made["cost"] = one.cost.as_json(settings)
     return made
 
@@ -175,13 +179,12 @@ def outcome_lines(one: JudgeOutcome, dry: bool) -> Iterator[str]:
         if dry:
             for step, said in sorted(one.rules.items()):
                 yield f"    step {step}: {said.reason}"
-    if one.planned is not None:
+    if one.planned_windows is not None:
+        cached = f"{one.cached_answers} in the cache"
         asked = f"about {one.cost.prompt_tokens:,} prompt tokens to ask"
-        yield (
-            f"  judge: {pluralize(one.planned, 'window')}, {one.kept_before} in the cache; {asked}"
-        )
+        yield f"  judge: {pluralize(one.planned_windows, 'window')}, {cached}; {asked}"
     if one.judge is not None:
-        yield from _judge_lines(one.judge, one.judge_changed, one.taken)
+        yield from _judge_lines(one.judge, one.judge_changed, one.kept_over_rules)
 
 
 def passed_over_sentence(rollouts: Sequence[str]) -> str:

@@ -36,20 +36,20 @@ class BackgroundJob:
     command: str
     step: int
     """The step that started it."""
-    end: int | None = None
+    ended_in_step: int | None = None
     """The step that saw it ended; None while it may still run."""
-    code: int | None = None
+    exit_code: int | None = None
     """Its exit code; None where that was not seen."""
     killed: bool = False
     """Whether the agent ended it."""
-    seen: list[tuple[int, bool]] = field(default_factory=list)
+    sightings: list[tuple[int, bool]] = field(default_factory=list)
     """Steps, in order, each with whether its call showed that it runs (True), or is one after which
     it may have ended (False): a sleep, or a look at what it writes."""
 
     def known_to_run(self, step: int) -> bool:
         """Whether it ran as this step acted: seen, not left alone since, not seen to end."""
-        over = self.end is not None and self.end <= step
-        shown = [runs for at, runs in self.seen if at <= step]
+        over = self.ended_in_step is not None and self.ended_in_step <= step
+        shown = [runs for at, runs in self.sightings if at <= step]
         return self.step < step and not over and bool(shown) and shown[-1]
 
 
@@ -62,9 +62,11 @@ def all_jobs(trace: RolloutTrace) -> list[BackgroundJob]:
         for call in step.calls:
             for job in running.values():
                 if _may_have_ended(call, job, trace.task.evaluate.required):
-                    job.seen.append((step.step, False))
+                    job.sightings.append((step.step, False))
             found += [
-                one for one in follow_jobs(call, step.step, running, first) if one.end is None
+                one
+                for one in follow_jobs(call, step.step, running, first)
+                if one.ended_in_step is None
             ]
     return found
 
@@ -79,11 +81,11 @@ def follow_jobs(
     for news in _session_news(call, running, first):
         if (its := running.get(news.key)) is not None:
             _note_news(its, news, step)
-            if its.end is not None:
+            if its.ended_in_step is not None:
                 yield running.pop(news.key)
     if call.name == RUN_COMMAND and call.fields.get("running") is True:
         key, command = session_of_call(call, first), command_of(call)
-        running[key] = BackgroundJob(*key, command, step, seen=[(step, True)])
+        running[key] = BackgroundJob(*key, command, step, sightings=[(step, True)])
         yield running[key]
 
 
@@ -110,9 +112,9 @@ class SessionNews(NamedTuple):
 def _note_news(job: BackgroundJob, news: SessionNews, step: int) -> None:
     job.killed = job.killed or news.killed
     if news.runs is False:
-        job.end, job.code = step, news.code
+        job.ended_in_step, job.exit_code = step, news.code
     else:
-        job.seen.append((step, news.runs is True))
+        job.sightings.append((step, news.runs is True))
 
 
 def _session_news(

@@ -164,14 +164,14 @@ def _changed_paths(call: ObservedCall, replaced: bool, own: bool = True) -> Iter
 def _patched_paths(one: SimpleCommand) -> list[str]:
     """Files that a patch, or an inline program that reads them, too, changes."""
     if one.program == "patch" or one.git == "apply":
-        return [one.of(path) for path in _PATCHED_FILE.findall(one.inline)]
+        return [one.path_in_folder(path) for path in _PATCHED_FILE.findall(one.inline)]
     if not one.inline or not one.program.startswith("python"):
         return []
     read = {*_OPENED_TO_READ.findall(one.inline), *_PATHLIB_PATH.findall(one.inline)}
     written = set(_OPENED_TO_WRITE.findall(one.inline))
     if ".write_text(" in one.inline and ".read_text(" in one.inline:
         written.update(_PATHLIB_PATH.findall(one.inline))
-    return [one.of(path) for path in sorted(read & written)]
+    return [one.path_in_folder(path) for path in sorted(read & written)]
 
 
 def _is_among(path: str, paths: Iterable[str]) -> bool:
@@ -220,7 +220,7 @@ def _prints_file(one: SimpleCommand, path: str) -> bool:
     return shown and any(
         shell_commands.same_path(name, path)
         or ("*" in name and fnmatch(shell_commands.normal_path(path), name))
-        for name in map(one.of, one.words[1:])
+        for name in map(one.path_in_folder, one.words[1:])
     )
 
 

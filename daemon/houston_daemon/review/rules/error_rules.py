@@ -44,15 +44,17 @@ def error_observation(trace: RolloutTrace, settings: RuleSettings) -> Iterator[R
     for record, observed in trace.pairs:
         for result, call in zip(record.results, observed.own_calls, strict=False):
             if why := _call_failure(call, result) or _printed_error(result, patterns):
-                yield RuleFinding(record.step, f"{call.words}: {why}")
+                yield RuleFinding(record.step, f"{call.summary}: {why}")
                 break
     for job in _failed_jobs(trace):
-        code = f"exit code {job.code} (step {job.end})"
+        code = f"exit code {job.exit_code} (step {job.ended_in_step})"
         yield RuleFinding(
             job.step, f"{excerpt(job.command)}: it was left running and ended with {code}"
         )
     for job, why in _jobs_with_printed_failures(trace):
-        yield RuleFinding(job.step, f"{excerpt(job.command)}: it failed (step {job.end}): {why}")
+        yield RuleFinding(
+            job.step, f"{excerpt(job.command)}: it failed (step {job.ended_in_step}): {why}"
+        )
     for step, why in command_failures.failed_detached_programs(trace):
         yield RuleFinding(step, why)
 
@@ -80,7 +82,7 @@ def broken_file(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFin
         if isinstance(event, FileWrite):
             written.append(event)
             continue
-        if event.simple.views:
+        if event.program.views:
             continue
         for path, why in _unparsable_files(event):
             last = next(
@@ -155,32 +157,38 @@ def _shows_others_errors(command: shell_commands.ShellCommand, text: str) -> boo
 
 def _failed_jobs(trace: RolloutTrace) -> Iterator[BackgroundJob]:
     """Jobs that ended with an error that nobody asked for."""
-    suspects = [job for job in all_jobs(trace) if job.end and job.code and not job.killed]
+    suspects = [
+        job for job in all_jobs(trace) if job.ended_in_step and job.exit_code and not job.killed
+    ]
     scripts = _own_scripts_run(trace) if suspects else {}
     for job in suspects:
         ran = "\n".join([job.command, *scripts.get(job.step, ())])
         later = "\n".join(
             step.argument_text
             for step in trace.observed_steps
-            if job.step <= step.step <= (job.end or 0)
+            if job.step <= step.step <= (job.ended_in_step or 0)
         )
-        answer = job.code == 1 and command_failures.is_answer(job.command, "it may have printed")
-        answer = answer or command_failures.is_check_report(job.code, job.command, "")
-        if not answer and not command_failures.exit_was_requested(job.code, ran, later):
+        answer = job.exit_code == 1 and command_failures.is_answer(
+            job.command, "it may have printed"
+        )
+        answer = answer or command_failures.is_check_report(job.exit_code, job.command, "")
+        if not answer and not command_failures.exit_was_requested(job.exit_code, ran, later):
             yield job
 
 
 def _jobs_with_printed_failures(trace: RolloutTrace) -> Iterator[tuple[BackgroundJob, str]]:
     """Jobs whose exit code says nothing of the program that failed: it stood before a pipe."""
-    ended = [job for job in all_jobs(trace) if job.end and not job.code and not job.killed]
+    ended = [
+        job for job in all_jobs(trace) if job.ended_in_step and not job.exit_code and not job.killed
+    ]
     first = trace.task.hosts[0]
     steps = {observed.step: (record, observed) for record, observed in trace.pairs}
     for job in ended:
         command = shell_commands.parse_command(job.command)
         piped = any(program.after == "|" for program in command.simple)
-        if job.end not in steps or not piped or _shows_others_errors(command, ""):
+        if job.ended_in_step not in steps or not piped or _shows_others_errors(command, ""):
             continue
-        record, observed = steps[job.end]
+        record, observed = steps[job.ended_in_step]
         for call, result in zip(observed.calls, record.results, strict=False):
             if call.name == RUN_COMMAND or session_of_call(call, first) != (job.host, job.session):
                 continue

@@ -137,12 +137,12 @@ class Prohibition(NamedTuple):
     """Whether the words say that it is for a time."""
 
     @property
-    def passing(self) -> bool:
+    def is_passing(self) -> bool:
         """Whether it is forbidden for the moment, and not for good."""
         return self.now or self.manner == "call" or self.what.lower() in _TIMELY_CALLS
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """As a reason says it."""
         return f"{self.what}{f' for {self.purpose}' if self.purpose else ''}"
 

@@ -73,7 +73,7 @@ def violations_by_words(
     does = _uses_forbidden if forbidden.manner == "use" else _runs_forbidden
     for event in events:
         if isinstance(event, CommandRun) and does(event, forbidden):
-            yield RuleFinding(event.step, f"{RUN_COMMAND} with {forbidden.words}")
+            yield RuleFinding(event.step, f"{RUN_COMMAND} with {forbidden.description}")
     if forbidden.manner == "use":
         yield from follow_faulty_files(events, lambda wrote: _file_violation(wrote, forbidden))
 
@@ -94,11 +94,11 @@ def _call_violation(call: ToolCall, forbidden: Prohibition) -> str:
         does = _writes_file(call, forbidden.what)
     if manner == "touch" and call.name == RUN_COMMAND:
         does = any(
-            shell_commands.same_path(program.of(word), forbidden.what)
+            shell_commands.same_path(program.path_in_folder(word), forbidden.what)
             for program in parsed_command(call).simple
             for word in program.words
         )
-    return f"{call.name} with {forbidden.words}" if does else ""
+    return f"{call.name} with {forbidden.description}" if does else ""
 
 
 def _runs_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
@@ -106,7 +106,7 @@ def _runs_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
     wanted = [one for one in shell_commands.parse_command(forbidden.what).simple if one.words]
     if len(wanted) != 1:
         return False
-    what, simple = wanted[0], ran.simple
+    what, simple = wanted[0], ran.program
     if what.script:
         named = bool(simple.script) and shell_commands.same_path(simple.script, what.script)
     else:
@@ -117,9 +117,9 @@ def _runs_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
 
 def _uses_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
     """Whether a program that does something is given it."""
-    simple, words = ran.simple, " ".join(ran.simple.words)
+    simple, words = ran.program, " ".join(ran.program.words)
     if (
-        ran.within
+        ran.in_script
         or simple.views
         or simple.program in _KEEPING_PROGRAMS
         or _PIP_KEEPS.search(words)
@@ -135,7 +135,7 @@ def _file_violation(wrote: FileWrite, forbidden: Prohibition) -> str:
     if wrote.path.endswith(_PROSE_SUFFIXES):
         return ""
     fits = _matches_prohibition(forbidden, f"{wrote.path}\n{_code_lines(wrote)}")
-    return f"uses {forbidden.words}" if fits else ""
+    return f"uses {forbidden.description}" if fits else ""
 
 
 def _writes_file(call: ToolCall, what: str) -> bool:
@@ -151,7 +151,7 @@ def _writes_file(call: ToolCall, what: str) -> bool:
 
 def _changed_files(simple: SimpleCommand) -> list[str]:
     """Files that a program changes or takes away. A copy of a file beside itself changes none."""
-    paths = [simple.of(word) for word in simple.words[1:] if not word.startswith("-")]
+    paths = [simple.path_in_folder(word) for word in simple.words[1:] if not word.startswith("-")]
     if simple.program in ("rm", "mv", "truncate"):
         return paths
     if simple.program == "cp" and len(paths) > 1:
@@ -212,9 +212,9 @@ class _ProhibitingGuidance(NamedTuple):
     """Of the task, in place of what the words forbid."""
 
     @property
-    def passing(self) -> bool:
+    def is_passing(self) -> bool:
         """Whether it is about this moment: a thing that is forbidden for good has a name."""
-        return self.pattern is None and self.forbidden.passing
+        return self.pattern is None and self.forbidden.is_passing
 
 
 def contradicted_guidance(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
@@ -240,7 +240,7 @@ def contradicted_guidance(trace: RolloutTrace, settings: RuleSettings) -> Iterat
         steps = {each.step for each in found}
         meant = (
             _steps_forbidden_for_now(trace, one, steps, settings)
-            if one.passing
+            if one.is_passing
             else _steps_forbidden_for_good(trace, one, settings)
         )
         for each in found:
@@ -346,7 +346,8 @@ def _steps_with_running_jobs(trace: RolloutTrace) -> set[int]:
         step.step
         for step in trace.observed_steps
         if any(
-            job.step < step.step and (job.end is None or job.end >= step.step) for job in running
+            job.step < step.step and (job.ended_in_step is None or job.ended_in_step >= step.step)
+            for job in running
         )
     }
 

@@ -62,12 +62,12 @@ class GpuUse(NamedTuple):
     """How many of them it uses, where the command says so."""
     trains: bool
     lora: bool
-    small: bool
+    is_trial: bool
     """Whether it only looks whether it works."""
-    aside: bool
+    in_background: bool
     """Whether its own command leaves it running in the background."""
     words: str
-    file: FileWrite | None
+    script: FileWrite | None
     """The file of the agent that says so, where that is not the command itself."""
 
 
@@ -79,18 +79,18 @@ def gpu_uses(
     runs: dict[int, list[CommandRun]] = {}
     for event in events:
         if isinstance(event, CommandRun):
-            runs.setdefault(id(event.seen), []).append(event)
+            runs.setdefault(id(event.call), []).append(event)
     devices: dict[SessionKey, str] = {}
     found: list[GpuUse] = []
     first = trace.task.hosts[0]
     for call in (one for step in trace.observed_steps for one in step.calls):
         session = session_of_call(call, first)
         for ran in runs.get(id(call), ()):
-            if ran.simple.program in ("", "export", "unset"):
-                if ran.within is None and not ran.simple.apart:
-                    _note_exports(ran.simple, session, devices)
+            if ran.program.program in ("", "export", "unset"):
+                if ran.in_script is None and not ran.program.in_subshell:
+                    _note_exports(ran.program, session, devices)
             elif ran.source is None or not ran.script.endswith(".sh"):  # else its lines come
-                seen = ran.simple.environment.get(VISIBLE_DEVICES, devices.get(session))
+                seen = ran.program.environment.get(VISIBLE_DEVICES, devices.get(session))
                 found.append(_gpu_use(ran, seen, patterns))
         for gone in renewed_sessions(call, first):
             devices.pop(gone, None)
@@ -118,7 +118,7 @@ def _exported_devices(simple: SimpleCommand) -> Iterator[str]:
 
 
 def _gpu_use(event: CommandRun, devices: str | None, patterns: list[re.Pattern[str]]) -> GpuUse:
-    simple = event.simple
+    simple = event.program
     words = " ".join(simple.words)
     code = event.source.content if event.source is not None else ""
     if taken := _SETS_VISIBLE_DEVICES.search(code):
@@ -134,10 +134,10 @@ def _gpu_use(event: CommandRun, devices: str | None, patterns: list[re.Pattern[s
         processes=_process_count(simple, words, devices),
         trains=gpus != frozenset() and _is_training(simple, words, patterns),
         lora=bool(_LORA_FLAG.search(words) or _LORA_CODE.search(code)),
-        small=bool(_TRIAL_RUN.search(words)),
-        aside=bool(_IN_BACKGROUND.search(event.command)),
+        is_trial=bool(_TRIAL_RUN.search(words)),
+        in_background=bool(_IN_BACKGROUND.search(event.command)),
         words=excerpt(prefix + words),
-        file=event.source if taken else event.within,
+        script=event.source if taken else event.in_script,
     )
 
 
@@ -190,12 +190,14 @@ def idle_compute(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFi
     ends = _job_ends(all_jobs(trace))
     for use in found:
         total = there.get(use.host, 0)
-        if not use.trains or not use.known or use.small or total <= 1:
+        if not use.trains or not use.known or use.is_trial or total <= 1:
             continue
         if why := _idle_reason(use, total, found, ends, settings.lora_gpus):
             yield RuleFinding(use.step, why)
-            if use.file is not None:
-                yield RuleFinding(use.file.step, f"{use.file.path}, run in step {use.step}: {why}")
+            if use.script is not None:
+                yield RuleFinding(
+                    use.script.step, f"{use.script.path}, run in step {use.step}: {why}"
+                )
 
 
 def _idle_reason(use: GpuUse, total: int, among: list[GpuUse], ends: JobEnds, lora: int) -> str:
@@ -222,7 +224,9 @@ def _gpus_of_others(use: GpuUse, beside: list[GpuUse]) -> frozenset[str]:
 def _overlap(one: GpuUse, other: GpuUse, ends: JobEnds) -> bool:
     """Whether two runs went on at the same time, whichever began first."""
     first, second = sorted((one, other), key=lambda use: use.step)
-    if first.step == second.step or (first.aside and second.step - first.step <= _BACKGROUND_STEPS):
+    if first.step == second.step or (
+        first.in_background and second.step - first.step <= _BACKGROUND_STEPS
+    ):
         return True
     return ends.get(first.step, 0) > second.step
 
@@ -230,7 +234,7 @@ def _overlap(one: GpuUse, other: GpuUse, ends: JobEnds) -> bool:
 def _job_ends(running: list[BackgroundJob]) -> JobEnds:
     ends: dict[int, float] = {}
     for job in running:
-        end = float("inf") if job.end is None else job.end
+        end = float("inf") if job.ended_in_step is None else job.ended_in_step
         ends[job.step] = max(ends.get(job.step, 0), end)
     return ends
 
@@ -247,7 +251,7 @@ def _gpus_by_host(
         for name in ("", *trace.task.hosts):
             found.setdefault(name, settings.gpus)
     for event in events:
-        if not isinstance(event, CommandRun) or event.simple.program != "nvidia-smi":
+        if not isinstance(event, CommandRun) or event.program.program != "nvidia-smi":
             continue
         if count := len(_NVIDIA_SMI_GPU.findall(event.result.text)):
             found.setdefault(event.host, count)

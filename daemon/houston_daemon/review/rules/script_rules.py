@@ -160,7 +160,7 @@ def ignored_script(trace: RolloutTrace, settings: RuleSettings) -> Iterator[Rule
     for event in events:
         if isinstance(event, CommandRun):
             name = name_of_path(event.script)
-            (failed.discard if event.seen.success else failed.add)(name)
+            (failed.discard if event.call.success else failed.add)(name)
             ran |= {path for path in faults if shell_commands.same_path(path, event.script)}
         elif instead := _replaced_script(event, given, failed):
             faults.setdefault(event.path, instead)
@@ -180,7 +180,7 @@ def transformers_inference(trace: RolloutTrace, settings: RuleSettings) -> Itera
         yield from follow_faulty_files(events, lambda wrote: _transformers_sampling(wrote.content))
         for event in events:
             if isinstance(event, CommandRun) and (
-                why := _transformers_sampling(event.simple.inline)
+                why := _transformers_sampling(event.program.inline)
             ):
                 yield RuleFinding(event.step, f"a program on the command line {why}")
 
@@ -200,7 +200,7 @@ def _has_vllm(trace: RolloutTrace, settings: RuleSettings) -> bool:
 
 def _replaced_script(event: HistoryEvent, given: dict[str, str], failed: set[str]) -> str:
     """The given script that a new file stands for; empty where it stands for none."""
-    if not isinstance(event, FileWrite) or event.how not in ("created", "shell"):
+    if not isinstance(event, FileWrite) or event.kind not in ("created", "shell"):
         return ""
     if not SCRIPT_PATH.fullmatch(event.name) or _FOR_TRAINING.search(event.content):
         return ""

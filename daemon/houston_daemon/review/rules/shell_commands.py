@@ -132,7 +132,7 @@ class SimpleCommand(NamedTuple):
     """The file that its output takes the place of; empty where it goes to none, or is appended."""
     log: str = ""
     """The file that its output goes to, also where it is appended."""
-    apart: bool = False
+    in_subshell: bool = False
     """Whether a shell of its own runs it, whose variables and folder end with it: `(…)`, `-c`."""
 
     @property
@@ -205,7 +205,7 @@ class SimpleCommand(NamedTuple):
                 return "-0" in self.words  # it asks whether a process is there
         return not self.words or self.program in VIEWERS
 
-    def of(self, path: str) -> str:
+    def path_in_folder(self, path: str) -> str:
         """A path as this program means it, in the workspace."""
         return _path_in_folder(self.folder, path)
 
@@ -250,7 +250,7 @@ def _parse_within(
         exported, folder = _state_after_parentheses(around, within, (exported, folder))
         one = _simple_commands(words, exported, folder)
         one = one._replace(
-            after=after, output="" if appended else target, log=target, apart=bool(around)
+            after=after, output="" if appended else target, log=target, in_subshell=bool(around)
         )
         if body and one.program in ("cat", "tee"):
             path = target or next((w for w in one.words[1:] if not w.startswith("-")), "")
@@ -408,7 +408,7 @@ def _state_after_command(one: SimpleCommand, exported: Mapping[str, str]) -> Map
 
 def _inlined_commands(inner: tuple[SimpleCommand, ...], after: str) -> list[SimpleCommand]:
     """Commands of a shell in its place."""
-    apart = [each._replace(apart=True) for each in inner]
+    apart = [each._replace(in_subshell=True) for each in inner]
     return [*apart[:-1], *(each._replace(after=after) for each in apart[-1:])]
 
 
