@@ -117,7 +117,7 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
         _check_resume_flags(arguments)
     if (done := _finished_without_policy(arguments, loaded)) is not None:
         if arguments.name:
-            done.ask(create_run.rename_policy(loaded, done.asked, arguments.name))
+            done.write_spec(create_run.rename_policy(loaded, done.spec, arguments.name))
         _register_finished_run(loaded, done)
         return _say_run_state(arguments, loaded, done, "finished")
     there = find_running_daemon(loaded.home) is not None
@@ -132,10 +132,10 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     )
     asked = planned if arguments.resume else _make_run(arguments, loaded)
     folder = sft_run_folder.folder_of_run(loaded.home, asked.run)
-    folder.ask(msgspec.structs.replace(asked, beside=beside))
+    folder.write_spec(msgspec.structs.replace(asked, beside=beside))
     if there:
         _report_killed_run(loaded, folder.path.name)
-    sft_progress.ProgressWriter(folder.path).set("queued")  # what an earlier try said is over
+    sft_progress.ProgressWriter(folder.path).set_state("queued")  # what an earlier try said is over
     if there:
         _tell_daemon(loaded, folder, gpus, alone)
     child = sft_launch.start_trainer(folder.path, gpus, sees) if alone else None
@@ -175,7 +175,7 @@ def _register_finished_run(loaded: LoadedConfiguration, folder: RunFolder) -> No
         raise HoustonError(
             f"{run} has finished, and no daemon runs that could take its policy.",
             f"It lies in {folder.output}.",
-            f"houston daemon start, then {folder.again}",
+            f"houston daemon start, then {folder.resume_command}",
             ExitCode.DAEMON_NOT_RUNNING,
         )
     with Reader(loaded.home) as reader:
@@ -189,7 +189,7 @@ def _register_finished_run(loaded: LoadedConfiguration, folder: RunFolder) -> No
 
 def _report_killed_run(loaded: LoadedConfiguration, run: str) -> None:
     """Say that a run beside the daemon has failed whose trainer was killed with all who could have
-    said so: nobody is at work in its folder (`asking.again`)."""
+    said so: nobody is at work in its folder (`RunFolder.resume_command`)."""
     with Reader(loaded.home) as reader:
         known = reader.run(policy_queries.find_training_run(run))
     if known is not None and known.alone and known.state not in ENDED_RUN_STATES:
@@ -251,7 +251,7 @@ def _make_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Run
     command_output.print_note(
         export_manifest.judged_by_sentence(sft_run_folder.read_data_manifest(made.data))
     )
-    return _with_requested_gpus(arguments, made.asked)
+    return _with_requested_gpus(arguments, made.spec)
 
 
 def _recipe_settings(arguments: argparse.Namespace) -> list[str]:
@@ -303,7 +303,7 @@ def _tell_daemon(loaded: LoadedConfiguration, folder: RunFolder, gpus: int, alon
     from houston_shared.control_client import send_with_retry
     from houston_shared.control_messages import StartTraining
 
-    asked = folder.asked
+    asked = folder.spec
     message = StartTraining(
         request=secrets.token_hex(16),
         run=asked.run,
@@ -339,7 +339,7 @@ def _say_run_state(
         command_output.print_line(
             f"{run}: no daemon runs, so it became no policy; it lies in {folder.output}."
         )
-        command_output.print_note(f"next: houston daemon start, then {folder.again}")
+        command_output.print_note(f"next: houston daemon start, then {folder.resume_command}")
     elif state in ("failed", "cancelled"):
         raise _run_failure(folder, state, now.message if now and now.state == state else "")
     else:
@@ -351,7 +351,7 @@ def _run_failure(folder: RunFolder, state: str, said: str) -> HoustonError:
     """What the trainer said of its end, with its own advice: the same again may be of no use."""
     what, _, advice = said.partition(" Next: ")
     cause = f"{folder.path.name} {'failed' if state == 'failed' else 'was ended'}."
-    return HoustonError(cause, what, advice if said else folder.again)
+    return HoustonError(cause, what, advice if said else folder.resume_command)
 
 
 def _policy_of_run(loaded: LoadedConfiguration, run: str) -> str | None:

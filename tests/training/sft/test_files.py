@@ -282,7 +282,7 @@ def test_a_change_is_refused_that_could_not_read_the_optimizer(tmp_path: Path, c
     given = {"accelerate": sft_launch.accelerate_file(before) if before else "", "device": "auto"}
     folder = tiny.run_folder(tmp_path, tmp_path, [], **given)
     wanted = sft_launch.accelerate_file(then) if then else ""
-    changed = msgspec.structs.replace(folder.asked.recipe, accelerate=wanted)
+    changed = msgspec.structs.replace(folder.spec.recipe, accelerate=wanted)
     sft_run_folder.check_kind_change(folder, changed)  # there is none yet
     tiny.write_checkpoint(folder.checkpoints, 5, wrote)
     if not advised:

@@ -6,7 +6,6 @@ until all are there, so that they can be written in another order. pyarrow is im
 parquet is asked for.
 """
 
-import hashlib
 import os
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -18,6 +17,7 @@ import msgspec
 from houston_daemon.training.export.export_format import ExportFormat
 from houston_daemon.training.export.export_line_builder import BuiltLine
 from houston_daemon.training.export.export_manifest import ExportedFile
+from houston_daemon.training.policies.policy_files import hash_file
 from houston_shared.errors import ExitCode, HoustonError
 
 if TYPE_CHECKING:
@@ -71,13 +71,11 @@ class DataFile:
         self._file.close()
         if self._index is not None:
             self._index.close()
-        with self._path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
         return ExportedFile(
             self.name,
             self._rows,
             self._path.stat().st_size,
-            digest,
+            hash_file(self._path),
             self._tokens if self._counted else None,
             self._trained,
             self._longest,

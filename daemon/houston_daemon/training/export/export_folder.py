@@ -7,7 +7,6 @@ be ours and is written again.
 
 import contextlib
 import fcntl
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from houston_daemon.training.export import export_manifest
 from houston_daemon.training.export.export_files import UNFINISHED
 from houston_daemon.training.export.export_manifest import ExportManifest
+from houston_daemon.training.policies.policy_files import hash_file
 from houston_shared import atomic_file
 from houston_shared.errors import ExitCode, HoustonError
 
@@ -141,9 +141,8 @@ class ExportFolder:
             file = self.folder / one.name
             if not file.is_file():
                 return False
-            with file.open("rb") as data:
-                if hashlib.file_digest(data, "sha256").hexdigest() != one.sha256:
-                    return False
+            if hash_file(file) != one.sha256:
+                return False
         return True
 
     def _remove_unfinished(self) -> None:

@@ -38,6 +38,7 @@ from houston_daemon.training.export.openai_format import OPENAI
 from houston_daemon.training.export.raw_format import RAW
 from houston_daemon.training.export.slime_format import SLIME
 from houston_daemon.training.export.trl_format import TRL, TRL_CHAT
+from houston_daemon.training.policies.policy_files import hash_file
 from houston_daemon.training.rows.row_builder import build_chat_rows, build_token_rows
 from houston_daemon.training.rows.rule_verdicts import RuleRuns, RulesFrom
 from houston_daemon.training.rows.shared_steps import LostAnswers, SharedSteps, read_shared_steps
@@ -443,5 +444,4 @@ def _inputs_hash(asked: ExportRequest, chosen: list[ChosenRollout]) -> str:
 
 def _tokenizer_hash(path: str) -> str:
     file = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
-    with file.open("rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest()
+    return hash_file(file)

@@ -29,7 +29,6 @@ from houston_shared.store.training_event_bodies import PolicyRegistered
 MODEL_FILES = ("config.json", "tokenizer.json", "*.safetensors", "*.bin", "*.gguf")
 """What decides what a model computes; cards, licences and templates do not."""
 _HASHES_FILE = "hashes.json"
-_CHUNK_BYTES = 1 << 20
 
 
 class _KnownHash(msgspec.Struct, frozen=True):
@@ -64,11 +63,8 @@ def hash_files(files: Iterable[Path], home: Home | None = None) -> dict[str, str
 
 def hash_file(file: Path) -> str:
     """SHA-256 (hex) of one file; raises OSError."""
-    digest = hashlib.sha256()
     with file.open("rb") as opened:
-        while chunk := opened.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def combine_hashes(files: Mapping[str, str]) -> str:

@@ -6,7 +6,6 @@ registered, whether data and model share a tokenizer, which settings a resumed r
 new folder is whole or not there. It imports no torch.
 """
 
-import hashlib
 import os
 import secrets
 import shutil
@@ -22,6 +21,7 @@ import msgspec
 from houston_daemon.training.export import export_run as exporting
 from houston_daemon.training.export.held_out_split import parse_held_out
 from houston_daemon.training.policies import policy_constraints
+from houston_daemon.training.policies.policy_files import hash_file
 from houston_daemon.training.rows.rule_verdicts import RulesFrom
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_daemon.training.sft import (
@@ -111,7 +111,7 @@ def create_run_folder(loaded: LoadedConfiguration, wanted: TrainingRequest) -> R
         family = wanted.name or (parse_policy_name(parent).family if parent else DEFAULT_FAMILY)
         base_hash, adapter_hash = run_policies.base_hashes_of(loaded.home, found)
         _check_registrable(loaded, family, found.base, base_hash, parent)
-        beside.ask(
+        beside.write_spec(
             RunSpec(
                 run=run,
                 name=family,
@@ -184,7 +184,7 @@ def request_resume(
             ExitCode.USAGE,
         )
     made = sft_run_folder.folder_of_run(loaded.home, run)
-    asked = made.asked
+    asked = made.spec
     now = sft_progress.read_progress(made.path)
     if now is not None and now.state == "finished":
         raise HoustonError(f"{run} has finished: {made.output}.", next=f"houston train show {run}")
@@ -207,7 +207,7 @@ def _changed_settings(made: RunFolder, settings: Sequence[str]) -> SftRecipe:
             f"Start a new one, or change {', '.join(sorted(CHANGEABLE_SETTINGS))}",
             ExitCode.USAGE,
         )
-    changed = sft_recipe.changed_recipe(made.asked.recipe, list(settings))
+    changed = sft_recipe.changed_recipe(made.spec.recipe, list(settings))
     if changed.accelerate:
         changed = msgspec.structs.replace(
             changed, accelerate=sft_launch.accelerate_file(changed.accelerate)
@@ -280,7 +280,7 @@ def _check_data(found: SftRecipe, manifest: dict[str, Any]) -> None:
     tokenizers = manifest.get("tokenizers") or {}
     file = Path(found.base) / "tokenizer.json"
     if tokenizers and file.is_file():
-        mine = hashlib.sha256(file.read_bytes()).hexdigest()
+        mine = hash_file(file)
         if set(tokenizers.values()) != {mine}:
             raise HoustonError(
                 f"The ids of the data belong to another tokenizer than {file}.",

@@ -56,7 +56,7 @@ def launch_command(folder: Path, gpus: int) -> list[str]:
     Several GPUs without a configuration each have the whole model and a share of the rows (DDP).
     """
     words = ["-m", TRAINER_PACKAGE, str(folder)]
-    file = RunFolder(folder).asked.recipe.accelerate
+    file = RunFolder(folder).spec.recipe.accelerate
     if not file and gpus < 2:
         return [sys.executable, *words]
     start = [sys.executable, "-m", "accelerate.commands.launch"]

@@ -124,7 +124,7 @@ class RunFolder:
         self.held_out = path / "held_out.arrow"
 
     @property
-    def asked(self) -> RunSpec:
+    def spec(self) -> RunSpec:
         """What was asked. Raises HoustonError where this is no folder of a run."""
         try:
             return msgspec.json.decode((self.path / "recipe.json").read_bytes(), type=RunSpec)
@@ -141,10 +141,10 @@ class RunFolder:
                 "houston train sft R…",
             ) from None
 
-    def ask(self, asked: RunSpec) -> None:
+    def write_spec(self, spec: RunSpec) -> None:
         """Write what is asked; the folder may be there already."""
         self.path.mkdir(parents=True, exist_ok=True)
-        text = msgspec.json.format(msgspec.json.encode(asked), indent=1)
+        text = msgspec.json.format(msgspec.json.encode(spec), indent=1)
         atomic_file.write_atomically(self.path / "recipe.json", text)
 
     @property
@@ -184,12 +184,12 @@ class RunFolder:
         atomic_file.write_atomically(self.path / "result.json", text)
 
     @property
-    def again(self) -> str:
+    def resume_command(self) -> str:
         """The command that goes on with it."""
         return f"houston train sft --resume {self.path.name}"
 
     @property
-    def good(self) -> str:
+    def what_is_kept(self) -> str:
         """Which checkpoint is the last whole one, in words."""
         found = sft_checkpoints.newest_checkpoint(self.checkpoints)
         return f"The last whole checkpoint is {found}." if found else "There is no checkpoint yet."
@@ -211,12 +211,12 @@ def read_data_manifest(data: Path) -> dict[str, Any]:
 
 def _memory_advice(folder: RunFolder) -> str:
     """What needs less memory than a run that was killed."""
-    recipe = folder.asked.recipe
+    recipe = folder.spec.recipe
     shorter = f"a new run with shorter rows (--set max_length={max(1, recipe.max_length // 2)})"
     adapter = " or an adapter in place of all weights" if recipe.full else ""
     if recipe.gradient_checkpointing:
-        return f"{shorter}{adapter}; where memory was not short, {folder.again}"
-    less = f"{folder.again} --set gradient_checkpointing=true"
+        return f"{shorter}{adapter}; where memory was not short, {folder.resume_command}"
+    less = f"{folder.resume_command} --set gradient_checkpointing=true"
     return f"{less}; where that is too much still, {shorter}{adapter}"
 
 
@@ -230,15 +230,15 @@ def settle_run(folder: RunFolder, code: int) -> TrainingProgress:
         return msgspec.structs.replace(now, state="failed")
     if now.state in ("queued", "running"):
         why = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        memory, next = "", folder.again
+        memory, next = "", folder.resume_command
         if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
             memory, next = (
                 ": most likely memory ran out, and the kernel ended it",
                 _memory_advice(folder),
             )
         writer = sft_progress.ProgressWriter(folder.path)
-        writer.set("failed", f"The trainer {why}{memory}. {folder.good} Next: {next}")
-        writer.say(writer.now.message)
+        writer.set_state("failed", f"The trainer {why}{memory}. {folder.what_is_kept} Next: {next}")
+        writer.log(writer.now.message)
         return writer.now
     return now
 
@@ -280,7 +280,7 @@ def sharding_kind(recipe: SftRecipe) -> str:
 def check_kind_change(folder: RunFolder, recipe: SftRecipe) -> None:
     """Raise HoustonError where a run that goes on with `recipe` in place of its own could not read
     its newest checkpoint: to be asked before that is written into its folder."""
-    if (now := sharding_kind(recipe)) != sharding_kind(folder.asked.recipe):
+    if (now := sharding_kind(recipe)) != sharding_kind(folder.spec.recipe):
         check_checkpoint_kind(folder, now)
 
 
@@ -296,7 +296,7 @@ def check_checkpoint_kind(folder: RunFolder, now: str) -> None:
         f"{newest.name} was written {SHARDING_KINDS.get(wrote, wrote)}, and training"
         f" {SHARDING_KINDS[now]} cannot "
         "read its optimizer and schedule.",
-        f"Nothing was trained further. {folder.good}",
-        f"Next: {folder.again} {setting}; or start a new run",
+        f"Nothing was trained further. {folder.what_is_kept}",
+        f"Next: {folder.resume_command} {setting}; or start a new run",
         ExitCode.USAGE,
     )
