@@ -15,7 +15,6 @@ from pathlib import Path
 
 from houston_daemon.engines.engine_protocol import EngineRefused
 from houston_daemon.review import verdict_updates
-from houston_daemon.review import verdict_updates as rules
 from houston_daemon.review.judge import judge_prompt, judge_verdicts
 from houston_daemon.review.judge.judge_cache import JudgeCache
 from houston_daemon.review.judge.judge_client import (
@@ -228,7 +227,7 @@ class JudgeSession:
     def _store_rules(self, reader: Reader, trace: RolloutTrace) -> int:
         """Have the recorder keep what rules say; the number of steps that changed."""
         stands = reader.run(read_verdicts_with_reasons(trace.rollout))
-        sent = rules.rule_verdict_messages(trace, stands)
+        sent = verdict_updates.rule_verdict_messages(trace, stands)
         for message in sent:
             send_with_retry(
                 self.loaded.home, message, MAYBE_STORED_MESSAGE, f"houston verdict {trace.rollout}"

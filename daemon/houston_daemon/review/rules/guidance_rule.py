@@ -64,9 +64,8 @@ def violations_by_words(
 ) -> Iterator[RuleFinding]:
     """Steps that do what plain words forbid."""
     for step in trace.steps:
-        if why := next(
-            (why for call in step.sample.calls if (why := _call_violation(call, forbidden))), ""
-        ):
+        reasons = (_call_violation(call, forbidden) for call in step.sample.calls)
+        if why := next(filter(None, reasons), ""):
             yield RuleFinding(step.step, why)
     if forbidden.manner not in ("use", "run"):
         return
@@ -228,26 +227,23 @@ def contradicted_guidance(trace: RolloutTrace, settings: RuleSettings) -> Iterat
     runs. What is kept, removed or turned off (`cp`, `git`, `--x False`) is not used.
     """
     yield from _files_not_read_first(trace, settings)
-    said = list(_prohibiting_guidance(trace, settings))
-    if not said:
-        return
-    events = agent_history(trace)
-    for one in said:
-        if one.pattern is not None:
-            found = list(violations_by_pattern(trace, events, one.pattern))
+    guidance = list(_prohibiting_guidance(trace, settings))
+    events = agent_history(trace) if guidance else []
+    for said in guidance:
+        if said.pattern is not None:
+            violations = list(violations_by_pattern(trace, events, said.pattern))
         else:
-            found = list(violations_by_words(trace, events, one.forbidden))
-        steps = {each.step for each in found}
-        meant = (
-            _steps_forbidden_for_now(trace, one, steps, settings)
-            if one.is_passing
-            else _steps_forbidden_for_good(trace, one, settings)
-        )
-        for each in found:
-            if each.step in meant:
-                when = "before" if each.step <= one.step else "after"
-                who = f"{when} a person said in step {one.step}: {excerpt(one.text)}"
-                yield RuleFinding(each.step, f"{each.reason}, {who}")
+            violations = list(violations_by_words(trace, events, said.forbidden))
+        if said.is_passing:
+            done = {violation.step for violation in violations}
+            meant = _steps_forbidden_for_now(trace, said, done, settings)
+        else:
+            meant = _steps_forbidden_for_good(trace, said, settings)
+        for violation in violations:
+            if violation.step in meant:
+                when = "before" if violation.step <= said.step else "after"
+                who = f"{when} a person said in step {said.step}: {excerpt(said.text)}"
+                yield RuleFinding(violation.step, f"{violation.reason}, {who}")
 
 
 def _files_not_read_first(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:

@@ -39,7 +39,7 @@ def build_token_rows(
     which everything is masked comes, too: who exports decides.
 
     shared: all rollouts of the export: a step that several share is trained once among them. rules:
-    what rules say of the rollout (`ruled`); None: what was stored of them counts. Raises
+    what rules say of the rollout (`rule_verdicts`); None: what was stored of them counts. Raises
     HoustonError for erased or damaged ledgers, and ConfigurationError where a dialect or tokenizer
     is not known.
     """
@@ -65,7 +65,7 @@ def build_chat_rows(
     shared: SharedSteps = NO_SHARED_STEPS,
     rules: RuleVerdicts | None = None,
 ) -> Iterator[ChatRow]:
-    """The same rows as messages; see `token_rows`. Dialect and tokenizer are not asked for."""
+    """The same rows as messages (see `build_token_rows`), without a dialect or tokenizer."""
     plan = reader.run(rollout_plan.query_rollout_plan(rollout, shared, rules))
     if plan.head is not None:
         yield from chat_rows.make_chat_rows(reader, plan, options, _row_thoughts(plan, options))

@@ -65,8 +65,8 @@ class ContextStep:
     stopped: bool
     """Whether its ids ended with a stop token; true where that cannot be told."""
     forged: str | None
-    """Why its sampled ids are a forged turn (`soundness`); empty when they are none, None where
-    they are not known."""
+    """Why its sampled ids are a forged turn (`answer_soundness`); empty when they are none, None
+    where they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def walk_contexts(
     forged: dict[int, str | None] = {}
     reserved = answer_soundness.reserved_of_head(plan.head)
     home = {step.number: context for context in plan.contexts for step in context.steps}
-    where = {step.number: step for context in plan.contexts for step in context.steps}
+    planned = {step.number: step for context in plan.contexts for step in context.steps}
     for context in plan.contexts:
         if not context.steps:
             continue
@@ -118,12 +118,12 @@ def walk_contexts(
                 one.step: answer_soundness.forged_turn_reason(reserved, one.sample) for one in found
             }
         fork, said = reader.run(_fork_of_context(plan.rollout, context))
-        made = rebuild_context(renderer, head, kept, fork, said).context
-        entries = made.entries[1:] if fork else made.entries
+        rebuilt = rebuild_context(renderer, head, kept, fork, said).context
+        entries = rebuilt.entries[1:] if fork else rebuilt.entries
         records = kept[1:] if fork else kept
-        standing = [
+        steps = [
             ContextStep(
-                where[record.step],
+                planned[record.step],
                 record,
                 entry,
                 home[record.step].number,
@@ -132,7 +132,7 @@ def walk_contexts(
             )
             for record, entry in zip(records, entries, strict=True)
         ]
-        yield WalkedContext(context, head, made, tuple(standing))
+        yield WalkedContext(context, head, rebuilt, tuple(steps))
 
 
 def _closed_record(record: StepRecord, seen: RendererView) -> StepRecord:
@@ -177,22 +177,10 @@ def answer_facts(
 ) -> AnswerFacts:
     """What of a sample decides its weight. ended: whether its ids ended with a stop token, where
     the sample has lost them; empty: whether nothing of it is left that a model wrote; unfit: why it
-    may not be trained (`soundness`)."""
+    may not be trained (`answer_soundness`)."""
     ended = ended and ends_with_stop(sample.token_ids, sample.parameters.get("stop_token_ids"))
     why = no_action_reason(sample.malformed, [call.error for call in sample.calls])
     return AnswerFacts(sample.finish_reason, why, empty, ended, unfit)
-
-
-def weight_in_row(
-    one: ContextStep, said: AnswerFacts, plan: RolloutPlan, options: RowOptions, row: str
-) -> AnswerWeight:
-    """What the answer of a step weighs in the row with this id. said: what decides it."""
-    weight = weigh_answer(one.step, said, options)
-    home = plan.row_id(one.sampled_in_context)
-    summary = "/summary." in row
-    if row == home or (options.overlap == "paper" and not summary):
-        return weight
-    return weight_of_copy(weight, home)
 
 
 class ContextPart(NamedTuple):
@@ -236,8 +224,12 @@ class ContextRows:
 
     def weight(self, one: ContextStep, row: str, empty: bool) -> AnswerWeight:
         """What the answer of a step weighs in the row with this id."""
-        said = answer_facts(one.record.sample, one.stopped, empty, self.unfit(one))
-        return weight_in_row(one, said, self.plan, self.options, row)
+        facts = answer_facts(one.record.sample, one.stopped, empty, self.unfit(one))
+        weight = weigh_answer(one.step, facts, self.options)
+        own_row = self.plan.row_id(one.sampled_in_context)
+        if row == own_row or (self.options.overlap == "paper" and "/summary." not in row):
+            return weight
+        return weight_of_copy(weight, own_row)
 
     def unfit(self, one: ContextStep) -> str:
         """Why the answer of a step may not be trained."""
@@ -248,7 +240,7 @@ class ContextRows:
         return weigh_summary(answer_facts(sample, unfit=unfit or ""), self.options)
 
     def forged(self, sample: SampleBody) -> str | None:
-        """Why the summary's ids are a forged turn, as of a step (`Standing.forged`)."""
+        """Why the summary's ids are a forged turn, as of a step (`ContextStep.forged`)."""
         return answer_soundness.forged_turn_reason(
             answer_soundness.reserved_of_head(self.plan.head), sample
         )

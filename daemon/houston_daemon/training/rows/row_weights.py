@@ -113,7 +113,7 @@ class AnswerFacts(NamedTuple):
     stopped: bool = True
     """Whether it ends with a stop token of its dialect, where that can be told."""
     unfit: str = ""
-    """Why it may not be trained whatever was said of it (`soundness`); empty where it may."""
+    """Why it may not be trained, whatever the verdict (`answer_soundness`); empty where it may."""
 
     @property
     def missing_stop_reason(self) -> str:

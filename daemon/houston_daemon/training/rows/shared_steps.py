@@ -17,7 +17,7 @@ from houston_shared.store.store_reader import Reader
 
 
 class AnswerKey(NamedTuple):
-    """Which answer of a rollout: the role it was sampled in, and the step as `Span` has it."""
+    """Which answer of a rollout: the role it was sampled in, and its step (`SampledSpan`)."""
 
     role: SampleRole
     step: int
