@@ -6,6 +6,7 @@ into memory. A rollout whose texts are gone is refused. `Finding` and `Rule` are
 every rule is written with.
 """
 
+import dataclasses
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,25 +96,12 @@ class RolloutTrace:
         return self.steps[: bisect_left(self._numbers, number)]
 
 
-def query_trace(rollout: str) -> ReadPlan[RolloutTrace]:
-    """The rollout with this whole id, in one read; a long one is better read with `read`.
-
-    Raises TextsGone, and HoustonError where its specification was erased, or its task cannot be
-    read.
-    """
-    frame = yield from _trace_frame(rollout)
-    found: list[StepRecord] = []
-    last = yield from step_queries.find_last_step(rollout)
-    for first in range(1, last + 1, STEPS_PER_PAGE):
-        found += yield from _trace_page(rollout, first)
-    return _complete_trace(frame, found)
-
-
 def read_trace(reader: Reader, rollout: str, known: Sequence[StepRecord] = ()) -> RolloutTrace:
-    """The same in a short transaction a page, so that a long rollout holds no writer back.
+    """The rollout with this whole id, read in a short transaction a page: it holds no writer back.
 
     known: its steps as they were read before; only those that closed or were replaced since are
-    read. Steps that close meanwhile are not in it. Raises as `trace`.
+    read. Steps that close meanwhile are not in it. Raises TextsGone, and HoustonError where its
+    specification was erased, or its task cannot be read.
     """
     frame = reader.run(_trace_frame(rollout))
     last = reader.run(step_queries.find_last_step(rollout))
@@ -122,11 +110,10 @@ def read_trace(reader: Reader, rollout: str, known: Sequence[StepRecord] = ()) -
     pages = (
         reader.run(_trace_page(rollout, first)) for first in range(begin, last + 1, STEPS_PER_PAGE)
     )
-    whole = _complete_trace(
-        frame, [*same, *(one for page in pages for one in page if one.step <= last)]
-    )
+    new = (step for page in pages for step in page if step.step <= last)
+    trace = dataclasses.replace(frame, steps=(*same, *new))
     reader.run(require_all_texts(rollout))  # it may have been archived meanwhile
-    return whole
+    return trace
 
 
 def require_all_texts(rollout: str) -> ReadPlan[None]:
@@ -134,13 +121,6 @@ def require_all_texts(rollout: str) -> ReadPlan[None]:
     if lost := (yield from removed_data_queries.find_missing_data(rollout)):
         read = lost.read or f"houston verdict {rollout}, for what was said of it before"
         raise TextsGone(lost.cause, "Nothing was judged.", read)
-
-
-def _complete_trace(frame: RolloutTrace, found: list[StepRecord]) -> RolloutTrace:
-    return RolloutTrace(
-        frame.rollout, frame.task, frame.instructions, frame.gpus, tuple(found), frame.forks,
-        frame.ended,
-    )  # fmt: skip
 
 
 def _trace_frame(rollout: str) -> ReadPlan[RolloutTrace]:
