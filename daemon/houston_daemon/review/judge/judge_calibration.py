@@ -296,16 +296,16 @@ def load_cases(folder: Path | None = None) -> list[JudgeCase]:
 
 def _cases_of_file(file: Path) -> Iterator[JudgeCase]:
     try:
-        found = msgspec.convert(yaml.safe_load(file.read_text(encoding="utf-8")), _CasesFile)
+        file_record = msgspec.convert(yaml.safe_load(file.read_text(encoding="utf-8")), _CasesFile)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as problem:
         why = " ".join(str(problem).split())
         raise ConfigurationError(f"{file} is no file of cases: {why}.") from None
-    for place, one in enumerate(found.cases, 1):
+    for place, one in enumerate(file_record.cases, 1):
         if not 1 <= one.step <= len(one.steps):
             raise ConfigurationError(f"{file}: {one.name!r} has no step {one.step}.")
         rollout = f"{file.stem}-{place}"
         yield JudgeCase(
-            found.criterion,
+            file_record.criterion,
             one.name,
             one.meant,
             one.step,
@@ -352,7 +352,7 @@ def _case_step(number: int, one: CaseStep) -> StepRecord:
         )
         for call in calls
     ]  # fmt: skip
-    said = (
+    guidance = (
         (DeliveredGuidance(id=f"g{number}", author="person", text=one.guidance),)
         if one.guidance
         else ()
@@ -369,7 +369,7 @@ def _case_step(number: int, one: CaseStep) -> StepRecord:
         intents=(),
         results=tuple(results),
         observation=ObservationBody(tail="" if calls else one.observation),
-        guidance=said,
+        guidance=guidance,
         at="2026-01-01T00:00:00Z",
         active_seconds=60.0 * number,
     )  # fmt: skip

@@ -192,8 +192,8 @@ def harmless_guidance(one: DeliveredGuidance) -> DeliveredGuidance:
 
 
 def _without_frames(text: str) -> str:
-    inside = _STEP_HEADING.sub(r"\1(\2)", _FRAME_LOOKALIKE.sub(r"(\1)", text))
-    return _MODEL_MARKUP.sub(lambda found: f"{found.group()} ", inside)
+    harmless = _STEP_HEADING.sub(r"\1(\2)", _FRAME_LOOKALIKE.sub(r"(\1)", text))
+    return _MODEL_MARKUP.sub(lambda found: f"{found.group()} ", harmless)
 
 
 def render_step(step: StepRecord, tokens: TokenCounter, limit: int) -> StepText:
@@ -201,18 +201,20 @@ def render_step(step: StepRecord, tokens: TokenCounter, limit: int) -> StepText:
     thought = harmless_text(step.sample.thought) or EMPTY_PART
     calls = "\n".join(_call_text(number, one) for number, one in _numbered_calls(step))
     tail = step.observation.tail if step.observation else ""
-    seen = harmless_text(context_messages.observation_text(step.results, tail, ())) or EMPTY_PART
-    said = guidance_text(step.guidance, tokens, limit // 3)
-    text = _join_step_parts(thought, calls, seen, said)
+    observation = (
+        harmless_text(context_messages.observation_text(step.results, tail, ())) or EMPTY_PART
+    )
+    guidance = guidance_text(step.guidance, tokens, limit // 3)
+    text = _join_step_parts(thought, calls, observation, guidance)
     size = tokens.count(text)
     if size <= limit:
         return StepText(step.step, text, True, size)
-    room = max(3, limit - tokens.count(_join_step_parts("", "", "", said)))
+    room = max(3, limit - tokens.count(_join_step_parts("", "", "", guidance)))
     thought = tokens.cut(thought, max(1, int(room * THOUGHT_SHARE)), "the thought")
     calls = tokens.cut(calls, max(1, int(room * CALLS_SHARE)), "the action")
     left = room - tokens.count(thought) - tokens.count(calls)
-    seen = tokens.cut(seen, max(1, left), "the observation")
-    text = _join_step_parts(thought, calls, seen, said)
+    observation = tokens.cut(observation, max(1, left), "the observation")
+    text = _join_step_parts(thought, calls, observation, guidance)
     return StepText(step.step, text, False, tokens.count(text))
 
 
@@ -223,14 +225,14 @@ def frame_steps(steps: Sequence[StepText], context: Callable[[int], bool], key: 
 
 def frame_key(texts: Sequence[str]) -> str:
     """A key that stands in none of the texts, the same for the same texts."""
-    whole = "\n".join(texts)
+    joined = "\n".join(texts)
     salt = 0
     while True:
-        made = hashlib.sha256(f"{salt}\n{whole}".encode(errors="replace")).hexdigest()[
+        key = hashlib.sha256(f"{salt}\n{joined}".encode(errors="replace")).hexdigest()[
             :FRAME_KEY_CHARACTERS
         ]
-        if made not in whole:
-            return made
+        if key not in joined:
+            return key
         salt += 1
 
 
@@ -239,9 +241,9 @@ def _frame_step(one: StepText, context: bool, key: str) -> str:
     return f"{begins}\n{one.text}\n[{key} step {one.step} ends]"
 
 
-def _join_step_parts(thought: str, calls: str, seen: str, said: str) -> str:
-    heard = f"\n## a person said{said}" if said else ""
-    return f"## thought\n{thought}\n## calls\n{calls}\n## observation\n{seen}{heard}"
+def _join_step_parts(thought: str, calls: str, observation: str, guidance: str) -> str:
+    heard = f"\n## a person said{guidance}" if guidance else ""
+    return f"## thought\n{thought}\n## calls\n{calls}\n## observation\n{observation}{heard}"
 
 
 def _numbered_calls(step: StepRecord) -> list[tuple[int, Any]]:
@@ -337,12 +339,12 @@ def _interleave_steps(before: Sequence[int], after: Sequence[int]) -> Iterator[i
 
 
 def _outline_line(trace: RolloutTrace, place: int) -> str:
-    one = trace.observed_steps[place]
-    done = [
-        f"{call.summary}{f' (failed: {call.error})' if call.error else ''}" for call in one.calls
+    observed = trace.observed_steps[place]
+    calls = [
+        call.summary + (f" (failed: {call.error})" if call.error else "") for call in observed.calls
     ]
-    said = "; ".join(done) or one.malformed or "no call"
-    return harmless_text(f"{one.step}: {' '.join(said.split())}")
+    summary = "; ".join(calls) or observed.malformed or "no call"
+    return harmless_text(f"{observed.step}: {' '.join(summary.split())}")
 
 
 def _best_score_words(scores: Iterator[ScoredStep]) -> str:

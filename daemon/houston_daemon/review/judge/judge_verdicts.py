@@ -77,11 +77,11 @@ async def judge_rollout(
         done(decided)
         return decided
 
-    found = await gather_all([one(window) for window in asked])
-    steps = {step: judged for decided in found for step, judged in decided.steps.items()}
+    decisions = await gather_all([one(window) for window in asked])
+    steps = {step: judged for decided in decisions for step, judged in decided.steps.items()}
     kept = [step for step in errors if step in steps and steps[step].verdict == "keep"]
     steps |= {step: JudgedStep("mask", f"{errors[step]}{_OVERRULED_SUFFIX}") for step in kept}
-    undecided = {step: decided.problem for decided in found for step in decided.undecided}
+    undecided = {step: decided.problem for decided in decisions for step in decided.undecided}
     return JudgeVerdicts(
         steps=dict(sorted(steps.items())),
         undecided=dict(sorted(undecided.items())),
@@ -134,9 +134,9 @@ class JudgeOutcome:
 
 def outcome_json(one: JudgeOutcome, settings: JudgeSettings, dry: bool) -> dict[str, Any]:
     """A line of `houston judge --json`."""
-    made: dict[str, Any] = {"rollout": one.rollout, "steps": one.steps, "stored": not dry}
+    line: dict[str, Any] = {"rollout": one.rollout, "steps": one.steps, "stored": not dry}
     if one.rules is not None:
-        made["rules"] = {
+        line["rules"] = {
             "masked": len(one.rules),
             "by_rule": dict(one.by_rule),
             "changed": one.rules_changed,
@@ -144,7 +144,7 @@ def outcome_json(one: JudgeOutcome, settings: JudgeSettings, dry: bool) -> dict[
         }
     if one.judge is not None:
         verdicts = one.judge
-        made["judge"] = {
+        line["judge"] = {
             "by": one.author,
             "kept": sum(said.verdict == "keep" for said in verdicts.steps.values()),
             "masked": sum(said.verdict == "mask" for said in verdicts.steps.values()),
@@ -159,14 +159,14 @@ def outcome_json(one: JudgeOutcome, settings: JudgeSettings, dry: bool) -> dict[
             },
         }
     if one.planned_windows is not None:
-        made["judge"] = {
+        line["judge"] = {
             "by": one.author,
             "windows": one.planned_windows,
             "cached": one.cached_answers,
         }
     if one.judge is not None or one.planned_windows is not None:
-        made["cost"] = one.cost.as_json(settings)
-    return made
+        line["cost"] = one.cost.as_json(settings)
+    return line
 
 
 def outcome_lines(one: JudgeOutcome, dry: bool) -> Iterator[str]:
@@ -206,16 +206,16 @@ def _judge_lines(
 ) -> Iterator[str]:
     masked = sum(said.verdict == "mask" for said in verdicts.steps.values())
     kept = len(verdicts.steps) - masked
-    told = [f"judge keeps {kept}, masks {masked}"]
+    parts = [f"judge keeps {kept}, masks {masked}"]
     if verdicts.overruled:
-        told.append(f"{verdicts.overruled} of them because the observation is an error")
+        parts.append(f"{verdicts.overruled} of them because the observation is an error")
     if verdicts.undecided:
-        told.append(f"{len(verdicts.undecided)} undecided")
+        parts.append(f"{len(verdicts.undecided)} undecided")
     if verdicts.shortened:
-        told.append(f"{verdicts.shortened} not shown whole")
+        parts.append(f"{verdicts.shortened} not shown whole")
     if changed is not None:
-        told.append(f"{changed} changed")
-    yield f"  {'; '.join(told)}"
+        parts.append(f"{changed} changed")
+    yield f"  {'; '.join(parts)}"
     if taken:
         yield f"    {len(taken)} of those kept are masked by rules: {_step_numbers(list(taken))}"
     for why, steps in groupby(verdicts.undecided.items(), key=lambda one: one[1]):

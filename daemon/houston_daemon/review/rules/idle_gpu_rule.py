@@ -81,20 +81,20 @@ def gpu_uses(
         if isinstance(event, CommandRun):
             runs.setdefault(id(event.call), []).append(event)
     devices: dict[SessionKey, str] = {}
-    found: list[GpuUse] = []
+    uses: list[GpuUse] = []
     first = trace.task.hosts[0]
     for call in (one for step in trace.observed_steps for one in step.calls):
         session = session_of_call(call, first)
-        for ran in runs.get(id(call), ()):
-            if ran.program.program in ("", "export", "unset"):
-                if ran.in_script is None and not ran.program.in_subshell:
-                    _note_exports(ran.program, session, devices)
-            elif ran.source is None or not ran.script.endswith(".sh"):  # else its lines come
-                seen = ran.program.environment.get(VISIBLE_DEVICES, devices.get(session))
-                found.append(_gpu_use(ran, seen, patterns))
-        for gone in renewed_sessions(call, first):
-            devices.pop(gone, None)
-    return [use for use in found if use.trains or use.gpus is not None or not use.known]
+        for run in runs.get(id(call), ()):
+            if run.program.program in ("", "export", "unset"):
+                if run.in_script is None and not run.program.in_subshell:
+                    _note_exports(run.program, session, devices)
+            elif run.source is None or not run.script.endswith(".sh"):  # else its lines come
+                visible = run.program.environment.get(VISIBLE_DEVICES, devices.get(session))
+                uses.append(_gpu_use(run, visible, patterns))
+        for renewed in renewed_sessions(call, first):
+            devices.pop(renewed, None)
+    return [use for use in uses if use.trains or use.gpus is not None or not use.known]
 
 
 def _note_exports(
@@ -185,14 +185,14 @@ def idle_compute(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFi
     whether it works are none, and what a variable names is not known.
     """
     events = agent_history(trace)
-    there = _gpus_by_host(trace, settings, events)
-    found = gpu_uses(trace, events, settings.training)
+    gpus_of_host = _gpus_by_host(trace, settings, events)
+    uses = gpu_uses(trace, events, settings.training)
     ends = _job_ends(all_jobs(trace))
-    for use in found:
-        total = there.get(use.host, 0)
+    for use in uses:
+        total = gpus_of_host.get(use.host, 0)
         if not use.trains or not use.known or use.is_trial or total <= 1:
             continue
-        if why := _idle_reason(use, total, found, ends, settings.lora_gpus):
+        if why := _idle_reason(use, total, uses, ends, settings.lora_gpus):
             yield RuleFinding(use.step, why)
             if use.script is not None:
                 yield RuleFinding(
@@ -202,14 +202,14 @@ def idle_compute(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFi
 
 def _idle_reason(use: GpuUse, total: int, among: list[GpuUse], ends: JobEnds, lora: int) -> str:
     """How a run leaves GPUs idle, in words; empty where it does not."""
-    mine = total if use.gpus is None else len(use.gpus)
-    mine = mine if use.processes is None else min(mine, use.processes)
-    there = (one for one in among if one.host == use.host and one is not use)
-    beside = [one for one in there if _overlap(one, use, ends)]
-    if not all(one.known for one in beside):
+    used = total if use.gpus is None else len(use.gpus)
+    used = used if use.processes is None else min(used, use.processes)
+    others = (one for one in among if one.host == use.host and one is not use)
+    overlapping = [one for one in others if _overlap(one, use, ends)]
+    if not all(one.known for one in overlapping):
         return ""
-    if mine + len(_gpus_of_others(use, beside)) < total:
-        return f"{mine} of {total} GPUs are used: {use.words}"
+    if used + len(_gpus_of_others(use, overlapping)) < total:
+        return f"{used} of {total} GPUs are used: {use.words}"
     if use.lora and 0 < lora <= total:
         return f"LoRA on a host with {total} GPUs: {use.words}"
     return ""
@@ -244,15 +244,15 @@ def _gpus_by_host(
 ) -> dict[str, int]:
     """GPUs by the host that calls name; the first has no name where none is given."""
     first = trace.task.hosts[0]
-    found = {name: count for name, count in trace.gpus.items() if count}
-    if first in found:
-        found[""] = found[first]
+    counts = {name: count for name, count in trace.gpus.items() if count}
+    if first in counts:
+        counts[""] = counts[first]
     if settings.gpus:
         for name in ("", *trace.task.hosts):
-            found.setdefault(name, settings.gpus)
+            counts.setdefault(name, settings.gpus)
     for event in events:
         if not isinstance(event, CommandRun) or event.program.program != "nvidia-smi":
             continue
         if count := len(_NVIDIA_SMI_GPU.findall(event.result.text)):
-            found.setdefault(event.host, count)
-    return found
+            counts.setdefault(event.host, count)
+    return counts

@@ -74,8 +74,8 @@ class ExportFolder:
 
     def refuse_other(self, inputs: str) -> None:
         """Raise HoustonError where an export of something else lies there, unless forced."""
-        found = self.published()
-        if found is not None and found.inputs != inputs and not self._force:
+        other = self.published()
+        if other is not None and other.inputs != inputs and not self._force:
             raise self._other_export_error()
 
     def publish(self, made: ExportManifest, page: str, names: Sequence[str]) -> bool:
@@ -134,8 +134,8 @@ class ExportFolder:
 
     def _is_same_export(self, made: ExportManifest, encoded: bytes) -> bool:
         """Whether this very export lies there, byte for byte."""
-        there = self.folder / export_manifest.MANIFEST_NAME
-        if not there.is_file() or there.read_bytes() != encoded:
+        known = self.folder / export_manifest.MANIFEST_NAME
+        if not known.is_file() or known.read_bytes() != encoded:
             return False
         for one in made.files:
             file = self.folder / one.name

@@ -99,10 +99,14 @@ def read_judged_by(reader: Reader, rollouts: Sequence[str], runs: RuleRuns) -> J
 def judged_by_sentence(manifest: dict[str, Any]) -> str:
     """The same sentence of a manifest that was read back; data from elsewhere may have none."""
     try:
-        found = msgspec.convert(manifest.get("verdicts"), JudgedBy)
+        judged_by = msgspec.convert(manifest.get("verdicts"), JudgedBy)
     except msgspec.ValidationError:
         return "Nobody knows who judged these rows: their manifest does not say."
-    return found.told if found.steps else "These rows are of before rules were run on every export."
+    return (
+        judged_by.told
+        if judged_by.steps
+        else "These rows are of before rules were run on every export."
+    )
 
 
 def _rules_in_reason(reason: str) -> set[str]:
@@ -289,8 +293,8 @@ def dataset_card(manifest: ExportManifest, format: ExportFormat) -> str:
     lines += [f"# {manifest.format}: {manifest.rows} rows of {len(manifest.sources)} rollouts", ""]
     lines += [f"{format.description[0].upper()}{format.description[1:]}.", ""]
     lines += [_file_words(one, manifest.counts.unit) for one in manifest.files]
-    if told := ids_source_words(manifest):
-        lines += ["", f"{told[0].upper()}{told[1:]}."]
+    if source := ids_source_words(manifest):
+        lines += ["", f"{source[0].upper()}{source[1:]}."]
     if manifest.provenance == "none":
         lines += [
             "",

@@ -155,9 +155,9 @@ class RunFolder:
     def keep_manifest(self) -> None:
         """Keep the manifest of the rows as they are taken: data that was exported elsewhere may be
         replaced before the run ends."""
-        there, kept = self.data / "manifest.json", self.path / "manifest.json"
-        if there.is_file() and not kept.exists():
-            atomic_file.write_atomically(kept, there.read_bytes())
+        current, kept = self.data / "manifest.json", self.path / "manifest.json"
+        if current.is_file() and not kept.exists():
+            atomic_file.write_atomically(kept, current.read_bytes())
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -169,12 +169,12 @@ class RunFolder:
     def result(self) -> RunResult | None:
         """The figures; None before it has finished."""
         try:
-            said = msgspec.json.decode(
+            record = msgspec.json.decode(
                 (self.path / "result.json").read_bytes(), type=dict[str, Any]
             )
-            if "loss_last" in said:
-                said["loss_mean_last_10"] = said.pop("loss_last")
-            return msgspec.convert(said, RunResult)
+            if "loss_last" in record:
+                record["loss_mean_last_10"] = record.pop("loss_last")
+            return msgspec.convert(record, RunResult)
         except (OSError, msgspec.DecodeError):
             return None
 
@@ -203,10 +203,10 @@ def folder_of_run(home: Home, run: str) -> RunFolder:
 def read_data_manifest(data: Path) -> dict[str, Any]:
     """`manifest.json` of exported data; empty where there is none."""
     try:
-        found = msgspec.json.decode((data / "manifest.json").read_bytes())
+        manifest = msgspec.json.decode((data / "manifest.json").read_bytes())
     except (OSError, msgspec.DecodeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return manifest if isinstance(manifest, dict) else {}
 
 
 def _memory_advice(folder: RunFolder) -> str:
@@ -225,10 +225,10 @@ def settle_run(folder: RunFolder, code: int) -> TrainingProgress:
 
     A program that was killed could not say so itself: this writes `failed` for it.
     """
-    now = sft_progress.read_progress(folder.path) or TrainingProgress(state="queued")
+    progress = sft_progress.read_progress(folder.path) or TrainingProgress(state="queued")
     if code == ExitCode.BUSY:  # another trainer writes there
-        return msgspec.structs.replace(now, state="failed")
-    if now.state in ("queued", "running"):
+        return msgspec.structs.replace(progress, state="failed")
+    if progress.state in ("queued", "running"):
         why = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         memory, next = "", folder.resume_command
         if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
@@ -240,7 +240,7 @@ def settle_run(folder: RunFolder, code: int) -> TrainingProgress:
         writer.set_state("failed", f"The trainer {why}{memory}. {folder.what_is_kept} Next: {next}")
         writer.log(writer.now.message)
         return writer.now
-    return now
+    return progress
 
 
 PLAIN_KIND = "plain"
@@ -264,17 +264,17 @@ def sharding_kind(recipe: SftRecipe) -> str:
     import yaml  # 20 ms that a run without a configuration does not pay
 
     try:
-        found: Any = yaml.safe_load(Path(recipe.accelerate).read_text(encoding="utf-8"))
+        configuration: Any = yaml.safe_load(Path(recipe.accelerate).read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as problem:
-        said = str(problem).partition("\n")[0]
+        why = str(problem).partition("\n")[0]
         raise HoustonError(
-            f"The configuration {recipe.accelerate} of accelerate cannot be read: {said}.",
+            f"The configuration {recipe.accelerate} of accelerate cannot be read: {why}.",
             "Nothing was trained further.",
             "Name another: --accelerate cpu, fsdp, deepspeed or a file",
         ) from None
-    if not isinstance(found, dict) or found.get("use_cpu"):
+    if not isinstance(configuration, dict) or configuration.get("use_cpu"):
         return PLAIN_KIND
-    return kind_of_distributed(str(found.get("distributed_type")))
+    return kind_of_distributed(str(configuration.get("distributed_type")))
 
 
 def check_kind_change(folder: RunFolder, recipe: SftRecipe) -> None:

@@ -7,7 +7,7 @@ registers nothing.
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -120,9 +120,9 @@ def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
     sft_run_folder.check_checkpoint_kind(folder, trainer.kind)
     if trainer.kind == sft_run_folder.PLAIN_KIND:  # in shards no process has what a pass would show
         share = rows.prepared.trained / rows.prepared.tokens
-        there = training_memory.free_bytes(device) // (1 if device.type == "cuda" else processes)
-        reckoned = training_memory.measure_peak(trainer, share, loaded.bf16)
-        training_memory.refuse_too_large(reckoned, folder, rows.lengths, steps, there, writer.log)
+        free = training_memory.free_bytes(device) // (1 if device.type == "cuda" else processes)
+        peak = training_memory.measure_peak(trainer, share, loaded.bf16)
+        training_memory.refuse_too_large(peak, folder, rows.lengths, steps, free, writer.log)
     held = HeldOutLoss(folder, recipe, trainer, loaded.packing)
     before = held.before(watch, writer)
     if watch.ended:
@@ -142,30 +142,43 @@ def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
     writer.set_state("running", "saving")
     save_output(trainer, folder, full=recipe.full)
     if state.is_main_process:
-        history = [one["loss"] for one in trainer.state.log_history if "loss" in one]
+        result = _run_result(trainer, rows.prepared, steps, seconds, device, writer)
         folder.write_result(
-            RunResult(
-                steps=len(steps),
-                rows=rows.prepared.rows,
-                tokens=sum(step.tokens for step in steps),
-                trained=rows.prepared.trained,
-                cut=rows.prepared.cut,
-                dropped=len(rows.prepared.dropped),
-                loss_first=history[0],
-                loss_mean_last_10=sum(history[-_LAST_STEPS:]) / len(history[-_LAST_STEPS:]),
-                held_out_before=before,
-                held_out_after=after,
-                held_out_rows=held.rows,
-                seconds=round(seconds, 2),
-                tokens_per_second=writer.now.tokens_per_second or 0.0,
-                memory_bytes=training_memory.peak_bytes(),
-                processes=processes,
-                device=str(device),
-                versions={name: version(name) for name in ("torch", "transformers", "trl", "peft")},
+            msgspec.structs.replace(
+                result, held_out_before=before, held_out_after=after, held_out_rows=held.rows
             )
         )
     state.wait_for_everyone()
     return True
+
+
+def _run_result(
+    trainer: WeightedTrainer,
+    prepared: sft_dataset.PreparedRows,
+    steps: Sequence[batch_plan.OptimizerStep],
+    seconds: float,
+    device: torch.device,
+    writer: ProgressWriter,
+) -> RunResult:
+    """The figures of a finished run, but for the loss on held-out rows."""
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    last = losses[-_LAST_STEPS:]
+    return RunResult(
+        steps=len(steps),
+        rows=prepared.rows,
+        tokens=sum(step.tokens for step in steps),
+        trained=prepared.trained,
+        cut=prepared.cut,
+        dropped=len(prepared.dropped),
+        loss_first=losses[0],
+        loss_mean_last_10=sum(last) / len(last),
+        seconds=round(seconds, 2),
+        tokens_per_second=writer.now.tokens_per_second or 0.0,
+        memory_bytes=training_memory.peak_bytes(),
+        processes=trainer.accelerator.num_processes,
+        device=str(device),
+        versions={name: version(name) for name in ("torch", "transformers", "trl", "peft")},
+    )
 
 
 def _training_device(recipe: SftRecipe) -> torch.device:
