@@ -183,7 +183,7 @@ def main() -> None:
     chats = [chat_row(row, tokenizer) for row in ids]
     tokens = sum(len(row.token_ids) for row in ids)
     runs = [
-        measured(name, ids if format.of == "ids" else chats, tokens, parquet, asked.repeat)
+        measured(name, ids if format.unit == "ids" else chats, tokens, parquet, asked.repeat)
         for name, format in FORMATS.items()
         for parquet in (False, True)
         if not (parquet and format.only_lines) and not (parquet and name == "raw")

@@ -128,16 +128,16 @@ def _houston(
     most = 0
 
     class Timed(ProgressWriter):
-        def stepped(self, **said: Any) -> None:
+        def step_done(self, **said: Any) -> None:
             nonlocal most
             times.append(_clock(given))
             losses.append(said["loss"])
             most = said["memory"]
-            super().stepped(**said)
+            super().step_done(**said)
 
     folder = RunFolder(place / "run")
     recipe = _recipe(base, given, found)
-    folder.ask(RunSpec(run="run", recipe=recipe))
+    folder.write_spec(RunSpec(run="run", recipe=recipe))
     folder.data.mkdir()
     lines = "".join(json.dumps(row) + "\n" for row in found)
     (folder.data / "data.jsonl").write_text(lines)

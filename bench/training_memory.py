@@ -70,7 +70,7 @@ def read(case: str, base: str) -> dict[str, Any]:
 
     def checked(peak: Any, folder: RunFolder, *more: Any) -> None:
         nonlocal estimated
-        estimated = peak.bytes(sum(lengths), folder.asked.recipe.gradient_checkpointing)
+        estimated = peak.bytes(sum(lengths), folder.spec.recipe.gradient_checkpointing)
         check(peak, folder, *more)
 
     training_memory.refuse_too_large = checked
@@ -84,7 +84,7 @@ def read(case: str, base: str) -> dict[str, Any]:
     )
     with tempfile.TemporaryDirectory() as place:
         folder = RunFolder(Path(place) / "run")
-        folder.ask(RunSpec(run="run", recipe=recipe))
+        folder.write_spec(RunSpec(run="run", recipe=recipe))
         folder.data.mkdir()
         found = [row(number, length) for number, length in enumerate(lengths)]
         lines = "".join(json.dumps(one) + "\n" for one in found)

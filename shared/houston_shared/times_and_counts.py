@@ -7,6 +7,7 @@ and kana count one by one. It reads no other clock than the wall's.
 
 import re
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 
@@ -30,6 +31,17 @@ def local_time(at_us: int) -> str:
 def pluralize(count: int, what: str) -> str:
     """A count of things whose name takes an s."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def number_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Runs of numbers that follow each other: (first, last) of each."""
+    ranges: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return ranges
 
 
 _UNSPACED_SCRIPTS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"

@@ -5,17 +5,27 @@ A module of its own, since `statistics` takes milliseconds.
 
 import math
 from statistics import NormalDist
+from typing import NamedTuple
 
 
-def wilson_bounds(hits: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The interval of the share `hits / of`, each end 0 to 1 (Wilson 1927, eq. 6).
+class ConfidenceInterval(NamedTuple):
+    """An estimate with its bounds."""
 
-    Without any trial nothing is known: 0 to 1.
+    value: float | None
+    """None where nothing was tried."""
+    low: float
+    high: float
+
+
+def wilson_interval(hits: int, of: int, confidence: float = 0.95) -> ConfidenceInterval:
+    """The share `hits / of` with its bounds, each 0 to 1 (Wilson 1927, eq. 6).
+
+    Without any trial nothing is known: the bounds are 0 and 1.
     """
     if of == 0:
-        return 0.0, 1.0
+        return ConfidenceInterval(None, 0.0, 1.0)
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
     share = hits / of
     middle = (share + z * z / (2 * of)) / (1 + z * z / of)
     half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of**2)) / (1 + z * z / of)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return ConfidenceInterval(share, max(0.0, middle - half), min(1.0, middle + half))

@@ -17,12 +17,11 @@ from houston_shared.policy_and_run_files import TrainingProgress
 from houston_shared.store import policy_queries
 from houston_shared.store.policy_queries import TrainingRunRow
 from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import ENDED_RUN_STATES
 from houston_shared.times_and_counts import local_time
 
 MAX_PROGRESS_CHARACTERS = 100
 """Characters of how it stands; --json has all."""
-
-ENDED_RUN_STATES = ("finished", "failed", "cancelled")
 
 
 def add_train_list_arguments(parser: argparse.ArgumentParser) -> None:

@@ -49,7 +49,7 @@ def read_selection(arguments: argparse.Namespace) -> RolloutSelection:
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     """Rollouts, a format, a folder; how rows are made; how often and in which order they stand."""
     add_selection_arguments(parser)
-    formats = "; ".join(f"{name}: {format.says}" for name, format in FORMATS.items())
+    formats = "; ".join(f"{name}: {format.description}" for name, format in FORMATS.items())
     parser.add_argument(
         "--format", required=True, choices=tuple(FORMATS), metavar="F", help=formats
     )

@@ -24,7 +24,6 @@ from houston_daemon.review.judge.judge_calibration import (
     CalibrationReport,
     CaseResult,
     VerdictAgreement,
-    WilsonInterval,
     judged_by_people,
 )
 from houston_daemon.review.judge.judge_calibration import calibrate as compared
@@ -47,6 +46,7 @@ from houston_shared.errors import DaemonNotRunning, ExitCode, HoustonError
 from houston_shared.store import store_reader
 from houston_shared.store.rollout_queries import select_rollout_ids
 from houston_shared.store.store_reader import Reader
+from houston_shared.wilson_interval import ConfidenceInterval
 
 _AGREEMENT_COLUMNS = (
     "",
@@ -167,7 +167,7 @@ def _agreement_row(name: str, by: VerdictAgreement) -> tuple[str, ...]:
     )
 
 
-def _interval_words(share: WilsonInterval) -> str:
+def _interval_words(share: ConfidenceInterval) -> str:
     return "–" if share.value is None else f"{share.value:.2f} ({share.low:.2f}–{share.high:.2f})"
 
 
@@ -272,7 +272,7 @@ def _judge_rollouts(
         client = judge_engine.open_judge_client(
             place, arguments.policy, settings.window, not request.dry
         )
-        async with client as session.desk:
+        async with client as session.client:
             await session.run(rollouts)
 
     with _judge_engine(loaded, settings) as place:
@@ -284,7 +284,7 @@ def _judge_rollouts(
 
 
 def _note_passed_over(session: JudgeSession) -> None:
-    if sentence := passed_over_sentence(session.passed):
+    if sentence := passed_over_sentence(session.passed_over):
         command_output.print_note(sentence)
 
 

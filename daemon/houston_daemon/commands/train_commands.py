@@ -43,6 +43,7 @@ from houston_shared.policy_and_run_files import is_policy_name, is_run_name
 from houston_shared.store import policy_queries
 from houston_shared.store.rollout_queries import select_rollout_ids
 from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import ENDED_RUN_STATES
 
 DEFAULT_RECIPE = "small"
 """The recipe where none is named."""
@@ -116,7 +117,7 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
         _check_resume_flags(arguments)
     if (finished := _finished_without_policy(arguments, loaded)) is not None:
         if arguments.name:
-            finished.ask(create_run.rename_policy(loaded, finished.asked, arguments.name))
+            finished.write_spec(create_run.rename_policy(loaded, finished.spec, arguments.name))
         _register_finished_run(loaded, finished)
         return _say_run_state(arguments, loaded, finished, "finished")
     daemon_runs = find_running_daemon(loaded.home) is not None
@@ -131,10 +132,10 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     )
     spec = planned if arguments.resume else _make_run(arguments, loaded)
     folder = sft_run_folder.folder_of_run(loaded.home, spec.run)
-    folder.ask(msgspec.structs.replace(spec, beside=beside_daemon))
+    folder.write_spec(msgspec.structs.replace(spec, beside=beside_daemon))
     if daemon_runs:
         _report_killed_run(loaded, folder.path.name)
-    sft_progress.ProgressWriter(folder.path).set("queued")  # what an earlier try said is over
+    sft_progress.ProgressWriter(folder.path).set_state("queued")  # what an earlier try said is over
     if daemon_runs:
         _tell_daemon(loaded, folder, gpus, alone)
     child = sft_launch.start_trainer(folder.path, gpus, gpu_environment) if alone else None
@@ -174,7 +175,7 @@ def _register_finished_run(loaded: LoadedConfiguration, folder: RunFolder) -> No
         raise HoustonError(
             f"{run} has finished, and no daemon runs that could take its policy.",
             f"It lies in {folder.output}.",
-            f"houston daemon start, then {folder.again}",
+            f"houston daemon start, then {folder.resume_command}",
             ExitCode.DAEMON_NOT_RUNNING,
         )
     with Reader(loaded.home) as reader:
@@ -188,10 +189,10 @@ def _register_finished_run(loaded: LoadedConfiguration, folder: RunFolder) -> No
 
 def _report_killed_run(loaded: LoadedConfiguration, run: str) -> None:
     """Say that a run beside the daemon has failed whose trainer was killed with all who could have
-    said so: nobody is at work in its folder (`asking.again`)."""
+    said so: nobody is at work in its folder (`RunFolder.resume_command`)."""
     with Reader(loaded.home) as reader:
         known = reader.run(policy_queries.find_training_run(run))
-    if known is not None and known.alone and known.state not in sft_launch.ENDED_STATES:
+    if known is not None and known.alone and known.state not in ENDED_RUN_STATES:
         tell_run_state(loaded, run, "failed", "its process was killed")
 
 
@@ -250,7 +251,7 @@ def _make_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Run
     command_output.print_note(
         export_manifest.judged_by_sentence(sft_run_folder.read_data_manifest(created.data))
     )
-    return _with_requested_gpus(arguments, created.asked)
+    return _with_requested_gpus(arguments, created.spec)
 
 
 def _recipe_settings(arguments: argparse.Namespace) -> list[str]:
@@ -302,7 +303,7 @@ def _tell_daemon(loaded: LoadedConfiguration, folder: RunFolder, gpus: int, alon
     from houston_shared.control_client import send_with_retry
     from houston_shared.control_messages import StartTraining
 
-    spec = folder.asked
+    spec = folder.spec
     message = StartTraining(
         request=secrets.token_hex(16),
         run=spec.run,
@@ -338,7 +339,7 @@ def _say_run_state(
         command_output.print_line(
             f"{run}: no daemon runs, so it became no policy; it lies in {folder.output}."
         )
-        command_output.print_note(f"next: houston daemon start, then {folder.again}")
+        command_output.print_note(f"next: houston daemon start, then {folder.resume_command}")
     elif state in ("failed", "cancelled"):
         raise _run_failure(
             folder, state, progress.message if progress and progress.state == state else ""
@@ -352,7 +353,7 @@ def _run_failure(folder: RunFolder, state: str, message: str) -> HoustonError:
     """What the trainer said of its end, with its own advice: the same again may be of no use."""
     effect, _, advice = message.partition(" Next: ")
     cause = f"{folder.path.name} {'failed' if state == 'failed' else 'was ended'}."
-    return HoustonError(cause, effect, advice if message else folder.again)
+    return HoustonError(cause, effect, advice if message else folder.resume_command)
 
 
 def _policy_of_run(loaded: LoadedConfiguration, run: str) -> str | None:

@@ -71,19 +71,25 @@ class AdapterLocation:
                 link.symlink_to(Path("../..", folder.name), target_is_directory=True)
         return self.path
 
-    def is_at(self, root: str) -> bool:
-        """Whether a server that loaded `root` has these very weights."""
+    def loaded_weights(self, root: str) -> Literal["these", "older", "foreign"]:
+        """Whose weights a server has that loaded `root` under the policy's name.
+
+        `older`: from the same place, but perhaps others, of an earlier home at the same path, or
+        loaded by the folder's own name, which says nothing: they may be replaced. `foreign`:
+        another home's, since homes that share a server each count their policies from 2. A server
+        that does not say (an empty `root`) is believed to have these.
+        """
+        if not root or self._is_at(root):
+            return "these"
+        place = Path(root)
+        if place.parent.parent.name == BY_HASH_FOLDER:
+            place = place.parent.parent.parent / place.name
+        return "older" if _is_same_path(place, self.folder) else "foreign"
+
+    def _is_at(self, root: str) -> bool:
         if not self._known:
             return _is_same_path(root, self.folder)
         return Path(root).parts[-3:] == Path(self.path).parts[-3:]
-
-    def was_at(self, root: str) -> bool:
-        """Whether `root` is this place with weights that may be others: of an earlier home at the
-        same path, or loaded by the folder's own name, which says nothing."""
-        loaded = Path(root)
-        if loaded.parent.parent.name == BY_HASH_FOLDER:
-            loaded = loaded.parent.parent.parent / loaded.name
-        return _is_same_path(loaded, self.folder)
 
     @property
     def _known(self) -> bool:
@@ -92,6 +98,11 @@ class AdapterLocation:
 
 def _is_same_path(one: str | Path, other: str | Path) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
+
+
+def is_already_loaded(answer: httpx.Response) -> bool:
+    """Whether a server refuses to load an adapter since it has one of that name."""
+    return answer.status_code == 400 and "already" in answer.text
 
 
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
@@ -253,7 +264,7 @@ class TokenEngine:
         answer = await self._http.post(
             "/v1/load_lora_adapter", json={"lora_name": name, "lora_path": place.path}
         )
-        if answer.status_code == 400 and "already" in answer.text:  # another worker was first
+        if is_already_loaded(answer):  # another worker was first
             await self._require_our_adapter(name, replacing=replacing)
             return
         await raise_for_failure(answer)
@@ -262,28 +273,26 @@ class TokenEngine:
         return AdapterLocation(self._adapters[name], self._contents.get(name, ""))
 
     async def _require_our_adapter(self, name: str, *, replacing: bool = False) -> None:
-        """Raise EngineUnavailable where the server has another home's adapter under the name.
-
-        Homes that share a server each count their policies from 2; the ledger would name the wrong
-        one. What an earlier home at the same path has left is replaced. A server that does not say
-        where an adapter comes from is believed.
+        """Raise EngineUnavailable where the server has another home's adapter under the name: the
+        ledger would name the wrong one. What an earlier home has left is replaced.
         """
         answer = await self._http.get("/v1/models", timeout=10.0)
         await raise_for_failure(answer)
         cards = answer.json().get("data") or ()
-        roots = [str(one.get("root") or "") for one in cards if one.get("id") == name]
-        root, place = roots[0] if roots else "", self._adapter_location(name)
-        if root and not place.is_at(root):
-            if place.was_at(root) and not replacing:
-                await self._replace(name)
-                return
+        roots = [str(card.get("root") or "") for card in cards if card.get("id") == name]
+        if not roots:
+            return
+        weights = self._adapter_location(name).loaded_weights(roots[0])
+        if weights == "these":
+            self._verified_adapters.add(name)
+        elif weights == "older" and not replacing:
+            await self._replace(name)
+        else:
             raise EngineUnavailable(
-                f"Engine {self.name} has another {name}, from {root}.",
+                f"Engine {self.name} has another {name}, from {roots[0]}.",
                 "Nothing was sampled.",
                 "Unload it there, or have each home name its policies otherwise: --name.",
             )
-        if roots:
-            self._verified_adapters.add(name)
 
     async def _replace(self, name: str) -> None:
         """Have the adapter loaded anew; another worker may do the same meanwhile."""

@@ -18,12 +18,12 @@ from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import GiveVerdicts, JudgedSteps, new_guidance_id
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
+from houston_shared.records import ENDED_STATES
 from houston_shared.store import annotation_queries, rollout_queries, step_queries
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.store_reader import Reader
 from houston_shared.wire import Guide
 
-ENDED_STATES = ("finished", "failed", "cancelled")
 SELF_ENDING_PAUSES = ("engine", "host-away", "disk")
 """Owners of pauses that the daemon ends when engine, host or room is back."""
 _POLL_SECONDS = 0.2
@@ -109,13 +109,13 @@ class ExperimentHome:
         with Reader(self.home) as reader:
             return reader.run(plan)
 
-    def begin(self, task: Path, engine: str, seed: int, count: int = 1) -> list[str]:
+    def begin_rollouts(self, task: Path, engine: str, seed: int, count: int = 1) -> list[str]:
         """Start rollouts with the seeds `seed`, `seed + 1`, …; their ids in that order."""
         words = ["rollout", "start", str(task), "--engine", engine, "--seed", str(seed)]
         told = self.run(*words, "-n", str(count), "--json")
         return [json.loads(line)["rollout"] for line in told.splitlines()]
 
-    def say(self, rollout: str, text: str, author: str) -> str:
+    def queue_guidance(self, rollout: str, text: str, author: str) -> str:
         """Queue guidance; its id."""
         message = Guide(id=new_guidance_id(), rollout=rollout, text=text, claimed=author)
         send_with_retry(
@@ -123,7 +123,7 @@ class ExperimentHome:
         )
         return message.id
 
-    def mask(
+    def mask_steps(
         self, rollout: str, ranges: Sequence[tuple[int, int]], reason: str, author: str
     ) -> None:
         """Give the verdict `mask` on ranges of steps, as `houston verdict` does."""
@@ -145,7 +145,7 @@ class ExperimentHome:
         """Wait until all of them have ended; `look` is called again and again meanwhile.
 
         Raises HoustonError when they have not after `seconds`, or when one of them is paused until
-        a person ends it, and Spoiled when one failed: that is never the agent's doing.
+        a person ends it, and StageSpoiled when one failed: that is never the agent's doing.
         """
         wanted, end = set(some), time.monotonic() + seconds
         while True:

@@ -64,7 +64,7 @@ def measured_by_arm(run: ExperimentRun) -> dict[str, list[dict[str, Any]]]:
         if what == "measure" and arm in run.recipe.arms:
             there[arm].append(int(seed))
     return {
-        arm: [run.stages.done(f"measure-{arm}-{seed}") or {} for seed in sorted(seeds)]
+        arm: [run.stages.result(f"measure-{arm}-{seed}") or {} for seed in sorted(seeds)]
         for arm, seeds in there.items()
         if seeds
     }
@@ -79,18 +79,21 @@ def _read_about(run: ExperimentRun) -> dict[str, Any]:
 def _sampled_results(run: ExperimentRun) -> dict[str, Any]:
     names = {kind: (f"sample-{kind}", f"judge-{kind}") for kind in (GUIDED_ENGINE, UNGUIDED_ENGINE)}
     return {
-        kind: {"rollouts": len(done["rollouts"]), **(run.stages.done(judge) or {}).get("steps", {})}
+        kind: {
+            "rollouts": len(done["rollouts"]),
+            **(run.stages.result(judge) or {}).get("steps", {}),
+        }
         for kind, (sample, judge) in names.items()
-        if (done := run.stages.done(sample)) is not None
+        if (done := run.stages.result(sample)) is not None
     }
 
 
 def _trained_results(run: ExperimentRun) -> list[dict[str, Any]]:
     made = []
     for arm in run.recipe.arms:
-        data = run.stages.done(f"rows-{arm}")
+        data = run.stages.result(f"rows-{arm}")
         for seed in run.recipe.seeds:
-            if data and (done := run.stages.done(f"train-{arm}-{seed}")) is not None:
+            if data and (done := run.stages.result(f"train-{arm}-{seed}")) is not None:
                 result = sft_run_folder.folder_of_run(run.ground.home, done["run"]).result
                 loss = result.loss_mean_last_10 if result else None
                 made.append(

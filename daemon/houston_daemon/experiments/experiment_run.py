@@ -38,9 +38,9 @@ class StageStore:
         self._say = say
         folder.mkdir(parents=True, exist_ok=True)
 
-    def run(self, name: str, what: Callable[["BegunWork"], Mapping[str, Any]]) -> StageResult:
+    def run_stage(self, name: str, what: Callable[["BegunWork"], Mapping[str, Any]]) -> StageResult:
         """The result of a stage: kept, or made now by `what`, which is given what was begun."""
-        if (done := self.done(name)) is not None:
+        if (done := self.result(name)) is not None:
             return done
         self._say(f"{name} …")
         begun = BegunWork(self._folder / f"{name}.begun.json")
@@ -55,7 +55,7 @@ class StageStore:
         self._say(f"{name}: {result['seconds']:.0f} s")
         return result
 
-    def kept(self, name: str, make: Callable[[], StageResult]) -> StageResult:
+    def kept_value(self, name: str, make: Callable[[], StageResult]) -> StageResult:
         """Something that the whole run uses: what was kept, or what `make` gives now."""
         file = self._folder / f"{name}.kept.json"
         if not file.is_file():
@@ -73,7 +73,7 @@ class StageStore:
         files.sort(key=lambda file: file.stat().st_mtime_ns)
         return {file.stem: json.loads(file.read_bytes())["seconds"] for file in files}
 
-    def done(self, name: str) -> StageResult | None:
+    def result(self, name: str) -> StageResult | None:
         """The result of a stage; None while it is not over."""
         file = self._folder / f"{name}.json"
         if not file.is_file():
@@ -150,6 +150,16 @@ class ExperimentRun:
     def tasks(self) -> Path:
         """Where task files are written."""
         return self.folder / "tasks"
+
+    @property
+    def order_settings(self) -> dict[str, Any]:
+        """Settings of every task with orders, but for its steps."""
+        model = self.recipe.model
+        return {
+            "answer_tokens": model.answer_tokens,
+            "temperature": model.temperature,
+            "sandbox": self.recipe.sandbox,
+        }
 
     @property
     def seconds(self) -> float:
@@ -273,7 +283,7 @@ def activate_policy(run: ExperimentRun, policy: str) -> None:
 
 
 def check_sampled_policy(ended: Sequence[RolloutRow], policy: str) -> None:
-    """Refuse rollouts that sampled with another policy ("" for the base). Raises Spoiled."""
+    """Refuse rollouts that sampled with another policy ("" for the base). Raises StageSpoiled."""
     if other := [one for one in ended if one.policy != policy]:
         wrong = f"it sampled with {other[0].policy or BASE_MODEL}, not {policy or BASE_MODEL}"
         raise StageSpoiled(len(other), len(ended), other[0].id, wrong)

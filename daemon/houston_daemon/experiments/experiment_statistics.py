@@ -11,31 +11,14 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from houston_daemon.experiments.experiment_recipe import ExperimentRecipe
-from houston_shared.wilson_interval import wilson_bounds
+from houston_shared.wilson_interval import ConfidenceInterval, wilson_interval
 
 ScoreCells = Mapping[str, Mapping[int, float]]
 """By task, by seed, a score: the mean where there are several rollouts."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConfidenceInterval:
-    """An estimate with its bounds."""
-
-    value: float
-    low: float
-    high: float
-
-
-def wilson_share(hits: int, total: int, confidence: float = 0.95) -> ConfidenceInterval:
-    """The share `hits / total`, 0 to 1, with Wilson's bounds; no number without any trial."""
-    return ConfidenceInterval(
-        hits / total if total else math.nan, *wilson_bounds(hits, total, confidence)
-    )
 
 
 def bootstrap_mean(
@@ -48,7 +31,7 @@ def bootstrap_mean(
     bounds that are too narrow, one gives the bounds of that one policy.
     """
     if not cells:
-        return ConfidenceInterval(math.nan, math.nan, math.nan)
+        return ConfidenceInterval(None, math.nan, math.nan)
     source = random.Random(seed)
     tasks, seeds = sorted(cells), sorted({one for each in cells.values() for one in each})
     means: list[float] = []
@@ -227,7 +210,7 @@ def _obedience_share(
         "followed": hits,
         "of": of,
         "untested": untested,
-        **_bounds_json(wilson_share(hits, of, recipe.statistics.confidence)),
+        **_bounds_json(wilson_interval(hits, of, recipe.statistics.confidence)),
         "seeds": {
             str(seed): f"{each['followed']} of {each['of']}" for seed, each in by_seed.items()
         },
@@ -236,5 +219,7 @@ def _obedience_share(
 
 def _bounds_json(one: ConfidenceInterval) -> dict[str, float | None]:
     """As JSON has it: what is not known is null there, and no NaN."""
-    kept = {"value": one.value, "low": one.low, "high": one.high}
-    return {name: None if math.isnan(value) else value for name, value in kept.items()}
+    return {
+        name: None if value is None or math.isnan(value) else value
+        for name, value in one._asdict().items()
+    }

@@ -180,18 +180,18 @@ class WorldSolutions:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, ...]] = {}
-        self._one = threading.Lock()
+        self._lock = threading.Lock()
         self._java: Any = None
         self._random: Any = None
 
-    def of(self, rollout: str, spec: RolloutSpec) -> tuple[str, ...]:
+    def solution_of(self, rollout: str, spec: RolloutSpec) -> tuple[str, ...]:
         """The commands that solve its world. Raises HoustonError where none is known."""
-        with self._one:
+        with self._lock:
             if rollout not in self._known:
-                self._known[rollout] = tuple(self._found(rollout, spec))
+                self._known[rollout] = tuple(self._find_solution(rollout, spec))
             return self._known[rollout]
 
-    def _found(self, rollout: str, spec: RolloutSpec) -> list[str]:
+    def _find_solution(self, rollout: str, spec: RolloutSpec) -> list[str]:
         task = parse_task_record(spec.task)
         if task.environment == "textworld":
             return read_walkthrough(rollout_folder(Path(spec.host_root), rollout) / "textworld")

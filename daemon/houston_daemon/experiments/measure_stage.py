@@ -15,7 +15,6 @@ from typing import Any
 
 from houston_daemon.experiments import (
     experiment_run,
-    experiment_statistics,
     experiment_tasks,
     order_vocabulary,
 )
@@ -32,6 +31,7 @@ from houston_daemon.experiments.order_vocabulary import (
 from houston_daemon.experiments.scripted_agents import ANNOTATOR_AUTHOR
 from houston_shared.errors import HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
+from houston_shared.wilson_interval import wilson_interval
 
 ORDERS_PER_TASK = 24
 """Most orders whose files share a workspace."""
@@ -87,15 +87,15 @@ def begin_order_rollouts(
     """Start a rollout for each of `count` held-out orders and say it; the orders by rollout.
 
     settings: `answer_tokens`, `temperature`, `sandbox`. begun: keeps what was started, so that a
-    measurement that goes on starts and says nothing twice. Raises Spoiled where a rollout ended
-    before anything was said to it: the daemon went on while nobody was here.
+    measurement that goes on starts and says nothing twice. Raises StageSpoiled where a rollout
+    ended before anything was said to it: the daemon went on while nobody was here.
     """
     some = draw_orders(orders, "held_out", count, seed)
     found: dict[str, SpokenOrder] = {}
     for task, chunk in write_tasks_for_orders(
         folder, orders, "held_out", some, seed, {**settings, "steps": MEASURED_STEPS}
     ):
-        make = partial(ground.begin, task, engine, seed, len(chunk))
+        make = partial(ground.begin_rollouts, task, engine, seed, len(chunk))
         ids = begun.get(task.parent.name, make) if begun else make()
         for rollout, order in zip(ids, chunk, strict=True):
             if not ground.guidance(rollout):
@@ -106,7 +106,7 @@ def begin_order_rollouts(
 
 def _say_order(ground: ExperimentHome, rollout: str, order: SpokenOrder, of: int) -> None:
     try:
-        ground.say(rollout, order.text, ANNOTATOR_AUTHOR)
+        ground.queue_guidance(rollout, order.text, ANNOTATOR_AUTHOR)
     except HoustonError as refused:
         if not ground.ended(rollout):
             raise
@@ -153,7 +153,7 @@ def obedience_result(found: Sequence[HeardOrder]) -> dict[str, Any]:
 
 def _followed_share(some: Sequence[HeardOrder]) -> dict[str, Any]:
     tested = [one.followed for one in some if one.followed is not None]
-    share = experiment_statistics.wilson_share(sum(tested), len(tested))
+    share = wilson_interval(sum(tested), len(tested))
     return {
         "followed": sum(tested),
         "of": len(tested),
@@ -210,7 +210,8 @@ def _begin_world_rollouts(run: ExperimentRun, begun: BegunWork) -> dict[str, tup
                 run.tasks, worlds, "test", made.model, made.sandbox
             )
             ids = begun.get(
-                worlds.name, partial(run.ground.begin, task, MODEL_ENGINE, 0, worlds.held_out)
+                worlds.name,
+                partial(run.ground.begin_rollouts, task, MODEL_ENGINE, 0, worlds.held_out),
             )
             found |= {rollout: (worlds.name, place) for place, rollout in enumerate(ids)}
     return found
@@ -222,12 +223,7 @@ def _begin_held_out_orders(
     """By rollout, the order that it is given."""
     if not run.recipe.orders.held_out:
         return {}
-    settings = {
-        "answer_tokens": run.recipe.model.answer_tokens,
-        "temperature": run.recipe.model.temperature,
-        "sandbox": run.recipe.sandbox,
-    }
-    count = run.recipe.orders.held_out
     return begin_order_rollouts(
-        run.ground, run.tasks, run.orders, MODEL_ENGINE, count, seed, settings, begun
-    )
+        run.ground, run.tasks, run.orders, MODEL_ENGINE, run.recipe.orders.held_out, seed,
+        run.order_settings, begun,
+    )  # fmt: skip

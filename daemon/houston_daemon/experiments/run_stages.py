@@ -41,6 +41,8 @@ from houston_daemon.experiments.scripted_endpoint import ScriptedEndpoint, endpo
 from houston_shared import policy_and_run_files
 from houston_shared.errors import HoustonError
 from houston_shared.store import annotation_queries, policy_queries, rollout_queries
+from houston_shared.store.training_event_bodies import ENDED_RUN_STATES
+from houston_shared.times_and_counts import number_ranges
 
 JUDGE_AUTHOR = "simulated-judge"
 OFF_SOLUTION_REASON = "not on the way of the solution"
@@ -68,21 +70,10 @@ def _mask_by_solution(run: ExperimentRun, rollout: str, solutions: WorldSolution
         rollout_queries.read_rollout_spec(run.ground.read(rollout_queries.find_rollout(rollout)))
     )
     steps = run.ground.steps(rollout)
-    stands = measure_progress(solutions.of(rollout, spec), actions_of_steps(steps))
-    off = [step.step for step, good in zip(steps, stands.on_the_way, strict=True) if not good]
-    run.ground.mask(rollout, number_ranges(off), OFF_SOLUTION_REASON, JUDGE_AUTHOR)
+    progress = measure_progress(solutions.solution_of(rollout, spec), actions_of_steps(steps))
+    off = [step.step for step, good in zip(steps, progress.was_on_path, strict=True) if not good]
+    run.ground.mask_steps(rollout, number_ranges(off), OFF_SOLUTION_REASON, JUDGE_AUTHOR)
     return off
-
-
-def number_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Runs of numbers that follow each other: (first, last) of each."""
-    found: list[tuple[int, int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return found
 
 
 def _count_masks(run: ExperimentRun, ids: Iterable[str]) -> dict[str, int]:
@@ -97,7 +88,6 @@ def _count_masks(run: ExperimentRun, ids: Iterable[str]) -> dict[str, int]:
     return dict(counted)
 
 
-ENDED_RUN_STATES = ("finished", "failed", "cancelled")
 POLL_SECONDS = 0.5
 ARM_ENGINES: dict[Arm, str] = {
     "without-interaction": UNGUIDED_ENGINE,
@@ -113,7 +103,7 @@ def export_arm_rows(run: ExperimentRun, arm: Arm, begun: BegunWork) -> dict[str,
     They stand as their rollouts began, by kind and place: ids end by chance, and the order that a
     seed trains in follows from where rows stand.
     """
-    some = list((run.stages.done(f"sample-{ARM_ENGINES[arm]}") or {"rollouts": {}})["rollouts"])
+    some = list((run.stages.result(f"sample-{ARM_ENGINES[arm]}") or {"rollouts": {}})["rollouts"])
     dialect = str(run.recipe.model.engine.get("dialect", "chatml-json"))
     out = run.folder / "rows" / arm
     words = ["export", *some, "--as-named", "--format", "trl", "--out", str(out)]
@@ -207,7 +197,7 @@ def open_run(folder: Path, say: Callable[[str], None], seeds: int | None = None)
     """The run that lies in `folder`, its daemon not started. seeds: only the first so many."""
     made = experiment_recipe.read_recipe(folder / "recipe.toml")
     stages = StageStore(folder / "stages", say)
-    ports = stages.kept("ports", _free_ports)
+    ports = stages.kept_value("ports", _free_ports)
     engines = {name: endpoint_engine(port) for name, port in ports.items()}
     engines[MODEL_ENGINE] = {"kind": "vllm", **made.model.engine}
     ground = ExperimentHome(folder / "ground", engines, made.at_once, made.gpus)
@@ -236,27 +226,29 @@ def conduct_experiment(run: ExperimentRun, only: Sequence[Arm] = ()) -> str:
 def sample_and_judge(run: ExperimentRun, arms: Sequence[Arm]) -> None:
     """Sample and judge what the arms learn from; the daemon runs."""
     kinds = {ARM_ENGINES[arm]: None for arm in arms if arm in ARM_ENGINES}
-    left = [kind for kind in kinds if run.stages.done(f"judge-{kind}") is None]
+    left = [kind for kind in kinds if run.stages.result(f"judge-{kind}") is None]
     solutions = WorldSolutions()
     with ExitStack() as serving:
         agents = {kind: sample_stage.SamplingAgents(run, kind, solutions) for kind in left}
         for kind in left:
-            port = run.stages.kept("ports", _free_ports)[kind]
+            port = run.stages.kept_value("ports", _free_ports)[kind]
             serving.enter_context(ScriptedEndpoint(agents[kind], port))
         for kind in left:
             what = partial(sample_stage.sample_rollouts, run, kind, agents[kind])
-            some = run.stages.run(f"sample-{kind}", what)["rollouts"]
-            run.stages.run(f"judge-{kind}", partial(judge_rollouts, run, some, solutions))
+            some = run.stages.run_stage(f"sample-{kind}", what)["rollouts"]
+            run.stages.run_stage(f"judge-{kind}", partial(judge_rollouts, run, some, solutions))
 
 
 def _train_and_measure(run: ExperimentRun, arm: Arm, seed: int) -> None:
     """Train an arm with a seed, unless it is the base, and measure it."""
     policy = ""
     if arm in ARM_ENGINES:
-        data = run.stages.run(f"rows-{arm}", partial(export_arm_rows, run, arm))
+        data = run.stages.run_stage(f"rows-{arm}", partial(export_arm_rows, run, arm))
         what = partial(train_arm, run, arm, seed, data["folder"])
-        policy = run.stages.run(f"train-{arm}-{seed}", what)["policy"]
-    run.stages.run(f"measure-{arm}-{seed}", partial(measure_stage.measure_arm, run, policy, seed))
+        policy = run.stages.run_stage(f"train-{arm}-{seed}", what)["policy"]
+    run.stages.run_stage(
+        f"measure-{arm}-{seed}", partial(measure_stage.measure_arm, run, policy, seed)
+    )
 
 
 def _free_ports() -> dict[str, int]:

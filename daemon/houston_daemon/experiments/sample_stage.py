@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from houston_daemon.experiments import experiment_run, experiment_tasks, measure_stage
-from houston_daemon.experiments.experiment_home import ENDED_STATES, StageSpoiled
+from houston_daemon.experiments.experiment_home import StageSpoiled
 from houston_daemon.experiments.experiment_run import (
     GUIDED_ENGINE,
     MODEL_ENGINE,
@@ -35,7 +35,7 @@ from houston_daemon.experiments.scripted_endpoint import (
 )
 from houston_shared.errors import HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
-from houston_shared.records import StepRecord
+from houston_shared.records import ENDED_STATES, StepRecord
 from houston_shared.store import rollout_queries, step_json
 from houston_shared.task import parse_task_record
 
@@ -46,8 +46,8 @@ LOOKED_KEY = "looked at"
 class AnnotatorWatch:
     """Looks at some rollouts whenever it is asked to.
 
-    begun: of the stage; keeps by rollout the last step that was looked at. Raises Spoiled where one
-    of a stage that goes on ended unwatched.
+    begun: of the stage; keeps by rollout the last step that was looked at. Raises StageSpoiled
+    where one of a stage that goes on ended unwatched.
     """
 
     def __init__(
@@ -74,36 +74,35 @@ class AnnotatorWatch:
 
     def _refuse_unwatched(self) -> None:
         """After the last step nobody could be heard; any other may have needed a word."""
-        mine = [
-            one
-            for one in self._run.ground.read(rollout_queries.list_rollouts())
-            if one.id in self._some
-        ]
+        listed = self._run.ground.read(rollout_queries.list_rollouts())
+        watched = [rollout for rollout in listed if rollout.id in self._some]
         unwatched = [
-            one
-            for one in mine
-            if one.state in ENDED_STATES and one.steps > self._looked.get(one.id, 0) + 1
+            rollout
+            for rollout in watched
+            if rollout.state in ENDED_STATES and rollout.steps > self._looked.get(rollout.id, 0) + 1
         ]
         if unwatched:
             why = "it went on to its end while nobody watched"
-            raise StageSpoiled(len(unwatched), len(mine), unwatched[0].id, why)
+            raise StageSpoiled(len(unwatched), len(watched), unwatched[0].id, why)
 
     def _at(self, one: rollout_queries.RolloutRow, before: int) -> None:
         """Judge every step after `before` as it was when it was the newest; speak once at most."""
         ground = self._run.ground
         steps = ground.steps(one.id)
         spec = ground.read(rollout_queries.read_rollout_spec(one))
-        speaking = SimulatedAnnotator(self._run.recipe.annotator, self._solutions.of(one.id, spec))
+        annotator = SimulatedAnnotator(
+            self._run.recipe.annotator, self._solutions.solution_of(one.id, spec)
+        )
         said = len(ground.guidance(one.id))
         words = [
-            speaking.word(
+            annotator.next_message(
                 actions_of_steps(steps[:last]), step_json.observation_as_seen(steps[last - 1]), said
             )
             for last in range(before + 1, len(steps) + 1)
         ]
         if word := next(filter(None, words), ""):
             try:
-                ground.say(one.id, word, ANNOTATOR_AUTHOR)
+                ground.queue_guidance(one.id, word, ANNOTATOR_AUTHOR)
             except HoustonError:
                 if ground.read(rollout_queries.find_rollout(one.id)).state == "running":
                     raise
@@ -137,16 +136,16 @@ class SamplingAgents:
     def __init__(self, run: ExperimentRun, engine: str, solutions: WorldSolutions) -> None:
         self._run = run
         self._guided = engine == GUIDED_ENGINE
-        self._seats = ScriptedSpecs(run.ground)
+        self._specs = ScriptedSpecs(run.ground)
         self.solutions = solutions
-        self._expert = ImperfectExpert(run.recipe.expert, EXPERT_SEED, self._world)
+        self._expert = ImperfectExpert(run.recipe.expert, EXPERT_SEED, self._world_solution)
         self.orders = orders_to_learn(run)
         steps = run.recipe.orders.each + SPARE_STEPS
-        agent = ObedientAgent(self.orders, run.orders.train, steps, self._place)
+        agent = ObedientAgent(self.orders, run.orders.train, steps, self._rollout_key)
         self._said: dict[str, Sequence[SpokenOrder]] = {}
         self._ordering = OrderingAnnotator(agent, run.ground, self._orders)
 
-    def give(self, project: str, orders: Sequence[SpokenOrder], count: int) -> None:
+    def assign_orders(self, project: str, orders: Sequence[SpokenOrder], count: int) -> None:
         """Share orders out among the rollouts of a task, before they start; alone, none hears any.
 
         count: rollouts; they are known by their seeds, from `ORDER_SEED` on.
@@ -163,29 +162,29 @@ class SamplingAgents:
             self._annotate(seen)
         return self._expert(seen)
 
-    def _place(self, seen: PlayedConversation) -> str:
+    def _rollout_key(self, seen: PlayedConversation) -> str:
         """Task and seed of a conversation's rollout: the same in another run."""
-        spec = self._seats.of(seen)
+        spec = self._specs.spec_of(seen)
         return f"{spec.task.name}:{spec.seed}"
 
     def _orders(self, seen: PlayedConversation) -> Sequence[SpokenOrder]:
-        return self._said.get(self._place(seen), ())
+        return self._said.get(self._rollout_key(seen), ())
 
-    def _world(self, seen: PlayedConversation) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _world_solution(self, seen: PlayedConversation) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What solves a conversation's world, and looks that it knows."""
-        spec = self._seats.of(seen)
-        return self.solutions.of(spec.rollout, spec), LOOK_COMMANDS[
+        spec = self._specs.spec_of(seen)
+        return self.solutions.solution_of(spec.rollout, spec), LOOK_COMMANDS[
             parse_task_record(spec.task).environment
         ]
 
     def _annotate(self, seen: PlayedConversation) -> None:
         """Speak while the step is sampled: it is heard at its end."""
-        spec = self._seats.of(seen)
-        speaking = SimulatedAnnotator(
-            self._run.recipe.annotator, self.solutions.of(spec.rollout, spec)
+        spec = self._specs.spec_of(seen)
+        annotator = SimulatedAnnotator(
+            self._run.recipe.annotator, self.solutions.solution_of(spec.rollout, spec)
         )
-        if word := speaking.word(seen.actions, seen.observation, len(seen.all_heard)):
-            self._run.ground.say(spec.rollout, word, ANNOTATOR_AUTHOR)
+        if word := annotator.next_message(seen.actions, seen.observation, len(seen.all_heard)):
+            self._run.ground.queue_guidance(spec.rollout, word, ANNOTATOR_AUTHOR)
 
 
 def orders_to_learn(run: ExperimentRun) -> list[SpokenOrder]:
@@ -201,7 +200,7 @@ def sample_rollouts(
 ) -> dict[str, Any]:
     """Sample, wait for the end; the rollouts with what each was for, in the order they began.
 
-    Raises Spoiled where a model sampled that was trained already, or nobody watched it.
+    Raises StageSpoiled where a model sampled that was trained already, or nobody watched it.
     """
     policy = run.recipe.sampler == "policy"
     name = MODEL_ENGINE if policy else engine
@@ -214,7 +213,9 @@ def sample_rollouts(
         model, sandbox = run.recipe.model, run.recipe.sandbox
         task = experiment_tasks.write_world_task(run.tasks, worlds, "train", model, sandbox)
         if worlds.train:
-            ids = begun.get(worlds.name, partial(run.ground.begin, task, name, 0, worlds.train))
+            ids = begun.get(
+                worlds.name, partial(run.ground.begin_rollouts, task, name, 0, worlds.train)
+            )
             found |= dict.fromkeys(ids, worlds.name)
     found |= _order_rollouts(run, engine, agents, begun)
     watch = policy and engine == GUIDED_ENGINE
@@ -229,18 +230,13 @@ def _order_rollouts(
 ) -> dict[str, str]:
     """Rollouts with orders; alone, nobody gives any."""
     found: dict[str, str] = {}
-    settings = {
-        "steps": run.recipe.orders.each + SPARE_STEPS,
-        "answer_tokens": run.recipe.model.answer_tokens,
-        "temperature": run.recipe.model.temperature,
-        "sandbox": run.recipe.sandbox,
-    }
+    settings = {**run.order_settings, "steps": run.recipe.orders.each + SPARE_STEPS}
     some = agents.orders
     for task, chunk in measure_stage.write_tasks_for_orders(
         run.tasks, run.orders, "train", some, ORDER_SEED, settings
     ):
         count = len(chunk) // run.recipe.orders.each
-        agents.give(task.parent.name, chunk, count)
-        make = partial(run.ground.begin, task, engine, ORDER_SEED, count)
+        agents.assign_orders(task.parent.name, chunk, count)
+        make = partial(run.ground.begin_rollouts, task, engine, ORDER_SEED, count)
         found |= dict.fromkeys(begun.get(task.parent.name, make), "orders")
     return found

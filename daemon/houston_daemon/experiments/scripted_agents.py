@@ -27,11 +27,11 @@ FINISH_ACTION = "finish"
 class SolutionProgress(NamedTuple):
     """Where an agent stands."""
 
-    done: int
+    steps_done: int
     """Commands of the solution that were done, in order; others may lie between."""
-    idle: int
+    idle_steps: int
     """Latest steps in a row that brought it no further."""
-    on_the_way: tuple[bool, ...]
+    was_on_path: tuple[bool, ...]
     """By step, whether it was the next command of the solution, or ended a solved world."""
 
 
@@ -74,15 +74,19 @@ class SimulatedAnnotator:
         self._words = words
         self._solution = solution
 
-    def word(self, actions: Sequence[str], observation: str, said: int) -> str:
+    def next_message(self, actions: Sequence[str], observation: str, said: int) -> str:
         """What to say now, or "".
 
         actions: what each closed step did. observation: that of the last one. said: messages that
         it said before.
         """
-        stands = measure_progress(self._solution, actions)
-        solved = stands.done == len(self._solution)
-        if solved or stands.idle < self._words.patience or stands.idle % self._words.patience:
+        progress = measure_progress(self._solution, actions)
+        solved = progress.steps_done == len(self._solution)
+        if (
+            solved
+            or progress.idle_steps < self._words.patience
+            or progress.idle_steps % self._words.patience
+        ):
             return ""
         failing = any(sign in observation for sign in MISUNDERSTOOD_WORDS)
         words = self._words.failing if failing else self._words.idle
@@ -118,15 +122,15 @@ class ImperfectExpert:
     def __call__(self, seen: PlayedConversation) -> ScriptedTurn:
         """The next step."""
         solution, looks = self._world(seen)
-        stands = measure_progress(solution, seen.actions)
-        if stands.done == len(solution):
+        progress = measure_progress(solution, seen.actions)
+        if progress.steps_done == len(solution):
             return ScriptedTurn("The task is done.", FINISH_ACTION, {})
-        command = solution[stands.done]
-        habit = "" if plain_command(command) in looks else self._habit(seen, stands.done)
-        heard = any(seen.heard_after(seen.step - 1 - back) for back in range(stands.idle))
+        command = solution[progress.steps_done]
+        habit = "" if plain_command(command) in looks else self._habit(seen, progress.steps_done)
+        heard = any(seen.heard_after(seen.step - 1 - back) for back in range(progress.idle_steps))
         if not habit or heard:
             return _act_turn(_BACK_THOUGHT if seen.heard else "", command)
-        return self._drifting(seen, habit, stands, command, looks)
+        return self._drifting(seen, habit, progress, command, looks)
 
     def _habit(self, seen: PlayedConversation, place: int) -> str:
         """The habit that takes over before a command of the solution; "" for none."""
@@ -139,11 +143,11 @@ class ImperfectExpert:
         self,
         seen: PlayedConversation,
         habit: str,
-        stands: SolutionProgress,
+        progress: SolutionProgress,
         command: str,
         looks: CommandList,
     ) -> ScriptedTurn:
-        place, idle = stands.done, stands.idle
+        place, idle = progress.steps_done, progress.idle_steps
         most = self._habits.steps - (habit == "quit")
         if idle >= most:
             gives_up = self._source(seen, place, "end").random() < self._habits.gives_up
@@ -258,7 +262,7 @@ class OrderingAnnotator:
             return
         texts = {one.text for one in told}
         if left := [one for one in orders if one.text not in texts]:
-            self._ground.say(seen.rollout, left[0].text, ANNOTATOR_AUTHOR)
+            self._ground.queue_guidance(seen.rollout, left[0].text, ANNOTATOR_AUTHOR)
 
 
 def share_orders(orders: Sequence[SpokenOrder], count: int) -> list[Sequence[SpokenOrder]]:

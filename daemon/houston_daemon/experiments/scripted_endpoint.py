@@ -189,11 +189,11 @@ class ScriptedSpecs:
     def __init__(self, ground: ExperimentHome) -> None:
         self._ground = ground
         self._known: dict[str, RolloutSpec] = {}
-        self._one = threading.Lock()
+        self._lock = threading.Lock()
 
-    def of(self, seen: PlayedConversation) -> RolloutSpec:
+    def spec_of(self, seen: PlayedConversation) -> RolloutSpec:
         """The spec of the rollout whose conversation it is. Raises HoustonError."""
-        with self._one:
+        with self._lock:
             if seen.rollout not in self._known:
                 self._look()
             if seen.rollout not in self._known:

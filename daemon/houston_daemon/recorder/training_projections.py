@@ -8,6 +8,7 @@ from sqlite3 import Connection
 
 from houston_daemon.recorder.hash_chain import EventHeader
 from houston_shared.store.training_event_bodies import (
+    ENDED_RUN_STATES,
     ActivationEnded,
     ActivationRequested,
     PolicyRegistered,
@@ -72,7 +73,7 @@ def project_training_state(
     connection: Connection, event: EventHeader, body: TrainingStateChanged
 ) -> None:
     """Another state; an ended run stays as it is."""
-    ended = body.state in ("finished", "failed", "cancelled")
+    ended = body.state in ENDED_RUN_STATES
     connection.execute(
         "UPDATE training_runs SET state = ?2, reason = ?3, starts = starts + ?4, last_seq = ?5,"
         " started_at = CASE WHEN ?4 AND started_at IS NULL THEN ?6 ELSE started_at END,"

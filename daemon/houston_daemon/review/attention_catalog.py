@@ -44,49 +44,49 @@ class BackgroundJobs:
     first: str = "local"
     """Name of the first host."""
     running: dict[SessionKey, BackgroundJob] = field(default_factory=dict)
-    _over: dict[SessionKey, BackgroundJob] = field(default_factory=dict)
+    _ended_unexplained: dict[SessionKey, BackgroundJob] = field(default_factory=dict)
     """Jobs that were seen to have ended, but not yet how: by `sleep`, or by a session's idling."""
-    _apart: list[DetachedProgram] = field(default_factory=list)
+    _detached: list[DetachedProgram] = field(default_factory=list)
     """Programs that were started apart from the sessions, with `&` or `nohup`."""
-    _done: dict[int, str] = field(default_factory=dict)
+    _agent_arguments: dict[int, str] = field(default_factory=dict)
     """By step since the oldest job that runs, what the agent asked for: it may have ended one."""
 
-    def followed(self, step: ObservedStep, results: Sequence[ToolResult] = ()) -> ObservedStep:
+    def follow_step(self, step: ObservedStep, results: Sequence[ToolResult] = ()) -> ObservedStep:
         """`step`, with the jobs that it showed to have failed. results: of its calls, in order."""
-        asked = (str(v) for one in step.calls for k, v in one.arguments.items() if k != "content")
-        self._done[step.step] = "\n".join(asked)
+        self._agent_arguments[step.step] = step.argument_text
         failed: list[str] = []
         for call in step.calls:
-            ended = [
-                job for job in follow_jobs(call, step.step, self.running, self.first) if job.end
-            ]
-            ended += self._told(call)
+            jobs = follow_jobs(call, step.step, self.running, self.first)
+            ended = [job for job in jobs if job.ended_in_step]
+            ended += self._ended_job(call)
             failed += filter(None, [self._failure(job, call) for job in ended])
-            self._adopt(call, step.step)
+            self._adopt_running(call, step.step)
         for call, result in zip(step.calls, results, strict=False):
             for one, why in follow_detached_programs(
-                call, result, step.step, self._apart, self.first
+                call, result, step.step, self._detached, self.first
             ):
                 failed.append(f"{excerpt(one.command)} (step {one.step}): {why}")
-        known = (*self.running.values(), *self._over.values())
+        known = (*self.running.values(), *self._ended_unexplained.values())
         oldest = min((job.step for job in known), default=step.step + 1)
-        self._done = {at: text for at, text in self._done.items() if at >= oldest}
+        self._agent_arguments = {
+            at: text for at, text in self._agent_arguments.items() if at >= oldest
+        }
         return replace(step, failed_jobs=tuple(failed)) if failed else step
 
-    def _told(self, call: ObservedCall) -> list[BackgroundJob]:
+    def _ended_job(self, call: ObservedCall) -> list[BackgroundJob]:
         """The job of which a call tells how it ended, after another told that it did."""
         runs = call.fields.get("running")
         job = (
-            self._over.pop(session_of_call(call, self.first), None)
+            self._ended_unexplained.pop(session_of_call(call, self.first), None)
             if isinstance(runs, bool)
             else None
         )
         if job is None or runs or call.name == RUN_COMMAND:  # something else has run there since
             return []
-        job.code = call.fields.get("exit_code")
+        job.exit_code = call.fields.get("exit_code")
         return [job]
 
-    def _adopt(self, call: ObservedCall, step: int) -> None:
+    def _adopt_running(self, call: ObservedCall, step: int) -> None:
         """A job that is seen to run and whose beginning was not: it lies before what was read."""
         key = session_of_call(call, self.first)
         if call.fields.get("running") is True and key not in self.running:
@@ -99,19 +99,16 @@ class BackgroundJobs:
         what = f"{excerpt(job.command)} (seen to run in step {job.step}, {place})"
         if job.killed:
             return ""
-        if job.code is None and (end := str(call.fields.get("end") or "")):
+        if job.exit_code is None and (end := str(call.fields.get("end") or "")):
             return f"{what}: {excerpt(end)}"
-        if job.code is None and call.name != RUN_COMMAND:
-            self._over[SessionKey(job.host, job.session)] = job
-        done = "\n".join(text for at, text in self._done.items() if at >= job.step)
-        answer = job.code == 1 and command_failures.is_answer(job.command, "it may have printed")
-        if (
-            not job.code
-            or answer
-            or command_failures.exit_was_requested(job.code, job.command, done)
-        ):
+        if job.exit_code is None and call.name != RUN_COMMAND:
+            self._ended_unexplained[SessionKey(job.host, job.session)] = job
+        code = job.exit_code
+        later = "\n".join(text for at, text in self._agent_arguments.items() if at >= job.step)
+        answer = code == 1 and command_failures.is_answer(job.command, "it may have printed")
+        if not code or answer or command_failures.exit_was_requested(code, job.command, later):
             return ""
-        return f"{what} ended with exit code {job.code}"
+        return f"{what} ended with exit code {code}"
 
 
 def job_failed(window: AttentionWindow, _: AttentionSettings) -> str:
@@ -211,9 +208,9 @@ class AttentionTracker:
         self._taken, self._acting = 0, 0
         """Steps that were taken, and those of them that acted."""
         for record in records:
-            self.again(record)
+            self.replay(record)
 
-    def again(self, record: StepRecord) -> None:
+    def replay(self, record: StepRecord) -> None:
         """Take a step that the journal has already; an open one is left out."""
         if (step := observe_record(record)) is not None:
             self._take(step, record.results)
@@ -224,11 +221,13 @@ class AttentionTracker:
         if not self._steps:
             return False
         last = next((step for step in reversed(self._steps) if step.acts), self._steps[-1])
-        repeats_all = any(run.same + turn >= self._acting for turn, run in enumerate(last.runs, 1))
+        repeats_all = any(
+            run.repeats + turn >= self._acting for turn, run in enumerate(last.runs, 1)
+        )
         return repeats_all or self._steps[-1].failing >= self._taken
 
     def _take(self, step: ObservedStep, results: Sequence[ToolResult]) -> None:
-        step = self._background.followed(step, results)
+        step = self._background.follow_step(step, results)
         self._steps.append(
             attention_signals.with_failing_count(
                 attention_signals.with_repeat_counts(step, self._steps), self._steps

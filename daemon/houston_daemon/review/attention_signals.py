@@ -21,8 +21,11 @@ from houston_daemon.review.attention_window import (
     ObservedCall,
     ObservedStep,
     RepeatCount,
+    command_of,
     excerpt,
+    host_of_call,
 )
+from houston_daemon.review.rules.shell_commands import name_of_path
 from houston_shared.task import AttentionSettings
 
 
@@ -49,7 +52,7 @@ def forged_tag(window: AttentionWindow, _: AttentionSettings) -> str:
         return ""
     count = sum(call.forged_tags for call in found)
     what = "a look-alike" if count == 1 else f"{count} look-alikes"
-    return f"{what} of a person's tag in what {found[0].words} showed"
+    return f"{what} of a person's tag in what {found[0].summary} showed"
 
 
 def with_failing_count(step: ObservedStep, before: Sequence[ObservedStep]) -> ObservedStep:
@@ -73,7 +76,7 @@ def _step_problem(step: ObservedStep) -> str:
     """What went wrong in a step; empty when nothing did."""
     for call in step.calls:
         if not call.success:
-            return f"{call.words}: {call.error}"
+            return f"{call.summary}: {call.error}"
     return f"no action: {step.malformed}" if step.malformed and not step.interrupted else ""
 
 
@@ -95,8 +98,8 @@ def _repeat_count(step: ObservedStep, acting: Sequence[ObservedStep], turn: int)
     if len(acting) < turn or acting[turn - 1].action != step.action:
         return RepeatCount()
     again = acting[turn - 1]
-    alike = again.runs[turn - 1].alike + 1 if again.outcome == step.outcome else 0
-    return RepeatCount(acting[0].runs[turn - 1].same + 1, alike)
+    alike = again.runs[turn - 1].same_outcome + 1 if again.outcome == step.outcome else 0
+    return RepeatCount(acting[0].runs[turn - 1].repeats + 1, alike)
 
 
 def repeated_action(window: AttentionWindow, limits: AttentionSettings) -> str:
@@ -115,10 +118,10 @@ def repeated_action(window: AttentionWindow, limits: AttentionSettings) -> str:
             and _do_the_same(others)
             and not _slept_between(again, window.steps[acting[-length] :])
         ):
-            how = "in a row" if turn == 1 else f"in turn with {others[0].calls[0].words}"
+            how = "in a row" if turn == 1 else f"in turn with {others[0].calls[0].summary}"
             run = now.runs[turn - 1]
-            count = (run.same + 2 * turn - 1) // turn
-            moved = ", with the same outcome" if run.alike + 1 >= count else ""
+            count = (run.repeats + 2 * turn - 1) // turn
+            moved = ", with the same outcome" if run.same_outcome + 1 >= count else ""
             return f"{count} times {how}{moved}: {_action_words(now)}"
     return ""
 
@@ -158,7 +161,7 @@ def _scoring_calls(step: ObservedStep) -> list[int]:
     """Which of the agent's calls gave a score."""
     return [
         index
-        for index, call in enumerate(step.calls[: len(step.calls) - step.added])
+        for index, call in enumerate(step.own_calls)
         if call.kind == EVALUATION and call.fields.get("state", "scored") == "scored"
     ]
 
@@ -168,19 +171,14 @@ def _do_the_same(steps: Sequence[ObservedStep]) -> bool:
     return len({step.action for step in steps}) == 1
 
 
-def _outcomes_differ(steps: Sequence[ObservedStep]) -> bool:
-    """Whether what they showed differs."""
-    return len({step.outcome for step in steps}) > 1
-
-
 def _slept_between(again: Sequence[ObservedStep], span: Sequence[ObservedStep]) -> bool:
     """Whether the agent slept in between and then found something new."""
     slept = any(call.name in WAITING_ACTIONS for step in span for call in step.calls)
-    return slept and _outcomes_differ(again)
+    return slept and len({step.outcome for step in again}) > 1
 
 
 def _action_words(step: ObservedStep) -> str:
-    return excerpt("; ".join(call.words for call in step.calls))
+    return excerpt("; ".join(call.summary for call in step.calls))
 
 
 _FILE_CHANGES = frozenset({"edited", "replaced"})
@@ -200,12 +198,11 @@ def blind_edit(window: AttentionWindow, limits: AttentionSettings) -> str:
         if not call.success or call.fields.get("change") not in _FILE_CHANGES:
             continue
         path = str(call.fields.get("path", ""))
-        there = [
-            one
-            for one in (*looked, *now.calls[:index])
-            if _host_argument(one) == _host_argument(call)
-        ]
-        kinds = {one.kind for one in there if shows_path(one, path)}
+        kinds = {
+            earlier.kind
+            for earlier in (*looked, *now.calls[:index])
+            if host_of_call(earlier) == host_of_call(call) and shows_path(earlier, path)
+        }
         if call.fields.get("blind") and "command" not in kinds:
             return f"{path} was changed and not shown since it last changed"
         if limits.blind_edit_steps and not kinds:
@@ -235,22 +232,17 @@ def shows_path(
         return same(str(call.fields.get("path", "")), path)
     if call.kind == "parsed":  # it shows the text that it has saved
         return same(str(call.fields.get("save_path", "")), path)
-    return call.kind == "command" and path.rpartition("/")[2] in _command_file_names(call)
-
-
-def _host_argument(call: ObservedCall) -> str:
-    """The host that a call names; empty for the first."""
-    return str(call.arguments.get("host", ""))
+    return call.kind == "command" and name_of_path(path) in _command_file_names(call)
 
 
 def _command_file_names(call: ObservedCall) -> set[str]:
     """The file names that a command names."""
-    command = str(call.arguments.get("command", ""))
+    command = command_of(call)
     try:
         words = shlex.split(command)
     except ValueError:  # a quote that is never closed
         words = command.split()
-    return {word.rpartition("/")[2] for word in words}
+    return {name_of_path(word) for word in words}
 
 
 def _only_thinks(calls: tuple[ObservedCall, ...]) -> bool:
@@ -286,8 +278,7 @@ def idle_sleep(window: AttentionWindow, limits: AttentionSettings) -> str:
 
 def any_starts_detached(steps: Iterable[ObservedStep]) -> bool:
     """Whether a command of these steps may have left something running which no session shows."""
-    commands = (str(call.arguments.get("command", "")) for step in steps for call in step.calls)
-    return any(map(starts_detached, commands))
+    return any(starts_detached(command_of(call)) for step in steps for call in step.calls)
 
 
 def starts_detached(command: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from houston_shared.records import ObservationBody, SampleBody, StepRecord, ToolResult
+from houston_shared.records import ObservationBody, SampleBody, StepRecord, ToolCall, ToolResult
 from houston_shared.task import AttentionSettings
 
 EXCERPT_CHARACTERS = 100
@@ -34,9 +34,9 @@ class ObservedCall:
     success: bool
     fields: Mapping[str, Any]
     """The typed fields of the observation."""
-    outcome: bytes
+    output_hash: bytes
     """Hash of what it showed; of a command without its first line, which names times."""
-    words: str
+    summary: str
     """The call with its first argument on one line, cut."""
     error: str
     """What went wrong, in one line, cut; empty for a success."""
@@ -51,9 +51,9 @@ class ObservedCall:
 class RepeatCount(NamedTuple):
     """How long it has gone on, up to one step, that steps which act do the same again."""
 
-    same: int = 0
+    repeats: int = 0
     """Steps that did what a certain number of acting steps before them did."""
-    alike: int = 0
+    same_outcome: int = 0
     """Of those that did just this action: how many showed the same, too."""
 
 
@@ -72,13 +72,13 @@ class ObservedStep:
     added: int = 0
     """Calls at its end that the loop made, not the agent: the last evaluation of a rollout."""
     runs: tuple[RepeatCount, RepeatCount] = (RepeatCount(), RepeatCount())
-    """The same as the acting step before, and as the second before; counted by `repeats.followed`,
-    from before the window, too."""
+    """The same as the acting step before, and as the second before, counted from before the window,
+    too (`with_repeat_counts`)."""
     failing: int = 0
-    """Steps in a row up to this one in which something went wrong; counted by `wrong.followed`."""
+    """Steps in a row up to this one in which something went wrong (`with_failing_count`)."""
     failed_jobs: tuple[str, ...] = ()
     """Background jobs that it showed to have ended with an error, in words; found by
-    `background.Background`, from before the window, too."""
+    `BackgroundJobs`, from before the window, too."""
 
     @property
     def acts(self) -> bool:
@@ -88,7 +88,7 @@ class ObservedStep:
     @property
     def outcome(self) -> tuple[bytes, ...]:
         """Equal for steps that showed the same."""
-        return tuple(call.outcome for call in self.calls)
+        return tuple(call.output_hash for call in self.calls)
 
     @property
     def action(self) -> tuple[tuple[str, bytes], ...]:
@@ -99,6 +99,17 @@ class ObservedStep:
     def sleeps(self) -> bool:
         """Whether it did nothing but sleep."""
         return bool(self.calls) and all(call.name in WAITING_ACTIONS for call in self.calls)
+
+    @property
+    def own_calls(self) -> tuple[ObservedCall, ...]:
+        """The agent's calls, without those that the loop made."""
+        return self.calls[: len(self.calls) - self.added]
+
+    @property
+    def argument_text(self) -> str:
+        """What its calls were given, a value a line, without the contents of files."""
+        arguments = (item for call in self.calls for item in call.arguments.items())
+        return "\n".join(str(value) for name, value in arguments if name != "content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +174,17 @@ def observe_step(
     )
 
 
+def command_of(call: ObservedCall | ToolCall) -> str:
+    """The command line that a call gives; empty for one without."""
+    return str(call.arguments.get("command", ""))
+
+
+def host_of_call(call: ObservedCall, first: str = "") -> str:
+    """The host that a call names; empty for the first, whose name is `first`."""
+    name = str(call.arguments.get("host", ""))
+    return "" if name == first else name
+
+
 def observe_record(record: StepRecord) -> ObservedStep | None:
     """A step read back from the journal; None while it is open."""
     if record.observation is None:
@@ -181,8 +203,8 @@ def observe_call(result: ToolResult) -> ObservedCall:
         kind=result.kind,
         success=result.success,
         fields=result.fields,
-        outcome=hashlib.sha256(shown.encode(errors="replace")).digest(),
-        words=excerpt(said),
+        output_hash=hashlib.sha256(shown.encode(errors="replace")).digest(),
+        summary=excerpt(said),
         error="" if result.success else excerpt(_error_excerpt(result)),
         forged_tags=result.forged_tags,
     )
@@ -199,6 +221,6 @@ def _error_excerpt(result: ToolResult) -> str:
 
 
 def excerpt(text: str) -> str:
-    """The first line with anything on it, cut at `WORDS` characters."""
+    """The first line with anything on it, cut at `EXCERPT_CHARACTERS`."""
     line = " ".join(text.strip().partition("\n")[0].split())
     return line if len(line) <= EXCERPT_CHARACTERS else f"{line[:EXCERPT_CHARACTERS]}…"

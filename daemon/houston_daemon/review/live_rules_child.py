@@ -15,11 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from houston_daemon.review import rollout_trace
-from houston_daemon.review import verdict_updates as rules
-from houston_daemon.review.rollout_trace import RolloutTrace, TextsGone
+from houston_daemon.review.rollout_trace import RolloutTrace, TextsGone, read_trace
 from houston_daemon.review.rules.rule_catalog import RuleFailed
-from houston_daemon.review.verdict_updates import MAYBE_STORED_MESSAGE
+from houston_daemon.review.verdict_updates import MAYBE_STORED_MESSAGE, rule_verdict_messages
 from houston_daemon.service.parent_death import end_with_parent
 from houston_shared import secret_redaction
 from houston_shared.config import LoadedConfiguration, load_configuration
@@ -112,11 +110,9 @@ class RuleFollower:
         self._failed.pop(one.rollout, None)
         known = self._traces.pop(one.rollout, None)
         try:
-            found = rollout_trace.read_trace(
-                self._reader, one.rollout, known.steps if known else ()
-            )
+            trace = read_trace(self._reader, one.rollout, known.steps if known else ())
             stored = self._reader.run(read_verdicts_with_reasons(one.rollout))
-            messages = rules.rule_verdict_messages(found, stored)
+            messages = rule_verdict_messages(trace, stored)
         except TextsGone:  # archived: nothing is said of it any more
             self._looked[one.rollout] = one
             return
@@ -130,11 +126,11 @@ class RuleFollower:
             )
         self._looked[one.rollout] = one
         if not one.ended:
-            self._keep(found)
+            self._keep(trace)
 
-    def _keep(self, found: RolloutTrace) -> None:
+    def _keep(self, trace: RolloutTrace) -> None:
         """Keep what was read; what was looked at longest ago is forgotten first."""
-        self._traces[found.rollout] = found
+        self._traces[trace.rollout] = trace
         sizes = {name: _observation_characters(kept.steps) for name, kept in self._traces.items()}
         while len(self._traces) > 1 and sum(sizes.values()) > MAX_CACHED_CHARACTERS:
             oldest = next(iter(self._traces))

@@ -6,6 +6,7 @@ into memory. A rollout whose texts are gone is refused. `Finding` and `Rule` are
 every rule is written with.
 """
 
+import dataclasses
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,17 +58,22 @@ class RolloutTrace:
     forks: Sequence[ForkRow] = ()
     ended: bool = False
     """Whether it is finished, failed or cancelled: nothing follows its last step."""
-    seen: Sequence[ObservedStep] = field(init=False)
+    observed_steps: Sequence[ObservedStep] = field(init=False)
     """The same steps as signals and rules see them: small, typed, in the same order."""
     _scores: tuple[ScoredStep, ...] = field(init=False)
     _numbers: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        seen = tuple(one for one in map(observe_record, self.steps) if one is not None)
+        observed = tuple(step for step in map(observe_record, self.steps) if step is not None)
         put = object.__setattr__
-        put(self, "seen", seen)
-        put(self, "_scores", tuple(scored for one in seen for scored in _step_scores(one)))
+        put(self, "observed_steps", observed)
+        put(self, "_scores", tuple(scored for step in observed for scored in _step_scores(step)))
         put(self, "_numbers", tuple(one.step for one in self.steps))
+
+    @property
+    def pairs(self) -> list[tuple[StepRecord, ObservedStep]]:
+        """Each step as the journal has it, and as rules see it."""
+        return list(zip(self.steps, self.observed_steps, strict=True))
 
     @property
     def scores(self) -> tuple[ScoredStep, ...]:
@@ -90,25 +96,12 @@ class RolloutTrace:
         return self.steps[: bisect_left(self._numbers, number)]
 
 
-def query_trace(rollout: str) -> ReadPlan[RolloutTrace]:
-    """The rollout with this whole id, in one read; a long one is better read with `read`.
-
-    Raises TextsGone, and HoustonError where its specification was erased, or its task cannot be
-    read.
-    """
-    frame = yield from _trace_frame(rollout)
-    found: list[StepRecord] = []
-    last = yield from step_queries.find_last_step(rollout)
-    for first in range(1, last + 1, STEPS_PER_PAGE):
-        found += yield from _trace_page(rollout, first)
-    return _complete_trace(frame, found)
-
-
 def read_trace(reader: Reader, rollout: str, known: Sequence[StepRecord] = ()) -> RolloutTrace:
-    """The same in a short transaction a page, so that a long rollout holds no writer back.
+    """The rollout with this whole id, read in a short transaction a page: it holds no writer back.
 
     known: its steps as they were read before; only those that closed or were replaced since are
-    read. Steps that close meanwhile are not in it. Raises as `trace`.
+    read. Steps that close meanwhile are not in it. Raises TextsGone, and HoustonError where its
+    specification was erased, or its task cannot be read.
     """
     frame = reader.run(_trace_frame(rollout))
     last = reader.run(step_queries.find_last_step(rollout))
@@ -117,11 +110,10 @@ def read_trace(reader: Reader, rollout: str, known: Sequence[StepRecord] = ()) -
     pages = (
         reader.run(_trace_page(rollout, first)) for first in range(begin, last + 1, STEPS_PER_PAGE)
     )
-    whole = _complete_trace(
-        frame, [*same, *(one for page in pages for one in page if one.step <= last)]
-    )
+    new = (step for page in pages for step in page if step.step <= last)
+    trace = dataclasses.replace(frame, steps=(*same, *new))
     reader.run(require_all_texts(rollout))  # it may have been archived meanwhile
-    return whole
+    return trace
 
 
 def require_all_texts(rollout: str) -> ReadPlan[None]:
@@ -129,13 +121,6 @@ def require_all_texts(rollout: str) -> ReadPlan[None]:
     if lost := (yield from removed_data_queries.find_missing_data(rollout)):
         read = lost.read or f"houston verdict {rollout}, for what was said of it before"
         raise TextsGone(lost.cause, "Nothing was judged.", read)
-
-
-def _complete_trace(frame: RolloutTrace, found: list[StepRecord]) -> RolloutTrace:
-    return RolloutTrace(
-        frame.rollout, frame.task, frame.instructions, frame.gpus, tuple(found), frame.forks,
-        frame.ended,
-    )  # fmt: skip
 
 
 def _trace_frame(rollout: str) -> ReadPlan[RolloutTrace]:

@@ -14,8 +14,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from houston_daemon.review.rollout_trace import RolloutTrace
-from houston_daemon.review.rules.rule_catalog import RuleMask
-from houston_daemon.review.rules.rule_catalog import run_rules as find
+from houston_daemon.review.rules.rule_catalog import RuleMask, run_rules
 from houston_shared import verdict_precedence
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import send_with_retry
@@ -102,11 +101,11 @@ def verdict_ranges(found: Mapping[int, StepVerdict]) -> Iterator[JudgedSteps]:
             )
 
 
-def message_parts(found: Sequence[JudgedSteps]) -> Iterator[tuple[JudgedSteps, ...]]:
+def message_parts(ranges: Sequence[JudgedSteps]) -> Iterator[tuple[JudgedSteps, ...]]:
     """As many ranges at once as a message holds."""
     part: list[JudgedSteps] = []
     steps = 0
-    for one in found:
+    for one in ranges:
         size = one.last - one.first + 1
         if part and (len(part) == MOST_JUDGED_RANGES or steps + size > MOST_JUDGED_STEPS):
             yield tuple(part)
@@ -136,11 +135,11 @@ def rule_masks(trace: RolloutTrace, found: RuleFindings) -> dict[int, StepVerdic
 
     The reason is as it would be stored: what is shown of it, sent and compared is the same.
     """
-    mine = set(own_steps(trace))
+    own = set(own_steps(trace))
     return {
         step: StepVerdict("mask", _joined_reasons(verdicts))
         for step, verdicts in found.items()
-        if step in mine and verdicts
+        if step in own and verdicts
     }
 
 
@@ -156,11 +155,11 @@ def error_steps(found: RuleFindings) -> dict[int, str]:
 
 def mask_counts(trace: RolloutTrace, found: RuleFindings) -> dict[str, int]:
     """By rule and version, how many of the rollout's own steps it masks, the most first."""
-    mine = set(own_steps(trace))
+    own = set(own_steps(trace))
     names = Counter(
         f"{one.rule}@{one.version}"
         for step, verdicts in found.items()
-        if step in mine
+        if step in own
         for one in verdicts
     )
     return dict(names.most_common())
@@ -179,12 +178,12 @@ RULES_AUTHOR = "rules"
 
 
 def rule_verdict_messages(
-    trace: RolloutTrace, stands: Mapping[int, Sequence[SourceVerdict]], claimed: str = ""
+    trace: RolloutTrace, stored: Mapping[int, Sequence[SourceVerdict]], claimed: str = ""
 ) -> list[StoreVerdicts]:
     """What brings the store from what stands to what rules say; empty where nothing differs.
 
-    stands: `queries.verdicts.standing` of the rollout. claimed: as in every message of a person.
-    Raises as `catalog.found`.
+    stored: `read_verdicts_with_reasons` of the rollout. claimed: as in every message of a person.
+    Raises as `run_rules`.
     """
     return [
         StoreVerdicts(
@@ -195,25 +194,24 @@ def rule_verdict_messages(
             steps=part,
             claimed=claimed,
         )
-        for part in message_parts(rule_verdict_changes(trace, stands))
+        for part in message_parts(rule_verdict_changes(trace, stored))
     ]
 
 
 def rule_verdict_changes(
-    trace: RolloutTrace, stands: Mapping[int, Sequence[SourceVerdict]]
+    trace: RolloutTrace, stored: Mapping[int, Sequence[SourceVerdict]]
 ) -> list[JudgedSteps]:
     """The same as ranges of steps, in order: to be masked, or undecided where no rule masks any
     more."""
-    said = rule_masks(trace, find(trace))
-    differ: dict[int, StepVerdict] = {}
+    masks = rule_masks(trace, run_rules(trace))
+    changed: dict[int, StepVerdict] = {}
     for step in trace.steps:
         if step.inherited:
             continue
-        now = said.get(step.step, StepVerdict("undecided"))
-        before = _stored_rule_verdict(stands.get(step.step, ()), step.attempt)
-        if now != before:
-            differ[step.step] = now
-    return list(verdict_ranges(differ))
+        now = masks.get(step.step, StepVerdict("undecided"))
+        if now != _stored_rule_verdict(stored.get(step.step, ()), step.attempt):
+            changed[step.step] = now
+    return list(verdict_ranges(changed))
 
 
 def _stored_rule_verdict(given: Sequence[SourceVerdict], attempt: int) -> StepVerdict:

@@ -12,6 +12,8 @@ from houston_shared.records import Record
 PolicyKind = Literal["base", "lora", "full"]
 RunKind = Literal["sft", "dapo", "echo", "prm"]
 RunState = Literal["queued", "running", "finished", "failed", "cancelled"]
+ENDED_RUN_STATES: frozenset[RunState] = frozenset({"finished", "failed", "cancelled"})
+"""States that a training run never leaves."""
 
 
 class RequestedBody(Record, frozen=True, kw_only=True):

@@ -47,7 +47,7 @@ def station(tmp_path: Path) -> Iterator[Station]:
 def folder(station: Station) -> Path:
     """Of a run that the daemon had begun when it was stopped."""
     made = policy_and_run_files.training_run_folder(station.home, RUN)
-    RunFolder(made).ask(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model")))
+    RunFolder(made).write_spec(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model")))
     station.person().ask(wire.StartTraining(request="r", run=RUN))
     station.recorder.report_training_state(RUN, "running", start=True)
     return made
@@ -94,7 +94,7 @@ def say(folder: Path, state: RunState, alone: bool = True) -> None:
     """What a trainer writes: a person's, or the daemon's own."""
     writer = sft_progress.ProgressWriter(folder)
     writer.started(alone)
-    writer.set(state, "what it said")
+    writer.set_state(state, "what it said")
 
 
 def test_while_it_is_at_work_none_is_started_beside_it(

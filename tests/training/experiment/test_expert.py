@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from houston_daemon.experiments.experiment_recipe import AnnotatorRecipe, ExpertRecipe
-from houston_daemon.experiments.run_stages import number_ranges
 from houston_daemon.experiments.scripted_agents import (
     ImperfectExpert,
     SimulatedAnnotator,
     measure_progress,
 )
 from houston_daemon.experiments.scripted_endpoint import PlayedConversation, ScriptedTurn
+from houston_shared.times_and_counts import number_ranges
 
 WAY = ("go east", "open chest", "take coin")
 LOOKS = ("look", "inventory")
@@ -39,8 +39,8 @@ def played(
         seen = PlayedConversation(tuple(messages))
         word = ""
         if words:
-            speaking = SimulatedAnnotator(words, WAY)
-            word = speaking.word(seen.actions, seen.observation, len(seen.all_heard))
+            annotator = SimulatedAnnotator(words, WAY)
+            word = annotator.next_message(seen.actions, seen.observation, len(seen.all_heard))
         turn = expert(seen)
         told = f"done\n<real_user>{word}</real_user>" if word else "done"
         messages += [said(turn), {"role": "tool", "content": told}]
@@ -104,7 +104,7 @@ def test_where_it_drifts_follows_from_the_world_not_from_who_listens() -> None:
 def test_the_annotator_speaks_only_when_the_agent_drifts(
     actions: tuple[str, ...], observation: str, before: int, word: str
 ) -> None:
-    assert SimulatedAnnotator(WORDS, WAY).word(actions, observation, before) == word
+    assert SimulatedAnnotator(WORDS, WAY).next_message(actions, observation, before) == word
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ def test_a_stage_is_done_once(tmp_path: Path) -> None:
         return {"value": 3}
 
     told: list[str] = []
-    first = StageStore(tmp_path, told.append).run("one", what)
-    again = StageStore(tmp_path, told.append).run("one", what)
+    first = StageStore(tmp_path, told.append).run_stage("one", what)
+    again = StageStore(tmp_path, told.append).run_stage("one", what)
     assert calls == ["done"]
     assert first == again
     assert first["value"] == 3
@@ -41,8 +41,8 @@ def test_what_a_killed_stage_began_is_found_again(tmp_path: Path) -> None:
 
     stages = StageStore(tmp_path, lambda line: None)
     with pytest.raises(KeyboardInterrupt):
-        stages.run("one", killed)
-    result = stages.run("one", whole)
+        stages.run_stage("one", killed)
+    result = stages.run_stage("one", whole)
     assert made == ["a", "b"]
     assert (result["a"], result["b"]) == ("A", "B")
 
@@ -57,15 +57,15 @@ def test_rollouts_that_failed_are_no_measurement_and_are_begun_anew(tmp_path: Pa
     stages = StageStore(tmp_path, lambda line: None)
     for _ in range(2):
         with pytest.raises(StageSpoiled, match="1 of 4 rollouts do not count, r-1 because"):
-            stages.run("one", failing)
+            stages.run_stage("one", failing)
     assert made == ["a", "a"]
-    assert stages.done("one") is None
+    assert stages.result("one") is None
 
 
 def test_times_are_told_in_the_order_of_the_stages(tmp_path: Path) -> None:
     stages = StageStore(tmp_path, lambda line: None)
     for name in ("sample", "judge", "measure-base-1"):
-        stages.run(name, lambda begun: {})
-    stages.kept("ports", lambda: {"guided": 1})
+        stages.run_stage(name, lambda begun: {})
+    stages.kept_value("ports", lambda: {"guided": 1})
     assert list(stages.seconds()) == ["sample", "judge", "measure-base-1"]
-    assert stages.kept("ports", lambda: {"guided": 2}) == {"guided": 1}
+    assert stages.kept_value("ports", lambda: {"guided": 2}) == {"guided": 1}

@@ -1,7 +1,6 @@
 """Intervals against published and computed values; figure 6's rule."""
 
 import json
-import math
 import random
 
 import pytest
@@ -12,8 +11,8 @@ from houston_daemon.experiments.experiment_statistics import (
     bootstrap_mean,
     score_differences,
     scores_over_time,
-    wilson_share,
 )
+from houston_shared.wilson_interval import wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -28,15 +27,13 @@ from houston_daemon.experiments.experiment_statistics import (
     ],
 )
 def test_wilson_as_published(hits: int, total: int, low: float, high: float) -> None:
-    found = wilson_share(hits, total)
+    found = wilson_interval(hits, total)
     assert found.value == hits / total
     assert (found.low, found.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
 
 
 def test_without_a_trial_nothing_is_known() -> None:
-    found = wilson_share(0, 0)
-    assert math.isnan(found.value)
-    assert (found.low, found.high) == (0.0, 1.0)
+    assert wilson_interval(0, 0) == (None, 0.0, 1.0)
 
 
 def test_each_task_weighs_the_same_however_many_seeds_it_has() -> None:

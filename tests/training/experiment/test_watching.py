@@ -102,7 +102,7 @@ def test_a_model_that_drifts_is_spoken_to_and_its_drift_is_masked(tmp_path: Path
         run.ground.start()
         try:
             run_stages.sample_and_judge(run, run.recipe.arms)
-            ((rollout, what),) = (run.stages.done("sample-guided") or {})["rollouts"].items()
+            ((rollout, what),) = (run.stages.result("sample-guided") or {})["rollouts"].items()
             assert what == "house"
             said = run.ground.guidance(rollout)
             assert said[0].text == "Go on with the task."
@@ -111,7 +111,7 @@ def test_a_model_that_drifts_is_spoken_to_and_its_drift_is_masked(tmp_path: Path
             assert kept.get(LOOKED_KEY, dict)[rollout] >= 2
             steps = run.ground.steps(rollout)
             assert [one.sample.calls[0].name for one in steps][-1] == "finish"
-            judged = (run.stages.done("judge-guided") or {})["steps"]
+            judged = (run.stages.result("judge-guided") or {})["steps"]
             assert judged["masked by human"] == judged["all"] == len(steps) > 2
         finally:
             run.ground.stop()

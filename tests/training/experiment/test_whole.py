@@ -112,7 +112,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExperimentRun]:
         run.ground.start()
         try:
             run_stages.sample_and_judge(run, run.recipe.arms)
-            run.stages.run(
+            run.stages.run_stage(
                 "measure-base-1", lambda begun: measure_stage.measure_arm(run, "", 1, begun)
             )
             yield run
@@ -121,7 +121,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExperimentRun]:
 
 
 def stage(run: ExperimentRun, name: str) -> dict[str, Any]:
-    found = run.stages.done(name)
+    found = run.stages.result(name)
     assert found is not None
     return found
 
@@ -172,7 +172,7 @@ def test_what_brought_a_rollout_no_further_is_masked_by_both_and_rows_differ_by_
     masked = stage(run, "judge-guided")["steps"]
     assert masked["masked by human"] > 0
     made = {
-        arm: run.stages.run(
+        arm: run.stages.run_stage(
             f"rows-{arm}", lambda begun, arm=arm: run_stages.export_arm_rows(run, arm, begun)
         )
         for arm in run_stages.ARM_ENGINES

@@ -21,7 +21,7 @@ Change = Callable[[ExportLine], Any]
 
 
 def line(format: str) -> ExportLine:
-    row = made() if FORMATS[format].of == "ids" else talk()
+    row = made() if FORMATS[format].unit == "ids" else talk()
     return deepcopy(FORMATS[format].lines(row)[0])
 
 
@@ -40,10 +40,10 @@ RIGHT = {
 @pytest.mark.parametrize("name", FORMATS)
 def test_right_rows_are_let_through(name: str) -> None:
     format = FORMATS[name]
-    for row in RIGHT["rows of ids" if format.of == "ids" else "rows of messages"]:
+    for row in RIGHT["rows of ids" if format.unit == "ids" else "rows of messages"]:
         lines = format.lines(row)
         assert lines
-        assert [format.wrong(one) for one in lines] == [""] * len(lines)
+        assert [format.line_problem(one) for one in lines] == [""] * len(lines)
 
 
 def put(name: str, at: int, value: Any) -> Change:
@@ -252,9 +252,9 @@ WRONG: list[tuple[str, str, Change, str]] = [
 )
 def test_what_would_be_trained_otherwise_is_stopped(name: str, change: Change, why: str) -> None:
     found = line(name)
-    assert FORMATS[name].wrong(found) == ""
+    assert FORMATS[name].line_problem(found) == ""
     change(found)
-    assert why in FORMATS[name].wrong(found)
+    assert why in FORMATS[name].line_problem(found)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -262,18 +262,18 @@ def test_a_row_of_which_nothing_is_trained(name: str) -> None:
     """TRL has no use for one; slime and OpenAI would train all of it, or refuse; raw keeps it."""
     format = FORMATS[name]
     ids, messages = made(((4, 0.0),)), talk(step(1, weight=0.0))
-    found = format.lines(ids if format.of == "ids" else messages)
+    found = format.lines(ids if format.unit == "ids" else messages)
     if name in ("trl", "trl-chat"):
         assert found == []
     else:
-        assert bool(format.wrong(found[0])) == (name != "raw")
+        assert bool(format.line_problem(found[0])) == (name != "raw")
 
 
 def test_what_no_consumer_can_hold_as_a_weight_is_refused_not_rounded() -> None:
     row = talk(step(1), step(2))
     half = replace(row, messages=(*row.messages[:2], replace(row.messages[2], weight=0.5)))
     for name in ("slime", "openai"):
-        assert "0 or 1" in FORMATS[name].wrong(FORMATS[name].lines(half)[0])
+        assert "0 or 1" in FORMATS[name].line_problem(FORMATS[name].lines(half)[0])
 
 
 def test_trl_chat_trains_each_kept_answer_once_and_shows_it_its_whole_past() -> None:

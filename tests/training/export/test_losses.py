@@ -25,16 +25,16 @@ def test_what_another_row_trains_is_not_lost() -> None:
     for refused, written in ((first, second), (second, first)):
         found = AnswerLosses()
         for row in (first, second):
-            found.note(row, set(trained_answers(row)) if row is written else ())
+            found.note_row(row, set(trained_answers(row)) if row is written else ())
         assert found.lost == {"r-1": set(trained_answers(refused)) - set(trained_answers(written))}
 
 
 def test_rollouts_lose_for_themselves() -> None:
     found = AnswerLosses()
-    found.note(made(((5, KEPT), (4, MASKED))), ())
-    found.note(made(rollout="r-2"), actions(1, 3))
+    found.note_row(made(((5, KEPT), (4, MASKED))), ())
+    found.note_row(made(rollout="r-2"), actions(1, 3))
     summary = made(((5, KEPT),), rollout="r-3", kind="summary", step=7)
-    found.note(summary, ())
+    found.note_row(summary, ())
     assert found.lost == {"r-1": actions(1), "r-3": {AnswerKey("summary", 7)}}
 
 
@@ -48,9 +48,9 @@ def test_a_copy_does_not_say_that_it_is_trained_where_its_row_was_left_out() -> 
     first = made(((5, KEPT), (5, KEPT)))
     second = copied(made(((5, KEPT), (5, KEPT)), context=1, step=2), first)
     found = AnswerLosses()
-    assert found.true(second) == second
-    found.note(first, ())
-    true = found.true(second)
+    assert found.corrected_row(second) == second
+    found.note_row(first, ())
+    true = found.corrected_row(second)
     assert isinstance(true, TokenRow)
     assert [one.why for one in true.spans] == [f"left out with row {first.id}", ""]
 
@@ -61,7 +61,7 @@ def test_values_nested_too_deep_for_python_are_refused_with_their_row() -> None:
     for _ in range(900):
         deep = [deep]
     for name, format in FORMATS.items():
-        if format.of != "messages":
+        if format.unit != "messages":
             continue
         building = LineBuilder(format)
         row = talk(step(1, arguments=({"value": deep},)), step(2), id="r-1/0.0")

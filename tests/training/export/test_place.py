@@ -105,4 +105,4 @@ def test_files_are_the_owners_alone(scene: Scene, tmp_path: Path) -> None:
 
 def test_an_empty_folder_may_be_there(scene: Scene, tmp_path: Path) -> None:
     assert write_export(scene.home, ExportRequest(scene.ids), tmp_path).written
-    assert ExportFolder(tmp_path, False).there() is not None
+    assert ExportFolder(tmp_path, False).published() is not None

@@ -59,14 +59,16 @@ def rows(draw: Any) -> TokenRow:
 
 
 def any_rows(format: str, floats: Any = FLOATS) -> Any:
-    one = rows() if FORMATS[format].of == "ids" else talks(floats)
+    one = rows() if FORMATS[format].unit == "ids" else talks(floats)
     return st.lists(one, min_size=1, max_size=4)
 
 
 def made_of(name: str, found: list[Any]) -> tuple[list[Any], int]:
     """Lines of rows without weight on answers that would become tokens; how many those are."""
     building = LineBuilder(FORMATS[name])
-    rows = [building._right(one) if isinstance(one, ChatRow) else one for one in found]
+    rows = [
+        building._without_wrong_answers(one) if isinstance(one, ChatRow) else one for one in found
+    ]
     return [line for one in rows for line in FORMATS[name].lines(one)], len(building.refused)
 
 
@@ -79,7 +81,7 @@ def test_lines_are_what_was_made_of_the_rows(name: str, data: Any) -> None:
     with TemporaryDirectory() as folder:
         file, building = written(name, found, Path(folder))
         expected, answers = made_of(name, found)
-        right = [line for line in expected if not FORMATS[name].wrong(line)]
+        right = [line for line in expected if not FORMATS[name].line_problem(line)]
         assert lines(file) == right
         assert len(right) + len(building.refused) == len(expected) + answers
         if FORMATS[name].index:
@@ -110,7 +112,9 @@ def test_datasets_reads_messages_back(parquet: bool, data: Any) -> None:
     with TemporaryDirectory() as folder:
         file, building = written("trl-chat", found, Path(folder, "out"), parquet)
         expected = [
-            line for line in made_of("trl-chat", found)[0] if not FORMATS["trl-chat"].wrong(line)
+            line
+            for line in made_of("trl-chat", found)[0]
+            if not FORMATS["trl-chat"].line_problem(line)
         ]
         assert len(expected) + len(building.refused) == sum(row.trained for row in found)
         assert parquet or trl_format.FINE_NUMBER_REMARK not in building.remarks

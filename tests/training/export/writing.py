@@ -23,7 +23,7 @@ def written(
     folder.mkdir(parents=True, exist_ok=True)
     building = LineBuilder(FORMATS[format])
     building._clean = (  # type: ignore[method-assign]
-        lambda row: building._right(row) if isinstance(row, ChatRow) else row
+        lambda row: building._without_wrong_answers(row) if isinstance(row, ChatRow) else row
     )
     file = DataFile(folder, "data", FORMATS[format], parquet)
     for row in rows:

@@ -85,8 +85,8 @@ CASES = [
 def test_what_an_answer_weighs(case: Case) -> None:
     found = weigh_answer(case.step, case.answer, case.options)
     assert found.weight == case.weight
-    assert found.why.startswith(case.why)
-    assert bool(found.why) == (case.weight == 0), "a reason exactly when it is not trained"
+    assert found.reason.startswith(case.why)
+    assert bool(found.reason) == (case.weight == 0), "a reason exactly when it is not trained"
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,12 @@ def test_what_is_no_action(malformed: str, errors: list[str], why: str) -> None:
 
 
 def test_whose_verdict_it_was_is_told() -> None:
-    assert weigh_answer(step("judge", "mask"), GOOD, RowOptions()).by == "judge"
-    assert weigh_answer(step("human"), GOOD, RowOptions()).by == "human"
-    assert weigh_answer(step(), GOOD, RowOptions()).by == "not judged"
-    assert weigh_answer(step("judge"), STOPPED, RowOptions()).by == "", "no verdict counts there"
+    assert weigh_answer(step("judge", "mask"), GOOD, RowOptions()).source == "judge"
+    assert weigh_answer(step("human"), GOOD, RowOptions()).source == "human"
+    assert weigh_answer(step(), GOOD, RowOptions()).source == "not judged"
+    assert weigh_answer(step("judge"), STOPPED, RowOptions()).source == "", (
+        "no verdict counts there"
+    )
 
 
 def test_a_copy_weighs_nothing_and_names_its_row() -> None:
@@ -118,7 +120,7 @@ def test_a_copy_weighs_nothing_and_names_its_row() -> None:
     masked = weigh_answer(step("human", "mask"), GOOD, RowOptions())
     assert weight_of_copy(masked, "r/0.0")[:3] == (0.0, "masked in row r/0.0", "")
     other = weigh_answer(step(elsewhere="p"), GOOD, RowOptions())
-    assert weight_of_copy(other, "r/0.0").why == "trained with rollout p", "it has no row here"
+    assert weight_of_copy(other, "r/0.0").reason == "trained with rollout p", "it has no row here"
 
 
 def test_a_summary_is_trained_unless_it_was_cut() -> None:

@@ -123,7 +123,7 @@ def test_its_process_sees_the_others_not(
     """The real trainer, which ends for want of a model; Python notes what it was started with."""
     lease(loaded, "rollout:r")
     folder = RunFolder(training_folder(loaded.home) / RUN)
-    folder.ask(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model"), gpus=1))
+    folder.write_spec(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model"), gpus=1))
     noted = tmp_path / "noted"
     (tmp_path / "sitecustomize.py").write_text(
         f"import os\nopen({str(noted)!r}, 'w').write(os.environ['CUDA_VISIBLE_DEVICES'])\n"

@@ -273,12 +273,12 @@ def test_a_run_goes_on_with_the_gpus_that_it_had(tmp_path: Path, base: Path, cas
         planned = train_commands._plan_run(said, loaded)
         asked = planned if said.resume else train_commands._make_run(said, loaded)
         made = RunFolder(training_folder(loaded.home) / asked.run)
-        made.ask(asked)
+        made.write_spec(asked)
         return made, train_commands._gpu_count(said, loaded, planned)
 
     made, _ = taken("--data", str(data), "--base", str(base), *first)
     made, gpus = taken("--resume", made.path.name, *again)
-    assert (gpus, made.asked.share_gpus) == expected
+    assert (gpus, made.spec.share_gpus) == expected
 
 
 def test_commands_and_the_daemon_need_no_torch() -> None:

@@ -60,7 +60,7 @@ def test_masks_survive_truncation_at_any_length(tmp_path: Path, longest: int) ->
 
 def test_a_pass_trains_what_the_rows_train_and_nothing_across_them(tmp_path: Path) -> None:
     rows = prepared(tmp_path, tiny.rows())
-    made = sft_dataset.PassDataset(rows, [], row_lengths=True).made((2, 0, 5))
+    made = sft_dataset.PassDataset(rows, [], row_lengths=True).make_pass((2, 0, 5))
     ids, at = made["input_ids"][0], made["predicts"]
     assert made["row_lengths"] == [12, 5, 22]
     assert made["position_ids"][0].tolist() == [*range(12), *range(5), *range(22)]
@@ -282,7 +282,7 @@ def test_a_change_is_refused_that_could_not_read_the_optimizer(tmp_path: Path, c
     given = {"accelerate": sft_launch.accelerate_file(before) if before else "", "device": "auto"}
     folder = tiny.run_folder(tmp_path, tmp_path, [], **given)
     wanted = sft_launch.accelerate_file(then) if then else ""
-    changed = msgspec.structs.replace(folder.asked.recipe, accelerate=wanted)
+    changed = msgspec.structs.replace(folder.spec.recipe, accelerate=wanted)
     sft_run_folder.check_kind_change(folder, changed)  # there is none yet
     tiny.write_checkpoint(folder.checkpoints, 5, wrote)
     if not advised:

@@ -74,7 +74,7 @@ def asked(
     loaded: LoadedConfiguration, data: Path, *settings: str, name: str = ""
 ) -> create_run.RunSpec:
     wanted = create_run.TrainingRequest((), data, (), RowOptions(), "small", settings, name)
-    return create_run.create_run_folder(loaded, wanted).asked
+    return create_run.create_run_folder(loaded, wanted).spec
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_what_could_not_be_registered_is_refused_before_the_first_step(station: 
     done = station.run(*again[:4], "--name", "other", "--json", timeout=280)
     assert json.loads(done.stdout)["policy"] == "other@2", done.stderr
     with pytest.raises(HoustonError, match=r"has become other@2"):
-        create_run.rename_policy(loaded, early.asked, "another")
+        create_run.rename_policy(loaded, early.spec, "another")
 
 
 CHANGED: dict[str, tuple[str, str]] = {
@@ -162,7 +162,7 @@ def test_a_run_goes_on_only_with_what_it_was_asked_for_with(tmp_path: Path, case
     now = sft_progress.read_progress(made.path)
     assert now is not None and now.state == "failed"
     assert said in now.message and "Nothing was trained further" in now.message
-    made.ask(msgspec.structs.replace(made.asked, base_hash="", adapter_hash=""))
+    made.write_spec(msgspec.structs.replace(made.spec, base_hash="", adapter_hash=""))
     run_policies.check_base_unchanged(made)  # an older run, which has not noted it
 
 

@@ -85,8 +85,8 @@ class Ending(ProgressWriter):
         super().__init__(folder)
         self._when = when
 
-    def set(self, state: RunState, message: str = "") -> None:
-        super().set(state, message)
+    def set_state(self, state: RunState, message: str = "") -> None:
+        super().set_state(state, message)
         if message.endswith(self._when):
             os.kill(os.getpid(), signal.SIGTERM)
 

@@ -170,7 +170,7 @@ def gradient(model: Any, passes: list[dict[str, Any]], whole: float) -> dict[str
     model.zero_grad()
     for one in passes:
         about = {name: one.pop(name) for name in ("predicts", "targets", "weights")}
-        with head.asked(**about):
+        with head.computing_loss(**about):
             (model(**one, use_cache=False).logits.sum() / whole).backward()
     head.remove()
     return {name: p.grad.clone() for name, p in model.named_parameters()}
@@ -234,7 +234,7 @@ def test_a_row_sees_nothing_of_the_rows_beside_it(tmp_path: Path, base: Path) ->
         (one,) = sft_dataset.PassDataset(made, [step], row_lengths=True).item(0)["passes"]
         about = {name: one.pop(name) for name in ("predicts", "targets", "weights")}
         about["weights"] = torch.where(about["predicts"] < 40, about["weights"], 0.0)
-        with torch.no_grad(), head.asked(**about):
+        with torch.no_grad(), head.computing_loss(**about):
             losses.append(float(model(**one, use_cache=False).logits))
     assert losses[0] == losses[1]
 
@@ -362,7 +362,7 @@ def test_no_logits_where_nothing_weighs(base: Path) -> None:
     predicts = torch.tensor([3, 17, 150])
     torch.nn.functional.linear = counted
     try:
-        with head.asked(predicts, ids[0, predicts + 1], torch.ones(3)):
+        with head.computing_loss(predicts, ids[0, predicts + 1], torch.ones(3)):
             loss = model(input_ids=ids, use_cache=False).logits.sum()
             loss.backward()
     finally:

@@ -39,7 +39,7 @@ def planned(found: sft_recipe.SftRecipe) -> list[batch_plan.OptimizerStep]:
 
 
 def largest(steps: list[batch_plan.OptimizerStep]) -> int:
-    packs = [pack for step in steps for share in step.shares for pack in share]
+    packs = [pack for step in steps for share in step.passes_per_process for pack in share]
     return max(sum(LENGTHS[row] for row in pack) for pack in packs)
 
 
@@ -47,7 +47,7 @@ def largest(steps: list[batch_plan.OptimizerStep]) -> int:
 def test_only_what_needs_less_is_advised(tmp_path: Path, case: str) -> None:
     settings, training, keys, other = CASES[case]
     folder = tiny.run_folder(tmp_path, tmp_path, [], **settings)
-    asked = folder.asked.recipe
+    asked = folder.spec.recipe
     steps = planned(asked)
     with (
         pytest.raises(HoustonError) as refused,
@@ -75,7 +75,7 @@ def test_another_error_is_left_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("full", [True, False])
 def test_where_the_model_alone_is_too_large_no_pass_is_blamed(tmp_path: Path, full: bool) -> None:
     folder = tiny.run_folder(tmp_path, tmp_path, [], full=full)
-    sft_progress.ProgressWriter(folder.path).set("running", "loading the model")
+    sft_progress.ProgressWriter(folder.path).set_state("running", "loading the model")
     program._report_failure(folder, MemoryError())
     said = sft_progress.read_progress(folder.path)
     assert said is not None and said.state == "failed"

@@ -23,8 +23,8 @@ from tests.training.sft import tiny
 
 LENGTHS = [5, 31, 12, 47, 9, 22, 64, 17]
 PEAK = PeakMemory(
-    standing=10_000, trained=1_000, token=100.0, squared=0.0, kept=10.0, layers=4, once=500,
-    heap=1.0,
+    resident_bytes=10_000, trained=1_000, bytes_per_token=100.0, bytes_per_token_squared=0.0,
+    kept=10.0, layers=4, fixed_bytes=500, heap=1.0,
 )  # fmt: skip
 CASES: dict[str, tuple[dict[str, Any], int, str]] = {
     "smaller passes": (
@@ -61,7 +61,7 @@ def checked(
 ) -> list[str]:
     said: list[str] = []
     training_memory.refuse_too_large(
-        PEAK, folder, lengths, planned(folder.asked.recipe, lengths), there, said.append
+        PEAK, folder, lengths, planned(folder.spec.recipe, lengths), there, said.append
     )
     return said
 
@@ -79,8 +79,8 @@ def test_what_would_fit_is_named_and_fits(tmp_path: Path, case: str) -> None:
     assert re.search(wanted, said.next), said.next
     keys = [one.removesuffix(";") for one in re.findall(r"--set (\S+=\S+)", said.next)]
     if keys:
-        asked = sft_recipe.changed_recipe(folder.asked.recipe, keys)
-        folder.ask(sft_run_folder.RunSpec(run="run", recipe=asked))
+        asked = sft_recipe.changed_recipe(folder.spec.recipe, keys)
+        folder.write_spec(sft_run_folder.RunSpec(run="run", recipe=asked))
         checked(folder, there, [min(one, asked.max_length) for one in lengths])
 
 
@@ -97,10 +97,12 @@ def test_the_check_can_be_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("checkpointing", [True, False])
 def test_the_longest_pass_is_the_longest_that_fits(checkpointing: bool) -> None:
-    for peak in (PEAK, replace(PEAK, squared=3.0), replace(PEAK, heap=1.7)):
+    for peak in (PEAK, replace(PEAK, bytes_per_token_squared=3.0), replace(PEAK, heap=1.7)):
         for free in (0, 5_000, 123_456):
             longest = peak.longest(free, checkpointing)
-            needs = [peak.bytes(longest + more, checkpointing) - peak.standing for more in (0, 1)]
+            needs = [
+                peak.bytes(longest + more, checkpointing) - peak.resident_bytes for more in (0, 1)
+            ]
             assert needs[1] > free and (needs[0] <= free or longest == 0)
 
 

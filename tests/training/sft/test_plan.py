@@ -15,7 +15,7 @@ def planned(**more: int) -> list[batch_plan.OptimizerStep]:
 
 
 def rows(step: batch_plan.OptimizerStep) -> list[int]:
-    return sorted(chain.from_iterable(chain.from_iterable(step.shares)))
+    return sorted(chain.from_iterable(chain.from_iterable(step.passes_per_process)))
 
 
 @pytest.mark.parametrize("budget", [0, 20, 64, 10_000])
@@ -25,9 +25,11 @@ def test_a_step_has_the_same_rows_however_it_is_computed(budget: int, processes:
     found = planned(budget=budget, processes=processes)
     assert [rows(step) for step in found] == wanted
     for step in found:
-        assert len(step.shares) == processes
-        assert len({len(share) for share in step.shares}) == 1, "collectives would wait for ever"
-        for pack in chain.from_iterable(step.shares):
+        assert len(step.passes_per_process) == processes
+        assert len({len(share) for share in step.passes_per_process}) == 1, (
+            "collectives would wait for ever"
+        )
+        for pack in chain.from_iterable(step.passes_per_process):
             assert len(pack) < 2 or sum(LENGTHS[row] for row in pack) <= budget
         assert step.tokens == sum(LENGTHS[row] for row in rows(step))
 
@@ -61,6 +63,6 @@ def test_work_is_dealt_out_evenly() -> None:
     (step,) = batch_plan.plan_steps(
         lengths, [1] * 16, epochs=1, batch=16, budget=10_000, seed=0, processes=4
     )
-    assert [sum(lengths[row] for pack in share for row in pack) for share in step.shares] == [
-        400
-    ] * 4
+    assert [
+        sum(lengths[row] for pack in share for row in pack) for share in step.passes_per_process
+    ] == [400] * 4

@@ -34,8 +34,8 @@ def loaded(tmp_path: Path) -> LoadedConfiguration:
 def folder(loaded: LoadedConfiguration) -> RunFolder:
     """Of a run that was cut short."""
     made = RunFolder(policy_and_run_files.training_run_folder(loaded.home, RUN))
-    made.ask(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model")))
-    sft_progress.ProgressWriter(made.path).set("running", "step 7")
+    made.write_spec(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model")))
+    sft_progress.ProgressWriter(made.path).set_state("running", "step 7")
     return made
 
 
@@ -157,7 +157,7 @@ def test_what_could_not_be_registered_changes_nothing(
 ) -> None:
     """Its family has had another base since."""
     folder = RunFolder(policy_and_run_files.training_run_folder(loaded.home, RUN))
-    folder.ask(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model"), base_hash="mine"))
+    folder.write_spec(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model"), base_hash="mine"))
     place = loaded.home.path / "policies" / "policy@2"
     place.mkdir(parents=True)
     (place / "lineage.json").touch()

@@ -203,7 +203,7 @@ def test_without_memory_it_ends_with_a_sentence(tmp_path: Path, base: Path, chil
 def test_a_process_that_lost_another_does_not_speak_over_it(tmp_path: Path, base: Path) -> None:
     """One runs out of memory and says what to change; the others only see it gone."""
     folder = tiny.run_folder(tmp_path, base, tiny.rows())
-    sft_progress.ProgressWriter(folder.path).set("failed", "Memory ran out.")
+    sft_progress.ProgressWriter(folder.path).set_state("failed", "Memory ran out.")
     program._report_failure(folder, RuntimeError("Connection closed by peer"))
     said = sft_progress.read_progress(folder.path)
     assert said is not None and said.message == "Memory ran out."

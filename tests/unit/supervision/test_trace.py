@@ -29,12 +29,9 @@ def with_ids(**fields: Any) -> Any:
     return sample(**{**ids, **fields})
 
 
-def both(written: WrittenHome, rollout: str) -> RolloutTrace:
-    """The rollout as both ways of reading give it, which is the same."""
+def read(written: WrittenHome, rollout: str) -> RolloutTrace:
     with Reader(written.home) as reader:
-        one, other = reader.run(traces.query_trace(rollout)), traces.read_trace(reader, rollout)
-    assert one == other
-    return one
+        return traces.read_trace(reader, rollout)
 
 
 def test_closed_steps_are_there_in_order_over_pages_and_without_ids(
@@ -45,8 +42,12 @@ def test_closed_steps_are_there_in_order_over_pages_and_without_ids(
     for number in range(1, 8):
         written.step(rollout, number, with_ids(thought=f"thought {number}"))
     written.step(rollout, 8, open=True)
-    found = both(written, rollout)
-    assert [one.step for one in found.steps] == list(range(1, 8)) == [s.step for s in found.seen]
+    found = read(written, rollout)
+    assert (
+        [one.step for one in found.steps]
+        == list(range(1, 8))
+        == [s.step for s in found.observed_steps]
+    )
     assert {(s.sample.token_ids, s.sample.logprobs, s.sample.new_prompt_ids) for s in found.steps
             } == {(None, None, None)}  # fmt: skip
     assert found.step(7) is not None
@@ -60,7 +61,7 @@ def test_only_the_attempt_that_counts_is_there(written: WrittenHome) -> None:
     rollout = written.rollout("r")
     written.step(rollout, 1, sample("first"))
     written.step(rollout, 1, sample("second"), attempt=2)
-    found = both(written, rollout)
+    found = read(written, rollout)
     assert [(one.attempt, one.sample.thought) for one in found.steps] == [(2, "second")]
 
 
@@ -72,7 +73,7 @@ def test_a_branch_has_the_past_that_it_shares_and_its_forks(written: WrittenHome
     written.fork(parent, 3, ForkBody(k=1, first_kept_step=3, summary="and on"))
     branch = written.rollout("branch", parent="parent", parent_step=2, state="finished")
     written.step(branch, 3, sample("branch 3"))
-    found = both(written, branch)
+    found = read(written, branch)
     assert [one.sample.thought for one in found.steps] == ["parent 1", "parent 2", "branch 3"]
     assert [one.step for one in found.forks] == [2]
     assert found.ended
@@ -94,7 +95,7 @@ def test_scores_are_those_of_submissions_that_gave_one(written: WrittenHome) -> 
         written.event(EventKey(rollout, number, 1, "call.0"), "result", result)
         closed = stored(StoredObservation, ObservationBody(tail=""), active_us=1)
         written.event(EventKey(rollout, number, 1, "observation"), "observation", closed)
-    found = both(written, rollout)
+    found = read(written, rollout)
     assert found.scores == (ScoredStep(1, 41.5), ScoredStep(3, 63.0), ScoredStep(5, 50.0))
     assert found.best == 63.0
 
@@ -118,19 +119,15 @@ def test_a_rollout_whose_texts_are_gone_is_refused_also_as_the_past_of_a_branch(
     written.rollout("limb", parent="r", parent_step=2)
     written.rollout("other", parent="r", parent_step=1)
     body = BodiesErased(by="person:ada", seqs=(seqs[1],), remainders=(b"",), **how)  # type: ignore[arg-type]
-    both(written, "limb")
+    read(written, "limb")
     written.event(EventKey("r"), "erased", body)
     with Reader(written.home) as reader:
-        for make in (
-            lambda: reader.run(traces.query_trace("limb")),
-            lambda: traces.read_trace(reader, "limb"),
-        ):
-            with pytest.raises(traces.TextsGone) as told:
-                make()
-            assert said[0] in told.value.cause and said[1] in told.value.next
-            assert told.value.effect == "Nothing was judged."
+        with pytest.raises(traces.TextsGone) as told:
+            traces.read_trace(reader, "limb")
+        assert said[0] in told.value.cause and said[1] in told.value.next
+        assert told.value.effect == "Nothing was judged."
     if name != "archived":
-        both(written, "other")
+        read(written, "other")
 
 
 def test_a_rollout_that_is_archived_while_it_is_read_is_refused(
@@ -160,7 +157,7 @@ def test_notes_and_verdicts_that_were_erased_leave_a_rollout_as_it_was(
     )
     body = BodiesErased(by="person:ada", seqs=(said,), remainders=(b"",))
     written.event(EventKey("r"), "erased", body)
-    assert len(both(written, "r").steps) == 1
+    assert len(read(written, "r").steps) == 1
 
 
 def test_only_what_closed_or_was_replaced_since_is_read_again(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from houston_shared.secret_redaction import redact, redact_all
 from houston_shared.store import policy_queries
 from houston_shared.store import training_event_bodies as bodies
 from houston_shared.store.policy_queries import PolicyRow, TrainingRunRow
+from houston_shared.store.training_event_bodies import ENDED_RUN_STATES
 from houston_shared.wire import RequestStored
 
 
@@ -226,9 +227,6 @@ def build_own_engine_settings(
         for part in settings.get("command", ())
     ]
     return {**settings, "model": folder, "port": 0, "command": command, "own_policy": policy.name}
-
-
-ENDED_RUN_STATES = ("finished", "failed", "cancelled")
 
 
 def start_training_run(store: Store, message: wire.StartTraining, author: Author) -> RequestStored:

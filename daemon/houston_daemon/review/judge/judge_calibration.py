@@ -40,20 +40,12 @@ from houston_shared.store.journal_events import ReadPlan, RunSql
 from houston_shared.store.rollout_queries import ForkRow
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import BudgetSettings, Task
-from houston_shared.wilson_interval import wilson_bounds
+from houston_shared.wilson_interval import ConfidenceInterval, wilson_interval
 
 FEW_STEPS = 30
 """Steps judged by people below which the figures say little."""
 FEW_MASKED_STEPS = 10
 """The same for steps that people masked, of which recall is a share."""
-
-
-class WilsonInterval(NamedTuple):
-    """A share with its bounds; None where there is nothing to share."""
-
-    value: float | None
-    low: float
-    high: float
 
 
 class VerdictAgreement(NamedTuple):
@@ -73,17 +65,17 @@ class VerdictAgreement(NamedTuple):
         return sum(self)
 
     @property
-    def precision(self) -> WilsonInterval:
+    def precision(self) -> ConfidenceInterval:
         """Of what the source masked, the share that people masked."""
         return wilson_interval(self.both, self.both + self.only_source)
 
     @property
-    def recall(self) -> WilsonInterval:
+    def recall(self) -> ConfidenceInterval:
         """Of what people masked, the share that the source masked."""
         return wilson_interval(self.both, self.both + self.only_people)
 
     @property
-    def agreed(self) -> WilsonInterval:
+    def agreed(self) -> ConfidenceInterval:
         """The share of steps on which both say the same."""
         return wilson_interval(self.both + self.neither, self.steps)
 
@@ -140,11 +132,6 @@ def compare_verdicts(pairs: Iterable[tuple[bool, bool]]) -> VerdictAgreement:
         only_people=counts[False, True],
         neither=counts[False, False],
     )
-
-
-def wilson_interval(hits: int, of: int) -> WilsonInterval:
-    """`hits / of` with Wilson's bounds; the whole range where `of` is 0."""
-    return WilsonInterval(hits / of if of else None, *wilson_bounds(hits, of))
 
 
 RULES_SOURCE, JUDGE_SOURCE, COMBINED_SOURCE = "all rules", "judge", "rules and judge"
@@ -309,16 +296,16 @@ def load_cases(folder: Path | None = None) -> list[JudgeCase]:
 
 def _cases_of_file(file: Path) -> Iterator[JudgeCase]:
     try:
-        found = msgspec.convert(yaml.safe_load(file.read_text(encoding="utf-8")), _CasesFile)
+        file_record = msgspec.convert(yaml.safe_load(file.read_text(encoding="utf-8")), _CasesFile)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as problem:
         why = " ".join(str(problem).split())
         raise ConfigurationError(f"{file} is no file of cases: {why}.") from None
-    for place, one in enumerate(found.cases, 1):
+    for place, one in enumerate(file_record.cases, 1):
         if not 1 <= one.step <= len(one.steps):
             raise ConfigurationError(f"{file}: {one.name!r} has no step {one.step}.")
         rollout = f"{file.stem}-{place}"
         yield JudgeCase(
-            found.criterion,
+            file_record.criterion,
             one.name,
             one.meant,
             one.step,
@@ -365,7 +352,7 @@ def _case_step(number: int, one: CaseStep) -> StepRecord:
         )
         for call in calls
     ]  # fmt: skip
-    said = (
+    guidance = (
         (DeliveredGuidance(id=f"g{number}", author="person", text=one.guidance),)
         if one.guidance
         else ()
@@ -382,7 +369,7 @@ def _case_step(number: int, one: CaseStep) -> StepRecord:
         intents=(),
         results=tuple(results),
         observation=ObservationBody(tail="" if calls else one.observation),
-        guidance=said,
+        guidance=guidance,
         at="2026-01-01T00:00:00Z",
         active_seconds=60.0 * number,
     )  # fmt: skip
@@ -403,15 +390,15 @@ class CaseResult(NamedTuple):
 
 
 async def judge_cases(
-    cases: Sequence[JudgeCase], asking: WindowJudge, concurrency: int
+    cases: Sequence[JudgeCase], judge: WindowJudge, concurrency: int
 ) -> list[CaseResult]:
     """Ask about every case. Raises HoustonError where the engine is away or a window too small."""
     turn = asyncio.Semaphore(concurrency)
 
     async def one(case: JudgeCase) -> CaseResult:
-        asked = judge_verdicts.plan_windows(case.trace, asking.template, asking.desk)
+        asked = judge_verdicts.plan_windows(case.trace, judge.template, judge.client)
         verdicts = await judge_verdicts.judge_rollout(
-            case.trace, asked, asking, turn, {}, lambda _: None
+            case.trace, asked, judge, turn, {}, lambda _: None
         )
         said = verdicts.steps.get(case.step)
         if said is None:

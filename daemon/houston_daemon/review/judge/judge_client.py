@@ -124,13 +124,13 @@ class JudgeClient:
     reasoning: bool = False
 
     @property
-    def room(self) -> int:
+    def token_budget(self) -> int:
         """Tokens that prompt and answer of a window may take. Where they are only reckoned from
         bytes, a third is left over: code is dearer than words."""
         room = self.window - (REASONING_TOKENS if self.reasoning else 0)
         return room if isinstance(self.tokens, PromptTokenizer) else room * 2 // 3
 
-    def encoded(self, system: str, message: str) -> tuple[int, ...] | None:
+    def encode_question(self, system: str, message: str) -> tuple[int, ...] | None:
         """The prompt as ids; None for an engine without ids."""
         if self.dialect is None or not isinstance(self.tokens, PromptTokenizer):
             return None
@@ -158,23 +158,23 @@ class WindowJudge:
 
     def __init__(
         self,
-        desk: JudgeClient,
+        client: JudgeClient,
         template: JudgeTemplate,
         settings: JudgeSettings,
         cache: JudgeCache | None,
         cost: JudgeCost,
     ) -> None:
-        self.desk = desk
+        self.client = client
         self.template = template
         self._settings = settings
         self._cache = cache
         self.cost = cost
 
-    def known(self, window: JudgeWindow) -> bool:
+    def is_cached(self, window: JudgeWindow) -> bool:
         """Whether its answer was kept from before."""
         return self._cache is not None and self._cache.get(self._key(window)) is not None
 
-    async def decide(self, window: JudgeWindow) -> WindowDecision:
+    async def judge_window(self, window: JudgeWindow) -> WindowDecision:
         """Verdicts on the window's steps. Raises EngineUnavailable and EngineRefused."""
         self.cost.windows += 1
         name = self._key(window)
@@ -191,7 +191,7 @@ class WindowJudge:
         asked = ", ".join(map(str, window.judged))
         message = window.message
         spent = CachedAnswer(
-            answer="", engine=self.desk.name, template=self.template.digest,
+            answer="", engine=self.client.name, template=self.template.digest,
             prompt_tokens=0, sampled_tokens=0, seconds=0.0, tries=0,
         )  # fmt: skip
         for number in range(1, self._settings.tries + 1):
@@ -205,7 +205,7 @@ class WindowJudge:
             self.cost.unusable += 1
             problem = _with_length_limit(sampled, reading.problem)
             best = ParsedAnswer({**best.steps, **reading.steps}, problem)
-            message = f"{window.message}\n\n{self.template.once_more(problem, asked)}"
+            message = f"{window.message}\n\n{self.template.retry_message(problem, asked)}"
         undecided = [step for step in window.judged if step not in best.steps]
         return WindowDecision(window, best.steps, best.problem if undecided else "")
 
@@ -220,23 +220,25 @@ class WindowJudge:
 
     async def _sample(self, window: JudgeWindow, message: str) -> tuple[EngineSample, int]:
         """One request, and the tokens of its prompt."""
-        ids = self.desk.encoded(window.system, message)
+        ids = self.client.encode_question(window.system, message)
         size = self._size(window, message) if ids is None else len(ids)
-        request = self._request(window, message, ids, self.desk.window - size)
+        request = self._request(window, message, ids, self.client.window - size)
         if request.max_tokens < 1:
             raise EngineRefused(f"The prompt of {size} tokens leaves no room for an answer.")
         self.cost.requests += 1
-        return await self.desk.engine.sample(request, asyncio.Event()), size
+        return await self.client.engine.sample(request, asyncio.Event()), size
 
     def _request(
         self, window: JudgeWindow, message: str, ids: tuple[int, ...] | None, room: int
     ) -> SampleRequest:
-        desk = self.desk
-        stops = desk.dialect.stop_tokens if desk.dialect else ()
+        client = self.client
+        stops = client.dialect.stop_tokens if client.dialect else ()
         found = [
-            desk.tokens.id_of(stop) for stop in stops if isinstance(desk.tokens, PromptTokenizer)
+            client.tokens.id_of(stop)
+            for stop in stops
+            if isinstance(client.tokens, PromptTokenizer)
         ]
-        extra = REASONING_TOKENS if desk.reasoning else 0
+        extra = REASONING_TOKENS if client.reasoning else 0
         return SampleRequest(
             prompt_ids=ids,
             messages=(
@@ -248,9 +250,9 @@ class WindowJudge:
             stop_token_ids=tuple(one for one in found if one is not None),
             grammar=judge_answers.answer_schema(window.judged) if ids is not None else None,
             temperature=self._settings.temperature,
-            policy=desk.policy,
-            reasoning=desk.reasoning,
-            cache_salt=desk.policy,
+            policy=client.policy,
+            reasoning=client.reasoning,
+            cache_salt=client.policy,
             role="judge",
             step=window.judged[0],
         )
@@ -261,7 +263,7 @@ class WindowJudge:
         """Add a request to the sums; what this window has cost so far."""
         told = sampled.token_ids
         answered = (
-            self.desk.tokens.count(str(_sampled_answer(sampled))) if told is None else len(told)
+            self.client.tokens.count(str(_sampled_answer(sampled))) if told is None else len(told)
         )
         self.cost.about |= told is None
         self.cost.prompt_tokens += prompt
@@ -276,18 +278,18 @@ class WindowJudge:
         )
 
     def _size(self, window: JudgeWindow, message: str) -> int:
-        return window.tokens + self.desk.tokens.count(message[len(window.message) :])
+        return window.tokens + self.client.tokens.count(message[len(window.message) :])
 
     def _key(self, window: JudgeWindow) -> str:
-        desk = self.desk
+        client = self.client
         return cache_key(
             {
                 "template": self.template.digest,
-                "engine": desk.name,
-                "model": desk.model,
-                "policy": desk.policy,
-                "dialect": desk.dialect.name if desk.dialect else "",
-                "reasoning": desk.reasoning,
+                "engine": client.name,
+                "model": client.model,
+                "policy": client.policy,
+                "dialect": client.dialect.name if client.dialect else "",
+                "reasoning": client.reasoning,
                 "temperature": self._settings.temperature,
                 "system": window.system,
                 "message": window.message,

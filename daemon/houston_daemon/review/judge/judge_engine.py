@@ -53,7 +53,7 @@ class JudgeEnginePlace:
         self._engine = loaded.engine(name)
         self._note = note
         self._ours: EngineProcess | None = None
-        self.left = threading.Event()
+        self.abandoned = threading.Event()
         """Set when nobody waits for the child any more."""
         self.name = name
         self.settings: dict[str, Any] = msgspec.to_builtins(self._engine)
@@ -127,7 +127,7 @@ class JudgeEnginePlace:
                     NOTHING_JUDGED_MESSAGE,
                     "houston daemon status",
                 )
-            if self.left.wait(_POLL_SECONDS):
+            if self.abandoned.wait(_POLL_SECONDS):
                 raise HoustonError(
                     f"Engine {self.name!r} was not waited for.", NOTHING_JUDGED_MESSAGE
                 )
@@ -181,7 +181,7 @@ DEFAULT_CHAT_WINDOW = 32_768
 async def open_judge_client(
     place: JudgeEnginePlace, policy: str = "", window: int = 0, ask: bool = True
 ) -> AsyncIterator[JudgeClient]:
-    """A desk at an engine: once it answers, or with a child that is started when it is asked.
+    """A client at an engine: once it answers, or with a child that is started when it is asked.
 
     window: most tokens that are used of the engine's own; 0 for all. ask: without, nobody is asked
     there and the engine may be down; sizes are what the configuration says. Raises
@@ -194,7 +194,7 @@ async def open_judge_client(
             await engine.ready()
         yield make_judge_client(place.name, engine, place.settings, policy, window)
     finally:
-        place.left.set()
+        place.abandoned.set()
         if engine is not None:
             await engine.close()
 
@@ -221,7 +221,7 @@ def _engine_client(place: JudgeEnginePlace) -> Engine:
 def make_judge_client(
     name: str, engine: Engine, settings: Mapping[str, Any], policy: str = "", window: int = 0
 ) -> JudgeClient:
-    """The desk at an engine. Raises ConfigurationError where its tokenizer is not known."""
+    """The client at an engine. Raises ConfigurationError where its tokenizer is not known."""
     own = engine.window or int(settings.get("window") or 0)
     own = own or _configured_window(settings) or DEFAULT_CHAT_WINDOW
     exact = engine.token_ids

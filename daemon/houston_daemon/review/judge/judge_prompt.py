@@ -56,7 +56,7 @@ class JudgeTemplate:
         return self.digest[:8]
 
     @property
-    def points(self) -> tuple[str, ...]:
+    def criteria(self) -> tuple[str, ...]:
         """Names of the criteria and of what is kept, in order."""
         return tuple(_CRITERION.findall(self.system))
 
@@ -64,7 +64,7 @@ class JudgeTemplate:
         """A window's message; gaps: by name, what stands there."""
         return _fill_gaps(self.window, gaps)
 
-    def once_more(self, problem: str, judged: str) -> str:
+    def retry_message(self, problem: str, judged: str) -> str:
         """What follows a message whose answer could not be used."""
         return _fill_gaps(self.again, {"problem": problem, "judged": judged})
 
@@ -165,7 +165,7 @@ class StepText(NamedTuple):
 
     step: int
     text: str
-    whole: bool
+    is_complete: bool
     """Whether nothing of it was left out."""
     tokens: int
     """Of the text, as counted: a long rollout is counted once."""
@@ -192,8 +192,8 @@ def harmless_guidance(one: DeliveredGuidance) -> DeliveredGuidance:
 
 
 def _without_frames(text: str) -> str:
-    inside = _STEP_HEADING.sub(r"\1(\2)", _FRAME_LOOKALIKE.sub(r"(\1)", text))
-    return _MODEL_MARKUP.sub(lambda found: f"{found.group()} ", inside)
+    harmless = _STEP_HEADING.sub(r"\1(\2)", _FRAME_LOOKALIKE.sub(r"(\1)", text))
+    return _MODEL_MARKUP.sub(lambda found: f"{found.group()} ", harmless)
 
 
 def render_step(step: StepRecord, tokens: TokenCounter, limit: int) -> StepText:
@@ -201,18 +201,20 @@ def render_step(step: StepRecord, tokens: TokenCounter, limit: int) -> StepText:
     thought = harmless_text(step.sample.thought) or EMPTY_PART
     calls = "\n".join(_call_text(number, one) for number, one in _numbered_calls(step))
     tail = step.observation.tail if step.observation else ""
-    seen = harmless_text(context_messages.observation_text(step.results, tail, ())) or EMPTY_PART
-    said = guidance_text(step.guidance, tokens, limit // 3)
-    text = _join_step_parts(thought, calls, seen, said)
+    observation = (
+        harmless_text(context_messages.observation_text(step.results, tail, ())) or EMPTY_PART
+    )
+    guidance = guidance_text(step.guidance, tokens, limit // 3)
+    text = _join_step_parts(thought, calls, observation, guidance)
     size = tokens.count(text)
     if size <= limit:
         return StepText(step.step, text, True, size)
-    room = max(3, limit - tokens.count(_join_step_parts("", "", "", said)))
+    room = max(3, limit - tokens.count(_join_step_parts("", "", "", guidance)))
     thought = tokens.cut(thought, max(1, int(room * THOUGHT_SHARE)), "the thought")
     calls = tokens.cut(calls, max(1, int(room * CALLS_SHARE)), "the action")
     left = room - tokens.count(thought) - tokens.count(calls)
-    seen = tokens.cut(seen, max(1, left), "the observation")
-    text = _join_step_parts(thought, calls, seen, said)
+    observation = tokens.cut(observation, max(1, left), "the observation")
+    text = _join_step_parts(thought, calls, observation, guidance)
     return StepText(step.step, text, False, tokens.count(text))
 
 
@@ -223,14 +225,14 @@ def frame_steps(steps: Sequence[StepText], context: Callable[[int], bool], key: 
 
 def frame_key(texts: Sequence[str]) -> str:
     """A key that stands in none of the texts, the same for the same texts."""
-    whole = "\n".join(texts)
+    joined = "\n".join(texts)
     salt = 0
     while True:
-        made = hashlib.sha256(f"{salt}\n{whole}".encode(errors="replace")).hexdigest()[
+        key = hashlib.sha256(f"{salt}\n{joined}".encode(errors="replace")).hexdigest()[
             :FRAME_KEY_CHARACTERS
         ]
-        if made not in whole:
-            return made
+        if key not in joined:
+            return key
         salt += 1
 
 
@@ -239,9 +241,9 @@ def _frame_step(one: StepText, context: bool, key: str) -> str:
     return f"{begins}\n{one.text}\n[{key} step {one.step} ends]"
 
 
-def _join_step_parts(thought: str, calls: str, seen: str, said: str) -> str:
-    heard = f"\n## a person said{said}" if said else ""
-    return f"## thought\n{thought}\n## calls\n{calls}\n## observation\n{seen}{heard}"
+def _join_step_parts(thought: str, calls: str, observation: str, guidance: str) -> str:
+    heard = f"\n## a person said{guidance}" if guidance else ""
+    return f"## thought\n{thought}\n## calls\n{calls}\n## observation\n{observation}{heard}"
 
 
 def _numbered_calls(step: StepRecord) -> list[tuple[int, Any]]:
@@ -281,7 +283,7 @@ class WindowSurroundings:
         self._guidance = _guidance_part(trace, tokens, int(window * GUIDANCE_SHARE))
         self._limits = _limits_part(trace)
         self._lines = {
-            one.step: _outline_line(trace, place) for place, one in enumerate(trace.seen)
+            one.step: _outline_line(trace, place) for place, one in enumerate(trace.observed_steps)
         }
 
     @property
@@ -337,10 +339,12 @@ def _interleave_steps(before: Sequence[int], after: Sequence[int]) -> Iterator[i
 
 
 def _outline_line(trace: RolloutTrace, place: int) -> str:
-    one = trace.seen[place]
-    done = [f"{call.words}{f' (failed: {call.error})' if call.error else ''}" for call in one.calls]
-    said = "; ".join(done) or one.malformed or "no call"
-    return harmless_text(f"{one.step}: {' '.join(said.split())}")
+    observed = trace.observed_steps[place]
+    calls = [
+        call.summary + (f" (failed: {call.error})" if call.error else "") for call in observed.calls
+    ]
+    summary = "; ".join(calls) or observed.malformed or "no call"
+    return harmless_text(f"{observed.step}: {' '.join(summary.split())}")
 
 
 def _best_score_words(scores: Iterator[ScoredStep]) -> str:
@@ -483,7 +487,7 @@ class WindowPlanner:
         message = self._template.message(gaps)
         size = self._tokens.count(self._template.message({**gaps, "steps": ""})) + SPARE_TOKENS
         size += self._system + sum(one.tokens + self._frame for one in all_shown)
-        cut = sum(not one.whole for one in taken)
+        cut = sum(not one.is_complete for one in taken)
         return JudgeWindow(self._trace.rollout, judged, self._template.system, message, size, cut)
 
     def _beside(self, first: int, last: int) -> tuple[list[StepText], list[StepText]]:
@@ -503,7 +507,7 @@ class WindowPlanner:
         gaps = dict(self._around.gaps(1, self._trace.steps[-1].step if self._trace.steps else 1))
         gaps |= {"key": "0" * 8, "judged": "00000, " * MAX_JUDGED_STEPS, "steps": ""}
         outline = self._around.outline_room
-        again = self._template.once_more(
+        again = self._template.retry_message(
             "x" * judge_answers.MAX_REASON_CHARACTERS, "00000, " * MAX_JUDGED_STEPS
         )
         words = (self._template.system, self._template.message(gaps), again)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from houston_daemon.engines.engine_protocol import EngineRefused
 from houston_daemon.review import verdict_updates
-from houston_daemon.review import verdict_updates as rules
 from houston_daemon.review.judge import judge_prompt, judge_verdicts
 from houston_daemon.review.judge.judge_cache import JudgeCache
 from houston_daemon.review.judge.judge_client import (
@@ -73,7 +72,7 @@ async def report_progress(
         while True:
             await asyncio.sleep(every)
             seconds = loop.time() - begun
-            note(f"{rollout}: asking, {done} of {pluralize(of, 'window')} after {seconds:.0f} s")
+            note(f"{rollout}: judge, {done} of {pluralize(of, 'window')} after {seconds:.0f} s")
 
     beating = asyncio.create_task(repeat())
     try:
@@ -133,18 +132,18 @@ class JudgeRequest:
 
 @dataclass(slots=True)
 class JudgeSession:
-    """What one run needs; `desk` is None where no judge is asked for."""
+    """What one run needs; `client` is None where no judge is asked for."""
 
     loaded: LoadedConfiguration
     settings: JudgeSettings
-    wanted: JudgeRequest
+    request: JudgeRequest
     template: JudgeTemplate
-    desk: JudgeClient | None
+    client: JudgeClient | None
     note: Callable[[str], None]
     done: Callable[[JudgeOutcome], None]
     """Told of each rollout as it is done."""
     cost: JudgeCost = field(default_factory=JudgeCost)
-    passed: list[str] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
     """Rollouts that were archived or erased, and therefore not judged."""
     failed: list[str] = field(default_factory=list)
     """Rollouts on which a rule failed, and which are therefore not judged."""
@@ -157,11 +156,11 @@ class JudgeSession:
 
         async def one(rollout: str) -> None:
             async with open_rollouts:
-                with self._turn(rollout):
+                with self._lock(rollout):
                     try:
                         outcome = await self._rollout(rollout, at_once)
                     except TextsGone:
-                        self.passed.append(rollout)
+                        self.passed_over.append(rollout)
                         return
                     except RuleFailed as problem:
                         self.failed.append(rollout)
@@ -171,9 +170,9 @@ class JudgeSession:
 
         await judge_verdicts.gather_all([one(rollout) for rollout in rollouts])
 
-    def _turn(self, rollout: str) -> contextlib.AbstractContextManager[None]:
+    def _lock(self, rollout: str) -> contextlib.AbstractContextManager[None]:
         """Rules say the same whoever asks; a judge is asked by one at a time."""
-        if self.desk is None or self.wanted.dry:
+        if self.client is None or self.request.dry:
             return contextlib.nullcontext()
         return lock_rollout(self.loaded.home, rollout)
 
@@ -182,30 +181,34 @@ class JudgeSession:
             trace = read_trace(reader, rollout)
             found = rule_catalog.run_rules(trace)
             outcome = self._rules(reader, trace, found)
-            if self.desk is None:
+            if self.client is None:
                 return outcome
-            outcome.by = f"judge:{self.desk.name} template {self.template.version}"
-            asked = judge_verdicts.plan_windows(trace, self.template, self.desk)
-            asking = WindowJudge(
-                self.desk, self.template, self.settings, JudgeCache(self.loaded.home), outcome.cost
+            outcome.author = f"judge:{self.client.name} template {self.template.version}"
+            asked = judge_verdicts.plan_windows(trace, self.template, self.client)
+            judge = WindowJudge(
+                self.client,
+                self.template,
+                self.settings,
+                JudgeCache(self.loaded.home),
+                outcome.cost,
             )
-            if self.wanted.dry:
-                return _plan_outcome(outcome, asked, asking)
+            if self.request.dry:
+                return _plan_outcome(outcome, asked, judge)
             errors = verdict_updates.error_steps(found)
             try:
                 async with report_progress(rollout, len(asked), self.note) as done:
                     outcome.judge = await judge_verdicts.judge_rollout(
-                        trace, asked, asking, at_once, errors, done
+                        trace, asked, judge, at_once, errors, done
                     )
             except EngineRefused as problem:
-                raise _engine_refused(problem, rollout, self.desk) from problem
+                raise _engine_refused(problem, rollout, self.client) from problem
             finally:
                 self.cost.add(outcome.cost)
-            outcome.taken = _keeps_over_rules(
+            outcome.kept_over_rules = _keeps_over_rules(
                 verdict_updates.rule_masks(trace, found), outcome.judge
             )
             if outcome.judge.steps:  # who said nothing at all replaces nothing
-                outcome.judge_changed = self._keep(reader, trace, outcome.by, outcome.judge)
+                outcome.judge_changed = self._store(reader, trace, outcome.author, outcome.judge)
             return outcome
 
     def _rules(
@@ -214,24 +217,24 @@ class JudgeSession:
         """What rules say, stored."""
         steps = verdict_updates.own_steps(trace)
         outcome = JudgeOutcome(trace.rollout, len(steps))
-        if self.wanted.rules:
+        if self.request.rules:
             outcome.rules = verdict_updates.rule_masks(trace, found)
             outcome.by_rule = verdict_updates.mask_counts(trace, found)
-            if not self.wanted.dry:
-                outcome.rules_changed = self._keep_rules(reader, trace)
+            if not self.request.dry:
+                outcome.rules_changed = self._store_rules(reader, trace)
         return outcome
 
-    def _keep_rules(self, reader: Reader, trace: RolloutTrace) -> int:
+    def _store_rules(self, reader: Reader, trace: RolloutTrace) -> int:
         """Have the recorder keep what rules say; the number of steps that changed."""
         stands = reader.run(read_verdicts_with_reasons(trace.rollout))
-        sent = rules.rule_verdict_messages(trace, stands)
+        sent = verdict_updates.rule_verdict_messages(trace, stands)
         for message in sent:
             send_with_retry(
                 self.loaded.home, message, MAYBE_STORED_MESSAGE, f"houston verdict {trace.rollout}"
             )
         return sum(one.last - one.first + 1 for message in sent for one in message.steps)
 
-    def _keep(self, reader: Reader, trace: RolloutTrace, by: str, verdicts: JudgeVerdicts) -> int:
+    def _store(self, reader: Reader, trace: RolloutTrace, by: str, verdicts: JudgeVerdicts) -> int:
         said = {step: StepVerdict(one.verdict, one.reason) for step, one in verdicts.steps.items()}
         attempts = {one.step: one.attempt for one in trace.steps if not one.inherited}
         return store_judge_verdicts(self.loaded, reader, trace.rollout, by, attempts, said)
@@ -246,23 +249,23 @@ def _keeps_over_rules(masked: Mapping[int, StepVerdict], verdicts: JudgeVerdicts
     }
 
 
-def _engine_refused(problem: EngineRefused, rollout: str, desk: JudgeClient) -> EngineRefused:
+def _engine_refused(problem: EngineRefused, rollout: str, client: JudgeClient) -> EngineRefused:
     """The engine's words, and what can be done where its window is smaller than was thought."""
     return EngineRefused(
         problem.cause,
         f"What the judge said of {rollout} before stays.",
-        problem.next or f"--window TOKENS, where it takes less than {desk.window} at once",
+        problem.next or f"--window TOKENS, where it takes less than {client.window} at once",
     )
 
 
 def _plan_outcome(
-    outcome: JudgeOutcome, asked: Sequence[judge_prompt.JudgeWindow], asking: WindowJudge
+    outcome: JudgeOutcome, asked: Sequence[judge_prompt.JudgeWindow], judge: WindowJudge
 ) -> JudgeOutcome:
     """A dry run: what would be asked and what it would take."""
-    new = [one for one in asked if not asking.known(one)]
-    outcome.planned, outcome.kept_before = len(asked), len(asked) - len(new)
+    new = [one for one in asked if not judge.is_cached(one)]
+    outcome.planned_windows, outcome.cached_answers = len(asked), len(asked) - len(new)
     outcome.cost = replace(
-        outcome.cost, windows=len(asked), cached=outcome.kept_before, about=True,
+        outcome.cost, windows=len(asked), cached=outcome.cached_answers, about=True,
         prompt_tokens=sum(one.tokens for one in new),
         sampled_tokens=sum(one.answer_tokens for one in new),
     )  # fmt: skip

@@ -26,7 +26,7 @@ from houston_daemon.review.verdict_updates import StepVerdict
 from houston_shared import verdict_precedence
 from houston_shared.config_sections import JudgeSettings
 from houston_shared.errors import HoustonError
-from houston_shared.times_and_counts import pluralize
+from houston_shared.times_and_counts import number_ranges, pluralize
 
 T = TypeVar("T")
 _OVERRULED_SUFFIX = "; the judge would keep it"
@@ -48,19 +48,19 @@ class JudgeVerdicts:
 
 
 def plan_windows(
-    trace: RolloutTrace, template: JudgeTemplate, desk: JudgeClient
+    trace: RolloutTrace, template: JudgeTemplate, client: JudgeClient
 ) -> list[JudgeWindow]:
     """The windows of a rollout. Raises ConfigurationError where they are too small."""
     steps = verdict_updates.own_steps(trace)
     if not steps:
         return []
-    return list(WindowPlanner(trace, template, desk.tokens, desk.room).windows(steps))
+    return list(WindowPlanner(trace, template, client.tokens, client.token_budget).windows(steps))
 
 
 async def judge_rollout(
     trace: RolloutTrace,
     asked: Sequence[JudgeWindow],
-    asking: WindowJudge,
+    judge: WindowJudge,
     turn: asyncio.Semaphore,
     errors: Mapping[int, str],
     done: Callable[[WindowDecision], None],
@@ -73,15 +73,15 @@ async def judge_rollout(
 
     async def one(window: JudgeWindow) -> WindowDecision:
         async with turn:
-            decided = await asking.decide(window)
+            decided = await judge.judge_window(window)
         done(decided)
         return decided
 
-    found = await gather_all([one(window) for window in asked])
-    steps = {step: judged for decided in found for step, judged in decided.steps.items()}
+    decisions = await gather_all([one(window) for window in asked])
+    steps = {step: judged for decided in decisions for step, judged in decided.steps.items()}
     kept = [step for step in errors if step in steps and steps[step].verdict == "keep"]
     steps |= {step: JudgedStep("mask", f"{errors[step]}{_OVERRULED_SUFFIX}") for step in kept}
-    undecided = {step: decided.problem for decided in found for step in decided.undecided}
+    undecided = {step: decided.problem for decided in decisions for step in decided.undecided}
     return JudgeVerdicts(
         steps=dict(sorted(steps.items())),
         undecided=dict(sorted(undecided.items())),
@@ -121,22 +121,22 @@ class JudgeOutcome:
     """Steps of which rules say something else than before; None where nothing was stored."""
     judge: JudgeVerdicts | None = None
     judge_changed: int | None = None
-    taken: Mapping[int, str] = field(default_factory=dict)
+    kept_over_rules: Mapping[int, str] = field(default_factory=dict)
     """Steps that the judge keeps although rules mask them, with the rules' reason."""
-    by: str = ""
+    author: str = ""
     """As the judge is named in its verdicts."""
-    planned: int | None = None
+    planned_windows: int | None = None
     """Windows that would be asked about, of a dry run."""
-    kept_before: int = 0
+    cached_answers: int = 0
     """Of these, answers that are in the cache."""
     cost: JudgeCost = field(default_factory=JudgeCost)
 
 
 def outcome_json(one: JudgeOutcome, settings: JudgeSettings, dry: bool) -> dict[str, Any]:
     """A line of `houston judge --json`."""
-    made: dict[str, Any] = {"rollout": one.rollout, "steps": one.steps, "stored": not dry}
+    line: dict[str, Any] = {"rollout": one.rollout, "steps": one.steps, "stored": not dry}
     if one.rules is not None:
-        made["rules"] = {
+        line["rules"] = {
             "masked": len(one.rules),
             "by_rule": dict(one.by_rule),
             "changed": one.rules_changed,
@@ -144,13 +144,13 @@ def outcome_json(one: JudgeOutcome, settings: JudgeSettings, dry: bool) -> dict[
         }
     if one.judge is not None:
         verdicts = one.judge
-        made["judge"] = {
-            "by": one.by,
+        line["judge"] = {
+            "by": one.author,
             "kept": sum(said.verdict == "keep" for said in verdicts.steps.values()),
             "masked": sum(said.verdict == "mask" for said in verdicts.steps.values()),
             "undecided": {str(step): why for step, why in verdicts.undecided.items()},
             "overruled": verdicts.overruled,
-            "kept_over_rules": {str(step): why for step, why in one.taken.items()},
+            "kept_over_rules": {str(step): why for step, why in one.kept_over_rules.items()},
             "shortened": verdicts.shortened,
             "changed": one.judge_changed,
             "steps": {
@@ -158,11 +158,15 @@ def outcome_json(one: JudgeOutcome, settings: JudgeSettings, dry: bool) -> dict[
                 for step, said in verdicts.steps.items()
             },
         }
-    if one.planned is not None:
-        made["judge"] = {"by": one.by, "windows": one.planned, "cached": one.kept_before}
-    if one.judge is not None or one.planned is not None:
-        made["cost"] = one.cost.as_json(settings)
-    return made
+    if one.planned_windows is not None:
+        line["judge"] = {
+            "by": one.author,
+            "windows": one.planned_windows,
+            "cached": one.cached_answers,
+        }
+    if one.judge is not None or one.planned_windows is not None:
+        line["cost"] = one.cost.as_json(settings)
+    return line
 
 
 def outcome_lines(one: JudgeOutcome, dry: bool) -> Iterator[str]:
@@ -175,13 +179,12 @@ def outcome_lines(one: JudgeOutcome, dry: bool) -> Iterator[str]:
         if dry:
             for step, said in sorted(one.rules.items()):
                 yield f"    step {step}: {said.reason}"
-    if one.planned is not None:
+    if one.planned_windows is not None:
+        cached = f"{one.cached_answers} in the cache"
         asked = f"about {one.cost.prompt_tokens:,} prompt tokens to ask"
-        yield (
-            f"  judge: {pluralize(one.planned, 'window')}, {one.kept_before} in the cache; {asked}"
-        )
+        yield f"  judge: {pluralize(one.planned_windows, 'window')}, {cached}; {asked}"
     if one.judge is not None:
-        yield from _judge_lines(one.judge, one.judge_changed, one.taken)
+        yield from _judge_lines(one.judge, one.judge_changed, one.kept_over_rules)
 
 
 def passed_over_sentence(rollouts: Sequence[str]) -> str:
@@ -203,16 +206,16 @@ def _judge_lines(
 ) -> Iterator[str]:
     masked = sum(said.verdict == "mask" for said in verdicts.steps.values())
     kept = len(verdicts.steps) - masked
-    told = [f"judge keeps {kept}, masks {masked}"]
+    parts = [f"judge keeps {kept}, masks {masked}"]
     if verdicts.overruled:
-        told.append(f"{verdicts.overruled} of them because the observation is an error")
+        parts.append(f"{verdicts.overruled} of them because the observation is an error")
     if verdicts.undecided:
-        told.append(f"{len(verdicts.undecided)} undecided")
+        parts.append(f"{len(verdicts.undecided)} undecided")
     if verdicts.shortened:
-        told.append(f"{verdicts.shortened} not shown whole")
+        parts.append(f"{verdicts.shortened} not shown whole")
     if changed is not None:
-        told.append(f"{changed} changed")
-    yield f"  {'; '.join(told)}"
+        parts.append(f"{changed} changed")
+    yield f"  {'; '.join(parts)}"
     if taken:
         yield f"    {len(taken)} of those kept are masked by rules: {_step_numbers(list(taken))}"
     for why, steps in groupby(verdicts.undecided.items(), key=lambda one: one[1]):
@@ -221,11 +224,7 @@ def _judge_lines(
 
 def _step_numbers(steps: Sequence[int]) -> str:
     """`step 4` or `steps 4, 6–9`."""
-    runs: list[list[int]] = []
-    for step in steps:
-        if runs and step == runs[-1][-1] + 1:
-            runs[-1].append(step)
-        else:
-            runs.append([step])
-    told = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
-    return f"{'step' if len(steps) == 1 else 'steps'} {told}"
+    ranges = ", ".join(
+        str(first) if first == last else f"{first}–{last}" for first, last in number_ranges(steps)
+    )
+    return f"{'step' if len(steps) == 1 else 'steps'} {ranges}"

@@ -10,10 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from houston_daemon.review.attention_window import EVALUATION, WAITING_ACTIONS, ObservedCall
+from houston_daemon.review.attention_window import (
+    EVALUATION,
+    WAITING_ACTIONS,
+    ObservedCall,
+    command_of,
+    host_of_call,
+)
 from houston_daemon.review.rollout_trace import RolloutTrace
 from houston_daemon.review.rules import shell_commands
-from houston_daemon.review.rules.written_files import RUN_COMMAND, host_of_call
+from houston_daemon.review.rules.shell_commands import name_of_path
+from houston_daemon.review.rules.written_files import RUN_COMMAND
 
 _FILE_NAME = re.compile(r"(?<![\w.-])[\w-][\w.-]*\.[A-Za-z]\w*")
 """A file's name as a command tells it."""
@@ -29,20 +36,20 @@ class BackgroundJob:
     command: str
     step: int
     """The step that started it."""
-    end: int | None = None
+    ended_in_step: int | None = None
     """The step that saw it ended; None while it may still run."""
-    code: int | None = None
+    exit_code: int | None = None
     """Its exit code; None where that was not seen."""
     killed: bool = False
     """Whether the agent ended it."""
-    seen: list[tuple[int, bool]] = field(default_factory=list)
+    sightings: list[tuple[int, bool]] = field(default_factory=list)
     """Steps, in order, each with whether its call showed that it runs (True), or is one after which
     it may have ended (False): a sleep, or a look at what it writes."""
 
     def known_to_run(self, step: int) -> bool:
         """Whether it ran as this step acted: seen, not left alone since, not seen to end."""
-        over = self.end is not None and self.end <= step
-        shown = [runs for at, runs in self.seen if at <= step]
+        over = self.ended_in_step is not None and self.ended_in_step <= step
+        shown = [runs for at, runs in self.sightings if at <= step]
         return self.step < step and not over and bool(shown) and shown[-1]
 
 
@@ -51,13 +58,15 @@ def all_jobs(trace: RolloutTrace) -> list[BackgroundJob]:
     found: list[BackgroundJob] = []
     running: dict[SessionKey, BackgroundJob] = {}
     first = trace.task.hosts[0]
-    for step in trace.seen:
+    for step in trace.observed_steps:
         for call in step.calls:
             for job in running.values():
                 if _may_have_ended(call, job, trace.task.evaluate.required):
-                    job.seen.append((step.step, False))
+                    job.sightings.append((step.step, False))
             found += [
-                one for one in follow_jobs(call, step.step, running, first) if one.end is None
+                one
+                for one in follow_jobs(call, step.step, running, first)
+                if one.ended_in_step is None
             ]
     return found
 
@@ -72,11 +81,11 @@ def follow_jobs(
     for news in _session_news(call, running, first):
         if (its := running.get(news.key)) is not None:
             _note_news(its, news, step)
-            if its.end is not None:
+            if its.ended_in_step is not None:
                 yield running.pop(news.key)
     if call.name == RUN_COMMAND and call.fields.get("running") is True:
-        key, command = session_of_call(call, first), str(call.arguments.get("command", ""))
-        running[key] = BackgroundJob(*key, command, step, seen=[(step, True)])
+        key, command = session_of_call(call, first), command_of(call)
+        running[key] = BackgroundJob(*key, command, step, sightings=[(step, True)])
         yield running[key]
 
 
@@ -103,9 +112,9 @@ class SessionNews(NamedTuple):
 def _note_news(job: BackgroundJob, news: SessionNews, step: int) -> None:
     job.killed = job.killed or news.killed
     if news.runs is False:
-        job.end, job.code = step, news.code
+        job.ended_in_step, job.exit_code = step, news.code
     else:
-        job.seen.append((step, news.runs is True))
+        job.sightings.append((step, news.runs is True))
 
 
 def _session_news(
@@ -157,7 +166,7 @@ def _may_have_ended(call: ObservedCall, job: BackgroundJob, required: tuple[str,
     """Whether a job may have ended by this call though nobody saw it: it waits, or it concerns what
     the job writes, of which the agent then knows more than a rule.
     """
-    command = str(call.arguments.get("command", ""))
+    command = command_of(call)
     if call.name in WAITING_ACTIONS or any(
         one.program == "sleep" for one in shell_commands.parse_command(command).simple
     ):
@@ -166,7 +175,7 @@ def _may_have_ended(call: ObservedCall, job: BackgroundJob, required: tuple[str,
         return False
     written = {
         *_named_files(job.command),
-        *(path.rstrip("/").rpartition("/")[2] for path in required),
+        *(name_of_path(path.rstrip("/")) for path in required),
     }
     return bool(written & _named_files(f"{command} {call.fields.get('path', '')}"))
 
@@ -195,4 +204,4 @@ def _host_key(host: str, first: str) -> str:
 def session_of_call(call: ObservedCall, first: str) -> SessionKey:
     """Where a call acts. first: name of the first host."""
     session = call.fields.get("session_id") or call.arguments.get("session_id", "main")
-    return SessionKey(_host_key(host_of_call(call), first), str(session))
+    return SessionKey(host_of_call(call, first), str(session))

@@ -10,11 +10,20 @@ from dataclasses import replace
 from fnmatch import fnmatch
 
 from houston_daemon.review.attention_signals import shows_path
-from houston_daemon.review.attention_window import THINKING_ACTIONS, ObservedCall, ObservedStep
+from houston_daemon.review.attention_window import (
+    THINKING_ACTIONS,
+    ObservedCall,
+    ObservedStep,
+    host_of_call,
+)
 from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
 from houston_daemon.review.rules import shell_commands
-from houston_daemon.review.rules.shell_commands import SimpleCommand
-from houston_daemon.review.rules.written_files import RUN_COMMAND, can_change_files, host_of_call
+from houston_daemon.review.rules.shell_commands import SimpleCommand, name_of_path
+from houston_daemon.review.rules.written_files import (
+    RUN_COMMAND,
+    can_change_files,
+    parsed_command,
+)
 from houston_shared.records import StepRecord
 from houston_shared.task_tables import RuleSettings
 
@@ -44,10 +53,10 @@ def blind_edit(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFind
     that are appended, are none.
     """
     first = trace.task.hosts[0]
-    steps = list(zip(trace.steps, trace.seen, strict=True))
-    there: set[tuple[str, str]] = set()
+    steps = trace.pairs
+    known: set[tuple[str, str]] = set()
     for at, (record, step) in enumerate(steps):
-        for path, place, calls in _edited_files(step, settings.blind_replacements, first, there):
+        for path, place, calls in _edited_files(step, settings.blind_replacements, first, known):
             here = _steps_on_host(steps[:at], place, first)
             wrote = any(_wrote_whole_file(call, path) for call in calls)
             if not wrote and not _was_looked_at(here, path, settings.blind_edit_steps):
@@ -57,7 +66,7 @@ def blind_edit(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFind
                     step.step, f"{path} was changed and not looked at in {said} before"
                 )
                 break
-        there.update(_files_shown_to_exist(record, step, first))
+        known.update(_files_shown_to_exist(record, step, first))
 
 
 CallWithText = tuple[ObservedCall, str]
@@ -97,14 +106,8 @@ def _was_looked_at(before: Iterator[list[CallWithText]], path: str, window: int)
 
 def _changes_other_files(call: ObservedCall) -> bool:
     """Whether a call can change no file, or only one whose name it gives."""
-    return call.kind == "file" or not can_change_files(call) or _only_views(call)
-
-
-def _only_views(call: ObservedCall) -> bool:
-    return (
-        call.name == RUN_COMMAND
-        and shell_commands.parse_command(str(call.arguments.get("command", ""))).views
-    )
+    only_views = call.name == RUN_COMMAND and parsed_command(call).views
+    return call.kind == "file" or not can_change_files(call) or only_views
 
 
 def _files_shown_to_exist(
@@ -113,15 +116,14 @@ def _files_shown_to_exist(
     """Files that a step shows to be there: by host and last part of the name."""
     for call, result in zip(step.calls, record.results, strict=True):
         place = host_of_call(call, first)
-        if call.kind in ("listing", "found") or any(
-            _lists_files(one) for one in _simple_commands(call)
-        ):
+        programs = parsed_command(call).simple
+        if call.kind in ("listing", "found") or any(map(_lists_files, programs)):
             yield from ((place, name) for name in _FILE_NAME.findall(result.text))
         if call.success and (path := str(call.fields.get("path", ""))):
-            yield place, path.rpartition("/")[2]
-        for one in _simple_commands(call):
+            yield place, name_of_path(path)
+        for one in programs:
             written = (*one.writes, *(one.words[1:] if one.views else ()))
-            yield from ((place, path.rpartition("/")[2]) for path in written)
+            yield from ((place, name_of_path(path)) for path in written)
 
 
 def _lists_files(one: SimpleCommand) -> bool:
@@ -129,7 +131,7 @@ def _lists_files(one: SimpleCommand) -> bool:
 
 
 def _edited_files(
-    step: ObservedStep, replaced: bool, first: str, there: set[tuple[str, str]]
+    step: ObservedStep, replaced: bool, first: str, known: set[tuple[str, str]]
 ) -> Iterator[tuple[str, str, list[ObservedCall]]]:
     """Files that were there and that a step changed, each with its host and with what the step did
     there before that call."""
@@ -137,15 +139,10 @@ def _edited_files(
         place = host_of_call(call, first)
         before = [one for one in step.calls[:at] if host_of_call(one, first) == place]
         yield from ((path, place, before) for path in _changed_paths(call, replaced, own=False))
-        if replaced and call.success:
-            texts = (
-                shell_commands.parse_command(_command_text(call)).texts
-                if call.name == RUN_COMMAND
-                else ()
-            )
-            for one in texts:
-                if not one.appended and (place, one.path.rpartition("/")[2]) in there:
-                    yield one.path, place, before
+        if replaced and call.success and call.name == RUN_COMMAND:
+            for text in parsed_command(call).texts:
+                if not text.appended and (place, name_of_path(text.path)) in known:
+                    yield text.path, place, before
 
 
 def _changed_paths(call: ObservedCall, replaced: bool, own: bool = True) -> Iterator[str]:
@@ -157,7 +154,7 @@ def _changed_paths(call: ObservedCall, replaced: bool, own: bool = True) -> Iter
         yield str(call.fields.get("path", ""))
     if call.name == RUN_COMMAND:
         written: list[str] = []
-        for one in _simple_commands(call):
+        for one in parsed_command(call).simple:
             for path in (*one.changes, *_patched_paths(one)):
                 if not _SHELL_EXPANSION & set(path) and (own or not _is_among(path, written)):
                     yield path
@@ -167,14 +164,14 @@ def _changed_paths(call: ObservedCall, replaced: bool, own: bool = True) -> Iter
 def _patched_paths(one: SimpleCommand) -> list[str]:
     """Files that a patch, or an inline program that reads them, too, changes."""
     if one.program == "patch" or one.git == "apply":
-        return [one.of(path) for path in _PATCHED_FILE.findall(one.inline)]
+        return [one.path_in_folder(path) for path in _PATCHED_FILE.findall(one.inline)]
     if not one.inline or not one.program.startswith("python"):
         return []
     read = {*_OPENED_TO_READ.findall(one.inline), *_PATHLIB_PATH.findall(one.inline)}
     written = set(_OPENED_TO_WRITE.findall(one.inline))
     if ".write_text(" in one.inline and ".read_text(" in one.inline:
         written.update(_PATHLIB_PATH.findall(one.inline))
-    return [one.of(path) for path in sorted(read & written)]
+    return [one.path_in_folder(path) for path in sorted(read & written)]
 
 
 def _is_among(path: str, paths: Iterable[str]) -> bool:
@@ -189,7 +186,7 @@ def _wrote_whole_file(call: ObservedCall, path: str) -> bool:
             call, path, shell_commands.same_path
         )
     return call.kind == "command" and any(
-        _is_among(path, one.writes) for one in _simple_commands(call)
+        _is_among(path, one.writes) for one in parsed_command(call).simple
     )
 
 
@@ -203,7 +200,7 @@ def shows_file(call: ObservedCall, path: str, text: str) -> bool:
         )
     if call.kind != "command":
         return shows_path(call, path, shell_commands.same_path)
-    simple = _simple_commands(call)
+    simple = parsed_command(call).simple
     changes = [
         at for at, one in enumerate(simple) if _is_among(path, (*one.changes, *_patched_paths(one)))
     ]
@@ -218,12 +215,12 @@ def shows_file(call: ObservedCall, path: str, text: str) -> bool:
 def _prints_file(one: SimpleCommand, path: str) -> bool:
     """Whether a program shows what is in the file, or in all that a pattern names."""
     if one.inline and one.program.startswith("python"):
-        return path.rpartition("/")[2] in one.inline
+        return name_of_path(path) in one.inline
     shown = one.views and one.program not in _LISTING_PROGRAMS
     return shown and any(
         shell_commands.same_path(name, path)
         or ("*" in name and fnmatch(shell_commands.normal_path(path), name))
-        for name in map(one.of, one.words[1:])
+        for name in map(one.path_in_folder, one.words[1:])
     )
 
 
@@ -233,13 +230,5 @@ def _failed_on_file(call: ObservedCall, path: str) -> bool:
 
 def _names_line_of(path: str, text: str) -> bool:
     """Whether a text names lines of the file, as tracebacks, tests and compilers do."""
-    name = re.escape(path.rpartition("/")[2])
+    name = re.escape(name_of_path(path))
     return bool(re.search(rf"(?<![\w.-]){name}(?::\d+|\", line \d)", text))
-
-
-def _command_text(call: ObservedCall) -> str:
-    return str(call.arguments.get("command", ""))
-
-
-def _simple_commands(call: ObservedCall) -> tuple[SimpleCommand, ...]:
-    return shell_commands.parse_command(str(call.arguments.get("command", ""))).simple

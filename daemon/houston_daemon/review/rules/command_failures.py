@@ -12,11 +12,16 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from houston_daemon.review.attention_signals import shows_path, starts_detached
-from houston_daemon.review.attention_window import ObservedCall, excerpt
+from houston_daemon.review.attention_window import (
+    ObservedCall,
+    command_of,
+    excerpt,
+    host_of_call,
+)
 from houston_daemon.review.rollout_trace import RolloutTrace
 from houston_daemon.review.rules import shell_commands
-from houston_daemon.review.rules.shell_commands import SimpleCommand
-from houston_daemon.review.rules.written_files import RUN_COMMAND, host_of_call
+from houston_daemon.review.rules.shell_commands import SimpleCommand, name_of_path
+from houston_daemon.review.rules.written_files import RUN_COMMAND, parsed_command
 from houston_shared.records import ToolResult
 
 _ANSWERING_NAMES = "grep egrep fgrep rg test [ [[ pgrep pkill killall command hash lsof"
@@ -82,7 +87,8 @@ def is_answer(command: str, printed: str) -> bool:
     if not saying:
         return False
     others = [one for one in last if one not in saying and one.program not in _NEVER_FAILING]
-    return not others or not printed.strip() or any(not _answers_silently(one) for one in saying)
+    prints_answer = any(one.program not in _QUIET_ANSWERS for one in saying)
+    return not others or not printed.strip() or prints_answer
 
 
 def is_checker(one: SimpleCommand) -> bool:
@@ -94,7 +100,7 @@ def is_checker(one: SimpleCommand) -> bool:
         return bool(_CHECK_GOALS & set(words))
     if one.program.startswith("python") and "-m" in words[:-1]:
         return words[words.index("-m") + 1] in _CHECKERS | _CHECKING_MODULES
-    return bool(_TRIAL_SCRIPT.match(one.script.rpartition("/")[2]))
+    return bool(_TRIAL_SCRIPT.match(name_of_path(one.script)))
 
 
 def is_check_report(code: int | None, command: str, printed: str) -> bool:
@@ -102,9 +108,8 @@ def is_check_report(code: int | None, command: str, printed: str) -> bool:
 
     printed: what the command printed, which tells where another program could have failed, too.
     """
-    if (
-        not isinstance(code, int) or not 0 < code < _NOT_RUN_CODE
-    ):  # an environment may say otherwise
+    # An environment may give something else than a number.
+    if not isinstance(code, int) or not 0 < code < _NOT_RUN_CODE:
         return False
     last = _deciding_programs(shell_commands.parse_command(command).simple)
     if not last or not is_checker(last[0]):
@@ -182,10 +187,6 @@ def _deciding_programs(simple: tuple[SimpleCommand, ...]) -> list[SimpleCommand]
 
 def _answers_by_exit_code(one: SimpleCommand) -> bool:
     return one.program in _QUIET_ANSWERS | _PRINTED_ANSWERS or one.git in _GIT_ANSWERS
-
-
-def _answers_silently(one: SimpleCommand) -> bool:
-    return one.program in _QUIET_ANSWERS
 
 
 def _signal_may_concern(line: str, command: str) -> bool:
@@ -285,8 +286,8 @@ def failed_detached_programs(trace: RolloutTrace) -> Iterator[tuple[int, str]]:
     later; with what was shown."""
     first = trace.task.hosts[0]
     running: list[DetachedProgram] = []
-    for record, seen in zip(trace.steps, trace.seen, strict=True):
-        for result, call in zip(record.results, seen.calls, strict=True):
+    for record, observed in trace.pairs:
+        for result, call in zip(record.results, observed.calls, strict=True):
             for one, why in follow_detached_programs(call, result, record.step, running, first):
                 yield one.step, f"{excerpt(one.command)}: it failed (step {record.step}): {why}"
 
@@ -299,7 +300,7 @@ def follow_detached_programs(
     running: those that were started before, which is kept. first: name of the first host.
     """
     place = host_of_call(call, first)
-    command = str(call.arguments.get("command", ""))
+    command = command_of(call)
     running[:] = [one for one in running if not may_stop(command, one.command)]
     if running and (told := _failure_teller(call, result)):
         for one in [one for one in reversed(running) if one.host == place]:
@@ -316,32 +317,25 @@ def _failure_teller(
 ) -> Callable[[DetachedProgram], str] | None:
     """What a call tells of programs in the background, as a function of one; None for nothing."""
     ended = list(_SHELL_JOB_ENDED.finditer(result.text)) if "]" in result.text else []
-    shown = call.kind == "file" or (call.kind == "command" and _only_views(call))
+    shown = call.kind == "file" or (call.kind == "command" and parsed_command(call).views)
     why = printed_failure(result.text) if shown else ""
     if not ended and not why:
         return None
 
-    def of(one: DetachedProgram) -> str:
-        for found in ended:
-            if found["command"].strip() in one.command:
-                return excerpt(found[0])
-        return (
-            why
-            if any(shows_path(call, path, shell_commands.same_path) for path in one.logs)
-            else ""
-        )
+    def failure_of(program: DetachedProgram) -> str:
+        for line in ended:
+            if line["command"].strip() in program.command:
+                return excerpt(line[0])
+        shows_log = any(shows_path(call, path, shell_commands.same_path) for path in program.logs)
+        return why if shows_log else ""
 
-    return of
-
-
-def _only_views(call: ObservedCall) -> bool:
-    return shell_commands.parse_command(str(call.arguments.get("command", ""))).views
+    return failure_of
 
 
 def _started_program(
     step: int, place: str, call: ObservedCall, text: str
 ) -> DetachedProgram | None:
-    command = str(call.arguments.get("command", ""))
+    command = command_of(call)
     if call.name != RUN_COMMAND or not call.success or not starts_detached(command):
         return None
     read = shell_commands.parse_command(command).simple

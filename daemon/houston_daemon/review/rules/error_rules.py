@@ -8,7 +8,7 @@ of tests, linters and `grep`, and what the agent or a person ended, are none (`c
 import re
 from collections.abc import Iterator, Mapping
 
-from houston_daemon.review.attention_window import ObservedCall, excerpt
+from houston_daemon.review.attention_window import ObservedCall, command_of, excerpt
 from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
 from houston_daemon.review.rules import command_failures, shell_commands
 from houston_daemon.review.rules.background_jobs import BackgroundJob, all_jobs, session_of_call
@@ -41,19 +41,20 @@ def error_observation(trace: RolloutTrace, settings: RuleSettings) -> Iterator[R
     short, is not held against the step.
     """
     patterns = [re.compile(one, re.M) for one in settings.error_patterns]
-    for record, seen in zip(trace.steps, trace.seen, strict=True):
-        own = len(seen.calls) - seen.added
-        for result, call in zip(record.results[:own], seen.calls, strict=False):
+    for record, observed in trace.pairs:
+        for result, call in zip(record.results, observed.own_calls, strict=False):
             if why := _call_failure(call, result) or _printed_error(result, patterns):
-                yield RuleFinding(record.step, f"{call.words}: {why}")
+                yield RuleFinding(record.step, f"{call.summary}: {why}")
                 break
     for job in _failed_jobs(trace):
-        code = f"exit code {job.code} (step {job.end})"
+        code = f"exit code {job.exit_code} (step {job.ended_in_step})"
         yield RuleFinding(
             job.step, f"{excerpt(job.command)}: it was left running and ended with {code}"
         )
     for job, why in _jobs_with_printed_failures(trace):
-        yield RuleFinding(job.step, f"{excerpt(job.command)}: it failed (step {job.end}): {why}")
+        yield RuleFinding(
+            job.step, f"{excerpt(job.command)}: it failed (step {job.ended_in_step}): {why}"
+        )
     for step, why in command_failures.failed_detached_programs(trace):
         yield RuleFinding(step, why)
 
@@ -62,17 +63,16 @@ def null_action(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFin
     """There is no action, or none that can be run: no call could be read from what was sampled, or
     a call has no such name, or wrong arguments.
     """
-    for record, seen in zip(trace.steps, trace.seen, strict=True):
+    for record, observed in trace.pairs:
         sample = record.sample
-        if seen.interrupted:
+        if observed.interrupted:
             continue
         if sample.malformed:
             yield RuleFinding(record.step, f"no action: {sample.malformed}")
         elif not sample.calls:
             yield RuleFinding(record.step, "no action")
-        for call in (one.call for one in record.results):
-            if call.error:
-                yield RuleFinding(record.step, f"{call.name} cannot be run: {excerpt(call.error)}")
+        for call in (result.call for result in record.results if result.call.error):
+            yield RuleFinding(record.step, f"{call.name} cannot be run: {excerpt(call.error)}")
 
 
 def broken_file(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
@@ -82,7 +82,7 @@ def broken_file(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFin
         if isinstance(event, FileWrite):
             written.append(event)
             continue
-        if event.simple.views:
+        if event.program.views:
             continue
         for path, why in _unparsable_files(event):
             last = next(
@@ -108,18 +108,16 @@ def _call_failure(call: ObservedCall, result: ToolResult) -> str:
         return ""
     raised = command_failures.last_traceback_line(result.text)
     if call.name == RUN_COMMAND:
-        command, code = str(call.arguments.get("command", "")), call.fields.get("exit_code")
-        if raised in (
-            "",
-            command_failures.KEYBOARD_INTERRUPT,
-        ) and command_failures.exit_was_requested(code, command):
+        command, code = command_of(call), call.fields.get("exit_code")
+        no_error = raised in ("", command_failures.KEYBOARD_INTERRUPT)
+        if no_error and command_failures.exit_was_requested(code, command):
             return ""
         printed = result.text.partition("\n")[2]  # its first line is not the command's
         if code == 1 and not raised and command_failures.is_answer(command, printed):
             return ""
-        if command_failures.is_check_report(code, command, printed) or command_failures.is_probe(
-            command, printed, code
-        ):
+        if command_failures.is_check_report(code, command, printed):
+            return ""
+        if command_failures.is_probe(command, printed, code):
             return ""
     return raised or excerpt(str(call.fields.get("error", ""))) or call.error
 
@@ -131,7 +129,7 @@ def _printed_error(result: ToolResult, patterns: list[re.Pattern[str]]) -> str:
             return excerpt(found[0])
     if result.call.name != RUN_COMMAND or result.kind != "command":
         return ""
-    command = str(result.call.arguments.get("command", ""))
+    command = command_of(result.call)
     read = shell_commands.parse_command(command)
     if _shows_others_errors(read, result.text) or command_failures.is_probe(command, result.text):
         return ""
@@ -159,40 +157,39 @@ def _shows_others_errors(command: shell_commands.ShellCommand, text: str) -> boo
 
 def _failed_jobs(trace: RolloutTrace) -> Iterator[BackgroundJob]:
     """Jobs that ended with an error that nobody asked for."""
-    suspects = [job for job in all_jobs(trace) if job.end and job.code and not job.killed]
+    suspects = [
+        job for job in all_jobs(trace) if job.ended_in_step and job.exit_code and not job.killed
+    ]
     scripts = _own_scripts_run(trace) if suspects else {}
     for job in suspects:
         ran = "\n".join([job.command, *scripts.get(job.step, ())])
         later = "\n".join(
-            str(value)
-            for step in trace.seen
-            if job.step <= step.step <= (job.end or 0)
-            for call in step.calls
-            for key, value in call.arguments.items()
-            if key != "content"
+            step.argument_text
+            for step in trace.observed_steps
+            if job.step <= step.step <= (job.ended_in_step or 0)
         )
-        answer = job.code == 1 and command_failures.is_answer(job.command, "it may have printed")
-        answer = answer or command_failures.is_check_report(job.code, job.command, "")
-        if not answer and not command_failures.exit_was_requested(job.code, ran, later):
+        answer = job.exit_code == 1 and command_failures.is_answer(
+            job.command, "it may have printed"
+        )
+        answer = answer or command_failures.is_check_report(job.exit_code, job.command, "")
+        if not answer and not command_failures.exit_was_requested(job.exit_code, ran, later):
             yield job
 
 
 def _jobs_with_printed_failures(trace: RolloutTrace) -> Iterator[tuple[BackgroundJob, str]]:
     """Jobs whose exit code says nothing of the program that failed: it stood before a pipe."""
-    ended = [job for job in all_jobs(trace) if job.end and not job.code and not job.killed]
+    ended = [
+        job for job in all_jobs(trace) if job.ended_in_step and not job.exit_code and not job.killed
+    ]
     first = trace.task.hosts[0]
-    steps = {one.step: one for one in trace.seen}
+    steps = {observed.step: (record, observed) for record, observed in trace.pairs}
     for job in ended:
-        read = shell_commands.parse_command(job.command)
-        record = trace.step(job.end or 0)
-        if (
-            record is None
-            or _shows_others_errors(read, "")
-            or all(one.after != "|" for one in read.simple)
-        ):
+        command = shell_commands.parse_command(job.command)
+        piped = any(program.after == "|" for program in command.simple)
+        if job.ended_in_step not in steps or not piped or _shows_others_errors(command, ""):
             continue
-        seen = steps[record.step]
-        for call, result in zip(seen.calls, record.results, strict=False):
+        record, observed = steps[job.ended_in_step]
+        for call, result in zip(observed.calls, record.results, strict=False):
             if call.name == RUN_COMMAND or session_of_call(call, first) != (job.host, job.session):
                 continue
             # A session may show what was run in it before, too.

@@ -23,7 +23,12 @@ from houston_daemon.review.attention_window import (
 from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding, ScoredStep
 from houston_daemon.review.rules import shell_commands
 from houston_daemon.review.rules.background_jobs import BackgroundJob, all_jobs
-from houston_daemon.review.rules.written_files import RUN_COMMAND, can_change_files
+from houston_daemon.review.rules.shell_commands import name_of_path
+from houston_daemon.review.rules.written_files import (
+    RUN_COMMAND,
+    can_change_files,
+    parsed_command,
+)
 from houston_shared.task_tables import RuleSettings
 
 _SERVER_WORDS = frozenset(
@@ -34,9 +39,9 @@ _SERVER_WORDS = frozenset(
 
 def repeated_evaluation(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
     """An evaluation was asked for though no file had changed since the one before."""
-    for at, step in enumerate(trace.seen):
+    for at, step in enumerate(trace.observed_steps):
         if _own_evaluations(step):
-            window = AttentionWindow(trace.seen[: at + 1])
+            window = AttentionWindow(trace.observed_steps[: at + 1])
             if why := repeated(window, trace.task.attention):
                 yield RuleFinding(step.step, why)
 
@@ -48,7 +53,7 @@ def untimely_evaluation(trace: RolloutTrace, settings: RuleSettings) -> Iterator
     """
     running = all_jobs(trace)
     required = trace.task.evaluate.required
-    for step in trace.seen:
+    for step in trace.observed_steps:
         for call in _own_evaluations(step):
             if call.fields.get("state") == "format":
                 yield RuleFinding(
@@ -65,7 +70,7 @@ def untimely_finish(trace: RolloutTrace, settings: RuleSettings) -> Iterator[Rul
     last look at what it writes; without anything that could be scored; or with less than its best
     score.
     """
-    for step in trace.seen:
+    for step in trace.observed_steps:
         if not any(call.name == "finish" and call.fields.get("finished") for call in step.calls):
             continue
         for job in all_jobs(trace):
@@ -82,8 +87,8 @@ def _finished_below_best(trace: RolloutTrace, last: ObservedStep) -> Iterator[Ru
     """The evaluation that is made at the end counts: what was restored is scored by it."""
     step = last.step
     scores = [one.score for one in trace.scores if one.step <= step]
-    made = last.calls[len(last.calls) - last.added :]
-    if not scores or any(call.fields.get("state") == "format" for call in made):
+    added = last.calls[len(last.own_calls) :]
+    if not scores or any(call.fields.get("state") == "format" for call in added):
         yield RuleFinding(step, "it finished without anything that could be scored")
     elif scores[-1] < max(scores):
         best = f"the last score is {scores[-1]:g}, the best was {max(scores):g}"
@@ -94,15 +99,14 @@ def _own_evaluations(step: ObservedStep) -> list[ObservedCall]:
     """The agent's own evaluations of a step, without that which the loop makes at the end; acts of
     worlds that score by themselves are none.
     """
-    own = step.calls[: len(step.calls) - step.added]
-    return [call for call in own if call.kind == call.name == EVALUATION]
+    return [call for call in step.own_calls if call.kind == call.name == EVALUATION]
 
 
 def _job_writing_required(
     running: list[BackgroundJob], step: int, required: tuple[str, ...]
 ) -> BackgroundJob | None:
     """A job that runs and names what is scored."""
-    names = [path.rstrip("/").rpartition("/")[2] for path in required]
+    names = [name_of_path(path.rstrip("/")) for path in required]
     for job in running:
         if _must_end_and_runs(job, step) and any(name in job.command for name in names):
             return job
@@ -140,7 +144,7 @@ def lowered_score(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleF
         if now.score >= last.score or now.score > best.score - settings.score_drop:
             continue
         why = f"the score fell from {last.score:g} to {now.score:g} in step {now.step}"
-        for step in trace.seen:
+        for step in trace.observed_steps:
             if last.step < step.step <= now.step and _changes_files(step):
                 yield RuleFinding(step.step, why)
 
@@ -155,11 +159,9 @@ def after_best(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFind
     if best is None or best.score < settings.max_score:
         return
     again = {
-        now.step
-        for last, now in zip(trace.scores, trace.scores[1:], strict=False)
-        if last.score < now.score == best.score
+        now.step for last, now in pairwise(trace.scores) if last.score < now.score == best.score
     }
-    for step in trace.seen:
+    for step in trace.observed_steps:
         if (
             step.step > best.step
             and step.calls
@@ -202,6 +204,5 @@ def _is_backup(call: ObservedCall) -> bool:
     """Whether a call copies files away, or back."""
     if call.name != RUN_COMMAND:
         return False
-    command = shell_commands.parse_command(str(call.arguments.get("command", "")))
-    programs = {one.program for one in command.simple if one.words}
+    programs = {one.program for one in parsed_command(call).simple if one.words}
     return bool(programs & _BACKUP_PROGRAMS) and programs <= _BACKUP_HELPERS

@@ -1,8 +1,9 @@
 """What a person's guidance forbids, found without a model: `do not use X`, `stop …ing`, `read X
 first`.
 
-Only plain prohibitions of something that can be named are found. Conditions (`until`, `unless`)
-and anything vague are left to the judge. It reads text and knows no action; whether a step does
+Only plain prohibitions of something that can be named are found. Conditions (`until`, `unless`),
+the passive voice and anything vague are left to the judge. Each pattern finds steps of the judged
+cases (`docs/rules.md`) that no other finds. It reads text and knows no action; whether a step does
 it is `guidance_rule`'s.
 """
 
@@ -35,6 +36,7 @@ _VERB_ANY_OBJECT = {"kill": "kill_session_processes", "killing": "kill_session_p
 """Verbs that are about one call, whatever their object."""
 _REST_OF_SENTENCE = r"(?P<rest>[^.;!?\n]*(?:\.\w[^.;!?\n]*)*)"
 """What follows in the same sentence; a dot within a name does not end it."""
+_SENTENCE_END = re.compile(r"[.;!?\n](?!\w)")
 _PROHIBITION = re.compile(
     r"(?:(?P<asks>\b(?:do\s+not|don[’']t|dont|never|stop|avoid|quit|no\s+longer|no\s+more))"
     r"|\b(?:must\s+not|mustn[’']t|should\s+not|shouldn[’']t))"
@@ -87,44 +89,15 @@ _USE_INSTEAD = re.compile(
     rf"\s+(?:using\s+|running\s+)?{_REST_OF_SENTENCE}",
     re.I,
 )
-_PASSIVE_PROHIBITION = re.compile(
-    r"(?<![\w./`'\"-])(?P<rest>[`'\"]?[\w./-]{1,200}[`'\"]?)\s+"
-    r"(?:must|should|may)\s+(?:not|never)\s+be\s+"
-    r"(?P<verb>us|run|chang|edit|modifi|touch|delet|remov|overwrit|overwritt|read)(?:ed|en|d)?\b"
-    r"(?P<more>[^.;!?\n]*)",
-    re.I,
-)
-_PARTICIPLE_MANNERS = {"us": "use", "run": "run", "read": "read"}
-"""Stems of participles; the others change something."""
 _PERMISSION = re.compile(
     r"\b(?:you\s+(?:can|may|should)|please|now|instead)\s+(?:now\s+|again\s+)?(?P<verb>[a-z]+)\b"
     rf"{_REST_OF_SENTENCE}",
     re.I,
 )
-_WORDS_BEFORE_NOT = frozenset(
-    [
-        "should",
-        "must",
-        "better",
-        "to",
-        "please",
-        "and",
-        "but",
-        "so",
-        "also",
-        "then",
-        "or",
-        "just",
-        "again",
-        "now",
-        "to",
-        "instead",
-        "again",
-        "rather",
-        "better",
-        "therefore",
-    ]
+_ASKING_WORDS = (
+    "should must better to please and but so also then or just again now instead rather therefore"
 )
+_WORDS_BEFORE_NOT = frozenset(_ASKING_WORDS.split())
 """Words before `do not` with which it still asks: after `you` or a name it only says how it is."""
 _CONDITION = re.compile(
     r"\b(?:until|unless|if|when|while|before|after|except|without|only|more\s+than)\b", re.I
@@ -164,38 +137,36 @@ class Prohibition(NamedTuple):
     """Whether the words say that it is for a time."""
 
     @property
-    def passing(self) -> bool:
+    def is_passing(self) -> bool:
         """Whether it is forbidden for the moment, and not for good."""
         return self.now or self.manner == "call" or self.what.lower() in _TIMELY_CALLS
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """As a reason says it."""
         return f"{self.what}{f' for {self.purpose}' if self.purpose else ''}"
 
 
 def find_prohibitions(text: str) -> list[Prohibition]:
     """What a message forbids; nothing where its words are not plain."""
-    asked = [
+    prohibitions = [
         *_matched_prohibitions(_PROHIBITION, text),
         *_matched_prohibitions(_USE_INSTEAD, text),
-        *_passive_prohibitions(text),
         *_plain_prohibitions(text),
     ]
-    return list(dict.fromkeys(asked))
+    return list(dict.fromkeys(prohibitions))
 
 
 def files_to_read_first(text: str) -> list[str]:
     """Files that a message wants to be read before anything else is done."""
-    found = []
-    for one in _READ_FIRST.finditer(text):
-        before = (one["before"] or "").strip().lower()
-        what = one["what"].strip("`'\"")
-        if (not before or before in _WORDS_BEFORE_NOT) and (
-            "." in what or "/" in what or what.isupper()
-        ):
-            found.append(what)
-    return found
+    files = []
+    for match in _READ_FIRST.finditer(text):
+        before = (match["before"] or "").strip().lower()
+        name = match["what"].strip("`'\"")
+        is_file = "." in name or "/" in name or name.isupper()
+        if is_file and (not before or before in _WORDS_BEFORE_NOT):
+            files.append(name)
+    return files
 
 
 def find_permissions(text: str) -> list[Prohibition]:
@@ -204,19 +175,19 @@ def find_permissions(text: str) -> list[Prohibition]:
 
 
 def _matched_prohibitions(pattern: re.Pattern[str], text: str) -> Iterator[Prohibition]:
-    for found in pattern.finditer(text):
-        verb, rest = found["verb"].lower(), found["rest"]
-        before = re.split(r"[.;!?\n](?!\w)", text[: found.start()])[-1]
-        if _CONDITION.search(f"{before} {_QUOTED.sub('', rest)}"):
+    for match in pattern.finditer(text):
+        verb, rest = match["verb"].lower(), match["rest"]
+        before = _SENTENCE_END.split(text[: match.start()])[-1]
+        sentence = f"{before} {_QUOTED.sub('', rest)}"
+        if _CONDITION.search(sentence):
             continue
         word = re.search(r"([\w’']+)\s*\Z", before)
-        if found.groupdict().get("asks") and word and word[1].lower() not in _WORDS_BEFORE_NOT:
+        if match.groupdict().get("asks") and word and word[1].lower() not in _WORDS_BEFORE_NOT:
             continue
         if verb in _VERB_MANNERS:
-            now = bool(_FOR_NOW.search(f"{before} {_QUOTED.sub('', rest)}"))
-            yield from (
-                one._replace(now=now) for one in _forbidden_objects(_VERB_MANNERS[verb], rest)
-            )
+            now = bool(_FOR_NOW.search(sentence))
+            for forbidden in _forbidden_objects(_VERB_MANNERS[verb], rest):
+                yield forbidden._replace(now=now)
         elif verb in _VERB_ANY_OBJECT:
             yield Prohibition("call", _VERB_ANY_OBJECT[verb])
         elif verb in _VERB_CALLS and not _OBJECT_END.sub("", rest).strip():
@@ -225,26 +196,15 @@ def _matched_prohibitions(pattern: re.Pattern[str], text: str) -> Iterator[Prohi
 
 def _plain_prohibitions(text: str) -> Iterator[Prohibition]:
     for manner, pattern in _PLAIN_PROHIBITIONS:
-        for found in pattern.finditer(text):
-            what = found["rest"].strip("`'\"").rstrip(".")
-            before, after = text[: found.start()], text[found.end() :]
-            sentence = re.split(r"[.;!?\n](?!\w)", before)[-1]
-            rest = re.split(r"[.;!?\n](?!\w)", after)[0]
+        for match in pattern.finditer(text):
+            what = match["rest"].strip("`'\"").rstrip(".")
+            before = _SENTENCE_END.split(text[: match.start()])[-1]
+            after = _SENTENCE_END.split(text[match.end() :])[0]
             ordinary = what.lower() in _ORDINARY or what.lower().endswith("ing")
-            if ordinary or _VERB_MANNERS.get(what.lower()) or len(what) <= _MIN_NAME_LENGTH:
+            if ordinary or what.lower() in _VERB_MANNERS or len(what) <= _MIN_NAME_LENGTH:
                 continue
-            if not _CONDITION.search(f"{sentence} {rest}"):
-                yield Prohibition(manner, what, now=bool(_FOR_NOW.search(f"{sentence} {rest}")))
-
-
-def _passive_prohibitions(text: str) -> Iterator[Prohibition]:
-    for found in _PASSIVE_PROHIBITION.finditer(text):
-        if not _CONDITION.search(found["more"]):
-            manner = _PARTICIPLE_MANNERS.get(found["verb"].lower(), "write")
-            purpose = _PURPOSE.match(found["more"])
-            now = bool(_FOR_NOW.search(found["more"]))
-            for one in _forbidden_objects(manner, found["rest"]):
-                yield one._replace(purpose=purpose["what"].lower() if purpose else "", now=now)
+            if not _CONDITION.search(f"{before} {after}"):
+                yield Prohibition(manner, what, now=bool(_FOR_NOW.search(f"{before} {after}")))
 
 
 def _forbidden_objects(manner: str, rest: str) -> Iterator[Prohibition]:

@@ -17,7 +17,7 @@ from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
 from houston_daemon.review.rules import blind_edit_rule, guidance_prohibitions, shell_commands
 from houston_daemon.review.rules.background_jobs import all_jobs
 from houston_daemon.review.rules.guidance_prohibitions import Prohibition
-from houston_daemon.review.rules.shell_commands import SimpleCommand
+from houston_daemon.review.rules.shell_commands import SimpleCommand, name_of_path
 from houston_daemon.review.rules.written_files import (
     RUN_COMMAND,
     CommandRun,
@@ -26,6 +26,7 @@ from houston_daemon.review.rules.written_files import (
     agent_history,
     can_change_files,
     follow_faulty_files,
+    parsed_command,
 )
 from houston_shared.records import ToolCall
 from houston_shared.task_tables import RuleSettings
@@ -64,16 +65,15 @@ def violations_by_words(
 ) -> Iterator[RuleFinding]:
     """Steps that do what plain words forbid."""
     for step in trace.steps:
-        if why := next(
-            (why for call in step.sample.calls if (why := _call_violation(call, forbidden))), ""
-        ):
+        reasons = (_call_violation(call, forbidden) for call in step.sample.calls)
+        if why := next(filter(None, reasons), ""):
             yield RuleFinding(step.step, why)
     if forbidden.manner not in ("use", "run"):
         return
     does = _uses_forbidden if forbidden.manner == "use" else _runs_forbidden
     for event in events:
         if isinstance(event, CommandRun) and does(event, forbidden):
-            yield RuleFinding(event.step, f"{RUN_COMMAND} with {forbidden.words}")
+            yield RuleFinding(event.step, f"{RUN_COMMAND} with {forbidden.description}")
     if forbidden.manner == "use":
         yield from follow_faulty_files(events, lambda wrote: _file_violation(wrote, forbidden))
 
@@ -93,13 +93,12 @@ def _call_violation(call: ToolCall, forbidden: Prohibition) -> str:
     if manner == "write" or (manner == "touch" and call.name != "open_file"):
         does = _writes_file(call, forbidden.what)
     if manner == "touch" and call.name == RUN_COMMAND:
-        read = shell_commands.parse_command(str(call.arguments.get("command", ""))).simple
         does = any(
-            shell_commands.same_path(one.of(word), forbidden.what)
-            for one in read
-            for word in one.words
+            shell_commands.same_path(program.path_in_folder(word), forbidden.what)
+            for program in parsed_command(call).simple
+            for word in program.words
         )
-    return f"{call.name} with {forbidden.words}" if does else ""
+    return f"{call.name} with {forbidden.description}" if does else ""
 
 
 def _runs_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
@@ -107,7 +106,7 @@ def _runs_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
     wanted = [one for one in shell_commands.parse_command(forbidden.what).simple if one.words]
     if len(wanted) != 1:
         return False
-    what, simple = wanted[0], ran.simple
+    what, simple = wanted[0], ran.program
     if what.script:
         named = bool(simple.script) and shell_commands.same_path(simple.script, what.script)
     else:
@@ -118,9 +117,9 @@ def _runs_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
 
 def _uses_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
     """Whether a program that does something is given it."""
-    simple, words = ran.simple, " ".join(ran.simple.words)
+    simple, words = ran.program, " ".join(ran.program.words)
     if (
-        ran.within
+        ran.in_script
         or simple.views
         or simple.program in _KEEPING_PROGRAMS
         or _PIP_KEEPS.search(words)
@@ -136,13 +135,13 @@ def _file_violation(wrote: FileWrite, forbidden: Prohibition) -> str:
     if wrote.path.endswith(_PROSE_SUFFIXES):
         return ""
     fits = _matches_prohibition(forbidden, f"{wrote.path}\n{_code_lines(wrote)}")
-    return f"uses {forbidden.words}" if fits else ""
+    return f"uses {forbidden.description}" if fits else ""
 
 
 def _writes_file(call: ToolCall, what: str) -> bool:
     """Whether a call changes the file of this name."""
     if call.name == RUN_COMMAND:
-        command = shell_commands.parse_command(str(call.arguments.get("command", "")))
+        command = parsed_command(call)
         written = [one.path for one in command.texts]
         written += [path for one in command.simple for path in _changed_files(one)]
         return any(shell_commands.same_path(path, what) for path in written)
@@ -152,7 +151,7 @@ def _writes_file(call: ToolCall, what: str) -> bool:
 
 def _changed_files(simple: SimpleCommand) -> list[str]:
     """Files that a program changes or takes away. A copy of a file beside itself changes none."""
-    paths = [simple.of(word) for word in simple.words[1:] if not word.startswith("-")]
+    paths = [simple.path_in_folder(word) for word in simple.words[1:] if not word.startswith("-")]
     if simple.program in ("rm", "mv", "truncate"):
         return paths
     if simple.program == "cp" and len(paths) > 1:
@@ -190,7 +189,7 @@ def _code_lines(wrote: FileWrite) -> str:
 
 
 def _script_stem(script: str) -> str:
-    return script.rpartition("/")[2].rpartition(".")[0]
+    return name_of_path(script).rpartition(".")[0]
 
 
 def _module_run(simple: SimpleCommand) -> str:
@@ -213,9 +212,9 @@ class _ProhibitingGuidance(NamedTuple):
     """Of the task, in place of what the words forbid."""
 
     @property
-    def passing(self) -> bool:
+    def is_passing(self) -> bool:
         """Whether it is about this moment: a thing that is forbidden for good has a name."""
-        return self.pattern is None and self.forbidden.passing
+        return self.pattern is None and self.forbidden.is_passing
 
 
 def contradicted_guidance(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
@@ -229,26 +228,23 @@ def contradicted_guidance(trace: RolloutTrace, settings: RuleSettings) -> Iterat
     runs. What is kept, removed or turned off (`cp`, `git`, `--x False`) is not used.
     """
     yield from _files_not_read_first(trace, settings)
-    said = list(_prohibiting_guidance(trace, settings))
-    if not said:
-        return
-    events = agent_history(trace)
-    for one in said:
-        if one.pattern is not None:
-            found = list(violations_by_pattern(trace, events, one.pattern))
+    guidance = list(_prohibiting_guidance(trace, settings))
+    events = agent_history(trace) if guidance else []
+    for said in guidance:
+        if said.pattern is not None:
+            violations = list(violations_by_pattern(trace, events, said.pattern))
         else:
-            found = list(violations_by_words(trace, events, one.forbidden))
-        steps = {each.step for each in found}
-        meant = (
-            _steps_forbidden_for_now(trace, one, steps, settings)
-            if one.passing
-            else _steps_forbidden_for_good(trace, one, settings)
-        )
-        for each in found:
-            if each.step in meant:
-                when = "before" if each.step <= one.step else "after"
-                who = f"{when} a person said in step {one.step}: {excerpt(one.text)}"
-                yield RuleFinding(each.step, f"{each.reason}, {who}")
+            violations = list(violations_by_words(trace, events, said.forbidden))
+        if said.is_passing:
+            done = {violation.step for violation in violations}
+            meant = _steps_forbidden_for_now(trace, said, done, settings)
+        else:
+            meant = _steps_forbidden_for_good(trace, said, settings)
+        for violation in violations:
+            if violation.step in meant:
+                when = "before" if violation.step <= said.step else "after"
+                who = f"{when} a person said in step {said.step}: {excerpt(said.text)}"
+                yield RuleFinding(violation.step, f"{violation.reason}, {who}")
 
 
 def _files_not_read_first(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
@@ -265,8 +261,7 @@ def _files_not_read_first(trace: RolloutTrace, settings: RuleSettings) -> Iterat
 
 def _steps_before_reading(trace: RolloutTrace, at: int, path: str, most: int) -> list[int]:
     acted: list[int] = []
-    coming = zip(trace.steps[at + 1 :], trace.seen[at + 1 :], strict=True)
-    for record, step in coming:
+    for record, step in trace.pairs[at + 1 :]:
         results = zip(step.calls, record.results, strict=True)
         if any(blind_edit_rule.shows_file(call, path, result.text) for call, result in results):
             return acted
@@ -315,7 +310,9 @@ def _steps_forbidden_for_now(
 ) -> set[int]:
     """Steps that a passing prohibition is about, of those that did it."""
     acts = [
-        one for one in trace.seen if any(call.name not in THINKING_ACTIONS for call in one.calls)
+        one
+        for one in trace.observed_steps
+        if any(call.name not in THINKING_ACTIONS for call in one.calls)
     ]
     past = [one for one in acts if one.step <= said.step]
     coming = [one for one in acts if one.step > said.step]
@@ -344,9 +341,10 @@ def _steps_with_running_jobs(trace: RolloutTrace) -> set[int]:
     running = all_jobs(trace)
     return {
         step.step
-        for step in trace.seen
+        for step in trace.observed_steps
         if any(
-            job.step < step.step and (job.end is None or job.end >= step.step) for job in running
+            job.step < step.step and (job.ended_in_step is None or job.ended_in_step >= step.step)
+            for job in running
         )
     }
 
@@ -354,7 +352,5 @@ def _steps_with_running_jobs(trace: RolloutTrace) -> set[int]:
 def _does_something_else(step: ObservedStep) -> bool:
     """Whether a step does something about it: it changes files, or runs what does not only show."""
     return step.changed is not False or any(
-        call.name == RUN_COMMAND
-        and not shell_commands.parse_command(str(call.arguments.get("command", ""))).views
-        for call in step.calls
+        call.name == RUN_COMMAND and not parsed_command(call).views for call in step.calls
     )

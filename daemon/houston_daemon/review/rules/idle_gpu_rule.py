@@ -18,7 +18,7 @@ from houston_daemon.review.rules.background_jobs import (
     renewed_sessions,
     session_of_call,
 )
-from houston_daemon.review.rules.shell_commands import SimpleCommand
+from houston_daemon.review.rules.shell_commands import SimpleCommand, name_of_path
 from houston_daemon.review.rules.written_files import (
     CommandRun,
     FileWrite,
@@ -62,12 +62,12 @@ class GpuUse(NamedTuple):
     """How many of them it uses, where the command says so."""
     trains: bool
     lora: bool
-    small: bool
+    is_trial: bool
     """Whether it only looks whether it works."""
-    aside: bool
+    in_background: bool
     """Whether its own command leaves it running in the background."""
     words: str
-    file: FileWrite | None
+    script: FileWrite | None
     """The file of the agent that says so, where that is not the command itself."""
 
 
@@ -79,22 +79,22 @@ def gpu_uses(
     runs: dict[int, list[CommandRun]] = {}
     for event in events:
         if isinstance(event, CommandRun):
-            runs.setdefault(id(event.seen), []).append(event)
+            runs.setdefault(id(event.call), []).append(event)
     devices: dict[SessionKey, str] = {}
-    found: list[GpuUse] = []
+    uses: list[GpuUse] = []
     first = trace.task.hosts[0]
-    for call in (one for step in trace.seen for one in step.calls):
+    for call in (one for step in trace.observed_steps for one in step.calls):
         session = session_of_call(call, first)
-        for ran in runs.get(id(call), ()):
-            if ran.simple.program in ("", "export", "unset"):
-                if ran.within is None and not ran.simple.apart:
-                    _note_exports(ran.simple, session, devices)
-            elif ran.source is None or not ran.script.endswith(".sh"):  # else its lines come
-                seen = ran.simple.environment.get(VISIBLE_DEVICES, devices.get(session))
-                found.append(_gpu_use(ran, seen, patterns))
-        for gone in renewed_sessions(call, first):
-            devices.pop(gone, None)
-    return [use for use in found if use.trains or use.gpus is not None or not use.known]
+        for run in runs.get(id(call), ()):
+            if run.program.program in ("", "export", "unset"):
+                if run.in_script is None and not run.program.in_subshell:
+                    _note_exports(run.program, session, devices)
+            elif run.source is None or not run.script.endswith(".sh"):  # else its lines come
+                visible = run.program.environment.get(VISIBLE_DEVICES, devices.get(session))
+                uses.append(_gpu_use(run, visible, patterns))
+        for renewed in renewed_sessions(call, first):
+            devices.pop(renewed, None)
+    return [use for use in uses if use.trains or use.gpus is not None or not use.known]
 
 
 def _note_exports(
@@ -118,7 +118,7 @@ def _exported_devices(simple: SimpleCommand) -> Iterator[str]:
 
 
 def _gpu_use(event: CommandRun, devices: str | None, patterns: list[re.Pattern[str]]) -> GpuUse:
-    simple = event.simple
+    simple = event.program
     words = " ".join(simple.words)
     code = event.source.content if event.source is not None else ""
     if taken := _SETS_VISIBLE_DEVICES.search(code):
@@ -134,17 +134,17 @@ def _gpu_use(event: CommandRun, devices: str | None, patterns: list[re.Pattern[s
         processes=_process_count(simple, words, devices),
         trains=gpus != frozenset() and _is_training(simple, words, patterns),
         lora=bool(_LORA_FLAG.search(words) or _LORA_CODE.search(code)),
-        small=bool(_TRIAL_RUN.search(words)),
-        aside=bool(_IN_BACKGROUND.search(event.command)),
+        is_trial=bool(_TRIAL_RUN.search(words)),
+        in_background=bool(_IN_BACKGROUND.search(event.command)),
         words=excerpt(prefix + words),
-        file=event.source if taken else event.within,
+        script=event.source if taken else event.in_script,
     )
 
 
 def _is_training(simple: SimpleCommand, words: str, patterns: list[re.Pattern[str]]) -> bool:
     if simple.views:
         return False
-    name = simple.script.rpartition("/")[2]
+    name = name_of_path(simple.script)
     return (
         simple.program in _LAUNCHER_PROGRAMS
         or bool(name and _TRAINING_NAME.search(name))
@@ -185,29 +185,31 @@ def idle_compute(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFi
     whether it works are none, and what a variable names is not known.
     """
     events = agent_history(trace)
-    there = _gpus_by_host(trace, settings, events)
-    found = gpu_uses(trace, events, settings.training)
+    gpus_of_host = _gpus_by_host(trace, settings, events)
+    uses = gpu_uses(trace, events, settings.training)
     ends = _job_ends(all_jobs(trace))
-    for use in found:
-        total = there.get(use.host, 0)
-        if not use.trains or not use.known or use.small or total <= 1:
+    for use in uses:
+        total = gpus_of_host.get(use.host, 0)
+        if not use.trains or not use.known or use.is_trial or total <= 1:
             continue
-        if why := _idle_reason(use, total, found, ends, settings.lora_gpus):
+        if why := _idle_reason(use, total, uses, ends, settings.lora_gpus):
             yield RuleFinding(use.step, why)
-            if use.file is not None:
-                yield RuleFinding(use.file.step, f"{use.file.path}, run in step {use.step}: {why}")
+            if use.script is not None:
+                yield RuleFinding(
+                    use.script.step, f"{use.script.path}, run in step {use.step}: {why}"
+                )
 
 
 def _idle_reason(use: GpuUse, total: int, among: list[GpuUse], ends: JobEnds, lora: int) -> str:
     """How a run leaves GPUs idle, in words; empty where it does not."""
-    mine = total if use.gpus is None else len(use.gpus)
-    mine = mine if use.processes is None else min(mine, use.processes)
-    there = (one for one in among if one.host == use.host and one is not use)
-    beside = [one for one in there if _overlap(one, use, ends)]
-    if not all(one.known for one in beside):
+    used = total if use.gpus is None else len(use.gpus)
+    used = used if use.processes is None else min(used, use.processes)
+    others = (one for one in among if one.host == use.host and one is not use)
+    overlapping = [one for one in others if _overlap(one, use, ends)]
+    if not all(one.known for one in overlapping):
         return ""
-    if mine + len(_gpus_of_others(use, beside)) < total:
-        return f"{mine} of {total} GPUs are used: {use.words}"
+    if used + len(_gpus_of_others(use, overlapping)) < total:
+        return f"{used} of {total} GPUs are used: {use.words}"
     if use.lora and 0 < lora <= total:
         return f"LoRA on a host with {total} GPUs: {use.words}"
     return ""
@@ -222,7 +224,9 @@ def _gpus_of_others(use: GpuUse, beside: list[GpuUse]) -> frozenset[str]:
 def _overlap(one: GpuUse, other: GpuUse, ends: JobEnds) -> bool:
     """Whether two runs went on at the same time, whichever began first."""
     first, second = sorted((one, other), key=lambda use: use.step)
-    if first.step == second.step or (first.aside and second.step - first.step <= _BACKGROUND_STEPS):
+    if first.step == second.step or (
+        first.in_background and second.step - first.step <= _BACKGROUND_STEPS
+    ):
         return True
     return ends.get(first.step, 0) > second.step
 
@@ -230,7 +234,7 @@ def _overlap(one: GpuUse, other: GpuUse, ends: JobEnds) -> bool:
 def _job_ends(running: list[BackgroundJob]) -> JobEnds:
     ends: dict[int, float] = {}
     for job in running:
-        end = float("inf") if job.end is None else job.end
+        end = float("inf") if job.ended_in_step is None else job.ended_in_step
         ends[job.step] = max(ends.get(job.step, 0), end)
     return ends
 
@@ -240,15 +244,15 @@ def _gpus_by_host(
 ) -> dict[str, int]:
     """GPUs by the host that calls name; the first has no name where none is given."""
     first = trace.task.hosts[0]
-    found = {name: count for name, count in trace.gpus.items() if count}
-    if first in found:
-        found[""] = found[first]
+    counts = {name: count for name, count in trace.gpus.items() if count}
+    if first in counts:
+        counts[""] = counts[first]
     if settings.gpus:
         for name in ("", *trace.task.hosts):
-            found.setdefault(name, settings.gpus)
+            counts.setdefault(name, settings.gpus)
     for event in events:
-        if not isinstance(event, CommandRun) or event.simple.program != "nvidia-smi":
+        if not isinstance(event, CommandRun) or event.program.program != "nvidia-smi":
             continue
         if count := len(_NVIDIA_SMI_GPU.findall(event.result.text)):
-            found.setdefault(event.host, count)
-    return found
+            counts.setdefault(event.host, count)
+    return counts

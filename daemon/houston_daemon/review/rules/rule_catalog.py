@@ -29,7 +29,7 @@ RULES: Mapping[str, Rule] = {
     "error_observation": Rule(5, error_rules.error_observation),
     "null_action": Rule(1, error_rules.null_action),
     "broken_file": Rule(3, error_rules.broken_file),
-    "contradicted_guidance": Rule(5, guidance_rule.contradicted_guidance),
+    "contradicted_guidance": Rule(6, guidance_rule.contradicted_guidance),
     "ignored_script": Rule(4, script_rules.ignored_script),
     "transformers_inference": Rule(4, script_rules.transformers_inference),
     "blind_edit": Rule(6, blind_edit_rule.blind_edit),
@@ -74,21 +74,20 @@ def load_rules(settings: RuleSettings) -> dict[str, Rule]:
     """
     if why := settings.trouble():
         raise ConfigurationError(why)
-    found = dict(RULES)
+    known = dict(RULES)
     for name in settings.packages:
         if name in RULES:
             raise ConfigurationError(
                 f"The rule {name!r} is Houston's own and always there.",
                 next="Take it out of `packages`; `off` turns a rule off.",
             )
-        found[name] = _package_rule(name, plugins.load_plugin(plugins.RULE_GROUP, name, "rule"))
+        known[name] = _package_rule(name, plugins.load_plugin(plugins.RULE_GROUP, name, "rule"))
     for name in (*settings.only, *settings.off):
-        if name not in found:
-            known = ", ".join(found)
-            raise ConfigurationError(f"There is no rule {name!r}; there are: {known}.")
-    wanted = settings.only or tuple(found)
+        if name not in known:
+            raise ConfigurationError(f"There is no rule {name!r}; there are: {', '.join(known)}.")
+    wanted = settings.only or tuple(known)
     return {
-        name: rule for name, rule in found.items() if name in wanted and name not in settings.off
+        name: rule for name, rule in known.items() if name in wanted and name not in settings.off
     }
 
 
@@ -96,18 +95,18 @@ def run_rules(trace: RolloutTrace) -> dict[int, list[RuleMask]]:
     """By step, the rules that mask it, in the catalog's order; each once, with its first reason.
 
     Only closed steps of the rollout itself: what a branch shares is its parent's to judge. Raises
-    ConfigurationError as `chosen`, and RuleFailed.
+    ConfigurationError as `load_rules`, and RuleFailed.
     """
     settings = trace.task.rules
     own = {one.step for one in trace.steps if not one.inherited}
-    by: dict[int, list[RuleMask]] = {}
+    masks: dict[int, list[RuleMask]] = {}
     for name, rule in load_rules(settings).items():
-        said: dict[int, str] = {}
+        reasons: dict[int, str] = {}
         for step, reason in _run_rule(name, rule, trace):
-            said.setdefault(step, reason)
-        for step in sorted(said.keys() & own):
-            by.setdefault(step, []).append(RuleMask(step, name, rule.version, said[step]))
-    return dict(sorted(by.items()))
+            reasons.setdefault(step, reason)
+        for step in sorted(reasons.keys() & own):
+            masks.setdefault(step, []).append(RuleMask(step, name, rule.version, reasons[step]))
+    return dict(sorted(masks.items()))
 
 
 def _run_rule(name: str, rule: Rule, trace: RolloutTrace) -> list[RuleFinding]:

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 
 from houston_daemon.review.attention_signals import starts_detached
-from houston_daemon.review.attention_window import ObservedCall, ObservedStep
+from houston_daemon.review.attention_window import ObservedCall, ObservedStep, command_of
 from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
 from houston_daemon.review.rules import shell_commands
+from houston_daemon.review.rules.shell_commands import name_of_path, normal_path
 from houston_daemon.review.rules.written_files import (
     RUN_COMMAND,
     CommandRun,
@@ -21,6 +22,7 @@ from houston_daemon.review.rules.written_files import (
     agent_history,
     can_change_files,
     follow_faulty_files,
+    parsed_command,
 )
 from houston_shared.records import StepRecord
 from houston_shared.task_tables import RuleSettings
@@ -39,19 +41,12 @@ def provided_scripts(trace: RolloutTrace, settings: RuleSettings) -> dict[str, s
     the agent did not create, or that were shown before anything could have made them.
     """
     created = {path for one in trace.steps for path in _created_scripts(one)}
-    named = map(shell_commands.normal_path, SCRIPT_PATH.findall(trace.instructions))
-    told = [path for path in named if not any(is_path_of(one, path) for one in created)]
-    found = {
-        name_of_path(path): shell_commands.normal_path(path) for path in (*settings.provided, *told)
-    }
+    named = map(normal_path, SCRIPT_PATH.findall(trace.instructions))
+    given = [path for path in named if not any(is_path_of(one, path) for one in created)]
+    provided = {name_of_path(path): normal_path(path) for path in (*settings.provided, *given)}
     for path in _first_shown_scripts(trace):
-        found.setdefault(name_of_path(path), shell_commands.normal_path(path))
-    return found
-
-
-def name_of_path(path: str) -> str:
-    """A path's last part."""
-    return path.rpartition("/")[2]
+        provided.setdefault(name_of_path(path), normal_path(path))
+    return provided
 
 
 def is_path_of(path: str, script: str) -> bool:
@@ -62,10 +57,10 @@ def is_path_of(path: str, script: str) -> bool:
 def _first_shown_scripts(trace: RolloutTrace) -> Iterator[str]:
     """Scripts that were shown while nothing could have made them."""
     own: set[str] = set()
-    for record, seen in zip(trace.steps, trace.seen, strict=True):
+    for record, observed in trace.pairs:
         own |= {name_of_path(path) for path in _created_scripts(record)}
-        for result, call in zip(record.results, seen.calls, strict=True):
-            if _may_make_scripts(call, seen):
+        for result, call in zip(record.results, observed.calls, strict=True):
+            if _may_make_scripts(call, observed):
                 return  # also what it shows itself may be what it has just made
             if call.success:
                 yield from (
@@ -78,18 +73,13 @@ def _first_shown_scripts(trace: RolloutTrace) -> Iterator[str]:
 def _created_scripts(record: StepRecord) -> Iterator[str]:
     """Scripts that a step made, in the workspace and as far as its words and its snapshot say."""
     closed = record.observation
-    changes = {
-        shell_commands.normal_path(one.path): one.kind for one in (closed.files if closed else ())
-    }
+    changes = {normal_path(file.path): file.kind for file in (closed.files if closed else ())}
     yield from (path for path, kind in changes.items() if kind == "added")
     for result in record.results:
         if result.success and result.fields.get("change") == "created":
-            yield shell_commands.normal_path(str(result.fields.get("path", "")))
+            yield normal_path(str(result.fields.get("path", "")))
         if result.call.name == RUN_COMMAND:
-            paths = map(
-                shell_commands.normal_path,
-                _scripts_written_by(str(result.call.arguments.get("command", ""))),
-            )
+            paths = map(normal_path, _scripts_written_by(command_of(result.call)))
             yield from (path for path in paths if changes.get(path) != "changed")
 
 
@@ -108,7 +98,7 @@ def _may_make_scripts(call: ObservedCall, step: ObservedStep) -> bool:
     """Whether a call could have made scripts whose names it does not tell."""
     if call.kind in ("file", "parsed") or not can_change_files(call):
         return False
-    command = str(call.arguments.get("command", ""))
+    command = command_of(call)
     ended = call.fields.get("running") is not True and not starts_detached(command)
     return not (step.changed is False and ended and not _OUTSIDE_WORKSPACE.search(command))
 
@@ -123,11 +113,10 @@ def _shown_scripts(call: ObservedCall, text: str) -> list[str]:
     if call.kind in ("listing", "found"):
         folder = f"{path}/" if call.kind == "listing" and path not in (".", "") else ""
         return [f"{folder}{one}" for one in SCRIPT_PATH.findall(text)]
-    if call.kind == "command":
-        simple = shell_commands.parse_command(str(call.arguments.get("command", ""))).simple
-        if any(one.program in ("ls", "find", "tree") for one in simple):
-            return SCRIPT_PATH.findall(text.partition("\n")[2])
-    return []
+    lists = call.kind == "command" and any(
+        one.program in ("ls", "find", "tree") for one in parsed_command(call).simple
+    )
+    return SCRIPT_PATH.findall(text.partition("\n")[2]) if lists else []
 
 
 _NAME_WORDS = re.compile(r"[A-Z]?[a-z]+|\d+")
@@ -171,7 +160,7 @@ def ignored_script(trace: RolloutTrace, settings: RuleSettings) -> Iterator[Rule
     for event in events:
         if isinstance(event, CommandRun):
             name = name_of_path(event.script)
-            (failed.discard if event.seen.success else failed.add)(name)
+            (failed.discard if event.call.success else failed.add)(name)
             ran |= {path for path in faults if shell_commands.same_path(path, event.script)}
         elif instead := _replaced_script(event, given, failed):
             faults.setdefault(event.path, instead)
@@ -191,7 +180,7 @@ def transformers_inference(trace: RolloutTrace, settings: RuleSettings) -> Itera
         yield from follow_faulty_files(events, lambda wrote: _transformers_sampling(wrote.content))
         for event in events:
             if isinstance(event, CommandRun) and (
-                why := _transformers_sampling(event.simple.inline)
+                why := _transformers_sampling(event.program.inline)
             ):
                 yield RuleFinding(event.step, f"a program on the command line {why}")
 
@@ -211,7 +200,7 @@ def _has_vllm(trace: RolloutTrace, settings: RuleSettings) -> bool:
 
 def _replaced_script(event: HistoryEvent, given: dict[str, str], failed: set[str]) -> str:
     """The given script that a new file stands for; empty where it stands for none."""
-    if not isinstance(event, FileWrite) or event.how not in ("created", "shell"):
+    if not isinstance(event, FileWrite) or event.kind not in ("created", "shell"):
         return ""
     if not SCRIPT_PATH.fullmatch(event.name) or _FOR_TRAINING.search(event.content):
         return ""
@@ -230,11 +219,13 @@ def _replaced_script(event: HistoryEvent, given: dict[str, str], failed: set[str
 
 def _is_variant_name(name: str, given: str) -> bool:
     """Whether a name is that of a given script and words that say `another`."""
-    mine = [word.lower() for word in _NAME_WORDS.findall(name.rpartition(".")[0])]
-    theirs = [word.lower() for word in _NAME_WORDS.findall(given.rpartition(".")[0])]
-    more = set(mine) - set(theirs)
+    words, given_words = (
+        {word.lower() for word in _NAME_WORDS.findall(file.rpartition(".")[0])}
+        for file in (name, given)
+    )
+    more = words - given_words
     return (
-        set(theirs) <= set(mine)
-        and bool(theirs)
+        bool(given_words)
+        and given_words <= words
         and all(word in _VARIANT_WORDS or word.isdigit() for word in more)
     )

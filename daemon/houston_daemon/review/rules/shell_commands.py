@@ -10,7 +10,7 @@ a rule may see less, never something that is not there.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from houston_daemon.review.rules.shell_lexer import ShellToken, shell_tokens
@@ -39,7 +39,7 @@ def files_changed_in_place(words: Sequence[str]) -> list[str] | None:
 
     words: a program and its arguments.
     """
-    tool = _IN_PLACE_PROGRAMS.get(words[0].rpartition("/")[2]) if words else None
+    tool = _IN_PLACE_PROGRAMS.get(name_of_path(words[0])) if words else None
     if tool is None:
         return None
     place = scripted = False
@@ -58,7 +58,7 @@ def files_changed_in_place(words: Sequence[str]) -> list[str] | None:
             decides, value = _option_with_value(word[1:], tool)
             place |= decides == "i"
             scripted |= bool(decides) and decides in tool.script
-            _ = value or decides not in _letters_with_next_value(tool) or next(rest, "")
+            _ = value or decides not in {*tool.script, *tool.value} or next(rest, "")
         elif word:  # an empty one is the suffix that BSD's sed wants
             plain.append(word)
     return (plain if scripted else plain[1:]) if place else None
@@ -73,11 +73,6 @@ def _option_with_value(letters: str, tool: _InPlaceOptions) -> tuple[str, str]:
         if letter in takes:
             return letter, letters[at:]
     return "", ""
-
-
-def _letters_with_next_value(tool: _InPlaceOptions) -> set[str]:
-    """Letters whose value may be the next word."""
-    return {*tool.script, *tool.value}
 
 
 _ASSIGNMENT = re.compile(r"(?<!\w)([A-Za-z_]\w*)=(.*)", re.S)
@@ -137,13 +132,13 @@ class SimpleCommand(NamedTuple):
     """The file that its output takes the place of; empty where it goes to none, or is appended."""
     log: str = ""
     """The file that its output goes to, also where it is appended."""
-    apart: bool = False
+    in_subshell: bool = False
     """Whether a shell of its own runs it, whose variables and folder end with it: `(…)`, `-c`."""
 
     @property
     def program(self) -> str:
         """Its name without folders; empty for assignments alone."""
-        return self.words[0].rpartition("/")[2] if self.words else ""
+        return name_of_path(self.words[0]) if self.words else ""
 
     @property
     def script(self) -> str:
@@ -155,7 +150,7 @@ class SimpleCommand(NamedTuple):
         if not _INTERPRETERS.match(self.program):
             return ""
         module = ""
-        for before, word in zip(self.words, self.words[1:], strict=False):
+        for before, word in pairwise(self.words):
             if before == "-m" and self.program.startswith("python"):
                 if word.startswith(_LAUNCHER_MODULES):
                     continue
@@ -210,7 +205,7 @@ class SimpleCommand(NamedTuple):
                 return "-0" in self.words  # it asks whether a process is there
         return not self.words or self.program in VIEWERS
 
-    def of(self, path: str) -> str:
+    def path_in_folder(self, path: str) -> str:
         """A path as this program means it, in the workspace."""
         return _path_in_folder(self.folder, path)
 
@@ -255,7 +250,7 @@ def _parse_within(
         exported, folder = _state_after_parentheses(around, within, (exported, folder))
         one = _simple_commands(words, exported, folder)
         one = one._replace(
-            after=after, output="" if appended else target, log=target, apart=bool(around)
+            after=after, output="" if appended else target, log=target, in_subshell=bool(around)
         )
         if body and one.program in ("cat", "tee"):
             path = target or next((w for w in one.words[1:] if not w.startswith("-")), "")
@@ -275,6 +270,11 @@ def _parse_within(
         else:
             simple.append(one)
     return ShellCommand(tuple(simple), tuple(texts))
+
+
+def name_of_path(path: str) -> str:
+    """A path's last part."""
+    return path.rpartition("/")[2]
 
 
 def normal_path(path: str) -> str:
@@ -385,7 +385,7 @@ def _simple_commands(words: list[str], exported: Mapping[str, str], folder: str)
         at += 1
     words = words[at:]
     inline = ""
-    if "-c" in words[1:-1] and _INTERPRETERS.match(words[0].rpartition("/")[2]):
+    if "-c" in words[1:-1] and _INTERPRETERS.match(name_of_path(words[0])):
         inline = words[words.index("-c") + 1]
     return SimpleCommand(tuple(words), {**exported, **own} if own else exported, folder, inline)
 
@@ -408,7 +408,7 @@ def _state_after_command(one: SimpleCommand, exported: Mapping[str, str]) -> Map
 
 def _inlined_commands(inner: tuple[SimpleCommand, ...], after: str) -> list[SimpleCommand]:
     """Commands of a shell in its place."""
-    apart = [each._replace(apart=True) for each in inner]
+    apart = [each._replace(in_subshell=True) for each in inner]
     return [*apart[:-1], *(each._replace(after=after) for each in apart[-1:])]
 
 

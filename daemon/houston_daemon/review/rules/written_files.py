@@ -13,11 +13,16 @@ from functools import lru_cache
 from itertools import pairwise
 
 from houston_daemon.environments.workstation_actions import is_known_to_look
-from houston_daemon.review.attention_window import ObservedCall
+from houston_daemon.review.attention_window import ObservedCall, command_of, host_of_call
 from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
 from houston_daemon.review.rules import shell_commands
-from houston_daemon.review.rules.shell_commands import SimpleCommand
-from houston_shared.records import ToolResult
+from houston_daemon.review.rules.shell_commands import (
+    ShellCommand,
+    SimpleCommand,
+    name_of_path,
+    same_path,
+)
+from houston_shared.records import ToolCall, ToolResult
 
 RUN_COMMAND = "run_command"
 
@@ -32,15 +37,15 @@ class FileWrite:
     path: str
     content: str
     """All of it, or what is known of it."""
-    put: str
+    added: str
     """What this call put into it."""
-    how: str
+    kind: str
     """`created`, `replaced`, `edited`, or `shell` for a here-document."""
 
     @property
     def name(self) -> str:
         """Without folders."""
-        return self.path.rpartition("/")[2]
+        return name_of_path(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +54,20 @@ class CommandRun:
 
     step: int
     host: str
-    simple: SimpleCommand
+    program: SimpleCommand
     command: str
     """The whole command."""
-    seen: ObservedCall
+    call: ObservedCall
     result: ToolResult
     source: FileWrite | None = None
     """The script that it runs, where the agent wrote that."""
-    within: FileWrite | None = None
+    in_script: FileWrite | None = None
     """The agent's shell script whose line it is; None where the call gives it."""
 
     @property
     def script(self) -> str:
         """The script that it runs; empty for other programs."""
-        return self.simple.script
+        return self.program.script
 
 
 HistoryEvent = FileWrite | CommandRun
@@ -76,16 +81,15 @@ def agent_history(trace: RolloutTrace) -> list[HistoryEvent]:
     first = trace.task.hosts[0]
     return [
         event
-        for record, seen in zip(trace.steps, trace.seen, strict=True)
-        for result, call in zip(record.results, seen.calls, strict=True)
+        for record, observed in trace.pairs
+        for result, call in zip(record.results, observed.calls, strict=True)
         for event in _call_events(record.step, call, result, host_of_call(call, first), files)
     ]
 
 
-def host_of_call(call: ObservedCall, first: str = "") -> str:
-    """The host that a call names; empty for the first, whose name is `first`."""
-    name = str(call.arguments.get("host", ""))
-    return "" if name == first else name
+def parsed_command(call: ObservedCall | ToolCall) -> ShellCommand:
+    """The command line that a call gives; without one, nothing is run."""
+    return shell_commands.parse_command(command_of(call))
 
 
 def follow_faulty_files(
@@ -105,7 +109,7 @@ def follow_faulty_files(
                 yield RuleFinding(event.step, f"{event.path} {why}")
         elif event.script:
             for (_, path), (step, why) in faulty.items():
-                if shell_commands.same_path(event.script, path):
+                if same_path(event.script, path):
                     yield RuleFinding(event.step, f"runs {path} of step {step}, which {why}")
 
 
@@ -113,49 +117,47 @@ def _call_events(
     step: int, call: ObservedCall, result: ToolResult, place: str, files: KnownFiles
 ) -> Iterator[HistoryEvent]:
     if call.name == RUN_COMMAND and call.kind == "command":
-        text = str(call.arguments.get("command", ""))
-        command = shell_commands.parse_command(text)
-        for one in command.texts:
-            before = files.get((place, one.path)) if one.appended else None
-            content = (before.content if before else "") + one.content
-            yield _remember_file(
-                FileWrite(step, place, one.path, content, one.content, "shell"), files
-            )
-        for simple in command.simple:
-            source = _own_script(place, simple.script, files)
-            ran = CommandRun(step, place, simple, text, call, result, source)
-            yield ran
-            yield from _script_runs(ran, files)
+        command = parsed_command(call)
+        for text in command.texts:
+            before = files.get((place, text.path)) if text.appended else None
+            content = (before.content if before else "") + text.content
+            written = FileWrite(step, place, text.path, content, text.content, "shell")
+            yield _remember_file(written, files)
+        for program in command.simple:
+            source = _own_script(place, program.script, files)
+            run = CommandRun(step, place, program, command_of(call), call, result, source)
+            yield run
+            yield from _script_runs(run, files)
     elif call.success and call.fields.get("change"):
         yield _file_write(step, call, place, files)
 
 
-def _script_runs(ran: CommandRun, files: KnownFiles) -> Iterator[CommandRun]:
+def _script_runs(run: CommandRun, files: KnownFiles) -> Iterator[CommandRun]:
     """The lines of a shell script that the agent wrote; scripts within those are not read."""
-    if ran.source is None or not ran.script.endswith(".sh"):
+    if run.source is None or not run.script.endswith(".sh"):
         return
-    for one in shell_commands.parse_command(ran.source.content).simple:
-        simple = one._replace(environment={**ran.simple.environment, **one.environment})
-        source = _own_script(ran.host, simple.script, files)
-        yield replace(ran, simple=simple, source=source, within=ran.source)
+    for line in shell_commands.parse_command(run.source.content).simple:
+        program = line._replace(environment={**run.program.environment, **line.environment})
+        source = _own_script(run.host, program.script, files)
+        yield replace(run, program=program, source=source, in_script=run.source)
 
 
 def _own_script(host: str, script: str, files: KnownFiles) -> FileWrite | None:
     """The agent's own file that a script is; the newest where several may be."""
     if not script:
         return None
-    there = (one for (place, _), one in reversed(files.items()) if place == host)
-    return next((one for one in there if shell_commands.same_path(one.path, script)), None)
+    newest_first = (file for (place, _), file in reversed(files.items()) if place == host)
+    return next((file for file in newest_first if same_path(file.path, script)), None)
 
 
 def _file_write(step: int, call: ObservedCall, place: str, files: KnownFiles) -> FileWrite:
     path = shell_commands.normal_path(str(call.fields.get("path", "")))
-    put, how = str(call.arguments.get("content", "")), str(call.fields["change"])
+    added, kind = str(call.arguments.get("content", "")), str(call.fields["change"])
     before = files.get((place, path))
-    content = put
-    if how == "edited":
-        content = _content_after_edit(before.content if before else None, call, put)
-    return _remember_file(FileWrite(step, place, path, content, put, how), files)
+    content = added
+    if kind == "edited":
+        content = _content_after_edit(before.content if before else None, call, added)
+    return _remember_file(FileWrite(step, place, path, content, added, kind), files)
 
 
 def _remember_file(wrote: FileWrite, files: KnownFiles) -> FileWrite:
@@ -165,15 +167,15 @@ def _remember_file(wrote: FileWrite, files: KnownFiles) -> FileWrite:
     return wrote
 
 
-def _content_after_edit(before: str | None, call: ObservedCall, put: str) -> str:
+def _content_after_edit(before: str | None, call: ObservedCall, added: str) -> str:
     """A file after lines of it were replaced; where it is not known, what was put into it."""
     start, end = call.arguments.get("start"), call.arguments.get("end")
     if before is None or not isinstance(start, int) or not isinstance(end, int):
-        return f"{before or ''}{put}\n"
+        return f"{before or ''}{added}\n"
     lines = before.splitlines()
     if start > len(lines) + 1:  # not from its first line: only pieces of it are known
-        return f"{before}{put}\n"
-    lines[start - 1 : end] = put.splitlines()
+        return f"{before}{added}\n"
+    lines[start - 1 : end] = added.splitlines()
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -213,7 +215,7 @@ def can_change_files(call: ObservedCall) -> bool:
     """
     if is_known_to_look(call.name) or call.kind == "error":
         return False
-    return call.name != RUN_COMMAND or not only_looks(str(call.arguments.get("command", "")))
+    return call.name != RUN_COMMAND or not only_looks(command_of(call))
 
 
 @lru_cache(maxsize=8192)

@@ -6,35 +6,24 @@ until all are there, so that they can be written in another order. pyarrow is im
 parquet is asked for.
 """
 
-import hashlib
 import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from houston_daemon.training.export.export_format import ExportColumn, ExportFormat
+from houston_daemon.training.export.export_format import ExportFormat
 from houston_daemon.training.export.export_line_builder import BuiltLine
 from houston_daemon.training.export.export_manifest import ExportedFile
+from houston_daemon.training.policies.policy_files import hash_file
 from houston_shared.errors import ExitCode, HoustonError
 
+if TYPE_CHECKING:
+    from houston_daemon.training.export.parquet_writer import ParquetFile
+
 UNFINISHED = ".unfinished"
-GROUP_BYTES = 8_000_000
-"""About as much JSON makes one row group of a parquet file."""
-
-
-class LineSink(Protocol):
-    """Takes lines in the order of the file."""
-
-    def write(self, built: BuiltLine) -> None:
-        """Append one line."""
-        ...
-
-    def close(self) -> None:
-        """Write out and sync."""
-        ...
 
 
 class JsonLinesFile:
@@ -44,46 +33,15 @@ class JsonLinesFile:
         self._file = _open_private(path)
 
     def write(self, built: BuiltLine) -> None:
-        """See `Sink.write`."""
+        """Append one line."""
         self._file.write(built.raw)
         self._file.write(b"\n")
 
     def close(self) -> None:
-        """See `Sink.close`."""
+        """Write out and sync."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-
-
-class ParquetFile:
-    """A parquet file. Needs pyarrow, which `[train]` brings."""
-
-    def __init__(self, path: Path, columns: tuple[ExportColumn, ...]) -> None:
-        from houston_daemon.training.export import parquet_writer
-
-        self._path = path
-        self._writer = parquet_writer.ParquetWriter(path, columns)
-        path.chmod(0o600)
-        self._held: list[BuiltLine] = []
-        self._bytes = 0
-
-    def write(self, built: BuiltLine) -> None:
-        """See `Sink.write`."""
-        self._held.append(built)
-        self._bytes += len(built.raw)
-        if self._bytes >= GROUP_BYTES:
-            self._flush()
-
-    def close(self) -> None:
-        """See `Sink.close`."""
-        self._flush()
-        self._writer.close()
-        with self._path.open("rb") as file:
-            os.fsync(file.fileno())
-
-    def _flush(self) -> None:
-        self._writer.group([built.line for built in self._held])
-        self._held, self._bytes = [], 0
 
 
 class DataFile:
@@ -92,17 +50,15 @@ class DataFile:
     def __init__(self, folder: Path, stem: str, format: ExportFormat, parquet: bool) -> None:
         self.name = f"{stem}.{'parquet' if parquet else 'jsonl'}"
         self._path = folder / (self.name + UNFINISHED)
-        self._sink: LineSink = (
-            ParquetFile(self._path, format.columns) if parquet else JsonLinesFile(self._path)
-        )
+        self._file = _parquet_file(self._path, format) if parquet else JsonLinesFile(self._path)
         self._rows = self._tokens = self._trained = self._longest = 0
-        self._counted = format.of == "ids"
+        self._counted = format.unit == "ids"
         self.index = f"{stem}.rows.jsonl" if format.index else ""
         self._index = JsonLinesFile(folder / (self.index + UNFINISHED)) if self.index else None
 
     def write(self, built: BuiltLine) -> None:
         """Append one line."""
-        self._sink.write(built)
+        self._file.write(built)
         if self._index is not None:
             self._index.write(_index_line(built, self._rows + 1))
         self._rows += 1
@@ -112,16 +68,14 @@ class DataFile:
 
     def close(self) -> ExportedFile:
         """Write out, sync, and say what is in it."""
-        self._sink.close()
+        self._file.close()
         if self._index is not None:
             self._index.close()
-        with self._path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
         return ExportedFile(
             self.name,
             self._rows,
             self._path.stat().st_size,
-            digest,
+            hash_file(self._path),
             self._tokens if self._counted else None,
             self._trained,
             self._longest,
@@ -144,7 +98,7 @@ class LineSpool:
             (at, len(built.raw), built._replace(line={}, raw=b"", answers=frozenset()))
         )
 
-    def known(self) -> list[tuple[str, Any]]:
+    def keys_and_kinds(self) -> list[tuple[str, Any]]:
         """Key and kind of every line, in order."""
         return [(built.key, built.kind) for _, _, built in self._kept]
 
@@ -170,6 +124,12 @@ def check_parquet() -> None:
             "pip install 'houston-agents[train]', or the same without --parquet",
             ExitCode.CONFIGURATION,
         )
+
+
+def _parquet_file(path: Path, format: ExportFormat) -> "ParquetFile":
+    from houston_daemon.training.export.parquet_writer import ParquetFile
+
+    return ParquetFile(path, format.columns)
 
 
 def _index_line(built: BuiltLine, number: int) -> BuiltLine:

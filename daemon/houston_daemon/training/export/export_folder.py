@@ -7,7 +7,6 @@ be ours and is written again.
 
 import contextlib
 import fcntl
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from houston_daemon.training.export import export_manifest
 from houston_daemon.training.export.export_files import UNFINISHED
 from houston_daemon.training.export.export_manifest import ExportManifest
+from houston_daemon.training.policies.policy_files import hash_file
 from houston_shared import atomic_file
 from houston_shared.errors import ExitCode, HoustonError
 
@@ -36,7 +36,7 @@ class ExportFolder:
         self._marker = folder / UNFINISHED
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Hold it; afterwards nothing unfinished is left in it, nor an empty folder that was made
         for it. Raises HoustonError where it cannot be used."""
         made = not self.folder.exists()
@@ -45,19 +45,22 @@ class ExportFolder:
             held = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as problem:
             raise _unusable_folder(self.folder, problem) from None
-        with contextlib.closing(_FolderLock(held, self.folder)):
-            self._check()
+        try:
+            self._lock(held)
+            self._refuse_foreign_files()
             try:
                 yield
             except OSError as problem:
                 raise _unusable_folder(self.folder, problem) from None
             finally:
-                self._tidy()
+                self._remove_unfinished()
                 if made:
                     with contextlib.suppress(OSError):  # not empty: it was written
                         self.folder.rmdir()
+        finally:
+            os.close(held)
 
-    def there(self) -> ExportManifest | None:
+    def published(self) -> ExportManifest | None:
         """The export that lies there whole; None where there is none."""
         file = self.folder / export_manifest.MANIFEST_NAME
         if not file.is_file():
@@ -71,9 +74,9 @@ class ExportFolder:
 
     def refuse_other(self, inputs: str) -> None:
         """Raise HoustonError where an export of something else lies there, unless forced."""
-        found = self.there()
-        if found is not None and found.inputs != inputs and not self._force:
-            raise self._other()
+        other = self.published()
+        if other is not None and other.inputs != inputs and not self._force:
+            raise self._other_export_error()
 
     def publish(self, made: ExportManifest, page: str, names: Sequence[str]) -> bool:
         """Give the files their names; False where the same export lay there already.
@@ -81,10 +84,10 @@ class ExportFolder:
         names: files that lie there unfinished. Raises HoustonError where another lies there.
         """
         encoded = export_manifest.encode_manifest(made)
-        if self._same(made, encoded):
+        if self._is_same_export(made, encoded):
             return False
-        if self.there() is not None and not self._force:
-            raise self._other()
+        if self.published() is not None and not self._force:
+            raise self._other_export_error()
         self._marker.touch(0o600)
         (self.folder / export_manifest.MANIFEST_NAME).unlink(missing_ok=True)
         for name in set(EXPORT_FILE_NAMES) - set(names):
@@ -100,15 +103,26 @@ class ExportFolder:
 
     def mark(self) -> None:
         """Say that what lies here is being written, where nothing whole does."""
-        if self.there() is None:
+        if self.published() is None:
             self._marker.touch(0o600)
 
-    def _check(self) -> None:
+    def _lock(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise HoustonError(
+                f"Another export is being written into {self.folder}.",
+                NOTHING_EXPORTED_MESSAGE,
+                "Wait for it, or name another folder with --out",
+                ExitCode.BUSY,
+            ) from None
+
+    def _refuse_foreign_files(self) -> None:
         """Refuse a folder with files that are not ours."""
         names = {one.name for one in self.folder.iterdir()}
         whole, begun = export_manifest.MANIFEST_NAME in names, UNFINISHED in names
         if whole:
-            self.there()
+            self.published()
         if self._force or whole or begun:
             return
         if foreign := sorted(name for name in names if not name.endswith(UNFINISHED)):
@@ -118,54 +132,33 @@ class ExportFolder:
                 "Name another folder with --out; --force writes into this one",
             )
 
-    def _same(self, made: ExportManifest, encoded: bytes) -> bool:
+    def _is_same_export(self, made: ExportManifest, encoded: bytes) -> bool:
         """Whether this very export lies there, byte for byte."""
-        there = self.folder / export_manifest.MANIFEST_NAME
-        if not there.is_file() or there.read_bytes() != encoded:
+        known = self.folder / export_manifest.MANIFEST_NAME
+        if not known.is_file() or known.read_bytes() != encoded:
             return False
         for one in made.files:
             file = self.folder / one.name
             if not file.is_file():
                 return False
-            with file.open("rb") as data:
-                if hashlib.file_digest(data, "sha256").hexdigest() != one.sha256:
-                    return False
+            if hash_file(file) != one.sha256:
+                return False
         return True
 
-    def _tidy(self) -> None:
+    def _remove_unfinished(self) -> None:
         for name in (*EXPORT_FILE_NAMES, SPOOL_NAME):
             (self.folder / (name + UNFINISHED)).unlink(missing_ok=True)
         whole = (self.folder / export_manifest.MANIFEST_NAME).exists()
         if whole or not any((self.folder / name).exists() for name in EXPORT_FILE_NAMES):
             self._marker.unlink(missing_ok=True)
 
-    def _other(self) -> HoustonError:
+    def _other_export_error(self) -> HoustonError:
         return HoustonError(
             f"Another export lies in {self.folder}: of other rollouts, with other options, or made"
             " before a step or a verdict came.",
             NOTHING_EXPORTED_MESSAGE,
             "Name another folder with --out; --force replaces it",
         )
-
-
-class _FolderLock:
-    """The lock of a folder; raises HoustonError where somebody else has it."""
-
-    def __init__(self, descriptor: int, folder: Path) -> None:
-        self._descriptor = descriptor
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.close()
-            raise HoustonError(
-                f"Another export is being written into {folder}.",
-                NOTHING_EXPORTED_MESSAGE,
-                "Wait for it, or name another folder with --out",
-                ExitCode.BUSY,
-            ) from None
-
-    def close(self) -> None:
-        os.close(self._descriptor)
 
 
 def _unusable_folder(folder: Path, problem: OSError) -> HoustonError:

@@ -37,24 +37,24 @@ class ExportFormat:
     """One consumer's file format."""
 
     name: str
-    says: str
+    description: str
     """Who reads it, in a line."""
-    of: Literal["ids", "messages"]
+    unit: Literal["ids", "messages"]
     """Which rows it is made of."""
     lines: Callable[[Any], list[ExportLine]]
     """A `Row` or `ChatRow` as lines; none where nothing of it would be trained and the consumer
     takes no such line, or would drop it."""
-    wrong: Callable[[ExportLine], str]
+    line_problem: Callable[[ExportLine], str]
     """What the consumer would get wrong or refuse, in words; empty for a line that is right."""
     remarks: Callable[[ExportLine], Sequence[str]]
     """What is true of a line that its reader must know; counted in the manifest."""
-    traps: tuple[str, ...]
+    warnings: tuple[str, ...]
     """What the consumer does without a word, and what to set against it."""
     columns: tuple[ExportColumn, ...]
     """Empty where the consumer reads JSON Lines only."""
     advice: Callable[[Sequence[tuple[str, str]]], str] = lambda models: ""
     """What to set for these models, each a base's name and its dialect; empty for nothing."""
-    answer: Callable[[Message], str] = lambda message: ""
+    answer_problem: Callable[[Message], str] = lambda message: ""
     """What the consumer would get wrong of one answer to train; the rest of its row is right."""
     only_lines: str = ""
     """Why there is no parquet file of it; empty where there is."""

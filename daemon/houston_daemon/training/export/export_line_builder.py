@@ -46,7 +46,7 @@ class AnswerLosses:
         self._copies: dict[tuple[str, int | None], str] = {}
         """What copies of lost answers say of themselves, with their step, and what is true."""
 
-    def note(self, row: TokenRow | ChatRow, written: Collection[AnswerKey]) -> None:
+    def note_row(self, row: TokenRow | ChatRow, written: Collection[AnswerKey]) -> None:
         """Take in a row. written: what is trained in those of its lines that were written."""
         if row.rollout != self._rollout:
             self._rollout, self._written = row.rollout, set()
@@ -58,15 +58,15 @@ class AnswerLosses:
         if left:
             self.lost[row.rollout] = left
 
-    def true(self, row: TokenRow | ChatRow) -> TokenRow | ChatRow:
+    def corrected_row(self, row: TokenRow | ChatRow) -> TokenRow | ChatRow:
         """The row, in which no copy of an answer says that it is trained where it is not."""
         if not self._copies:
             return row
         if isinstance(row, TokenRow):
-            return replace(row, spans=tuple(map(self._said, row.spans)))
-        return replace(row, messages=tuple(map(self._said, row.messages)))
+            return replace(row, spans=tuple(map(self._with_true_reason, row.spans)))
+        return replace(row, messages=tuple(map(self._with_true_reason, row.messages)))
 
-    def _said(self, one: _SpanOrMessage) -> _SpanOrMessage:
+    def _with_true_reason(self, one: _SpanOrMessage) -> _SpanOrMessage:
         said = self._copies.get((one.why, one.step))
         return replace(one, why=said) if said else one
 
@@ -182,20 +182,20 @@ class LineBuilder:
     dialects: set[str] = field(default_factory=set)
     ids_from: Counter[IdsSource] = field(default_factory=Counter)
     """Lines of ids, by where these come from."""
-    _drawn: Counter[tuple[str, str, str, bytes]] = field(default_factory=Counter)
+    _sampling: Counter[tuple[str, str, str, bytes]] = field(default_factory=Counter)
     _all: int = 0
     _sampled: int = 0
     _trained: int = 0
     _unjudged: int = 0
-    _why: Counter[str] = field(default_factory=Counter)
+    _untrained_reasons: Counter[str] = field(default_factory=Counter)
 
     def lines(self, row: TokenRow | ChatRow) -> Iterator[BuiltLine]:
         """The lines of a row; none of one that is refused, or that the consumer has no use for."""
         written: set[AnswerKey] = set()
-        for built in self._lines(self.losses.true(row)):
+        for built in self._lines(self.losses.corrected_row(row)):
             written |= built.answers
             yield built
-        self.losses.note(row, written)
+        self.losses.note_row(row, written)
 
     def _lines(self, row: TokenRow | ChatRow) -> Iterator[BuiltLine]:
         try:
@@ -211,7 +211,7 @@ class LineBuilder:
         lost = 0
         for number, line in enumerate(made):
             tokens, count = _line_sizes(line, clean)
-            raw = self._checked(_line_name(row, line), line)
+            raw = self._encoded_if_right(_line_name(row, line), line)
             if raw is None:
                 lost += count
                 continue
@@ -231,35 +231,35 @@ class LineBuilder:
     def counts(self) -> TrainedCounts:
         """What weighs and what does not in all rows that were made."""
         return TrainedCounts(
-            unit="tokens" if self.format.of == "ids" else "answers",
+            unit="tokens" if self.format.unit == "ids" else "answers",
             all=self._all,
             sampled=self._sampled,
             trained=self._trained,
             unjudged=self._unjudged,
-            untrained=dict(sorted(self._why.items())),
+            untrained=dict(sorted(self._untrained_reasons.items())),
         )
 
-    def drawn(self) -> list[SamplingCount]:
+    def sampling_counts(self) -> list[SamplingCount]:
         """How all tokens were sampled, by policy."""
         return [
             SamplingCount(policy, hash, msgspec.json.decode(how), kind, tokens)
-            for (policy, hash, kind, how), tokens in sorted(self._drawn.items())
+            for (policy, hash, kind, how), tokens in sorted(self._sampling.items())
         ]
 
     def _clean(self, row: TokenRow | ChatRow) -> TokenRow | ChatRow | None:
         if isinstance(row, ChatRow):
-            return self._right(redact_chat_row(row))
+            return self._without_wrong_answers(redact_chat_row(row))
         if problem := secret_in_ids(row):
             self.refuse(row.id, problem)
             return None
         return redact_token_row(row)
 
-    def _right(self, row: ChatRow) -> ChatRow:
+    def _without_wrong_answers(self, row: ChatRow) -> ChatRow:
         """The row without weight on answers that the consumer would get wrong."""
         wrong = {
             at: why
             for at, one in enumerate(row.messages)
-            if one.weight and (why := self.format.answer(one.message))
+            if one.weight and (why := self.format.answer_problem(one.message))
         }
         if not wrong:
             return row
@@ -271,11 +271,11 @@ class LineBuilder:
         )
         return replace(row, messages=messages)
 
-    def _checked(self, row: str, line: ExportLine) -> bytes | None:
+    def _encoded_if_right(self, row: str, line: ExportLine) -> bytes | None:
         """The line as JSON; None, and kept aside, where it is wrong."""
         try:
             raw = msgspec.json.encode(line)
-            problem = self.format.wrong(line)
+            problem = self.format.line_problem(line)
         except (UnicodeEncodeError, OverflowError, RecursionError) as cannot:
             problem = f"it cannot be written as JSON ({cannot})"
         if problem:
@@ -287,31 +287,31 @@ class LineBuilder:
     def _count(self, row: TokenRow | ChatRow, lost: int) -> None:
         if lost:
             self._trained -= lost
-            self._why[export_manifest.LEFT_OUT_REASON] += lost
+            self._untrained_reasons[export_manifest.LEFT_OUT_REASON] += lost
         if isinstance(row, TokenRow):
             self._all += len(row.token_ids)
             self.tokenizers.add(row.tokenizer)
             self.dialects.add(row.dialect)
             names = self.policies.setdefault(row.rollout, set())
             for span in row.spans:
-                self._weigh(span.weight, span.why, span.by, span.end - span.start)
+                self._add_weight(span.weight, span.why, span.by, span.end - span.start)
                 names.add(span.policy)
                 how = msgspec.json.encode(span.sampling, order="sorted")
                 of = span.policy, span.policy_hash, span.logprob_kind, how
-                self._drawn[of] += span.end - span.start
+                self._sampling[of] += span.end - span.start
             return
         self._all += len(row.messages)
         for one in row.messages:
             if one.weight or one.why:
-                self._weigh(one.weight, one.why, one.by, 1)
+                self._add_weight(one.weight, one.why, one.by, 1)
 
-    def _weigh(self, weight: float, why: str, by: str, size: int) -> None:
+    def _add_weight(self, weight: float, why: str, by: str, size: int) -> None:
         self._sampled += size
         if weight:
             self._trained += size
             self._unjudged += size if by == UNJUDGED else 0
         else:
-            self._why[export_manifest.reason_kind(why)] += size
+            self._untrained_reasons[export_manifest.reason_kind(why)] += size
 
 
 def _line_name(row: TokenRow | ChatRow, line: ExportLine) -> str:

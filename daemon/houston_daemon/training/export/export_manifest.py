@@ -71,14 +71,14 @@ def read_judged_by(reader: Reader, rollouts: Sequence[str], runs: RuleRuns) -> J
     for rollout in rollouts:
         line = reader.run(rollout_queries.step_ranges(rollout))
         stored = reader.run(annotation_queries.read_verdicts_with_reasons(rollout))
-        said = runs.of(rollout)
+        said = runs.verdicts_of(rollout)
         for row in reader.run(step_queries.list_step_rows(rollout)):
             whose = (shared_steps.owner_of(rollout, line, row.step), row.step)
             if row.observation_seq is None or whose in seen:
                 continue
             seen.add(whose)
             given = stored.get(row.step, [])
-            given = given if said is None else said.given(row, given)
+            given = given if said is None else said.counted_verdicts(row, given)
             unjudged += all(one.source == "rule" for one in given)
             if not given:
                 continue
@@ -99,10 +99,14 @@ def read_judged_by(reader: Reader, rollouts: Sequence[str], runs: RuleRuns) -> J
 def judged_by_sentence(manifest: dict[str, Any]) -> str:
     """The same sentence of a manifest that was read back; data from elsewhere may have none."""
     try:
-        found = msgspec.convert(manifest.get("verdicts"), JudgedBy)
+        judged_by = msgspec.convert(manifest.get("verdicts"), JudgedBy)
     except msgspec.ValidationError:
         return "Nobody knows who judged these rows: their manifest does not say."
-    return found.told if found.steps else "These rows are of before rules were run on every export."
+    return (
+        judged_by.told
+        if judged_by.steps
+        else "These rows are of before rules were run on every export."
+    )
 
 
 def _rules_in_reason(reason: str) -> set[str]:
@@ -287,10 +291,10 @@ def dataset_card(manifest: ExportManifest, format: ExportFormat) -> str:
     """The whole page."""
     lines = _card_header(manifest, format) if format.card else []
     lines += [f"# {manifest.format}: {manifest.rows} rows of {len(manifest.sources)} rollouts", ""]
-    lines += [f"{format.says[0].upper()}{format.says[1:]}.", ""]
+    lines += [f"{format.description[0].upper()}{format.description[1:]}.", ""]
     lines += [_file_words(one, manifest.counts.unit) for one in manifest.files]
-    if told := ids_source_words(manifest):
-        lines += ["", f"{told[0].upper()}{told[1:]}."]
+    if source := ids_source_words(manifest):
+        lines += ["", f"{source[0].upper()}{source[1:]}."]
     if manifest.provenance == "none":
         lines += [
             "",

@@ -72,18 +72,18 @@ def choose_export_recipe(name: str, seed: int = 0) -> ExportRecipe:
     if not file.is_file():
         raise _recipe_error(name, f"there is no such file; known: {', '.join(RECIPES)}")
     try:
-        said = tomllib.loads(file.read_text())
+        tables = tomllib.loads(file.read_text())
     except (ValueError, OSError) as problem:
         raise _recipe_error(name, str(problem)) from None
-    if unknown := set(said) - {"react", "summary", "shuffle"}:
+    if unknown := set(tables) - {"react", "summary", "shuffle"}:
         raise _recipe_error(name, f"it has the key {sorted(unknown)[0]!r}")
-    copies = [said.get(kind, 1) for kind in ("react", "summary")]
+    copies = [tables.get(kind, 1) for kind in ("react", "summary")]
     if not all(type(one) is int and 0 <= one <= MAX_COPIES for one in copies):
         raise _recipe_error(name, f"copies are whole numbers from 0 to {MAX_COPIES}")
-    if type(said.get("shuffle", True)) is not bool:
+    if type(tables.get("shuffle", True)) is not bool:
         raise _recipe_error(name, "shuffle is true or false")
     react, summary = copies
-    return ExportRecipe(file.stem, react, summary, said.get("shuffle", True), seed)
+    return ExportRecipe(file.stem, react, summary, tables.get("shuffle", True), seed)
 
 
 def _recipe_error(name: str, why: str) -> HoustonError:

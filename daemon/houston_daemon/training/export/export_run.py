@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -38,10 +38,10 @@ from houston_daemon.training.export.openai_format import OPENAI
 from houston_daemon.training.export.raw_format import RAW
 from houston_daemon.training.export.slime_format import SLIME
 from houston_daemon.training.export.trl_format import TRL, TRL_CHAT
+from houston_daemon.training.policies.policy_files import hash_file
 from houston_daemon.training.rows.row_builder import build_chat_rows, build_token_rows
 from houston_daemon.training.rows.rule_verdicts import RuleRuns, RulesFrom
-from houston_daemon.training.rows.shared_steps import LostAnswers, SharedSteps
-from houston_daemon.training.rows.shared_steps import read_shared_steps as read_beside
+from houston_daemon.training.rows.shared_steps import LostAnswers, SharedSteps, read_shared_steps
 from houston_daemon.training.rows.training_row import ChatRow, RowOptions, TokenRow
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.home import Home
@@ -74,41 +74,47 @@ def choose_format(name: str, parquet: bool = False) -> ExportFormat:
 class UnusableAnswers:
     """It only grows, so that trying again comes to an end."""
 
-    among: SharedSteps
+    rollouts: SharedSteps
     """All rollouts of the export."""
-    whole: Mapping[str, str] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
     """Rollouts of which no rows can be made, and why."""
     answers: LostAnswers = field(default_factory=dict)
     """What others of them share: all else is nobody's to make up for, and of a rollout that goes on
     there would be more of it in each try."""
 
     @property
-    def beside(self) -> SharedSteps:
+    def shared(self) -> SharedSteps:
         """Who trains what with this gone."""
-        return self.among.but(self.whole, self.answers)
+        return self.rollouts.without(self.unreadable, self.answers)
 
-    def and_more(self, whole: Mapping[str, str], lost: LostAnswers) -> "UnusableAnswers":
+    def with_more(self, unreadable: Mapping[str, str], lost: LostAnswers) -> "UnusableAnswers":
         """With more that is gone."""
         answers = dict(self.answers)
         for rollout, more in lost.items():
-            if shared := {one for one in more if self.among.shared(rollout, one)}:
+            if shared := {one for one in more if self.rollouts.is_shared(rollout, one)}:
                 answers[rollout] = shared.union(answers.get(rollout, ()))
-        return UnusableAnswers(self.among, {**self.whole, **whole}, answers)
+        return UnusableAnswers(self.rollouts, {**self.unreadable, **unreadable}, answers)
 
-    def settled(self, lost_of: Callable[[str, SharedSteps], LostAnswers]) -> "UnusableAnswers":
+    def until_settled(
+        self, lost_of: Callable[[str, SharedSteps], LostAnswers]
+    ) -> "UnusableAnswers":
         """With what those cannot train either who would have to: a try of the whole export for each
         branch of a group would take hours.
 
         lost_of: what a rollout (a whole id) cannot train, as things are.
         """
-        gone = self
+        unusable = self
         while True:
-            before, beside = gone, gone.beside
-            takers = {beside.next(of, one) for of, lost in gone.answers.items() for one in lost}
+            before, shared = unusable, unusable.shared
+            takers = {
+                shared.next_trainer(rollout, answer)
+                for rollout, lost in unusable.answers.items()
+                for answer in lost
+            }
             for taker in sorted(takers - {""}):
-                gone = gone.and_more({}, lost_of(taker, beside))
-            if gone.answers == before.answers:
-                return gone
+                unusable = unusable.with_more({}, lost_of(taker, shared))
+            if unusable.answers == before.answers:
+                return unusable
 
 
 MAX_NAMED_ROWS = 5
@@ -117,25 +123,18 @@ MAX_NAMED_REASONS = 4
 """Reasons that it names."""
 
 
-class _RefusalOptions(Protocol):
-    @property
-    def format(self) -> str: ...
-    @property
-    def leave_out(self) -> bool: ...
-
-
-def refuse_mistrained(asked: _RefusalOptions, building: LineBuilder, data: ExportedFile) -> None:
+def refuse_mistrained(builder: LineBuilder, data: ExportedFile, leave_out: bool) -> None:
     """Raise HoustonError unless what was written is what will be trained, or raw."""
-    if building.refused and not asked.leave_out:
-        raise _mistrained_error(asked.format, building.refused)
-    if not data.rows or not (data.trained or building.format.untrained):
-        left = [*building.refused, *building.untrained]
+    if builder.refused and not leave_out:
+        raise _mistrained_error(builder.format.name, builder.refused)
+    if not data.rows or not (data.trained or builder.format.untrained):
+        left = [*builder.refused, *builder.untrained]
         why = f": {_rows_by_reason(left)}" if left else ": these rollouts have no closed step"
         verdicts = "houston verdict R shows what was masked and why"
         raise HoustonError(
             f"Nothing would be trained{why}.",
             "Nothing was exported.",
-            "Correct what is named" if building.refused else verdicts,
+            "Correct what is named" if builder.refused else verdicts,
         )
 
 
@@ -206,7 +205,7 @@ def write_export(home: Home, asked: ExportRequest, to: Path) -> ExportResult:
         members = held_out_split.read_split_members(reader, chosen) if asked.held_out else []
         held_out = held_out_split.choose_held_out(members, asked.held_out)
         place = ExportFolder(to, asked.force)
-        with place.alone():
+        with place.hold():
             place.refuse_other(_inputs_hash(asked, chosen))
             place.mark()
             made = _write_files(reader, asked, format, chosen, held_out, to)
@@ -226,22 +225,24 @@ def _write_files(
     to: Path,
 ) -> ExportManifest:
     """Write the data files; begun anew where others must train what could not be used after all."""
-    gone = UnusableAnswers(read_beside(reader, asked.rollouts))
+    unusable = UnusableAnswers(read_shared_steps(reader, asked.rollouts))
     rules = RuleRuns(reader, asked.rules if asked.rows.masking else "stored")
     while True:
-        work = _ExportAttempt(reader, asked, LineBuilder(format), chosen, held_out, to, gone, rules)
+        attempt = _ExportAttempt(
+            reader, asked, LineBuilder(format), chosen, held_out, to, unusable, rules
+        )
         try:
-            return work.write()
-        except _ExportAgain as found:
-            gone = found.gone
+            return attempt.write()
+        except _ExportAgain as again:
+            unusable = again.unusable
 
 
 class _ExportAgain(Exception):
-    """More is gone than was known at the beginning, and what was written counts on it."""
+    """More is unusable than was known at the beginning, and what was written counts on it."""
 
-    def __init__(self, gone: UnusableAnswers) -> None:
-        super().__init__(gone)
-        self.gone = gone
+    def __init__(self, unusable: UnusableAnswers) -> None:
+        super().__init__(unusable)
+        self.unusable = unusable
 
 
 class _ExportAttempt:
@@ -251,118 +252,112 @@ class _ExportAttempt:
         self,
         reader: Reader,
         asked: ExportRequest,
-        building: LineBuilder,
+        builder: LineBuilder,
         chosen: list[ChosenRollout],
         held_out: frozenset[str],
         folder: Path,
-        gone: UnusableAnswers,
+        unusable: UnusableAnswers,
         rules: RuleRuns,
     ) -> None:
         self._rules = rules
         self._reader = reader
         self._asked = asked
-        self._building = building
+        self._builder = builder
         self._chosen = chosen
         self._held_out = held_out
         self._folder = folder
-        self._gone = gone
-        self._beside = gone.beside
+        self._unusable = unusable
+        self._shared = unusable.shared
         self._broken: dict[str, str] = {}
         """Rollouts that broke in this try, and why."""
-        self._cut = False
+        self._broke_midway = False
         """Whether one of them broke after some of its rows were taken in."""
         self._sources: list[ExportedRollout] = []
 
     def write(self) -> ExportManifest:
-        """Write the data files, unfinished, and say what is in them. Raises _Anew."""
+        """Write the data files, unfinished, and say what is in them. Raises _ExportAgain."""
         files = [self._file("data")]
         if self._held_out:
             files.append(self._file("held_out"))
-        spool = (
-            None
-            if self._asked.recipe.as_made
-            else LineSpool(self._folder / (SPOOL_NAME + UNFINISHED))
-        )
-        try:
+        with contextlib.ExitStack() as stack:
+            spool = None
+            if not self._asked.recipe.as_made:
+                spool = LineSpool(self._folder / (SPOOL_NAME + UNFINISHED))
+                stack.callback(spool.close)
             self._fill(files, spool)
-        finally:
-            if spool is not None:
-                spool.close()
-        closed = [one.close() for one in files]
+        closed = [file.close() for file in files]
         if self._asked.leave_out:
-            self._agreed()
+            self._raise_if_incomplete()
         return self._manifest(closed)
 
-    def _agreed(self) -> None:
-        """Raise _Anew where lines count on others that are not there."""
-        now = self._gone.and_more(self._broken, self._building.losses.lost)
-        shared = bool(self._broken) and self._beside.branched
-        if self._cut or shared or now.answers != self._gone.answers:
-            raise _ExportAgain(now.settled(self._lost_of))
+    def _raise_if_incomplete(self) -> None:
+        """Raise _ExportAgain where lines count on others that are not there."""
+        now = self._unusable.with_more(self._broken, self._builder.losses.lost)
+        shared = bool(self._broken) and self._shared.branched
+        if self._broke_midway or shared or now.answers != self._unusable.answers:
+            raise _ExportAgain(now.until_settled(self._lost_of))
 
-    def _lost_of(self, id: str, beside: SharedSteps) -> LostAnswers:
+    def _lost_of(self, id: str, shared: SharedSteps) -> LostAnswers:
         """What a rollout cannot train; where its rows break, who writes finds out."""
-        building = LineBuilder(self._building.format)
+        builder = LineBuilder(self._builder.format)
         with contextlib.suppress(HoustonError):
-            for row in self._made(id, beside):
-                for _ in building.lines(row):
+            for row in self._build_rows(id, shared):
+                for _ in builder.lines(row):
                     pass
-        return building.losses.lost
+        return builder.losses.lost
 
     def _fill(self, files: Sequence[DataFile], spool: LineSpool | None) -> None:
-        for one in self._chosen:
-            held = one.rollout.task in self._held_out
-            for built in self._lines(one, held):
-                if held:
-                    files[1].write(built)
-                elif spool is not None:
+        for chosen in self._chosen:
+            held_out = chosen.rollout.task in self._held_out
+            for built in self._lines(chosen, held_out):
+                if spool is not None and not held_out:
                     spool.add(built)
                 else:
-                    files[0].write(built)
+                    files[held_out].write(built)
         if spool is not None:
-            for built in spool.read(self._asked.recipe.order(spool.known())):
+            for built in spool.read(self._asked.recipe.order(spool.keys_and_kinds())):
                 files[0].write(built)
 
     def _file(self, stem: str) -> DataFile:
-        return DataFile(self._folder, stem, self._building.format, self._asked.parquet)
+        return DataFile(self._folder, stem, self._builder.format, self._asked.parquet)
 
-    def _lines(self, one: ChosenRollout, held_out: bool) -> Iterator[BuiltLine]:
+    def _lines(self, chosen: ChosenRollout, held_out: bool) -> Iterator[BuiltLine]:
         """Lines of one rollout; then it is among the sources."""
-        id, seen, count = one.rollout.id, 0, 0
+        id, rows, written = chosen.rollout.id, 0, 0
         before = self._reader.run(rollout_queries.newest_seq(id))
         try:
-            for row in self._made(id, self._beside):
-                seen += 1
-                found = list(self._building.lines(row))
-                count += bool(found)
-                yield from found
+            for row in self._build_rows(id, self._shared):
+                rows += 1
+                lines = list(self._builder.lines(row))
+                written += bool(lines)
+                yield from lines
         except HoustonError as problem:
             if isinstance(problem, ConfigurationError) and not self._asked.leave_out:
                 raise _with_render_flags(problem) from None
-            if id not in self._gone.whole:
+            if id not in self._unusable.unreadable:
                 self._broken[id] = problem.cause
-                self._cut = self._cut or bool(seen)
-            self._building.refuse(id, problem.cause)
+                self._broke_midway = self._broke_midway or bool(rows)
+            self._builder.refuse(id, problem.cause)
         moved = self._reader.run(rollout_queries.newest_seq(id)) != before
-        self._sources.append(self._source(one, before, count, held_out, moved))
+        self._sources.append(self._source(chosen, before, written, held_out, moved))
 
-    def _made(self, id: str, beside: SharedSteps) -> Iterator[TokenRow] | Iterator[ChatRow]:
-        if why := self._gone.whole.get(id):
+    def _build_rows(self, id: str, shared: SharedSteps) -> Iterator[TokenRow] | Iterator[ChatRow]:
+        if why := self._unusable.unreadable.get(id):
             raise HoustonError(why)
-        ids = self._building.format.of == "ids"
+        ids = self._builder.format.unit == "ids"
         make = build_token_rows if ids else build_chat_rows
-        return make(self._reader, id, self._asked.rows, beside, self._rules.of(id))
+        return make(self._reader, id, self._asked.rows, shared, self._rules.verdicts_of(id))
 
-    def _sound(self) -> list[str]:
+    def _sound_rollouts(self) -> list[str]:
         """Rollouts that rows were made of."""
-        unsound = self._gone.whole.keys() | self._broken.keys()
+        unsound = self._unusable.unreadable.keys() | self._broken.keys()
         return [one for one in self._asked.rollouts if one not in unsound]
 
     def _source(
         self, one: ChosenRollout, seq: int, rows: int, held_out: bool, moved: bool
     ) -> ExportedRollout:
         known = one.rollout
-        policies = self._building.policies.get(known.id) or {known.policy}
+        policies = self._builder.policies.get(known.id) or {known.policy}
         return ExportedRollout(
             rollout=known.id,
             task=known.task,
@@ -381,8 +376,8 @@ class _ExportAttempt:
         )
 
     def _manifest(self, files: list[ExportedFile]) -> ExportManifest:
-        asked, building = self._asked, self._building
-        refuse_mistrained(asked, building, files[0])
+        asked, builder = self._asked, self._builder
+        refuse_mistrained(builder, files[0], asked.leave_out)
         tasks = {one.task for one in self._sources}
         none = any(one.provenance == "none" and one.rows for one in self._sources)
         return ExportManifest(
@@ -392,10 +387,12 @@ class _ExportAttempt:
             content_hash=files[0].sha256,
             inputs=_inputs_hash(asked, self._chosen),
             files=files,
-            counts=building.counts(),
+            counts=builder.counts(),
             sources=self._sources,
             provenance="none" if none else "sandbox",
-            verdicts=export_manifest.read_judged_by(self._reader, self._sound(), self._rules),
+            verdicts=export_manifest.read_judged_by(
+                self._reader, self._sound_rollouts(), self._rules
+            ),
             options={
                 **asdict(asked.rows),
                 "parquet": asked.parquet,
@@ -409,20 +406,20 @@ class _ExportAttempt:
                 "train": sorted(tasks - self._held_out),
                 "held_out": sorted(self._held_out),
             },
-            tokenizers={path: _tokenizer_hash(path) for path in sorted(building.tokenizers)},
-            dialects=sorted(building.dialects),
+            tokenizers={path: _tokenizer_hash(path) for path in sorted(builder.tokenizers)},
+            dialects=sorted(builder.dialects),
             base=sorted({one.base for one in self._chosen}),
-            left_out=[*building.refused, *building.untrained],
-            remarks=dict(sorted(building.remarks.items())),
-            traps=[*self._advice(), *building.format.traps],
+            left_out=[*builder.refused, *builder.untrained],
+            remarks=dict(sorted(builder.remarks.items())),
+            traps=[*self._advice(), *builder.format.warnings],
             versions={"houston": version("houston-agents")},
-            drawn=building.drawn(),
-            ids_from=dict(sorted(building.ids_from.items())),
+            drawn=builder.sampling_counts(),
+            ids_from=dict(sorted(builder.ids_from.items())),
         )
 
     def _advice(self) -> list[str]:
         models = sorted({(one.base, one.dialect) for one in self._chosen})
-        return [said] if (said := self._building.format.advice(models)) else []
+        return [said] if (said := self._builder.format.advice(models)) else []
 
 
 def _with_render_flags(problem: ConfigurationError) -> ConfigurationError:
@@ -447,5 +444,4 @@ def _inputs_hash(asked: ExportRequest, chosen: list[ChosenRollout]) -> str:
 
 def _tokenizer_hash(path: str) -> str:
     file = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
-    with file.open("rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest()
+    return hash_file(file)

@@ -146,12 +146,12 @@ def openai_remarks(line: ExportLine) -> list[str]:
 
 OPENAI = ExportFormat(
     name="openai",
-    says="OpenAI's chat fine-tuning: messages with a weight on every answer",
-    of="messages",
+    description="OpenAI's chat fine-tuning: messages with a weight on every answer",
+    unit="messages",
     lines=openai_lines,
-    wrong=openai_problem,
+    line_problem=openai_problem,
     remarks=openai_remarks,
-    traps=(
+    warnings=(
         "data.rows.jsonl beside it says of every line which row it is and whether its rollout ran"
         " in a sandbox: the file itself has no room for it.",
         "A file needs 10 lines at least and holds 512 MB at most.",

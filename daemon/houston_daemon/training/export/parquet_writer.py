@@ -14,7 +14,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from houston_daemon.training.export.export_format import ExportColumn, ExportColumnType, ExportLine
+from houston_daemon.training.export.export_format import ExportColumn, ExportColumnType
+from houston_daemon.training.export.export_line_builder import BuiltLine
+from houston_shared import atomic_file
 
 _SPAN_TYPE = pa.struct(
     [
@@ -52,11 +54,18 @@ _DATASETS_FEATURES: dict[ExportColumnType, Any] = {
 }
 
 
-class ParquetWriter:
-    """Writes row groups of lines; compressed with zstd."""
+GROUP_BYTES = 8_000_000
+"""About as much JSON makes one row group."""
+
+
+class ParquetFile:
+    """A file of row groups, compressed with zstd, that only its owner reads."""
 
     def __init__(self, path: Path, columns: Sequence[ExportColumn]) -> None:
+        self._path = path
         self._columns = columns
+        self._held: list[BuiltLine] = []
+        self._bytes = 0
         schema = pa.schema([(one.name, _ARROW_TYPES[one.type]) for one in columns])
         if all(one.type in _DATASETS_FEATURES for one in columns):
             features = {one.name: _DATASETS_FEATURES[one.type] for one in columns}
@@ -65,18 +74,29 @@ class ParquetWriter:
             )
         self._schema = schema
         self._writer = pq.ParquetWriter(path, schema, compression="zstd")
+        path.chmod(0o600)
 
-    def group(self, lines: Sequence[ExportLine]) -> None:
-        """Write one row group; nothing for no lines."""
-        if lines:
-            arrays = [
-                _column_array([line[one.name] for line in lines], one.type) for one in self._columns
-            ]
-            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+    def write(self, built: BuiltLine) -> None:
+        """Append one line."""
+        self._held.append(built)
+        self._bytes += len(built.raw)
+        if self._bytes >= GROUP_BYTES:
+            self._write_group()
 
     def close(self) -> None:
-        """Write the end of the file."""
+        """Write out and sync."""
+        self._write_group()
         self._writer.close()
+        atomic_file.sync_to_disk(self._path)
+
+    def _write_group(self) -> None:
+        if self._held:
+            arrays = [
+                _column_array([built.line[column.name] for built in self._held], column.type)
+                for column in self._columns
+            ]
+            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+        self._held, self._bytes = [], 0
 
 
 def _column_array(values: list[Any], type: ExportColumnType) -> Any:

@@ -67,12 +67,12 @@ def raw_problem(line: ExportLine) -> str:
 
 RAW = ExportFormat(
     name="raw",
-    says="rows of the ledger: ids, weights, spans, log-probabilities and what they are of",
-    of="ids",
+    description="rows of the ledger: ids, weights, spans, log-probabilities and what they are of",
+    unit="ids",
     lines=raw_lines,
-    wrong=raw_problem,
+    line_problem=raw_problem,
     remarks=no_remarks,
-    traps=(
+    warnings=(
         "Only log-probabilities of kind policy are those with which tokens were drawn. Of any"
         " other kind (before_temperature: the model's at temperature 1, drawn otherwise;"
         " after_grammar; after_temperature), and of guided spans, they are not: recompute them"

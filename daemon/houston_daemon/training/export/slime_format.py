@@ -107,14 +107,14 @@ def slime_remarks(line: ExportLine) -> list[str]:
 
 SLIME = ExportFormat(
     name="slime",
-    says="slime's SFT: messages with step_loss_mask on every answer",
-    of="messages",
+    description="slime's SFT: messages with step_loss_mask on every answer",
+    unit="messages",
     lines=slime_lines,
-    wrong=slime_problem,
+    line_problem=slime_problem,
     remarks=slime_remarks,
     advice=slime_advice,
-    answer=export_format.answer_problem,
-    traps=(
+    answer_problem=export_format.answer_problem,
+    warnings=(
         "--loss-mask-type distill_qwen looks at the last message only.",
         "Each message is rendered alone: a stop token that belongs to the next message (GLM's"
         " <|observation|>) is not trained. Only `trl` is exact.",

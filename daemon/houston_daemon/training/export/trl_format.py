@@ -64,12 +64,13 @@ def trl_problem(line: ExportLine) -> str:
 
 TRL = ExportFormat(
     name="trl",
-    says="TRL's SFTTrainer and houston train sft: token ids with labels, trained as they are",
-    of="ids",
+    description="TRL's SFTTrainer and houston train sft: token ids with labels, trained as they"
+    " are",
+    unit="ids",
     lines=trl_lines,
-    wrong=trl_problem,
+    line_problem=trl_problem,
     remarks=no_remarks,
-    traps=(
+    warnings=(
         "SFTConfig.max_length is 1024 unless it is set, and cuts the end of longer rows without a"
         " word: set it to the longest row, or to None.",
         "packing_strategy='bfd' cuts rows longer than max_length, too; without attention that"
@@ -178,13 +179,13 @@ def _calls_problem(message: dict[str, Any]) -> str:
 
 TRL_CHAT = ExportFormat(
     name="trl-chat",
-    says="TRL's SFTTrainer with the model's own chat template: one prompt and answer a line",
-    of="messages",
+    description="TRL's SFTTrainer with the model's own chat template: one prompt and answer a line",
+    unit="messages",
     lines=trl_chat_lines,
-    wrong=trl_chat_problem,
+    line_problem=trl_chat_problem,
     remarks=trl_chat_remarks,
-    answer=export_format.answer_problem,
-    traps=(
+    answer_problem=export_format.answer_problem,
+    warnings=(
         "SFTConfig.max_length is 1024 unless it is set, and cuts the end of longer prompts without"
         " a word: of such a line nothing is left to train.",
         "The template renders everything anew: what the policy sampled may be tokenised otherwise,"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from houston_daemon.engines.token_engine import AdapterLocation
+from houston_daemon.engines.token_engine import AdapterLocation, is_already_loaded
 from houston_daemon.training.policies import policy_constraints
 from houston_shared.errors import HoustonError
 
@@ -68,26 +68,23 @@ def load_adapter(
     """
     place = AdapterLocation(str(folder), content)
     with _http_client(server) as http:
-        known = dict(_read_served(server, http).adapters)
-        if _is_other_adapter(server, policy, place, known):
-            _post_call(server, http, "unload_lora_adapter", {"lora_name": policy})
-            del known[policy]
-        there = sorted(known, key=lambda name: order.get(name, 0))
-        gone = (
-            ()
-            if policy in there
-            else policy_constraints.adapters_to_unload(server.limit, policy, there, used)
-        )
+        loaded = dict(_read_served(server, http).adapters)
+        if policy in loaded and _must_replace(server, policy, place, loaded[policy]):
+            _unload(server, http, policy)
+            del loaded[policy]
+        if policy in loaded:
+            _sample_one_token(server, http, policy)
+            return ()
+        oldest_first = sorted(loaded, key=lambda name: order.get(name, 0))
+        gone = policy_constraints.adapters_to_unload(server.limit, policy, oldest_first, used)
         for name in gone:
-            _post_call(server, http, "unload_lora_adapter", {"lora_name": name})
-        if policy not in there:
-            said = {"lora_name": policy, "lora_path": _ensure_adapter_place(place)}
-            _post_call(server, http, "load_lora_adapter", said)
+            _unload(server, http, name)
+        body = {"lora_name": policy, "lora_path": _ensure_adapter_place(place)}
+        _post_call(server, http, "load_lora_adapter", body)
         try:
             _sample_one_token(server, http, policy)
         except HoustonError:
-            if policy not in there:
-                _post_call(server, http, "unload_lora_adapter", {"lora_name": policy})
+            _unload(server, http, policy)
             raise
     return gone
 
@@ -98,24 +95,19 @@ def try_model(server: AdapterServer) -> None:
         _sample_one_token(server, http, _read_served(server, http).model)
 
 
-def _is_other_adapter(
-    server: AdapterServer, policy: str, place: AdapterLocation, known: Mapping[str, str]
-) -> bool:
-    """Whether the server has weights under the policy's name that nobody needs, or may have.
+def _must_replace(server: AdapterServer, policy: str, place: AdapterLocation, root: str) -> bool:
+    """Whether what the server loaded under the policy's name, from `root`, may be other weights.
 
-    Raises HoustonError where they are another home's: homes that share a server each count their
-    policies from 2.
+    Raises HoustonError where they are another home's.
     """
-    root = known.get(policy)
-    if not root or place.is_at(root):
-        return False
-    if place.was_at(root):
-        return True
-    raise HoustonError(
-        f"Engine {server.name} has another {policy} already, from {root}.",
-        "What new rollouts sample with is as it was.",
-        "Unload it there, or name what this home trains otherwise: --name of houston train.",
-    )
+    weights = place.loaded_weights(root)
+    if weights == "foreign":
+        raise HoustonError(
+            f"Engine {server.name} has another {policy} already, from {root}.",
+            "What new rollouts sample with is as it was.",
+            "Unload it there, or name what this home trains otherwise: --name of houston train.",
+        )
+    return weights == "older"
 
 
 def _ensure_adapter_place(place: AdapterLocation) -> str:
@@ -157,11 +149,14 @@ def _sample_one_token(server: AdapterServer, http: httpx.Client, model: str) -> 
         )
 
 
+def _unload(server: AdapterServer, http: httpx.Client, adapter: str) -> None:
+    _post_call(server, http, "unload_lora_adapter", {"lora_name": adapter})
+
+
 def _post_call(server: AdapterServer, http: httpx.Client, call: str, body: dict[str, str]) -> None:
     answer = _send_request(server, http, "POST", f"/v1/{call}", body)
-    known = answer.status_code == 400 and "already" in answer.text
     missing = call.startswith("unload") and answer.status_code == 404
-    if not answer.is_success and not known and not missing:
+    if not answer.is_success and not is_already_loaded(answer) and not missing:
         raise _refusal_error(server, answer)
 
 

@@ -23,8 +23,8 @@ COMPARED_PROMPTS = (
 LOGIT_TOLERANCE = {"bf16": 1e-2, "f32": 1e-2, "f16": 0.1}
 """Largest difference of logits that is rounding and not a mistake: a layer that is wrong makes
 differences of whole units. bf16 and f32 hold bf16 weights exactly."""
-_NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
-_UNLAYERED_WEIGHTS = ("model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
+_NORMAL, _CONTROL = 1, 3
+"""Types of tokens, as GGUF numbers them."""
 
 
 def write_gguf(

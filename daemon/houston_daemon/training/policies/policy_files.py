@@ -29,7 +29,6 @@ from houston_shared.store.training_event_bodies import PolicyRegistered
 MODEL_FILES = ("config.json", "tokenizer.json", "*.safetensors", "*.bin", "*.gguf")
 """What decides what a model computes; cards, licences and templates do not."""
 _HASHES_FILE = "hashes.json"
-_CHUNK_BYTES = 1 << 20
 
 
 class _KnownHash(msgspec.Struct, frozen=True):
@@ -46,29 +45,29 @@ def hash_files(files: Iterable[Path], home: Home | None = None) -> dict[str, str
     """
     known = _read_hashes(home) if home else {}
     fresh = dict(known)
-    found = {}
+    hashes = {}
     for file in sorted(files):
         try:
-            told = file.stat()
-            one = known.get(key := str(file.absolute()))
-            if one is None or (one.size, one.changed) != (told.st_size, told.st_ctime_ns):
-                one = _KnownHash(told.st_size, told.st_ctime_ns, hash_file(file))
+            status = file.stat()
+            known_hash = known.get(key := str(file.absolute()))
+            if known_hash is None or (known_hash.size, known_hash.changed) != (
+                status.st_size,
+                status.st_ctime_ns,
+            ):
+                known_hash = _KnownHash(status.st_size, status.st_ctime_ns, hash_file(file))
         except OSError as problem:
             raise HoustonError(f"{file} cannot be read: {problem.strerror}.") from problem
-        fresh[key] = one
-        found[file.name] = one.sha256
+        fresh[key] = known_hash
+        hashes[file.name] = known_hash.sha256
     if home and fresh != known:
         _write_hashes(home, fresh)
-    return found
+    return hashes
 
 
 def hash_file(file: Path) -> str:
     """SHA-256 (hex) of one file; raises OSError."""
-    digest = hashlib.sha256()
     with file.open("rb") as opened:
-        while chunk := opened.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def combine_hashes(files: Mapping[str, str]) -> str:
@@ -96,12 +95,12 @@ def _read_hashes(home: Home) -> dict[str, _KnownHash]:
 
 def _write_hashes(home: Home, known: Mapping[str, _KnownHash]) -> None:
     """Only what is still there; a folder that cannot be written costs another reading."""
-    there = {path: one for path, one in known.items() if Path(path).exists()}
+    existing = {path: one for path, one in known.items() if Path(path).exists()}
     folder = policies_folder(home)
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         beside = folder / f".{_HASHES_FILE}.new"
-        beside.write_bytes(msgspec.json.encode(there))
+        beside.write_bytes(msgspec.json.encode(existing))
         beside.replace(folder / _HASHES_FILE)
     except OSError:
         return
@@ -144,9 +143,9 @@ def find_weights(folder: Path) -> PolicyWeights:
     _check_links(folder)
     if (folder / ADAPTER_FILES[0]).is_file():
         return _adapter_weights(folder)
-    found = _matching_files(folder, FULL_MODEL_FILES)
+    files = _matching_files(folder, FULL_MODEL_FILES)
     if not (folder / "config.json").is_file() or not any(
-        file.suffix == ".safetensors" for file in found
+        file.suffix == ".safetensors" for file in files
     ):
         raise HoustonError(
             f"{folder} holds neither an adapter (adapter_config.json) nor a model "
@@ -154,7 +153,7 @@ def find_weights(folder: Path) -> PolicyWeights:
             "No policy was registered.",
         )
     return PolicyWeights(
-        "full", (*found, *_matching_files(folder, TOKENIZER_FILES)), 0, ("embedded", "vllm")
+        "full", (*files, *_matching_files(folder, TOKENIZER_FILES)), 0, ("embedded", "vllm")
     )
 
 
@@ -211,8 +210,8 @@ def _adapter_weights(folder: Path) -> PolicyWeights:
 
 
 def _matching_files(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
-    found = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
-    return tuple(sorted(found))
+    files = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
+    return tuple(sorted(files))
 
 
 def require_outside_policies(home: Home, out: Path) -> None:
@@ -239,8 +238,8 @@ def place_files(files: Iterable[Path], folder: Path, lineage: msgspec.Struct) ->
     beside.mkdir(mode=0o700, parents=True)
     for file in files:
         shutil.copyfile(file, beside / file.name)
-    said = msgspec.json.format(msgspec.json.encode(lineage), indent=1)
-    (beside / LINEAGE_FILE).write_bytes(said + b"\n")
+    text = msgspec.json.format(msgspec.json.encode(lineage), indent=1)
+    (beside / LINEAGE_FILE).write_bytes(text + b"\n")
     for file in beside.iterdir():
         file.chmod(0o600)
         atomic_file.sync_to_disk(file)
@@ -270,41 +269,41 @@ def require_policy_files(home: Home, policy: PolicyRow) -> PolicyRegistered | No
     Hashes of files that have not changed are remembered.
     """
     with Reader(home) as reader:
-        said = reader.run(policy_queries.read_policy_registration(policy))
-    if said is None or not said.files:
-        return said
+        registration = reader.run(policy_queries.read_policy_registration(policy))
+    if registration is None or not registration.files:
+        return registration
     folder = policies_folder(home) / policy.folder
     if not folder.is_dir():
         raise HoustonError(
             f"The files of {policy.name} are not in {folder} any more.",
             next="Fetch them back from a backup, or name another: houston policy list",
         )
-    if hash_files([folder / name for name in said.files], home) != said.files:
+    if hash_files([folder / name for name in registration.files], home) != registration.files:
         raise HoustonError(
             f"The files in {folder} are not those that were registered as {policy.name}.",
             next="houston verify",
         )
-    return said
+    return registration
 
 
 def changed_policy_files(home: Home) -> list[str]:
     """A sentence for every file that is not as it was; every byte is read. Raises HoustonError."""
-    found = []
+    problems = []
     with Reader(home) as reader:
         for policy in reader.run(policy_queries.list_policies()):
-            said = reader.run(policy_queries.read_policy_registration(policy))
+            registration = reader.run(policy_queries.read_policy_registration(policy))
             folder = policies_folder(home) / policy.folder
-            if said is None or not policy.folder or not folder.is_dir():
+            if registration is None or not policy.folder or not folder.is_dir():
                 continue
-            for name, digest in sorted(said.files.items()):
+            for name, digest in sorted(registration.files.items()):
                 try:
                     now = hash_file(folder / name)
                 except OSError as problem:
-                    found.append(f"{folder / name} cannot be read: {problem.strerror}.")
+                    problems.append(f"{folder / name} cannot be read: {problem.strerror}.")
                     continue
                 if now != digest:
-                    found.append(f"{folder / name} is not the file that was registered.")
-    return found
+                    problems.append(f"{folder / name} is not the file that was registered.")
+    return problems
 
 
 class NamedPolicy(NamedTuple):
@@ -327,8 +326,8 @@ def named_policy(home: Home, name: str) -> NamedPolicy:
         policy = reader.run(policy_queries.find_policy(name))
     if policy is None:
         raise HoustonError(f"There is no policy {name!r}.", next="houston policy list")
-    said = require_policy_files(home, policy)
-    lineage = msgspec.to_builtins(said) if said else {"name": policy.name}
+    registration = require_policy_files(home, policy)
+    lineage = msgspec.to_builtins(registration) if registration else {"name": policy.name}
     base = Path(policy.base)
     if policy.kind != "full" and model_hash(base, home) != policy.base_hash:
         raise HoustonError(f"{base} is not the model any more that {name} was trained from.")
@@ -338,7 +337,7 @@ def named_policy(home: Home, name: str) -> NamedPolicy:
 
 def trained_policy(home: Home, name: str) -> NamedPolicy:
     """The same; raises HoustonError for a base model, too: it has no files of its own."""
-    found = named_policy(home, name)
-    if found.policy.kind == "base":
-        raise HoustonError(f"{name} is the base model: it lies in {found.base} as it is.")
-    return found
+    policy = named_policy(home, name)
+    if policy.policy.kind == "base":
+        raise HoustonError(f"{name} is the base model: it lies in {policy.base} as it is.")
+    return policy

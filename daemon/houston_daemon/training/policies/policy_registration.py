@@ -81,11 +81,11 @@ def register_policy(
         _register_leftovers(loaded)
         if run and (there := _policy_of_run(loaded, run)):
             return RegistrationResult(there, True)
-        said, copied = _describe_files(loaded, folder, base, base_hash)
-        if not run and (there := _find_same_files(loaded, said, name)):
+        policy, copied = _describe_files(loaded, folder, base, base_hash)
+        if not run and (there := _find_same_files(loaded, policy, name)):
             return RegistrationResult(there, True)
-        said = msgspec.structs.replace(
-            said,
+        policy = msgspec.structs.replace(
+            policy,
             run=run,
             parent=parent or f"{name}@1",
             manifest=manifest,
@@ -93,7 +93,7 @@ def register_policy(
             metrics=dict(metrics or {}),
             note=note,
         )
-        return RegistrationResult(_register_new(loaded, said, name, copied), False)
+        return RegistrationResult(_register_new(loaded, policy, name, copied), False)
 
 
 @contextlib.contextmanager
@@ -119,7 +119,7 @@ def _describe_files(
         mine = {file.name for file in copied}
         copied += [one for one in policy_files.tokenizer_files(base) if one.name not in mine]
     hashes = hash_files(copied)
-    said = PolicyRegistered(
+    policy = PolicyRegistered(
         by="",
         name="",
         kind=found.kind,
@@ -131,47 +131,47 @@ def _describe_files(
         rank=found.rank,
         version=version("houston-agents"),
     )
-    return said, copied
+    return policy, copied
 
 
-def _find_same_files(loaded: LoadedConfiguration, said: PolicyRegistered, family: str) -> str:
+def _find_same_files(loaded: LoadedConfiguration, policy: PolicyRegistered, family: str) -> str:
     """The policy of the family that has these very files; empty for none."""
     with Reader(loaded.home) as reader:
         for one in reader.run(policy_queries.list_policies()):
-            if (one.family, one.kind, one.base_hash) != (family, said.kind, said.base_hash):
+            if (one.family, one.kind, one.base_hash) != (family, policy.kind, policy.base_hash):
                 continue
             known = reader.run(policy_queries.read_policy_registration(one))
             there = (policies_folder(loaded.home) / one.folder).is_dir()
-            if known is not None and known.files == said.files and there:
+            if known is not None and known.files == policy.files and there:
                 return one.name
     return ""
 
 
 def _register_new(
-    loaded: LoadedConfiguration, said: PolicyRegistered, family: str, copied: list[Path]
+    loaded: LoadedConfiguration, policy: PolicyRegistered, family: str, copied: list[Path]
 ) -> str:
-    said = _place_numbered(loaded, said, family, copied)
+    policy = _place_numbered(loaded, policy, family, copied)
     try:
-        _tell_daemon(loaded, said)
+        _tell_daemon(loaded, policy)
     except (NoAnswer, AnswerLost):
         raise  # it may be registered; if not, the next one does it
     except HoustonError:
-        shutil.rmtree(policies_folder(loaded.home) / said.folder, ignore_errors=True)
+        shutil.rmtree(policies_folder(loaded.home) / policy.folder, ignore_errors=True)
         raise
-    return said.name
+    return policy.name
 
 
 def _place_numbered(
-    loaded: LoadedConfiguration, said: PolicyRegistered, family: str, copied: list[Path]
+    loaded: LoadedConfiguration, policy: PolicyRegistered, family: str, copied: list[Path]
 ) -> PolicyRegistered:
     """Its files under the first free number: who makes the folder has it."""
     for _ in range(MAX_NUMBERS_TRIED):
         name = str(_next_number(loaded, family))
-        said = msgspec.structs.replace(said, name=name, folder=name)
+        policy = msgspec.structs.replace(policy, name=name, folder=name)
         place = policies_folder(loaded.home) / name
         try:
-            policy_files.place_files(copied, place, said)
-            return said
+            policy_files.place_files(copied, place, policy)
+            return policy
         except FileExistsError:
             continue
         except OSError as problem:
@@ -182,13 +182,13 @@ def _place_numbered(
     raise HoustonError(f"Others take every number of {family} first.", "Nothing was registered.")
 
 
-def _tell_daemon(loaded: LoadedConfiguration, said: PolicyRegistered) -> None:
-    if said.kind == "full":
-        place = policies_folder(loaded.home) / said.folder
-        said = msgspec.structs.replace(said, hash=model_hash(place, loaded.home))
-    request = combine_hashes({said.name: said.run or combine_hashes(said.files)})[:32]
+def _tell_daemon(loaded: LoadedConfiguration, policy: PolicyRegistered) -> None:
+    if policy.kind == "full":
+        place = policies_folder(loaded.home) / policy.folder
+        policy = msgspec.structs.replace(policy, hash=model_hash(place, loaded.home))
+    request = combine_hashes({policy.name: policy.run or combine_hashes(policy.files)})[:32]
     with ControlClient(loaded.home, ANSWER_SECONDS) as client:
-        client.ask(RegisterPolicy(request=request, policy=said))
+        client.ask(RegisterPolicy(request=request, policy=policy))
 
 
 def _register_leftovers(loaded: LoadedConfiguration) -> None:
@@ -197,9 +197,11 @@ def _register_leftovers(loaded: LoadedConfiguration) -> None:
     One that is refused stays as it lies: a home that was restored may have weights that its journal
     does not know.
     """
-    for said in sorted(_unregistered_folders(loaded), key=lambda one: parse_policy_name(one.name)):
+    for policy in sorted(
+        _unregistered_folders(loaded), key=lambda one: parse_policy_name(one.name)
+    ):
         try:
-            _tell_daemon(loaded, said)
+            _tell_daemon(loaded, policy)
         except (NoAnswer, AnswerLost):
             raise
         except HoustonError:
@@ -210,12 +212,12 @@ def _unregistered_folders(loaded: LoadedConfiguration) -> Iterator[PolicyRegiste
     """What whole folders say that the journal does not know."""
     for file in policies_folder(loaded.home).glob(f"[!.]*/{policy_files.LINEAGE_FILE}"):
         try:
-            said = msgspec.json.decode(file.read_bytes(), type=PolicyRegistered)
-            parse_policy_name(said.name)
+            policy = msgspec.json.decode(file.read_bytes(), type=PolicyRegistered)
+            parse_policy_name(policy.name)
         except (OSError, msgspec.DecodeError, HoustonError):
             continue
-        if said.name == file.parent.name and not _registered_policy(loaded, said.name):
-            yield said
+        if policy.name == file.parent.name and not _registered_policy(loaded, policy.name):
+            yield policy
 
 
 def _policy_of_run(loaded: LoadedConfiguration, run: str) -> str:

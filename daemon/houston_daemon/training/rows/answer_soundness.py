@@ -39,7 +39,7 @@ class ReservedTokens:
         """Why sampled ids are a forged turn; empty when they are none.
 
         The token that ended the answer is none of it, also where it is no stop token of the
-        dialect: that is another reason (`Answer.unended`).
+        dialect: that is another reason (`AnswerFacts.missing_stop_reason`).
         """
         ended = ids and (finish_reason == "stop" or ids[-1] in self._stops)
         inside = ids[:-1] if ended else ids

@@ -44,7 +44,7 @@ def make_chat_rows(
         made = _ChatContextRows(plan, options, renderer, walked)
         if walked.plan.own:
             yield made.context()
-        if options.summaries and (fork := walked.plan.ended) and walked.plan.summary_seq:
+        if options.summaries and (fork := walked.plan.end_fork) and walked.plan.summary_seq:
             yield made.summary(fork, reader.run(query_summary_sample(walked.plan.summary_seq)))
 
 
@@ -58,10 +58,10 @@ class _ChatContextRows(ContextRows):
     def context(self) -> ChatRow:
         """The row of its actions."""
         found = _unsampled_messages(head_messages(self.walked.head))
-        for entry in self.walked.before:
+        for entry in self.walked.fork_entries:
             found += _unsampled_messages(entry.messages)
         last = len(found)
-        for one in self.walked.standing:
+        for one in self.walked.steps:
             last = len(found)
             found += self._step(one, one.entry.messages, self.name)
         return self._row(self.name, "react", found[: last + 1])
@@ -71,13 +71,13 @@ class _ChatContextRows(ContextRows):
         name = self.summary_name
         check_role(sample.role, "summary", fork.step)
         found = _unsampled_messages(head_messages(self.walked.head))
-        for one, _, said in self.requested(fork):
+        for one, _, said in self.summary_request_parts(fork):
             found += self._step(one, said, name) if one else _unsampled_messages(said)
         weight = weight_if_closed(
             self.summary_weight(sample, self.forged(sample)), answer_facts(sample)
         )
         written = Message(role="assistant", content=sample.thought.strip())
-        found.append(ChatMessage(written, fork.step, weight.weight, weight.why))
+        found.append(ChatMessage(written, fork.step, weight.weight, weight.reason))
         return self._row(name, "summary", found)
 
     def _step(self, one: ContextStep, said: Sequence[Message], row: str) -> list[ChatMessage]:
@@ -88,7 +88,7 @@ class _ChatContextRows(ContextRows):
         number = one.record.step
         check_role(one.record.sample.role, "policy", number)
         return [
-            ChatMessage(decided, number, weight.weight, weight.why, weight.by),
+            ChatMessage(decided, number, weight.weight, weight.reason, weight.source),
             *(ChatMessage(message, number, 0.0, "") for message in observed),
         ]
 

@@ -110,10 +110,10 @@ def make_recorded_rows(
     Contexts of a branch that other rollouts train whole are passed over. Raises HoustonError when
     the ledger is broken or something of it was erased.
     """
-    strand = TokenSequence(plan, options)
+    sequence = TokenSequence(plan, options)
     for context in plan.contexts:
-        yield from _context_rows(reader, plan, context, options, strand)
-        yield from make_summary_row(reader, plan, context, options, strand)
+        yield from _context_rows(reader, plan, context, options, sequence)
+        yield from make_summary_row(reader, plan, context, options, sequence)
 
 
 def make_summary_row(
@@ -121,24 +121,24 @@ def make_summary_row(
     plan: RolloutPlan,
     context: PlannedContext,
     options: RowOptions,
-    strand: TokenSequence | None = None,
+    sequence: TokenSequence | None = None,
 ) -> Iterator[TokenRow]:
     """The row of the summary that replaced `context`, where the model wrote it and it is wanted.
 
-    strand: the context as it stood then; without it the answers in the prompt are not marked.
+    sequence: the context as it stood then; without it the answers in the prompt are not marked.
     """
-    fork, seq = context.ended, context.summary_seq
+    fork, seq = context.end_fork, context.summary_seq
     if fork is None or seq is None or not options.summaries:
         return
     body = reader.run(_query_samples([seq])).get(seq)
     if body is None:
         raise _broken_error(seq)
-    asked = strand.branch() if strand else TokenSequence(plan, options)
-    asked.open(plan.named_summary(context.number + 1), context.number)
+    asked = sequence.branch() if sequence else TokenSequence(plan, options)
+    asked.open(plan.summary_row_id(context.number + 1), context.number)
     _follow_prompt(reader, asked, seq, body, None)
     said = body.sampled(seq, fork.step, 1, "summary")
     weight = weigh_summary(body.answer(answer_soundness.reserved_of_head(plan.head)), options)
-    asked.sampled(said, weight)
+    asked.add_answer(said, weight)
     yield from asked.rows("summary")
 
 
@@ -147,36 +147,39 @@ def _context_rows(
     plan: RolloutPlan,
     context: PlannedContext,
     options: RowOptions,
-    strand: TokenSequence,
+    sequence: TokenSequence,
 ) -> Iterator[TokenRow]:
     part, reserved = 0, answer_soundness.reserved_of_head(plan.head)
-    strand.open(plan.named(context.number), context.number)
+    sequence.open(plan.row_id(context.number), context.number)
     for step, body in _sample_pages(reader, context.steps):
         seq = step.row.sample_seq
-        if strand.grown and not strand.goes_on(body.parent_seq, body.kept):
-            yield from strand.rows("react")
+        if sequence.has_grown and not sequence.continues(body.parent_seq, body.kept):
+            yield from sequence.rows("react")
             part += 1
-            strand.open(plan.named(context.number, part), context.number, part)
-        _follow_prompt(reader, strand, seq, body, context.kept_from)
+            sequence.open(plan.row_id(context.number, part), context.number, part)
+        _follow_prompt(reader, sequence, seq, body, context.kept_from)
         said = body.sampled(seq, step.number, step.row.attempt, "policy")
         weight = weigh_answer(step, body.answer(reserved), options)
-        strand.sampled(said, weight, own=not step.elsewhere)
-    yield from strand.rows("react")
+        sequence.add_answer(said, weight, own=not step.trained_in_rollout)
+    yield from sequence.rows("react")
 
 
 def _follow_prompt(
-    reader: Reader, strand: TokenSequence, seq: int, body: SampleFacts, kept_from: int | None
+    reader: Reader, sequence: TokenSequence, seq: int, body: SampleFacts, kept_from: int | None
 ) -> None:
-    """Bring the strand to the prompt of a sample. kept_from: as `Strand.begin` wants it."""
+    """Bring the sequence to the prompt of a sample.
+
+    kept_from: as `TokenSequence.begin_prompt` wants it.
+    """
     if body.new_prompt_ids is None:
         raise _broken_error(seq)
-    if body.parent_seq == strand.seq:
-        if body.kept > len(strand.ids):
+    if body.parent_seq == sequence.seq:
+        if body.kept > len(sequence.ids):
             raise _broken_error(seq)
-        strand.go_on(body.kept, body.new_prompt_ids)
+        sequence.continue_prompt(body.kept, body.new_prompt_ids)
     else:
-        strand.begin(_read_prompt(reader, seq), kept_from)
-    if body.prompt_tokens not in (None, len(strand.ids)):
+        sequence.begin_prompt(_read_prompt(reader, seq), kept_from)
+    if body.prompt_tokens not in (None, len(sequence.ids)):
         raise _broken_error(seq)
 
 

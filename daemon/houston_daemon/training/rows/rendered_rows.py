@@ -54,7 +54,7 @@ class RowRenderer:
     own: bool
     """Whether dialect and tokenizer are those that the rollout ran with: then the ids of its head,
     and of answers that stand as they were sampled, are the ledger's."""
-    told: bool
+    sampled_stripped: bool
     """Whether the ledger's prompts are these contexts: it ran so, without thoughts."""
     reserved: ReservedTokens
     """Tokens of the tokenizer that no answer may hold."""
@@ -71,14 +71,14 @@ class RowRenderer:
         short = self.short_tools or self.renderer.shows_short(tools, self.window or None)
         return self.renderer.head(head.system, tools, head.task, short)
 
-    def seen(self, sample: SampleBody) -> SampleBody:
+    def visible_sample(self, sample: SampleBody) -> SampleBody:
         """What of a sample may be used."""
-        if self.told:
+        if self.sampled_stripped:
             return sample
         ids = sample.token_ids if self.own else None
         return replace(sample, token_ids=ids, new_prompt_ids=None, kept=0)
 
-    def written(self, sample: SampleBody) -> Sequence[int]:
+    def summary_ids(self, sample: SampleBody) -> Sequence[int]:
         """Ids of a summary as the model wrote it."""
         if self.own and sample.token_ids is not None:
             return sample.token_ids
@@ -109,9 +109,9 @@ class RowRenderer:
         ended = ids and ids[-1] in self.renderer.stops
         return self.tokens.decode(ids[:-1] if ended else ids)
 
-    def stands(self, one: ContextStep) -> bool:
+    def has_sampled_ids(self, one: ContextStep) -> bool:
         """Whether an answer's ids end where its entry says, also where the ledger told them."""
-        if not (self.told and one.entry.stripped):
+        if not (self.sampled_stripped and one.entry.stripped):
             return True
         pieces = self.renderer.dialect.assistant("", one.record.sample.calls)
         return list(one.entry.ids[: one.entry.answer]) == self.tokens.encode(pieces)
@@ -126,13 +126,15 @@ def make_rendered_rows(
     """
     assert plan.head is not None
     head = rendering.head(plan.head)
-    for walked in walk_contexts(reader, plan, rendering.renderer, head, rendering.seen):
+    for walked in walk_contexts(reader, plan, rendering.renderer, head, rendering.visible_sample):
         made = _RenderedContextRows(plan, options, rendering, walked)
         if walked.plan.own:
             yield made.context()
-        if rendering.told:  # its summaries were asked for in these contexts: exact from the ledger
+        if (
+            rendering.sampled_stripped
+        ):  # its summaries were asked for in these contexts: exact from the ledger
             yield from ledger_rows.make_summary_row(reader, plan, walked.plan, options)
-        elif options.summaries and (fork := walked.plan.ended) and walked.plan.summary_seq:
+        elif options.summaries and (fork := walked.plan.end_fork) and walked.plan.summary_seq:
             yield made.summary(fork, reader.run(query_summary_sample(walked.plan.summary_seq)))
 
 
@@ -153,11 +155,11 @@ class _RenderedContextRows(ContextRows):
         """The row of its actions; it ends with the last answer."""
         walked = self.walked
         ids = array("i", walked.head.token_ids or ())
-        for entry in walked.before:
+        for entry in walked.fork_entries:
             ids.extend(entry.ids)
         spans = []
         end = len(ids)
-        for one in walked.standing:
+        for one in walked.steps:
             spans += self._spans(one, len(ids), self.name)
             end = len(ids) + one.entry.answer
             ids.extend(one.entry.ids)
@@ -167,11 +169,11 @@ class _RenderedContextRows(ContextRows):
         """The row of the summary that the fork put in the place of its first k entries."""
         ids = array("i", self.walked.head.token_ids or ())
         spans: list[SampledSpan] = []
-        for one, asked, _ in self.requested(fork):
+        for one, asked, _ in self.summary_request_parts(fork):
             if one:
                 spans += self._spans(one, len(ids), self.summary_name)
             ids.extend(asked)
-        start, written = len(ids), self._rendering.written(sample)
+        start, written = len(ids), self._rendering.summary_ids(sample)
         ids.extend(written)
         end = start + self._own(written, answer_facts(sample))
         unfit = self._rendering.unfit_summary(sample, self.forged(sample), written)
@@ -187,15 +189,15 @@ class _RenderedContextRows(ContextRows):
         if not own:
             return []
         weight = self.weight(one, row, _is_empty(sample))
-        if not self._rendering.stands(one):
-            weight = AnswerWeight(0.0, _OTHER_IDS_REASON, weight.by)
+        if not self._rendering.has_sampled_ids(one):
+            weight = AnswerWeight(0.0, _OTHER_IDS_REASON, weight.source)
         end = start + own
         return [_answer_span(start, end, sample, one.record.step, one.record.attempt, seq, weight)]
 
     def _own(self, ids: Sequence[int], said: AnswerFacts) -> int:
         """How many of an answer's ids are the model's: the stop token with which the dialect closes
         an answer that did not stop is not, and training it would teach to stop there."""
-        closing = said.unended and ids and ids[-1] in self.renderer.stops
+        closing = said.missing_stop_reason and ids and ids[-1] in self.renderer.stops
         return len(ids) - bool(closing)
 
     def _row(
@@ -240,11 +242,11 @@ def _answer_span(
         policy=sample.policy,
         policy_hash=sample.policy_hash,
         weight=weight.weight,
-        why=weight.why,
+        why=weight.reason,
         logprob_kind="none",
         sampling=sampling_parameters(sample.parameters),
         guided="grammar" in sample.parameters,
-        by=weight.by,
+        by=weight.source,
     )
 
 

@@ -29,11 +29,11 @@ TrainedElsewhere = Callable[[AnswerKey], str]
 
 
 def query_rollout_plan(
-    rollout: str, beside: SharedSteps, rules: RuleVerdicts | None = None
+    rollout: str, shared: SharedSteps, rules: RuleVerdicts | None = None
 ) -> ReadPlan[RolloutPlan]:
     """What the rows of a rollout (a whole id) are.
 
-    beside: rollouts of the same export; what a branch shares is trained once among them. rules:
+    shared: rollouts of the same export; what a branch shares is trained once among them. rules:
     what rules say of it in place of what was stored. Raises HoustonError for what was erased or set
     aside.
     """
@@ -50,7 +50,7 @@ def query_rollout_plan(
 
     def elsewhere(answer: AnswerKey) -> str:
         owner = owner_of(one.id, stretches, answer.step)
-        return "" if owner == one.id else beside.elsewhere(one.id, owner, answer)
+        return "" if owner == one.id else shared.trained_by_other(one.id, owner, answer)
 
     given = yield from _verdict_lookup(one.id, rules)
     forks = yield from rollout_queries.list_forks(one.id)
@@ -110,7 +110,7 @@ def _verdict_lookup(
         stored = standing.get(row.step, ())
         mine = [one for one in stored if one.attempt == row.attempt]
         if rules is not None:
-            mine = rules.given(row, stored)
+            mine = rules.counted_verdicts(row, stored)
         return mine[0] if mine else None
 
     return of

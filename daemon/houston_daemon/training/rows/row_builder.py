@@ -29,7 +29,7 @@ def build_token_rows(
     reader: Reader,
     rollout: str,
     options: RowOptions = DEFAULT_OPTIONS,
-    beside: SharedSteps = NO_SHARED_STEPS,
+    shared: SharedSteps = NO_SHARED_STEPS,
     rules: RuleVerdicts | None = None,
 ) -> Iterator[TokenRow]:
     """Rows of a rollout (a whole id) as token ids, in its order; none before its first step.
@@ -38,12 +38,12 @@ def build_token_rows(
     and kept its thoughts; else they are rendered. Steps that are not closed are not used. A row in
     which everything is masked comes, too: who exports decides.
 
-    beside: all rollouts of the export: a step that several share is trained once among them. rules:
-    what rules say of the rollout (`ruled`); None: what was stored of them counts. Raises
+    shared: all rollouts of the export: a step that several share is trained once among them. rules:
+    what rules say of the rollout (`rule_verdicts`); None: what was stored of them counts. Raises
     HoustonError for erased or damaged ledgers, and ConfigurationError where a dialect or tokenizer
     is not known.
     """
-    plan = reader.run(rollout_plan.query_rollout_plan(rollout, beside, rules))
+    plan = reader.run(rollout_plan.query_rollout_plan(rollout, shared, rules))
     if plan.head is None:
         return
     strip, own = (
@@ -62,11 +62,11 @@ def build_chat_rows(
     reader: Reader,
     rollout: str,
     options: RowOptions = DEFAULT_OPTIONS,
-    beside: SharedSteps = NO_SHARED_STEPS,
+    shared: SharedSteps = NO_SHARED_STEPS,
     rules: RuleVerdicts | None = None,
 ) -> Iterator[ChatRow]:
-    """The same rows as messages; see `token_rows`. Dialect and tokenizer are not asked for."""
-    plan = reader.run(rollout_plan.query_rollout_plan(rollout, beside, rules))
+    """The same rows as messages (see `build_token_rows`), without a dialect or tokenizer."""
+    plan = reader.run(rollout_plan.query_rollout_plan(rollout, shared, rules))
     if plan.head is not None:
         yield from chat_rows.make_chat_rows(reader, plan, options, _row_thoughts(plan, options))
 

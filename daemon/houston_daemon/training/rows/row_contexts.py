@@ -60,13 +60,13 @@ class ContextStep:
     step: PlannedStep
     record: StepRecord
     entry: ContextEntry
-    home: int
+    sampled_in_context: int
     """Number of the context that it was sampled in; of this one unless a fork kept it."""
     stopped: bool
     """Whether its ids ended with a stop token; true where that cannot be told."""
     forged: str | None
-    """Why its sampled ids are a forged turn (`soundness`); empty when they are none, None where
-    they are not known."""
+    """Why its sampled ids are a forged turn (`answer_soundness`); empty when they are none, None
+    where they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,13 @@ class WalkedContext:
     head: ContextHead
     context: Context
     """As it stood after its last step."""
-    standing: tuple[ContextStep, ...]
+    steps: tuple[ContextStep, ...]
     """Its steps, in order; those that its fork kept come first."""
 
     @property
-    def before(self) -> tuple[ContextEntry, ...]:
+    def fork_entries(self) -> tuple[ContextEntry, ...]:
         """What stands before the first step: the pair of the fork."""
-        return tuple(self.context.entries[: 1 if self.plan.begun else 0])
+        return tuple(self.context.entries[: 1 if self.plan.begin_fork else 0])
 
 
 def walk_contexts(
@@ -102,11 +102,11 @@ def walk_contexts(
     forged: dict[int, str | None] = {}
     reserved = answer_soundness.reserved_of_head(plan.head)
     home = {step.number: context for context in plan.contexts for step in context.steps}
-    where = {step.number: step for context in plan.contexts for step in context.steps}
+    planned = {step.number: step for context in plan.contexts for step in context.steps}
     for context in plan.contexts:
         if not context.steps:
             continue
-        first = context.kept_from - 1 if context.begun else 1
+        first = context.kept_from - 1 if context.begin_fork else 1
         kept = [one for one in kept if one.step >= first]
         last = context.steps[-1].number
         for start in range(context.steps[0].number, last + 1, STEPS_PER_PAGE):
@@ -118,12 +118,12 @@ def walk_contexts(
                 one.step: answer_soundness.forged_turn_reason(reserved, one.sample) for one in found
             }
         fork, said = reader.run(_fork_of_context(plan.rollout, context))
-        made = rebuild_context(renderer, head, kept, fork, said).context
-        entries = made.entries[1:] if fork else made.entries
+        rebuilt = rebuild_context(renderer, head, kept, fork, said).context
+        entries = rebuilt.entries[1:] if fork else rebuilt.entries
         records = kept[1:] if fork else kept
-        standing = [
+        steps = [
             ContextStep(
-                where[record.step],
+                planned[record.step],
                 record,
                 entry,
                 home[record.step].number,
@@ -132,7 +132,7 @@ def walk_contexts(
             )
             for record, entry in zip(records, entries, strict=True)
         ]
-        yield WalkedContext(context, head, made, tuple(standing))
+        yield WalkedContext(context, head, rebuilt, tuple(steps))
 
 
 def _closed_record(record: StepRecord, seen: RendererView) -> StepRecord:
@@ -152,12 +152,12 @@ def _sample_ended(sample: SampleBody) -> bool:
 def _fork_of_context(
     rollout: str, context: PlannedContext
 ) -> ReadPlan[tuple[ForkBody | None, Sequence[DeliveredGuidance]]]:
-    if context.begun is None:
+    if context.begin_fork is None:
         return None, ()
-    body = yield from rollout_queries.read_fork_body(context.begun)
-    said = yield from read_kept_guidance(rollout, context.begun, body)
+    body = yield from rollout_queries.read_fork_body(context.begin_fork)
+    said = yield from read_kept_guidance(rollout, context.begin_fork, body)
     # Of a home from before forks named the step that they come before.
-    return replace(body, before=context.begun.step), said
+    return replace(body, before=context.begin_fork.step), said
 
 
 def query_summary_sample(seq: int) -> ReadPlan[SampleBody]:
@@ -177,28 +177,16 @@ def answer_facts(
 ) -> AnswerFacts:
     """What of a sample decides its weight. ended: whether its ids ended with a stop token, where
     the sample has lost them; empty: whether nothing of it is left that a model wrote; unfit: why it
-    may not be trained (`soundness`)."""
+    may not be trained (`answer_soundness`)."""
     ended = ended and ends_with_stop(sample.token_ids, sample.parameters.get("stop_token_ids"))
     why = no_action_reason(sample.malformed, [call.error for call in sample.calls])
     return AnswerFacts(sample.finish_reason, why, empty, ended, unfit)
 
 
-def weight_in_row(
-    one: ContextStep, said: AnswerFacts, plan: RolloutPlan, options: RowOptions, row: str
-) -> AnswerWeight:
-    """What the answer of a step weighs in the row with this id. said: what decides it."""
-    weight = weigh_answer(one.step, said, options)
-    home = plan.named(one.home)
-    summary = "/summary." in row
-    if row == home or (options.overlap == "paper" and not summary):
-        return weight
-    return weight_of_copy(weight, home)
-
-
 class ContextPart(NamedTuple):
     """One entry of a context as it stands in a request."""
 
-    of: ContextStep | None
+    step: ContextStep | None
     """The step that it is; None for the pair of an earlier fork."""
     ids: Sequence[int]
     messages: Sequence[Message]
@@ -218,14 +206,14 @@ class ContextRows:
         self.options = options
         self.renderer = renderer
         self.walked = walked
-        self.name = plan.named(walked.plan.number)
+        self.name = plan.row_id(walked.plan.number)
         """Id of the row of its actions."""
-        self.summary_name = plan.named_summary(walked.plan.number + 1)
+        self.summary_name = plan.summary_row_id(walked.plan.number + 1)
         """Id of the row of the summary that replaced it."""
 
-    def requested(self, fork: ForkRow) -> Iterator[ContextPart]:
+    def summary_request_parts(self, fork: ForkRow) -> Iterator[ContextPart]:
         """What the summary was asked about: the first k entries, the last one with the request."""
-        by_step = {one.record.step: one for one in self.walked.standing}
+        by_step = {one.record.step: one for one in self.walked.steps}
         entries = self.walked.context.entries[: fork.k]
         for entry in entries:
             of = None if entry.summary else by_step[entry.step]
@@ -236,8 +224,12 @@ class ContextRows:
 
     def weight(self, one: ContextStep, row: str, empty: bool) -> AnswerWeight:
         """What the answer of a step weighs in the row with this id."""
-        said = answer_facts(one.record.sample, one.stopped, empty, self.unfit(one))
-        return weight_in_row(one, said, self.plan, self.options, row)
+        facts = answer_facts(one.record.sample, one.stopped, empty, self.unfit(one))
+        weight = weigh_answer(one.step, facts, self.options)
+        own_row = self.plan.row_id(one.sampled_in_context)
+        if row == own_row or (self.options.overlap == "paper" and "/summary." not in row):
+            return weight
+        return weight_of_copy(weight, own_row)
 
     def unfit(self, one: ContextStep) -> str:
         """Why the answer of a step may not be trained."""
@@ -248,7 +240,7 @@ class ContextRows:
         return weigh_summary(answer_facts(sample, unfit=unfit or ""), self.options)
 
     def forged(self, sample: SampleBody) -> str | None:
-        """Why the summary's ids are a forged turn, as of a step (`Standing.forged`)."""
+        """Why the summary's ids are a forged turn, as of a step (`ContextStep.forged`)."""
         return answer_soundness.forged_turn_reason(
             answer_soundness.reserved_of_head(self.plan.head), sample
         )

@@ -31,9 +31,9 @@ class PlannedStep:
 
     row: StepRow
     """Its current attempt; of the rollout whose step it is."""
-    given: SourceVerdict | None
+    verdict: SourceVerdict | None
     """The verdict that counts; None where nobody judged it."""
-    elsewhere: str
+    trained_in_rollout: str
     """The rollout whose rows train it, where that is not this one."""
 
     @property
@@ -48,30 +48,30 @@ class PlannedContext:
 
     number: int
     """0 before the first fork."""
-    begun: ForkRow | None
+    begin_fork: ForkRow | None
     """The fork that it began with."""
-    ended: ForkRow | None
+    end_fork: ForkRow | None
     """The fork that replaced it."""
     steps: tuple[PlannedStep, ...]
     """Steps that were sampled in it, in order."""
     summary_elsewhere: str
-    """The rollout that trains the summary of `ended`, where that is not this one."""
+    """The rollout that trains the summary of `end_fork`, where that is not this one."""
 
     @property
     def kept_from(self) -> int:
         """First step that stands in it as it is: sampled in it, or kept over its fork."""
-        return self.begun.first_kept_step if self.begun else 1
+        return self.begin_fork.first_kept_step if self.begin_fork else 1
 
     @property
     def summary_seq(self) -> int | None:
         """The sample of the summary that replaced it, where the model wrote it and this rollout
         trains it."""
-        return self.ended.sample_seq if self.ended and not self.summary_elsewhere else None
+        return self.end_fork.sample_seq if self.end_fork and not self.summary_elsewhere else None
 
     @property
     def own(self) -> bool:
         """Whether a step of it is this rollout's to train."""
-        return any(not step.elsewhere for step in self.steps)
+        return any(not step.trained_in_rollout for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,11 @@ class RolloutPlan:
     """None before the first prompt: then there is no row."""
     contexts: tuple[PlannedContext, ...]
 
-    def named(self, context: int, part: int = 0) -> str:
+    def row_id(self, context: int, part: int = 0) -> str:
         """Id of a row of actions."""
         return f"{self.rollout}/{context}.{part}"
 
-    def named_summary(self, fork: int) -> str:
+    def summary_row_id(self, fork: int) -> str:
         """Id of the row of the n-th summary, from 1."""
         return f"{self.rollout}/summary.{fork}"
 
@@ -105,7 +105,7 @@ class AnswerFacts(NamedTuple):
     """What of a sample decides its weight, beside verdicts."""
 
     finish_reason: str
-    null: str
+    no_action: str
     """Why it is no action: nothing could be read from it, it has no call, or none that can be run;
     empty where it is one."""
     empty: bool = False
@@ -113,10 +113,10 @@ class AnswerFacts(NamedTuple):
     stopped: bool = True
     """Whether it ends with a stop token of its dialect, where that can be told."""
     unfit: str = ""
-    """Why it may not be trained whatever was said of it (`soundness`); empty where it may."""
+    """Why it may not be trained, whatever the verdict (`answer_soundness`); empty where it may."""
 
     @property
-    def unended(self) -> str:
+    def missing_stop_reason(self) -> str:
         """Why it has no stop token to train; empty where it has one."""
         if self.finish_reason == "length":
             return _CUT_REASON
@@ -143,8 +143,8 @@ class AnswerWeight(NamedTuple):
     """What an answer weighs, and why."""
 
     weight: float
-    why: str
-    by: str
+    reason: str
+    source: str
     elsewhere: bool = False
     """Whether another rollout's rows train it."""
 
@@ -158,14 +158,14 @@ def weigh_answer(step: PlannedStep, answer: AnswerFacts, options: RowOptions) ->
     keep; an answer that is no action; and last what nobody judged.
     """
     weight = _weigh_own(step, answer, options)
-    if not step.elsewhere:
+    if not step.trained_in_rollout:
         return weight
     said = "trained" if weight.weight else "masked"
-    return AnswerWeight(0.0, f"{said} with rollout {step.elsewhere}", "", elsewhere=True)
+    return AnswerWeight(0.0, f"{said} with rollout {step.trained_in_rollout}", "", elsewhere=True)
 
 
 def _weigh_own(step: PlannedStep, answer: AnswerFacts, options: RowOptions) -> AnswerWeight:
-    given = step.given
+    given = step.verdict
     by = given.source if given else ""
     if answer.finish_reason == INTERRUPTED:
         return AnswerWeight(0.0, _INTERRUPTED_REASON, "")
@@ -177,12 +177,12 @@ def _weigh_own(step: PlannedStep, answer: AnswerFacts, options: RowOptions) -> A
         return AnswerWeight(1.0, "", "")
     if given and given.verdict == "mask":
         return AnswerWeight(0.0, f"mask: {given.source} {given.reason}".rstrip(), by)
-    if answer.unended and options.cut == "mask" and by != "human":
-        return AnswerWeight(0.0, answer.unended, "")
+    if answer.missing_stop_reason and options.cut == "mask" and by != "human":
+        return AnswerWeight(0.0, answer.missing_stop_reason, "")
     if given:
         return AnswerWeight(1.0, "", by)
-    if answer.null:
-        return AnswerWeight(0.0, f"no action: {answer.null}", "")
+    if answer.no_action:
+        return AnswerWeight(0.0, f"no action: {answer.no_action}", "")
     if options.unjudged == "mask":
         return AnswerWeight(0.0, UNJUDGED, "")
     return AnswerWeight(1.0, "", UNJUDGED)
@@ -192,15 +192,19 @@ def weigh_summary(answer: AnswerFacts, options: RowOptions) -> AnswerWeight:
     """What a summary weighs that the model wrote and the rollout used."""
     if answer.unfit:
         return AnswerWeight(0.0, answer.unfit, "")
-    if answer.unended and options.cut == "mask" and options.masking:
-        return AnswerWeight(0.0, answer.unended, "")
+    if answer.missing_stop_reason and options.cut == "mask" and options.masking:
+        return AnswerWeight(0.0, answer.missing_stop_reason, "")
     return AnswerWeight(1.0, "", "")
 
 
 def weight_if_closed(weight: AnswerWeight, answer: AnswerFacts) -> AnswerWeight:
     """The same where whoever renders the answer writes a stop token behind it: one that did not
     stop is then trained in no case, as it would teach to stop there."""
-    return AnswerWeight(0.0, answer.unended, "") if weight.weight and answer.unended else weight
+    return (
+        AnswerWeight(0.0, answer.missing_stop_reason, "")
+        if weight.weight and answer.missing_stop_reason
+        else weight
+    )
 
 
 def weight_of_copy(weight: AnswerWeight, row: str) -> AnswerWeight:

@@ -37,7 +37,9 @@ class RuleVerdicts(NamedTuple):
     attempts: Mapping[int, int] | None
     """By step that the rules looked at, which attempt; None where no rule counts."""
 
-    def given(self, row: StepRow, stored: Sequence[SourceVerdict]) -> list[SourceVerdict]:
+    def counted_verdicts(
+        self, row: StepRow, stored: Sequence[SourceVerdict]
+    ) -> list[SourceVerdict]:
         """Verdicts on the attempt of a step that counts; the first of them counts."""
         found = [one for one in stored if one.source != "rule" and one.attempt == row.attempt]
         if reason := self._reason(row):
@@ -73,7 +75,7 @@ class RuleRuns:
     """Name and version of each rule that was run → rollouts on which it was."""
     _known: dict[str, RuleVerdicts] = field(default_factory=dict)
 
-    def of(self, rollout: str) -> RuleVerdicts | None:
+    def verdicts_of(self, rollout: str) -> RuleVerdicts | None:
         """What rules say of a rollout (a whole id), its shared past too; None: what is stored.
 
         Raises HoustonError where a rule fails or cannot be had, and for a rollout that cannot be

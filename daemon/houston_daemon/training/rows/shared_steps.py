@@ -17,7 +17,7 @@ from houston_shared.store.store_reader import Reader
 
 
 class AnswerKey(NamedTuple):
-    """Which answer of a rollout: the role it was sampled in, and the step as `Span` has it."""
+    """Which answer of a rollout: the role it was sampled in, and its step (`SampledSpan`)."""
 
     role: SampleRole
     step: int
@@ -32,20 +32,20 @@ class SharedSteps:
     """Rollouts that are exported together."""
 
     def __init__(
-        self, lines: Mapping[str, Sequence[OwnedStepRange]], lost: LostAnswers = NO_LOST_ANSWERS
+        self, stretches: Mapping[str, Sequence[OwnedStepRange]], lost: LostAnswers = NO_LOST_ANSWERS
     ) -> None:
-        """lines: by rollout (whole ids, in the order of the export), whose its steps are."""
-        self._lines = lines
+        """stretches: by rollout (whole ids, in the order of the export), whose its steps are."""
+        self._stretches = stretches
         self._lost = lost
         self._sharing: dict[str, list[tuple[str, int]]] = {}
-        for rollout, parts in lines.items():
+        for rollout, parts in stretches.items():
             for part in parts:
                 if part.rollout != rollout:
                     self._sharing.setdefault(part.rollout, []).append((rollout, part.last))
 
-    def but(self, gone: Collection[str], lost: LostAnswers) -> "SharedSteps":
+    def without(self, gone: Collection[str], lost: LostAnswers) -> "SharedSteps":
         """The same without some rollouts, and with what the others cannot train."""
-        left = {one: parts for one, parts in self._lines.items() if one not in gone}
+        left = {one: parts for one, parts in self._stretches.items() if one not in gone}
         return SharedSteps(left, lost)
 
     @property
@@ -53,41 +53,41 @@ class SharedSteps:
         """Whether any of them shares its past."""
         return bool(self._sharing)
 
-    def elsewhere(self, rollout: str, whose: str, answer: AnswerKey) -> str:
+    def trained_by_other(self, rollout: str, owner: str, answer: AnswerKey) -> str:
         """The rollout that trains an answer where that is another; empty where it is `rollout`.
 
-        whose: the rollout whose step it is.
+        owner: the rollout whose step it is.
         """
-        for one in self._in_turn(whose, answer.step):
+        for one in self._sharers_in_order(owner, answer.step):
             if one == rollout:
                 return ""
             if answer not in self._lost.get(one, ()):
                 return one
         return ""
 
-    def next(self, rollout: str, answer: AnswerKey) -> str:
+    def next_trainer(self, rollout: str, answer: AnswerKey) -> str:
         """Who trains what `rollout` cannot; empty where nobody else has it, or none of them can."""
-        whose = self._whose(rollout, answer.step)
+        owner = self._owner_of(rollout, answer.step)
         able = (
             one
-            for one in self._in_turn(whose, answer.step)
+            for one in self._sharers_in_order(owner, answer.step)
             if one != rollout and answer not in self._lost.get(one, ())
         )
         return next(able, "")
 
-    def shared(self, rollout: str, answer: AnswerKey) -> bool:
+    def is_shared(self, rollout: str, answer: AnswerKey) -> bool:
         """Whether another of them has this answer of `rollout`, too."""
-        whose = self._whose(rollout, answer.step)
-        return any(one != rollout for one in self._in_turn(whose, answer.step))
+        owner = self._owner_of(rollout, answer.step)
+        return any(one != rollout for one in self._sharers_in_order(owner, answer.step))
 
-    def _whose(self, rollout: str, step: int) -> str:
-        return owner_of(rollout, self._lines[rollout], step)
+    def _owner_of(self, rollout: str, step: int) -> str:
+        return owner_of(rollout, self._stretches[rollout], step)
 
-    def _in_turn(self, whose: str, step: int) -> Iterator[str]:
+    def _sharers_in_order(self, owner: str, step: int) -> Iterator[str]:
         """Those that have a step, in the order in which they would train it."""
-        if whose in self._lines:
-            yield whose
-        for one, last in self._sharing.get(whose, ()):
+        if owner in self._stretches:
+            yield owner
+        for one, last in self._sharing.get(owner, ()):
             if step <= last:
                 yield one
 
@@ -100,6 +100,6 @@ def read_shared_steps(reader: Reader, rollouts: Sequence[str]) -> SharedSteps:
     return SharedSteps({one: reader.run(rollout_queries.step_ranges(one)) for one in rollouts})
 
 
-def owner_of(rollout: str, line: Sequence[OwnedStepRange], step: int) -> str:
-    """The rollout whose step it is. line: of `rollout`."""
-    return next((part.rollout for part in line if part.first <= step <= part.last), rollout)
+def owner_of(rollout: str, stretches: Sequence[OwnedStepRange], step: int) -> str:
+    """The rollout whose step it is. stretches: of `rollout`."""
+    return next((part.rollout for part in stretches if part.first <= step <= part.last), rollout)

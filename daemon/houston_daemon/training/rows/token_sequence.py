@@ -49,17 +49,17 @@ class _AnswerMark:
 
     start: int
     end: int
-    said: SampledAnswer
+    answer: SampledAnswer
     weight: AnswerWeight
     row: str
     """Id of the row that it was sampled in."""
     context: int
-    same: bool = True
+    in_place: bool = True
     """Whether what stands before it is what it was sampled after."""
 
     def moved(self, by: int) -> "_AnswerMark":
         """The same answer in a context that a fork began."""
-        return replace(self, start=self.start + by, end=self.end + by, same=False)
+        return replace(self, start=self.start + by, end=self.end + by, in_place=False)
 
 
 class TokenSequence:
@@ -84,54 +84,54 @@ class TokenSequence:
         self._row, self._context, self._first, self._wanted = row, context, part == 0, False
 
     def branch(self) -> "TokenSequence":
-        """A strand of its own that begins with what stands here: for a summary's request."""
-        made = copy(self)
-        made.ids, made._marks, made._entries = self.ids[:], [*self._marks], [*self._entries]
-        return made
+        """A sequence of its own that begins with what stands here: for a summary's request."""
+        copied = copy(self)
+        copied.ids, copied._marks, copied._entries = self.ids[:], [*self._marks], [*self._entries]
+        return copied
 
     @property
-    def grown(self) -> bool:
+    def has_grown(self) -> bool:
         """Whether an answer of the open row stands in it."""
         return any(mark.row == self._row for mark in self._marks)
 
-    def goes_on(self, parent: int | None, kept: int) -> bool:
+    def continues(self, parent: int | None, kept: int) -> bool:
         """Whether a prompt of which this is told begins with all that stands here."""
         return parent == self.seq and kept == len(self.ids)
 
-    def go_on(self, kept: int, new: Sequence[int]) -> None:
+    def continue_prompt(self, kept: int, new: Sequence[int]) -> None:
         """The next prompt: the first `kept` ids, then `new` ones."""
         self._cut(kept)
         self.ids.extend(new)
 
-    def begin(self, prompt: Sequence[int], kept_from: int | None) -> None:
+    def begin_prompt(self, prompt: Sequence[int], kept_from: int | None) -> None:
         """The first prompt of a context. kept_from: the first step that it keeps as it is."""
-        whole = array("i", prompt)
+        ids = array("i", prompt)
         start = next((at for step, at in self._entries if step == kept_from), None)
-        first = common_prefix_length(self.ids, whole)
+        first = common_prefix_length(self.ids, ids)
         marks = [mark for mark in self._marks if mark.end <= first]
         entries = [one for one in self._entries if one[1] <= first]
         if start is not None and start >= first:
-            found = unique_position(self.ids[start:], whole, first)
-            if found is not None:
-                by = found - start
+            position = unique_position(self.ids[start:], ids, first)
+            if position is not None:
+                by = position - start
                 marks += [mark.moved(by) for mark in self._marks if mark.start >= start]
                 entries += [(step, at + by) for step, at in self._entries if at >= start]
-        self.ids, self._marks, self._entries = whole, marks, entries
+        self.ids, self._marks, self._entries = ids, marks, entries
 
-    def sampled(self, said: SampledAnswer, weight: AnswerWeight, own: bool = True) -> None:
+    def add_answer(self, answer: SampledAnswer, weight: AnswerWeight, own: bool = True) -> None:
         """An answer after the prompt. own: whether it is for this rollout's rows to train."""
         start = len(self.ids)
-        self._entries.append((said.step, start))
-        self.ids.extend(said.ids)
-        self.seq = said.seq
+        self._entries.append((answer.step, start))
+        self.ids.extend(answer.ids)
+        self.seq = answer.seq
         self._wanted = self._wanted or own
-        if said.ids:
+        if answer.ids:
             end = len(self.ids)
-            self._marks.append(_AnswerMark(start, end, said, weight, self._row, self._context))
+            self._marks.append(_AnswerMark(start, end, answer, weight, self._row, self._context))
 
     def rows(self, kind: RowKind, source: IdsSource = "ledger") -> Iterator[TokenRow]:
         """The open row, unless nothing of it is this rollout's to train."""
-        if not (self._wanted and self.grown):
+        if not (self._wanted and self.has_grown):
             return
         spans = [self._span(mark, kind) for mark in self._marks]
         plan = self._plan
@@ -148,34 +148,34 @@ class TokenSequence:
             token_ids=self.ids[:],
             spans=tuple(spans),
             logprobs={
-                index: mark.said.logprobs[: mark.end - mark.start]
+                index: mark.answer.logprobs[: mark.end - mark.start]
                 for index, mark in enumerate(self._marks)
-                if mark.said.logprobs is not None and mark.same
+                if mark.answer.logprobs is not None and mark.in_place
             },
             dialect=plan.head.dialect if plan.head else "",
             tokenizer=plan.head.tokenizer if plan.head else "",
         )
 
     def _span(self, mark: _AnswerMark, kind: RowKind) -> SampledSpan:
-        weight, said = mark.weight, mark.said
+        weight, answer = mark.weight, mark.answer
         over_a_fork = self._paper and kind == "react" and mark.context != self._context
         if mark.row != self._row and not (over_a_fork and self._first):
             weight = weight_of_copy(weight, mark.row)
         return SampledSpan(
             start=mark.start,
             end=mark.end,
-            step=said.step,
-            attempt=said.attempt,
-            role=said.role,
-            sample_seq=said.seq,
-            policy=said.policy,
-            policy_hash=said.policy_hash,
+            step=answer.step,
+            attempt=answer.attempt,
+            role=answer.role,
+            sample_seq=answer.seq,
+            policy=answer.policy,
+            policy_hash=answer.policy_hash,
             weight=weight.weight,
-            why=weight.why,
-            logprob_kind=said.logprob_kind if said.logprobs is not None else "none",
-            sampling=said.sampling,
-            guided=said.guided,
-            by=weight.by,
+            why=weight.reason,
+            logprob_kind=answer.logprob_kind if answer.logprobs is not None else "none",
+            sampling=answer.sampling,
+            guided=answer.guided,
+            by=weight.source,
         )
 
     def _cut(self, kept: int) -> None:
@@ -192,11 +192,11 @@ def unique_position(part: "array[int]", whole: "array[int]", first: int) -> int 
     """Where `part` stands in `whole` at or after `first`; None unless it is in one place only."""
     if not part:
         return None
-    needle, hay = part.tobytes(), whole.tobytes()
-    found: list[int] = []
-    at = hay.find(needle, first * _ID_BYTES)
-    while at >= 0 and len(found) < 2:
+    needle, haystack = part.tobytes(), whole.tobytes()
+    positions: list[int] = []
+    at = haystack.find(needle, first * _ID_BYTES)
+    while at >= 0 and len(positions) < 2:
         if at % _ID_BYTES == 0:
-            found.append(at // _ID_BYTES)
-        at = hay.find(needle, at + 1)
-    return found[0] if len(found) == 1 else None
+            positions.append(at // _ID_BYTES)
+        at = haystack.find(needle, at + 1)
+    return positions[0] if len(positions) == 1 else None

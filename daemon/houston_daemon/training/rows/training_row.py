@@ -173,7 +173,7 @@ class ChatMessage:
     why: str
     """Why an answer weighs nothing; empty for what nobody sampled."""
     by: str = ""
-    """Whose verdict it was, as in `Span`."""
+    """Whose verdict it was, as in `SampledSpan`."""
 
 
 @dataclass(frozen=True, slots=True)

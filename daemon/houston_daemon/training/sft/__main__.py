@@ -69,15 +69,17 @@ def _train_folder(folder: RunFolder, writer: ProgressWriter) -> int:
     from houston_daemon.training.sft.training_run import train_run
 
     if not train_run(folder, writer):
-        writer.set("cancelled", f"It was asked to end. {folder.good} Next: {folder.again}")
-        writer.say(writer.now.message)
+        writer.set_state(
+            "cancelled", f"It was asked to end. {folder.what_is_kept} Next: {folder.resume_command}"
+        )
+        writer.log(writer.now.message)
         if os.environ.get("RANK", "0") == "0":
             tell_run_ended(folder, "cancelled", "it was asked to end")
         return TERMINATED_EXIT_CODE
     if os.environ.get("RANK", "0") == "0":
         policy = register_if_daemon(folder)
-        writer.set("finished", f"{policy or 'It'} lies in {folder.output}.")
-        writer.say(f"finished {policy}".strip())
+        writer.set_state("finished", f"{policy or 'It'} lies in {folder.output}.")
+        writer.log(f"finished {policy}".strip())
         tell_run_ended(folder, "finished")
     return int(ExitCode.DONE)
 
@@ -90,17 +92,17 @@ def _report_failure(folder: RunFolder, problem: Exception) -> None:
         problem = training_memory.out_of_memory_elsewhere(folder)
     writer, now = ProgressWriter(folder.path), sft_progress.read_progress(folder.path)
     if not isinstance(problem, HoustonError):
-        writer.say("".join(traceback.format_exception(problem)))
+        writer.log("".join(traceback.format_exception(problem)))
         if now is not None and now.state == "failed":
             return  # another process has said why; this one lost touch with it
         what = str(problem).strip().partition("\n")[0]
         problem = HoustonError(
             f"The trainer met {type(problem).__name__}: {what}.",
-            f"Training ended there. {folder.good}",
+            f"Training ended there. {folder.what_is_kept}",
             f"Next: look into {folder.path / 'log.txt'}",
         )
-    writer.set("failed", str(problem))
-    writer.say(str(problem))
+    writer.set_state("failed", str(problem))
+    writer.log(str(problem))
     command_output.print_note(str(problem))
     tell_run_ended(folder, "failed", problem.cause)
 

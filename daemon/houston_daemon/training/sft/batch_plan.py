@@ -20,7 +20,7 @@ RowPack = tuple[int, ...]
 class OptimizerStep:
     """One optimizer step."""
 
-    shares: tuple[tuple[RowPack, ...], ...]
+    passes_per_process: tuple[tuple[RowPack, ...], ...]
     """By process its passes; every process has the same number, as collectives ask for."""
     tokens: int
     """Of all its rows."""

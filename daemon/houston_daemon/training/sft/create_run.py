@@ -6,7 +6,6 @@ registered, whether data and model share a tokenizer, which settings a resumed r
 new folder is whole or not there. It imports no torch.
 """
 
-import hashlib
 import os
 import secrets
 import shutil
@@ -22,6 +21,7 @@ import msgspec
 from houston_daemon.training.export import export_run as exporting
 from houston_daemon.training.export.held_out_split import parse_held_out
 from houston_daemon.training.policies import policy_constraints
+from houston_daemon.training.policies.policy_files import hash_file
 from houston_daemon.training.rows.rule_verdicts import RulesFrom
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_daemon.training.sft import (
@@ -83,12 +83,12 @@ class TrainingRequest(NamedTuple):
     """Of rollouts: whether rules are run for their rows."""
 
 
-def create_run_folder(loaded: LoadedConfiguration, wanted: TrainingRequest) -> RunFolder:
+def create_run_folder(loaded: LoadedConfiguration, request: TrainingRequest) -> RunFolder:
     """Make the folder of a new run, with its data. Raises HoustonError; nothing then stays."""
-    found = sft_recipe.load_recipe(wanted.recipe, list(wanted.settings))
-    if wanted.name:
-        check_family_name(wanted.name)
-    if bool(wanted.rollouts) == bool(wanted.data):
+    recipe = sft_recipe.load_recipe(request.recipe, list(request.settings))
+    if request.name:
+        check_family_name(request.name)
+    if bool(request.rollouts) == bool(request.data):
         raise HoustonError(
             "Name rollouts, or exported data with --data DIR.",
             NOTHING_TRAINED_MESSAGE,
@@ -96,41 +96,41 @@ def create_run_folder(loaded: LoadedConfiguration, wanted: TrainingRequest) -> R
         )
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     run = f"sft-{stamp}-{secrets.token_hex(2)}"
-    named = found.base if is_policy_name(found.base) else ""
-    found = run_policies.with_policy_folders(loaded.home, found)
+    named = recipe.base if is_policy_name(recipe.base) else ""
+    recipe = run_policies.with_policy_folders(loaded.home, recipe)
     _remove_unfinished_runs(loaded)
-    beside = RunFolder(training_folder(loaded.home) / f"{UNFINISHED_PREFIX}{run}")
-    beside.path.mkdir(mode=0o700, parents=True)
-    held = sft_run_folder.take_folder(beside.path)
+    unfinished = RunFolder(training_folder(loaded.home) / f"{UNFINISHED_PREFIX}{run}")
+    unfinished.path.mkdir(mode=0o700, parents=True)
+    lock = sft_run_folder.take_folder(unfinished.path)
     try:
-        rollouts = _prepare_data(loaded, wanted, found.base, beside)
-        manifest = sft_run_folder.read_data_manifest(beside.data)
-        found = _filled_recipe(found, manifest, wanted.settings)
-        _check_data(found, manifest)
-        parent = named or run_policies.parent_policy(loaded.home, found)
-        family = wanted.name or (parse_policy_name(parent).family if parent else DEFAULT_FAMILY)
-        base_hash, adapter_hash = run_policies.base_hashes_of(loaded.home, found)
-        _check_registrable(loaded, family, found.base, base_hash, parent)
-        beside.ask(
+        rollouts = _prepare_data(loaded, request, recipe.base, unfinished)
+        manifest = sft_run_folder.read_data_manifest(unfinished.data)
+        recipe = _filled_recipe(recipe, manifest, request.settings)
+        _check_data(recipe, manifest)
+        parent = named or run_policies.parent_policy(loaded.home, recipe)
+        family = request.name or (parse_policy_name(parent).family if parent else DEFAULT_FAMILY)
+        base_hash, adapter_hash = run_policies.base_hashes_of(loaded.home, recipe)
+        _check_registrable(loaded, family, recipe.base, base_hash, parent)
+        unfinished.write_spec(
             RunSpec(
                 run=run,
                 name=family,
                 parent=parent,
                 home=str(loaded.home.path),
-                recipe=found,
+                recipe=recipe,
                 base_hash=base_hash,
                 adapter_hash=adapter_hash,
                 rollouts=rollouts,
             )
         )
-        made = sft_run_folder.folder_of_run(loaded.home, run)
-        beside.path.replace(made.path)
+        folder = sft_run_folder.folder_of_run(loaded.home, run)
+        unfinished.path.replace(folder.path)
     except BaseException:
-        shutil.rmtree(beside.path)
+        shutil.rmtree(unfinished.path)
         raise
     finally:
-        os.close(held)
-    return made
+        os.close(lock)
+    return folder
 
 
 def _remove_unfinished_runs(loaded: LoadedConfiguration) -> None:
@@ -157,15 +157,15 @@ def _check_registrable(
     )
 
 
-def rename_policy(loaded: LoadedConfiguration, asked: RunSpec, family: str) -> RunSpec:
+def rename_policy(loaded: LoadedConfiguration, spec: RunSpec, family: str) -> RunSpec:
     """With another family of what comes out. Raises HoustonError where it came out."""
     check_family_name(family)
     if loaded.home.database.exists():
         with Reader(loaded.home) as reader:
-            came = reader.run(policy_queries.find_policy_of_run(asked.run))
-        if came is not None:
-            raise HoustonError(f"{asked.run} has become {came.name}, whose name stays.")
-    return msgspec.structs.replace(asked, name=family)
+            policy = reader.run(policy_queries.find_policy_of_run(spec.run))
+        if policy is not None:
+            raise HoustonError(f"{spec.run} has become {policy.name}, whose name stays.")
+    return msgspec.structs.replace(spec, name=family)
 
 
 def request_resume(
@@ -183,20 +183,22 @@ def request_resume(
             "houston train list",
             ExitCode.USAGE,
         )
-    made = sft_run_folder.folder_of_run(loaded.home, run)
-    asked = made.asked
-    now = sft_progress.read_progress(made.path)
-    if now is not None and now.state == "finished":
-        raise HoustonError(f"{run} has finished: {made.output}.", next=f"houston train show {run}")
+    folder = sft_run_folder.folder_of_run(loaded.home, run)
+    spec = folder.spec
+    progress = sft_progress.read_progress(folder.path)
+    if progress is not None and progress.state == "finished":
+        raise HoustonError(
+            f"{run} has finished: {folder.output}.", next=f"houston train show {run}"
+        )
     _check_not_daemon_run(loaded, run)
-    sft_run_folder.require_no_trainer(made.path)
-    asked = rename_policy(loaded, asked, name) if name else asked
-    if asked.base_hash:
-        _check_registrable(loaded, asked.name, asked.recipe.base, asked.base_hash, asked.parent)
-    return msgspec.structs.replace(asked, recipe=_changed_settings(made, settings))
+    sft_run_folder.require_no_trainer(folder.path)
+    spec = rename_policy(loaded, spec, name) if name else spec
+    if spec.base_hash:
+        _check_registrable(loaded, spec.name, spec.recipe.base, spec.base_hash, spec.parent)
+    return msgspec.structs.replace(spec, recipe=_changed_settings(folder, settings))
 
 
-def _changed_settings(made: RunFolder, settings: Sequence[str]) -> SftRecipe:
+def _changed_settings(folder: RunFolder, settings: Sequence[str]) -> SftRecipe:
     """The recipe of a run that goes on. Raises HoustonError for what would make it another run, or
     leave its checkpoint unread."""
     others = {setting.partition("=")[0] for setting in settings} - CHANGEABLE_SETTINGS
@@ -207,12 +209,12 @@ def _changed_settings(made: RunFolder, settings: Sequence[str]) -> SftRecipe:
             f"Start a new one, or change {', '.join(sorted(CHANGEABLE_SETTINGS))}",
             ExitCode.USAGE,
         )
-    changed = sft_recipe.changed_recipe(made.asked.recipe, list(settings))
+    changed = sft_recipe.changed_recipe(folder.spec.recipe, list(settings))
     if changed.accelerate:
         changed = msgspec.structs.replace(
             changed, accelerate=sft_launch.accelerate_file(changed.accelerate)
         )
-    sft_run_folder.check_kind_change(made, changed)
+    sft_run_folder.check_kind_change(folder, changed)
     return changed
 
 
@@ -233,31 +235,31 @@ def _check_not_daemon_run(loaded: LoadedConfiguration, run: str) -> None:
 
 
 def _prepare_data(
-    loaded: LoadedConfiguration, wanted: TrainingRequest, base: str, to: RunFolder
+    loaded: LoadedConfiguration, request: TrainingRequest, base: str, to: RunFolder
 ) -> tuple[str, ...]:
     """Export rollouts into the run's folder, or point at data that was exported.
 
     Rows are made for the model that is trained, where it was named.
     """
-    if wanted.data is not None:
-        if not wanted.data.is_dir():
-            raise HoustonError(f"There is no folder {wanted.data}.", NOTHING_TRAINED_MESSAGE)
-        to.data.symlink_to(wanted.data.absolute(), target_is_directory=True)
+    if request.data is not None:
+        if not request.data.is_dir():
+            raise HoustonError(f"There is no folder {request.data}.", NOTHING_TRAINED_MESSAGE)
+        to.data.symlink_to(request.data.absolute(), target_is_directory=True)
         return ()
-    ids = tuple(wanted.rollouts)
-    rows = wanted.rows if wanted.rows.tokenizer else replace(wanted.rows, tokenizer=base)
+    ids = tuple(request.rollouts)
+    rows = request.rows if request.rows.tokenizer else replace(request.rows, tokenizer=base)
     options = exporting.ExportRequest(
         rollouts=ids,
         rows=rows,
-        held_out=parse_held_out(list(wanted.held_out), 0),
-        rules=wanted.rules,
+        held_out=parse_held_out(list(request.held_out), 0),
+        rules=request.rules,
     )
     exporting.write_export(loaded.home, options, to.data)
     return ids
 
 
 def _filled_recipe(
-    found: SftRecipe, manifest: dict[str, Any], settings: Collection[str]
+    recipe: SftRecipe, manifest: dict[str, Any], settings: Collection[str]
 ) -> SftRecipe:
     """With paths that hold wherever the trainer runs.
 
@@ -270,28 +272,28 @@ def _filled_recipe(
             f"Export again with --format {DATA_FORMAT}",
         )
     keys = {setting.partition("=")[0].strip() for setting in settings}
-    accelerate = sft_launch.accelerate_file(found.accelerate) if found.accelerate else ""
-    found = msgspec.structs.replace(found, accelerate=accelerate)
-    return run_policies.fill_recipe(found, manifest, keys)
+    accelerate = sft_launch.accelerate_file(recipe.accelerate) if recipe.accelerate else ""
+    recipe = msgspec.structs.replace(recipe, accelerate=accelerate)
+    return run_policies.fill_recipe(recipe, manifest, keys)
 
 
-def _check_data(found: SftRecipe, manifest: dict[str, Any]) -> None:
+def _check_data(recipe: SftRecipe, manifest: dict[str, Any]) -> None:
     """Raises HoustonError for ids of another tokenizer, and for copies of copies of rows."""
     tokenizers = manifest.get("tokenizers") or {}
-    file = Path(found.base) / "tokenizer.json"
+    file = Path(recipe.base) / "tokenizer.json"
     if tokenizers and file.is_file():
-        mine = hashlib.sha256(file.read_bytes()).hexdigest()
-        if set(tokenizers.values()) != {mine}:
+        model_hash = hash_file(file)
+        if set(tokenizers.values()) != {model_hash}:
             raise HoustonError(
                 f"The ids of the data belong to another tokenizer than {file}.",
                 f"{NOTHING_TRAINED_MESSAGE} The data's: {', '.join(tokenizers)}.",
                 "Export again with --tokenizer, or name the model with --base",
             )
-    copied = manifest.get("recipe") or {}
-    twice = (copied.get("react", 1), copied.get("summary", 1)) != (1, 1)
-    if twice and (found.upsample.react, found.upsample.summary) != (1, 1):
+    exported = manifest.get("recipe") or {}
+    twice = (exported.get("react", 1), exported.get("summary", 1)) != (1, 1)
+    if twice and (recipe.upsample.react, recipe.upsample.summary) != (1, 1):
         raise ConfigurationError(
-            f"The data hold copies of rows already (recipe {copied.get('name')}), and the recipe"
+            f"The data hold copies of rows already (recipe {exported.get('name')}), and the recipe"
             " of training asks for more.",
             NOTHING_TRAINED_MESSAGE,
             "--set upsample.react=1 --set upsample.summary=1",

@@ -6,7 +6,6 @@ folders, hashes and a parent. At the end what came out is registered as a policy
 runs. What a policy is and where its files go is `training.policies`'. It imports no torch.
 """
 
-import hashlib
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -97,7 +96,7 @@ def base_hashes_of(home: Home | None, recipe: SftRecipe) -> tuple[str, str]:
 def check_base_unchanged(folder: RunFolder) -> None:
     """Raise HoustonError unless a run's base and adapter are what they were as it was asked for:
     its checkpoints, and the policy's lineage, are of those. Older runs have not noted it."""
-    asked, recipe = folder.asked, folder.asked.recipe
+    asked, recipe = folder.spec, folder.spec.recipe
     if not asked.base_hash:
         return
     try:
@@ -117,8 +116,8 @@ def check_base_unchanged(folder: RunFolder) -> None:
 def _base_changed_error(folder: RunFolder, cause: str) -> HoustonError:
     return HoustonError(
         cause,
-        f"Nothing was trained further. {folder.good}",
-        f"Next: put back what was there, and {folder.again}; or start a new run",
+        f"Nothing was trained further. {folder.what_is_kept}",
+        f"Next: put back what was there, and {folder.resume_command}; or start a new run",
     )
 
 
@@ -178,7 +177,7 @@ def register_if_daemon(folder: RunFolder) -> str:
     """Register what came out, as the process of the run does it: returns `policy@N`, or nothing
     where no daemon runs. Raises HoustonError where the daemon refuses it.
     """
-    home = folder.asked.home
+    home = folder.spec.home
     if not home:
         return ""
     loaded = load_configuration(home, os.environ.get("HOUSTON_CONFIG"))
@@ -200,7 +199,7 @@ def tell_run_state(
 
 def tell_run_ended(folder: RunFolder, state: RunState, reason: str = "") -> None:
     """The same, from the trainer itself: who started it may be gone."""
-    asked = folder.asked
+    asked = folder.spec
     if not asked.beside:
         return
     try:
@@ -211,12 +210,12 @@ def tell_run_ended(folder: RunFolder, state: RunState, reason: str = "") -> None
             reason,
         )
     except HoustonError as problem:  # what was trained is none the worse for it
-        ProgressWriter(folder.path).say(f"the daemon was not told: {problem}")
+        ProgressWriter(folder.path).log(f"the daemon was not told: {problem}")
 
 
 def register_run(loaded: LoadedConfiguration, folder: RunFolder) -> str:
     """The policy that this run became; asked again, the same one. Raises HoustonError."""
-    asked, result = folder.asked, folder.result
+    asked, result = folder.spec, folder.result
     return register_policy(
         loaded,
         folder.output,
@@ -234,4 +233,4 @@ def register_run(loaded: LoadedConfiguration, folder: RunFolder) -> str:
 def data_manifest_hash(data: Path) -> str:
     """SHA-256 of the manifest of the data; empty where there is none."""
     file = data / "manifest.json"
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+    return policy_files.hash_file(file) if file.is_file() else ""

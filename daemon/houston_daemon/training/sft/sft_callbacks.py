@@ -51,12 +51,12 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
         """Whether it ended because it was asked to."""
         self.losses: list[float] = []
         """Of the steps of this process's life."""
-        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGTERM, self._on_sigterm)
 
-    def _end(self, number: int, frame: Any) -> None:
+    def _on_sigterm(self, number: int, frame: Any) -> None:
         self._asked_to_end = True
 
-    def asked(self, device: torch.device) -> bool:
+    def stop_requested(self, device: torch.device) -> bool:
         """Whether any process was asked to end; all of them must look at the same time."""
         self.ended = (
             _strongest_wish(_STOP_NOW if self._asked_to_end else _CONTINUE, device) == _STOP_NOW
@@ -66,7 +66,7 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """The clock starts."""
         self._saved = time.monotonic()
-        self._writer.begin(
+        self._writer.begin_steps(
             step=state.global_step,
             steps=len(self._steps),
             tokens=self._tokens[state.global_step],
@@ -90,7 +90,7 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
     def on_save(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """A checkpoint is whole."""
         self._saved = time.monotonic()
-        self._writer.say(f"checkpoint at step {state.global_step}")
+        self._writer.log(f"checkpoint at step {state.global_step}")
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, float], **rest: Any
@@ -108,12 +108,12 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
             raise HoustonError(
                 f"The {what} of step {step} is not a number"
                 f" (loss {loss}, gradient norm {norm}, rate {logs['learning_rate']:.3g}).",
-                f"Training ended there. {self._folder.good}",
+                f"Training ended there. {self._folder.what_is_kept}",
                 "Next: a new run with lower rates,"
-                f" {lower_rate_settings(self._folder.asked.recipe)}",
+                f" {lower_rate_settings(self._folder.spec.recipe)}",
             )
         self.losses.append(loss)
-        self._writer.stepped(
+        self._writer.step_done(
             step=step,
             tokens=self._tokens[step],
             epoch=self._steps[step - 1].epoch,
@@ -210,12 +210,14 @@ class HeldOutLoss:
 
     def _taken(self, when: str, watch: TrainingWatch, writer: ProgressWriter) -> float | None:
         what = f"{self.rows} of {len(self._lengths)} held-out rows {when}"
-        writer.set("running", f"taking the loss on {what}")
+        writer.set_state("running", f"taking the loss on {what}")
         with training_memory.explain_out_of_memory(
             self._folder, self._lengths, self._steps, training=False
         ):
             device = self._trainer.args.device
-            loss: float | None = self._trainer.held_out(self._passes, lambda: watch.asked(device))
+            loss: float | None = self._trainer.held_out(
+                self._passes, lambda: watch.stop_requested(device)
+            )
         if loss is not None:
-            writer.say(f"loss {loss:.4f} on {what}")
+            writer.log(f"loss {loss:.4f} on {what}")
         return loss

@@ -5,7 +5,6 @@ cut, and what had nothing left to train, is counted and named. It does not decid
 pass holds.
 """
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,13 +18,14 @@ import pyarrow.parquet
 import torch
 from datasets import Dataset
 
+from houston_daemon.training.policies.policy_files import hash_file
+from houston_daemon.training.rows.training_row import IGNORED_LABEL
 from houston_daemon.training.sft.batch_plan import OptimizerStep, RowPack
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 
 COLUMNS = ("input_ids", "labels", "weights", "row", "kind")
-IGNORED_LABEL = -100
 _ROWS_PER_READ = 64
 """Rows that are read at once."""
 _ARROW_SCHEMA = pyarrow.schema(
@@ -92,8 +92,8 @@ def prepare_rows(
     model's embeddings. Raises HoustonError for rows that cannot be trained, and for others than the
     manifest names.
     """
-    said = target.with_suffix(".json")
-    if _is_prepared(target, said):
+    counts_file = target.with_suffix(".json")
+    if _is_prepared(target, counts_file):
         return
     if sha256:
         _check_hash(source, sha256)
@@ -103,18 +103,18 @@ def prepare_rows(
         pyarrow.OSFile(str(beside), "wb") as sink,
         pyarrow.ipc.new_file(sink, _ARROW_SCHEMA) as writer,
     ):
-        for one in _iterate_rows(source):
-            ids, weights = one["input_ids"][:max_length], one["weights"][:max_length]
-            _check_words(ids, words, f"row {one['row']!r} of {source.name}")
+        for exported in _iterate_rows(source):
+            ids, weights = exported["input_ids"][:max_length], exported["weights"][:max_length]
+            _check_words(ids, words, f"row {exported['row']!r} of {source.name}")
             trained = int((weights[1:] > 0).sum())  # nothing predicts the first
             if not trained:
-                dropped.append(one["row"])
+                dropped.append(exported["row"])
                 continue
             counts["rows"] += 1
             counts["tokens"] += len(ids)
             counts["trained"] += trained
-            counts["cut"] += len(one["input_ids"]) > max_length
-            row = {**one, "input_ids": ids, "weights": weights}
+            counts["cut"] += len(exported["input_ids"]) > max_length
+            row = {**exported, "input_ids": ids, "weights": weights}
             writer.write_batch(pyarrow.RecordBatch.from_pylist([row], schema=_ARROW_SCHEMA))
     if not counts["rows"]:
         beside.unlink()
@@ -127,7 +127,7 @@ def prepare_rows(
     size = _sync_file(beside)
     beside.replace(target)
     prepared = PreparedRows(**counts, dropped=tuple(dropped), max_length=max_length, size=size)
-    atomic_file.write_atomically(said, msgspec.json.encode(prepared))
+    atomic_file.write_atomically(counts_file, msgspec.json.encode(prepared))
 
 
 def _check_words(ids: "numpy.ndarray[Any, Any]", words: int | None, name: str) -> None:
@@ -144,19 +144,18 @@ def _check_words(ids: "numpy.ndarray[Any, Any]", words: int | None, name: str) -
         )
 
 
-def _is_prepared(target: Path, said: Path) -> bool:
+def _is_prepared(target: Path, counts_file: Path) -> bool:
     """Whether both files are there as they were written."""
     try:
-        known = msgspec.json.decode(said.read_bytes(), type=PreparedRows)
+        known = msgspec.json.decode(counts_file.read_bytes(), type=PreparedRows)
         return target.stat().st_size == known.size
     except (OSError, msgspec.DecodeError):  # not yet, or not whole: they are written again
         return False
 
 
 def _check_hash(source: Path, sha256: str) -> None:
-    with source.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() == sha256:
-            return
+    if hash_file(source) == sha256:
+        return
     raise HoustonError(
         f"{source} is not the file that the manifest beside it tells of.",
         "Nothing was trained: nobody could tell what from.",
@@ -188,7 +187,7 @@ class PassDataset:
     def __init__(self, rows: MappedRows, steps: Sequence[OptimizerStep], row_lengths: bool) -> None:
         """row_lengths: whether the attention takes several rows (`attention`)."""
         self._rows = rows
-        self._shares = [share for step in steps for share in step.shares]
+        self._shares = [share for step in steps for share in step.passes_per_process]
         self._row_lengths = row_lengths
 
     def numbers(self) -> Dataset:
@@ -202,9 +201,9 @@ class PassDataset:
 
     def item(self, number: int) -> dict[str, Any]:
         """All passes of an item."""
-        return {"passes": [self.made(pack) for pack in self._shares[number]]}
+        return {"passes": [self.make_pass(pack) for pack in self._shares[number]]}
 
-    def made(self, pack: RowPack) -> dict[str, Any]:
+    def make_pass(self, pack: RowPack) -> dict[str, Any]:
         """One pass: ids and positions of shape (1, tokens), and which positions predict what.
 
         The token at `targets` is predicted at the position before it, never across two rows.

@@ -25,6 +25,7 @@ from houston_shared.gpu_leases import GpuLease
 from houston_shared.home_lock import find_running_daemon
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import ENDED_RUN_STATES
 from houston_shared.times_and_counts import pluralize
 
 ACCELERATE_FOLDER = Path(__file__).parent / "accelerate"
@@ -55,7 +56,7 @@ def launch_command(folder: Path, gpus: int) -> list[str]:
     Several GPUs without a configuration each have the whole model and a share of the rows (DDP).
     """
     words = ["-m", TRAINER_PACKAGE, str(folder)]
-    file = RunFolder(folder).asked.recipe.accelerate
+    file = RunFolder(folder).spec.recipe.accelerate
     if not file and gpus < 2:
         return [sys.executable, *words]
     start = [sys.executable, "-m", "accelerate.commands.launch"]
@@ -158,7 +159,6 @@ def _lease_words(taken: Collection[GpuLease]) -> str:
 
 
 POLL_SECONDS = 0.5
-ENDED_STATES = ("finished", "failed", "cancelled")
 
 
 def follow_process(child: "subprocess.Popen[bytes]", folder: RunFolder) -> str:
@@ -201,7 +201,7 @@ def _follow_until_ended(loaded: LoadedConfiguration, folder: RunFolder) -> str:
         while True:
             shown.show()
             one = reader.run(policy_queries.find_training_run(folder.path.name))
-            if one is not None and one.state in ENDED_STATES:
+            if one is not None and one.state in ENDED_RUN_STATES:
                 shown.show()
                 return one.state
             if one is not None and one.state == "queued" and one.reason:

@@ -59,7 +59,7 @@ def _sliding_mask(query: torch.Tensor, width: int | None) -> torch.Tensor | None
 
 
 def register_rows_attention() -> None:
-    """Make it known to transformers under `NAME`. No mask is made for it."""
+    """Make it known to transformers as `ROWS_ATTENTION`. No mask is made for it."""
     AttentionInterface.register(ROWS_ATTENTION, rows_attention)
 
 
@@ -167,15 +167,11 @@ def load_model(recipe: SftRecipe, device: torch.device) -> LoadedModel:
         ) from None
     window = int(getattr(net.config.get_text_config(), "max_position_embeddings", 1 << 30))
     register_rows_attention()
-    packing, fused = probe_model(net) if _can_probe() else (_use_rows_attention(net), False)
+    if is_deepspeed_zero3_enabled():  # no process has the weights yet, so nothing can be tried
+        packing, fused = _use_rows_attention(net), False
+    else:
+        packing, fused = probe_model(net)
     return LoadedModel(net, tokenizer, bf16, window, packing and recipe.packing, fused)
-
-
-def _can_probe() -> bool:
-    """Under ZeRO-3 no process has the weights yet, so nothing can be tried."""
-    from transformers.integrations import is_deepspeed_zero3_enabled
-
-    return not is_deepspeed_zero3_enabled()
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -205,7 +201,7 @@ def probe_model(net: Any) -> tuple[bool, bool]:
         predicts = torch.arange(len(row) - 1)
         part = slice(kept, kept + len(predicts))
         kept += len(predicts)
-        with head.asked(predicts, targets[part], weights[part]):
+        with head.computing_loss(predicts, targets[part], weights[part]):
             fused = fused + net(row[None], use_cache=False).logits.float().sum()
     head.remove()
     net.train(training)

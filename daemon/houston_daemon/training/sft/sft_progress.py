@@ -50,14 +50,14 @@ class ProgressWriter:
         self._speed: deque[tuple[float, int]] = deque(maxlen=_SPEED_STEPS + 1)
         self.now = read_progress(folder) or TrainingProgress(state="queued")
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         """A line into the log, with its time."""
         if self._silent:
             return
         with log_file(self._folder).open("a", encoding="utf-8") as file:
             file.write(f"{iso_time(now_us())} {line}\n")
 
-    def set(self, state: RunState, message: str = "") -> None:
+    def set_state(self, state: RunState, message: str = "") -> None:
         """Another state, or another line about it; written at once."""
         self.now = msgspec.structs.replace(self.now, state=state, message=message)
         self._write()
@@ -67,7 +67,7 @@ class ProgressWriter:
         self.now = msgspec.structs.replace(self.now, alone=alone)
         self._write()
 
-    def begin(self, *, step: int, steps: int, tokens: int, total: int) -> None:
+    def begin_steps(self, *, step: int, steps: int, tokens: int, total: int) -> None:
         """The first step comes now. tokens: computed before; total: of the whole run."""
         self._total = total
         self._speed.clear()
@@ -77,7 +77,7 @@ class ProgressWriter:
         )
         self._write()
 
-    def stepped(
+    def step_done(
         self,
         *,
         step: int,
@@ -104,7 +104,7 @@ class ProgressWriter:
             tokens_per_second=round(speed, 1),
             eta_seconds=round((self._total - tokens) / max(speed, 1e-9), 1),
         )
-        self.say(progress_line(self.now))
+        self.log(progress_line(self.now))
         if time.monotonic() - self._written >= WRITE_SECONDS:
             self._write()
 

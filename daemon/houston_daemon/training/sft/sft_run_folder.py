@@ -124,7 +124,7 @@ class RunFolder:
         self.held_out = path / "held_out.arrow"
 
     @property
-    def asked(self) -> RunSpec:
+    def spec(self) -> RunSpec:
         """What was asked. Raises HoustonError where this is no folder of a run."""
         try:
             return msgspec.json.decode((self.path / "recipe.json").read_bytes(), type=RunSpec)
@@ -141,10 +141,10 @@ class RunFolder:
                 "houston train sft R…",
             ) from None
 
-    def ask(self, asked: RunSpec) -> None:
+    def write_spec(self, spec: RunSpec) -> None:
         """Write what is asked; the folder may be there already."""
         self.path.mkdir(parents=True, exist_ok=True)
-        text = msgspec.json.format(msgspec.json.encode(asked), indent=1)
+        text = msgspec.json.format(msgspec.json.encode(spec), indent=1)
         atomic_file.write_atomically(self.path / "recipe.json", text)
 
     @property
@@ -155,9 +155,9 @@ class RunFolder:
     def keep_manifest(self) -> None:
         """Keep the manifest of the rows as they are taken: data that was exported elsewhere may be
         replaced before the run ends."""
-        there, kept = self.data / "manifest.json", self.path / "manifest.json"
-        if there.is_file() and not kept.exists():
-            atomic_file.write_atomically(kept, there.read_bytes())
+        current, kept = self.data / "manifest.json", self.path / "manifest.json"
+        if current.is_file() and not kept.exists():
+            atomic_file.write_atomically(kept, current.read_bytes())
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -169,12 +169,12 @@ class RunFolder:
     def result(self) -> RunResult | None:
         """The figures; None before it has finished."""
         try:
-            said = msgspec.json.decode(
+            record = msgspec.json.decode(
                 (self.path / "result.json").read_bytes(), type=dict[str, Any]
             )
-            if "loss_last" in said:
-                said["loss_mean_last_10"] = said.pop("loss_last")
-            return msgspec.convert(said, RunResult)
+            if "loss_last" in record:
+                record["loss_mean_last_10"] = record.pop("loss_last")
+            return msgspec.convert(record, RunResult)
         except (OSError, msgspec.DecodeError):
             return None
 
@@ -184,12 +184,12 @@ class RunFolder:
         atomic_file.write_atomically(self.path / "result.json", text)
 
     @property
-    def again(self) -> str:
+    def resume_command(self) -> str:
         """The command that goes on with it."""
         return f"houston train sft --resume {self.path.name}"
 
     @property
-    def good(self) -> str:
+    def what_is_kept(self) -> str:
         """Which checkpoint is the last whole one, in words."""
         found = sft_checkpoints.newest_checkpoint(self.checkpoints)
         return f"The last whole checkpoint is {found}." if found else "There is no checkpoint yet."
@@ -203,20 +203,20 @@ def folder_of_run(home: Home, run: str) -> RunFolder:
 def read_data_manifest(data: Path) -> dict[str, Any]:
     """`manifest.json` of exported data; empty where there is none."""
     try:
-        found = msgspec.json.decode((data / "manifest.json").read_bytes())
+        manifest = msgspec.json.decode((data / "manifest.json").read_bytes())
     except (OSError, msgspec.DecodeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return manifest if isinstance(manifest, dict) else {}
 
 
 def _memory_advice(folder: RunFolder) -> str:
     """What needs less memory than a run that was killed."""
-    recipe = folder.asked.recipe
+    recipe = folder.spec.recipe
     shorter = f"a new run with shorter rows (--set max_length={max(1, recipe.max_length // 2)})"
     adapter = " or an adapter in place of all weights" if recipe.full else ""
     if recipe.gradient_checkpointing:
-        return f"{shorter}{adapter}; where memory was not short, {folder.again}"
-    less = f"{folder.again} --set gradient_checkpointing=true"
+        return f"{shorter}{adapter}; where memory was not short, {folder.resume_command}"
+    less = f"{folder.resume_command} --set gradient_checkpointing=true"
     return f"{less}; where that is too much still, {shorter}{adapter}"
 
 
@@ -225,22 +225,22 @@ def settle_run(folder: RunFolder, code: int) -> TrainingProgress:
 
     A program that was killed could not say so itself: this writes `failed` for it.
     """
-    now = sft_progress.read_progress(folder.path) or TrainingProgress(state="queued")
+    progress = sft_progress.read_progress(folder.path) or TrainingProgress(state="queued")
     if code == ExitCode.BUSY:  # another trainer writes there
-        return msgspec.structs.replace(now, state="failed")
-    if now.state in ("queued", "running"):
+        return msgspec.structs.replace(progress, state="failed")
+    if progress.state in ("queued", "running"):
         why = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        memory, next = "", folder.again
+        memory, next = "", folder.resume_command
         if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
             memory, next = (
                 ": most likely memory ran out, and the kernel ended it",
                 _memory_advice(folder),
             )
         writer = sft_progress.ProgressWriter(folder.path)
-        writer.set("failed", f"The trainer {why}{memory}. {folder.good} Next: {next}")
-        writer.say(writer.now.message)
+        writer.set_state("failed", f"The trainer {why}{memory}. {folder.what_is_kept} Next: {next}")
+        writer.log(writer.now.message)
         return writer.now
-    return now
+    return progress
 
 
 PLAIN_KIND = "plain"
@@ -264,23 +264,23 @@ def sharding_kind(recipe: SftRecipe) -> str:
     import yaml  # 20 ms that a run without a configuration does not pay
 
     try:
-        found: Any = yaml.safe_load(Path(recipe.accelerate).read_text(encoding="utf-8"))
+        configuration: Any = yaml.safe_load(Path(recipe.accelerate).read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as problem:
-        said = str(problem).partition("\n")[0]
+        why = str(problem).partition("\n")[0]
         raise HoustonError(
-            f"The configuration {recipe.accelerate} of accelerate cannot be read: {said}.",
+            f"The configuration {recipe.accelerate} of accelerate cannot be read: {why}.",
             "Nothing was trained further.",
             "Name another: --accelerate cpu, fsdp, deepspeed or a file",
         ) from None
-    if not isinstance(found, dict) or found.get("use_cpu"):
+    if not isinstance(configuration, dict) or configuration.get("use_cpu"):
         return PLAIN_KIND
-    return kind_of_distributed(str(found.get("distributed_type")))
+    return kind_of_distributed(str(configuration.get("distributed_type")))
 
 
 def check_kind_change(folder: RunFolder, recipe: SftRecipe) -> None:
     """Raise HoustonError where a run that goes on with `recipe` in place of its own could not read
     its newest checkpoint: to be asked before that is written into its folder."""
-    if (now := sharding_kind(recipe)) != sharding_kind(folder.asked.recipe):
+    if (now := sharding_kind(recipe)) != sharding_kind(folder.spec.recipe):
         check_checkpoint_kind(folder, now)
 
 
@@ -296,7 +296,7 @@ def check_checkpoint_kind(folder: RunFolder, now: str) -> None:
         f"{newest.name} was written {SHARDING_KINDS.get(wrote, wrote)}, and training"
         f" {SHARDING_KINDS[now]} cannot "
         "read its optimizer and schedule.",
-        f"Nothing was trained further. {folder.good}",
-        f"Next: {folder.again} {setting}; or start a new run",
+        f"Nothing was trained further. {folder.what_is_kept}",
+        f"Next: {folder.resume_command} {setting}; or start a new run",
         ExitCode.USAGE,
     )

@@ -64,7 +64,7 @@ class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
             chosen = outputs.logits[0, about["predicts"]]
             loss = loss_from_logits(chosen, about["targets"], about["weights"])
         else:
-            with self._head.asked(**about):
+            with self._head.computing_loss(**about):
                 outputs = model(**given, use_cache=False)
             loss = outputs.logits.sum()
             # Wrappers may round what a model returns; the figure is kept as it was computed.

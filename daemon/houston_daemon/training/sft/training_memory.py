@@ -35,7 +35,7 @@ _HEAP_FACTOR = {"cpu": 1.9, "cuda": 1.1}
 """How much more the allocator holds than lives in it: on processors glibc's heap is left with holes
 between what is kept and what was given back (1.0 to 1.75 measured, bench/training_memory.py)."""
 _MAPPED_HEAP_FACTOR = 1.15
-"""The same where large pieces have maps of their own (`memory.give_back`)."""
+"""The same where large pieces have maps of their own (`return_freed_memory`)."""
 _LOGIT_SLICES = 4
 """Slices of logits that stand at once: as computed, in float32, their slope, and a copy."""
 
@@ -44,18 +44,18 @@ _LOGIT_SLICES = 4
 class PeakMemory:
     """Bytes that a process needs, by the tokens of its largest pass."""
 
-    standing: int
+    resident_bytes: int
     """What it has before the first pass: model, libraries, rows."""
     trained: int
     """Gradients and the optimizer's state."""
-    token: float
+    bytes_per_token: float
     """Kept for the way back, a token."""
-    squared: float
+    bytes_per_token_squared: float
     """The same, a token squared: of attentions that keep a matrix."""
     kept: float
     """With gradient checkpointing, a token: the input of each layer."""
     layers: int
-    once: int
+    fixed_bytes: int
     """Kept however long a pass is, slices of logits, and the gradient of the head's weights."""
 
     heap: float
@@ -63,20 +63,20 @@ class PeakMemory:
 
     def bytes(self, tokens: int, checkpointing: bool) -> int:
         """The most at once, for passes of up to so many tokens."""
-        whole = self.token * tokens + self.squared * tokens * tokens
+        whole = self.bytes_per_token * tokens + self.bytes_per_token_squared * tokens * tokens
         layer = whole / self.layers
         alive = whole + layer
         heap = self.heap
         if checkpointing:
             alive, heap = self.kept * tokens + 3 * layer, min(heap, _MAPPED_HEAP_FACTOR)
-        return round(self.standing + self.trained + self.once + heap * alive)
+        return round(self.resident_bytes + self.trained + self.fixed_bytes + heap * alive)
 
     def longest(self, free: int, checkpointing: bool) -> int:
         """The most tokens of a pass for which so many bytes beside those standing are enough."""
         low, high = 0, 1 << 20
         while low < high:
             middle = (low + high + 1) // 2
-            fits = self.bytes(middle, checkpointing) - self.standing <= free
+            fits = self.bytes(middle, checkpointing) - self.resident_bytes <= free
             low, high = (middle, high) if fits else (low, middle - 1)
         return low
 
@@ -99,13 +99,13 @@ def measure_peak(trainer: Any, share: float, bf16: bool) -> PeakMemory:
     head = model.get_output_embeddings()
     own = 4 * head.weight.numel() if head.weight.requires_grad else 0
     return PeakMemory(
-        standing=_process_bytes(device),
+        resident_bytes=_process_bytes(device),
         trained=numbers * (_GRADIENT_BYTES + _ADAM_BYTES),
-        token=token,
-        squared=squared,
+        bytes_per_token=token,
+        bytes_per_token_squared=squared,
         kept=4 * config.num_hidden_layers * config.hidden_size,
         layers=config.num_hidden_layers,
-        once=once + _LOGIT_SLICES * SLICE_BYTES + own,
+        fixed_bytes=once + _LOGIT_SLICES * SLICE_BYTES + own,
         heap=_HEAP_FACTOR.get(device.type, _HEAP_FACTOR["cuda"]),
     )
 
@@ -230,9 +230,9 @@ def refuse_too_large(
 
     lengths: tokens of each row. say: into the log.
     """
-    recipe = folder.asked.recipe
+    recipe = folder.spec.recipe
     longest, largest = _row_and_pass_tokens(lengths, steps)
-    needed = peak.bytes(largest, recipe.gradient_checkpointing) - peak.standing
+    needed = peak.bytes(largest, recipe.gradient_checkpointing) - peak.resident_bytes
     told = (
         f"up to {needed / _GIGABYTE:.1f} GB more memory,"
         f" of {there / _GIGABYTE:.1f} GB that are free"
@@ -252,15 +252,15 @@ def _advice_that_fits(
     peak: PeakMemory, folder: RunFolder, longest: int, largest: int, there: int
 ) -> str:
     """What would fit: of this run, else of another."""
-    recipe = folder.asked.recipe
+    recipe = folder.spec.recipe
     plain, less = (peak.longest(there, one) for one in (recipe.gradient_checkpointing, True))
     off = "" if recipe.gradient_checkpointing else "--set gradient_checkpointing=true"
     if largest > longest and plain >= longest:
-        return f"{folder.again} --set pack_tokens={plain}"
+        return f"{folder.resume_command} --set pack_tokens={plain}"
     if off and less >= largest:
-        return f"{folder.again} {off}"
+        return f"{folder.resume_command} {off}"
     if off and less >= longest:
-        return f"{folder.again} {off} --set pack_tokens={less}"
+        return f"{folder.resume_command} {off} --set pack_tokens={less}"
     if less >= _MIN_ROW_TOKENS:
         return f"a new run with shorter rows, {off} --set max_length={less}".replace("  ", " ")
     smaller = "an adapter in place of all weights, or " if recipe.full else ""
@@ -269,7 +269,7 @@ def _advice_that_fits(
 
 def _row_and_pass_tokens(lengths: Sequence[int], steps: Sequence[OptimizerStep]) -> tuple[int, int]:
     """Of the longest row and of the largest pass."""
-    passes = [pack for step in steps for share in step.shares for pack in share if pack]
+    passes = [pack for step in steps for share in step.passes_per_process for pack in share if pack]
     longest = max(lengths[row] for pack in passes for row in pack)
     return longest, max(sum(lengths[row] for row in pack) for pack in passes)
 
@@ -314,16 +314,16 @@ def out_of_memory_in_pass(
     settings = []
     if largest > longest:
         settings.append(f"pack_tokens={max(longest, largest // 2)}")
-    if training and not folder.asked.recipe.gradient_checkpointing:
+    if training and not folder.spec.recipe.gradient_checkpointing:
         settings.append("gradient_checkpointing=true")
     other = (
         f"a new run with shorter rows (--set max_length={max(1, longest // 2)}) or"
         f" {_SHARDING_ADVICE}"
     )
-    again = " ".join([folder.again, *(f"--set {one}" for one in settings)])
+    again = " ".join([folder.resume_command, *(f"--set {one}" for one in settings)])
     return HoustonError(
         f"Memory ran out with passes of up to {largest} tokens; the longest row has {longest}.",
-        f"Training ended there. {folder.good}",
+        f"Training ended there. {folder.what_is_kept}",
         f"Next: {again}; where that is too much still, {other}" if settings else f"Next: {other}",
     )
 
@@ -331,9 +331,9 @@ def out_of_memory_in_pass(
 def out_of_memory_elsewhere(folder: RunFolder) -> HoustonError:
     """What to say where it ran out before the first pass or after the last."""
     now = sft_progress.read_progress(folder.path)
-    smaller = "with an adapter in place of all weights, or " if folder.asked.recipe.full else ""
+    smaller = "with an adapter in place of all weights, or " if folder.spec.recipe.full else ""
     return HoustonError(
         f"Memory ran out {now.message if now and now.message else 'beside the passes'}.",
-        f"Training ended there. {folder.good}",
+        f"Training ended there. {folder.what_is_kept}",
         f"Next: a new run with a smaller model, {smaller}{_SHARDING_ADVICE}",
     )

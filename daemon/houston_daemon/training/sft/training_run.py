@@ -7,7 +7,7 @@ registers nothing.
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def save_output(trainer: Any, folder: RunFolder, *, full: bool) -> None:
         return
     (beside / "training_args.bin").unlink(missing_ok=True)  # a pickle, for nobody
     if full:
-        cast_to_base(beside, Path(folder.asked.recipe.base))
+        cast_to_base(beside, Path(folder.spec.recipe.base))
     if folder.output.exists():
         shutil.rmtree(folder.output)
     beside.replace(folder.output)
@@ -86,23 +86,23 @@ _LAST_STEPS = 10
 
 def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
     """Train, or go on with training. Returns whether it finished; False: it was asked to end."""
-    recipe = folder.asked.recipe
+    recipe = folder.spec.recipe
     device = _training_device(recipe)
     state = PartialState(cpu=device.type == "cpu")
     processes = state.num_processes
     if state.is_main_process:
         sft_checkpoints.clear_unfinished(folder.checkpoints)
-        writer.set("running", "reading the data")
-        _cut_rows(folder, recipe, writer.say)
+        writer.set_state("running", "reading the data")
+        _cut_rows(folder, recipe, writer.log)
     state.wait_for_everyone()
     rows = sft_dataset.load_rows(folder.rows)
-    writer.say(_rows_sentence(rows))
-    writer.set("running", "loading the model")
+    writer.log(_rows_sentence(rows))
+    writer.set_state("running", "loading the model")
     if recipe.gradient_checkpointing and device.type == "cpu":
         training_memory.return_freed_memory()
     set_seed(recipe.seed)
     loaded = sft_model.load_model(recipe, device)
-    writer.say(_model_sentence(loaded, device, processes))
+    writer.log(_model_sentence(loaded, device, processes))
     steps = _planned_steps(rows, recipe, loaded, processes)
     net, new = sft_model.add_adapter(loaded.net, recipe)
     watch = TrainingWatch(folder, steps, writer, recipe.save_minutes)
@@ -120,9 +120,9 @@ def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
     sft_run_folder.check_checkpoint_kind(folder, trainer.kind)
     if trainer.kind == sft_run_folder.PLAIN_KIND:  # in shards no process has what a pass would show
         share = rows.prepared.trained / rows.prepared.tokens
-        there = training_memory.free_bytes(device) // (1 if device.type == "cuda" else processes)
-        reckoned = training_memory.measure_peak(trainer, share, loaded.bf16)
-        training_memory.refuse_too_large(reckoned, folder, rows.lengths, steps, there, writer.say)
+        free = training_memory.free_bytes(device) // (1 if device.type == "cuda" else processes)
+        peak = training_memory.measure_peak(trainer, share, loaded.bf16)
+        training_memory.refuse_too_large(peak, folder, rows.lengths, steps, free, writer.log)
     held = HeldOutLoss(folder, recipe, trainer, loaded.packing)
     before = held.before(watch, writer)
     if watch.ended:
@@ -130,7 +130,7 @@ def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
     began = time.monotonic()
     resumed = sft_checkpoints.newest_checkpoint(folder.checkpoints)
     if resumed:
-        writer.say(f"going on from {resumed.name}")
+        writer.log(f"going on from {resumed.name}")
     with training_memory.explain_out_of_memory(folder, rows.lengths, steps, training=True):
         trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
     seconds = time.monotonic() - began
@@ -139,33 +139,46 @@ def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
     after = held.after(watch, writer)
     if watch.ended:
         return False
-    writer.set("running", "saving")
+    writer.set_state("running", "saving")
     save_output(trainer, folder, full=recipe.full)
     if state.is_main_process:
-        history = [one["loss"] for one in trainer.state.log_history if "loss" in one]
+        result = _run_result(trainer, rows.prepared, steps, seconds, device, writer)
         folder.write_result(
-            RunResult(
-                steps=len(steps),
-                rows=rows.prepared.rows,
-                tokens=sum(step.tokens for step in steps),
-                trained=rows.prepared.trained,
-                cut=rows.prepared.cut,
-                dropped=len(rows.prepared.dropped),
-                loss_first=history[0],
-                loss_mean_last_10=sum(history[-_LAST_STEPS:]) / len(history[-_LAST_STEPS:]),
-                held_out_before=before,
-                held_out_after=after,
-                held_out_rows=held.rows,
-                seconds=round(seconds, 2),
-                tokens_per_second=writer.now.tokens_per_second or 0.0,
-                memory_bytes=training_memory.peak_bytes(),
-                processes=processes,
-                device=str(device),
-                versions={name: version(name) for name in ("torch", "transformers", "trl", "peft")},
+            msgspec.structs.replace(
+                result, held_out_before=before, held_out_after=after, held_out_rows=held.rows
             )
         )
     state.wait_for_everyone()
     return True
+
+
+def _run_result(
+    trainer: WeightedTrainer,
+    prepared: sft_dataset.PreparedRows,
+    steps: Sequence[batch_plan.OptimizerStep],
+    seconds: float,
+    device: torch.device,
+    writer: ProgressWriter,
+) -> RunResult:
+    """The figures of a finished run, but for the loss on held-out rows."""
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    last = losses[-_LAST_STEPS:]
+    return RunResult(
+        steps=len(steps),
+        rows=prepared.rows,
+        tokens=sum(step.tokens for step in steps),
+        trained=prepared.trained,
+        cut=prepared.cut,
+        dropped=len(prepared.dropped),
+        loss_first=losses[0],
+        loss_mean_last_10=sum(last) / len(last),
+        seconds=round(seconds, 2),
+        tokens_per_second=writer.now.tokens_per_second or 0.0,
+        memory_bytes=training_memory.peak_bytes(),
+        processes=trainer.accelerator.num_processes,
+        device=str(device),
+        versions={name: version(name) for name in ("torch", "transformers", "trl", "peft")},
+    )
 
 
 def _training_device(recipe: SftRecipe) -> torch.device:

@@ -79,31 +79,31 @@ class WeightedLossHead:
 
     def __init__(self, model: Any) -> None:
         """model: a causal language model of transformers (not wrapped)."""
-        self._asked: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
+        self._wanted_loss: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
         self.total: torch.Tensor | None = None
         self._head = model.get_output_embeddings()
         self._plain = self._head.forward
         self._head.forward = self._forward
 
     @contextmanager
-    def asked(
+    def computing_loss(
         self, predicts: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor
     ) -> Iterator[None]:
         """Within, the head gives a (1, 1, 1) tensor: the loss of those positions of its input."""
-        self._asked = predicts, targets, weights
+        self._wanted_loss = predicts, targets, weights
         try:
             yield
         finally:
-            self._asked = None
+            self._wanted_loss = None
 
     def remove(self) -> None:
         """The head is as it was."""
         self._head.forward = self._plain
 
     def _forward(self, hidden: torch.Tensor) -> Any:
-        if self._asked is None:
+        if self._wanted_loss is None:
             return self._plain(hidden)
-        predicts, targets, weights = self._asked
+        predicts, targets, weights = self._wanted_loss
         kind = hidden.device.type
         chosen = hidden.reshape(-1, hidden.shape[-1])[predicts.to(hidden.device)]
         if torch.is_autocast_enabled(kind):

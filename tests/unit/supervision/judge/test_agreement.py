@@ -2,11 +2,8 @@
 
 import pytest
 
-from houston_daemon.review.judge.judge_calibration import (
-    VerdictAgreement,
-    compare_verdicts,
-    wilson_interval,
-)
+from houston_daemon.review.judge.judge_calibration import VerdictAgreement, compare_verdicts
+from houston_shared.wilson_interval import wilson_interval
 
 
 def test_pairs_are_counted_by_what_both_say() -> None:

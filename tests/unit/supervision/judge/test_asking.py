@@ -53,7 +53,7 @@ def masks(_: int, steps: list[int]) -> str:
     return json.dumps({str(one): {"reason": "because", "verdict": "mask"} for one in steps})
 
 
-def desk(engine: Voice) -> JudgeClient:
+def client(engine: Voice) -> JudgeClient:
     return JudgeClient("voice", engine, "m", engine.window, TokenEstimator(), None)
 
 
@@ -61,13 +61,13 @@ async def judged(
     engine: Voice, folder: Path, at_once: int = 4, settings: JudgeSettings | None = None
 ) -> tuple[JudgeVerdicts, JudgeCost]:
     cost, words = JudgeCost(), judge_prompt.load_template()
-    asking = WindowJudge(
-        desk(engine), words, settings or JudgeSettings(), JudgeCache(Home(folder)), cost
+    judge = WindowJudge(
+        client(engine), words, settings or JudgeSettings(), JudgeCache(Home(folder)), cost
     )
-    windows = judge_verdicts.plan_windows(WHOLE, words, asking.desk)
+    windows = judge_verdicts.plan_windows(WHOLE, words, judge.client)
     turn = asyncio.Semaphore(at_once)
     return await judge_verdicts.judge_rollout(
-        WHOLE, windows, asking, turn, {3: "e"}, lambda _: None
+        WHOLE, windows, judge, turn, {3: "e"}, lambda _: None
     ), cost
 
 
@@ -125,8 +125,8 @@ async def test_that_answers_cannot_be_kept_is_said_and_costs_nothing_else(tmp_pa
 async def test_another_question_has_another_answer(tmp_path: Path) -> None:
     """Engine, model, policy, temperature and words are part of the question."""
     words = judge_prompt.load_template()
-    (window,) = judge_verdicts.plan_windows(trace([step(1)]), words, desk(Voice(masks)))
-    asked = desk(Voice(masks))
+    (window,) = judge_verdicts.plan_windows(trace([step(1)]), words, client(Voice(masks)))
+    asked = client(Voice(masks))
     other = judge_prompt.parse_template(judge_prompt.TEMPLATE_FILE.read_text() + "\n", "other")
     ways = [
         (asked, words, JudgeSettings()),
@@ -149,10 +149,10 @@ async def test_another_question_has_another_answer(tmp_path: Path) -> None:
         (asked, other, JudgeSettings()),
     ]
     for one, text, settings in ways:
-        asking = WindowJudge(one, text, settings, JudgeCache(Home(tmp_path)), JudgeCost())
-        assert not asking.known(window)
-        await asking.decide(window)
-        assert asking.known(window)
+        judge = WindowJudge(one, text, settings, JudgeCache(Home(tmp_path)), JudgeCost())
+        assert not judge.is_cached(window)
+        await judge.judge_window(window)
+        assert judge.is_cached(window)
 
 
 async def test_a_call_of_another_tool_is_no_answer(tmp_path: Path) -> None:
@@ -170,7 +170,9 @@ def test_steps_that_a_branch_shares_are_its_parents() -> None:
     steps = [replace(step(1), inherited="r-0"), step(2)]
     made = trace(steps)
     assert verdict_updates.own_steps(made) == [2]
-    (window,) = judge_verdicts.plan_windows(made, judge_prompt.load_template(), desk(Voice(masks)))
+    (window,) = judge_verdicts.plan_windows(
+        made, judge_prompt.load_template(), client(Voice(masks))
+    )
     assert window.judged == (2,) and "step 1 begins, context only]" in window.message
 
 
@@ -194,7 +196,7 @@ async def test_a_judge_that_takes_long_is_heard_of_before_it_answers(tmp_path: P
     async with judge_session.report_progress("r-1", 1, note, every=0.01) as done:
         await asyncio.wait_for(heard.wait(), 20)
         done(None)  # type: ignore[arg-type]  # only that it is done counts
-    assert notes[0].startswith("r-1: asking, 0 of 1 window after ")
+    assert notes[0].startswith("r-1: judge, 0 of 1 window after ")
     told = len(notes)
     await asyncio.sleep(0.05)
     assert len(notes) == told, "nothing is said of what is over"

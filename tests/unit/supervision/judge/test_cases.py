@@ -21,7 +21,7 @@ def test_each_point_of_the_template_has_a_step_to_keep_and_one_to_mask() -> None
     meant: dict[str, Counter[str]] = defaultdict(Counter)
     for one in CASES:
         meant[one.criterion][one.meant] += 1
-    assert set(meant) == {*judge_prompt.load_template().points, *PROSE}
+    assert set(meant) == {*judge_prompt.load_template().criteria, *PROSE}
     for criterion, found in meant.items():
         assert found["keep"] == found["mask"] >= 1, criterion
 

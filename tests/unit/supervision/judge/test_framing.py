@@ -103,9 +103,9 @@ def test_a_long_step_is_cut_in_its_middle_and_says_so(
     tokens = PromptTokenizer(small_tokenizer(tmp_path_factory.mktemp("tokens")))
     long = "first line\n" + "word " * 4000 + "\nlast line"
     one = render_step(step(7, long, thought=long, command=long), tokens, limit)
-    assert not one.whole
+    assert not one.is_complete
     assert tokens.count(one.text) <= limit + 180, "notes of what is missing are a few words each"
     for part in ("## thought", "## calls", "## observation"):
         assert part in one.text
     assert "…" in one.text
-    assert render_step(step(7, "short"), tokens, 10_000).whole
+    assert render_step(step(7, "short"), tokens, 10_000).is_complete

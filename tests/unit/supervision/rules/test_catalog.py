@@ -176,7 +176,7 @@ def test_what_is_no_choice_is_said(case: str) -> None:
 
 def short(trace: RolloutTrace, settings: RuleSettings) -> Iterator[tuple[int, str]]:
     """A package's rule: steps with one call."""
-    yield from ((one.step, "one call") for one in trace.seen if len(one.calls) == 1)
+    yield from ((one.step, "one call") for one in trace.observed_steps if len(one.calls) == 1)
 
 
 def test_a_package_brings_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:

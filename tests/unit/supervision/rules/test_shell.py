@@ -81,7 +81,7 @@ APART: dict[str, tuple[str, dict[str, tuple[dict[str, str], bool]]]] = {
 def test_variables_and_folders_end_with_their_shell(case: str) -> None:
     command, expected = APART[case]
     found = [one for one in shell_commands.parse_command(command).simple if one.script]
-    assert {one.script: (dict(one.environment), one.apart) for one in found} == expected
+    assert {one.script: (dict(one.environment), one.in_subshell) for one in found} == expected
 
 
 def test_files_of_here_documents() -> None:
