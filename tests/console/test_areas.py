@@ -140,7 +140,7 @@ async def test_where_the_texts_of_an_archived_rollout_are_is_said(
 
 async def test_help_lists_every_key_of_the_table(builder: HomeBuilder, sit: Sit) -> None:
     from houston_console.app.key_bindings import KEYS
-    from houston_console.widgets.dialogs import FixedLines
+    from houston_console.widgets.line_view import FixedLines
 
     builder.start("r")
     async with sit(builder.home) as seat:

@@ -1,6 +1,7 @@
 """Two rollouts of a task side by side: where the plot puts a score, and the screen from home."""
 
-from houston_console.screens.compare_screen import ComparisonView, ScoreSeries, plot_scores
+from houston_console.screens.compare_screen import ScoreSeries, plot_scores
+from houston_console.widgets.line_view import FixedLines
 from houston_console.widgets.styled_text import line_text, line_width
 from tests.console.conftest import SMALL, WIDE, Seat, Sit
 from tests.console.homes import HomeBuilder
@@ -65,7 +66,7 @@ async def test_two_of_a_task_are_marked_at_home_and_shown_side_by_side(
             await seat.press(numbers["b-1"], "x", "v")
             assert "two rollouts of one task" in seat.said()
             await seat.press(numbers["a-2"], "x", numbers["a-1"], "v")
-            await seat.until(lambda: "a-1" in seat.text(ComparisonView), "read")
+            await seat.until(lambda: "a-1" in seat.text(FixedLines), "read")
             for part in ("● a-2", "◆ a-1", "80 best, 80 last", f"{last} last", "1 heard", "0 heard",
                          "ben 27 words", "score 60 → 80", "Mind the commas."):  # fmt: skip
                 assert part in _all(seat), part
@@ -76,5 +77,5 @@ async def test_two_of_a_task_are_marked_at_home_and_shown_side_by_side(
 
 
 def _all(seat: Seat) -> str:
-    view = seat.app.screen.query_one(ComparisonView)
+    view = seat.app.screen.query_one(FixedLines)
     return "\n".join(line_text(view.line_at(at)) for at in range(view.line_count()))

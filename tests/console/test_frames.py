@@ -1,7 +1,6 @@
 """What a frame shows fits into it, and what its edges say is so at any width and at any moment."""
 
 from houston_console.panes.files_pane import DiffView
-from houston_console.screens.rollout_selector import RolloutFacts
 from houston_console.widgets.styled_text import line_text
 from houston_shared.records import FileChange
 from tests.console.conftest import SMALL, WIDE, Seat, Sit
@@ -58,7 +57,7 @@ async def test_a_card_that_was_hidden_is_made_when_it_is_shown(
         assert "…" not in seat.text("#facts")
         await seat.pilot.resize_terminal(*WIDE)
         await seat.press()
-        assert "policy@1" in seat.text(RolloutFacts)
+        assert "policy@1" in seat.text("#facts")
 
 
 def _at_end(seat: Seat) -> bool:

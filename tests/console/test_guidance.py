@@ -8,7 +8,6 @@ from textual import events
 from houston_console.panes.guidance_composer import Composer
 from houston_console.panes.guidance_pane import GuidanceQueue
 from houston_console.screens.base_screen import HintBar
-from houston_console.screens.rollout_selector import RolloutFacts
 from houston_console.transcript.transcript_view import Transcript
 from houston_console.widgets.dialogs import ConfirmDialog
 from houston_shared.home import Home
@@ -360,7 +359,7 @@ async def test_a_console_before_any_daemon_waits_and_then_shows(tmp_path: Any, s
     home.path.mkdir()
     async with sit(home) as seat:
         await seat.until(lambda: "no database" in seat.bar("#hints"), "said")
-        assert seat.text(RolloutFacts) is not None
+        assert seat.text("#facts") is not None
         live = LiveStation(home.path).start()
         try:
             worker = _work(live)

@@ -43,10 +43,14 @@ from houston_console.screens.base_screen import (
     post_from,
     reporting_errors,
 )
-from houston_console.screens.rollout_selector import RolloutFacts
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.dialogs import CommandPalette, ConfirmDialog, PaletteCommand
-from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
+from houston_console.widgets.line_view import (
+    FixedLines,
+    LineView,
+    set_frame_subtitle,
+    set_frame_title,
+)
 from houston_console.widgets.styled_text import LOADING_LINE, TextLine, line, span
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
@@ -205,7 +209,7 @@ class GuidancePane(ErrorBoundary, Vertical):
     def __init__(self, outbox: GuidanceOutbox, link: DaemonLink, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.composer = Composer(outbox, self._said, self._known, id="composer")
-        self.heard, self.queue = RolloutFacts(id="heard"), GuidanceQueue(id="queue")
+        self.heard, self.queue = FixedLines(focusable=False, id="heard"), GuidanceQueue(id="queue")
         self.source: RolloutSource | None = None
         self._outbox = outbox
         self._link = link

@@ -23,8 +23,7 @@ from houston_console.screens.rollout_lists import (
     people_text,
     unread_note,
 )
-from houston_console.screens.rollout_selector import RolloutFacts
-from houston_console.widgets.line_view import LineView
+from houston_console.widgets.line_view import FixedLines, LineView
 from houston_console.widgets.styled_text import (
     TextLine,
     TextSpan,
@@ -323,7 +322,8 @@ class SinceVisitPane(ErrorBoundary, Vertical):
     def __init__(self, reader: AsyncReader, person: Person, **arguments: Any) -> None:
         """reader: one that no key waits for. person: who sits here."""
         super().__init__(**arguments)
-        self.people, self.line = RolloutFacts(id="people"), RolloutFacts(id="since-line")
+        self.people = FixedLines(focusable=False, id="people")
+        self.line = FixedLines(focusable=False, id="since-line")
         self.list = SinceList(id="since-list")
         self.visit: ChangesSinceVisit | None = None
         self._reader, self._person = reader, person

@@ -5,9 +5,9 @@ screen that keeps itself up to date. The headless `rollout compare` is in
 `commands.rollout_view_commands`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -22,7 +22,7 @@ from houston_console.screens.rollout_lists import (
     person_cost,
     rollout_state_text,
 )
-from houston_console.widgets.line_view import LineView, set_frame_title
+from houston_console.widgets.line_view import FixedLines, set_frame_title
 from houston_console.widgets.styled_text import (
     TextLine,
     TextSpan,
@@ -351,37 +351,6 @@ PLOT_LINES = 12
 MIN_PLOT_LINES = 6
 
 
-class ComparisonView(LineView):
-    """Lines that are made again for another width or other facts; the place in them stays."""
-
-    has_cursor = False
-
-    def __init__(self, make: Callable[[int], list[TextLine]], **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._make = make
-        self._lines: list[TextLine] = []
-
-    def line_count(self) -> int:
-        """As many as there are."""
-        return len(self._lines)
-
-    def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        return self._lines[number]
-
-    def again(self) -> None:
-        """Make them, and draw them if they are others."""
-        lines = self._make(self.room)
-        if lines != self._lines:
-            self._lines = lines
-            super().show()
-
-    def show(self) -> None:
-        """For the width there is."""
-        self._lines = self._make(self.room)
-        super().show()
-
-
 class CompareScreen(HoustonScreen):
     """Two rollouts."""
 
@@ -392,7 +361,7 @@ class CompareScreen(HoustonScreen):
     ) -> None:
         """reader: one that no key waits for."""
         super().__init__(state, home)
-        self.text = ComparisonView(self._lines, id="beside")
+        self.text = FixedLines(id="beside")
         self._reader = reader
         self._names = (first, second)
         self._pair: tuple[ComparedRollout, ComparedRollout] | None = None
@@ -429,7 +398,7 @@ class CompareScreen(HoustonScreen):
             return
         one, _ = self._pair
         set_frame_title(self.query_one("#compare"), f"Side by side · {one.rollout.task}")
-        self.text.again()
+        self.text.put(self._lines)
 
     def _lines(self, width: int) -> list[TextLine]:
         if self._pair is None:

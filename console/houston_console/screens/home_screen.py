@@ -29,9 +29,8 @@ from houston_console.screens.home_list import (
     rollout_card,
 )
 from houston_console.screens.rollout_lists import filter_needs
-from houston_console.screens.rollout_selector import RolloutFacts
 from houston_console.widgets.dialogs import BottomPrompt
-from houston_console.widgets.line_view import set_frame_subtitle, set_frame_title
+from houston_console.widgets.line_view import FixedLines, set_frame_subtitle, set_frame_title
 from houston_console.widgets.styled_text import TextLine, line, span
 from houston_shared.errors import HoustonError
 from houston_shared.store import presence_queries
@@ -79,7 +78,8 @@ class HomeScreen(HoustonScreen):
         """choose: open a rollout. compare: two of them. reader: one that no key waits for."""
         super().__init__(state, home)
         self.listed = HomeList(state.me, id="home-list")
-        self.heads, self.card = RolloutFacts(id="home-heads"), RolloutFacts(id="home-card")
+        self.heads = FixedLines(focusable=False, id="home-heads")
+        self.card = FixedLines(focusable=False, id="home-card")
         self.filter = FilterPrompt(id="home-filter")
         self.by_task = False
         self._reader, self._needs, self._link = reader, needs, link

@@ -24,9 +24,9 @@ from houston_console.screens import prompt_rendering as eye_lines
 from houston_console.screens.base_screen import GoToStep, HoustonScreen, post_from
 from houston_console.screens.prompt_rendering import InspectedRequest, request_facts
 from houston_console.transcript.trajectory_reader import RolloutSource
-from houston_console.widgets.dialogs import BottomPrompt, FixedLines
+from houston_console.widgets.dialogs import BottomPrompt
 from houston_console.widgets.line_view import (
-    LineView,
+    FixedLines,
     highlight_needles,
     set_frame_subtitle,
     set_frame_title,
@@ -40,27 +40,16 @@ EDGE_BARS = ("│ ", "+ ", "− ", "→ ")
 """How a span ends that is the edge of a line and none of its text."""
 
 
-class LongText(LineView):
+class LongText(FixedLines):
     """Lines, and where in them something is."""
-
-    has_cursor = False
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.lines: Sequence[TextLine] = ()
         self.whole = ("the whole text", "")
         """What a key copies."""
         self.needle = ""
         self.hits: list[int] = []
         """Numbers of lines in which the needle begins."""
-
-    def line_count(self) -> int:
-        """As many as there are."""
-        return len(self.lines)
-
-    def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        return self.lines[number]
 
     async def copied(self) -> tuple[str, str]:
         """The whole, as it is and not as it is wrapped here."""
@@ -75,9 +64,10 @@ class LongText(LineView):
             else strip
         )
 
-    def put(self, lines: Sequence[TextLine], hits: list[int], at: int) -> None:
+    def show_text(self, lines: Sequence[TextLine], hits: list[int], at: int) -> None:
         """Show other lines, with the line `at` at the top."""
-        self.lines, self.hits = lines, hits
+        self.hits = hits
+        self._make = lambda width: lines
         self.show()
         self.jump(at)
 
@@ -158,8 +148,7 @@ class PromptInspector(HoustonScreen):
         self._source, self._back = source, back
         self.step, self.tab = step, 0
         self.seen: InspectedRequest | None = None
-        self.above, self.text = FixedLines([], id="eye-facts"), LongText(id="eye-text")
-        self.above.can_focus = False
+        self.above, self.text = FixedLines(focusable=False, id="eye-facts"), LongText(id="eye-text")
         self.find = FindPrompt(id="eye-find")
 
     def body(self) -> ComposeResult:
@@ -217,12 +206,12 @@ class PromptInspector(HoustonScreen):
         found = request_facts(seen, self.above.room)
         most = max(3, self.size.height // 3)
         self.above.styles.height = min(len(found), most) + 1
-        self.above.put(found)
+        self.above.put(lambda width: found)
         width, needle = self.text.room, self.text.needle
         lines, at = await asyncio.to_thread(tab.make, seen, width)
         hits = await asyncio.to_thread(lines_with_needle, lines, needle) if needle else []
         self.text.whole = (f"the whole request ({tab.name})", _copied_text(seen, self.tab))
-        self.text.put(lines, hits, max(0, at - 2))
+        self.text.show_text(lines, hits, max(0, at - 2))
         self._dress()
 
     def _dress(self, now: str = "") -> None:

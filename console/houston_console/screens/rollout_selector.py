@@ -4,7 +4,6 @@ Lists every rollout under its task and shows facts about the one at the cursor. 
 come from `screens.rollout_lists`; what happens when one is chosen is decided by the screen.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,12 @@ from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for, key_label
 from houston_console.screens.base_screen import post_from
 from houston_console.screens.rollout_lists import ListOrder, ListRow, rollout_facts, selector_line
-from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
+from houston_console.widgets.line_view import (
+    FixedLines,
+    LineView,
+    set_frame_subtitle,
+    set_frame_title,
+)
 from houston_console.widgets.styled_text import LOADING_LINE, TextLine, line, span
 from houston_shared.store.presence_queries import AttentionCost
 from houston_shared.times_and_counts import now_us
@@ -129,47 +133,15 @@ class RolloutList(LineView):
             post_from(self, self.Chosen(under.id))
 
 
-class RolloutFacts(LineView, can_focus=False):
-    """A few lines, made for the width there is whenever that is known or changes."""
-
-    has_cursor = False
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.lines: list[TextLine] = []
-        self._make: Callable[[int], list[TextLine]] = _empty_home_lines
-
-    def line_count(self) -> int:
-        """As many as there are."""
-        return len(self.lines)
-
-    def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        return self.lines[number]
-
-    def put(self, make: Callable[[int], list[TextLine]]) -> None:
-        """Show what `make` gives for a width."""
-        self._make = make
-        if self._make(self.room) != self.lines:
-            self.show()
-
-    def show(self) -> None:
-        """Made again: a hidden one has no width yet."""
-        self.lines = self._make(self.room)
-        super().show()
-
-
-def _empty_home_lines(width: int) -> list[TextLine]:
-    """What is said before there is anything to say."""
-    return []
-
-
 class RolloutSelector(ErrorBoundary, Vertical):
     """The area on the left."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.rollouts, self.facts = RolloutList(id="rollout-list"), RolloutFacts(id="facts")
+        self.rollouts, self.facts = (
+            RolloutList(id="rollout-list"),
+            FixedLines(focusable=False, id="facts"),
+        )
         self._down, self._me = False, ""
         self._state: ConsoleState | None = None
         self._spent: dict[str, list[AttentionCost]] = {}
@@ -216,7 +188,7 @@ class RolloutSelector(ErrorBoundary, Vertical):
         """Facts follow the cursor."""
         under = self.rollouts.under_cursor
         if under is None or under.need is None:
-            self.facts.put(_empty_home_lines)
+            self.facts.put(lambda width: [])
         else:
             spent = self._spent.get(under.id, [])
             self.facts.put(

@@ -22,8 +22,8 @@ from houston_console.screens.base_screen import AskForLine, UserNotice, post_fro
 from houston_console.transcript.step_rendering import VERDICT_GLYPHS
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.transcript.transcript_view import Transcript
-from houston_console.widgets.dialogs import Dialog, FixedLines
-from houston_console.widgets.line_view import set_frame_subtitle, set_frame_title
+from houston_console.widgets.dialogs import Dialog
+from houston_console.widgets.line_view import FixedLines, set_frame_subtitle, set_frame_title
 from houston_console.widgets.styled_text import TextLine, line, span, text_block
 from houston_shared.control_messages import GiveVerdicts, JudgedSteps, Judgement
 from houston_shared.errors import ExitCode, HoustonError
@@ -225,7 +225,7 @@ class VerdictHistoryDialog(Dialog[None]):
         super().__init__()
         self._heading = heading
         self._make = make
-        self._text = FixedLines([])
+        self._text = FixedLines()
 
     def compose(self) -> ComposeResult:
         """One text."""
@@ -236,7 +236,11 @@ class VerdictHistoryDialog(Dialog[None]):
 
     def on_resize(self) -> None:
         """Wrapped for the width there is."""
-        self.call_after_refresh(lambda: self._text.put(self._make(self._text.room), at_end=True))
+        self.call_after_refresh(self._show_end)
+
+    def _show_end(self) -> None:
+        self._text.put(self._make)
+        self._text.jump(self._text.line_count())
 
     def action_close(self) -> None:
         """Done."""

@@ -27,7 +27,12 @@ from houston_console.app.key_bindings import (
 )
 from houston_console.screens.base_screen import HintBar
 from houston_console.widgets.color_themes import THEMES
-from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
+from houston_console.widgets.line_view import (
+    FixedLines,
+    LineView,
+    set_frame_subtitle,
+    set_frame_title,
+)
 from houston_console.widgets.styled_text import (
     TextLine,
     fit_text,
@@ -70,30 +75,6 @@ class OneLineInput(PaneBoundary, Input):
     def validate_value(self, value: str) -> str:
         """Whatever is typed or pasted is one line of safe text."""
         return safe_line(value)
-
-
-class FixedLines(LineView):
-    """Fixed lines to read, made for the width there is."""
-
-    has_cursor = False
-
-    def __init__(self, lines: list[TextLine], **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._lines = lines
-
-    def line_count(self) -> int:
-        """As many as there are."""
-        return len(self._lines)
-
-    def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        return self._lines[number]
-
-    def put(self, lines: list[TextLine], at_end: bool = False) -> None:
-        """Show other lines, from their start or their end."""
-        self._lines = lines
-        self.show()
-        self.jump(len(lines) if at_end else 0)
 
 
 class Dialog(ErrorBoundary, ModalScreen[ScreenResultType]):
@@ -259,8 +240,8 @@ class QuestionDialog(Dialog[tuple[str, ...] | None]):
 
 
 def _static_lines(lines: list[TextLine]) -> FixedLines:
-    text = FixedLines(lines)
-    text.styles.height, text.can_focus = len(lines), False
+    text = FixedLines(lines, focusable=False)
+    text.styles.height = len(lines)
     return text
 
 

@@ -5,7 +5,7 @@ this draws, scrolls, moves a cursor, selects with the mouse. Also here: highligh
 lines, and the titles of frames. It reads nothing and keeps no text of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.style import Style
@@ -334,3 +334,39 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         """The end."""
         last = self.line_count() - 1
         self.put_cursor(last) if self.has_cursor else self.jump(last)
+
+
+class FixedLines(LineView):
+    """Lines to read. They are made again for another width, and the place in them stays."""
+
+    has_cursor = False
+
+    def __init__(
+        self, lines: Sequence[TextLine] = (), focusable: bool = True, **arguments: Any
+    ) -> None:
+        """lines: shown until `put` gives others. focusable: whether keys can scroll them."""
+        super().__init__(**arguments)
+        self.lines = lines
+        self.can_focus = focusable
+        self._make: Callable[[int], Sequence[TextLine]] = lambda width: lines
+
+    def line_count(self) -> int:
+        """As many as there are."""
+        return len(self.lines)
+
+    def line_at(self, number: int) -> TextLine:
+        """One of them."""
+        return self.lines[number]
+
+    def put(self, make: Callable[[int], Sequence[TextLine]]) -> None:
+        """Show what `make` gives for a width; drawn again only when that is something else."""
+        self._make = make
+        lines = make(self.room)
+        if lines != self.lines:
+            self.lines = lines
+            super().show()
+
+    def show(self) -> None:
+        """Make them for the width there is: a hidden widget has none yet."""
+        self.lines = self._make(self.room)
+        super().show()
