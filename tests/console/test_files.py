@@ -187,7 +187,7 @@ async def test_files_keep_their_places_between_two_keys(builder: HomeBuilder, si
         listed, now = seat.app.watching.files.listed, 0.0
 
         def paths() -> list[str]:
-            return [row.path for row in listed.rows if isinstance(row, FileHistoryRow)]
+            return [row.path for row in listed.items if isinstance(row, FileHistoryRow)]
 
         listed.reading.clock = lambda: now
         await seat.press("4", "j")
@@ -201,7 +201,7 @@ async def test_files_keep_their_places_between_two_keys(builder: HomeBuilder, si
         assert (paths(), listed.cursor) == (["a.py", "d.py", "c.py", "b.py"], 3)
         await seat.press("enter")
         builder.whole("r", 5, files=(_changed("b.py"),))
-        await seat.until(lambda: len(listed.rows) == 2, "its changes")
+        await seat.until(lambda: len(listed.items) == 2, "its changes")
         await seat.press("escape")
         assert (paths()[0], listed.cursor) == ("b.py", 0)
 

@@ -165,7 +165,7 @@ async def test_a_message_in_the_queue_stays_under_the_cursor(
         under, line = queue.under_cursor, queue.cursor - round(queue.scroll_y)
         assert under is not None
         builder.say("r", "newest", "one more")
-        await seat.until(lambda: len(queue.entries) == 31, "one more above")
+        await seat.until(lambda: len(queue.items) == 31, "one more above")
         assert queue.under_cursor == under
         assert queue.cursor - round(queue.scroll_y) == line
 

@@ -188,13 +188,13 @@ async def test_the_selector_keeps_every_place_too(builder: HomeBuilder, sit: Sit
         listed.order.reading.clock = lambda: now
         await seat.press("1")
         order = ["", "u-three", "", "t-two", "t-one"]
-        assert [row.id for row in listed.listed] == order
+        assert [row.id for row in listed.items] == order
         _needy(builder, "t-one", 2)
         await seat.until(lambda: listed.order.held, "another order waits")
-        assert [row.id for row in listed.listed] == order
+        assert [row.id for row in listed.items] == order
         assert "order held: s sorts" in seat.frame("#rollouts")
         await seat.press("j", "s")
-        assert [row.id for row in listed.listed] == ["", "t-one", "t-two", "", "u-three"]
+        assert [row.id for row in listed.items] == ["", "t-one", "t-two", "", "u-three"]
         assert listed.under_cursor is not None
         assert listed.under_cursor.id == "t-two"
         await seat.press("j")

@@ -5,11 +5,10 @@ import pytest
 from houston_console.transcript import trajectory_reader
 from houston_console.transcript.trajectory_reader import (
     StepTarget,
-    format_permalink,
     parse_step_target,
-    steps_command,
 )
 from houston_console.transcript.transcript_layout import FoldState
+from houston_shared.command_arguments import format_permalink
 from houston_shared.records import FileChange
 from houston_shared.store.store_reader import Reader
 from tests.console.homes import HomeBuilder
@@ -43,7 +42,6 @@ def test_a_permalink_leads_to_its_own_step() -> None:
     assert parse_step_target(format_permalink("r-7f3a", 12), 1, NOW) == StepTarget(
         "link", 12, "r-7f3a"
     )
-    assert steps_command("r-7f3a", 12).startswith("houston steps r-7f3a@12")
 
 
 def _walked(builder: HomeBuilder) -> None:

@@ -196,7 +196,12 @@ class HoustonConsole(ErrorBoundary, App[None]):
         )
         home = str(loaded.home.path).replace(str(Path.home()), "~", 1)
         self.aside = AsyncReader(loaded.home)  # for what no key waits for
-        self.undoing = UndoOffers(self._offer, self._did, self._not_done, self.run_worker)
+        self.undoing = UndoOffers(
+            self._offer,
+            lambda words: self.front.tell(words, "success"),
+            lambda problem: self.front.told(problem),
+            self.run_worker,
+        )
         person = current_person(name)
         self.state.me = person.name
         self.needs = NeedsReader(loaded.home, self.aside, person, self._judged, self._cannot_read)
@@ -389,8 +394,6 @@ class HoustonConsole(ErrorBoundary, App[None]):
             self.front.tell("The daemon is back.", "success")
         self.pump.wake()
 
-    # --- what is said ------------------------------------------------------------------------
-
     # --- what can be taken back --------------------------------------------------------------
 
     def _offer(self) -> None:
@@ -398,12 +401,6 @@ class HoustonConsole(ErrorBoundary, App[None]):
         self.state.offered = self.undoing.lines()
         for screen in self.full_screens:
             screen.offer()
-
-    def _did(self, words: str) -> None:
-        self.front.tell(words, "success")
-
-    def _not_done(self, problem: HoustonError) -> None:
-        self.front.told(problem)
 
     def action_take_back(self, anywhere: bool = False) -> None:
         """Undo what a key just did."""

@@ -42,9 +42,10 @@ class SteeringActions:
         if row is None:
             return
         question = ""
+        of_another = row.state == "paused" and row.paused_by != self._me
         if action == "cancel":
             question = f"End rollout {rollout} for good? It cannot be resumed."
-        elif action == "resume" and (row.state == "failed" or self._of_another(row)):
+        elif action == "resume" and (row.state == "failed" or of_another):
             question = f"{rollout} is {rollout_state_text(row)}. Resume it?"
         if question:
             self._screen.app.push_screen(
@@ -57,9 +58,6 @@ class SteeringActions:
     @property
     def _me(self) -> str:
         return f"person:{self._screen.state.me}"
-
-    def _of_another(self, row: RolloutRow) -> bool:
-        return row.state == "paused" and row.paused_by != self._me
 
     def _later(self, row: RolloutRow, action: SteeringAction, meant: bool | None = True) -> None:
         if meant:
@@ -166,13 +164,14 @@ class ClaimActions:
                 "Hand over", f"You look after {rollout} no longer?", {HANDOVER_NOTE_PROMPT: ""}
             )
             self._screen.app.push_screen(
-                asked, lambda said: None if said is None else self._release(rollout, said[0])
+                asked,
+                lambda said: self._later(rollout, said[0].strip(), release=True) if said else None,
             )
         else:
             who = claim_text(holding, state.me, now_us())
             self._screen.app.push_screen(
                 ConfirmDialog(f"{rollout} is looked after by {who}. Take it over?"),
-                lambda yes: self._later(rollout, "", False, 0) if yes else None,
+                lambda yes: self._later(rollout, "", release=False) if yes else None,
             )
 
     def take_back(self, rollout: str, holding: ClaimStatus | None, state: ConsoleState) -> None:
@@ -187,15 +186,12 @@ class ClaimActions:
         else:
             self._screen.tell(f"You do not look after {rollout}: c claims it.", "warning")
 
-    def _release(self, rollout: str, note: str) -> None:
-        self._later(rollout, note.strip(), True, 0)
+    def _later(self, rollout: str, note: str, release: bool) -> None:
+        self._screen.run_worker(self._claim(rollout, note, release), group="claim")
 
-    def _later(self, rollout: str, note: str, release: bool, seen: int) -> None:
-        self._screen.run_worker(self._claim(rollout, note, release, seen), group="claim")
-
-    async def _claim(self, rollout: str, note: str, release: bool, seen: int) -> None:
+    async def _claim(self, rollout: str, note: str, release: bool) -> None:
         try:
-            await self._ask(rollout, note, release, seen)
+            await self._ask(rollout, note, release, 0)
         except HoustonError as problem:
             self._screen.told(problem)
             return

@@ -29,13 +29,7 @@ from houston_shared.wire import BookmarkStep
 def add_bookmark_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `STEP`, `--note`, `--remove`, `--as`, `--json`."""
     command_options.add_place_argument(parser)
-    parser.add_argument(
-        "step",
-        type=command_options.positive_int,
-        nargs="?",
-        metavar="STEP",
-        help="the step to mark",
-    )
+    command_options.add_step_argument(parser, "the step to mark")
     change = parser.add_mutually_exclusive_group()
     change.add_argument("--note", default="", metavar="TEXT", help="why; everybody reads it")
     change.add_argument("--remove", action="store_true", help="take one's own mark away")

@@ -103,11 +103,6 @@ def is_failure(entry: JournalEntry) -> bool:
     return False
 
 
-def is_author_verified(entry: JournalEntry) -> bool:
-    """Whether the name is the kernel's word."""
-    return bool(entry.fields.get("verified", True))
-
-
 AUDIT_EVENTS_PER_READ = 500
 """Events of one read: short transactions, whatever the length of the journal."""
 
@@ -179,8 +174,8 @@ def _matches_filter(one: JournalEntry, wanted: AuditFilter) -> bool:
 
 def print_audit_entry(page: OutputPage, one: JournalEntry, json: bool) -> None:
     """One deed as a line."""
-    event, who, verified = one.event, entry_author(one), is_author_verified(one)
-    fields, refused = one.fields, one.event.kind == "refused"
+    event, fields, who = one.event, one.fields, entry_author(one)
+    refused, verified = event.kind == "refused", bool(fields.get("verified", True))
     rollout = event.rollout or (str(fields.get("about", "")) if refused else "")
     if json:
         line: dict[str, Any] = {"seq": event.seq, "at": iso_time(event.at), "who": who}

@@ -250,9 +250,7 @@ def _wait_for_activation(loaded: LoadedConfiguration, seq: int, patience: float)
                 )
 
 
-def add_policy_rollback_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--engine`, `--wait`, `--as`, `--json`."""
-    add_activation_options(parser)
+add_policy_rollback_arguments = add_activation_options
 
 
 def run_policy_rollback(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

@@ -8,6 +8,7 @@ import argparse
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 from houston_console.commands import command_options, daemon_requests
@@ -116,34 +117,12 @@ def _steer_answer(now: RolloutRow, action: SteerAction) -> str:
     return f"{now.id}: {action} is asked for; {STEER_TIMING[action]}."
 
 
-def add_rollout_pause_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--json`."""
-    add_steer_arguments(parser)
-
-
-def run_rollout_pause(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Ask the daemon for it."""
-    return run_steer(arguments, loaded, "pause")
-
-
-def add_rollout_resume_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--json`."""
-    add_steer_arguments(parser)
-
-
-def run_rollout_resume(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Ask the daemon for it."""
-    return run_steer(arguments, loaded, "resume")
-
-
-def add_rollout_cancel_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--json`."""
-    add_steer_arguments(parser)
-
-
-def run_rollout_cancel(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Ask the daemon for it."""
-    return run_steer(arguments, loaded, "cancel")
+add_rollout_pause_arguments = add_steer_arguments
+add_rollout_resume_arguments = add_steer_arguments
+add_rollout_cancel_arguments = add_steer_arguments
+run_rollout_pause = partial(run_steer, action="pause")
+run_rollout_resume = partial(run_steer, action="resume")
+run_rollout_cancel = partial(run_steer, action="cancel")
 
 
 def add_rollout_branch_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ console's screens; it reads no events.
 import shutil
 import sys
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 from msgspec.structs import replace
@@ -79,10 +79,7 @@ def cut_text(text: str, most: int | None) -> str:
 
 def format_local_time(iso: str) -> str:
     """A stored time (ISO 8601, UTC) in local time with its offset."""
-    from datetime import datetime
-
-    stamp = datetime.fromisoformat(iso)
-    return local_time(int(stamp.timestamp() * 1_000_000))
+    return local_time(int(datetime.fromisoformat(iso).timestamp() * 1_000_000))
 
 
 def print_guidance(page: OutputPage, one: Guidance) -> None:

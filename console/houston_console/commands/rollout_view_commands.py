@@ -182,7 +182,7 @@ def run_rollout_show(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     """Show it."""
     with Reader(loaded.home) as reader:
         stands, facts, scores = reader.run(
-            _read_rollout(arguments.rollout, _current_person(loaded))
+            _read_rollout(arguments.rollout, current_person(loaded.config.console.name))
         )
         stood = rollout_queries.last_known_at(reader)
     (stands,) = rollout_summary.apply_current_conditions([stands], loaded.home)
@@ -196,10 +196,6 @@ def run_rollout_show(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     if stood:
         command_output.print_note(rollout_queries.last_known_sentence(stood))
     return int(ExitCode.DONE)
-
-
-def _current_person(loaded: LoadedConfiguration) -> Person:
-    return current_person(loaded.config.console.name)
 
 
 def _read_rollout(
@@ -293,10 +289,6 @@ def _cleanup_text(freed: dict[str, Any] | None) -> str:
     return f"{freed['said']} ({format_local_time(freed['at'])}, {freed['by']})" if freed else ""
 
 
-def _losses_text(facts: dict[str, Any]) -> list[step_queries.LossFromRepair]:
-    return [step_queries.LossFromRepair(**one) for one in facts["set_aside"]]
-
-
 def _score_rows(evaluations: list[EvaluationRow]) -> list[dict[str, Any]]:
     """Evaluations in order; only those that gave a score used a submission, and have its number."""
     lines: list[dict[str, Any]] = []
@@ -340,7 +332,8 @@ def _print_rollout(
         "limits": f"by {facts['limited_by']}" if facts["limited_by"] else "",
         "archive": facts["archive"],
         "repair": "; ".join(
-            step_queries.describe_repair_loss(loss) for loss in _losses_text(facts)
+            step_queries.describe_repair_loss(step_queries.LossFromRepair(**loss))
+            for loss in facts["set_aside"]
         ),
         "branch": f"of {one.parent} at step {one.parent_step}" if one.parent else "",
     }
@@ -444,7 +437,7 @@ def add_rollout_compare_arguments(parser: argparse.ArgumentParser) -> None:
 def run_rollout_compare(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Show both."""
     with Reader(loaded.home) as reader:
-        sides = reader.run(_read_comparison((arguments.a, arguments.b)))
+        sides = reader.run(read_comparison((arguments.a, arguments.b), ALL_SCORES))
     if arguments.json:
         command_output.print_json_line({"rollouts": [_comparison_json(one) for one in sides]})
     else:
@@ -452,12 +445,13 @@ def run_rollout_compare(arguments: argparse.Namespace, loaded: LoadedConfigurati
     return int(ExitCode.DONE)
 
 
-def _read_comparison(names: tuple[str, str]) -> ReadPlan[list[ComparisonSide]]:
+def read_comparison(names: tuple[str, str], max_scores: int) -> ReadPlan[list[ComparisonSide]]:
+    """Both, each with its newest scores. Raises HoustonError where one is not there."""
     found = []
     for name in names:
         found.append((yield from rollout_queries.find_rollout(name)))
     ids = [one.id for one in found]
-    scored = yield from rollout_queries.score_history(ids, ALL_SCORES)
+    scored = yield from rollout_queries.score_history(ids, max_scores)
     spent = yield from presence_queries.read_attention_costs(ids)
     return [ComparisonSide(one, scored[one.id], spent[one.id]) for one in found]
 

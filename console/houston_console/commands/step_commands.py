@@ -136,7 +136,7 @@ def print_terminal_output(
     if not host_root or not inside or not folder.is_dir():
         page.line("    ", span("its log is not on this machine", "dim"))
         return
-    _print_blocks(page, log_blocks(folder, printed.start, printed.end))
+    _print_blocks(page, terminal_log_files.read_log_blocks(folder, printed.start, printed.end))
     page.line("    ", span(f"byte for byte in {folder}", "dim"))
 
 
@@ -169,17 +169,6 @@ def _file_blocks(file: Path) -> Iterator[bytes]:
 def _print_blocks(page: OutputPage, parts: Iterator[bytes]) -> None:
     for text in _decode_lines(parts):
         page.line("    │ ", safe(redact(_SHELL_MARK.sub("", text))))
-
-
-def log_blocks(folder: Path, start: int, end: int) -> Iterator[bytes]:
-    """The bytes of [start, end) of a log, whatever segments they lie in."""
-    for at, path in terminal_log_files.list_segments(folder):
-        with path.open("rb") as file:
-            file.seek(max(0, start - at))
-            left = end - at - file.tell()
-            while left > 0 and (data := file.read(min(_BLOCK_BYTES, left))):
-                left -= len(data)
-                yield data
 
 
 def _decode_lines(parts: Iterator[bytes]) -> Iterator[str]:
@@ -339,13 +328,7 @@ def _read_closed_steps(rollout: str, first: int, last: int) -> ReadPlan[ClosedSt
 def add_context_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `STEP`, `--attempt`, `--tokens`, `--json`."""
     command_options.add_place_argument(parser)
-    parser.add_argument(
-        "step",
-        type=command_options.positive_int,
-        nargs="?",
-        metavar="STEP",
-        help="its number, from 1",
-    )
+    command_options.add_step_argument(parser, "its number, from 1")
     parser.add_argument(
         "--attempt",
         type=command_options.positive_int,

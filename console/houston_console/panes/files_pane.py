@@ -11,11 +11,9 @@ from typing import Any, Literal
 import msgspec
 from rich.style import Style
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.message import Message
 from textual.strip import Strip
 
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for
 from houston_console.panes.diff_rendering import (
     SIDE_BY_SIDE_MIN_CELLS,
@@ -29,10 +27,11 @@ from houston_console.panes.diff_rendering import (
     parse_change,
     result_lines,
 )
-from houston_console.screens.base_screen import ActionFailed, GoToStep, post_from
+from houston_console.screens.base_screen import GoToStep, Pane, post_from
 from houston_console.screens.rollout_lists import ListAttention, keep_order
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.line_view import (
+    ItemList,
     LineView,
     highlight_needles,
     set_frame_subtitle,
@@ -170,25 +169,20 @@ FILES_VIEWS: tuple[FilesView, ...] = ("files", "searches")
 FileListItem = FileHistoryRow | FileEditRow | SearchRow
 
 
-class FileList(LineView):
+class FileList(ItemList[FileListItem]):
     """The files of a rollout, the changes of one of them, or searches."""
 
     class Moved(Message):
         """The cursor is on another row."""
 
     def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.rows: Sequence[FileListItem] = ()
+        super().__init__([], **arguments)
         self.reading, self.held = ListAttention(), False
         """Who is here; whether the order would be another if nobody were."""
 
-    def line_count(self) -> int:
-        """As many as there are."""
-        return len(self.rows)
-
     def line_at(self, number: int) -> TextLine:
         """One of them."""
-        row = self.rows[number]
+        row = self.items[number]
         if isinstance(row, FileHistoryRow):
             return file_line(row, self.room)
         return (
@@ -208,28 +202,14 @@ class FileList(LineView):
         first some seconds later.
         """
         moves = self.has_focus and self.reading.moves
-        wanted, rows = rows, keep_order(rows, self.rows, _item_key) if moves else list(rows)
+        wanted, rows = rows, keep_order(rows, self.items, _item_key) if moves else list(rows)
         self.held = rows != list(wanted)
-        if rows == list(self.rows):
-            return
-        under = self.under_cursor
-        self.rows = rows
-        self.show()
-        same = (at for at, row in enumerate(rows) if under and _item_key(row) == _item_key(under))
-        at = next(same, None)
-        if at is None:
-            self.cursor = max(0, min(self.cursor, len(rows) - 1))
-        else:
-            self.keep_line(at)
+        if rows != self.items:
+            self.set_items(rows, _item_key)
 
     def touched(self) -> None:
         """Nothing changes the order for some seconds."""
         self.reading.touched()
-
-    @property
-    def under_cursor(self) -> FileListItem | None:
-        """The row with the cursor."""
-        return self.rows[self.cursor] if self.cursor < len(self.rows) else None
 
 
 def _item_key(row: FileListItem) -> tuple[str, str | int]:
@@ -239,7 +219,7 @@ def _item_key(row: FileListItem) -> tuple[str, str | int]:
     return ("change", row.step) if isinstance(row, FileEditRow) else ("search", row.seq)
 
 
-class FilesPane(ErrorBoundary, Vertical):
+class FilesPane(Pane):
     """The area at the upper right."""
 
     BINDINGS = bindings_for("files")
@@ -301,7 +281,7 @@ class FilesPane(ErrorBoundary, Vertical):
             try:
                 await self._read()
             except HoustonError as problem:
-                post_from(self, ActionFailed(problem))
+                self.report_problem(problem)
 
     async def _read(self) -> None:
         source = self.source
@@ -367,7 +347,7 @@ class FilesPane(ErrorBoundary, Vertical):
             if self.source is not None:
                 await self._refresh_below(self.source)
         except HoustonError as problem:
-            post_from(self, ActionFailed(problem))
+            self.report_problem(problem)
 
     def _dress(self) -> None:
         empty = line(span(f" no {self.view} yet", "dim")) if self._known else LOADING_LINE
@@ -376,7 +356,7 @@ class FilesPane(ErrorBoundary, Vertical):
             self.listed.refresh()
         shown = [f"‹{view}›" if view == self.view else view for view in FILES_VIEWS]
         if self._path:
-            shown = [f"‹{self._path}›", f"{len(self.listed.rows)} changes"]
+            shown = [f"‹{self._path}›", f"{len(self.listed.items)} changes"]
         set_frame_title(self, "4  " + "  ".join(shown))
         more = f"{self._unread} more files of this step" if self._unread else ""
         set_frame_subtitle(self, line("esc all files" if self._path else more))

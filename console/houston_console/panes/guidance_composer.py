@@ -18,6 +18,7 @@ from houston_console.app.error_boundary import PaneBoundary
 from houston_console.app.key_bindings import actions_by_key
 from houston_console.panes.guidance_messages import GuidanceDraft, GuidanceOutbox
 from houston_console.screens.base_screen import UserNotice, post_from
+from houston_console.widgets.dialogs import InputHistory
 from houston_shared.records import GuidanceMode
 from houston_shared.safe_text import safe_cells
 
@@ -88,47 +89,6 @@ def complete_word(before: str, candidates: Sequence[str]) -> WordCompletion | No
     return WordCompletion(typed, words) if words else None
 
 
-class MessageHistory:
-    """Messages, the newest last, and where in them the composer stands."""
-
-    def __init__(self, said: Sequence[str] = ()) -> None:
-        self._said: list[str] = []
-        self._at = 0
-        self._draft = ""
-        self.take(said)
-
-    def take(self, said: Sequence[str]) -> None:
-        """Know these messages; the same text is there once, where it was said last."""
-        if not self.walking:
-            self._said = list(dict.fromkeys(reversed(said)))[::-1]
-            self._at = len(self._said)
-
-    @property
-    def walking(self) -> bool:
-        """Whether the composer shows a message from before."""
-        return self._at < len(self._said)
-
-    def older(self, text: str) -> str | None:
-        """The message before; None at the first. text: what the composer holds now."""
-        if self._at == 0:
-            return None
-        if not self.walking:
-            self._draft = text
-        self._at -= 1
-        return self._said[self._at]
-
-    def newer(self) -> str | None:
-        """The message after, then what had been typed before walking; None when not walking."""
-        if not self.walking:
-            return None
-        self._at += 1
-        return self._said[self._at] if self.walking else self._draft
-
-    def leave(self) -> None:
-        """What is shown was changed or sent: it is a text of its own."""
-        self._at = len(self._said)
-
-
 CompletionSource = Callable[[], Awaitable[list[str]]]
 ROLLOUT_ENDED_TEXT = "This rollout has ended; nobody would hear it."
 
@@ -184,7 +144,7 @@ class Composer(PaneBoundary, TextArea):
         self.draft = GuidanceDraft("", "")
         self._heard = True
         self._said, self._known = said, known
-        self._history = MessageHistory()
+        self._history = InputHistory[str]()
         self._offer: WordCompletion | None = None
         self._left = False
         """Left, though the focus has not gone yet: what is typed now is meant for elsewhere."""
@@ -304,12 +264,14 @@ class Composer(PaneBoundary, TextArea):
 
     async def action_older(self) -> None:
         """What was said before this."""
-        self._history.take(await self._said())
-        self._show(self._history.older(self.text))
+        said = await self._said()
+        if not self._history.walking:
+            self._history = InputHistory(said)
+        self._show(self._history.walk(-1, self.text))
 
     async def action_newer(self) -> None:
         """What was said after it."""
-        self._show(self._history.newer())
+        self._show(self._history.walk(1))
 
     def _show(self, text: str | None) -> None:
         """Another text, of the same draft."""

@@ -22,6 +22,7 @@ from houston_console.widgets.styled_text import (
     TextSpan,
     Tone,
     fit_text,
+    hanging_block,
     justify_line,
     line,
     line_text,
@@ -288,12 +289,11 @@ def delivered_text_lines(text: str, width: int, most: int, never: bool = False) 
     never: it was withdrawn or refused, so that the agent will not.
     """
     mark = span(" never heard " if never else " agent reads ", "faint")
-    pad = span(" " * len(mark.text))
-    wrapped = text_block(delivered_text(text), width - len(mark.text), "guidance_text")
-    lines = [(mark if not at else pad, *one) for at, one in enumerate(wrapped)]
+    lines = hanging_block(mark, delivered_text(text), width, "guidance_text")
     if len(lines) <= most:
         return lines
-    return [*lines[: most - 1], line(pad, span(f"… {len(lines) - most + 1} more lines", "dim"))]
+    more = span(f"… {len(lines) - most + 1} more lines", "dim")
+    return [*lines[: most - 1], line(lines[1][0], more)]
 
 
 def delivery_lines(

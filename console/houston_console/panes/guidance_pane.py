@@ -4,19 +4,16 @@ Queued messages can be withdrawn, edited and reordered. Snippets are a file of t
 uses again. The composer is in `panes.guidance_composer`, storage in `panes.guidance_messages`.
 """
 
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Literal
 
 from platformdirs import user_config_path
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.message import Message
 
 from houston_console.app import daemon_link
 from houston_console.app.daemon_link import DaemonLink
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for
 from houston_console.panes import guidance_messages
 from houston_console.panes.guidance_composer import (
@@ -37,17 +34,15 @@ from houston_console.panes.guidance_messages import (
     move_in_order,
 )
 from houston_console.screens.base_screen import (
-    ActionFailed,
     GoToStep,
-    UserNotice,
+    Pane,
     post_from,
-    reporting_errors,
 )
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.dialogs import CommandPalette, ConfirmDialog, PaletteCommand
 from houston_console.widgets.line_view import (
     FixedLines,
-    LineView,
+    ItemList,
     set_frame_subtitle,
     set_frame_title,
 )
@@ -100,7 +95,7 @@ QueueAction = Literal["withdraw", "edit", "go", "earlier", "later"]
 EMPTY_QUEUE_LINE = line(span(" nothing was said to this agent yet", "dim"))
 
 
-class GuidanceQueue(LineView):
+class GuidanceQueue(ItemList[GuidanceEntry]):
     """One line for each message."""
 
     BINDINGS = bindings_for("queue")
@@ -117,36 +112,26 @@ class GuidanceQueue(LineView):
         """The cursor is on another message."""
 
     def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.entries: list[GuidanceEntry] = []
+        super().__init__([], **arguments)
         self.empty = LOADING_LINE
-
-    def line_count(self) -> int:
-        """One line each."""
-        return len(self.entries)
 
     def line_at(self, number: int) -> TextLine:
         """One message."""
-        return guidance_entry_line(self.entries[number], self.room)
+        return guidance_entry_line(self.items[number], self.room)
 
     def moved(self) -> None:
         """Tell what is under the cursor."""
         post_from(self, self.Moved())
 
     @property
-    def under_cursor(self) -> GuidanceEntry | None:
-        """The message with the cursor."""
-        return self.entries[self.cursor] if self.cursor < len(self.entries) else None
-
-    @property
     def waiting(self) -> int:
         """Messages that the agent has yet to hear."""
-        return sum(one.state in ("queued", "unsent") for one in self.entries)
+        return sum(one.state in ("queued", "unsent") for one in self.items)
 
     def unread(self) -> None:
         """Nobody knows yet what was said to this agent."""
         self.empty = LOADING_LINE
-        self.entries, self.cursor = [], 0
+        self.items, self.cursor = [], 0
         self.show()
 
     def take(self, entries: list[GuidanceEntry]) -> None:
@@ -154,17 +139,9 @@ class GuidanceQueue(LineView):
         if self.empty != EMPTY_QUEUE_LINE:
             self.empty = EMPTY_QUEUE_LINE
             self.refresh()
-        under = self.under_cursor
-        if entries == self.entries:
-            return
-        self.entries = entries
-        ids = [one.id for one in entries]
-        self.show()
-        if under and under.id in ids:
-            self.keep_line(ids.index(under.id))
-        else:
-            self.cursor = max(0, min(self.cursor, len(ids) - 1))
-        self.moved()
+        if entries != self.items:
+            self.set_items(entries, lambda one: one.id)
+            self.moved()
 
     def _ask(self, what: QueueAction) -> None:
         if self.under_cursor is not None:
@@ -200,7 +177,7 @@ COMPLETABLE_STEPS = 20
 KEEP_SNIPPET = "keep"
 
 
-class GuidancePane(ErrorBoundary, Vertical):
+class GuidancePane(Pane):
     """The area below the trajectory."""
 
     class Compose(Message):
@@ -271,7 +248,7 @@ class GuidancePane(ErrorBoundary, Vertical):
         try:
             found = read_snippets(path)
         except OSError as problem:
-            post_from(self, UserNotice(f"{path} cannot be read: {problem.strerror}"))
+            self.show_notice(f"{path} cannot be read: {problem.strerror}")
             return
         offered = [PaletteCommand(" ".join(one.split()), str(at)) for at, one in enumerate(found)]
         if text and text not in found:
@@ -279,9 +256,7 @@ class GuidancePane(ErrorBoundary, Vertical):
                 PaletteCommand("keep what is written here, to say it again", KEEP_SNIPPET)
             )
         if not offered:
-            post_from(
-                self, UserNotice(f"Nothing is kept in {path} yet: write something, then this key.")
-            )
+            self.show_notice(f"Nothing is kept in {path} yet: write something, then this key.")
             return
         self.app.push_screen(
             CommandPalette(offered, "Snippets"), lambda chosen: self._take_snippet(chosen, found)
@@ -297,9 +272,9 @@ class GuidancePane(ErrorBoundary, Vertical):
         try:
             add_snippet(path, self.composer.text)
         except OSError as problem:
-            post_from(self, UserNotice(f"It is not kept: {path}: {problem.strerror}"))
+            self.show_notice(f"It is not kept: {path}: {problem.strerror}")
         else:
-            post_from(self, UserNotice(f"Kept in {path}.", good=True))
+            self.show_notice(f"Kept in {path}.", good=True)
 
     # --- what the agent will read ------------------------------------------------------------
 
@@ -345,7 +320,7 @@ class GuidancePane(ErrorBoundary, Vertical):
     @on(GuidanceQueue.Moved)
     def _text_changed(self) -> None:
         self.dress()
-        self._later(self._read_on())
+        self.run_reporting(self._read_on(), "guidance")
 
     def on_resize(self) -> None:
         """What the agent would read is wrapped for the width there is."""
@@ -354,7 +329,7 @@ class GuidancePane(ErrorBoundary, Vertical):
     def on_descendant_focus(self) -> None:
         """Which of the two has the focus."""
         self.dress()
-        self._later(self._read_on())
+        self.run_reporting(self._read_on(), "guidance")
 
     def on_descendant_blur(self) -> None:
         """The same when it leaves."""
@@ -364,32 +339,32 @@ class GuidancePane(ErrorBoundary, Vertical):
 
     def on_composer_lost(self, message: Composer.Lost) -> None:
         """The disk of the state folder is full, or the like."""
-        post_from(self, UserNotice(f"What you type is only on this screen: {message.problem}"))
+        self.show_notice(f"What you type is only on this screen: {message.problem}")
 
     def on_composer_unheard(self) -> None:
         """The rollout has ended; what was typed stays as a draft."""
-        post_from(self, UserNotice(ROLLOUT_ENDED_TEXT))
+        self.show_notice(ROLLOUT_ENDED_TEXT)
 
     def on_composer_posted(self) -> None:
         """Send what is stored, and show it either way."""
-        self._later(self._deliver())
+        self.run_reporting(self._deliver(), "guidance")
 
     async def _deliver(self) -> None:
-        before = {one.id for one in self.queue.entries if one.state == "refused"}
+        before = {one.id for one in self.queue.items if one.state == "refused"}
         await self._link.send_waiting()
         await self.refresh_queue()
-        refused = [one for one in self.queue.entries if one.state == "refused"]
+        refused = [one for one in self.queue.items if one.state == "refused"]
         if refused and refused[-1].id not in before:
-            post_from(self, UserNotice(refused[-1].reason))
+            self.show_notice(refused[-1].reason)
         if self._link.state != "live":
             words = "Kept as unsent: it is sent as soon as the daemon is there."
-            post_from(self, UserNotice(words))
+            self.show_notice(words)
 
     def on_composer_asked(self, message: Composer.Asked) -> None:
         """An edit is for the daemon to agree to; interrupting, for the person to confirm."""
         draft = message.draft
         if draft.edits:
-            self._later(self._change(draft))
+            self.run_reporting(self._change(draft), "guidance")
             return
         question = "Interrupt what the agent is doing now, and say this?"
         self.app.push_screen(
@@ -405,15 +380,15 @@ class GuidancePane(ErrorBoundary, Vertical):
             self._again(draft, problem)
             return
         self.composer.taken(draft)
-        post_from(self, UserNotice(words, good=True))
+        self.show_notice(words, good=True)
         await self.refresh_queue()
 
     def _again(self, draft: GuidanceDraft, problem: HoustonError) -> None:
         """What was typed stays; the next Enter does what can still be done with it."""
-        now = next((one for one in self.queue.entries if one.id == draft.edits), None)
+        now = next((one for one in self.queue.items if one.id == draft.edits), None)
         newer = now is not None and now.state == "queued" and now.revision != draft.revision
         if now is None or (now.state == "queued" and not newer):
-            post_from(self, ActionFailed(problem))
+            self.report_problem(problem)
             return
         words = self.composer.text
         if newer:
@@ -422,7 +397,7 @@ class GuidancePane(ErrorBoundary, Vertical):
         else:
             self.composer.write(GuidanceDraft(draft.rollout, words))
             told = f"It is {now.state} already, as it was. enter: say your words as a new message."
-        post_from(self, UserNotice(told))
+        self.show_notice(told)
 
     # --- the queue ---------------------------------------------------------------------------
 
@@ -435,38 +410,36 @@ class GuidancePane(ErrorBoundary, Vertical):
         elif entry.state in ("unsent", "refused"):
             if message.what == "withdraw" or self._edit(entry):
                 self._outbox.done(entry.id)
-                self._later(self.refresh_queue())
+                self.run_reporting(self.refresh_queue(), "guidance")
         elif entry.state != "queued":
             words = f"It is {entry.state} already; only queued guidance can change."
-            post_from(self, UserNotice(words))
+            self.show_notice(words)
         elif message.what == "withdraw":
             self._ask_withdraw(entry)
         elif message.what in ("earlier", "later"):
-            self._later(self._move(entry, 1 if message.what == "later" else -1))
+            self.run_reporting(self._move(entry, 1 if message.what == "later" else -1), "guidance")
         else:
             self._edit(entry)
 
     async def _move(self, entry: GuidanceEntry, by: int) -> None:
-        seen, order = move_in_order(self.queue.entries, entry.id, by)
+        seen, order = move_in_order(self.queue.items, entry.id, by)
         if self.source is not None and order != seen:
             words = await daemon_link.reorder_guidance(self._link, self.source.rollout, seen, order)
-            post_from(self, UserNotice(words, good=True))
+            self.show_notice(words, good=True)
             await self.refresh_queue()
 
     def _ask_withdraw(self, entry: GuidanceEntry) -> None:
         """One's own words are taken back at once; those of others only when that is meant."""
         if entry.author == current_person(self._link.claimed).name:
-            self._later(self._withdraw(entry))
+            self.run_reporting(self._withdraw(entry), "guidance")
             return
         self.app.push_screen(
             ConfirmDialog(f"Take back what {entry.author} said?", entry.text),
-            lambda yes: self._later(self._withdraw(entry)) if yes else None,
+            lambda yes: self.run_reporting(self._withdraw(entry), "guidance") if yes else None,
         )
 
     async def _withdraw(self, entry: GuidanceEntry) -> None:
-        post_from(
-            self, UserNotice(await daemon_link.withdraw_guidance(self._link, entry), good=True)
-        )
+        self.show_notice(await daemon_link.withdraw_guidance(self._link, entry), good=True)
         await self.refresh_queue()
 
     def _edit(self, entry: GuidanceEntry) -> bool:
@@ -474,14 +447,8 @@ class GuidancePane(ErrorBoundary, Vertical):
         edits = entry.id if entry.state == "queued" else ""
         draft = self.composer.draft
         if draft.text.strip() and draft.edits != edits:
-            post_from(
-                self, UserNotice("There is a draft in the composer: send it or clear it first.")
-            )
+            self.show_notice("There is a draft in the composer: send it or clear it first.")
             return False
         self.composer.write(GuidanceDraft(draft.rollout, entry.text, edits, entry.revision))
         post_from(self, self.Compose())
         return True
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do what waits for the daemon or the database; no key waits for it."""
-        self.run_worker(reporting_errors(self, work), group="guidance")

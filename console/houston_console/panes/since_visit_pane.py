@@ -9,13 +9,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.message import Message
 
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for, key_label
 from houston_console.commands.rollout_summary import format_score
-from houston_console.screens.base_screen import ActionFailed, GoToStep, UserNotice, post_from
+from houston_console.screens.base_screen import GoToStep, Pane, post_from
 from houston_console.screens.rollout_lists import (
     format_age,
     format_moment,
@@ -23,7 +21,7 @@ from houston_console.screens.rollout_lists import (
     people_text,
     unread_note,
 )
-from houston_console.widgets.line_view import FixedLines, LineView
+from houston_console.widgets.line_view import FixedLines, ItemList
 from houston_console.widgets.styled_text import (
     TextLine,
     TextSpan,
@@ -79,11 +77,6 @@ class SinceEntry(NamedTuple):
     """0 for none."""
     head: bool = False
     """Whether it stands over others."""
-
-
-def is_empty_visit(visit: ChangesSinceVisit) -> bool:
-    """Whether there is nothing to tell."""
-    return not visit.happened.steps and not visit.happened.events
 
 
 def summary_strip(
@@ -264,30 +257,22 @@ MAX_NOTE_LINES = 3
 """Of a note of who was here before."""
 
 
-class SinceList(LineView):
+class SinceList(ItemList[SinceEntry]):
     """Everything that happened; enter leads to its step."""
 
     BINDINGS = bindings_for("since")
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.entries: list[SinceEntry] = []
-
-    def line_count(self) -> int:
-        """Heads and events."""
-        return len(self.entries)
-
     def line_at(self, number: int) -> TextLine:
         """One of them."""
-        return self.entries[number].line
+        return self.items[number].line
 
     def selectable(self, number: int) -> bool:
         """All but heads."""
-        return not self.entries[number].head
+        return not self.items[number].head
 
     def take(self, found: list[SinceEntry]) -> None:
         """Show these, from the start."""
-        self.entries, self.cursor = found, 0
+        self.items, self.cursor = found, 0
         self.show()
         if found:
             self.put_cursor(0)
@@ -304,8 +289,9 @@ class SinceList(LineView):
 
     def action_choose(self) -> None:
         """Go to the step."""
-        if self.entries and self.entries[self.cursor].step:
-            post_from(self, GoToStep(self.entries[self.cursor].step))
+        entry = self.under_cursor
+        if entry and entry.step:
+            post_from(self, GoToStep(entry.step))
 
     def on_click(self, event: Any) -> None:
         """A click goes there."""
@@ -313,7 +299,7 @@ class SinceList(LineView):
         self.action_choose()
 
 
-class SinceVisitPane(ErrorBoundary, Vertical):
+class SinceVisitPane(Pane):
     """People, a note, a line of what happened, and all of it when it is unfolded."""
 
     class Read(Message):
@@ -381,7 +367,7 @@ class SinceVisitPane(ErrorBoundary, Vertical):
             else:
                 await self._read_seen(rollout)
         except HoustonError as problem:
-            post_from(self, ActionFailed(problem))
+            self.report_problem(problem)
         else:
             post_from(self, self.Read())
 
@@ -400,8 +386,8 @@ class SinceVisitPane(ErrorBoundary, Vertical):
         """What happened behind the event `seq`, when somebody was here at `at`."""
         happened = await self._reader.run(changes_since_visit.read_changes_since(rollout, seq))
         if rollout == self._rollout:
-            visit = ChangesSinceVisit(happened, at)
-            self._show(None if is_empty_visit(visit) else visit)
+            anything = happened.steps or happened.events
+            self._show(ChangesSinceVisit(happened, at) if anything else None)
 
     def _show(self, visit: ChangesSinceVisit | None) -> None:
         self.visit, self._hidden = visit, False
@@ -472,15 +458,15 @@ class SinceVisitPane(ErrorBoundary, Vertical):
         """Who was never here, or missed nothing, may still ask for everything."""
         if self._seen is not None:
             words = f"Nothing happened since you were here {format_age(self._seen.at, now_us())}."
-            post_from(self, UserNotice(words))
+            self.show_notice(words)
             return
         try:
             await self._read_after(self._rollout, 0, 0)
         except HoustonError as problem:
-            post_from(self, ActionFailed(problem))
+            self.report_problem(problem)
         else:
             if self.visit is None:
-                post_from(self, UserNotice("Nothing has happened yet."))
+                self.show_notice("Nothing has happened yet.")
 
     # --- the walk ----------------------------------------------------------------------------
 
@@ -489,26 +475,20 @@ class SinceVisitPane(ErrorBoundary, Vertical):
         if self.visit is None:
             key = key_label("whole", "since")
             words = f"Nothing is new since you were here; {key} shows all that happened."
-            post_from(self, UserNotice(words))
+            self.show_notice(words)
             return 0
         stop = self._walk.go(by, step)
         if stop is None:
-            post_from(
-                self,
-                UserNotice(
-                    "That was all since you were here." if by > 0 else "That was the first."
-                ),
+            self.show_notice(
+                "That was all since you were here." if by > 0 else "That was the first."
             )
             if by > 0:
                 self._hidden, self.list.display = True, False
                 self._dress()
             return 0
         place = f"{self._walk.place + 1}/{len(self._walk.stops)}"
-        post_from(
-            self,
-            UserNotice(
-                f"{place}  step {stop.step}, {format_age(stop.at, now_us())}: {stop.text}", True
-            ),
+        self.show_notice(
+            f"{place}  step {stop.step}, {format_age(stop.at, now_us())}: {stop.text}", True
         )
         return stop.step
 

@@ -172,7 +172,7 @@ class _TerminalRows:
         elif final == "G":
             self.column = (
                 min(_MAX_CURSOR_MOVE, max(0, int(parameters[:9] or 1) - 1))
-                if _is_number_sequence(piece)
+                if parameters.isdigit() or not parameters
                 else 0
             )
 
@@ -218,10 +218,6 @@ def _nearest_tone(index: str | None, red: str | None, green: str | None, blue: s
         (True, False, True): "key",
     }
     return names.get(tuple(bright), "tool")
-
-
-def _is_number_sequence(piece: str) -> bool:
-    return piece[2:-1].isdigit() or not piece[2:-1]
 
 
 def _row_to_line(row: list[TerminalCell]) -> TextLine:
@@ -371,16 +367,7 @@ def _page_bounds(data: bytes, last: bool) -> list[tuple[int, int]]:
 
 def read_log_bytes(folder: Path, start: int, end: int) -> bytes:
     """The bytes of [start, end), whatever segments they lie in; fewer where some are gone."""
-    found = b""
-    segments = terminal_log_files.list_segments(folder)
-    for number, (at, path) in enumerate(segments):
-        after = segments[number + 1][0] if number + 1 < len(segments) else end
-        if after <= start or at >= end:
-            continue
-        with path.open("rb") as file:
-            file.seek(max(0, start - at))
-            found += file.read(end - max(start, at))
-    return found
+    return b"".join(terminal_log_files.read_log_blocks(folder, start, end))
 
 
 @lru_cache(maxsize=MAX_CACHED_PAGES)

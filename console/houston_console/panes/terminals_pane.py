@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from textual.app import ComposeResult, SuspendNotSupported
-from textual.containers import Vertical
 
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for
 from houston_console.panes import terminal_log_reader
 from houston_console.panes.terminal_log_reader import (
@@ -25,7 +23,7 @@ from houston_console.panes.terminal_log_reader import (
     LogIndex,
     TerminalSnapshot,
 )
-from houston_console.screens.base_screen import ActionFailed, GoToStep, UserNotice, post_from
+from houston_console.screens.base_screen import GoToStep, Pane, post_from
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
 from houston_console.widgets.styled_text import (
@@ -242,12 +240,6 @@ class TerminalView(LineView):
         self.show()
         self.jump(number - self.size.height // 3)
 
-    def nothing(self, why: str) -> None:
-        """There is nothing to show, and this is why."""
-        self._index, self._screen, self._marked = None, (), range(0)
-        self.empty = line(span(f" {why}", "dim"))
-        self.show()
-
 
 TERMINAL_POLL_SECONDS = 0.2
 LOW_BANDWIDTH_POLL_SECONDS = 1.0
@@ -263,7 +255,7 @@ class LowBandwidthApp(Protocol):
     low: bool
 
 
-class TerminalsPane(ErrorBoundary, Vertical):
+class TerminalsPane(Pane):
     """The area at the lower right."""
 
     BINDINGS = bindings_for("terminals")
@@ -425,7 +417,7 @@ class TerminalsPane(ErrorBoundary, Vertical):
     async def show_line(self, name: str, byte: int) -> None:
         """A line of one terminal of this machine, with what was printed before and after it."""
         if (LOCAL_HOST, name) not in self.names:
-            post_from(self, UserNotice(f"The log of {name} is gone."))
+            self.show_notice(f"The log of {name} is gone.")
             return
         self.chosen, self._replay, self._shown = (
             self.names.index((LOCAL_HOST, name)),
@@ -466,13 +458,13 @@ class TerminalsPane(ErrorBoundary, Vertical):
         try:
             found = await source.read(read_step_output(source.rollout, host, name, step, by))
         except HoustonError as problem:
-            post_from(self, ActionFailed(problem))
+            self.report_problem(problem)
             return
         if source is not self.source:
             return
         if found is None:
             side = "after" if by > 0 else "before" if by < 0 else "up to"
-            post_from(self, UserNotice(f"No step {side} step {step} printed in terminal {name}."))
+            self.show_notice(f"No step {side} step {step} printed in terminal {name}.")
             return
         await self._show(found, host, name)
 
@@ -484,19 +476,19 @@ class TerminalsPane(ErrorBoundary, Vertical):
                 self._spec.host_root, found.rollout, name
             )
         if folder is None:
-            post_from(self, UserNotice(_missing_log_text(host, name)))
+            self.show_notice(_missing_log_text(host, name))
             return
         try:
             shown = await terminal_log_reader.read_terminal(folder, self._shown, live=False)
             if shown.log is None:
-                post_from(self, UserNotice(shown.reason or "Its log is gone."))
+                self.show_notice(shown.reason or "Its log is gone.")
                 return
             index = await asyncio.to_thread(shown.log.until, found.end)
         except OSError as problem:
-            post_from(self, UserNotice(f"Its log cannot be read: {problem.strerror}."))
+            self.show_notice(f"Its log cannot be read: {problem.strerror}.")
             return
         if index.end <= found.start:
-            post_from(self, UserNotice(f"Its log does not hold what step {found.step} printed."))
+            self.show_notice(f"Its log does not hold what step {found.step} printed.")
             return
         self._replay = found
         self.text.at_step(index, found.start)
@@ -507,10 +499,7 @@ class TerminalsPane(ErrorBoundary, Vertical):
         if self._replay is not None:
             post_from(self, GoToStep(self._replay.step))
         else:
-            post_from(
-                self,
-                UserNotice("s shows what the terminal showed at a step; enter then goes there."),
-            )
+            self.show_notice("s shows what the terminal showed at a step; enter then goes there.")
 
     # --- the session itself, and logs elsewhere ----------------------------------------------
 
@@ -520,21 +509,18 @@ class TerminalsPane(ErrorBoundary, Vertical):
             return
         found = attach_command(self._spec, *self.names[self.chosen])
         if found.reason:
-            post_from(self, UserNotice(found.reason + (f"  {found.next}" if found.next else "")))
+            self.show_notice(found.reason + (f"  {found.next}" if found.next else ""))
             return
         environment = {name: value for name, value in os.environ.items() if name != "TMUX"}
         try:
             with self.app.suspend():
                 done = subprocess.run(found.command, env=environment, check=False)
         except (SuspendNotSupported, OSError):
-            post_from(self, UserNotice(f"From a shell: {shlex.join(found.command)}"))
+            self.show_notice(f"From a shell: {shlex.join(found.command)}")
             return
         if done.returncode:
             words = shlex.join(found.command)
-            post_from(
-                self,
-                UserNotice(f"It could not be attached ({done.returncode}). From a shell: {words}"),
-            )
+            self.show_notice(f"It could not be attached ({done.returncode}). From a shell: {words}")
 
     def action_fetch(self) -> None:
         """Bring the log of a terminal on another machine here, or what is new of it."""
@@ -542,11 +528,9 @@ class TerminalsPane(ErrorBoundary, Vertical):
             return
         host, name = self.names[self.chosen]
         if host == LOCAL_HOST:
-            post_from(
-                self, UserNotice("This terminal's log is on this machine: all of it is shown.")
-            )
+            self.show_notice("This terminal's log is on this machine: all of it is shown.")
         else:
-            post_from(self, UserNotice(f"Its log is being fetched from {host} …", good=True))
+            self.show_notice(f"Its log is being fetched from {host} …", good=True)
             self.run_worker(self._fetch(self.source.rollout, host, name), group="fetch")
 
     async def _fetch(self, rollout: str, host: str, name: str) -> None:
@@ -554,13 +538,11 @@ class TerminalsPane(ErrorBoundary, Vertical):
         try:
             await self._fetched.fetch(self._home, rollout, host, name)
         except HoustonError as problem:
-            post_from(self, ActionFailed(problem))
+            self.report_problem(problem)
         except OSError as problem:
-            post_from(self, UserNotice(f"The log could not be kept here: {problem.strerror}."))
+            self.show_notice(f"The log could not be kept here: {problem.strerror}.")
         else:
-            post_from(
-                self, UserNotice(f"Fetched at {time.strftime('%H:%M:%S')}; F again for more.", True)
-            )
+            self.show_notice(f"Fetched at {time.strftime('%H:%M:%S')}; F again for more.", True)
             await self.look()
         finally:
             self._fetching = False

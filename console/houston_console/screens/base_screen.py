@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, cast
 
 from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.message import Message
 from textual.reactive import Reactive
 from textual.screen import Screen
@@ -53,14 +54,6 @@ class ActionFailed(Message):
         self.problem = problem
 
 
-async def reporting_errors(widget: Widget, work: Awaitable[None]) -> None:
-    """Do what waits for the daemon or the database; tell what went wrong as the widget's word."""
-    try:
-        await work
-    except HoustonError as problem:
-        post_from(widget, ActionFailed(problem))
-
-
 class UserNotice(Message):
     """Something to say to the person at the screen."""
 
@@ -68,6 +61,29 @@ class UserNotice(Message):
         super().__init__()
         self.text = text
         self.good = good
+
+
+class Pane(ErrorBoundary, Vertical):
+    """A part of a screen: its notices and failures rise to the app, which shows them."""
+
+    def show_notice(self, text: str, good: bool = False) -> None:
+        """Say something to the person at the screen."""
+        post_from(self, UserNotice(text, good))
+
+    def report_problem(self, problem: HoustonError) -> None:
+        """Say what could not be read or done."""
+        post_from(self, ActionFailed(problem))
+
+    async def reporting_errors(self, work: Awaitable[None]) -> None:
+        """Do what waits for the daemon or the database, and report what goes wrong."""
+        try:
+            await work
+        except HoustonError as problem:
+            self.report_problem(problem)
+
+    def run_reporting(self, work: Awaitable[None], group: str) -> None:
+        """The same in the background: no key waits for it."""
+        self.run_worker(self.reporting_errors(work), group=group)
 
 
 class GoToStep(Message):
@@ -135,7 +151,10 @@ class BarWidget(PaneBoundary, Widget):
         self._lines: tuple[TextLine, ...] = ()
 
     def put(self, *lines: TextLine) -> None:
-        """Say something, in as many lines as the bar is high."""
+        """Say something; the bar becomes as high as that needs."""
+        height = self.styles.height
+        if lines and (height is None or height.value != len(lines)):
+            self.styles.height = len(lines)
         if lines != self._lines:
             self._lines = lines
             self.refresh()
@@ -219,8 +238,6 @@ class UndoBar(BarWidget):
             tone: Tone = "dim" if at else "warning"
             lead = line(span("   then " if at else " ↶ ", tone), span(words, tone))
             lines.append(justify_line(lead, right, max(20, self.size.width)))
-        if lines and (self.styles.height is None or self.styles.height.value != len(lines)):
-            self.styles.height = len(lines)
         self.put(*lines)
 
 
@@ -255,20 +272,14 @@ class HintBar(BarWidget):
             told = text_block(words.text, max(20, self.size.width - 1), words.tone, span(" "))[
                 :MAX_NOTICE_LINES
             ]
-            self._show(*told)
+            self.put(*told)
             return
         found = [line(span(f" {key}", "tool"), span(f" {word}  ", "dim"))
                  for key, word in hints_for(self._area)]  # fmt: skip
         # What does not fit is left out before the last two, help and quit.
         while len(found) > ALWAYS_SHOWN_HINTS and sum(map(line_width, found)) > self.size.width > 0:
             found.pop(-ALWAYS_SHOWN_HINTS - 1)
-        self._show(tuple(part for hint in found for part in hint))
-
-    def _show(self, *lines: TextLine) -> None:
-        """As high as what is told needs: what to do next stands at its end."""
-        if self.styles.height is None or self.styles.height.value != len(lines):
-            self.styles.height = len(lines)
-        self.put(*lines)
+        self.put(tuple(part for hint in found for part in hint))
 
     def on_resize(self) -> None:
         """More or fewer of them fit."""
@@ -278,6 +289,8 @@ class HintBar(BarWidget):
 class HoustonScreen(ErrorBoundary, Screen[None]):
     """A screen that the app brings up to date. Its areas are composed by `body`."""
 
+    area: Area
+    """Where the focus is: which keys can be pressed."""
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
     """As Textual's own, which draws the whole screen for it: frames and cursors change, no more."""
 
@@ -307,18 +320,13 @@ class HoustonScreen(ErrorBoundary, Screen[None]):
         yield self.undo
         yield self.hints
 
-    def leave(self) -> None:
+    async def action_back(self) -> None:
         """Back to the screen below; nothing when a key before it has done so."""
         if self.is_active:
             self.app.pop_screen()
 
     def body(self) -> ComposeResult:
         """What is between the two lines."""
-        raise NotImplementedError
-
-    @property
-    def area(self) -> Area:
-        """Where the focus is: which keys can be pressed."""
         raise NotImplementedError
 
     async def caught_up(self, changed: bool) -> None:

@@ -15,10 +15,12 @@ from textual.containers import Vertical
 from houston_console.app.console_state import ConsoleState
 from houston_console.app.key_bindings import Area, bindings_for
 from houston_console.commands.rollout_summary import format_score
+from houston_console.commands.rollout_view_commands import read_comparison
 from houston_console.screens.base_screen import HoustonScreen
 from houston_console.screens.rollout_lists import (
     STATE_GLYPHS,
     format_active_time,
+    format_minutes,
     person_cost,
     rollout_state_text,
 )
@@ -36,7 +38,7 @@ from houston_console.widgets.styled_text import (
 from houston_shared.errors import HoustonError
 from houston_shared.records import Guidance
 from houston_shared.safe_text import SafeText
-from houston_shared.store import annotation_queries, presence_queries, rollout_queries
+from houston_shared.store import annotation_queries, rollout_queries
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.journal_events import ReadPlan, RunSql
 from houston_shared.store.presence_queries import AttentionCost
@@ -47,38 +49,30 @@ MAX_COMPARED_SCORES = 4_000
 
 
 class ComparedRollout(NamedTuple):
-    """One of the two."""
+    """One of the two, with the guidance that it was given."""
 
     rollout: RolloutRow
     scores: list[ScorePoint]
+    spent: list[AttentionCost]
     heard: list[tuple[int, Guidance]]
     """Guidance that was delivered, with the active time of its step in microseconds."""
     waiting: int
     """Guidance that is queued."""
-    spent: list[AttentionCost]
 
 
 def read_compared_rollouts(
     first: str, second: str
 ) -> ReadPlan[tuple[ComparedRollout, ComparedRollout]]:
     """Both. Raises HoustonError where one is not there."""
-    spent = yield from presence_queries.read_attention_costs([first, second])
-    scored = yield from rollout_queries.score_history([first, second], MAX_COMPARED_SCORES)
     found: list[ComparedRollout] = []
-    for name in (first, second):
-        one = yield from rollout_queries.find_rollout(name)
+    for side in (yield from read_comparison((first, second), MAX_COMPARED_SCORES)):
+        name = side.rollout.id
         said = yield from annotation_queries.list_guidance(name)
         heard = [each for each in said if each.state == "delivered" and each.step is not None]
         at = yield from _read_active_times(name, [each.step or 0 for each in heard])
-        found.append(
-            ComparedRollout(
-                rollout=one,
-                scores=scored[name],
-                heard=[(at.get(each.step or 0, 0), each) for each in heard],
-                waiting=sum(each.state == "queued" for each in said),
-                spent=spent[name],
-            )
-        )
+        heard_at = [(at.get(each.step or 0, 0), each) for each in heard]
+        waiting = sum(each.state == "queued" for each in said)
+        found.append(ComparedRollout(*side, heard_at, waiting))
     return found[0], found[1]
 
 
@@ -133,7 +127,8 @@ def plot_scores(
     for one in series:
         _draw_series(grid, one, hours, top)
     rows = [_plot_row(grid[y], _score_label(y, height, top)) for y in range(height)]
-    rows += [_axis_line(columns), _time_labels(columns, hours)]
+    axis = span(f"{'':>{AXIS_CELLS - 1}}└{'─' * columns}", "faint")
+    rows += [(axis,), _time_labels(columns, hours)]
     return rows + [_guidance_marks(one, columns, hours) for one in series if one.marks]
 
 
@@ -171,24 +166,15 @@ def _score_label(y: int, height: int, top: float) -> str:
     return "0" if y == height - 1 else ""
 
 
-def _axis_line(columns: int) -> TextLine:
-    return (span(f"{'':>{AXIS_CELLS - 1}}└{'─' * columns}", "faint"),)
-
-
 def _time_labels(columns: int, hours: float) -> TextLine:
     """Active time at the start, in the middle and at the right edge."""
-    texts = ["0", _format_plot_time(hours / 2), f"{_format_plot_time(hours)} active"]
+    texts = ["0", format_minutes(round(hours * 30)), f"{format_minutes(round(hours * 60))} active"]
     left = columns // 2 - len(texts[0]) - len(texts[1]) // 2
     right = columns - len(texts[0]) - left - len(texts[1]) - len(texts[2])
     if right < 1:  # no room for the one in the middle
         texts[1], left, right = "", 0, columns - len(texts[0]) - len(texts[2])
     text = texts[0] + " " * left + texts[1] + " " * right + texts[2]
     return (span(" " * AXIS_CELLS + text[:columns], "faint"),)
-
-
-def _format_plot_time(hours: float) -> str:
-    minutes = round(hours * 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02}"
 
 
 def _guidance_marks(one: ScoreSeries, columns: int, hours: float) -> TextLine:
@@ -252,6 +238,9 @@ def _longest_hours(pair: Sequence[ComparedRollout]) -> float:
 def _comparison_facts(pair: Sequence[ComparedRollout], me: str) -> list[tuple[str, list[TextLine]]]:
     """What is said of both, by its name."""
 
+    def costs(side: ComparedRollout) -> str:
+        return "; ".join(person_cost(one, me) for one in side.spent) or "none"
+
     def each(name: str, text: str, tone: Tone = "text") -> tuple[str, list[TextLine]]:
         said = [getattr(side.rollout, text) for side in pair]
         return name, [line(span(str(one), tone)) for one in said]
@@ -266,8 +255,8 @@ def _comparison_facts(pair: Sequence[ComparedRollout], me: str) -> list[tuple[st
         each("evaluations", "evaluations"),
         each("errors", "errors"),
         each("summarised", "forks"),
-        ("guidance", [line(span(_guidance_cell(side))) for side in pair]),
-        ("attention", [line(span(_cost_cell(side, me))) for side in pair]),
+        ("guidance", [line(span(_guidance_count(side))) for side in pair]),
+        ("attention", [line(span(costs(side))) for side in pair]),
     ]
 
 
@@ -289,13 +278,9 @@ def _score_cell(side: ComparedRollout) -> TextLine:
     return line(span("none", "dim") if one.last_score is None else span(said, "score"))
 
 
-def _guidance_cell(side: ComparedRollout) -> str:
+def _guidance_count(side: ComparedRollout) -> str:
     waiting = f", {side.waiting} waiting" if side.waiting else ""
     return f"{len(side.heard)} heard{waiting}"
-
-
-def _cost_cell(side: ComparedRollout, me: str) -> str:
-    return "; ".join(person_cost(one, me) for one in side.spent) or "none"
 
 
 def _half_width(width: int, label: int) -> int:
@@ -355,6 +340,7 @@ class CompareScreen(HoustonScreen):
     """Two rollouts."""
 
     BINDINGS = bindings_for("compare")
+    area: Area = "compare"
 
     def __init__(
         self, state: ConsoleState, reader: AsyncReader, home: str, first: str, second: str
@@ -378,11 +364,6 @@ class CompareScreen(HoustonScreen):
         self.set_focus(self.text)
         self.judged()
 
-    @property
-    def area(self) -> Area:
-        """One place."""
-        return "compare"
-
     async def caught_up(self, changed: bool) -> None:
         """What is new comes a moment later, by `judged`."""
 
@@ -405,7 +386,3 @@ class CompareScreen(HoustonScreen):
             return []
         height = max(MIN_PLOT_LINES, min(2 * PLOT_LINES, self.size.height - PLOT_LINES - 10))
         return comparison_lines(self._pair, self.state.me, width, height)
-
-    def action_back(self) -> None:
-        """Back to home."""
-        self.leave()

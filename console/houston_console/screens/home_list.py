@@ -37,11 +37,11 @@ from houston_console.widgets.styled_text import (
     Tone,
     fit_name,
     fit_text,
+    hanging_block,
     justify_line,
     line,
     line_width,
     span,
-    text_block,
 )
 from houston_shared.safe_text import SafeText
 from houston_shared.store.attention_ranking import RolloutNeed
@@ -249,22 +249,22 @@ def rollout_card(
                 span(rollout_state_text(rollout), tone))  # fmt: skip
     rows = [head]
     if rollout.parent:
-        rows += _hanging_block(
+        rows += _card_block(
             "⑂", f"branch of {rollout.parent} at step {rollout.parent_step}", "dim", view
         )
     for text in need_reasons(one.need):
-        rows += _hanging_block("!", text, urgency_mark(one.need).tone, view)
+        rows += _card_block("!", text, urgency_mark(one.need).tone, view)
     if stands.acted is not None:
         when = format_moment(stands.acted.at, view.now)
         text = f"step {stands.acted.step}, {when} ({format_age(stands.acted.at, view.now)}): "
-        rows += _hanging_block("▸", text + stands.acted.text, "dim", view)
+        rows += _card_block("▸", text + stands.acted.text, "dim", view)
     if stands.new_steps:
         many = f"{stands.new_steps} step{'s' * (stands.new_steps > 1)}"
-        rows += _hanging_block("+", f"{many} since you were here", "text", view)
+        rows += _card_block("+", f"{many} since you were here", "text", view)
     for mark, text in people_text(stands, view.me, view.now):
-        rows += _hanging_block(mark, text, "guidance_text" if mark == "✉" else "text", view)
+        rows += _card_block(mark, text, "guidance_text" if mark == "✉" else "text", view)
     if spent:
-        rows += _hanging_block(
+        rows += _card_block(
             "◷",
             "attention: " + "; ".join(person_cost(each, view.me) for each in spent),
             "dim",
@@ -273,10 +273,8 @@ def rollout_card(
     return rows
 
 
-def _hanging_block(mark: str, text: str, tone: Tone, view: HomeViewContext) -> list[TextLine]:
-    pad = span("   ")
-    rows = text_block(text, view.width - 3, tone)
-    return [(span(f" {mark} ", "key") if not at else pad, *row) for at, row in enumerate(rows)]
+def _card_block(mark: str, text: str, tone: Tone, view: HomeViewContext) -> list[TextLine]:
+    return hanging_block(span(f" {mark} ", "key"), text, view.width, tone)
 
 
 def home_summary(

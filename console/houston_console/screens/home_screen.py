@@ -63,6 +63,7 @@ class HomeScreen(HoustonScreen):
     """Who needs me?"""
 
     BINDINGS = bindings_for("home")
+    area: Area = "home"
 
     def __init__(
         self,
@@ -103,11 +104,6 @@ class HomeScreen(HoustonScreen):
         self.hints.area("home")
         self.set_focus(self.listed)
         self._head()
-
-    @property
-    def area(self) -> Area:
-        """One place."""
-        return "home"
 
     # --- what changed ------------------------------------------------------------------------
 
@@ -156,10 +152,7 @@ class HomeScreen(HoustonScreen):
             return []
         of, spent = self._spent
         mine = spent if of == under.need.standing.rollout.id else []
-        return rollout_card(under, mine, self._view(width))
-
-    def _view(self, width: int) -> HomeViewContext:
-        return HomeViewContext(self.state.me, now_us(), width)
+        return rollout_card(under, mine, HomeViewContext(self.state.me, now_us(), width))
 
     def on_home_list_moved(self) -> None:
         """The card follows the cursor; what attention cost is read for it."""

@@ -16,7 +16,7 @@ from houston_console.app.daemon_link import DaemonLink
 from houston_console.app.key_bindings import Area, bindings_for
 from houston_console.screens.base_screen import HoustonScreen
 from houston_console.widgets.dialogs import ConfirmDialog, QuestionDialog
-from houston_console.widgets.line_view import LineView, set_frame_title
+from houston_console.widgets.line_view import ItemList, set_frame_title
 from houston_console.widgets.styled_text import LOADING_LINE, TextLine, Tone, fit_text, line, span
 from houston_shared import policy_and_run_files
 from houston_shared.control_messages import ActivatePolicy, CancelTraining
@@ -182,37 +182,32 @@ PROGRESS_POLL_SECONDS = 2.0
 ENGINE_PROMPT = "engine"
 
 
-class PolicyList(LineView):
+class PolicyList(ItemList[PolicyListRow]):
     """A line a policy or run, under their headings."""
 
     def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.rows: list[PolicyListRow] = []
+        super().__init__([], **arguments)
         self.empty = LOADING_LINE
-
-    def line_count(self) -> int:
-        """As many as there are."""
-        return len(self.rows)
 
     def line_at(self, number: int) -> TextLine:
         """One of them."""
-        return self.rows[number].line
+        return self.items[number].line
 
     def selectable(self, number: int) -> bool:
         """Headings are passed over."""
-        return bool(self.rows[number].policy or self.rows[number].run)
+        return bool(self.items[number].policy or self.items[number].run)
 
     @property
     def here(self) -> PolicyListRow:
         """What the cursor stands on."""
-        return self.rows[self.cursor] if self.cursor < len(self.rows) else PolicyListRow(())
+        return self.under_cursor or PolicyListRow(())
 
     def take(self, found: list[PolicyListRow]) -> None:
         """Show others; the cursor stays with what it stood on."""
-        if found == self.rows:
+        if found == self.items:
             return
-        before, first = self.here, not self.rows
-        self.rows = found
+        before, first = self.here, not self.items
+        self.items = found
         self.show()
         same = (n for n, one in enumerate(found) if one[1:] == before[1:] and any(one[1:]))
         usable = (n for n in range(len(found)) if self.selectable(n))
@@ -226,6 +221,7 @@ class PoliciesScreen(HoustonScreen):
     """Policies above, training runs below."""
 
     BINDINGS = bindings_for("policies")
+    area: Area = "policies"
 
     def __init__(
         self, state: ConsoleState, reader: AsyncReader, link: DaemonLink, home: str, engine: str
@@ -248,11 +244,6 @@ class PoliciesScreen(HoustonScreen):
         self.set_focus(self.text)
         self.set_interval(PROGRESS_POLL_SECONDS, self._again)
         self._again()
-
-    @property
-    def area(self) -> Area:
-        """One place."""
-        return "policies"
 
     async def caught_up(self, changed: bool) -> None:
         """Something was committed: read again, a moment later."""
@@ -328,7 +319,3 @@ class PoliciesScreen(HoustonScreen):
         else:
             self.tell(done, "success")
             self._again()
-
-    def action_back(self) -> None:
-        """To where one came from."""
-        self.leave()

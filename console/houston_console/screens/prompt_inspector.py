@@ -139,6 +139,7 @@ class PromptInspector(HoustonScreen):
     """One request, and from there the next or the one before."""
 
     BINDINGS = bindings_for("eye")
+    area: Area = "eye"
 
     def __init__(
         self, state: ConsoleState, home: str, source: RolloutSource, step: int, back: Widget
@@ -164,11 +165,6 @@ class PromptInspector(HoustonScreen):
         self.set_focus(self.text)
         self._dress("loading …")
         self._go_to(self.step)
-
-    @property
-    def area(self) -> Area:
-        """One place."""
-        return "eye"
 
     @property
     def place(self) -> tuple[str, int]:
@@ -287,14 +283,10 @@ class PromptInspector(HoustonScreen):
             at = self.text.next_hit(by)
             set_frame_subtitle(self.query_one("#eye"), line(f"{at} of {len(self.text.hits)} lines"))
 
-    def action_choose(self) -> None:
+    async def action_choose(self) -> None:
         """Show this step in the trajectory."""
-        self.leave()
+        await self.action_back()
         post_from(self._back, GoToStep(self.step))
-
-    def action_back(self) -> None:
-        """Back to where the eye was opened."""
-        self.leave()
 
 
 def _is_cache_rule(one: TextLine) -> bool:

@@ -14,11 +14,10 @@ from houston_console.widgets.styled_text import (
     TextLine,
     TextSpan,
     Tone,
+    hanging_block,
     justify_line,
     line,
-    line_width,
     span,
-    text_block,
 )
 from houston_shared.records import ENDED_STATES
 from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview
@@ -322,7 +321,7 @@ def rollout_facts(
     """
     one = need.standing.rollout
     glyph, tone = STATE_GLYPHS.get(one.state, ("?", "dim"))
-    rows = _hanging_text(f" {glyph} ", tone, rollout_state_text(one, down), tone, width)
+    rows = hanging_block(span(f" {glyph} ", tone), rollout_state_text(one, down), width, tone)
     if len(rows) > MAX_REASON_LINES:
         more = span("   … in full after the newest step", "dim")
         rows = [*rows[: MAX_REASON_LINES - 1], line(more)]
@@ -336,15 +335,15 @@ def rollout_facts(
     }
     for name, value in facts.items():
         if value:
-            rows += _hanging_text(f"   {name:<7} ", "key", value, "text", width)
+            rows += hanging_block(span(f"   {name:<7} ", "key"), value, width, "text")
     for reason in need_reasons(need)[:3]:
-        rows += _hanging_text("   ! ", "warning", reason, "warning", width)
+        rows += hanging_block(span("   ! ", "warning"), reason, width, "warning")
     for head, text in people_text(need.standing, me, now):
-        rows += _hanging_text(f"   {head} ", "key", text, "text", width)
+        rows += hanging_block(span(f"   {head} ", "key"), text, width, "text")
     rows += [
         row
         for each in spent
-        for row in _hanging_text("   ◷ ", "key", person_cost(each, me), "dim", width)
+        for row in hanging_block(span("   ◷ ", "key"), person_cost(each, me), width, "dim")
     ]
     return rows
 
@@ -371,17 +370,12 @@ def person_cost(one: AttentionCost, me: str) -> str:
     return f"{name} {', '.join(parts)}"
 
 
-def _hanging_text(head: str, head_tone: Tone, text: str, tone: Tone, width: int) -> list[TextLine]:
-    """Text behind a head, wrapped under itself."""
-    first = span(head, head_tone)
-    pad = span(" " * line_width((first,)))
-    wrapped = text_block(text, width - line_width((first,)), tone)
-    return [(pad if at else first, *one) for at, one in enumerate(wrapped)]
-
-
 def format_active_time(microseconds: int) -> str:
     """Active time for people: `7 min`, `3 h 05`; no seconds, they would be drawn every second."""
     minutes = microseconds // 60_000_000
-    if not minutes:
-        return "under a minute"
+    return format_minutes(minutes) if minutes else "under a minute"
+
+
+def format_minutes(minutes: int) -> str:
+    """`7 min`, and from 100 minutes on `1 h 40`."""
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02}"

@@ -8,17 +8,15 @@ from functools import partial
 from typing import Any
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.message import Message
 
 from houston_console.app.console_state import ConsoleState
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for, key_label
-from houston_console.screens.base_screen import post_from
+from houston_console.screens.base_screen import Pane, post_from
 from houston_console.screens.rollout_lists import ListOrder, ListRow, rollout_facts, selector_line
 from houston_console.widgets.line_view import (
     FixedLines,
-    LineView,
+    ItemList,
     set_frame_subtitle,
     set_frame_title,
 )
@@ -30,7 +28,7 @@ MIN_FACT_LINES = 9
 """Lines under the list at least."""
 
 
-class RolloutList(LineView):
+class RolloutList(ItemList[ListRow]):
     """Tasks and their rollouts; the cursor stands on rollouts only."""
 
     BINDINGS = bindings_for("rollouts")
@@ -49,41 +47,31 @@ class RolloutList(LineView):
         """By need, now."""
 
     def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.listed: list[ListRow] = []
+        super().__init__([], **arguments)
         self.chosen = ""
         self.empty = LOADING_LINE
         self.order = ListOrder()
 
-    def line_count(self) -> int:
-        """Tasks and rollouts."""
-        return len(self.listed)
-
     def line_at(self, number: int) -> TextLine:
         """A task or a rollout."""
-        return selector_line(self.listed[number], self.room, self.chosen, number == 0)
+        return selector_line(self.items[number], self.room, self.chosen, number == 0)
 
     def selectable(self, number: int) -> bool:
         """Rollouts are, tasks are not."""
-        return self.listed[number].need is not None
+        return self.items[number].need is not None
 
     def moved(self) -> None:
         """Tell what is under the cursor now."""
         post_from(self, self.Moved())
 
-    @property
-    def under_cursor(self) -> ListRow | None:
-        """The line with the cursor."""
-        return self.listed[self.cursor] if self.cursor < len(self.listed) else None
-
     def take(self, listed: list[ListRow], chosen: str) -> None:
         """Show these lines; the cursor stays on its rollout, or goes to the one that was opened."""
         keep = self.under_cursor.id if self.under_cursor else ""
         wanted = chosen if chosen != self.chosen or not keep else keep
-        if (listed, chosen) == (self.listed, self.chosen):
+        if (listed, chosen) == (self.items, self.chosen):
             return
         before = self._looks()
-        self.listed, self.chosen = listed, chosen
+        self.items, self.chosen = listed, chosen
         ids = [one.id for one in listed]
         if self._looks() != before:
             self.show()
@@ -133,7 +121,7 @@ class RolloutList(LineView):
             post_from(self, self.Chosen(under.id))
 
 
-class RolloutSelector(ErrorBoundary, Vertical):
+class RolloutSelector(Pane):
     """The area on the left."""
 
     def __init__(self, **arguments: Any) -> None:

@@ -109,7 +109,7 @@ class WatchScreen(HoustonScreen):
         self._shown_seq = 0
         self._stage: Literal["unread", "reading", "open"] = "unread"
         """How far the rollout that was turned to is; what could not be read is tried again."""
-        self._area: Area = "trajectory"
+        self.area: Area = "trajectory"
 
     def body(self) -> ComposeResult:
         """Five areas."""
@@ -292,11 +292,6 @@ class WatchScreen(HoustonScreen):
         self.files.follow(self.trajectory.transcript.cursor)
         self.terminals.follow(self.trajectory.transcript.cursor)
 
-    @property
-    def area(self) -> Area:
-        """The area with the focus."""
-        return self._area
-
     # --- areas -------------------------------------------------------------------------------
 
     def on_resize(self, event: events.Resize) -> None:
@@ -309,7 +304,7 @@ class WatchScreen(HoustonScreen):
     def _keep_focus(self) -> None:
         """What lost its place with the new size lost the focus too."""
         if self.focused is None:
-            self._go(self._area)
+            self._go(self.area)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The line of keys follows the focus."""
@@ -324,9 +319,9 @@ class WatchScreen(HoustonScreen):
         self.toggle_class("-whole")
 
     def _mark(self, area: Area) -> None:
-        if area != self._area:
+        if area != self.area:
             self.remove_class("-whole")
-        self._area = area
+        self.area = area
         for name in WATCH_AREAS:
             self.set_class(name == area, f"-on-{name}")
         self.tabs.take(area)
@@ -365,7 +360,7 @@ class WatchScreen(HoustonScreen):
 
     def action_next_area(self, by: int) -> None:
         """The area after this one, or before."""
-        self._go(WATCH_AREAS[(WATCH_AREAS.index(self._area) + by) % len(WATCH_AREAS)])
+        self._go(WATCH_AREAS[(WATCH_AREAS.index(self.area) + by) % len(WATCH_AREAS)])
 
     async def on_rollout_list_chosen(self, message: RolloutList.Chosen) -> None:
         """A click on a rollout."""

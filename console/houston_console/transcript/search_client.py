@@ -13,7 +13,9 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from houston_console.widgets.dialogs import InputHistory
 from houston_console.widgets.styled_text import TextLine, TextSpan, fit_text, line, line_width, span
+from houston_shared.command_arguments import format_permalink
 from houston_shared.home import Home
 from houston_shared.store.journal_search import SearchHit, SearchProgress
 from houston_shared.store.search_matching import (
@@ -98,30 +100,14 @@ MAX_EARLIER_SEARCHES = 50
 """Searches that are remembered while the console runs."""
 
 
-class SearchHistory:
+class SearchHistory(InputHistory[SearchInput]):
     """Searches of before, to be asked again."""
-
-    def __init__(self) -> None:
-        self._asked: list[SearchInput] = []
-        self._at = 0
 
     def add(self, asked: SearchInput) -> None:
         """It was asked: the newest from now on."""
-        rest = [one for one in self._asked if one.text != asked.text]
-        self._asked = [*rest, asked][-MAX_EARLIER_SEARCHES:] if asked.text else rest
-        self._at = len(self._asked)
-
-    def begin(self) -> None:
-        """Walk from the newest again."""
-        self._at = len(self._asked)
-
-    def walk(self, by: int) -> SearchInput | None:
-        """The one before, or after; None past either end."""
-        at = self._at + by
-        if not 0 <= at < len(self._asked):
-            return None
-        self._at = at
-        return self._asked[at]
+        rest = [one for one in self._entries if one.text != asked.text]
+        self._entries = [*rest, asked][-MAX_EARLIER_SEARCHES:] if asked.text else rest
+        self.leave()
 
 
 MAX_LISTED_HITS = 5_000
@@ -222,7 +208,7 @@ TEXT_KIND_LABELS = {
 
 def hit_permalink(hit: SearchHit) -> str:
     """A step's permalink; the rollout of what belongs to none."""
-    return f"{hit.rollout}@{hit.step}" if hit.step else hit.rollout
+    return format_permalink(hit.rollout, hit.step) if hit.step else hit.rollout
 
 
 def hit_line(hit: SearchHit, width: int, longest: int) -> TextLine:

@@ -142,8 +142,6 @@ def mark_line(one: StepMark, width: int) -> TextLine:
 ERROR_GLYPH, GUIDANCE_GLYPH, SCORE_GLYPH, FORK_GLYPH, FLAG_GLYPH = "✗", "✎", "★", "↳", "!"
 FOLDED_GLYPH, UNFOLDED_GLYPH, RUNNING_GLYPH = "▸", "▾", "◌"
 CHOSEN_BAR = "▌ "
-GUTTER_COLUMNS = 8
-"""Columns before the text of an unfolded step: marker, number, space."""
 _TEXT_INDENT = TextSpan(SafeText("   "))
 _DIFF_INDENT = TextSpan(SafeText("  "))
 

@@ -9,10 +9,8 @@ from typing import Any
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical
 
 from houston_console.app.daemon_link import DaemonLink
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for
 from houston_console.app.undo_offers import UndoOffers
 from houston_console.screens.base_screen import (
@@ -20,9 +18,8 @@ from houston_console.screens.base_screen import (
     GoToStep,
     HoustonScreen,
     OpenPromptInspector,
-    UserNotice,
+    Pane,
     post_from,
-    reporting_errors,
 )
 from houston_console.screens.rollout_lists import LAST_KNOWN_TEXT, ending_text, name_within_task
 from houston_console.transcript import trajectory_reader
@@ -39,7 +36,7 @@ from houston_shared.store.rollout_queries import RolloutRow, resolve_rollout_id
 from houston_shared.times_and_counts import now_us
 
 
-class TrajectoryPane(ErrorBoundary, Vertical):
+class TrajectoryPane(Pane):
     """One rollout's steps and the ways through them."""
 
     BINDINGS = bindings_for("find")
@@ -136,7 +133,7 @@ class TrajectoryPane(ErrorBoundary, Vertical):
 
     def _take(self, text: str) -> None:
         """What was typed; nothing that is said meanwhile waits for the answer."""
-        self.run_worker(reporting_errors(self, self._answer(text)), group="answer")
+        self.run_reporting(self._answer(text), "answer")
 
     async def _go_to(self, text: str) -> None:
         """Raises HoustonError."""
@@ -144,9 +141,7 @@ class TrajectoryPane(ErrorBoundary, Vertical):
         if place is not None:
             await self._show(place)
         elif text:
-            post_from(
-                self, UserNotice(f"{text!r} is no place. Places: {trajectory_reader.PLACE_HELP}.")
-            )
+            self.show_notice(f"{text!r} is no place. Places: {trajectory_reader.PLACE_HELP}.")
 
     async def _show(self, place: StepTarget) -> None:
         if place.kind == "link":
@@ -157,7 +152,7 @@ class TrajectoryPane(ErrorBoundary, Vertical):
         elif self.source is not None:
             step = await self.source.at_time(place.kind, place.value)
             if step is None:
-                post_from(self, UserNotice("No step is that late."))
+                self.show_notice("No step is that late.")
             else:
                 await self.transcript.go_to(step)
 
@@ -170,12 +165,9 @@ class TrajectoryPane(ErrorBoundary, Vertical):
         step = await self.source.nearest(self.transcript.cursor, kind, forward)
         if step is None:
             side = "after" if forward else "before"
-            post_from(
-                self,
-                UserNotice(
-                    f"No {trajectory_reader.STEP_KINDS[kind].word} {side} step"
-                    f" {self.transcript.cursor}."
-                ),
+            self.show_notice(
+                f"No {trajectory_reader.STEP_KINDS[kind].word} {side} step"
+                f" {self.transcript.cursor}."
             )
         else:
             await self.transcript.go_to(step)

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from houston_console.commands.command_options import SECONDS_PER_UNIT
 from houston_shared.records import StepRecord
 from houston_shared.store import annotation_queries, journal_events, rollout_queries, step_queries
 from houston_shared.store.annotation_queries import BookmarkRow, NoteRow, SourceVerdict
@@ -20,7 +21,6 @@ from houston_shared.store.journal_events import CHANGED_STEPS, OPEN_END, ReadPla
 from houston_shared.store.journal_events import OUT_OF_STEP_EVENTS as APART
 from houston_shared.store.step_queries import QUARANTINED_TEXT
 
-SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 PLACE_HELP = "1234, +5, 03:15 active time, -2h ago, ROLLOUT@1234"
 _STEP_PATTERN = re.compile(r"[+-]?[0-9]{1,9}")
 _ACTIVE_TIME_PATTERN = re.compile(r"([0-9]{1,5}):([0-5]?[0-9])(?::([0-5]?[0-9]))?")
@@ -51,16 +51,6 @@ def parse_step_target(text: str, cursor: int, now_us: int) -> StepTarget | None:
     if found := _PERMALINK_PATTERN.fullmatch(text):
         return StepTarget("link", int(found[2]), found[1])
     return None
-
-
-def format_permalink(rollout: str, step: int) -> str:
-    """The permalink of a step."""
-    return f"{rollout}@{step}"
-
-
-def steps_command(rollout: str, step: int) -> str:
-    """The command that shows exactly this step."""
-    return f"houston steps {format_permalink(rollout, step)} --full"
 
 
 class FoldedStepRow(NamedTuple):

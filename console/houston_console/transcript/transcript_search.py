@@ -16,15 +16,13 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Input
 
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for
 from houston_console.screens.base_screen import (
-    ActionFailed,
     BarWidget,
     GoToStep,
     GoToTerminalLine,
     HoustonScreen,
-    UserNotice,
+    Pane,
     post_from,
 )
 from houston_console.transcript.search_client import (
@@ -66,7 +64,7 @@ class SearchInputLine(BottomPrompt):
         self._done(True)
 
 
-class SearchPrompt(ErrorBoundary, Vertical):
+class SearchPrompt(Pane):
     """Hidden until it is opened."""
 
     BINDINGS = bindings_for("search")
@@ -97,7 +95,7 @@ class SearchPrompt(ErrorBoundary, Vertical):
         """Appear, and take what is typed; the choices of last time stay."""
         self.asked = self.asked._replace(text="")
         self._count = ()
-        self.earlier.begin()
+        self.earlier.leave()
         self.display = True
         self.line.ask("/", "text, pattern or words to look for")
         self.dress()
@@ -223,16 +221,12 @@ class HitsDialog(Dialog[SearchHit | None]):
             self.places.found.at = self.places.cursor
         self.dismiss(hits[self.places.cursor] if hits else None)
 
-    def action_close(self) -> None:
-        """Nowhere."""
-        self.dismiss(None)
-
 
 TYPING_PAUSE_SECONDS = 0.15
 """Without a key, after which what was typed is looked for."""
 
 
-class TranscriptSearch(ErrorBoundary, Vertical):
+class TranscriptSearch(Pane):
     """Around the transcript."""
 
     BINDINGS = bindings_for("hits")
@@ -315,7 +309,7 @@ class TranscriptSearch(ErrorBoundary, Vertical):
             return
         if heard.problem[0]:
             found.take(SearchProgress(done=True))
-            post_from(self, ActionFailed(HoustonError(*heard.problem)))
+            self.report_problem(HoustonError(*heard.problem))
         else:
             found.take(heard.progress, heard.more)
         self._show(found)
@@ -349,7 +343,7 @@ class TranscriptSearch(ErrorBoundary, Vertical):
         if isinstance(self.app.screen, HitsDialog):
             self.app.screen.grew()
         if found.done and found.in_place and found.notes:
-            post_from(self, UserNotice(" ".join(found.notes)))
+            self.show_notice(" ".join(found.notes))
         if self._entered:
             self._go()
 
@@ -373,7 +367,7 @@ class TranscriptSearch(ErrorBoundary, Vertical):
             self.run_worker(self._show_step(step), group="search")
         elif found.done:
             self._entered = False
-            post_from(self, UserNotice(f"No step holds {found.query.text!r}."))
+            self.show_notice(f"No step holds {found.query.text!r}.")
 
     async def _show_step(self, step: int) -> None:
         await self._transcript.go_to(step, open=True)
@@ -418,7 +412,7 @@ class TranscriptSearch(ErrorBoundary, Vertical):
     def action_list(self) -> None:
         """List all places."""
         if self.found is None:
-            post_from(self, UserNotice("Search first (/): then what was found is listed."))
+            self.show_notice("Search first (/): then what was found is listed.")
         else:
             self.app.push_screen(HitsDialog(self.found), self._went)
 
@@ -437,9 +431,7 @@ class TranscriptSearch(ErrorBoundary, Vertical):
         elif self._transcript.hits:
             self._transcript.filter(self._transcript.hits)
         else:
-            post_from(
-                self, UserNotice("Search first (/): then only the steps that were found are shown.")
-            )
+            self.show_notice("Search first (/): then only the steps that were found are shown.")
 
     def action_clear(self) -> None:
         """End the chosen range; else show all steps again; else end the search."""

@@ -15,10 +15,9 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from houston_console.app.daemon_link import DaemonLink
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for
 from houston_console.app.undo_offers import UndoableAction, UndoOffers
-from houston_console.screens.base_screen import AskForLine, UserNotice, post_from, reporting_errors
+from houston_console.screens.base_screen import AskForLine, Pane, post_from
 from houston_console.transcript.step_rendering import VERDICT_GLYPHS
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.transcript.transcript_view import Transcript
@@ -242,10 +241,6 @@ class VerdictHistoryDialog(Dialog[None]):
         self._text.put(self._make)
         self._text.jump(self._text.line_count())
 
-    def action_close(self) -> None:
-        """Done."""
-        self.dismiss(None)
-
 
 DAEMON_AWAY_TEXT = (
     "The daemon is away, and verdicts do not wait: {steps} stay as they were. Judge again then."
@@ -257,7 +252,7 @@ VERDICT_NOTICES: dict[Judgement, str] = {
 }
 
 
-class VerdictActions(ErrorBoundary, Vertical):
+class VerdictActions(Pane):
     """Around the transcript."""
 
     BINDINGS = bindings_for("judging")
@@ -304,7 +299,7 @@ class VerdictActions(ErrorBoundary, Vertical):
         source, folds = self._source(), self._transcript.folds
         found = pick(source.rollout, self._transcript.cursor, folds.those) if source else None
         if source and found is None:
-            post_from(self, UserNotice("The task is no step: only steps are judged."))
+            self.show_notice("The task is no step: only steps are judged.")
         return found
 
     # --- verdicts ----------------------------------------------------------------------------
@@ -355,7 +350,7 @@ class VerdictActions(ErrorBoundary, Vertical):
     async def _send(self, deed: VerdictRequest) -> int | None:
         """The event that says it now; None without a daemon. Raises HoustonError."""
         if self._link.state == "down":
-            post_from(self, UserNotice(DAEMON_AWAY_TEXT.format(steps=deed.steps.words)))
+            self.show_notice(DAEMON_AWAY_TEXT.format(steps=deed.steps.words))
             return None
         seq = 0
         for part in verdict_messages(deed):
@@ -387,9 +382,7 @@ class VerdictActions(ErrorBoundary, Vertical):
             return
         found = self.bench.undo(source.rollout)
         if found is None:
-            post_from(
-                self, UserNotice("Nothing to take back: no verdict was given at this console.")
-            )
+            self.show_notice("Nothing to take back: no verdict was given at this console.")
             return
         self._later(self._undo_older(source, *found))
 
@@ -397,7 +390,7 @@ class VerdictActions(ErrorBoundary, Vertical):
         self, source: RolloutSource, done: AppliedVerdict, deed: VerdictRequest
     ) -> None:
         if words := await self._undo(source, done, deed):
-            post_from(self, UserNotice(words, good=True))
+            self.show_notice(words, good=True)
 
     async def _undo(self, source: RolloutSource, done: AppliedVerdict, deed: VerdictRequest) -> str:
         """What to say; nothing without a daemon, which is said. Raises HoustonError."""
@@ -420,7 +413,7 @@ class VerdictActions(ErrorBoundary, Vertical):
         said = [one for one in stands if one.verdict != "undecided"]
         if not said:
             words = f"Nobody has judged {steps.words}: K keeps, M masks, then R adds a reason."
-            post_from(self, UserNotice(words))
+            self.show_notice(words)
             return
         what = " and ".join(sorted({one.verdict for one in said}))
 
@@ -454,8 +447,8 @@ class VerdictActions(ErrorBoundary, Vertical):
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """One deed after the other, and no key waits for any."""
-        self.run_worker(self._in_turn(work), group="judging")
+        self.run_reporting(self._in_turn(work), "judging")
 
     async def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
         async with self._turn:
-            await reporting_errors(self, work)
+            await work

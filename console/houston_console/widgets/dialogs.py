@@ -5,8 +5,8 @@ prompt at the lower edge of the trajectory. The command palette lists what can b
 rollouts to open and themes. What is done with an answer is up to whoever asked.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -29,7 +29,7 @@ from houston_console.screens.base_screen import HintBar
 from houston_console.widgets.color_themes import THEMES
 from houston_console.widgets.line_view import (
     FixedLines,
-    LineView,
+    ItemList,
     set_frame_subtitle,
     set_frame_title,
 )
@@ -77,6 +77,41 @@ class OneLineInput(PaneBoundary, Input):
         return safe_line(value)
 
 
+T = TypeVar("T", bound=Hashable)
+
+
+class InputHistory(Generic[T]):
+    """What was typed before, the newest last, and where in it somebody walks."""
+
+    def __init__(self, entries: Sequence[T] = ()) -> None:
+        """entries: the same one is there once, where it came last."""
+        self._entries = list(dict.fromkeys(reversed(entries)))[::-1]
+        self._draft: T | None = None
+        self.leave()
+
+    def leave(self) -> None:
+        """What is typed now is an entry of its own: the next walk begins at the newest."""
+        self._place = len(self._entries)
+
+    @property
+    def walking(self) -> bool:
+        """Whether an entry from before is shown."""
+        return self._place < len(self._entries)
+
+    def walk(self, by: int, draft: T | None = None) -> T | None:
+        """The entry before (-1) or after (1), behind the newest the draft; None past either end.
+
+        draft: what is typed now; it comes back at the end of the walk.
+        """
+        if not self.walking:
+            self._draft = draft
+        place = self._place + by
+        if place < 0 or place > len(self._entries) - (self._draft is None):
+            return None
+        self._place = place
+        return self._entries[place] if self.walking else self._draft
+
+
 class Dialog(ErrorBoundary, ModalScreen[ScreenResultType]):
     """Above everything else until it is answered, once."""
 
@@ -84,6 +119,10 @@ class Dialog(ErrorBoundary, ModalScreen[ScreenResultType]):
         """Answer and close. A second key may have come before the first had closed it: that one
         does nothing, where Textual would close what lies below."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
+
+    def action_close(self) -> None:
+        """Close without an answer."""
+        self.dismiss(None)
 
 
 class ConfirmDialog(Dialog[bool]):
@@ -133,10 +172,6 @@ class HelpDialog(Dialog[None]):
             set_frame_title(box, "Keys")
             set_frame_subtitle(box, line("esc close"))
             yield FixedLines(_help_lines(self._area))
-
-    def action_close(self) -> None:
-        """Done."""
-        self.dismiss(None)
 
 
 def _help_lines(here: Area) -> list[TextLine]:
@@ -281,27 +316,22 @@ def match_commands(commands: Sequence[PaletteCommand], typed: str) -> list[Palet
     return [commands[at] for _, at in kept]
 
 
-class _CommandList(LineView, can_focus=False):
+class _CommandList(ItemList[PaletteCommand], can_focus=False):
     """Commands; the keys that move in it come from the line above."""
 
     def __init__(self, commands: list[PaletteCommand], **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.commands = commands
+        super().__init__(commands, **arguments)
         self.empty = line(span("  nothing is called that", "dim"))
-
-    def line_count(self) -> int:
-        """As many as fit."""
-        return len(self.commands)
 
     def line_at(self, number: int) -> TextLine:
         """One command and its key."""
-        one = self.commands[number]
+        one = self.items[number]
         left = line(span("  "), span(one.words))
         return justify_line(left, line(span(f" {one.key} ", "tool")), self.room)
 
     def take(self, commands: list[PaletteCommand]) -> None:
         """Show others, from the best."""
-        self.commands = commands
+        self.items = commands
         self.show()
         self.put_cursor(0)
 
@@ -359,6 +389,4 @@ class CommandPalette(Dialog[PaletteCommand | None]):
 
     def choose(self, taken: bool) -> None:
         """Close, with the command under the cursor if it is wanted."""
-        one = self.listed
-        wanted = taken and one.cursor < len(one.commands)
-        self.dismiss(one.commands[one.cursor] if wanted else None)
+        self.dismiss(self.listed.under_cursor if taken else None)

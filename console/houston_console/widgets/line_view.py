@@ -5,8 +5,8 @@ this draws, scrolls, moves a cursor, selects with the mouse. Also here: highligh
 lines, and the titles of frames. It reads nothing and keeps no text of its own.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
 
 from rich.style import Style
 from textual.content import Content
@@ -235,21 +235,13 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         """Somebody is here."""
         self.touched()
 
-    def on_mouse_scroll_down(self) -> None:
-        """Somebody is here."""
-        self.touched()
-
-    def on_mouse_scroll_up(self) -> None:
-        """Somebody is here."""
-        self.touched()
+    on_mouse_scroll_down = on_mouse_scroll_up = on_mouse_move
 
     def on_focus(self) -> None:
         """The cursor row looks different in the focused area."""
         self.refresh()
 
-    def on_blur(self) -> None:
-        """The same when the focus leaves."""
-        self.refresh()
+    on_blur = on_focus
 
     def on_resize(self) -> None:
         """The width may have changed."""
@@ -370,3 +362,35 @@ class FixedLines(LineView):
         """Make them for the width there is: a hidden widget has none yet."""
         self.lines = self._make(self.room)
         super().show()
+
+
+Item = TypeVar("Item")
+
+
+class ItemList(LineView, Generic[Item]):
+    """One line for each item; a subclass says what that line is."""
+
+    def __init__(self, items: Sequence[Item] = (), **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.items = items
+
+    def line_count(self) -> int:
+        """As many as there are items."""
+        return len(self.items)
+
+    @property
+    def under_cursor(self) -> Item | None:
+        """The item with the cursor."""
+        return self.items[self.cursor] if self.cursor < len(self.items) else None
+
+    def set_items(self, items: Sequence[Item], key: Callable[[Item], Hashable]) -> None:
+        """Show other items; the cursor stays with its own, which is told by `key`."""
+        under = self.under_cursor
+        self.items = items
+        self.show()
+        same = (at for at, item in enumerate(items) if under and key(item) == key(under))
+        at = next(same, None)
+        if at is None:
+            self.cursor = max(0, min(self.cursor, len(items) - 1))
+        else:
+            self.keep_line(at)

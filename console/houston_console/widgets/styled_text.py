@@ -224,6 +224,14 @@ def text_block(
     return [(*edge, TextSpan(part, tone)) for part in wrap_text(text, room)]
 
 
+def hanging_block(head: TextSpan, text: str, width: int, tone: Tone = "text") -> list[TextLine]:
+    """Text behind a head, wrapped under itself."""
+    indent = line_width((head,))
+    pad = span(" " * indent)
+    rows = text_block(text, width - indent, tone)
+    return [(pad if at else head, *row) for at, row in enumerate(rows)]
+
+
 GROUND_STRENGTH = 0.14
 """How much of its colour a ground behind text has."""
 DIM_THRESHOLD = 0.3
