@@ -61,7 +61,7 @@ async def test_two_of_a_task_are_marked_at_home_and_shown_side_by_side(
         builder.scored("a-1", 5, "try", 80.0)
     for last, size in ((30, WIDE), (55, SMALL)):
         async with sit(builder.home, size=size, at_home=True) as seat:
-            names = [row.id for row in seat.app.at_home.listed.rows]
+            names = [row.id for row in seat.app.home_screen.list.rows]
             numbers = {name: str(names.index(name) + 1) for name in names}
             await seat.press(numbers["b-1"], "x", "v")
             assert "two rollouts of one task" in seat.said()
@@ -73,7 +73,7 @@ async def test_two_of_a_task_are_marked_at_home_and_shown_side_by_side(
             builder.scored("a-2", last, "again", last + 25.0)
             await seat.until(lambda last=last: f"{last + 25} last" in _all(seat), "up to date")
             await seat.press("escape")
-            assert seat.app.screen is seat.app.at_home
+            assert seat.app.screen is seat.app.home_screen
 
 
 def _all(seat: Seat) -> str:

@@ -61,9 +61,9 @@ def test_a_word_is_finished(name: str) -> None:
 def test_the_next_word_comes_round() -> None:
     found = complete_word("src", FILES)
     assert found is not None
-    assert found.next().taken == "src/model/layers.py"
-    assert found.next().next().taken == "src/train.py"
-    assert "‹src/train.py›" in found.said()
+    assert found.next().word == "src/model/layers.py"
+    assert found.next().next().word == "src/train.py"
+    assert "‹src/train.py›" in found.text()
 
 
 def test_snippets_are_a_file_that_an_editor_can_change(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def add_rollout_argument(parser: argparse.ArgumentParser, *, optional: bool = Fa
 
 
 def add_place_argument(parser: argparse.ArgumentParser, steps: str = "STEP") -> None:
-    """`R@STEP` and the like, to be read with `permalink.split`."""
+    """`R@STEP` and the like, to be read with `command_arguments.parse_permalink`."""
     parser.add_argument(
         "rollout",
         metavar="R",

@@ -4,6 +4,7 @@ Queued messages can be withdrawn, edited and reordered. Snippets are a file of t
 uses again. The composer is in `panes.guidance_composer`, storage in `panes.guidance_messages`.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,7 +60,7 @@ _SNIPPET_SEPARATOR = "---"
 
 
 def snippets_path() -> Path:
-    """Where a person keeps theirs."""
+    """The file with a person's snippets."""
     return user_config_path("houston") / "snippets.txt"
 
 
@@ -100,13 +101,12 @@ class GuidanceQueue(ItemList[GuidanceEntry]):
 
     BINDINGS = bindings_for("queue")
 
+    @dataclass
     class Asked(Message):
         """Do something with one message."""
 
-        def __init__(self, what: QueueAction, entry: GuidanceEntry) -> None:
-            super().__init__()
-            self.what = what
-            self.entry = entry
+        what: QueueAction
+        entry: GuidanceEntry
 
     class Moved(Message):
         """The cursor is on another message."""
@@ -116,56 +116,56 @@ class GuidanceQueue(ItemList[GuidanceEntry]):
         self.empty = LOADING_LINE
 
     def line_at(self, number: int) -> TextLine:
-        """One message."""
-        return guidance_entry_line(self.items[number], self.room)
+        """The line of one message."""
+        return guidance_entry_line(self.items[number], self.line_cells)
 
-    def moved(self) -> None:
-        """Tell what is under the cursor."""
+    def cursor_moved(self) -> None:
+        """Tell the pane that the cursor moved."""
         post_from(self, self.Moved())
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """Messages that the agent has yet to hear."""
-        return sum(one.state in ("queued", "unsent") for one in self.items)
+        return sum(item.state in ("queued", "unsent") for item in self.items)
 
-    def unread(self) -> None:
-        """Nobody knows yet what was said to this agent."""
+    def show_loading(self) -> None:
+        """Show that the messages are being read."""
         self.empty = LOADING_LINE
         self.items, self.cursor = [], 0
         self.show()
 
-    def take(self, entries: list[GuidanceEntry]) -> None:
+    def show_entries(self, entries: list[GuidanceEntry]) -> None:
         """Show these messages; the cursor stays on its message."""
         if self.empty != EMPTY_QUEUE_LINE:
             self.empty = EMPTY_QUEUE_LINE
             self.refresh()
         if entries != self.items:
             self.set_items(entries, lambda one: one.id)
-            self.moved()
+            self.cursor_moved()
 
-    def _ask(self, what: QueueAction) -> None:
+    def _request(self, what: QueueAction) -> None:
         if self.under_cursor is not None:
             post_from(self, self.Asked(what, self.under_cursor))
 
     def action_withdraw(self) -> None:
-        """Take it back."""
-        self._ask("withdraw")
+        """Withdraw the message at the cursor."""
+        self._request("withdraw")
 
     def action_edit(self) -> None:
-        """Change it."""
-        self._ask("edit")
+        """Edit the message at the cursor."""
+        self._request("edit")
 
     def action_move(self, by: int) -> None:
         """Have it heard earlier or later than the others that wait."""
-        self._ask("later" if by > 0 else "earlier")
+        self._request("later" if by > 0 else "earlier")
 
-    async def copied(self) -> tuple[str, str]:
+    async def text_to_copy(self) -> tuple[str, str]:
         """The message under the cursor."""
         return "the message", self.under_cursor.text if self.under_cursor else ""
 
     def action_choose(self) -> None:
         """Go to the step that heard it."""
-        self._ask("go")
+        self._request("go")
 
 
 MAX_PREVIEW_LINES = 3
@@ -178,40 +178,45 @@ KEEP_SNIPPET = "keep"
 
 
 class GuidancePane(Pane):
-    """The area below the trajectory."""
+    """The pane below the trajectory."""
 
     class Compose(Message):
         """Somebody wants to write."""
 
     def __init__(self, outbox: GuidanceOutbox, link: DaemonLink, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.composer = Composer(outbox, self._said, self._known, id="composer")
-        self.heard, self.queue = FixedLines(focusable=False, id="heard"), GuidanceQueue(id="queue")
+        self.composer = Composer(
+            outbox, self._read_own_messages, self._read_completions, id="composer"
+        )
+        self.preview, self.queue = (
+            FixedLines(focusable=False, id="heard"),
+            GuidanceQueue(id="queue"),
+        )
         self.source: RolloutSource | None = None
         self._outbox = outbox
         self._link = link
-        self._followed: AgentReaction | None = None
+        self._reaction: AgentReaction | None = None
 
     def compose(self) -> ComposeResult:
         """Composer, what the agent will read, queue."""
         yield self.composer
-        yield self.heard
+        yield self.preview
         yield self.queue
 
     def on_mount(self) -> None:
-        """Name the area."""
-        self.dress()
+        """Write the title of the pane."""
+        self.update_titles()
 
-    def turn_to(self, source: RolloutSource) -> None:
+    def switch_rollout(self, source: RolloutSource) -> None:
         """Speak to another rollout from now on; what was said to it is not read yet."""
         self.source = source
         self.composer.open(source.rollout)
-        self.queue.unread()
-        self.dress()
+        self.queue.show_loading()
+        self.update_titles()
 
-    def stand(self, rollout: RolloutRow | None) -> None:
+    def show_rollout_state(self, rollout: RolloutRow | None) -> None:
         """How the rollout stands: one that has ended hears nothing."""
-        self.composer.open_ears(rollout is None or rollout.state not in ENDED_STATES)
+        self.composer.set_heard(rollout is None or rollout.state not in ENDED_STATES)
 
     async def refresh_queue(self) -> None:
         """Show what was said, sent or not. Raises HoustonError."""
@@ -221,17 +226,17 @@ class GuidancePane(Pane):
             author = current_person(self._link.claimed).name
             unsent = self._outbox.entries(source.rollout, author)
             if source is self.source:
-                self.queue.take(merge_guidance_entries(stored, unsent))
-                self.dress()
+                self.queue.show_entries(merge_guidance_entries(stored, unsent))
+                self.update_titles()
 
     # --- what the composer may ask ------------------------------------------------------------
 
-    async def _said(self) -> list[str]:
+    async def _read_own_messages(self) -> list[str]:
         """What this person said before."""
         source, name = self.source, current_person(self._link.claimed).name
         return await source.read(guidance_messages.read_messages_by(name)) if source else []
 
-    async def _known(self) -> list[str]:
+    async def _read_completions(self) -> list[str]:
         """Files that the agent changed, the newest first, then its last steps."""
         if self.source is None:
             return []
@@ -243,15 +248,17 @@ class GuidancePane(Pane):
         return [one.path for one in changed] + steps
 
     def on_composer_snippets(self) -> None:
-        """Texts that are said again and again."""
+        """Open the list of snippets."""
         path, text = snippets_path(), self.composer.text.strip()
         try:
-            found = read_snippets(path)
+            snippets = read_snippets(path)
         except OSError as problem:
             self.show_notice(f"{path} cannot be read: {problem.strerror}")
             return
-        offered = [PaletteCommand(" ".join(one.split()), str(at)) for at, one in enumerate(found)]
-        if text and text not in found:
+        offered = [
+            PaletteCommand(" ".join(one.split()), str(at)) for at, one in enumerate(snippets)
+        ]
+        if text and text not in snippets:
             offered.append(
                 PaletteCommand("keep what is written here, to say it again", KEEP_SNIPPET)
             )
@@ -259,7 +266,7 @@ class GuidancePane(Pane):
             self.show_notice(f"Nothing is kept in {path} yet: write something, then this key.")
             return
         self.app.push_screen(
-            CommandPalette(offered, "Snippets"), lambda chosen: self._take_snippet(chosen, found)
+            CommandPalette(offered, "Snippets"), lambda chosen: self._take_snippet(chosen, snippets)
         )
 
     def _take_snippet(self, chosen: PaletteCommand | None, found: list[str]) -> None:
@@ -278,62 +285,62 @@ class GuidancePane(Pane):
 
     # --- what the agent will read ------------------------------------------------------------
 
-    def dress(self) -> None:
+    def update_titles(self) -> None:
         """Say what would happen on Enter, and what the agent would read."""
-        edits, waiting = self.composer.draft.edits, self.queue.waiting
+        edits, waiting = self.composer.draft.edits, self.queue.waiting_count
         name = self.composer.draft.rollout
         whom = f" to {name}" if name else ""
         set_frame_title(self, f"5 Editing what waits for {name}" if edits else f"5 Say{whom}")
         manner = STRATEGY_HINT if is_mostly_commands(self.composer.text) else ""
         told = [one for one in (manner, f"{waiting} waiting" if waiting else "") if one]
         set_frame_subtitle(self, line("   ".join(told)))
-        lines = self._heard_lines()
-        self.heard.display = bool(lines)
-        self.heard.styles.height = max(1, len(lines))
-        self.heard.put(lambda width: lines)
+        lines = self._preview_lines()
+        self.preview.display = bool(lines)
+        self.preview.styles.height = max(1, len(lines))
+        self.preview.show_lines(lambda width: lines)
 
-    def _heard_lines(self) -> list[TextLine]:
+    def _preview_lines(self) -> list[TextLine]:
         under, width = self.queue.under_cursor, self.content_size.width
         if not self.queue.has_focus:
             text = self.composer.text
             return delivered_text_lines(text, width, MAX_PREVIEW_LINES) if text.strip() else []
         if under is None:
             return []
-        fate = delivery_lines(under, self._followed, width)
+        fate = delivery_lines(under, self._reaction, width)
         never = under.state in ("withdrawn", "refused")
         return (
             delivered_text_lines(under.text, width, max(2, MAX_DELIVERY_LINES - len(fate)), never)
             + fate
         )
 
-    async def _read_on(self) -> None:
+    async def _read_reaction(self) -> None:
         """Read what the agent did after it heard the message under the cursor."""
         source, under = self.source, self.queue.under_cursor
         if source is None or under is None or under.step is None or not self.queue.has_focus:
             return
-        self._followed = await source.read(
+        self._reaction = await source.read(
             guidance_messages.read_agent_reaction(source.rollout, under.id, under.step)
         )
-        self.dress()
+        self.update_titles()
 
     @on(Composer.Changed)
     @on(GuidanceQueue.Moved)
     def _text_changed(self) -> None:
-        self.dress()
-        self.run_reporting(self._read_on(), "guidance")
+        self.update_titles()
+        self.run_reporting(self._read_reaction(), "guidance")
 
     def on_resize(self) -> None:
         """What the agent would read is wrapped for the width there is."""
-        self.dress()
+        self.update_titles()
 
     def on_descendant_focus(self) -> None:
-        """Which of the two has the focus."""
-        self.dress()
-        self.run_reporting(self._read_on(), "guidance")
+        """Show what belongs to the part with the focus."""
+        self.update_titles()
+        self.run_reporting(self._read_reaction(), "guidance")
 
     def on_descendant_blur(self) -> None:
         """The same when it leaves."""
-        self.dress()
+        self.update_titles()
 
     # --- sending -----------------------------------------------------------------------------
 
@@ -347,11 +354,11 @@ class GuidancePane(Pane):
 
     def on_composer_posted(self) -> None:
         """Send what is stored, and show it either way."""
-        self.run_reporting(self._deliver(), "guidance")
+        self.run_reporting(self._send_unsent(), "guidance")
 
-    async def _deliver(self) -> None:
-        before = {one.id for one in self.queue.items if one.state == "refused"}
-        await self._link.send_waiting()
+    async def _send_unsent(self) -> None:
+        before = {item.id for item in self.queue.items if item.state == "refused"}
+        await self._link.send_unsent()
         await self.refresh_queue()
         refused = [one for one in self.queue.items if one.state == "refused"]
         if refused and refused[-1].id not in before:
@@ -364,28 +371,28 @@ class GuidancePane(Pane):
         """An edit is for the daemon to agree to; interrupting, for the person to confirm."""
         draft = message.draft
         if draft.edits:
-            self.run_reporting(self._change(draft), "guidance")
+            self.run_reporting(self._send_edit(draft), "guidance")
             return
         question = "Interrupt what the agent is doing now, and say this?"
         self.app.push_screen(
             ConfirmDialog(question, draft.text),
-            lambda yes: self.composer.store("interrupt") if yes else None,
+            lambda yes: self.composer.post_draft("interrupt") if yes else None,
         )
 
-    async def _change(self, draft: GuidanceDraft) -> None:
+    async def _send_edit(self, draft: GuidanceDraft) -> None:
         try:
             words = await daemon_link.edit_guidance(self._link, draft)
         except HoustonError as problem:
             await self.refresh_queue()
-            self._again(draft, problem)
+            self._offer_again(draft, problem)
             return
-        self.composer.taken(draft)
+        self.composer.drop_sent(draft)
         self.show_notice(words, good=True)
         await self.refresh_queue()
 
-    def _again(self, draft: GuidanceDraft, problem: HoustonError) -> None:
+    def _offer_again(self, draft: GuidanceDraft, problem: HoustonError) -> None:
         """What was typed stays; the next Enter does what can still be done with it."""
-        now = next((one for one in self.queue.items if one.id == draft.edits), None)
+        now = next((item for item in self.queue.items if item.id == draft.edits), None)
         newer = now is not None and now.state == "queued" and now.revision != draft.revision
         if now is None or (now.state == "queued" and not newer):
             self.report_problem(problem)
@@ -408,8 +415,8 @@ class GuidancePane(Pane):
             if entry.step is not None:
                 post_from(self, GoToStep(entry.step))
         elif entry.state in ("unsent", "refused"):
-            if message.what == "withdraw" or self._edit(entry):
-                self._outbox.done(entry.id)
+            if message.what == "withdraw" or self._open_in_composer(entry):
+                self._outbox.remove(entry.id)
                 self.run_reporting(self.refresh_queue(), "guidance")
         elif entry.state != "queued":
             words = f"It is {entry.state} already; only queued guidance can change."
@@ -419,7 +426,7 @@ class GuidancePane(Pane):
         elif message.what in ("earlier", "later"):
             self.run_reporting(self._move(entry, 1 if message.what == "later" else -1), "guidance")
         else:
-            self._edit(entry)
+            self._open_in_composer(entry)
 
     async def _move(self, entry: GuidanceEntry, by: int) -> None:
         seen, order = move_in_order(self.queue.items, entry.id, by)
@@ -442,7 +449,7 @@ class GuidancePane(Pane):
         self.show_notice(await daemon_link.withdraw_guidance(self._link, entry), good=True)
         await self.refresh_queue()
 
-    def _edit(self, entry: GuidanceEntry) -> bool:
+    def _open_in_composer(self, entry: GuidanceEntry) -> bool:
         """Have a message in the composer, unless something stands there that would be lost."""
         edits = entry.id if entry.state == "queued" else ""
         draft = self.composer.draft

@@ -39,13 +39,13 @@ NO_MARKS_TEXT = " Nobody has left a bookmark (m) or a note (;) here."
 class MarkList(ItemList[StepMark]):
     """One line a bookmark or note."""
 
-    def __init__(self, found: Sequence[StepMark], **arguments: Any) -> None:
-        super().__init__(found, **arguments)
+    def __init__(self, marks: Sequence[StepMark], **arguments: Any) -> None:
+        super().__init__(marks, **arguments)
         self.empty = line(span(NO_MARKS_TEXT, "dim"))
 
     def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        return mark_line(self.items[number], self.room)
+        """The line at this position."""
+        return mark_line(self.items[number], self.line_cells)
 
 
 class MarksDialog(Dialog[int | None]):
@@ -53,25 +53,25 @@ class MarksDialog(Dialog[int | None]):
 
     BINDINGS = [("escape,q,L", "close", "close"), ("enter", "choose", "go there")]
 
-    def __init__(self, found: Sequence[StepMark]) -> None:
+    def __init__(self, marks: Sequence[StepMark]) -> None:
         super().__init__()
-        self.list = MarkList(found)
+        self.marks = MarkList(marks)
 
     def compose(self) -> ComposeResult:
-        """One list."""
+        """Compose the frame and its list."""
         with Vertical(id="said") as box:
             set_frame_title(box, "Bookmarks and notes of everybody")
             set_frame_subtitle(box, line("enter go there   esc close"))
-            yield self.list
+            yield self.marks
 
     def action_choose(self) -> None:
         """Go to the step."""
-        mark = self.list.under_cursor
+        mark = self.marks.under_cursor
         self.dismiss(mark.step if mark else None)
 
 
 class BookmarkActions(Pane):
-    """Around the transcript."""
+    """The keys for bookmarks, notes and permalinks, around the transcript."""
 
     BINDINGS = bindings_for("marks")
 
@@ -87,18 +87,18 @@ class BookmarkActions(Pane):
         self._transcript = transcript
         self._link = link
         self._source = source
-        self._linked = ""
+        self._copied_link = ""
 
     def action_bookmark(self) -> None:
         """Mark the step at the cursor for everybody; again: take one's own mark away."""
         source = self._source()
         if source is not None:
-            self.run_reporting(self._toggle(source, self._transcript.cursor), "marks")
+            self.run_reporting(self._toggle_bookmark(source, self._transcript.cursor), "marks")
 
-    async def _toggle(self, source: RolloutSource, step: int) -> None:
+    async def _toggle_bookmark(self, source: RolloutSource, step: int) -> None:
         me = current_person(self._link.claimed).name
-        found = await source.read(annotation_queries.list_bookmarks(source.rollout))
-        mine = any(one.step == step and one.author == me for one in found)
+        bookmarks = await source.read(annotation_queries.list_bookmarks(source.rollout))
+        mine = any(bookmark.step == step and bookmark.author == me for bookmark in bookmarks)
         await self._mark(source, step, "", mine)
         words = "Your bookmark is gone from" if mine else "Everybody sees your bookmark on"
         self.show_notice(f"{words} {_step_name(step)}.", good=True)
@@ -117,11 +117,11 @@ class BookmarkActions(Pane):
 
         async def answer(text: str) -> None:
             if text:
-                self.run_reporting(self._note(source, step, text), "marks")
+                self.run_reporting(self._leave_note(source, step, text), "marks")
 
         post_from(self, AskForLine(f"note on {_step_name(step)}, for everybody", answer))
 
-    async def _note(self, source: RolloutSource, step: int, text: str) -> None:
+    async def _leave_note(self, source: RolloutSource, step: int, text: str) -> None:
         await self._mark(source, step, text, False)
         self.show_notice(f"Everybody sees your note on {_step_name(step)}.", good=True)
 
@@ -129,16 +129,16 @@ class BookmarkActions(Pane):
         """List bookmarks and notes of everybody."""
         source = self._source()
         if source is not None:
-            self.run_reporting(self._list(source), "marks")
+            self.run_reporting(self._open_list(source), "marks")
 
-    async def _list(self, source: RolloutSource) -> None:
-        found = list_marks(
+    async def _open_list(self, source: RolloutSource) -> None:
+        marks = list_marks(
             await source.read(annotation_queries.list_bookmarks(source.rollout)),
             await source.read(annotation_queries.list_notes(source.rollout)),
         )
-        self.app.push_screen(MarksDialog(found), self._went)
+        self.app.push_screen(MarksDialog(marks), self._go_to_mark)
 
-    def _went(self, step: int | None) -> None:
+    def _go_to_mark(self, step: int | None) -> None:
         if step is not None:
             post_from(self, GoToStep(step))
 
@@ -151,11 +151,11 @@ class BookmarkActions(Pane):
             self.show_notice("Only steps have a permalink: go to one first.")
             return
         link = format_permalink(source.rollout, step)
-        again = self._linked == link
-        self._linked = "" if again else link
+        again = self._copied_link == link
+        self._copied_link = "" if again else link
         what = "the command" if again else "the permalink (again: the command)"
         copy: Any = self.app
-        copy.put_into_clipboard(what, f"houston steps {link} --full" if again else link)
+        copy.copy_in_background(what, f"houston steps {link} --full" if again else link)
 
 
 def _step_name(step: int) -> str:

@@ -46,14 +46,14 @@ class TrajectoryPane(Pane):
     ) -> None:
         super().__init__(**arguments)
         self.transcript = Transcript(id="transcript")
-        self.marks = BookmarkActions(self.transcript, link, lambda: self.source)
-        self.judging = VerdictActions(self.transcript, link, undoing, lambda: self.source)
-        self.prompt = BottomPrompt(self._take, id="prompt")
-        self.searching = TranscriptSearch(
+        self.bookmarks = BookmarkActions(self.transcript, link, lambda: self.source)
+        self.verdicts = VerdictActions(self.transcript, link, undoing, lambda: self.source)
+        self.prompt = BottomPrompt(self._answer_prompt, id="prompt")
+        self.search = TranscriptSearch(
             self.transcript,
             link.home,
             lambda: (self.source, self._task_name),
-            lambda: self.judging.unchoose(),
+            lambda: self.verdicts.unchoose(),
             id="searching",
         )
         self._reader = reader
@@ -64,14 +64,14 @@ class TrajectoryPane(Pane):
 
     def compose(self) -> ComposeResult:
         """The transcript, and a line to type in that is hidden until it is asked for."""
-        with self.searching:
-            with self.marks, self.judging:
+        with self.search:
+            with self.bookmarks, self.verdicts:
                 yield self.transcript
-            yield self.searching.prompt
+            yield self.search.prompt
         yield self.prompt
 
     def on_mount(self) -> None:
-        """Nothing is open yet."""
+        """Begin without a rollout."""
         set_frame_title(self, "2 Trajectory")
         self.transcript.empty = ()
 
@@ -79,20 +79,20 @@ class TrajectoryPane(Pane):
         """The line to type in lies on the lower edge: nothing has to move for it."""
         self.prompt.styles.offset = (0, self.content_size.height)
 
-    def turn_to(self, source: RolloutSource) -> None:
+    def switch_rollout(self, source: RolloutSource) -> None:
         """Let go of the rollout that is open; nothing of another was read yet."""
         self.source = source
-        self.searching.turned()
-        self.judging.turn()
+        self.search.leave_rollout()
+        self.verdicts.clear_choice()
         self.transcript.clear()
         self.transcript.empty = LOADING_LINE
 
     async def open(self, source: RolloutSource, steps: int) -> None:
         """Show the rollout that was turned to."""
         await self.transcript.open(source, steps)
-        self.searching.opened()
+        self.search.mark_rollout()
 
-    def dress(self, rollout: RolloutRow | None, down: bool) -> None:
+    def update_titles(self, rollout: RolloutRow | None, down: bool) -> None:
         """Say in the frame what is open and where the cursor is, and why nothing goes on.
 
         down: whether there is no daemon, so that what runs is not known.
@@ -105,7 +105,7 @@ class TrajectoryPane(Pane):
         self._task_name = rollout.task
         name = name_within_task(rollout.id, rollout.task)
         set_frame_title(self, f"2 {rollout.task} · {name} · {rollout.state}{last}{now}")
-        self.transcript.end_with(*ending_text(rollout))
+        self.transcript.show_ending(*ending_text(rollout))
         position = self.transcript.position()
         set_frame_subtitle(self, position)
 
@@ -115,12 +115,12 @@ class TrajectoryPane(Pane):
         """The line of keys is the prompt's while somebody writes in it."""
         if event.widget is self.prompt and isinstance(self.screen, HoustonScreen):
             event.stop()
-            self.screen.hints.area("words")
+            self.screen.hints.show_area("words")
 
     def ask(self, kind: str) -> None:
         """Ask for something to search (`/`) or a place to go to (`:`)."""
         if kind == "/":
-            self.searching.ask()
+            self.search.ask()
         else:
             self._answer = self._go_to
             self.prompt.ask(kind, trajectory_reader.PLACE_HELP)
@@ -131,7 +131,7 @@ class TrajectoryPane(Pane):
         self.prompt.ask(message.what, message.what)
         self.prompt.value = message.value
 
-    def _take(self, text: str) -> None:
+    def _answer_prompt(self, text: str) -> None:
         """What was typed; nothing that is said meanwhile waits for the answer."""
         self.run_reporting(self._answer(text), "answer")
 
@@ -145,8 +145,8 @@ class TrajectoryPane(Pane):
 
     async def _show(self, place: StepTarget) -> None:
         if place.kind == "link":
-            found = await self._reader.run(resolve_rollout_id(place.rollout))
-            post_from(self, GoToStep(place.value, found))
+            rollout_id = await self._reader.run(resolve_rollout_id(place.rollout))
+            post_from(self, GoToStep(place.value, rollout_id))
         elif place.kind == "step":
             await self.transcript.go_to(place.value)
         elif self.source is not None:
@@ -159,7 +159,7 @@ class TrajectoryPane(Pane):
     # --- jumps and the eye -------------------------------------------------------------------
 
     async def action_nearest(self, kind: str, forward: bool) -> None:
-        """The nearest step of a kind in `ways.WAYS`."""
+        """The nearest step of a kind in `STEP_KINDS`."""
         if self.source is None:
             return
         step = await self.source.nearest(self.transcript.cursor, kind, forward)

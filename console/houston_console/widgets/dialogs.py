@@ -147,12 +147,12 @@ class ConfirmDialog(Dialog[bool]):
             text.styles.height = len(lines)
             yield text
         keys = HintBar()  # in place of the keys of the area behind it
-        keys.area("question")
+        keys.show_area("question")
         keys.styles.dock = "bottom"
         yield keys
 
     def action_answer(self, yes: bool) -> None:
-        """Done."""
+        """Close with this answer."""
         self.dismiss(yes)
 
 
@@ -167,7 +167,7 @@ class HelpDialog(Dialog[None]):
         self._area: Area = area
 
     def compose(self) -> ComposeResult:
-        """One list."""
+        """Compose the frame and its list."""
         with Vertical(id="help") as box:
             set_frame_title(box, "Keys")
             set_frame_subtitle(box, line("esc close"))
@@ -175,18 +175,18 @@ class HelpDialog(Dialog[None]):
 
 
 def _help_lines(here: Area) -> list[TextLine]:
-    found: list[TextLine] = []
+    lines: list[TextLine] = []
     near = focus_chain(here)
     for area, name in sorted(
         AREA_TITLES, key=lambda one: near.index(one[0]) if one[0] in near else len(near)
     ):
-        found.append(line(span(f" {name}", "title")))
-        found += [
-            line(span("   "), span(fit_text(one.shown, 12), "tool"), span(one.does))
-            for one in keys_of_areas(area)
+        lines.append(line(span(f" {name}", "title")))
+        lines += [
+            line(span("   "), span(fit_text(binding.label, 12), "tool"), span(binding.description))
+            for binding in keys_of_areas(area)
         ]
-        found.append(())
-    return found
+        lines.append(())
+    return lines
 
 
 class BottomPrompt(OneLineInput):
@@ -198,7 +198,7 @@ class BottomPrompt(OneLineInput):
     def __init__(self, taken: Callable[[str], None] | None = None, **arguments: Any) -> None:
         """taken: told at once what was typed, before any key that follows; else Submitted tells."""
         super().__init__(**arguments)
-        self._taken = taken
+        self._on_submit = taken
 
     def ask(self, kind: str, placeholder: str) -> None:
         """Appear and take the focus. kind: `/` or `:`."""
@@ -216,18 +216,18 @@ class BottomPrompt(OneLineInput):
 
     async def action_submit(self) -> None:
         """Ask, and leave at once: the next key is no letter of this."""
-        self.keep()
-        if self._taken is None:
+        self.close()
+        if self._on_submit is None:
             await super().action_submit()
         else:
-            self._taken(self.value.strip())
+            self._on_submit(self.value.strip())
 
-    def keep(self) -> None:
-        """What was typed stays what is asked."""
+    def close(self) -> None:
+        """Hide, and keep what was typed."""
         self.action_leave()
 
     def action_leave(self) -> None:
-        """Nothing was asked."""
+        """Hide without an answer."""
         self.display = False
         self.screen.set_focus(self.screen.query_one("#transcript"))
 
@@ -244,7 +244,7 @@ class QuestionDialog(Dialog[tuple[str, ...] | None]):
     def __init__(self, name: str, text: str, asked: dict[str, str]) -> None:
         """name: on the frame. asked: what stands in each line at first, by what is asked."""
         super().__init__()
-        self._title, self._text, self._asked = name, text, asked
+        self._title, self._text, self._initial_values = name, text, asked
         self.fields = [OneLineInput(value=value) for value in asked.values()]
 
     def compose(self) -> ComposeResult:
@@ -253,11 +253,11 @@ class QuestionDialog(Dialog[tuple[str, ...] | None]):
             set_frame_title(box, self._title)
             set_frame_subtitle(box, line("enter do it   esc leave it"))
             yield _static_lines(text_block(self._text, QUESTION_WIDTH, "strong"))
-            for name, field in zip(self._asked, self.fields, strict=True):
+            for name, field in zip(self._initial_values, self.fields, strict=True):
                 yield _static_lines(text_block(name, QUESTION_WIDTH, "dim"))
                 yield field
         keys = HintBar()  # in place of the keys of the area behind it
-        keys.area("words")
+        keys.show_area("words")
         keys.styles.dock = "bottom"
         yield keys
 
@@ -266,11 +266,11 @@ class QuestionDialog(Dialog[tuple[str, ...] | None]):
         self.fields[-1].focus()
 
     def on_input_submitted(self) -> None:
-        """Done."""
+        """Close with what was typed."""
         self.dismiss(tuple(field.value for field in self.fields))
 
     def action_leave(self) -> None:
-        """Nothing is done."""
+        """Close without an answer."""
         self.dismiss(None)
 
 
@@ -285,9 +285,9 @@ PALETTE_HEIGHT = 14
 
 
 class PaletteCommand(NamedTuple):
-    """One thing to do."""
+    """A command of the palette."""
 
-    words: str
+    text: str
     action: str
     """As Textual writes actions; looked up from the focused widget outwards."""
     key: str = ""
@@ -295,15 +295,19 @@ class PaletteCommand(NamedTuple):
 
 def available_commands(area: Area, rollouts: Iterable[RolloutRow]) -> list[PaletteCommand]:
     """What can be done with the focus in `area`: its keys, then other rollouts, then themes."""
-    found = [
-        PaletteCommand(one.does, one.action, one.shown.split()[0])
-        for one in keys_of_areas(*focus_chain(area))
+    commands = [
+        PaletteCommand(binding.description, binding.action, binding.label.split()[0])
+        for binding in keys_of_areas(*focus_chain(area))
     ]
-    found += [
-        PaletteCommand(f"open {one.id}  ({one.state})", f"app.open({one.id!r})") for one in rollouts
+    commands += [
+        PaletteCommand(f"open {rollout.id}  ({rollout.state})", f"app.open({rollout.id!r})")
+        for rollout in rollouts
     ]
-    found += [PaletteCommand(f"theme {one.name}", f"app.dress({one.name!r})") for one in THEMES]
-    return found
+    commands += [
+        PaletteCommand(f"theme {theme.name}", f"app.apply_theme({theme.name!r})")
+        for theme in THEMES
+    ]
+    return commands
 
 
 def match_commands(commands: Sequence[PaletteCommand], typed: str) -> list[PaletteCommand]:
@@ -311,7 +315,7 @@ def match_commands(commands: Sequence[PaletteCommand], typed: str) -> list[Palet
     if not typed.strip():
         return list(commands)
     matcher = Matcher(typed)
-    scored = [(matcher.match(one.words), at) for at, one in enumerate(commands)]
+    scored = [(matcher.match(one.text), at) for at, one in enumerate(commands)]
     kept = sorted((-score, at) for score, at in scored if score > 0)
     return [commands[at] for _, at in kept]
 
@@ -326,14 +330,14 @@ class _CommandList(ItemList[PaletteCommand], can_focus=False):
     def line_at(self, number: int) -> TextLine:
         """One command and its key."""
         one = self.items[number]
-        left = line(span("  "), span(one.words))
-        return justify_line(left, line(span(f" {one.key} ", "tool")), self.room)
+        left = line(span("  "), span(one.text))
+        return justify_line(left, line(span(f" {one.key} ", "tool")), self.line_cells)
 
     def take(self, commands: list[PaletteCommand]) -> None:
-        """Show others, from the best."""
+        """Show other commands, from the best match."""
         self.items = commands
         self.show()
-        self.put_cursor(0)
+        self.set_cursor(0)
 
 
 class CommandInput(OneLineInput):
@@ -349,9 +353,9 @@ class CommandInput(OneLineInput):
     }
 
     def action_move(self, by: int) -> None:
-        """Another command is under the cursor."""
+        """Move the cursor in the list."""
         listed = self.screen.query_one(_CommandList)
-        listed.put_cursor(listed.cursor + by)
+        listed.set_cursor(listed.cursor + by)
 
     def action_choose(self, taken: bool) -> None:
         """Close the screen, with the command under the cursor or without."""
@@ -368,25 +372,25 @@ class CommandPalette(Dialog[PaletteCommand | None]):
         self._heading = name
         self._commands = commands
         self.typed = CommandInput(placeholder="a few letters of what you want to do")
-        self.listed = _CommandList(commands)
+        self.list = _CommandList(commands)
 
     def compose(self) -> ComposeResult:
         """The line and the list."""
         with Vertical(id="commands") as box:
             set_frame_title(box, self._heading)
             set_frame_subtitle(box, line("↑ ↓   enter do it   esc close"))
-            self.listed.styles.height = PALETTE_HEIGHT
+            self.list.styles.height = PALETTE_HEIGHT
             yield self.typed
-            yield self.listed
+            yield self.list
 
     def on_mount(self) -> None:
-        """Letters go to the line at once."""
+        """Focus the line to type in."""
         self.set_focus(self.typed)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Other letters, other commands."""
-        self.listed.take(match_commands(self._commands, event.value))
+        """List the commands that match."""
+        self.list.take(match_commands(self._commands, event.value))
 
     def choose(self, taken: bool) -> None:
         """Close, with the command under the cursor if it is wanted."""
-        self.dismiss(self.listed.under_cursor if taken else None)
+        self.dismiss(self.list.under_cursor if taken else None)
