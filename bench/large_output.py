@@ -179,17 +179,17 @@ async def console(folder: Path, spans: list[TerminalSpan], seen: list[str]) -> d
         app = HoustonConsole(loaded, ROLLOUT, folder / "state")
         tune_garbage_collector()
         async with app.run_test(size=(160, 50)) as pilot:
-            await app.catch_up()
+            await app.refresh_from_store()
             await pilot.pause()
 
             async def look() -> None:
-                app.watching.terminals._mark = -1
-                await app.watching.terminals.look()
+                app.watch_screen.terminals._mark = -1
+                await app.watch_screen.terminals.poll()
                 await pilot.pause()
 
             async def press(*keys: str) -> None:
                 await pilot.press(*keys)
-                await app.watching.trajectory.transcript.settle()
+                await app.watch_screen.trajectory.transcript.settle()
                 await pilot.pause()
 
             found["idle"] = await figures(lambda: asyncio.sleep(1))

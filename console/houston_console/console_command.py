@@ -96,10 +96,10 @@ def run_console(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     app = HoustonConsole(loaded, rollout, low=parsed.low_bandwidth, name=name, depth=colours)
     tune_garbage_collector()
     app.run()
-    for offer in app.undoing.offers:
-        if offer.act is not None:
+    for offer in app.undo_offers.offers:
+        if offer.action is not None:
             command_output.print_line(
-                f"{offer.act.words} It stands; to undo it: {offer.act.command}"
+                f"{offer.action.text} It stands; to undo it: {offer.action.undo_command}"
             )
     return app.return_code or int(ExitCode.DONE)
 

@@ -2,14 +2,16 @@
 
 `<host root>/rollouts/<rollout>/terminals/<name>/log.<offset>`: segments named after the offset of
 their first byte in the whole log; `terminals/socket` holds the path of the tmux socket. The host
-writes this, consoles and headless commands on the same machine read it. Nothing is opened here.
+writes this, consoles and headless commands on the same machine read it. Nothing is written here.
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 _SEGMENT_PREFIX = "log."
 _OFFSET_DIGITS = 16
+_READ_BLOCK_BYTES = 1 << 20
 
 
 def rollout_folder(host_root: Path, rollout: str) -> Path:
@@ -43,6 +45,24 @@ def list_segments(terminal: Path) -> list[tuple[int, Path]]:
         for name, digits in offsets.items()
         if digits.isascii() and digits.isdigit()
     )
+
+
+def read_log_blocks(terminal: Path, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of [start, end) of a log, whatever segments they lie in; fewer where some are gone.
+
+    Raises OSError where there is no such folder.
+    """
+    segments = list_segments(terminal)
+    following = [offset for offset, _ in segments[1:]] + [end]
+    for (offset, path), after in zip(segments, following, strict=False):
+        if after <= start or offset >= end:
+            continue
+        with path.open("rb") as file:
+            file.seek(max(0, start - offset))
+            left = end - max(start, offset)
+            while left > 0 and (data := file.read(min(_READ_BLOCK_BYTES, left))):
+                left -= len(data)
+                yield data
 
 
 def terminals_with_log(terminals: Path) -> list[str]:

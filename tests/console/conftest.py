@@ -79,7 +79,7 @@ class Seat:
 
     @property
     def transcript(self) -> Transcript:
-        return self.app.watching.trajectory.transcript
+        return self.app.watch_screen.trajectory.transcript
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -118,11 +118,11 @@ class Seat:
 
     def said(self) -> str:
         """What the line of keys of the screen before one's eyes says."""
-        return str(self.app.front.hints.render_line(0).text)
+        return str(self.app.top_screen.hints.render_line(0).text)
 
     def offered(self) -> str:
         """What the row says that can be taken back; empty while it is not there."""
-        row = self.app.front.undo
+        row = self.app.top_screen.undo
         shown = range(row.size.height if row.display else 0)
         return "\n".join(str(row.render_line(y).text).rstrip() for y in shown)
 
@@ -166,13 +166,13 @@ def sit(tmp_path: Path) -> Sit:
         app = HoustonConsole(loaded, named, tmp_path / "state", name=name)
         async with app.run_test(size=size) as pilot:
             seat = Seat(app, pilot)
-            watching = app.watching
+            watching = app.watch_screen
             if at_home:
-                await seat.until(lambda: app.at_home.listed.rows, "home")
+                await seat.until(lambda: app.home_screen.list.rows, "home")
             else:
                 await seat.until(lambda: watching.source or not app.state.rollouts, "opened")
             if home.database.exists():
-                await app.catch_up()
+                await app.refresh_from_store()
             await pilot.pause()
             await seat.transcript.settle()
             await pilot.pause()

@@ -137,7 +137,7 @@ async def picture(path: Path, out: Path, size: tuple[int, int], keys: list[str])
         depth = os.environ.get("DEPTH", "truecolor")
         app = HoustonConsole(loaded, "" if many else "r-7f3a", path / "state", depth=depth)
         async with app.run_test(size=size) as pilot:
-            await app.catch_up()
+            await app.refresh_from_store()
             await pilot.pause(0.5)
             for key in keys:
                 await pilot.press(key)

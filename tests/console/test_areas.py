@@ -61,7 +61,7 @@ async def test_nothing_of_the_eye_is_clipped_without_a_sign(builder: HomeBuilder
         for name in ("#eye-facts", "#eye-text"):
             view = seat.app.screen.query_one(name, LineView)
             for number in range(view.line_count()):
-                assert line_width(view.line_at(number)) <= view.room, name
+                assert line_width(view.line_at(number)) <= view.line_cells, name
 
 
 async def test_the_eye_says_that_an_engine_gives_no_ids(builder: HomeBuilder, sit: Sit) -> None:
@@ -140,7 +140,7 @@ async def test_where_the_texts_of_an_archived_rollout_are_is_said(
 
 async def test_help_lists_every_key_of_the_table(builder: HomeBuilder, sit: Sit) -> None:
     from houston_console.app.key_bindings import KEYS
-    from houston_console.widgets.dialogs import FixedLines
+    from houston_console.widgets.line_view import FixedLines
 
     builder.start("r")
     async with sit(builder.home) as seat:
@@ -148,7 +148,7 @@ async def test_help_lists_every_key_of_the_table(builder: HomeBuilder, sit: Sit)
         assert isinstance(seat.app.screen, HelpDialog)
         lines = seat.app.screen.query_one(FixedLines)
         text = "\n".join(line_text(lines.line_at(number)) for number in range(lines.line_count()))
-        assert [one.does for one in KEYS if one.does not in text] == []
+        assert [one.description for one in KEYS if one.description not in text] == []
         assert text.startswith(" Trajectory"), "where one is comes first"
         await seat.press("escape")
         assert not isinstance(seat.app.screen, HelpDialog)

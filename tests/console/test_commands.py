@@ -15,7 +15,9 @@ from tests.support.station import Station
 
 
 def test_no_key_means_two_things_in_one_place() -> None:
-    assert [(key, one.does, other.does) for key, one, other in find_key_conflicts(KEYS)] == []
+    assert [
+        (key, one.description, other.description) for key, one, other in find_key_conflicts(KEYS)
+    ] == []
 
 
 def test_every_action_has_a_name_of_its_own() -> None:
@@ -39,7 +41,7 @@ def test_what_is_printed_is_a_file_that_changes_nothing(tmp_path: Path) -> None:
 def test_a_person_gives_an_action_other_keys(tmp_path: Path) -> None:
     text = '[find]\neye = "ctrl+e, ctrl+y"\n[watch]\narea-files = "9"\n'
     keys = {(one.area, one.name): one for one in load_keymap(_file(tmp_path, text))}
-    assert (keys["find", "eye"].keys, keys["find", "eye"].shown) == (
+    assert (keys["find", "eye"].keys, keys["find", "eye"].label) == (
         "ctrl+e,ctrl+y",
         "ctrl+e ctrl+y",
     )
@@ -91,7 +93,7 @@ FOUND = {
 @pytest.mark.parametrize("typed", FOUND)
 def test_a_few_letters_find_a_command(typed: str) -> None:
     found = dialogs.match_commands(dialogs.available_commands("trajectory", []), typed)
-    assert found[0].words == FOUND[typed]
+    assert found[0].text == FOUND[typed]
 
 
 async def test_a_command_is_done_where_the_focus_was(builder: HomeBuilder, sit: Sit) -> None:
@@ -121,7 +123,7 @@ async def test_escape_and_a_theme(builder: HomeBuilder, sit: Sit) -> None:
     builder.start("r")
     async with sit(builder.home, size=SMALL) as seat:
         await seat.press("ctrl+p", "escape")
-        assert seat.app.screen is seat.app.watching
+        assert seat.app.screen is seat.app.watch_screen
         await seat.press("ctrl+p")
         await seat.write("colour")
         await seat.press("enter")

@@ -1,6 +1,7 @@
 """Two rollouts of a task side by side: where the plot puts a score, and the screen from home."""
 
-from houston_console.screens.compare_screen import ComparisonView, ScoreSeries, plot_scores
+from houston_console.screens.compare_screen import ScoreSeries, plot_scores
+from houston_console.widgets.line_view import FixedLines
 from houston_console.widgets.styled_text import line_text, line_width
 from tests.console.conftest import SMALL, WIDE, Seat, Sit
 from tests.console.homes import HomeBuilder
@@ -60,21 +61,21 @@ async def test_two_of_a_task_are_marked_at_home_and_shown_side_by_side(
         builder.scored("a-1", 5, "try", 80.0)
     for last, size in ((30, WIDE), (55, SMALL)):
         async with sit(builder.home, size=size, at_home=True) as seat:
-            names = [row.id for row in seat.app.at_home.listed.rows]
+            names = [row.id for row in seat.app.home_screen.list.rows]
             numbers = {name: str(names.index(name) + 1) for name in names}
             await seat.press(numbers["b-1"], "x", "v")
             assert "two rollouts of one task" in seat.said()
             await seat.press(numbers["a-2"], "x", numbers["a-1"], "v")
-            await seat.until(lambda: "a-1" in seat.text(ComparisonView), "read")
+            await seat.until(lambda: "a-1" in seat.text(FixedLines), "read")
             for part in ("● a-2", "◆ a-1", "80 best, 80 last", f"{last} last", "1 heard", "0 heard",
                          "ben 27 words", "score 60 → 80", "Mind the commas."):  # fmt: skip
                 assert part in _all(seat), part
             builder.scored("a-2", last, "again", last + 25.0)
             await seat.until(lambda last=last: f"{last + 25} last" in _all(seat), "up to date")
             await seat.press("escape")
-            assert seat.app.screen is seat.app.at_home
+            assert seat.app.screen is seat.app.home_screen
 
 
 def _all(seat: Seat) -> str:
-    view = seat.app.screen.query_one(ComparisonView)
+    view = seat.app.screen.query_one(FixedLines)
     return "\n".join(line_text(view.line_at(at)) for at in range(view.line_count()))

@@ -40,7 +40,7 @@ async def test_what_is_too_long_for_a_terminal_is_in_a_file(tmp_path: Path) -> N
     text = "long " * 20_000
     done = await terminal_driver.copy_text(text, "step 3", {}, sent.append, tmp_path / "state")
     (file,) = (tmp_path / "state").iterdir()
-    assert str(file) in done.words
+    assert str(file) in done.text
     assert file.read_text() == text
     assert file.stat().st_mode & 0o077 == 0
     assert not sent
@@ -50,7 +50,7 @@ async def test_a_tmux_that_is_gone_leaves_the_terminal(tmp_path: Path) -> None:
     sent: list[str] = []
     gone = {"TMUX": f"{tmp_path}/gone,1,0", "PATH": "/usr/bin:/bin"}
     done = await terminal_driver.copy_text("words", "a line", gone, sent.append, tmp_path)
-    assert done.good
+    assert done.succeeded
     assert sent == [clipboard_sequence("words", False)]
 
 
@@ -67,7 +67,7 @@ async def test_a_real_tmux_has_it_in_its_buffer(tmp_path: Path) -> None:
             subprocess.run, [*tmux, "show-buffer"], capture_output=True, check=True
         )
         assert shown.stdout.decode() == "héllo\n中文"
-        assert done.words == "Copied step 3, 8 characters, through tmux."
+        assert done.text == "Copied step 3, 8 characters, through tmux."
     finally:
         await asyncio.to_thread(subprocess.run, [*tmux, "kill-server"], check=True)
 
@@ -81,7 +81,7 @@ async def test_a_key_copies_the_whole_step(
     builder.whole("r", 1, "What I think of it", texts=("printed " * 40 + "END",))
     sent: list[str] = []
     async with sit(builder.home, size=SMALL) as seat:
-        monkeypatch.setattr(seat.app, "_to_terminal", sent.append)
+        monkeypatch.setattr(seat.app, "_write_to_terminal", sent.append)
         await seat.press("y")
         await seat.until(lambda: sent, "copied")
         encoded = sent[0].removeprefix("\x1b]52;c;").removesuffix("\x07")
@@ -101,7 +101,7 @@ async def test_what_the_mouse_selects_is_what_is_copied(
     builder.whole("r", 2, "second")
     sent: list[str] = []
     async with sit(builder.home, size=SMALL) as seat:
-        monkeypatch.setattr(seat.app, "_to_terminal", sent.append)
+        monkeypatch.setattr(seat.app, "_write_to_terminal", sent.append)
         await seat.pilot.mouse_down("#transcript", offset=(0, 1))
         await seat.pilot.hover("#transcript", offset=(70, 2))
         await seat.pilot.mouse_up("#transcript", offset=(70, 2))

@@ -26,7 +26,7 @@ async def says(app: HoustonConsole, pilot: Pilot[None], words: str) -> str:
     """Wait until the message row says so. The limit only bounds a hanging test."""
     shown = ""
     for _ in range(600):
-        shown = "".join(span.text for span in app.front.hints._message)
+        shown = "".join(span.text for span in app.top_screen.hints._message)
         if words in shown:
             return shown
         await pilot.pause(0.05)

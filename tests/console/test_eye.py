@@ -87,7 +87,12 @@ def _texts(lines: list[TextLine]) -> list[str]:
 
 
 def _seen(view: ContextView, step: int, **fields: Any) -> InspectedRequest:
-    values: dict[str, Any] = {"change": None, "summarised": [], "cuts": [], "reach": None}
+    values: dict[str, Any] = {
+        "diff": None,
+        "summarised": [],
+        "omissions": [],
+        "cached_prefix": None,
+    }
     return InspectedRequest(step, step, view, **{**values, **fields})
 
 
@@ -99,14 +104,14 @@ def test_a_rule_stands_where_the_cache_ended(builder: HomeBuilder) -> None:
     with Reader(builder.home) as reader:
         view = step_context.read_context(reader, "r", 2)
     upto = view.rendered.index("three") + 2
-    seen = _seen(view, 2, reach=CachedPrefix(7, 9, upto))
+    seen = _seen(view, 2, cached_prefix=CachedPrefix(7, 9, upto))
     for make in (eye_lines.message_lines, eye_lines.rendered_prompt_lines):
         texts = _texts(make(seen, WIDTH)[0])
         rule = next(at for at, one in enumerate(texts) if "7 of 9 tokens" in one)
         assert texts[rule - 1].endswith("two"), make
         assert texts[rule + 1].endswith("three"), make
     ids = _texts(
-        list(eye_lines.TokenIdLines(seen._replace(reach=CachedPrefix(12, 24, None)), WIDTH))
+        list(eye_lines.TokenIdLines(seen._replace(cached_prefix=CachedPrefix(12, 24, None)), WIDTH))
     )
     assert [at for at, one in enumerate(ids) if "12 of 24" in one] == [2]  # six ids in a line
 
@@ -199,8 +204,8 @@ async def test_the_whole_request_is_copied(builder: HomeBuilder, sit: Sit) -> No
         await seat.press("v", "2")
         eye = seat.app.screen
         assert isinstance(eye, PromptInspector)
-        await seat.until(lambda: eye.text.whole[1], "read")
-        _, text = await eye.text.copied()
+        await seat.until(lambda: eye.text.copy[1], "read")
+        _, text = await eye.text.text_to_copy()
         assert eye.view
         assert text == eye.view.rendered
 
@@ -211,8 +216,8 @@ def test_facts_say_what_was_left_out(builder: HomeBuilder) -> None:
         view = step_context.read_context(reader, "r", 6)
         around = reader.run(step_context.read_context_surroundings("r", 6))
     cuts = step_context.find_omissions(_said("[… 12 characters cut: x …]"))
-    seen = _seen(view, 6, summarised=around.summarised, cuts=cuts,
-                 change=step_context.compare_contexts(
+    seen = _seen(view, 6, summarised=around.summarised, omissions=cuts,
+                 diff=step_context.compare_contexts(
                      around.before or [], view.messages))  # fmt: skip
     said = " ".join(_texts(request_facts(seen, 100)))
     for part in (

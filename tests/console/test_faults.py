@@ -129,7 +129,7 @@ async def test_background_work_that_fails_is_begun_again(
     monkeypatch.setattr(app_module, "BACKGROUND_RETRY_SECONDS", 0.0)
     times: list[int] = []
     armed: list[bool] = []
-    real = HoustonConsole.catch_up
+    real = HoustonConsole.refresh_from_store
 
     async def fails_once(self: HoustonConsole) -> None:
         if armed and not times:
@@ -138,7 +138,7 @@ async def test_background_work_that_fails_is_begun_again(
         await real(self)
 
     _three_steps(builder)
-    monkeypatch.setattr(HoustonConsole, "catch_up", fails_once)
+    monkeypatch.setattr(HoustonConsole, "refresh_from_store", fails_once)
     async with sit(builder.home) as seat:
         armed.append(True)
         builder.whole("r", 4, "goes on")

@@ -184,24 +184,26 @@ async def test_files_keep_their_places_between_two_keys(builder: HomeBuilder, si
         for step, path in enumerate(("a.py", "b.py", "c.py"), 1):
             builder.whole("r", step, files=(_changed(path),))
     async with sit(builder.home) as seat:
-        listed, now = seat.app.watching.files.listed, 0.0
+        listed, now = seat.app.watch_screen.files.list, 0.0
 
         def paths() -> list[str]:
-            return [row.path for row in listed.rows if isinstance(row, FileHistoryRow)]
+            return [row.path for row in listed.items if isinstance(row, FileHistoryRow)]
 
-        listed.reading.clock = lambda: now
+        listed.attention.clock = lambda: now
         await seat.press("4", "j")
         assert paths() == ["c.py", "b.py", "a.py"]
         builder.whole("r", 4, files=(_changed("a.py"), _changed("d.py")))
-        await seat.until(lambda: listed.held, "another order waits")
+        await seat.until(lambda: listed.is_order_held, "another order waits")
         assert paths() == ["c.py", "b.py", "a.py", "d.py"]
         assert listed.cursor == 1
         now += ORDER_HOLD_SECONDS
-        await seat.until(lambda: not listed.held, "the newest first, where nobody presses a key")
+        await seat.until(
+            lambda: not listed.is_order_held, "the newest first, where nobody presses a key"
+        )
         assert (paths(), listed.cursor) == (["a.py", "d.py", "c.py", "b.py"], 3)
         await seat.press("enter")
         builder.whole("r", 5, files=(_changed("b.py"),))
-        await seat.until(lambda: len(listed.rows) == 2, "its changes")
+        await seat.until(lambda: len(listed.items) == 2, "its changes")
         await seat.press("escape")
         assert (paths()[0], listed.cursor) == ("b.py", 0)
 

@@ -8,7 +8,6 @@ from textual import events
 from houston_console.panes.guidance_composer import Composer
 from houston_console.panes.guidance_pane import GuidanceQueue
 from houston_console.screens.base_screen import HintBar
-from houston_console.screens.rollout_selector import RolloutFacts
 from houston_console.transcript.transcript_view import Transcript
 from houston_console.widgets.dialogs import ConfirmDialog
 from houston_shared.home import Home
@@ -143,7 +142,7 @@ async def test_two_people_change_the_same_guidance_and_the_second_decides(
         live.person().ask(EditGuidance(id=said, revision=revision, text="first theirs"))
         await seat.press("enter")
         await seat.until(lambda: "changed meanwhile" in seat.bar("#hints"), "told")
-        hints = seat.app.front.hints
+        hints = seat.app.top_screen.hints
         shown = "".join(hints.render_line(y).text for y in range(hints.size.height))
         assert "your words instead" in shown, "to its end, in as many lines as it takes"
         await seat.until(lambda: "first theirs" in _queue(seat), "theirs is shown")
@@ -162,11 +161,11 @@ async def test_a_message_in_the_queue_stays_under_the_cursor(
             builder.whole("r", step)
     async with sit(builder.home) as seat:
         await seat.press("6", *"j" * 12)
-        queue = seat.app.watching.guidance.queue
+        queue = seat.app.watch_screen.guidance.queue
         under, line = queue.under_cursor, queue.cursor - round(queue.scroll_y)
         assert under is not None
         builder.say("r", "newest", "one more")
-        await seat.until(lambda: len(queue.entries) == 31, "one more above")
+        await seat.until(lambda: len(queue.items) == 31, "one more above")
         assert queue.under_cursor == under
         assert queue.cursor - round(queue.scroll_y) == line
 
@@ -180,9 +179,9 @@ async def test_a_draft_outlives_the_console_and_belongs_to_its_rollout(
         await seat.write("not sent")
     async with sit(live.home, worker.rollout) as seat:
         assert seat.app.query_one(Composer).text == "not sent"
-        await seat.app.watching.open_rollout(other.rollout)
+        await seat.app.watch_screen.open_rollout(other.rollout)
         assert seat.app.query_one(Composer).text == ""
-        await seat.app.watching.open_rollout(worker.rollout)
+        await seat.app.watch_screen.open_rollout(worker.rollout)
         assert seat.app.query_one(Composer).text == "not sent"
 
 
@@ -204,7 +203,7 @@ async def test_the_daemon_goes_and_comes_back_and_the_message_is_sent_once(
         await seat.until(lambda: "queued" in _queue(seat), "sent")
         assert "unsent" not in _queue(seat)
         assert seat.app.query_one(Composer).text == "draft"
-        await seat.app.link.send_waiting()
+        await seat.app.link.send_unsent()
         assert [mode for mode, *_ in _texts(live)] == ["next"]
 
 
@@ -235,7 +234,7 @@ async def test_an_unsent_message_goes_out_from_another_console_and_can_be_droppe
 async def _end(live: LiveStation, worker: Worker, seat: Seat) -> None:
     live.person().ask(_cancel(worker.rollout))
     worker.say(_moved(), state="cancelled", reason="asked")
-    await seat.until(lambda: seat.app.state.current.state == "cancelled", "ended")
+    await seat.until(lambda: seat.app.state.open_rollout.state == "cancelled", "ended")
 
 
 async def test_a_message_that_the_daemon_refuses_keeps_its_words_and_says_why(
@@ -246,7 +245,7 @@ async def test_a_message_that_the_daemon_refuses_keeps_its_words_and_says_why(
         await _is_live(seat)
         await _end(live, worker, seat)
         seat.app.outbox.post(worker.rollout, "written before it ended", "next")
-        await seat.app.link.send_waiting()
+        await seat.app.link.send_unsent()
         await seat.until(lambda: "refused" in _queue(seat), "refused")
         assert "written" in _queue(seat)
 
@@ -301,8 +300,8 @@ async def test_a_composer_turns_before_anything_was_read(live: LiveStation, sit:
     first, second = _work(live), _work(live)
     async with sit(live.home, first.rollout) as seat:
         await _is_live(seat)
-        seat.app.watching._turn_to(second.rollout)
-        assert seat.app.watching.guidance.composer.draft.rollout == second.rollout
+        seat.app.watch_screen._switch_rollout(second.rollout)
+        assert seat.app.watch_screen.guidance.composer.draft.rollout == second.rollout
         assert f"Say to {second.rollout}" in seat.frame("#guidance")
         assert seat.transcript.line_count() == 0  # no step of the first under the second's name
 
@@ -319,7 +318,7 @@ async def test_an_open_question_shows_its_keys_and_no_others_work(
         assert keys.region.y == seat.app.size.height - 1
         await seat.press("i", "p", "tab")
         assert isinstance(seat.app.screen, ConfirmDialog)
-        assert seat.app.state.current.state == "running"
+        assert seat.app.state.open_rollout.state == "running"
         await seat.press("n")
         assert isinstance(seat.app.focused, Transcript)
 
@@ -360,7 +359,7 @@ async def test_a_console_before_any_daemon_waits_and_then_shows(tmp_path: Any, s
     home.path.mkdir()
     async with sit(home) as seat:
         await seat.until(lambda: "no database" in seat.bar("#hints"), "said")
-        assert seat.text(RolloutFacts) is not None
+        assert seat.text("#facts") is not None
         live = LiveStation(home.path).start()
         try:
             worker = _work(live)
@@ -382,9 +381,9 @@ async def test_keys_that_arrive_at_once_keep_their_order(live: LiveStation, sit:
         await _is_live(seat)
         await _burst(seat, "i", *"pqrd", "enter", *"next")
         await seat.until(lambda: _said(live, worker) == ["pqrd"], "the message")
-        composer = seat.app.watching.guidance.composer
+        composer = seat.app.watch_screen.guidance.composer
         await seat.until(lambda: composer.text == "next", "the draft behind it")
-        assert seat.app.state.current.state == "running"  # no letter was taken for a key
+        assert seat.app.state.open_rollout.state == "running"  # no letter was taken for a key
 
 
 def _said(live: LiveStation, worker: Worker) -> list[str]:

@@ -12,7 +12,7 @@ changes = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 50)), max_size=6
 def test_a_line_belongs_to_the_row_that_plain_sums_say(
     count: int, sets: list[tuple[int, int]], appended: int
 ) -> None:
-    tree, plain = FenwickTree(count), [1] * count
+    tree, plain = FenwickTree([1] * count), [1] * count
     for row, height in sets[: len(sets) // 2]:
         if row < len(plain):
             assert tree.set(row, height) == height - plain[row]
@@ -33,17 +33,17 @@ def test_a_line_belongs_to_the_row_that_plain_sums_say(
 
 
 def test_a_line_past_the_end_is_the_last_line() -> None:
-    tree = FenwickTree(3)
+    tree = FenwickTree([1] * 3)
     tree.set(2, 5)
     assert tree.find(99) == (2, 4)
-    assert FenwickTree(0).find(0) == (0, 0)
+    assert FenwickTree().find(0) == (0, 0)
 
 
 def test_unfolding_folding_and_growing_keep_the_count_of_lines() -> None:
     folds = FoldState(10)
     folds.set_open(4, True)
     assert folds.total == 10  # not laid out yet
-    assert folds.measured(4, 7) == 6
+    assert folds.set_height(4, 7) == 6
     assert (folds.total, folds.top(5), folds.at(4)) == (16, 11, (4, 0))
     folds.set_all(True)
     assert folds.is_open(0)
@@ -51,4 +51,4 @@ def test_unfolding_folding_and_growing_keep_the_count_of_lines() -> None:
     assert folds.is_open(11)
     folds.set_open(4, False)
     folds.set_all(False)
-    assert (folds.total, folds.measured(3, 9)) == (12, 0)  # folded rows stay one line
+    assert (folds.total, folds.set_height(3, 9)) == (12, 0)  # folded rows stay one line

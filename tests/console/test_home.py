@@ -21,12 +21,12 @@ from tests.console.homes import HomeBuilder
 
 
 def ids(seat: Seat) -> list[str]:
-    return [row.id for row in seat.app.at_home.listed.rows if row.id]
+    return [row.id for row in seat.app.home_screen.list.rows if row.id]
 
 
 def line_of(seat: Seat, rollout: str) -> int:
     """The line of the screen on which a rollout stands."""
-    listed = seat.app.at_home.listed
+    listed = seat.app.home_screen.list
     at = listed.line_of(rollout)
     assert at is not None
     return at - round(listed.scroll_y)
@@ -58,15 +58,15 @@ async def test_who_names_no_rollout_begins_at_home_and_comes_back_to_it(
             assert ids(seat) == ["t-one", "u-three", "t-two"]
             assert "error streak: 4 steps in a row" in seat.text(HomeList)
             assert "1 of 3 need somebody" in seat.frame("#home")
-            assert seat.app.watching.source is None  # nobody has looked at anything yet
+            assert seat.app.watch_screen.source is None  # nobody has looked at anything yet
             await seat.press("j", "enter")
-            assert seat.app.screen is seat.app.watching
+            assert seat.app.screen is seat.app.watch_screen
             assert seat.app.state.selected == "u-three"
             await seat.press("g", "0")
-            assert seat.app.screen is seat.app.at_home
-            assert seat.app.at_home.listed.chosen == "u-three"
+            assert seat.app.screen is seat.app.home_screen
+            assert seat.app.home_screen.list.chosen == "u-three"
             await seat.press("escape")  # back to the rollout as it was left
-            assert (seat.app.screen, seat.transcript.cursor) == (seat.app.watching, 0)
+            assert (seat.app.screen, seat.transcript.cursor) == (seat.app.watch_screen, 0)
             await seat.press("backspace", "1", "enter")
             assert seat.app.state.selected == "t-one"
 
@@ -88,9 +88,9 @@ async def test_what_changes_while_home_is_being_opened_finds_a_console(
     async with sit(builder.home, "t-one") as seat:
         opening = asyncio.create_task(seat.app.action_home())
         await asyncio.sleep(0)  # it stands on the stack, and nothing of it is composed
-        assert seat.app.at_home in seat.app.screen_stack
-        assert not seat.app.at_home.is_mounted
-        seat.app._judged(seat.app.state.board)
+        assert seat.app.home_screen in seat.app.screen_stack
+        assert not seat.app.home_screen.is_mounted
+        seat.app._show_board(seat.app.state.board)
         await opening
         assert sorted(ids(seat)) == ["t-one", "t-two", "u-three"]
 
@@ -100,7 +100,7 @@ async def test_keys_behind_the_choice_are_for_the_rollout(builder: HomeBuilder, 
     async with sit(builder.home, at_home=True) as seat:
         first = ids(seat)[0]
         await seat.press("enter", "i", *"hear")
-        assert seat.app.watching.guidance.composer.text == "hear"
+        assert seat.app.watch_screen.guidance.composer.text == "hear"
         assert f"Say to {first}" in seat.frame("#guidance")
 
 
@@ -121,7 +121,7 @@ async def test_what_an_engine_refuses_is_said_at_home_and_in_the_rollout(
 async def test_a_single_rollout_is_opened_by_itself(builder: HomeBuilder, sit: Sit) -> None:
     builder.start("r")
     async with sit(builder.home, "") as seat:
-        assert seat.app.screen is seat.app.watching
+        assert seat.app.screen is seat.app.watch_screen
         assert seat.app.state.selected == "r"
 
 
@@ -157,51 +157,51 @@ async def test_only_what_was_read_is_empty(builder: HomeBuilder, sit: Sit, tmp_p
 async def test_no_place_changes_between_two_keys(builder: HomeBuilder, sit: Sit) -> None:
     _three(builder)
     async with sit(builder.home, at_home=True) as seat:
-        now, order = 0.0, seat.app.at_home.listed.order
-        order.reading.clock = lambda: now
+        now, order = 0.0, seat.app.home_screen.list.order
+        order.attention.clock = lambda: now
         await _board(seat, ["u-three", "t-two", "t-one"], "the newest first")
         await seat.press("j")
         _needy(builder, "t-one", 2)
         builder.start("t-four", "t")
-        await seat.until(lambda: order.held, "another order waits")
+        await seat.until(lambda: order.is_held, "another order waits")
         assert ids(seat) == ["u-three", "t-two", "t-one", "t-four"]
         assert "1 new, order held: s sorts" in seat.frame("#home")
         await seat.press("j")
-        assert seat.app.at_home.listed.chosen == "t-one"
+        assert seat.app.home_screen.list.chosen == "t-one"
         await seat.press("k", "s")
         assert ids(seat) == ["t-one", "t-four", "u-three", "t-two"]
-        assert seat.app.at_home.listed.chosen == "t-two"
+        assert seat.app.home_screen.list.chosen == "t-two"
         _needy(builder, "t-two", 2)
         _needy(builder, "u-three", 2)
-        await seat.until(lambda: order.held, "and again")
+        await seat.until(lambda: order.is_held, "and again")
         now += ORDER_HOLD_SECONDS
-        await seat.until(lambda: not order.held, "by need again, where nobody presses a key")
-        assert seat.app.at_home.listed.chosen == "t-two"
+        await seat.until(lambda: not order.is_held, "by need again, where nobody presses a key")
+        assert seat.app.home_screen.list.chosen == "t-two"
         assert "order held" not in seat.frame("#home")
 
 
 async def test_the_selector_keeps_every_place_too(builder: HomeBuilder, sit: Sit) -> None:
     _three(builder)
     async with sit(builder.home, "u-three") as seat:
-        listed = seat.app.watching.selector.rollouts
+        listed = seat.app.watch_screen.selector.rollouts
         now = 0.0
-        listed.order.reading.clock = lambda: now
+        listed.order.attention.clock = lambda: now
         await seat.press("1")
         order = ["", "u-three", "", "t-two", "t-one"]
-        assert [row.id for row in listed.listed] == order
+        assert [row.id for row in listed.items] == order
         _needy(builder, "t-one", 2)
-        await seat.until(lambda: listed.order.held, "another order waits")
-        assert [row.id for row in listed.listed] == order
+        await seat.until(lambda: listed.order.is_held, "another order waits")
+        assert [row.id for row in listed.items] == order
         assert "order held: s sorts" in seat.frame("#rollouts")
         await seat.press("j", "s")
-        assert [row.id for row in listed.listed] == ["", "t-one", "t-two", "", "u-three"]
+        assert [row.id for row in listed.items] == ["", "t-one", "t-two", "", "u-three"]
         assert listed.under_cursor is not None
         assert listed.under_cursor.id == "t-two"
         await seat.press("j")
         _needy(builder, "t-two", 2)
-        await seat.until(lambda: listed.order.held, "and again")
+        await seat.until(lambda: listed.order.is_held, "and again")
         await seat.press("2")
-        await seat.until(lambda: not listed.order.held, "nobody is there any more")
+        await seat.until(lambda: not listed.order.is_held, "nobody is there any more")
 
 
 async def test_what_is_read_keeps_its_place_while_the_order_changes(
@@ -211,21 +211,21 @@ async def test_what_is_read_keeps_its_place_while_the_order_changes(
     async with sit(builder.home, at_home=True) as seat:
         await _board(seat, ["u-three", "t-two", "t-one"], "the newest first")
         await seat.press("j")
-        reading = seat.app.at_home.listed.order.reading
+        reading = seat.app.home_screen.list.order.attention
         reading.clock = lambda: (
             time.monotonic() + ORDER_HOLD_SECONDS
         )  # nobody moves, somebody reads
         before = line_of(seat, "t-two")
         _needy(builder, "t-one", 2)
         await _board(seat, ["t-one", "t-two", "u-three"], "the needy one is first")
-        assert seat.app.at_home.listed.chosen == "t-two"
+        assert seat.app.home_screen.list.chosen == "t-two"
         assert line_of(seat, "t-two") == before
         with builder.bulk():
             builder.start("t-four", "t")
             builder.state("t-four", "failed", "worker", "no engine")
         await _board(seat, ["t-four", "t-two", "t-one", "u-three"], "one more above")
         assert line_of(seat, "t-two") == before
-        assert seat.app.at_home.listed.chosen == "t-two"
+        assert seat.app.home_screen.list.chosen == "t-two"
 
 
 async def test_rollouts_are_found_by_words_by_task_and_by_number(
@@ -238,7 +238,7 @@ async def test_rollouts_are_found_by_words_by_task_and_by_number(
             builder.whole(name, 1, "works", (("run_command", {"command": f"python 训练{number}"}),))
         builder.state("a-04", "failed", "worker", "out of memory")
     async with sit(builder.home, size=SMALL, at_home=True) as seat:
-        listed = seat.app.at_home.listed
+        listed = seat.app.home_screen.list
         assert ids(seat)[:2] == ["a-04", "a-30"]
         await seat.press("2", "9")
         assert listed.chosen == ids(seat)[28]
@@ -252,7 +252,7 @@ async def test_rollouts_are_found_by_words_by_task_and_by_number(
         await seat.press("escape", "slash", *"b-0", "enter")
         assert ids(seat) == ["b-09", "b-07", "b-05", "b-03", "b-01"]
         assert "enter open" in seat.said()
-        assert "/b-0" in str(seat.app.at_home.query_one("#home").border_subtitle)
+        assert "/b-0" in str(seat.app.home_screen.query_one("#home").border_subtitle)
         await seat.press("slash")
         assert "enter open" not in seat.said(), "letters are no keys now"
         await seat.press("1", "enter")
@@ -273,7 +273,7 @@ async def test_a_thousand_rollouts_are_listed_and_gone_through(
         for number in range(1, 1001):
             builder.start(f"t-{number:04}", "t")
     async with sit(builder.home, at_home=True) as seat:
-        listed = seat.app.at_home.listed
+        listed = seat.app.home_screen.list
         assert len(listed.rows) == 1000
         await seat.press("G")
         assert listed.chosen == "t-0001"
@@ -289,7 +289,7 @@ async def test_a_click_goes_there_and_another_opens(builder: HomeBuilder, sit: S
         for chosen in ("t-two", "t-two"):
             await seat.pilot.click(HomeList, offset=(20, 3))  # the second of its lines
             await seat.press()
-            assert seat.app.at_home.listed.chosen == chosen
+            assert seat.app.home_screen.list.chosen == chosen
         await seat.until(lambda: seat.app.state.selected == "t-two", "opened")
 
 
@@ -321,7 +321,7 @@ async def test_what_changes_behind_home_draws_nothing(
             lambda screen, frame: (drawn.append(frame), display(screen, frame)),
         )
         drawn.clear()
-        seat.app.watching.query_one("#rollout-list").refresh()
+        seat.app.watch_screen.query_one("#rollout-list").refresh()
         await seat.pilot.pause(0.3)
         assert not drawn
         seat.app.screen.refresh()

@@ -90,7 +90,7 @@ async def test_hostile_text_is_shown_harmless_everywhere(builder: HomeBuilder, s
     _fill(builder)
     async with sit(builder.home, "r[/0") as seat:
         for index in range(len(PAIRS)):
-            await seat.app.watching.open_rollout(f"r[/{index}")
+            await seat.app.watch_screen.open_rollout(f"r[/{index}")
             await seat.press("2", "z", "g")
             _check(seat, f"unfolded {index}")
             await seat.press("f", "v")
@@ -177,7 +177,7 @@ async def test_no_markup_is_read_and_nothing_falls_over(builder: HomeBuilder, si
     luck = random.Random(8)
     builder.start("r")
     async with sit(builder.home, "r", SMALL) as seat:
-        area, hints = seat.app.watching.trajectory, seat.app.watching.hints
+        area, hints = seat.app.watch_screen.trajectory, seat.app.watch_screen.hints
         composer, prompt = seat.app.query_one(Composer), area.prompt
         for number in range(FUZZ):
             text = "".join(luck.choices(PIECES, k=luck.randrange(1, 12)))
@@ -186,7 +186,7 @@ async def test_no_markup_is_read_and_nothing_falls_over(builder: HomeBuilder, si
             strips = list(area.render_lines(Region(0, 0, 60, 1)))
             assert safe_line(text).strip()[:8].strip() in strips[0].text, "shown as it is"
             if number % 4 == 0:
-                hints.tell(text, "warning")
+                hints.show_message(text, "warning")
                 strips.append(hints.render_line(0))
             elif number % 4 == 1:
                 composer.load_text(text)

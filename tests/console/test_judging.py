@@ -27,21 +27,21 @@ KEEP, MASK = (
 
 def test_a_range_is_chosen_from_either_end_and_never_holds_the_task() -> None:
     bench = VerdictSession()
-    assert bench.chosen("r", 7) == StepRange("r", 7, 7)
-    assert bench.chosen("r", 0) is None
+    assert bench.chosen_steps("r", 7) == StepRange("r", 7, 7)
+    assert bench.chosen_steps("r", 0) is None
     bench.anchor = 9
-    assert bench.chosen("r", 4) == StepRange("r", 4, 9)
-    assert bench.chosen("r", 12) == StepRange("r", 9, 12)
+    assert bench.chosen_steps("r", 4) == StepRange("r", 4, 9)
+    assert bench.chosen_steps("r", 12) == StepRange("r", 9, 12)
 
 
 def test_steps_that_are_not_shown_are_not_judged_with_those_that_are() -> None:
     bench = VerdictSession()
     bench.anchor = 10
-    steps = bench.chosen("r", 3, {1, 3, 4, 5, 9, 40})
+    steps = bench.chosen_steps("r", 3, {1, 3, 4, 5, 9, 40})
     assert steps is not None
-    assert steps.words == "4 steps between 3 and 10"
-    deed = bench.verdict(steps, "mask", 1)
-    assert [(one.first, one.last) for one in deed.given] == [(3, 5), (9, 9)]
+    assert steps.text == "4 steps between 3 and 10"
+    deed = bench.verdict_request(steps, "mask", 1)
+    assert [(one.first, one.last) for one in deed.verdicts] == [(3, 5), (9, 9)]
     stood = (JudgedSteps(first=3, last=10, verdict="mask"),)
     assert [(one.first, one.last) for one in verdicts_within(stood, steps)] == [(3, 5), (9, 9)]
 
@@ -52,46 +52,48 @@ def test_more_ranges_than_the_daemon_takes_at_once_are_several_messages() -> Non
         for n in range(1, 2 * MAX_RANGES_PER_REQUEST + 2)
     )
     parts = verdict_messages(
-        VerdictSession().deed(StepRange("r", 1, 2 * MAX_RANGES_PER_REQUEST + 1), many, 7)
+        VerdictSession().request_for(StepRange("r", 1, 2 * MAX_RANGES_PER_REQUEST + 1), many, 7)
     )
-    assert [len(part.given) for part in parts] == [
+    assert [len(part.verdicts) for part in parts] == [
         MAX_RANGES_PER_REQUEST,
         MAX_RANGES_PER_REQUEST,
         1,
     ]
     assert len({part.request for part in parts}) == 3
-    assert tuple(one for part in parts for one in part.given) == many
+    assert tuple(one for part in parts for one in part.verdicts) == many
 
 
 def test_what_was_not_answered_is_sent_again_under_its_own_key() -> None:
     bench = VerdictSession()
     steps = StepRange("r", 3, 9)
-    first = bench.verdict(steps, "mask", 40)
-    bench.doubtful = first
-    assert bench.verdict(steps, "mask", 55) == first
-    assert bench.verdict(steps, "keep", 55).request != first.request
-    bench.taken(first, (KEEP, MASK), 60)
-    assert bench.verdict(steps, "mask", 61).request != first.request
+    first = bench.verdict_request(steps, "mask", 40)
+    bench.unanswered = first
+    assert bench.verdict_request(steps, "mask", 55) == first
+    assert bench.verdict_request(steps, "keep", 55).request != first.request
+    bench.record_applied(first, (KEEP, MASK), 60)
+    assert bench.verdict_request(steps, "mask", 61).request != first.request
 
 
 def test_undo_gives_back_what_stood_in_the_rollout_that_is_open_newest_first() -> None:
     bench = VerdictSession()
     for rollout, before in (("r", KEEP), ("other", KEEP), ("r", MASK)):
-        bench.taken(bench.verdict(StepRange(rollout, 3, 9), "mask", 1), (before,), 70)
-    done, deed = bench.undo("r") or (None, None)
-    assert deed and (deed.given, deed.seen) == ((MASK,), 70)
+        bench.record_applied(
+            bench.verdict_request(StepRange(rollout, 3, 9), "mask", 1), (before,), 70
+        )
+    done, deed = bench.newest_undo("r") or (None, None)
+    assert deed and (deed.verdicts, deed.seen_seq) == ((MASK,), 70)
     assert done
-    bench.undone(done)
-    assert (bench.undo("r") or (0, deed))[1].given == (KEEP,)
-    assert bench.undo("none") is None
+    bench.record_undone(done)
+    assert (bench.newest_undo("r") or (0, deed))[1].verdicts == (KEEP,)
+    assert bench.newest_undo("none") is None
 
 
 def test_a_reason_is_for_what_was_just_judged_and_changes_no_verdict() -> None:
     bench = VerdictSession()
-    bench.taken(bench.verdict(StepRange("r", 3, 9), "mask", 1), (), 70)
-    assert bench.meant("r", 5) == StepRange("r", 3, 9)
-    assert bench.meant("r", 12) == StepRange("r", 12, 12)
-    assert bench.meant("other", 5) == StepRange("other", 5, 5)
+    bench.record_applied(bench.verdict_request(StepRange("r", 3, 9), "mask", 1), (), 70)
+    assert bench.reason_steps("r", 5) == StepRange("r", 3, 9)
+    assert bench.reason_steps("r", 12) == StepRange("r", 12, 12)
+    assert bench.reason_steps("other", 5) == StepRange("other", 5, 5)
     undecided = JudgedSteps(first=10, last=12, verdict="undecided")
     given = with_reason((KEEP, undecided, MASK), "copied the answer")
     assert [(one.verdict, one.reason) for one in given] == [

@@ -67,7 +67,7 @@ async def test_opening_and_jumping_read_a_few_screens(
         asked.clear()
         await seat.press("j", "k", "j")
         assert _few(asked, 64), asked
-        held, wrapped = seat.transcript.pages.held
+        held, wrapped = seat.transcript.cache.sizes
         assert held <= 64 * 64
         assert wrapped == 0
 

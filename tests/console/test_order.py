@@ -90,25 +90,25 @@ def test_no_place_changes_between_two_keys() -> None:
     for what, (seconds, found, wanted, words) in HELD.items():
         now = 0.0
         order = ListOrder()
-        order.reading.clock = lambda: now  # noqa: B023  # read before it is bound again
-        order.take([need(name) for name in ("x.a", "y.b", "x.c")], False, "")
-        order.reading.touched()
+        order.attention.clock = lambda: now  # noqa: B023  # read before it is bound again
+        order.arrange([need(name) for name in ("x.a", "y.b", "x.c")], False, "")
+        order.attention.note_activity()
         now += seconds
-        assert shown(order.take([need(name) for name in found], False, "y.b")) == wanted, what
-        assert order.words("s") == words, what
+        assert shown(order.arrange([need(name) for name in found], False, "y.b")) == wanted, what
+        assert order.hold_text("s") == words, what
         now += RESTS
-        assert order.due == bool(words), what
-        order.reading.touched()
-        assert shown(order.take([need(name) for name in found], False, "", hold=False)) == found
+        assert order.is_due == bool(words), what
+        order.attention.note_activity()
+        assert shown(order.arrange([need(name) for name in found], False, "", hold=False)) == found
 
 
 def test_no_task_changes_its_place_between_two_keys() -> None:
     order = ListOrder()
-    order.reading.clock = lambda: 0.0
-    order.take([need(name) for name in ("x.a", "y.b", "x.c")], True, "")
-    order.reading.touched()
+    order.attention.clock = lambda: 0.0
+    order.arrange([need(name) for name in ("x.a", "y.b", "x.c")], True, "")
+    order.attention.note_activity()
     found = [need(name) for name in ("z.e", "y.d", "y.b", "x.c", "x.a")]
-    assert shown(order.take(found, True, "")) == [
+    assert shown(order.arrange(found, True, "")) == [
         "x", "x.a", "x.c", "y", "y.b", "y.d", "z", "z.e",
     ]  # fmt: skip
 

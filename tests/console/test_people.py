@@ -69,7 +69,7 @@ async def test_others_are_seen_at_home_and_beside_the_rollout(live: LiveStation,
     async with sit(live.home, first, SMALL) as seat:
         await seat.until(lambda: "ben? at step 1" in seat.text("#people"), "beside it too")
         ben.ask(wire.ReportPresence(rollout="", claimed="ben"))
-        await seat.until(lambda: not seat.app.watching.since.people.display, "gone: no line")
+        await seat.until(lambda: not seat.app.watch_screen.since.people.display, "gone: no line")
 
 
 async def test_a_rollout_is_looked_after_handed_on_and_taken_over(
@@ -79,7 +79,7 @@ async def test_a_rollout_is_looked_after_handed_on_and_taken_over(
     me = current_person().name
     async with sit(live.home, one) as seat:
         await _is_live(seat)
-        await seat.until(lambda: seat.app.state.need(one), "judged")
+        await seat.until(lambda: seat.app.state.need_of(one), "judged")
         await seat.press("c")
         await seat.until(lambda: _holds(live) == [(one, me)], "claimed")
         await seat.until(
@@ -87,13 +87,13 @@ async def test_a_rollout_is_looked_after_handed_on_and_taken_over(
         )
         await seat.press("C")
         await seat.until(lambda: _holds(live) == [(one, "")], "taken back, and nothing was asked")
-        await seat.until(lambda: not seat.app.watching.since.people.display, "and seen here")
+        await seat.until(lambda: not seat.app.watch_screen.since.people.display, "and seen here")
         await seat.press("c")
         await seat.until(lambda: "☞ you since" in seat.text("#people"), "claimed again")
         await seat.press("0")
         await seat.until(lambda: "☞you" in seat.text("#home-list"), "shown at home")
         assert "you look after 1" in seat.frame("#home")
-        assert seat.app.at_home.listed.chosen == one
+        assert seat.app.home_screen.list.chosen == one
         await seat.press("c")
         assert isinstance(seat.app.screen, QuestionDialog)
         await seat.press("escape")
@@ -131,17 +131,17 @@ async def test_a_note_is_shown_to_who_comes_next_until_it_was_seen(
     _past(live)
     live.again()
     async with sit(live.home, one) as seat:
-        await seat.until(lambda: seat.app.watching.since._known, "read")
-        await seat.until(lambda: seat.app.state.need(one), "judged")
+        await seat.until(lambda: seat.app.watch_screen.since._was_read, "read")
+        await seat.until(lambda: seat.app.state.need_of(one), "judged")
         await seat.press("j")
-        assert not seat.app.watching.since.people.display
+        assert not seat.app.watch_screen.since.people.display
 
 
 async def test_two_names_on_one_login_are_two_people(live: LiveStation, sit: Sit) -> None:
     one, _ = _work(live), _work(live)
     async with sit(live.home, one, name="ada") as seat:
         await _is_live(seat)
-        await seat.until(lambda: seat.app.state.need(one), "judged")
+        await seat.until(lambda: seat.app.state.need_of(one), "judged")
         await seat.press("c")
         await seat.until(lambda: "☞ you since" in seat.text("#people"), "claimed")
         await seat.press("c")
@@ -159,7 +159,7 @@ async def test_two_names_on_one_login_are_two_people(live: LiveStation, sit: Sit
     async with sit(live.home, one, name="ben") as seat:
         await seat.until(lambda: "ada left a note" in seat.text("#people"), "unread by ben")
         assert "the index is stale" in seat.text("#people")
-        assert not seat.app.watching.guidance.composer.text
+        assert not seat.app.watch_screen.guidance.composer.text
         await _is_live(seat)
         here = "SELECT name, verified FROM looks WHERE here = 1"
         await seat.until(lambda: live.query(here) == [("ben", 0)], "seen under his name")
@@ -191,15 +191,15 @@ async def test_what_the_daemon_refuses_is_said(live: LiveStation, sit: Sit) -> N
         assert "no number from 1 to 16" in seat.said()
         await seat.press("plus", *"try it", "enter")
         await seat.until(lambda: "No branch was started" in seat.said(), "refused")
-        await seat.until(lambda: seat.app.state.need(one), "judged")
-        stale = seat.app.state.need(one)
+        await seat.until(lambda: seat.app.state.need_of(one), "judged")
+        stale = seat.app.state.need_of(one)
         assert stale is not None
         _claim(live, one, "ben")
         seat.app.state.seq = 1  # as of before ben's claim
-        seat.app.watching._claiming.toggle(one, stale.standing.holding, seat.app.state)
+        seat.app.watch_screen._claims.toggle(one, stale.standing.holding, seat.app.state)
         await seat.until(lambda: "ben claimed" in seat.said(), "refused")
         await seat.press("0", "2", "p")
-        chosen = seat.app.at_home.listed.chosen
+        chosen = seat.app.home_screen.list.chosen
         state = "SELECT state FROM rollouts WHERE id = ?"
         await seat.until(lambda: live.query(state, chosen) == [("paused",)], "paused from home")
         assert chosen in (one, other)

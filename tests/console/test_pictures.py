@@ -87,7 +87,7 @@ async def test_a_screen_looks_as_it_did(name: str, tmp_path: Path, still: None) 
         loaded = LoadedConfiguration(Configuration(), builder.home, "defaults")
         app = HoustonConsole(loaded, "" if shot.many else "r-7f3a", tmp_path / "state")
         async with app.run_test(size=shot.size) as pilot:
-            await app.catch_up()
+            await app.refresh_from_store()
             await drawn(app, pilot, "")
             for key in shot.keys.split():
                 await pilot.press(key)

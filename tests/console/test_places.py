@@ -5,11 +5,10 @@ import pytest
 from houston_console.transcript import trajectory_reader
 from houston_console.transcript.trajectory_reader import (
     StepTarget,
-    format_permalink,
     parse_step_target,
-    steps_command,
 )
 from houston_console.transcript.transcript_layout import FoldState
+from houston_shared.command_arguments import format_permalink
 from houston_shared.records import FileChange
 from houston_shared.store.store_reader import Reader
 from tests.console.homes import HomeBuilder
@@ -43,7 +42,6 @@ def test_a_permalink_leads_to_its_own_step() -> None:
     assert parse_step_target(format_permalink("r-7f3a", 12), 1, NOW) == StepTarget(
         "link", 12, "r-7f3a"
     )
-    assert steps_command("r-7f3a", 12).startswith("houston steps r-7f3a@12")
 
 
 def _walked(builder: HomeBuilder) -> None:
@@ -119,7 +117,7 @@ def test_a_branch_is_walked_through_the_past_that_it_shares(builder: HomeBuilder
         rows = {
             row.step: row for row in reader.run(trajectory_reader.read_step_rows("twig", 1, 26))
         }
-    assert (rows[3].marked, rows[7].marked, rows[9].verdict) == (1, 1, "human0")
+    assert (rows[3].has_bookmark, rows[7].has_bookmark, rows[9].verdict) == (1, 1, "human0")
 
 
 def test_a_verdict_on_a_range_touches_every_step_of_it(builder: HomeBuilder) -> None:
@@ -132,16 +130,15 @@ def test_a_verdict_on_a_range_touches_every_step_of_it(builder: HomeBuilder) -> 
 
 def test_rows_that_are_not_shown_have_no_line_and_are_passed_over() -> None:
     folds = FoldState(101)
-    folds.only({10, 50, 90})
+    folds.show_only({10, 50, 90})
     assert folds.total == 3
     assert [folds.at(line)[0] for line in range(3)] == [10, 50, 90]
     assert list(folds.between(0, 2)) == [10, 50]
-    assert (folds.shown(11), folds.shown(49, -1), folds.shown(95), folds.shown(0, -1)) == (
-        50, 10, 90, 10,
-    )  # fmt: skip
+    assert [folds.nearest_shown(row) for row in (11, 95)] == [50, 90]
+    assert [folds.nearest_shown(row, -1) for row in (49, 0)] == [10, 10]
     folds.set_open(50, True)
-    assert (folds.measured(50, 7), folds.measured(51, 7), folds.total) == (6, 0, 9)
+    assert (folds.set_height(50, 7), folds.set_height(51, 7), folds.total) == (6, 0, 9)
     folds.grow(120)
     assert folds.total == 9
-    folds.only(None)
+    folds.show_only(None)
     assert folds.total == 120

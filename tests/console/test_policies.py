@@ -59,7 +59,7 @@ async def test_policies_and_runs_are_shown_and_kept_up_to_date(live: LiveStation
             progress(live.home, PROGRESS.replace("12", "24"))
             await seat.until(lambda: "step 24 of 48" in seat.text(PolicyList), "a trainer's word")
             await seat.press("escape")
-            assert seat.app.screen is seat.app.watching
+            assert seat.app.screen is seat.app.watch_screen
 
 
 async def test_activating_asks_for_the_engine_and_cancelling_asks_first(
@@ -80,11 +80,11 @@ async def test_activating_asks_for_the_engine_and_cancelling_asks_first(
         await seat.until(lambda: "is being given policy@3" in seat.text(PolicyList), "shown")
         (seq,) = live.query("SELECT max(seq) FROM activations")[0]
         live.recorder.report_activation(seq, False, "it has no room")
-        await seat.app.catch_up()
+        await seat.app.refresh_from_store()
         await seat.until(lambda: "it has no room" in seat.text(PolicyList), "why it failed")
         await seat.press("Z", "enter")
         await seat.until(lambda: _activations(live)[-1] == ("", "asked"), "taken back")
-        while seat.app.screen.query_one(PolicyList).here.run != "sft-2":
+        while seat.app.screen.query_one(PolicyList).row_at_cursor.run != "sft-2":
             await seat.press("j")
         await seat.press("enter")
         assert "Go to a policy first" in seat.said()

@@ -34,15 +34,15 @@ def test_where_a_console_looks_is_said_in_time_and_not_more_often() -> None:
         for at, (event, wanted) in enumerate(story):
             kind, *words = event.split()
             if kind == "at":
-                presence.at(words[0].strip("-"), int(words[1]))
+                presence.set_location(words[0].strip("-"), int(words[1]))
             elif kind == "key":
-                presence.pressed()
+                presence.note_key()
             elif kind == "wait":
                 now[0] += float(words[0])
             else:
-                presence.forget()
-            due = presence.due()
+                presence.forget_sent()
+            due = presence.due_message()
             said = due and (due.rollout, due.step, due.active)
             assert said == wanted, (what, at, event)
             if due:
-                presence.said(due)
+                presence.mark_sent(due)

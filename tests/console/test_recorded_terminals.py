@@ -162,6 +162,6 @@ async def test_a_terminal_that_is_followed_shows_its_last_command(
         for command, end in enumerate((*told["starts"][1:], len(data)), start=1):
             segment.write_bytes(data[:end])
             await seat.until(
-                lambda end=end: seat.app.watching.terminals.text._index.end == end, "grown"
+                lambda end=end: seat.app.watch_screen.terminals.text._index.end == end, "grown"
             )
             assert f"output of command {command}" in seat.text(TerminalView)

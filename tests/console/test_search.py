@@ -51,24 +51,26 @@ def _hit(step: int, rollout: str = "r") -> SearchHit:
 
 def test_steps_are_counted_once_in_order_and_walked_round_the_ends() -> None:
     found = SearchHits(SearchQuery("x", where="rollout", rollout="r"))
-    assert (found.near(5), found.step(5, 1)) == (None, None)
+    assert (found.first_step(5), found.next_step(5, 1)) == (None, None)
     for steps in ((40, 39), (7, 7), (40, 12)):
-        found.take(SearchProgress(tuple(_hit(step) for step in steps)))
+        found.add_progress(SearchProgress(tuple(_hit(step) for step in steps)))
     assert (found.steps, found.count, found.total) == ([7, 12, 39, 40], 6, "4… steps")
     assert found.tally(13) == "2/4…"
-    assert [found.near(at) for at in (1, 12, 13, 50)] == [7, 12, 39, 40]
-    assert [found.step(40, 1), found.step(12, 1), found.step(7, -1)] == [7, 39, 40]
-    found.take(SearchProgress(done=True))
+    assert [found.first_step(at) for at in (1, 12, 13, 50)] == [7, 12, 39, 40]
+    assert [found.next_step(40, 1), found.next_step(12, 1), found.next_step(7, -1)] == [7, 39, 40]
+    found.add_progress(SearchProgress(done=True))
     assert found.tally(50) == "4/4"
 
 
 def test_places_are_listed_up_to_a_number_and_all_counted() -> None:
     found = SearchHits(SearchQuery("x", where="all"))
     for _ in range(3):
-        found.take(SearchProgress(tuple(_hit(step) for step in range(MAX_LISTED_HITS // 2))))
+        found.add_progress(
+            SearchProgress(tuple(_hit(step) for step in range(MAX_LISTED_HITS // 2)))
+        )
     assert (len(found.hits), found.count) == (MAX_LISTED_HITS, MAX_LISTED_HITS // 2 * 3)
-    assert found.place(-1) == found.hits[-1]
-    assert found.place(1) == found.hits[0]
+    assert found.next_place(-1) == found.hits[-1]
+    assert found.next_place(1) == found.hits[0]
     assert found.tally(0) == f"1/{found.count}… in all rollouts, steps"
 
 
@@ -132,14 +134,14 @@ async def test_a_search_that_hangs_in_a_pattern_gives_way_to_the_next(builder: H
 
 async def _find(seat: Seat, words: str, *turns: str) -> SearchHits:
     await seat.press("2", "slash", *turns)
-    line = seat.app.watching.trajectory.searching.prompt.line
+    line = seat.app.watch_screen.trajectory.search.prompt.input_line
     line.value = words  # also what no key of a test can type
     await seat.press("enter")
-    searching = seat.app.watching.trajectory.searching
-    await seat.until(lambda: searching.found and searching.found.done, "found all")
+    searching = seat.app.watch_screen.trajectory.search
+    await seat.until(lambda: searching.hits and searching.hits.done, "found all")
     await seat.press()
-    assert searching.found is not None
-    return searching.found
+    assert searching.hits is not None
+    return searching.hits
 
 
 async def test_hits_are_counted_and_visited_in_order(builder: HomeBuilder, sit: Sit) -> None:
@@ -167,9 +169,11 @@ async def test_hits_are_counted_and_visited_in_order(builder: HomeBuilder, sit: 
         await seat.until(lambda: "one more needle" in seat.text(), "shown with the others")
         await seat.press("g", "V", "f")
         assert "▌ 6 of 40–301 chosen" in seat.frame("#trajectory")
-        judging = seat.app.watching.trajectory.judging
-        chosen = judging.bench.chosen("r", seat.transcript.cursor, seat.transcript.folds.those)
-        assert chosen and chosen.words == "6 steps between 40 and 301"
+        judging = seat.app.watch_screen.trajectory.verdicts
+        chosen = judging.session.chosen_steps(
+            "r", seat.transcript.cursor, seat.transcript.folds.shown_rows
+        )
+        assert chosen and chosen.text == "6 steps between 40 and 301"
         await seat.press("escape")
         await seat.transcript.go_to(77)  # what is not shown is shown when somebody goes to it
         assert not seat.transcript.folds.filtered
@@ -205,8 +209,8 @@ async def test_the_count_is_there_before_enter_and_esc_leaves(
         assert "ctrl+o where" in seat.bar("#hints")
         await seat.press("escape")
         await seat.until(lambda: "enter unfold" in seat.bar("#hints"), "the keys of the steps")
-        searching = seat.app.watching.trajectory.searching
-        await seat.until(lambda: searching.found is None, "given up")
+        searching = seat.app.watch_screen.trajectory.search
+        await seat.until(lambda: searching.hits is None, "given up")
         assert seat.app.focused is seat.transcript
 
 

@@ -106,8 +106,8 @@ async def test_who_comes_back_sees_what_happened_and_walks_it(
     crowd.seen(builder, "r", builder.seq, 6 * 60 * crowd.MINUTE)
     for size in (WIDE, SMALL):
         async with sit(builder.home, "r", size) as seat:
-            area = seat.app.watching.since
-            await seat.until(lambda area=area: area._known, "read")
+            area = seat.app.watch_screen.since
+            await seat.until(lambda area=area: area._was_read, "read")
             assert area.visit is None
             assert area.region.height == 0  # nothing happened: not one line is taken
             await seat.press("right_square_bracket")
@@ -138,10 +138,10 @@ async def test_who_comes_back_sees_what_happened_and_walks_it(
             await seat.press("enter")
             await seat.until(lambda: seat.transcript.cursor == 12, "its step")
             await seat.press("I", "escape")
-            assert not seat.app.watching.since.list.display
+            assert not seat.app.watch_screen.since.events.display
             await seat.press("right_square_bracket", "right_square_bracket")
             assert "That was all" in seat.said()
-            assert not seat.app.watching.since.line.display
+            assert not seat.app.watch_screen.since.strip.display
 
 
 async def test_who_was_never_here_is_not_disturbed_and_may_ask(
@@ -151,11 +151,11 @@ async def test_who_was_never_here_is_not_disturbed_and_may_ask(
         builder.start("r")
         builder.scored("r", 1, "tries", 7.0)
     async with sit(builder.home, "r") as seat:
-        area = seat.app.watching.since
-        await seat.until(lambda: area._known, "read")
+        area = seat.app.watch_screen.since
+        await seat.until(lambda: area._was_read, "read")
         assert area.region.height == 0
         await seat.press("I")
-        await seat.until(lambda: area.list.display, "all of it")
+        await seat.until(lambda: area.events.display, "all of it")
         assert "new to you" in seat.text("#since-line")
         assert "score 7" in seat.text(SinceList)
 
@@ -167,8 +167,8 @@ async def test_a_console_left_open_tells_who_comes_back_to_it(
         builder.start("r")
         builder.whole("r", 1, "one")
     async with sit(builder.home, "r") as seat:
-        watching = seat.app.watching
-        await seat.until(lambda: watching.since._known, "read")
+        watching = seat.app.watch_screen
+        await seat.until(lambda: watching.since._was_read, "read")
         await seat.press("j")
         watching.since._shown_at -= 11 * crowd.MINUTE  # so long ago the last key was
         with builder.bulk():

@@ -9,12 +9,12 @@ from textual import events
 from houston_console.panes import guidance_pane
 from houston_console.panes.guidance_composer import (
     Composer,
-    MessageHistory,
     complete_word,
     is_mostly_commands,
 )
 from houston_console.panes.guidance_messages import GuidanceEntry, move_in_order
 from houston_console.panes.guidance_pane import GuidanceQueue
+from houston_console.widgets.dialogs import InputHistory
 from houston_shared.records import FileChange
 from houston_shared.wire import Guide
 from tests.console.conftest import SMALL, LiveStation, Seat, Sit
@@ -23,14 +23,19 @@ from tests.support.recorder_client import Worker
 
 
 def test_history_walks_back_and_forth_and_keeps_what_was_being_typed() -> None:
-    walk = MessageHistory(["one", "two", "one", "three"])
-    shown = [walk.older("dra"), walk.older("three"), walk.older("one"), walk.older("two")]
+    walk = InputHistory(["one", "two", "one", "three"])
+    shown = [
+        walk.walk(-1, "dra"),
+        walk.walk(-1, "three"),
+        walk.walk(-1, "one"),
+        walk.walk(-1, "two"),
+    ]
     assert shown == ["three", "one", "two", None]
-    assert [walk.newer(), walk.newer(), walk.newer(), walk.newer()] == ["one", "three", "dra", None]
-    walk.older("new")
+    assert [walk.walk(1), walk.walk(1), walk.walk(1), walk.walk(1)] == ["one", "three", "dra", None]
+    walk.walk(-1, "new")
     walk.leave()
     assert not walk.walking
-    assert walk.newer() is None
+    assert walk.walk(1) is None
 
 
 FILES = ["src/train.py", "src/model/layers.py", "README.md", "step 12", "data/训练.json"]
@@ -56,9 +61,9 @@ def test_a_word_is_finished(name: str) -> None:
 def test_the_next_word_comes_round() -> None:
     found = complete_word("src", FILES)
     assert found is not None
-    assert found.next().taken == "src/model/layers.py"
-    assert found.next().next().taken == "src/train.py"
-    assert "‹src/train.py›" in found.said()
+    assert found.next().word == "src/model/layers.py"
+    assert found.next().next().word == "src/train.py"
+    assert "‹src/train.py›" in found.text()
 
 
 def test_snippets_are_a_file_that_an_editor_can_change(tmp_path: Path) -> None:

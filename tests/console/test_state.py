@@ -45,25 +45,25 @@ def guidance(id: str, **fields: Any) -> Guidance:
 def test_who_needs_somebody_is_first_and_the_rest_is_as_new_as_the_rows() -> None:
     state = ConsoleState()
     ones = [rollout("b", task="y", created_at=2), rollout("a", task="y", created_at=3)]
-    assert state.take(RolloutChanges([*ones, rollout("c", task="x")], {"a": 1}, 9))
+    assert state.merge(RolloutChanges([*ones, rollout("c", task="x")], {"a": 1}, 9))
     assert [one.standing.rollout.id for one in state.needs()] == ["a", "b", "c"]
     failed = weigh_rollout(RolloutOverview(rollout("c", task="x", state="failed")), 0)
     state.board = NeedsBoard([failed, *(weigh_rollout(RolloutOverview(one), 0) for one in ones)])
-    state.take(RolloutChanges([rollout("b", task="y", steps=7)], {"a": 1}, 10))
+    state.merge(RolloutChanges([rollout("b", task="y", steps=7)], {"a": 1}, 10))
     found = {one.standing.rollout.id: one.standing for one in state.needs()}
     assert list(found) == ["c", "b", "a"]
     assert (found["b"].rollout.steps, found["a"].queued) == (7, 1)
-    assert not state.take(RolloutChanges([], {"a": 1}, 10))
-    state.announced = 12
+    assert not state.merge(RolloutChanges([], {"a": 1}, 10))
+    state.announced_seq = 12
     assert state.lag == 2
 
 
 def test_only_a_single_rollout_is_opened_by_itself() -> None:
     state = ConsoleState()
     assert state.only_one() == ""
-    state.take(RolloutChanges([rollout("one")], {}, 1))
+    state.merge(RolloutChanges([rollout("one")], {}, 1))
     assert state.only_one() == "one"
-    state.take(RolloutChanges([rollout("two")], {}, 2))
+    state.merge(RolloutChanges([rollout("two")], {}, 2))
     assert state.only_one() == ""
 
 
@@ -83,7 +83,7 @@ def test_a_message_that_arrived_is_never_shown_as_unsent(tmp_path: Path) -> None
 def test_the_outbox_finds_everything_again(tmp_path: Path) -> None:
     outbox = GuidanceOutbox(Home(tmp_path), tmp_path)
     strange = "r/../[x] ü"
-    outbox.keep_draft(GuidanceDraft(strange, "half a sen", edits="g", revision=3))
+    outbox.store_draft(GuidanceDraft(strange, "half a sen", edits="g", revision=3))
     sent, refused = outbox.post(strange, "one", "next"), outbox.post("other", "two", "next")
     outbox.refuse(refused, "it has ended")
     again = GuidanceOutbox(Home(tmp_path), tmp_path)
@@ -91,8 +91,8 @@ def test_the_outbox_finds_everything_again(tmp_path: Path) -> None:
     assert [one.text for one in again.unsent()] == ["one", "two"]
     assert all(re.fullmatch("g-[0-9a-f]{12}", one.id) for one in again.unsent())
     assert [one.refused for one in again.unsent("other")] == ["it has ended"]
-    again.done(sent.id)
-    again.keep_draft(GuidanceDraft(strange, ""))
+    again.remove(sent.id)
+    again.store_draft(GuidanceDraft(strange, ""))
     assert again.unsent(strange) == []
     assert again.draft(strange).text == ""
 
@@ -102,7 +102,7 @@ def test_who_shares_a_login_has_words_of_their_own(tmp_path: Path) -> None:
     names = ("", "李雷", "Li " + "👍" * 80, "li/../lei")
     boxes = [GuidanceOutbox(Home(tmp_path), tmp_path, name) for name in names]
     for name, box in zip(names, boxes, strict=True):
-        box.keep_draft(GuidanceDraft("r", f"draft of {name}"))
+        box.store_draft(GuidanceDraft("r", f"draft of {name}"))
         box.post("r", f"said by {name}", "next")
     for name, box in zip(names, boxes, strict=True):
         assert box.draft("r").text == f"draft of {name}"
@@ -112,7 +112,7 @@ def test_who_shares_a_login_has_words_of_their_own(tmp_path: Path) -> None:
 
 def test_a_draft_file_cut_by_a_full_disk_is_no_error(tmp_path: Path) -> None:
     outbox = GuidanceOutbox(Home(tmp_path), tmp_path)
-    outbox.keep_draft(GuidanceDraft("r", "words"))
+    outbox.store_draft(GuidanceDraft("r", "words"))
     (path,) = (tmp_path / "drafts").iterdir()
     path.write_bytes(b"")
     assert outbox.draft("r").text == ""

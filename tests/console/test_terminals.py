@@ -112,10 +112,10 @@ def test_the_log_as_it_was_when_a_step_ended(tmp_path: Path) -> None:
     _write(tmp_path / "main", b"".join(parts), 12)
     index = update_log_index(LogIndex(tmp_path / "main"))
     start, end = len(parts[0]), len(parts[0]) + len(parts[1])
-    then = index.until(end)
+    then = index.up_to(end)
     assert [line_text(then.line(n)) for n in range(then.lines)] == ["$ one", "a", "$ two", "20 %"]
     assert [index.line_of(at) for at in (0, start, start + 1, index.end)] == [0, 2, 2, 5]
-    assert index.until(index.end + 99) == index
+    assert index.up_to(index.end + 99) == index
 
 
 COLOURS = {
@@ -172,7 +172,7 @@ async def test_a_terminal_shows_what_each_step_left(
         await seat.press("comma", "comma", "comma")
         assert "as step 1 left it" in seat.frame("#terminals")
         assert "No step before step 1" in seat.bar("#hints")
-        assert await seat.app.watching.terminals.text.copied() == (
+        assert await seat.app.watch_screen.terminals.text.text_to_copy() == (
             "what the step printed",
             "output of step 1",
         )
@@ -192,11 +192,11 @@ async def test_a_search_in_a_log_opens_its_line(
         await seat.press("slash", "ctrl+t", "ctrl+t", "ctrl+t")
         await seat.write("line 150 of")
         await seat.press("enter")
-        found = seat.app.watching.trajectory.searching
-        await seat.until(lambda: found.found and found.found.hits, "found")
+        found = seat.app.watch_screen.trajectory.search
+        await seat.until(lambda: found.hits and found.hits.hits, "found")
         await seat.until(lambda: isinstance(seat.app.screen, HitsDialog), "listed")
         await seat.press("enter")
-        text = seat.app.watching.terminals.text
+        text = seat.app.watch_screen.terminals.text
         await seat.until(lambda: "▎line 150 of many" in seat.text(TerminalView), "at its line")
         assert text.has_focus
         with (folder / "log.0000000000000050").open("ab") as file:
@@ -228,7 +228,7 @@ async def test_a_terminal_over_the_whole_screen(
     _home(builder, tmp_path / "host")
     async with sit(builder.home) as seat:
         await seat.press("3", "z")
-        text = seat.app.watching.terminals.text
+        text = seat.app.watch_screen.terminals.text
         await seat.until(lambda: text.size.width > 150, "whole")
         await seat.press("2")
         await seat.until(lambda: text.size.width < 80, "and back with another area")
@@ -349,6 +349,6 @@ async def test_a_log_elsewhere_says_so_and_why_it_cannot_be_fetched(
     fetched = FetchedLogs()
     with pytest.raises(HoustonError, match="has no terminals on 'gpu'"):
         await fetched.fetch(builder.home.path, "r", "gpu", "train")
-    place = fetched.place("r", "gpu", "train")
+    place = fetched.folder_of("r", "gpu", "train")
     fetched.close()
     assert not os.path.exists(place)

@@ -178,9 +178,9 @@ async def test_what_is_unfolded_before_anything_was_read_is_unfolded_then(
 ) -> None:
     _home(builder)
     async with sit(builder.home, "r-two") as seat:
-        source = seat.app.watching._turn_to("r-one")
+        source = seat.app.watch_screen._switch_rollout("r-one")
         seat.transcript.action_fold_all()  # a key pressed over a slow line
-        await seat.app.watching._read_rollout(source)
+        await seat.app.watch_screen._read_rollout(source)
         await seat.until(lambda: "output 80" in seat.text(), "unfolded")
         await seat.press("z")
         assert "output 80" not in seat.text()
@@ -267,7 +267,7 @@ async def test_keys_in_one_breath_with_a_place_go_on_from_there(
 async def test_a_line_to_type_in_moves_nothing(builder: HomeBuilder, sit: Sit) -> None:
     _home(builder, 30)
     async with sit(builder.home, "r-one", SMALL) as seat:
-        area, before = seat.app.watching.trajectory, seat.transcript.region
+        area, before = seat.app.watch_screen.trajectory, seat.transcript.region
         await seat.press("colon", "1", "2")
         assert seat.transcript.region == before
         assert area.prompt.region.y == area.region.bottom - 1

@@ -33,8 +33,8 @@ def rollout(live: LiveStation) -> str:
 
 async def ready(seat: Seat, rollout: str) -> None:
     await seat.until(lambda: seat.app.state.link == "live", "live")
-    await seat.until(lambda: seat.app.state.need(rollout), "judged")
-    seat.app.undoing.clock = lambda: 0.0  # offers end when a test says so
+    await seat.until(lambda: seat.app.state.need_of(rollout), "judged")
+    seat.app.undo_offers.clock = lambda: 0.0  # offers end when a test says so
 
 
 def state(live: LiveStation, rollout: str) -> tuple[str, str]:
@@ -89,7 +89,7 @@ async def test_the_offer_ends_after_its_seconds(live: LiveStation, sit: Sit, rol
     async with sit(live.home, rollout) as seat:
         await ready(seat, rollout)
         now = 0.0
-        seat.app.undoing.clock = lambda: now
+        seat.app.undo_offers.clock = lambda: now
         await seat.press("p")
         await seat.until(lambda: " 5 s" in seat.offered(), "offered")
         now = UNDO_OFFER_SECONDS - 1.5
@@ -129,7 +129,7 @@ async def test_a_pause_before_the_console_knew_of_anothers_is_not_offered_to_end
         row = seat.app.state.rollouts[rollout]
         steer(live, rollout, "pause")
         seat.app.state.rollouts[rollout] = row  # as it was before ben's pause was read
-        seat.app.watching._steering.ask(rollout, "pause")
+        seat.app.watch_screen._steering.steer(rollout, "pause")
         await seat.until(lambda: "takes it back" in seat.offered(), "offered")
         await seat.press("Z")
         await seat.until(lambda: "by ben: that is not yours" in seat.said(), "refused")
@@ -277,17 +277,17 @@ async def test_the_row_follows_from_home_to_a_rollout_and_into_the_composer(
     live.working().step(1)
     async with sit(live.home, at_home=True) as seat:
         await ready(seat, rollout)
-        chosen = seat.app.at_home.listed.chosen
+        chosen = seat.app.home_screen.list.chosen
         await seat.press("p")
         await seat.until(lambda: "takes it back" in seat.offered(), "offered at home")
         await seat.press("enter")
         assert "Z takes it back" in seat.offered()
         await seat.press("i", "Z")
-        assert seat.app.watching.guidance.composer.text == "Z", "letters are letters"
+        assert seat.app.watch_screen.guidance.composer.text == "Z", "letters are letters"
         assert "ctrl+z takes it back" in seat.offered()
         await seat.press("ctrl+z")
         await seat.until(lambda: state(live, chosen) == ("running", ""), "resumed")
-        assert seat.app.watching.guidance.composer.text == "Z"
+        assert seat.app.watch_screen.guidance.composer.text == "Z"
 
 
 async def test_without_a_daemon_nothing_is_done_and_nothing_offered(
@@ -321,6 +321,6 @@ async def test_who_leaves_at_once_has_done_it(
         await ready(seat, rollout)
         await pilot.press("p", "q")
     assert state(live, rollout) == ("paused", ME)
-    (left,) = app.undoing.offers
-    assert left.act is not None
-    assert left.act.command == f"houston rollout resume {rollout}"
+    (left,) = app.undo_offers.offers
+    assert left.action is not None
+    assert left.action.undo_command == f"houston rollout resume {rollout}"

@@ -213,7 +213,7 @@ def test_the_transcript_and_the_eye_mark_people_only(home: Home) -> None:
             (row,) = reader.run(read_step_rows(ROLLOUT, number, number))
             record = reader.run(step_queries.read_step(ROLLOUT, number))
             assert record is not None
-            assert bool(row.guided) == (number % 5 == 0)
+            assert bool(row.guidance_count) == (number % 5 == 0)
             lines = step_rendering.unfolded_lines(row, record, 120)
             marked = [line for line in lines if any(one.tone == "guidance_text" for one in line)]
             assert bool(marked) == (number % 5 == 0)

@@ -76,72 +76,80 @@ RESTART_KEYS = ("home", "console.name")
 
 
 class ConfigurationWatcher:
-    """Takes what was edited, for ever."""
+    """Applies edits of the configuration and the keymap while the console is open."""
 
     def __init__(self, app: "HoustonConsole") -> None:
         """app: what is told, and dressed."""
         self._app = app
-        self._file = ConfigurationFile(app.loaded)
-        self._keys = keymap_path()
-        self._edited = EditedFiles()
-        self._edited.follow([self._file.path], as_changed=True)  # since it was read, maybe
-        self._edited.follow([self._file.path, self._keys])
-        self._woken = asyncio.Event()
+        self._configuration = ConfigurationFile(app.loaded)
+        self._keymap_path = keymap_path()
+        self._edited_files = EditedFiles()
+        self._edited_files.follow(
+            [self._configuration.path], as_changed=True
+        )  # since it was read, maybe
+        self._edited_files.follow([self._configuration.path, self._keymap_path])
+        self._wake_event = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._watcher = FolderWatcher(self._wake)
 
     async def run(self) -> None:
         """Look whenever something changed, and now and then."""
         while True:
-            self._watcher.follow(self._edited.followed)
-            pause = SETTLE_SECONDS if self._look() else EDIT_POLL_SECONDS
+            self._watcher.follow(self._edited_files.followed)
+            pause = SETTLE_SECONDS if self._take_edits() else EDIT_POLL_SECONDS
             try:
-                await asyncio.wait_for(self._woken.wait(), pause)
+                await asyncio.wait_for(self._wake_event.wait(), pause)
             except TimeoutError:
                 continue
-            self._woken.clear()
+            self._wake_event.clear()
 
     def _wake(self) -> None:
         """Called from the watcher's thread, at the very end without a loop."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._woken.set)
+            self._loop.call_soon_threadsafe(self._wake_event.set)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         self._watcher.close()
 
-    def _look(self) -> bool:
+    def _take_edits(self) -> bool:
         """Take what has settled; whether something has not."""
-        for path in self._edited.changed(time.monotonic()):
-            if path == self._keys:
-                self._rekeyed()
+        for path in self._edited_files.changed(time.monotonic()):
+            if path == self._keymap_path:
+                self._check_keymap()
             else:
-                self._reconfigured()
-        return self._edited.due(time.monotonic()) is not None
+                self._apply_configuration()
+        return self._edited_files.due(time.monotonic()) is not None
 
-    def _rekeyed(self) -> None:
+    def _check_keymap(self) -> None:
         try:
-            load_keymap(self._keys)
+            load_keymap(self._keymap_path)
         except HoustonError as problem:
-            self._app.front.tell(f"{problem.cause} The keys stay as they were.", "error")
+            self._app.top_screen.show_message(
+                f"{problem.cause} The keys stay as they were.", "error"
+            )
         else:
-            self._app.front.tell("Your keys were edited: open the console again for them.", "dim")
+            self._app.top_screen.show_message(
+                "Your keys were edited: open the console again for them.", "dim"
+            )
 
-    def _reconfigured(self) -> None:
-        edit = self._file.take(restart=RESTART_KEYS)
+    def _apply_configuration(self) -> None:
+        edit = self._configuration.take(restart=RESTART_KEYS)
         if edit.refused:
-            self._app.front.tell(edit.refused, "error")
+            self._app.top_screen.show_message(edit.refused, "error")
             return
         if not edit.changed and not edit.later:
             return
         if "console.theme" in edit.changed:
-            self._app.dress(self._app.loaded.config.console.theme)
+            self._app.apply_theme(self._app.loaded.config.console.theme)
         ours = [key for key in edit.changed if key.startswith(CONSOLE_KEYS)]
         said = [f"{', '.join(ours)} in force"] if ours else []
         if edit.later:
             said.append(f"{', '.join(edit.later)}: open the console again")
         words = "; ".join(said) or "nothing of it is for the console"
-        self._app.front.tell(f"{self._file.path.name} was edited: {words}.", "success")
+        self._app.top_screen.show_message(
+            f"{self._configuration.path.name} was edited: {words}.", "success"
+        )
 
 
 BACKGROUND_RETRY_SECONDS = 1.0
@@ -173,78 +181,91 @@ class HoustonConsole(ErrorBoundary, App[None]):
         for the login's own. depth: how many colours the terminal has.
         """
         super().__init__(driver_class=SafeDriver)
-        self._quantised = QuantizedColors(depth)
+        self._quantized_colors = QuantizedColors(depth)
         self.depth: ColorDepth = depth
         self.no_color = depth == "none"
         self.error_console = crash_console()
         self._pressed_at = -COPY_AFTER_KEY_SECONDS
-        self._begun = self._telling = False
+        self._is_started = self._is_reporting_fault = False
         self.animation_level = "none"
         self.loaded = loaded
         self.state = ConsoleState()
         self.reader = AsyncReader(loaded.home)
         self.outbox = GuidanceOutbox(loaded.home, folder, name)
         self.errors = ErrorLog(self.outbox.folder / "console.log")
-        self.link = DaemonLink(loaded.home, self.outbox, self._linked, name)
-        self.pump = ChangeWatcher(
+        self.link = DaemonLink(loaded.home, self.outbox, self._show_link_state, name)
+        self.change_watcher = ChangeWatcher(
             loaded.home,
             self.reader,
-            self.catch_up,
-            self._announced,
-            self._cannot_read,
+            self.refresh_from_store,
+            self._note_announced,
+            self._report_read_failure,
             LOW_BANDWIDTH_SECONDS if low else COALESCE_SECONDS,
         )
         home = str(loaded.home.path).replace(str(Path.home()), "~", 1)
-        self.aside = AsyncReader(loaded.home)  # for what no key waits for
-        self.undoing = UndoOffers(self._offer, self._did, self._not_done, self.run_worker)
+        self.background_reader = AsyncReader(loaded.home)  # for what no key waits for
+        self.undo_offers = UndoOffers(
+            self._show_undo_offers,
+            lambda words: self.top_screen.show_message(words, "success"),
+            lambda problem: self.top_screen.show_error(problem),
+            self.run_worker,
+        )
         person = current_person(name)
-        self.state.me = person.name
-        self.needs = NeedsReader(loaded.home, self.aside, person, self._judged, self._cannot_read)
-        self.watching = WatchScreen(
+        self.state.person = person.name
+        self.needs = NeedsReader(
+            loaded.home, self.background_reader, person, self._show_board, self._report_read_failure
+        )
+        self.watch_screen = WatchScreen(
             self.state,
             self.reader,
             self.outbox,
             self.link,
-            self.undoing,
+            self.undo_offers,
             home,
             rollout,
-            self.aside,
+            self.background_reader,
             person,
         )
-        self.at_home = HomeScreen(
+        self.home_screen = HomeScreen(
             self.state,
-            self.aside,
+            self.background_reader,
             self.needs,
             self.link,
-            self.undoing,
+            self.undo_offers,
             home,
             self.show_rollout,
             self.compare,
         )
-        self._begins = not rollout
-        self._edits: ConfigurationWatcher | None = None
+        self._begins_at_home = not rollout
+        self._configuration_watcher: ConfigurationWatcher | None = None
         self.low = low
 
     def get_default_screen(self) -> Screen[None]:
         """The rollout that is looked at lies below everything else."""
-        return self.watching
+        return self.watch_screen
 
     async def on_mount(self) -> None:
         """Colours first, then everything that goes on for ever."""
         for theme in themes_for_depth(self.depth):
             self.register_theme(theme)
         wanted = self.loaded.config.console.theme
-        self.dress(wanted)
-        self._edits = edits = ConfigurationWatcher(self)
-        going_on = (self.pump.listen, self.pump.run, self.link.run, self.needs.run, edits.run)
+        self.apply_theme(wanted)
+        self._configuration_watcher = edits = ConfigurationWatcher(self)
+        going_on = (
+            self.change_watcher.listen,
+            self.change_watcher.run,
+            self.link.run,
+            self.needs.run,
+            edits.run,
+        )
         for work in going_on:
-            self.run_worker(self._for_ever(work), group="background")
-        self.install_screen(self.at_home, "home")
-        self.set_interval(1.0, self._say)
-        self._begun = True
+            self.run_worker(self._keep_running(work), group="background")
+        self.install_screen(self.home_screen, "home")
+        self.set_interval(1.0, self._refresh_status)
+        self._is_started = True
 
-    def dress(self, wanted: str) -> None:
-        """The colours that the configuration names."""
+    def apply_theme(self, wanted: str) -> None:
+        """Use the theme that the configuration names."""
         given = wanted if wanted in self.available_themes else DEFAULT_THEME
         self.theme = ANSI_THEME.name if self.low and given == DEFAULT_THEME else given
 
@@ -254,38 +275,38 @@ class HoustonConsole(ErrorBoundary, App[None]):
         Textual's own shades of grey for NO_COLOR are left out: a terminal shows them as colours.
         """
         kept = [one for one in super().get_line_filters() if not isinstance(one, Monochrome)]
-        return kept if self.depth == "truecolor" else [*kept, self._quantised]
+        return kept if self.depth == "truecolor" else [*kept, self._quantized_colors]
 
     async def on_unmount(self) -> None:
         """What is on its way arrives; then let go of files and sockets."""
-        await self.undoing.settle()
-        if self._edits:
-            self._edits.close()
+        await self.undo_offers.settle()
+        if self._configuration_watcher:
+            self._configuration_watcher.close()
         await self.link.close()
         await self.reader.close()
-        await self.aside.close()
+        await self.background_reader.close()
 
     # --- faults ------------------------------------------------------------------------------
 
-    async def _for_ever(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _keep_running(self, work: Callable[[], Awaitable[None]]) -> None:
         """Work in the background, begun again after a fault."""
         while True:
             try:
                 return await work()
             except Exception as error:  # noqa: BLE001 shown and logged, whatever it is
-                self.take_fault(work, error)
+                self.report_fault(work, error)
                 await asyncio.sleep(BACKGROUND_RETRY_SECONDS)
 
     def _handle_exception(self, error: Exception) -> None:
         """What no boundary saw, as of timers and workers; Textual would end the program."""
-        self.take_fault(self, error.error if isinstance(error, WorkerFailed) else error)
+        self.report_fault(self, error.error if isinstance(error, WorkerFailed) else error)
 
-    def take_fault(self, part: object, error: BaseException) -> str:
+    def report_fault(self, part: object, error: BaseException) -> str:
         """Log and show what a part raised; returns a line that says what and where.
 
         While the console is being opened there is nothing to go on with: then it ends.
         """
-        if not self._begun and isinstance(error, Exception):
+        if not self._is_started and isinstance(error, Exception):
             super()._handle_exception(error)
         try:
             fault = self.errors.add(part, error)
@@ -293,145 +314,141 @@ class HoustonConsole(ErrorBoundary, App[None]):
         except OSError as problem:
             fault = self.errors.faults[-1]
             follow = f"The traceback could not be kept: {problem.strerror}."
-        if not self._telling:
-            self._telling = True
+        if not self._is_reporting_fault:
+            self._is_reporting_fault = True
             try:
                 words = f"A part of the console failed: {fault}. The rest goes on. {follow}"
-                self.front.tell(words, "error")
+                self.top_screen.show_message(words, "error")
             finally:
-                self._telling = False
+                self._is_reporting_fault = False
         return fault
 
     # --- what changed ------------------------------------------------------------------------
 
     @property
-    def front(self) -> HoustonScreen:
+    def top_screen(self) -> HoustonScreen:
         """The full screen that is shown; questions and the eye stand before it."""
         # At the very end there is none any more.
-        return next(reversed(self.full_screens), self.watching)
+        return next(reversed(self.full_screens), self.watch_screen)
 
     @property
     def full_screens(self) -> list[HoustonScreen]:
         """Those that are open, the lowest first; questions are none."""
-        return [one for one in self.screen_stack if isinstance(one, HoustonScreen)]
+        return [screen for screen in self.screen_stack if isinstance(screen, HoustonScreen)]
 
-    async def catch_up(self) -> None:
+    async def refresh_from_store(self) -> None:
         """Bring everything that is shown up to the newest commit. Raises HoustonError."""
         seen = await self.reader.run(read_rollout_changes(self.state.seq))
-        changed = self.state.take(seen)
+        changed = self.state.merge(seen)
         self.state.problem = ""
         self.needs.wake()
-        await self._begin()
+        await self._open_first_screen()
         for screen in self.full_screens:
-            await screen.caught_up(changed)
-        self._say()
+            await screen.refresh_from_state(changed)
+        self._refresh_status()
 
-    def _judged(self, board: NeedsBoard) -> None:
+    def _show_board(self, board: NeedsBoard) -> None:
         self.state.board = board
         for screen in self.full_screens:
-            screen.judged()
+            screen.show_board()
 
     # --- from screen to screen ---------------------------------------------------------------
 
-    async def _begin(self) -> None:
+    async def _open_first_screen(self) -> None:
         """Begin at home where there is a choice; a single rollout is opened by itself."""
-        if self._begins and self.state.rollouts:
+        if self._begins_at_home and self.state.rollouts:
             if len(self.state.rollouts) > 1:
-                self._judged(await self.needs.read())  # so that the first picture is whole
+                self._show_board(await self.needs.read())  # so that the first picture is whole
                 await self.action_home()
-            self._begins = False
+            self._begins_at_home = False
 
     async def action_home(self) -> None:
-        """Who needs me?"""
-        if self.at_home not in self.screen_stack:
-            await self.push_screen(self.at_home)
-            self.at_home.arrive()
+        """Open the home screen."""
+        if self.home_screen not in self.screen_stack:
+            await self.push_screen(self.home_screen)
+            self.home_screen.show_on_arrival()
 
     async def show_rollout(self, rollout: str) -> None:
         """Show a rollout, from any screen; the one that is open is found as it was left."""
-        while self.screen is not self.watching:
+        while self.screen is not self.watch_screen:
             self.pop_screen()
         if rollout != self.state.selected:
-            await self.watching.choose(rollout)
-        self._say()
+            await self.watch_screen.go_to_rollout(rollout)
+        self._refresh_status()
 
     async def compare(self, first: str, second: str) -> None:
-        """Two rollouts side by side."""
+        """Open two rollouts side by side."""
         home = str(self.loaded.home.path)
-        await self.push_screen(CompareScreen(self.state, self.aside, home, first, second))
+        await self.push_screen(
+            CompareScreen(self.state, self.background_reader, home, first, second)
+        )
 
     async def action_policies(self) -> None:
         """What was trained, and what new rollouts sample with."""
         if isinstance(self.screen, PoliciesScreen):
             return
         engine, home = self.loaded.config.default_engine, str(self.loaded.home.path)
-        screen = PoliciesScreen(self.state, self.aside, self.link, home, engine)
+        screen = PoliciesScreen(self.state, self.background_reader, self.link, home, engine)
         await self.push_screen(screen)
 
-    def _announced(self, notice: Notice) -> None:
-        self.state.announced = max(self.state.announced, notice.seq)
+    def _note_announced(self, notice: Notice) -> None:
+        self.state.announced_seq = max(self.state.announced_seq, notice.seq)
 
-    def _cannot_read(self, problem: HoustonError) -> None:
+    def _report_read_failure(self, problem: HoustonError) -> None:
         if problem.cause != self.state.problem:
             self.state.problem = problem.cause
-            self.front.told(problem)
-            self.watching.selector.take(self.state)
+            self.top_screen.show_error(problem)
+            self.watch_screen.selector.show_state(self.state)
 
-    def _linked(self, state: DaemonLinkState, reason: str) -> None:
+    def _show_link_state(self, state: DaemonLinkState, reason: str) -> None:
         before, self.state.link = self.state.link, state
         self.state.link_reason = reason
         for screen in self.full_screens:
-            screen.linked()
+            screen.show_link_state()
         if before == "live" and state != "live":
             words = "The daemon is gone: reading only, guidance waits here as unsent."
-            self.front.tell(words, "warning")
+            self.top_screen.show_message(words, "warning")
         elif before == "down" and state == "live":
-            self.front.tell("The daemon is back.", "success")
-        self.pump.wake()
-
-    # --- what is said ------------------------------------------------------------------------
+            self.top_screen.show_message("The daemon is back.", "success")
+        self.change_watcher.wake()
 
     # --- what can be taken back --------------------------------------------------------------
 
-    def _offer(self) -> None:
-        self.undoing.look()
-        self.state.offered = self.undoing.lines()
+    def _show_undo_offers(self) -> None:
+        self.undo_offers.drop_expired()
+        self.state.undo_lines = self.undo_offers.lines()
         for screen in self.full_screens:
-            screen.offer()
-
-    def _did(self, words: str) -> None:
-        self.front.tell(words, "success")
-
-    def _not_done(self, problem: HoustonError) -> None:
-        self.front.told(problem)
+            screen.show_undo_offers()
 
     def action_take_back(self, anywhere: bool = False) -> None:
         """Undo what a key just did."""
-        self.undoing.take_back()
+        self.undo_offers.take_back()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what is offered can be taken back; while somebody types, letters are letters."""
         if action == "take_back":
-            return bool(self.undoing.offers) and (bool(parameters) or not self.front.types)
+            return bool(self.undo_offers.offers) and (
+                bool(parameters) or not self.top_screen.is_typing
+            )
         return super().check_action(action, parameters)
 
-    def _say(self) -> None:
-        self.link.look_at(*self.front.place)
-        self._offer()
+    def _refresh_status(self) -> None:
+        self.link.set_location(*self.top_screen.current_location)
+        self._show_undo_offers()
         for screen in self.full_screens:
-            screen.say()
+            screen.refresh_status()
 
     def on_user_notice(self, message: UserNotice) -> None:
-        """An area has something to say."""
-        self.front.tell(message.text, "success" if message.good else "warning")
+        """Show the notice of a pane."""
+        self.top_screen.show_message(message.text, "success" if message.good else "warning")
 
     def on_action_failed(self, message: ActionFailed) -> None:
-        """Something could not be read or done."""
-        self.front.told(message.problem)
+        """Show what could not be read or done."""
+        self.top_screen.show_error(message.problem)
 
     async def action_help(self) -> None:
-        """Every key."""
-        await self.push_screen(HelpDialog(self.front.area))
+        """Open the page with all keys."""
+        await self.push_screen(HelpDialog(self.top_screen.area))
 
     # --- commands by name --------------------------------------------------------------------
 
@@ -439,13 +456,15 @@ class HoustonConsole(ErrorBoundary, App[None]):
         """Choose among everything that can be done here."""
         if isinstance(self.screen, CommandPalette):
             return
-        others = (one for one in self.state.rollouts.values() if one.id != self.state.selected)
-        found = dialogs.available_commands(
-            self.front.area, sorted(others, key=lambda one: -one.updated_at)
+        others = (
+            rollout for rollout in self.state.rollouts.values() if rollout.id != self.state.selected
         )
-        self.push_screen(CommandPalette(found), self._do)
+        commands = dialogs.available_commands(
+            self.top_screen.area, sorted(others, key=lambda one: -one.updated_at)
+        )
+        self.push_screen(CommandPalette(commands), self._run_command)
 
-    async def _do(self, command: PaletteCommand | None) -> None:
+    async def _run_command(self, command: PaletteCommand | None) -> None:
         """Do what was chosen, as if its key had been pressed where the focus is."""
         if command is None:
             return
@@ -458,10 +477,12 @@ class HoustonConsole(ErrorBoundary, App[None]):
         """Open a rollout, whatever is shown."""
         await self.show_rollout(rollout)
 
-    def action_dress(self, theme: str) -> None:
+    def action_apply_theme(self, theme: str) -> None:
         """Other colours, until the console is left; the configuration keeps them."""
         self.theme = theme
-        self.front.tell(f'For always: `[console] theme = "{theme}"` in houston.toml.', "dim")
+        self.top_screen.show_message(
+            f'For always: `[console] theme = "{theme}"` in houston.toml.', "dim"
+        )
 
     # --- the clipboard -----------------------------------------------------------------------
 
@@ -472,11 +493,11 @@ class HoustonConsole(ErrorBoundary, App[None]):
                 return  # it is being left
             self._pressed_at = time.monotonic()
             # Here, not in `on_key`: a key that an area takes never rises to the app.
-            self.front.hints.quiet()
-            self.link.presence.pressed()
-            self.front.pressed(event.key)
+            self.top_screen.hints.clear_message()
+            self.link.presence.note_key()
+            self.top_screen.note_key(event.key)
             if isinstance(self.focused, LineView):
-                self.focused.touched()
+                self.focused.note_activity()
         await super().on_event(event)
 
     def may_copy(self) -> bool:
@@ -487,9 +508,9 @@ class HoustonConsole(ErrorBoundary, App[None]):
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy what Textual has found selected."""
-        self.put_into_clipboard("the selection", text)
+        self.copy_in_background("the selection", text)
 
-    def put_into_clipboard(self, what: str, text: str) -> None:
+    def copy_in_background(self, what: str, text: str) -> None:
         """Copy as shown: what is pasted elsewhere holds no control character either.
 
         what: how the text is named to the person. Nothing happens unless a key was just pressed,
@@ -497,20 +518,20 @@ class HoustonConsole(ErrorBoundary, App[None]):
         """
         if text and time.monotonic() - self._pressed_at < COPY_AFTER_KEY_SECONDS:
             self._clipboard = safe(text)  # also what ctrl+v brings back here
-            work = partial(self._copy, what, self._clipboard)
+            work = partial(self._write_clipboard, what, self._clipboard)
             self.run_worker(cast(Any, work), group="copy", exclusive=True)
 
-    async def _copy(self, what: str, text: str) -> None:
+    async def _write_clipboard(self, what: str, text: str) -> None:
         try:
             done = await terminal_driver.copy_text(
-                text, what, os.environ, self._to_terminal, self.outbox.folder / "copied"
+                text, what, os.environ, self._write_to_terminal, self.outbox.folder / "copied"
             )
         except OSError as problem:
-            self.front.tell(f"Nothing was copied: {problem}", "error")
+            self.top_screen.show_message(f"Nothing was copied: {problem}", "error")
         else:
-            self.front.tell(done.words, "success" if done.good else "warning")
+            self.top_screen.show_message(done.text, "success" if done.succeeded else "warning")
 
-    def _to_terminal(self, data: str) -> None:
+    def _write_to_terminal(self, data: str) -> None:
         if self._driver is not None:
             self._driver.write(data)
 
@@ -518,12 +539,12 @@ class HoustonConsole(ErrorBoundary, App[None]):
         """Copy what is selected; else what the area with the focus has at its cursor."""
         selected = self.screen.get_selected_text()
         if selected:
-            self.put_into_clipboard("the selection", selected)
+            self.copy_in_background("the selection", selected)
         elif isinstance(self.focused, LineView):
             try:
-                self.put_into_clipboard(*await self.focused.copied())
+                self.copy_in_background(*await self.focused.text_to_copy())
             except HoustonError as problem:
-                self.front.told(problem)
+                self.top_screen.show_error(problem)
 
 
 FIRST_READ_TIMEOUT_SECONDS = 5.0
@@ -551,7 +572,7 @@ async def write_screenshot(
     """
     app = HoustonConsole(loaded, rollout, name=name, depth=depth)
     async with app.run_test(size=size) as pilot:
-        await app.catch_up()
+        await app.refresh_from_store()
         async with asyncio.timeout(FIRST_READ_TIMEOUT_SECONDS):
             await pilot.pause()
             await app.query_one(Transcript).settle()

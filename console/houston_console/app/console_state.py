@@ -85,11 +85,11 @@ class _RolloutSpec(msgspec.Struct, frozen=True):
 def read_budgets(seqs: dict[str, int]) -> ReadPlan[dict[str, BudgetSettings]]:
     """By rollout, the budget of its task as it was stored. seqs: the specs' events by rollout."""
     events = yield from journal_events.events_by_seq(list(seqs.values()))
-    found: dict[str, BudgetSettings] = {}
+    budgets: dict[str, BudgetSettings] = {}
     for rollout, seq in seqs.items():
         if event := events.get(seq):
-            found[rollout] = yield from _read_spec_budget(event)
-    return found
+            budgets[rollout] = yield from _read_spec_budget(event)
+    return budgets
 
 
 def _read_spec_budget(event: JournalEvent) -> ReadPlan[BudgetSettings]:
@@ -110,8 +110,8 @@ def _parse_budget(definition: str) -> BudgetSettings:
 
 def read_people_at_home(person: Person, now: int) -> ReadPlan[tuple[str, ...]]:
     """Others who have a console open and look at no rollout."""
-    found = yield from annotation_queries.list_annotators(now - SILENCE_US - WRITTEN_US)
-    return tuple(one.name for one in found if not one.rollout and one.name != person.name)
+    people = yield from annotation_queries.list_annotators(now - SILENCE_US - WRITTEN_US)
+    return tuple(one.name for one in people if not one.rollout and one.name != person.name)
 
 
 class NeedsReader:
@@ -131,45 +131,47 @@ class NeedsReader:
         self._home = home
         self._reader = reader
         self._person = person
-        self._changed = changed
-        self._failed = failed
-        self._woken = asyncio.Event()
+        self._on_change = changed
+        self._on_failure = failed
+        self._wake_event = asyncio.Event()
 
     def wake(self) -> None:
-        """Something was committed."""
-        self._woken.set()
+        """Read again soon: something was committed."""
+        self._wake_event.set()
 
     async def run(self) -> None:
-        """Read whenever it is due, for ever."""
+        """Read whenever it is due, until cancelled."""
         while True:
-            self._woken.clear()
+            self._wake_event.clear()
             begun = time.monotonic()
             try:
-                self._changed(await self.read())
+                self._on_change(await self.read())
             except HoustonError as problem:
-                self._failed(problem)
+                self._on_failure(problem)
             took = time.monotonic() - begun
             await asyncio.sleep(
                 min(MAX_READ_PAUSE_SECONDS, max(MIN_READ_PAUSE_SECONDS, READ_PAUSE_FACTOR * took))
             )
             try:
-                await asyncio.wait_for(self._woken.wait(), MAX_READ_INTERVAL_SECONDS)
+                await asyncio.wait_for(self._wake_event.wait(), MAX_READ_INTERVAL_SECONDS)
             except TimeoutError:
                 continue
 
     async def read(self) -> NeedsBoard:
-        """How things stand now. Raises HoustonError."""
+        """Read the board. Raises HoustonError."""
         now = now_us()
-        found = await self._reader.run(homes.read_rollout_overviews(self._person, now))
-        found = await asyncio.to_thread(apply_current_conditions, found, self._home)
-        await self._read_budgets(found)
+        overviews = await self._reader.run(homes.read_rollout_overviews(self._person, now))
+        overviews = await asyncio.to_thread(apply_current_conditions, overviews, self._home)
+        await self._read_budgets(overviews)
         here = await self._reader.run(read_people_at_home(self._person, now))
-        return NeedsBoard(rank_rollouts(found, now), here)
+        return NeedsBoard(rank_rollouts(overviews, now), here)
 
-    async def _read_budgets(self, found: Iterable[RolloutOverview]) -> None:
-        rows = [one.rollout for one in found if one.rollout.id not in self.budgets]
+    async def _read_budgets(self, overviews: Iterable[RolloutOverview]) -> None:
+        rows = [
+            overview.rollout for overview in overviews if overview.rollout.id not in self.budgets
+        ]
         if rows:
-            seqs = {one.id: one.spec_seq for one in rows}
+            seqs = {row.id: row.spec_seq for row in rows}
             self.budgets.update(await self._reader.run(read_budgets(seqs)))
 
 
@@ -188,33 +190,33 @@ class ConsoleState:
     link: DaemonLinkState = "reconnecting"
     link_reason: str = ""
     rollouts: dict[str, RolloutRow] = field(default_factory=dict)
-    waiting: dict[str, int] = field(default_factory=dict)
+    waiting_counts: dict[str, int] = field(default_factory=dict)
     seq: int = 0
     """Newest sequence that was read."""
-    announced: int = 0
+    announced_seq: int = 0
     """Newest sequence that a notice named."""
     selected: str = ""
-    me: str = ""
+    person: str = ""
     """The name of who sits here, as others see it."""
     board: NeedsBoard = EMPTY_BOARD
     """Who needs a person, as it was read last."""
-    read: bool = False
+    was_read: bool = False
     """Whether it is known which rollouts there are."""
-    offered: list[tuple[str, str]] = field(default_factory=list)
+    undo_lines: list[tuple[str, str]] = field(default_factory=list)
     """What can be taken back and how long still, the newest first."""
     problem: str = ""
     """Why the newest read failed; empty when it did not."""
 
-    def take(self, seen: RolloutChanges) -> bool:
+    def merge(self, seen: RolloutChanges) -> bool:
         """Merge what was read; returns whether the selector shows something else now."""
-        before = (dict(self.rollouts), self.waiting)
-        self.rollouts.update((one.id, one) for one in seen.rollouts)
-        self.waiting = seen.waiting
+        before = (dict(self.rollouts), self.waiting_counts)
+        self.rollouts.update((rollout.id, rollout) for rollout in seen.rollouts)
+        self.waiting_counts = seen.waiting
         self.seq = max(self.seq, seen.seq)
-        self.read = True
-        return before != (self.rollouts, self.waiting)
+        self.was_read = True
+        return before != (self.rollouts, self.waiting_counts)
 
-    def nothing(self, read: bool) -> str:
+    def empty_list_text(self, read: bool) -> str:
         """What a list without rollouts says. read: whether what it lists was read."""
         if read:
             return " no rollouts yet"
@@ -223,33 +225,35 @@ class ConsoleState:
     @property
     def lag(self) -> int:
         """Events that were announced and not read yet."""
-        return max(0, self.announced - self.seq)
+        return max(0, self.announced_seq - self.seq)
 
     @property
-    def current(self) -> RolloutRow | None:
+    def open_rollout(self) -> RolloutRow | None:
         """The rollout that is open."""
         return self.rollouts.get(self.selected)
 
     def needs(self) -> list[RolloutNeed]:
         """Who needs a person most first, with the newest rows; what nobody judged yet is last."""
-        judged = [self._newest(one) for one in self.board.needs]
+        judged = [self._newest(need) for need in self.board.needs]
         known = {one.standing.rollout.id for one in judged}
-        others = [self._standing(one) for one in self.rollouts.values() if one.id not in known]
+        others = [
+            self._standing(rollout) for rollout in self.rollouts.values() if rollout.id not in known
+        ]
         return [*judged, *rank_rollouts(others, 0)]
 
-    def _newest(self, one: RolloutNeed) -> RolloutNeed:
-        row = one.standing.rollout
+    def _newest(self, need: RolloutNeed) -> RolloutNeed:
+        row = need.standing.rollout
         newest = self._standing(self.rollouts.get(row.id, row))
-        return one._replace(
-            standing=one.standing._replace(rollout=newest.rollout, queued=newest.queued)
+        return need._replace(
+            standing=need.standing._replace(rollout=newest.rollout, queued=newest.queued)
         )
 
-    def _standing(self, one: RolloutRow) -> RolloutOverview:
-        return RolloutOverview(one, queued=self.waiting.get(one.id, 0))
+    def _standing(self, rollout: RolloutRow) -> RolloutOverview:
+        return RolloutOverview(rollout, queued=self.waiting_counts.get(rollout.id, 0))
 
-    def need(self, rollout: str) -> RolloutNeed | None:
+    def need_of(self, rollout: str) -> RolloutNeed | None:
         """How one rollout stands; None before it was judged."""
-        found = (one for one in self.board.needs if one.standing.rollout.id == rollout)
+        found = (need for need in self.board.needs if need.standing.rollout.id == rollout)
         return next(found, None)
 
     def only_one(self) -> str:
@@ -258,7 +262,7 @@ class ConsoleState:
 
     def counts(self) -> list[tuple[str, int]]:
         """Rollouts by state, for the status line; states without one are left out."""
-        states = [one.state for one in self.rollouts.values()]
+        states = [rollout.state for rollout in self.rollouts.values()]
         kinds = ("running", "paused", "queued", "failed", "finished", "cancelled")
         return [(kind, states.count(kind)) for kind in kinds if kind in states]
 
@@ -288,45 +292,45 @@ class ChangeWatcher:
         self._pause = pause
         self._home = home
         self._reader = reader
-        self._changed = changed
-        self._announced = announced
-        self._failed = failed
-        self._woken = asyncio.Event()
+        self._on_change = changed
+        self._on_notice = announced
+        self._on_failure = failed
+        self._wake_event = asyncio.Event()
         self._version: tuple[int, int] | None = None
 
     def wake(self) -> None:
-        """Look now."""
+        """Check for commits now."""
         self._version = None
-        self._woken.set()
+        self._wake_event.set()
 
     async def listen(self) -> None:
-        """Take notices, for ever."""
+        """Take notices until cancelled."""
         feed = LiveFeed(self._home)
         try:
             async for notice in feed:
-                self._announced(notice)
-                self._woken.set()
+                self._on_notice(notice)
+                self._wake_event.set()
         finally:
             feed.close()
 
     async def run(self) -> None:
         """Call `changed` whenever something was committed, for ever."""
         while True:
-            self._woken.clear()
+            self._wake_event.clear()
             try:
-                await self._look()
+                await self._check_version()
             except HoustonError as problem:
-                self._failed(problem)
+                self._on_failure(problem)
                 await asyncio.sleep(POLL_SECONDS)
                 continue
             await asyncio.sleep(self._pause)
             try:
-                await asyncio.wait_for(self._woken.wait(), POLL_SECONDS)
+                await asyncio.wait_for(self._wake_event.wait(), POLL_SECONDS)
             except TimeoutError:
                 continue
 
-    async def _look(self) -> None:
+    async def _check_version(self) -> None:
         version = await self._reader.data_version()
         if version != self._version:
-            await self._changed()
+            await self._on_change()
             self._version = version

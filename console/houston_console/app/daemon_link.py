@@ -44,52 +44,51 @@ MIN_PRESENCE_INTERVAL_SECONDS = 5.0
 
 
 class PresenceReport:
-    """Of one console."""
+    """What one console tells the daemon about where its person looks."""
 
     def __init__(self, claimed: str = "", clock: Callable[[], float] = time.monotonic) -> None:
         """claimed: as in `FromPerson`. clock: seconds."""
         self._claimed, self._clock = claimed, clock
-        self._place = ("", 0)
-        self._key_at: float | None = None
-        self._said: ReportPresence | None = None
-        self._said_at = 0.0
+        self._location = ("", 0)
+        self._key_pressed_at: float | None = None
+        self._sent: ReportPresence | None = None
+        self._sent_at = 0.0
 
-    def at(self, rollout: str, step: int = 0) -> None:
-        """This is shown now; an empty rollout is none."""
-        self._place = (rollout, step)
+    def set_location(self, rollout: str, step: int = 0) -> None:
+        """Note what is shown now. rollout: empty for none."""
+        self._location = (rollout, step)
 
-    def pressed(self) -> None:
-        """A key was pressed."""
-        self._key_at = self._clock()
+    def note_key(self) -> None:
+        """Note that a key was pressed."""
+        self._key_pressed_at = self._clock()
 
-    def forget(self) -> None:
+    def forget_sent(self) -> None:
         """Another daemon is there, which has not heard it."""
-        self._said = None
+        self._sent = None
 
     @property
-    def message(self) -> ReportPresence:
-        """How it is now."""
+    def current(self) -> ReportPresence:
+        """The message as it would be sent now."""
         active = (
-            self._key_at is not None and self._clock() - self._key_at < ACTIVE_AFTER_KEY_SECONDS
+            self._key_pressed_at is not None
+            and self._clock() - self._key_pressed_at < ACTIVE_AFTER_KEY_SECONDS
         )
-        rollout, step = self._place
+        rollout, step = self._location
         return ReportPresence(rollout=rollout, step=step, active=active, claimed=self._claimed)
 
-    def due(self) -> ReportPresence | None:
-        """What should be said now."""
-        now, said = self.message, self._said
+    def due_message(self) -> ReportPresence | None:
+        """The message to send now; None when none is due."""
+        now, said = self.current, self._sent
         if said is None or said.rollout != now.rollout:
             return now
-        waited = self._clock() - self._said_at
-        return (
-            now
-            if waited >= (MIN_PRESENCE_INTERVAL_SECONDS if now != said else REPEAT_PRESENCE_SECONDS)
-            else None
-        )
+        waited = self._clock() - self._sent_at
+        if waited >= (MIN_PRESENCE_INTERVAL_SECONDS if now != said else REPEAT_PRESENCE_SECONDS):
+            return now
+        return None
 
-    def said(self, message: ReportPresence) -> None:
-        """The daemon has heard it, or has refused to."""
-        self._said, self._said_at = message, self._clock()
+    def mark_sent(self, message: ReportPresence) -> None:
+        """Note that the daemon took the message, or refused it."""
+        self._sent, self._sent_at = message, self._clock()
 
 
 LOCK_POLL_SECONDS = 1.0
@@ -114,74 +113,77 @@ class DaemonLink:
         self.claimed = claimed
         self.home = home
         self._outbox = outbox
-        self._moved = moved
+        self._on_change = moved
         self._client: AsyncControlClient | None = None
-        self._asked = 0.0
+        self._status_asked_at = 0.0
         self.presence = PresenceReport(claimed)
-        self.unseen = ""
+        self.unseen_reason = ""
         """Why others do not see that this console is here; empty when they do."""
-        self._sending = asyncio.Lock()
-        self._nudged = asyncio.Event()
+        self._send_lock = asyncio.Lock()
+        self._wake_event = asyncio.Event()
 
     async def run(self) -> None:
-        """Watch the daemon, for ever."""
+        """Watch the daemon until cancelled."""
         while True:
-            self._nudged.clear()
-            await self.look()
+            self._wake_event.clear()
+            await self.check_daemon()
             try:
-                await asyncio.wait_for(self._nudged.wait(), LOCK_POLL_SECONDS)
+                await asyncio.wait_for(self._wake_event.wait(), LOCK_POLL_SECONDS)
             except TimeoutError:
                 continue
 
-    async def look(self) -> None:
+    async def check_daemon(self) -> None:
         """See how the daemon stands now, and send what waits."""
         try:
             owner = find_running_daemon(self.home)
         except HoustonError as problem:
-            self._become("down", problem.cause)
+            self._set_state("down", problem.cause)
             return
         if owner is None:
-            self._asked = 0.0
-            self._become("down", "")
-        elif self.state != "live" or time.monotonic() - self._asked > STATUS_INTERVAL_SECONDS:
+            self._status_asked_at = 0.0
+            self._set_state("down", "")
+        elif (
+            self.state != "live"
+            or time.monotonic() - self._status_asked_at > STATUS_INTERVAL_SECONDS
+        ):
             await self._ask_status()
         if self.state == "live":
-            await self._be_present()
-            await self.send_waiting()
+            await self._report_presence()
+            await self.send_unsent()
 
     async def _ask_status(self) -> None:
         try:
             await self.ask(AskStatus(claimed=self.claimed), 2.0)
-            self._asked = time.monotonic()
-            self._become("live", "")
+            self._status_asked_at = time.monotonic()
+            self._set_state("live", "")
         except DaemonNotRunning:
-            self._become("down", "")
+            self._set_state("down", "")
         except HoustonError as problem:
-            self._become("reconnecting", problem.cause)
+            self._set_state("reconnecting", problem.cause)
 
-    async def _be_present(self) -> None:
+    async def _report_presence(self) -> None:
         """Say where this console looks; a viewer, who may not, reads on without being seen."""
-        message = self.presence.due()
+        message = self.presence.due_message()
         if message is None:
             return
         try:
             await self.ask(message, 2.0)
-            self.unseen = ""
+            self.unseen_reason = ""
         except DaemonNotRunning:
-            self._become("down", "")
+            self._set_state("down", "")
             return
         except HoustonError as problem:
             if problem.code != ExitCode.FAILED:
-                self._become("reconnecting", problem.cause)
+                self._set_state("reconnecting", problem.cause)
                 return
-            self.unseen = problem.cause
-        self.presence.said(message)
+            self.unseen_reason = problem.cause
+        self.presence.mark_sent(message)
 
-    def _become(self, state: DaemonLinkState, reason: str) -> None:
+    def _set_state(self, state: DaemonLinkState, reason: str) -> None:
         if state != self.state:
             self.state = state
-            self.presence.forget()
-            self._moved(state, reason)
+            self.presence.forget_sent()
+            self._on_change(state, reason)
 
     async def ask(
         self, message: ControlRequest, timeout: float | None = None
@@ -190,15 +192,15 @@ class DaemonLink:
         self._client = self._client or AsyncControlClient(self.home)
         return await self._client.ask(message, timeout)
 
-    def look_at(self, rollout: str, step: int = 0) -> None:
+    def set_location(self, rollout: str, step: int = 0) -> None:
         """This console shows `rollout` from now on (none when empty): others see it."""
-        if rollout != self.presence.message.rollout:
-            self._nudged.set()
-        self.presence.at(rollout, step)
+        if rollout != self.presence.current.rollout:
+            self._wake_event.set()
+        self.presence.set_location(rollout, step)
 
-    async def send_waiting(self) -> None:
+    async def send_unsent(self) -> None:
         """Send everything that was not acknowledged, in the order it was written."""
-        async with self._sending:
+        async with self._send_lock:
             for message in self._outbox.unsent():
                 if not message.refused and not await self._send(message):
                     return
@@ -214,24 +216,24 @@ class DaemonLink:
         try:
             await self.ask(guide)
         except DaemonNotRunning:
-            self._become("down", "")
+            self._set_state("down", "")
             return False
         except HoustonError as problem:
             if problem.code == ExitCode.BUSY:
-                self._become("reconnecting", problem.cause)
+                self._set_state("reconnecting", problem.cause)
                 return False
             self._outbox.refuse(message, str(problem))
         else:
-            self._outbox.done(message.id)
-        self._moved(self.state, "")
+            self._outbox.remove(message.id)
+        self._on_change(self.state, "")
         return True
 
     async def close(self) -> None:
         """Say that nobody looks any more, and let the connection go."""
-        self.presence.at("")
-        if self.state == "live" and self.presence.due() is not None:
+        self.presence.set_location("")
+        if self.state == "live" and self.presence.due_message() is not None:
             try:
-                await self.ask(self.presence.message, GOODBYE_TIMEOUT_SECONDS)
+                await self.ask(self.presence.current, GOODBYE_TIMEOUT_SECONDS)
             except HoustonError:  # it went meanwhile: silence ends the visit as well
                 self.state = "down"
         if self._client is not None:

@@ -3,7 +3,7 @@
 Textual ends the program for any exception. `ErrorBoundary` catches what a widget raises while it
 draws or handles a message and hands it to the app, which shows it in the message row and keeps
 the traceback in a log (`ErrorLog`). Expected errors (`HoustonError`) go another way:
-`screens.base_screen.reporting_errors`.
+`screens.base_screen.Pane.reporting_errors`.
 """
 
 import logging
@@ -31,7 +31,7 @@ _OWN_PACKAGE_PREFIX = "houston_"
 class FaultReceiver(Protocol):
     """An app that goes on when one of its parts fails."""
 
-    def take_fault(self, part: object, error: BaseException) -> str:
+    def report_fault(self, part: object, error: BaseException) -> str:
         """Log and show what a part raised; returns a line that says what and where."""
         ...
 
@@ -86,7 +86,7 @@ def _report_fault(part: MessagePump, error: Exception) -> str:
     app = part.app
     if not isinstance(app, FaultReceiver):
         raise error
-    return app.take_fault(part, error)
+    return app.report_fault(part, error)
 
 
 class ErrorLog:

@@ -56,22 +56,22 @@ class Key:
     keys: str
     """Comma separated, in Textual's names."""
     action: str
-    shown: str
+    label: str
     """How the keys are written for people."""
-    does: str
+    description: str
     hint: str = ""
     """Word or two for the line of hints; empty when it is not there."""
     priority: bool = False
     """Taken before the focused widget sees it, so that what is typed next finds its place."""
 
-    named: str = ""
+    given_name: str = ""
     """Its name, where another of the area does the same."""
 
     @property
     def name(self) -> str:
         """What it does, in a person's file of keys: `area-files`, `nearest-error-back`."""
-        if self.named:
-            return self.named
+        if self.given_name:
+            return self.given_name
         words = re.findall(r"-?\w+|[/:]", self.action.replace("screen.", ""))
         return "-".join(_ARGUMENT_NAMES.get(word, word) for word in words).replace("_", "-").lower()
 
@@ -320,7 +320,7 @@ def bindings_for(area: Area) -> list[BindingType]:
     """Textual bindings of one area."""
     _ACTIVE_REGISTRY.asked = True
     return [
-        Binding(key, one.action, one.does, show=False, priority=one.priority)
+        Binding(key, one.action, one.description, show=False, priority=one.priority)
         for one in keys_of_areas(area)
         for key in one.keys.split(",")
     ]
@@ -328,7 +328,9 @@ def bindings_for(area: Area) -> list[BindingType]:
 
 def key_label(area: Area, action: str) -> str:
     """How the key for an action is written for this person."""
-    return next(one.shown.split()[0] for one in keys_of_areas(area) if one.action == action)
+    return next(
+        binding.label.split()[0] for binding in keys_of_areas(area) if binding.action == action
+    )
 
 
 def actions_by_key(area: Area) -> dict[str, str]:
@@ -341,7 +343,11 @@ def hints_for(area: Area) -> list[tuple[str, str]]:
     shown = focus_chain(area)
     if area == "trajectory":  # what a narrow screen leaves out comes late: speaking comes early
         shown = ("trajectory", "watch", *TRANSCRIPT_AREAS[1:], "whole", "app")
-    return [(one.shown.split()[0], one.hint) for one in keys_of_areas(*shown) if one.hint]
+    return [
+        (binding.label.split()[0], binding.hint)
+        for binding in keys_of_areas(*shown)
+        if binding.hint
+    ]
 
 
 AREA_TITLES: tuple[tuple[Area, str], ...] = (
@@ -403,42 +409,44 @@ def load_keymap(path: Path) -> tuple[Key, ...]:
     if not path.exists():
         return KEYS
     wanted = _read_key_overrides(path)
-    known = {(one.area, one.name) for one in KEYS}
+    known = {(binding.area, binding.name) for binding in KEYS}
     for area, name in wanted:
         if (area, name) not in known:
             raise _keymap_error(path, f"names `[{area}] {name}`, which is no action of the console")
     changed = tuple(_override_keys(one, wanted.get((one.area, one.name)), path) for one in KEYS)
     for key, one, other in find_key_conflicts(changed):
-        raise _keymap_error(path, f"leaves {key!r} with two meanings: {one.does}, and {other.does}")
+        raise _keymap_error(
+            path, f"leaves {key!r} with two meanings: {one.description}, and {other.description}"
+        )
     return changed
 
 
 def _read_key_overrides(path: Path) -> dict[tuple[str, str], str]:
     """Keys by area and action."""
-    found: dict[tuple[str, str], str] = {}
+    overrides: dict[tuple[str, str], str] = {}
     for area, table in read_toml(path).items():
         if not isinstance(table, Mapping):
             raise _keymap_error(path, f"has {area!r} outside a table")
         for name, keys in table.items():
             if not isinstance(keys, str):
                 raise _keymap_error(path, f"gives `[{area}] {name}` something that is no text")
-            found[area, name] = keys
-    return found
+            overrides[area, name] = keys
+    return overrides
 
 
-def _override_keys(one: Key, keys: str | None, path: Path) -> Key:
+def _override_keys(binding: Key, keys: str | None, path: Path) -> Key:
     if keys is None:
-        return one
+        return binding
     names = [key.strip() for key in keys.split(",")]
     for name in names:
         if not _is_valid_key_name(name):
             raise _keymap_error(
-                path, f"gives `[{one.area}] {one.name}` the key {name!r}, which is none"
+                path, f"gives `[{binding.area}] {binding.name}` the key {name!r}, which is none"
             )
     shown = " ".join(
         _KEY_SYMBOLS.get(name) or _CHARACTER_OF_KEY_NAME.get(name, name) for name in names
     )
-    return replace(one, keys=",".join(names), shown=shown)
+    return replace(binding, keys=",".join(names), label=shown)
 
 
 def _is_valid_key_name(name: str) -> bool:
@@ -452,16 +460,16 @@ def _is_valid_key_name(name: str) -> bool:
 def find_key_conflicts(keys: Iterable[Key]) -> list[tuple[str, Key, Key]]:
     """Keys that mean two things where they can be pressed. The keys of lists are there to be
     taken over by an area's own."""
-    found: list[tuple[str, Key, Key]] = []
+    conflicts: list[tuple[str, Key, Key]] = []
     every = list(keys)
     for chain in FOCUS_CHAINS:
         taken: dict[str, Key] = {}
         for one in (one for area in chain for one in every if one.area == area):
             for key in one.keys.split(","):
                 other = taken.setdefault(key, one)
-                if other is not one and (key, other, one) not in found:
-                    found.append((key, other, one))
-    return found
+                if other is not one and (key, other, one) not in conflicts:
+                    conflicts.append((key, other, one))
+    return conflicts
 
 
 def keymap_toml(keys: Iterable[Key]) -> str:
@@ -472,7 +480,7 @@ def keymap_toml(keys: Iterable[Key]) -> str:
         if one.area != area:
             area = one.area
             lines += ["", f"[{area}]"]
-        lines.append(f'{one.name} = "{one.keys}"  # {one.does}')
+        lines.append(f'{one.name} = "{one.keys}"  # {one.description}')
     return "\n".join(lines) + "\n"
 
 

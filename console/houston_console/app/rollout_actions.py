@@ -34,37 +34,35 @@ class SteeringActions:
     """What a screen asks of the daemon; questions stand before that screen."""
 
     def __init__(self, link: DaemonLink, undoing: UndoOffers, screen: HoustonScreen) -> None:
-        self._link, self._undoing, self._screen = link, undoing, screen
+        self._link, self._undo_offers, self._screen = link, undoing, screen
 
-    def ask(self, rollout: str, action: str) -> None:
+    def steer(self, rollout: str, action: str) -> None:
         """Pause, resume or cancel; what cannot be undone asks first."""
         row = self._screen.state.rollouts.get(rollout)
         if row is None:
             return
         question = ""
+        of_another = row.state == "paused" and row.paused_by != self._person
         if action == "cancel":
             question = f"End rollout {rollout} for good? It cannot be resumed."
-        elif action == "resume" and (row.state == "failed" or self._of_another(row)):
+        elif action == "resume" and (row.state == "failed" or of_another):
             question = f"{rollout} is {rollout_state_text(row)}. Resume it?"
         if question:
             self._screen.app.push_screen(
                 ConfirmDialog(question),
-                lambda yes: self._later(row, cast(SteeringAction, action), yes),
+                lambda yes: self._run(row, cast(SteeringAction, action), yes),
             )
         else:
-            self._later(row, cast(SteeringAction, action))
+            self._run(row, cast(SteeringAction, action))
 
     @property
-    def _me(self) -> str:
-        return f"person:{self._screen.state.me}"
+    def _person(self) -> str:
+        return f"person:{self._screen.state.person}"
 
-    def _of_another(self, row: RolloutRow) -> bool:
-        return row.state == "paused" and row.paused_by != self._me
-
-    def _later(self, row: RolloutRow, action: SteeringAction, meant: bool | None = True) -> None:
+    def _run(self, row: RolloutRow, action: SteeringAction, meant: bool | None = True) -> None:
         if meant:
             doing = f"{action.capitalize()} {row.id} …"
-            self._undoing.do(doing, self._steer(row, action), f"steer {row.id}")
+            self._undo_offers.do(doing, self._steer(row, action), f"steer {row.id}")
 
     async def _steer(self, row: RolloutRow, action: SteeringAction) -> UndoableAction:
         """row: as it was when the key was pressed. Raises HoustonError."""
@@ -77,14 +75,14 @@ class SteeringActions:
         words = f"{row.id}: {daemon_link.STEERING_NOTICES[action]}"
         if action == "pause":
             back = f"houston rollout resume {row.id}"
-            return UndoableAction(words, partial(self._back, row, "resume", seq), back)
-        if action == "resume" and row.paused_by == self._me:
+            return UndoableAction(words, partial(self._undo, row, "resume", seq), back)
+        if action == "resume" and row.paused_by == self._person:
             return UndoableAction(
-                words, partial(self._back, row, "pause", 0), f"houston rollout pause {row.id}"
+                words, partial(self._undo, row, "pause", 0), f"houston rollout pause {row.id}"
             )
         return UndoableAction(words)
 
-    async def _back(self, row: RolloutRow, action: SteeringAction, undoes: int) -> str:
+    async def _undo(self, row: RolloutRow, action: SteeringAction, undoes: int) -> str:
         """A pause ends where it still is this person's; one that had ended is as it was."""
         reason = row.reason if action == "pause" else ""
         await daemon_link.steer_rollout(self._link, row.id, action, undoes, reason)
@@ -95,19 +93,21 @@ class SteeringActions:
         if not rollout:
             return
         if step < 1:
-            self._screen.tell("Go to the step after which the branch should begin.", "warning")
+            self._screen.show_message(
+                "Go to the step after which the branch should begin.", "warning"
+            )
             return
         text = f"Start branches of {rollout} after step {step}? It goes on as it does."
         self._screen.app.push_screen(
             QuestionDialog(
                 "Branch here", text, {BRANCH_COUNT_PROMPT: "1", BRANCH_GUIDANCE_PROMPT: ""}
             ),
-            lambda said: None if said is None else self._answered(rollout, step, *said),
+            lambda said: None if said is None else self._start_branches(rollout, step, *said),
         )
 
-    def _answered(self, rollout: str, step: int, many: str, words: str) -> None:
+    def _start_branches(self, rollout: str, step: int, many: str, words: str) -> None:
         if not many.strip().isdecimal() or not 1 <= int(many) <= MAX_BRANCHES:
-            self._screen.tell(f"{many!r} is no number from 1 to {MAX_BRANCHES}.", "error")
+            self._screen.show_message(f"{many!r} is no number from 1 to {MAX_BRANCHES}.", "error")
             return
         work = self._branch(rollout, step, int(many), words.strip())
         self._screen.run_worker(work, group="asking")
@@ -116,13 +116,13 @@ class SteeringActions:
         made: list[str] = []
         try:
             for _ in range(many):
-                made.append(await self._start(rollout, step, words))
+                made.append(await self._start_branch(rollout, step, words))
         except HoustonError as problem:
-            self._screen.told(problem)
+            self._screen.show_error(problem)
         if made:
-            self._screen.tell(f"Queued: {', '.join(made)}.", "success")
+            self._screen.show_message(f"Queued: {', '.join(made)}.", "success")
 
-    async def _start(self, rollout: str, step: int, words: str) -> str:
+    async def _start_branch(self, rollout: str, step: int, words: str) -> str:
         message = BranchRollout(
             request=uuid.uuid4().hex,
             rollout=rollout,
@@ -142,12 +142,12 @@ class ClaimActions:
     """What a screen asks of the daemon about claims; questions stand before that screen."""
 
     def __init__(self, link: DaemonLink, undoing: UndoOffers, screen: HoustonScreen) -> None:
-        self._link, self._undoing, self._screen = link, undoing, screen
-        self._taken = ""
+        self._link, self._undo_offers, self._screen = link, undoing, screen
+        self._claimed_here = ""
         """The rollout that was claimed here last: it may not have been read yet."""
 
     @property
-    def _as(self) -> str:
+    def _speaker_option(self) -> str:
         """How a command says who speaks."""
         return f" --as {shlex.quote(self._link.claimed)}" if self._link.claimed else ""
 
@@ -158,21 +158,26 @@ class ClaimActions:
         """
         holder = holding.holder if holding else ""
         if not holder:
-            self._undoing.do(
-                f"Claim {rollout} …", self._take(rollout, state.seq), _claim_undo_key(rollout)
+            self._undo_offers.do(
+                f"Claim {rollout} …",
+                self._claim_with_undo(rollout, state.seq),
+                _claim_undo_key(rollout),
             )
-        elif holder == state.me:
+        elif holder == state.person:
             asked = QuestionDialog(
                 "Hand over", f"You look after {rollout} no longer?", {HANDOVER_NOTE_PROMPT: ""}
             )
             self._screen.app.push_screen(
-                asked, lambda said: None if said is None else self._release(rollout, said[0])
+                asked,
+                lambda said: (
+                    self._run_claim(rollout, said[0].strip(), release=True) if said else None
+                ),
             )
         else:
-            who = claim_text(holding, state.me, now_us())
+            who = claim_text(holding, state.person, now_us())
             self._screen.app.push_screen(
                 ConfirmDialog(f"{rollout} is looked after by {who}. Take it over?"),
-                lambda yes: self._later(rollout, "", False, 0) if yes else None,
+                lambda yes: self._run_claim(rollout, "", release=False) if yes else None,
             )
 
     def take_back(self, rollout: str, holding: ClaimStatus | None, state: ConsoleState) -> None:
@@ -180,34 +185,33 @@ class ClaimActions:
 
         holding: as this console has read it last.
         """
-        if rollout == self._taken or (holding is not None and holding.holder == state.me):
-            self._undoing.do(
-                f"Release {rollout} …", self._let_go(rollout), _claim_undo_key(rollout)
+        if rollout == self._claimed_here or (
+            holding is not None and holding.holder == state.person
+        ):
+            self._undo_offers.do(
+                f"Release {rollout} …", self._release_with_undo(rollout), _claim_undo_key(rollout)
             )
         else:
-            self._screen.tell(f"You do not look after {rollout}: c claims it.", "warning")
+            self._screen.show_message(f"You do not look after {rollout}: c claims it.", "warning")
 
-    def _release(self, rollout: str, note: str) -> None:
-        self._later(rollout, note.strip(), True, 0)
+    def _run_claim(self, rollout: str, note: str, release: bool) -> None:
+        self._screen.run_worker(self._claim(rollout, note, release), group="claim")
 
-    def _later(self, rollout: str, note: str, release: bool, seen: int) -> None:
-        self._screen.run_worker(self._claim(rollout, note, release, seen), group="claim")
-
-    async def _claim(self, rollout: str, note: str, release: bool, seen: int) -> None:
+    async def _claim(self, rollout: str, note: str, release: bool) -> None:
         try:
-            await self._ask(rollout, note, release, seen)
+            await self._send_claim(rollout, note, release, 0)
         except HoustonError as problem:
-            self._screen.told(problem)
+            self._screen.show_error(problem)
             return
         if not release:
             words = f"You look after {rollout}: everybody sees it. C takes it back."
-            self._screen.tell(words, "success")
+            self._screen.show_message(words, "success")
         else:
             words = " Your note waits for who comes next." if note else ""
-            self._screen.tell(f"You look after {rollout} no longer.{words}", "success")
+            self._screen.show_message(f"You look after {rollout} no longer.{words}", "success")
 
-    async def _ask(self, rollout: str, note: str, release: bool, seen: int) -> int:
-        """The event that says it. Raises HoustonError."""
+    async def _send_claim(self, rollout: str, note: str, release: bool, seen: int) -> int:
+        """Send the claim; returns its event. Raises HoustonError."""
         message = ClaimRollout(
             request=uuid.uuid4().hex,
             rollout=rollout,
@@ -217,30 +221,34 @@ class ClaimActions:
             claimed=self._link.claimed,
         )
         done = await self._link.ask(message)
-        self._taken = "" if release else rollout
+        self._claimed_here = "" if release else rollout
         return getattr(done, "seq", 0)
 
-    async def _take(self, rollout: str, seen: int) -> UndoableAction:
+    async def _claim_with_undo(self, rollout: str, seen: int) -> UndoableAction:
         """Claim what is free, as it was known at the event `seen`. Raises HoustonError."""
-        seq = await self._ask(rollout, "", False, seen)
+        seq = await self._send_claim(rollout, "", False, seen)
 
         async def back() -> str:
-            await self._ask(rollout, "", True, seq)
+            await self._send_claim(rollout, "", True, seq)
             return f"Nobody looks after {rollout}, as before."
 
         words = f"You look after {rollout}: everybody sees it. C lets it go."
-        return UndoableAction(words, back, f"houston claim {rollout} --release{self._as}")
+        return UndoableAction(
+            words, back, f"houston claim {rollout} --release{self._speaker_option}"
+        )
 
-    async def _let_go(self, rollout: str) -> UndoableAction:
+    async def _release_with_undo(self, rollout: str) -> UndoableAction:
         """Release what is one's own. Raises HoustonError."""
-        seq = await self._ask(rollout, "", True, 0)
+        seq = await self._send_claim(rollout, "", True, 0)
 
         async def back() -> str:
-            await self._ask(rollout, "", False, seq)
+            await self._send_claim(rollout, "", False, seq)
             return f"You look after {rollout} again."
 
         return UndoableAction(
-            f"You look after {rollout} no longer.", back, f"houston claim {rollout}{self._as}"
+            f"You look after {rollout} no longer.",
+            back,
+            f"houston claim {rollout}{self._speaker_option}",
         )
 
 

@@ -285,15 +285,15 @@ class _ColourStream:
         return self._stream.write(allow_only(_SGR_BODY, text))
 
     def flush(self) -> None:
-        """Let it be seen."""
+        """Flush the stream."""
         self._stream.flush()
 
     def isatty(self) -> bool:
-        """Whether somebody looks at it."""
+        """Whether the stream is a terminal."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """The stream's own number."""
+        """The stream's file descriptor."""
         return self._stream.fileno()
 
 
@@ -312,10 +312,10 @@ TMUX_TIMEOUT_SECONDS = 3.0
 
 
 class CopyOutcome(NamedTuple):
-    """What became of it, for the person."""
+    """Whether text was copied, in words for the person."""
 
-    words: str
-    good: bool = True
+    text: str
+    succeeded: bool = True
 
 
 def clipboard_method(environment: Mapping[str, str]) -> ClipboardMethod:

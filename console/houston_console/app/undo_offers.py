@@ -21,33 +21,33 @@ PENDING_ACTION_TIMEOUT_SECONDS = 2.0
 
 
 class UndoableAction(NamedTuple):
-    """Something that was done."""
+    """An action that was done, and how to undo it."""
 
-    words: str
+    text: str
     """What is said of it."""
-    back: Callable[[], Awaitable[str]] | None = None
+    undo: Callable[[], Awaitable[str]] | None = None
     """Undoes it and returns what to say, which is nothing where that was said; None where it
     changed nothing. May raise HoustonError."""
-    command: str = ""
+    undo_command: str = ""
     """What undoes it from outside the console."""
 
 
 @dataclass(eq=False)
 class UndoOffer:
-    """An act as it is offered to be undone."""
+    """An action and until when it can be undone."""
 
-    about: str
+    key: str
     """What it is about: a later act about the same takes its place. Empty for nothing."""
-    doing: str
+    task: str
     """What is said of it until it is done."""
-    act: UndoableAction | None = None
+    action: UndoableAction | None = None
     """None until it is done."""
-    until: float = math.inf
+    expires_at: float = math.inf
     """When the offer ends, by the clock."""
 
 
 class UndoOffers:
-    """The acts of one console."""
+    """The actions of one console that can be undone."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class UndoOffers:
         self.offers: list[UndoOffer] = []
         """The oldest first."""
         self.clock = clock
-        self._changed, self._tell, self._failed, self._watch = changed, tell, failed, watch
-        self._turn = asyncio.Lock()
-        self._going: set[asyncio.Task[None]] = set()
+        self._on_change, self._on_done, self._on_failure, self._watch = changed, tell, failed, watch
+        self._lock = asyncio.Lock()
+        self._running: set[asyncio.Task[None]] = set()
 
     def do(
         self, doing: str, work: Coroutine[Any, Any, UndoableAction | None], about: str = ""
@@ -86,58 +86,58 @@ class UndoOffers:
         """What is offered and how long still, the newest first."""
         now = self.clock()
         return [
-            (one.act.words, f"{math.ceil(one.until - now)} s") if one.act else (one.doing, "")
-            for one in reversed(self.offers)
+            (offer.action.text, f"{math.ceil(offer.expires_at - now)} s")
+            if offer.action
+            else (offer.task, "")
+            for offer in reversed(self.offers)
         ]
 
-    def look(self) -> None:
-        """Called once a second: offers end."""
+    def drop_expired(self) -> None:
+        """End offers whose time is up; called once a second."""
         now = self.clock()
-        if any(one.until <= now for one in self.offers):
-            self.offers = [one for one in self.offers if one.until > now]
+        if any(offer.expires_at <= now for offer in self.offers):
+            self.offers = [one for one in self.offers if one.expires_at > now]
 
     async def settle(self) -> None:
         """Wait for what is on its way: whoever leaves has done it."""
-        if self._going:
-            await asyncio.wait(self._going, timeout=PENDING_ACTION_TIMEOUT_SECONDS)
+        if self._running:
+            await asyncio.wait(self._running, timeout=PENDING_ACTION_TIMEOUT_SECONDS)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._going.add(task)
-        task.add_done_callback(self._going.discard)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         self._watch(asyncio.shield(task))
-        self._changed()
+        self._on_change()
 
     async def _do(self, offer: UndoOffer, work: Coroutine[Any, Any, UndoableAction | None]) -> None:
-        async with self._turn:
+        async with self._lock:
             try:
-                offer.act = await work
+                offer.action = await work
             except HoustonError as problem:
-                self._failed(problem)
-        self._settled(offer, offer.act)
+                self._on_failure(problem)
+        self._finish(offer, offer.action)
 
-    def _settled(self, offer: UndoOffer, act: UndoableAction | None) -> None:
-        if act is not None and act.back is not None:
+    def _finish(self, offer: UndoOffer, act: UndoableAction | None) -> None:
+        if act is not None and act.undo is not None:
             self.offers = [
-                one
-                for one in self.offers
-                if one is offer or not offer.about or one.about != offer.about
+                one for one in self.offers if one is offer or not offer.key or one.key != offer.key
             ]
-            offer.until = self.clock() + UNDO_OFFER_SECONDS
+            offer.expires_at = self.clock() + UNDO_OFFER_SECONDS
         else:
             self.offers = [one for one in self.offers if one is not offer]
             if act is not None:
-                self._tell(act.words)
-        self._changed()
+                self._on_done(act.text)
+        self._on_change()
 
     async def _undo(self, offer: UndoOffer) -> None:
-        async with self._turn:
-            if offer.act is None or offer.act.back is None:
+        async with self._lock:
+            if offer.action is None or offer.action.undo is None:
                 return  # it was not done
             try:
-                words = await offer.act.back()
+                words = await offer.action.undo()
             except HoustonError as problem:
-                self._failed(problem)
+                self._on_failure(problem)
                 return
         if words:
-            self._tell(words)
+            self._on_done(words)

@@ -29,13 +29,7 @@ from houston_shared.wire import BookmarkStep
 def add_bookmark_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `STEP`, `--note`, `--remove`, `--as`, `--json`."""
     command_options.add_place_argument(parser)
-    parser.add_argument(
-        "step",
-        type=command_options.positive_int,
-        nargs="?",
-        metavar="STEP",
-        help="the step to mark",
-    )
+    command_options.add_step_argument(parser, "the step to mark")
     change = parser.add_mutually_exclusive_group()
     change.add_argument("--note", default="", metavar="TEXT", help="why; everybody reads it")
     change.add_argument("--remove", action="store_true", help="take one's own mark away")
@@ -44,7 +38,7 @@ def add_bookmark_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_bookmark(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Mark, take away, or list."""
+    """Set or remove a bookmark, or list bookmarks."""
     name, step = command_arguments.parse_step_reference(arguments.rollout, arguments.step)
     if not step and (arguments.note or arguments.remove):
         raise HoustonError("Name a step.", "", "houston bookmark R@STEP", ExitCode.USAGE)
@@ -52,21 +46,21 @@ def run_bookmark(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
     rollout = daemon_requests.resolve_rollout(reader, name).id
     if step:
         _send_bookmark(arguments, loaded, rollout, step)
-    found = [
+    bookmarks = [
         one
         for one in reader.run(annotation_queries.list_bookmarks(rollout))
         if step in (0, one.step)
     ]
     reader.close()
     if arguments.json:
-        for one in found:
+        for one in bookmarks:
             line = {"rollout": one.rollout, "step": one.step, "author": one.author}
             command_output.print_json_line({**line, "note": one.note, "at": iso_time(one.at)})
     elif step:
         done = "your mark is removed" if arguments.remove else "marked"
         command_output.print_line(f"{command_arguments.format_permalink(rollout, step)}: {done}.")
     else:
-        _print_bookmarks(rollout, found)
+        _print_bookmarks(rollout, bookmarks)
     return int(ExitCode.DONE)
 
 
@@ -84,15 +78,15 @@ def _send_bookmark(
     daemon_requests.send_request(loaded, message, "The bookmark may have been kept.", look)
 
 
-def _print_bookmarks(rollout: str, found: list[Marked]) -> None:
+def _print_bookmarks(rollout: str, bookmarks: list[Marked]) -> None:
     page = OutputPage()
-    for one in found:
+    for bookmark in bookmarks:
         page.line(
-            span(f"{command_arguments.format_permalink(rollout, one.step)} ", "name"),
-            span(f"{local_time(one.at)} {one.author}", "dim"),
-            span(f"  {one.note}" if one.note else ""),
+            span(f"{command_arguments.format_permalink(rollout, bookmark.step)} ", "name"),
+            span(f"{local_time(bookmark.at)} {bookmark.author}", "dim"),
+            span(f"  {bookmark.note}" if bookmark.note else ""),
         )
-    if not found:
+    if not bookmarks:
         next = f"houston bookmark {rollout}@STEP --note TEXT"
         command_output.print_note(f"No step of {rollout} is marked.\n  next: {next}")
 
@@ -102,10 +96,13 @@ _VERDICT_WORDS = {"keep": "kept", "mask": "masked"}
 
 
 def verdict_json(
-    rollout: str, step: int, stands: Sequence[SourceVerdict], said: Sequence[VerdictHistoryEntry]
+    rollout: str,
+    step: int,
+    verdicts: Sequence[SourceVerdict],
+    history: Sequence[VerdictHistoryEntry],
 ) -> dict[str, Any]:
     """One step: the verdict that counts, all that stand, and all that was said of it."""
-    given = stands[0] if stands else None
+    given = verdicts[0] if verdicts else None
     return {
         "rollout": rollout,
         "step": step,
@@ -114,7 +111,7 @@ def verdict_json(
         "by": given.by if given else None,
         "reason": given.reason if given else "",
         "at": iso_time(given.at) if given else None,
-        "sources": [_verdict_source_json(one) for one in stands],
+        "sources": [_verdict_source_json(verdict) for verdict in verdicts],
         "history": [
             {
                 "verdict": one.verdict,
@@ -124,7 +121,7 @@ def verdict_json(
                 "reason": one.reason,
                 "at": iso_time(one.at),
             }
-            for one in said
+            for one in history
             if one.first <= step <= one.last
         ],
     }
@@ -133,19 +130,19 @@ def verdict_json(
 def print_verdicts(
     page: OutputPage,
     place: StepReference,
-    stands: dict[int, list[SourceVerdict]],
-    said: Sequence[VerdictHistoryEntry],
+    verdicts: dict[int, list[SourceVerdict]],
+    history: Sequence[VerdictHistoryEntry],
     closed: int,
 ) -> None:
     """What stands of the steps of a place, with reasons; and what was said, oldest first.
 
     closed: steps of the rollout that are over, judged or not.
     """
-    if not said and not stands and not place.first:
+    if not history and not verdicts and not place.first:
         next = f"houston verdict {place.rollout} STEP keep|mask"
         command_output.print_note(f"No step of {place.rollout} was judged.\n  next: {next}")
         return
-    for one in said:
+    for one in history:
         who = one.by if one.verified else f"{one.by} (unverified)"
         page.line(
             span(f"{local_time(one.at)} {who} ({one.source})  ", "dim"),
@@ -154,21 +151,21 @@ def print_verdicts(
             span(f": {one.reason}" if one.reason else ""),
         )
     if place.first:
-        _print_current_verdicts(page, place, stands)
+        _print_current_verdicts(page, place, verdicts)
         return
-    masked = sum(given[0].verdict == "mask" for given in stands.values())
-    others = closed - len(stands)
+    masked = sum(given[0].verdict == "mask" for given in verdicts.values())
+    others = closed - len(verdicts)
     alone = f"; {event_text.format_step_count(others)} nobody judged" if others > 0 else ""
-    page.line(span(f"now {len(stands) - masked} kept, {masked} masked{alone}", "dim"))
+    page.line(span(f"now {len(verdicts) - masked} kept, {masked} masked{alone}", "dim"))
 
 
 def _print_current_verdicts(
-    page: OutputPage, place: StepReference, stands: dict[int, list[SourceVerdict]]
+    page: OutputPage, place: StepReference, verdicts: dict[int, list[SourceVerdict]]
 ) -> None:
     """By step, what counts and what it outranks; of a range only steps that were judged."""
     several = place.last > place.first
-    for step in sorted(stands) if several else [place.first]:
-        given = stands.get(step, [])
+    for step in sorted(verdicts) if several else [place.first]:
+        given = verdicts.get(step, [])
         how = _VERDICT_WORDS[given[0].verdict] if given else "kept"
         by = f"by {given[0].source}" if given else "it was not judged"
         tone = VERDICT_TONES[given[0].verdict] if given else "dim"
@@ -177,28 +174,30 @@ def _print_current_verdicts(
             _print_verdict_source(page, one, counts=rank == 0)
 
 
-def _print_verdict_source(page: OutputPage, one: SourceVerdict, counts: bool) -> None:
-    rules = verdict_precedence.split_rule_reasons(one.reason)
-    why = f": {one.reason}" if one.reason and not rules else ""
+def _print_verdict_source(page: OutputPage, verdict: SourceVerdict, counts: bool) -> None:
+    rules = verdict_precedence.split_rule_reasons(verdict.reason)
+    why = f": {verdict.reason}" if verdict.reason and not rules else ""
     outranked = "" if counts else " (does not count)"
     page.line(
-        span(f"  {one.source:<6}"),
-        span(one.verdict, VERDICT_TONES[one.verdict] if counts else "dim"),
-        span(f" by {one.by}{why}{outranked}"),
-        span(f"  {local_time(one.at)}", "dim"),
+        span(f"  {verdict.source:<6}"),
+        span(verdict.verdict, VERDICT_TONES[verdict.verdict] if counts else "dim"),
+        span(f" by {verdict.by}{why}{outranked}"),
+        span(f"  {local_time(verdict.at)}", "dim"),
     )
     for rule in rules:
         page.line(span(f"         {rule.rule}@{rule.version}", "name"), span(f": {rule.reason}"))
 
 
-def _verdict_source_json(one: SourceVerdict) -> dict[str, Any]:
-    rules = verdict_precedence.split_rule_reasons(one.reason) if one.source == "rule" else []
+def _verdict_source_json(verdict: SourceVerdict) -> dict[str, Any]:
+    rules = (
+        verdict_precedence.split_rule_reasons(verdict.reason) if verdict.source == "rule" else []
+    )
     return {
-        "source": one.source,
-        "verdict": one.verdict,
-        "by": one.by,
-        "reason": one.reason,
-        "at": iso_time(one.at),
+        "source": verdict.source,
+        "verdict": verdict.verdict,
+        "by": verdict.by,
+        "reason": verdict.reason,
+        "at": iso_time(verdict.at),
         "rules": [rule._asdict() for rule in rules],
     }
 
@@ -230,7 +229,7 @@ def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_verdict(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Judge, or show."""
+    """Give a verdict, or show verdicts."""
     place, verdict = _parse_request(arguments)
     reader = Reader(loaded.home)
     row = daemon_requests.resolve_rollout(reader, place.rollout)
@@ -301,9 +300,9 @@ def _read_verdicts(
     return stands, (yield from annotation_queries.read_verdict_history(place.rollout, *ends))
 
 
-def _judged_steps(said: Sequence[VerdictHistoryEntry], place: StepReference) -> set[int]:
+def _judged_steps(history: Sequence[VerdictHistoryEntry], place: StepReference) -> set[int]:
     """Steps of a range of which something was said; a word on many steps is many."""
-    found: set[int] = set()
-    for one in said:
-        found |= set(range(max(one.first, place.first), min(one.last, place.last or OPEN_END) + 1))
-    return found
+    steps: set[int] = set()
+    for one in history:
+        steps |= set(range(max(one.first, place.first), min(one.last, place.last or OPEN_END) + 1))
+    return steps

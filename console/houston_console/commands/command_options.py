@@ -18,13 +18,13 @@ positive_int = whole_number(1)
 """A whole number from 1 on, for argparse."""
 
 
-_SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def parse_since_time(text: str) -> int:
     """A time for argparse, UTC microseconds: ISO 8601 (local without an offset), or `2h` ago."""
     if ago := re.fullmatch(r"(\d{1,6})([smhd])", text):
-        return now_us() - int(ago[1]) * _SECONDS_PER_UNIT[ago[2]] * 1_000_000
+        return now_us() - int(ago[1]) * SECONDS_PER_UNIT[ago[2]] * 1_000_000
     try:
         return int(datetime.fromisoformat(text).astimezone().timestamp() * 1_000_000)
     except (ValueError, OverflowError):
@@ -43,13 +43,18 @@ def add_rollout_argument(parser: argparse.ArgumentParser, *, optional: bool = Fa
 
 
 def add_place_argument(parser: argparse.ArgumentParser, steps: str = "STEP") -> None:
-    """`R@STEP` and the like, to be read with `permalink.split`."""
+    """`R@STEP` and the like, to be read with `command_arguments.parse_permalink`."""
     parser.add_argument(
         "rollout",
         metavar="R",
         help="rollout: its id, or a unique beginning or ending of it; a step of it is written"
         f" R@{steps}, as the console copies it",
     )
+
+
+def add_step_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    """`STEP`, where `R@STEP` does not name it."""
+    parser.add_argument("step", type=positive_int, nargs="?", metavar="STEP", help=what)
 
 
 def missing_steps_text(row: RolloutRow, place: StepReference) -> HoustonError:

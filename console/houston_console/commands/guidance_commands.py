@@ -56,14 +56,16 @@ def run_guide(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
         claimed=daemon_requests.claimed_name(arguments, loaded),
     )
     look = f"houston guidance {rollout.id}"
-    said = daemon_requests.send_request(
+    guidance = daemon_requests.send_request(
         loaded, message, "The guidance may have been queued.", look
     ).guidance
-    assert said is not None
+    assert guidance is not None
     if arguments.json:
-        command_output.print_json_line(json_views.guidance_json(said))
+        command_output.print_json_line(json_views.guidance_json(guidance))
     else:
-        command_output.print_line(f"{said.id} {said.state}: {_delivery_text(said, rollout)}")
+        command_output.print_line(
+            f"{guidance.id} {guidance.state}: {_delivery_text(guidance, rollout)}"
+        )
     return int(ExitCode.DONE)
 
 
@@ -83,10 +85,10 @@ def _read_standard_input() -> str:
         ) from None
 
 
-def _delivery_text(said: Guidance, rollout: RolloutRow) -> str:
-    """When, in words."""
-    if said.state == "delivered":
-        return f"{rollout.id} heard it at step {said.step}."
+def _delivery_text(guidance: Guidance, rollout: RolloutRow) -> str:
+    """When the agent will hear it, in words."""
+    if guidance.state == "delivered":
+        return f"{rollout.id} heard it at step {guidance.step}."
     step = rollout.steps + 1
     if rollout.state == "queued":
         return f"{rollout.id} will hear it with its first observation."
@@ -96,7 +98,7 @@ def _delivery_text(said: Guidance, rollout: RolloutRow) -> str:
         "next": f"at the end of step {step}",
         "wake": f"at the end of step {step}, and sooner if it sleeps",
         "interrupt": "now: what it is doing is cut short",
-    }[said.mode]
+    }[guidance.mode]
     return f"{rollout.id} will hear it {when}."
 
 
@@ -121,20 +123,20 @@ def add_guidance_arguments(parser: argparse.ArgumentParser) -> None:
 def run_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """List, withdraw, edit or reorder."""
     if arguments.withdraw or arguments.edit:
-        found = [_change_guidance(arguments, loaded)]
+        messages = [_change_guidance(arguments, loaded)]
     elif arguments.reorder:
-        found = _reorder_queue(arguments, loaded)
+        messages = _reorder_queue(arguments, loaded)
     else:
         with Reader(loaded.home) as reader:
             rollout = reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
-            found = reader.run(annotation_queries.list_guidance(rollout))
+            messages = reader.run(annotation_queries.list_guidance(rollout))
     page = OutputPage()
-    for one in found:
+    for message in messages:
         if arguments.json:
-            command_output.print_json_line(json_views.guidance_json(one))
+            command_output.print_json_line(json_views.guidance_json(message))
         else:
-            rollout_summary.print_guidance(page, one)
-    if not found:
+            rollout_summary.print_guidance(page, message)
+    if not messages:
         command_output.print_note(
             f"Nothing was said to {rollout}.\n  next: houston guide {rollout} TEXT"
         )
@@ -167,26 +169,28 @@ def _reorder_queue(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
         return _queued_guidance(reader.run(annotation_queries.list_guidance(rollout)))
 
 
-def _queued_guidance(found: list[Guidance]) -> list[Guidance]:
-    return [one for one in found if one.state == "queued"]
+def _queued_guidance(messages: list[Guidance]) -> list[Guidance]:
+    return [message for message in messages if message.state == "queued"]
 
 
 def _change_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Guidance:
     """Withdraw or edit; the daemon refuses what was delivered or changed meanwhile."""
     with Reader(loaded.home) as reader:
         rollout = daemon_requests.resolve_rollout(reader, arguments.rollout).id
-        said = reader.run(annotation_queries.find_guidance(arguments.withdraw or arguments.edit[0]))
-    if said.rollout != rollout:
+        guidance = reader.run(
+            annotation_queries.find_guidance(arguments.withdraw or arguments.edit[0])
+        )
+    if guidance.rollout != rollout:
         raise HoustonError(
-            f"Guidance {said.id} belongs to {said.rollout}, not to {rollout}.",
+            f"Guidance {guidance.id} belongs to {guidance.rollout}, not to {rollout}.",
             "Nothing was changed.",
-            f"houston guidance {said.rollout}",
+            f"houston guidance {guidance.rollout}",
         )
     claimed = daemon_requests.claimed_name(arguments, loaded)
-    message: WithdrawGuidance | EditGuidance = WithdrawGuidance(id=said.id, claimed=claimed)
+    message: WithdrawGuidance | EditGuidance = WithdrawGuidance(id=guidance.id, claimed=claimed)
     if not arguments.withdraw:
-        text, seen = arguments.edit[1], said.revision
-        message = EditGuidance(id=said.id, revision=seen, text=text, claimed=claimed)
+        text, seen = arguments.edit[1], guidance.revision
+        message = EditGuidance(id=guidance.id, revision=seen, text=text, claimed=claimed)
     done = daemon_requests.send_request(
         loaded, message, "It may have been changed.", f"houston guidance {rollout}"
     )

@@ -103,17 +103,12 @@ def is_failure(entry: JournalEntry) -> bool:
     return False
 
 
-def is_author_verified(entry: JournalEntry) -> bool:
-    """Whether the name is the kernel's word."""
-    return bool(entry.fields.get("verified", True))
-
-
 AUDIT_EVENTS_PER_READ = 500
 """Events of one read: short transactions, whatever the length of the journal."""
 
 
 class AuditFilter(NamedTuple):
-    """Which deeds are shown; empty is everything."""
+    """Which audited events are shown; an empty filter shows all."""
 
     rollout: str = ""
     by: str = ""
@@ -147,17 +142,17 @@ def _read_all_audited(reader: Reader, rollout: str) -> Iterator[JournalEntry]:
         after = found[-1].event.seq
 
 
-def _attribute_ending(one: JournalEntry, asked: dict[str, dict[str, Any]]) -> JournalEntry:
+def _attribute_ending(entry: JournalEntry, asked: dict[str, dict[str, Any]]) -> JournalEntry:
     """A rollout that its worker ended at a person's word is that person's deed, as they asked."""
-    if one.event.kind != "state" or one.fields.get("uid") is not None:
-        return one
-    cancel = asked.get(one.event.rollout, {})
-    if cancel.get("by") != one.fields.get("by"):
-        return one
+    if entry.event.kind != "state" or entry.fields.get("uid") is not None:
+        return entry
+    cancel = asked.get(entry.event.rollout, {})
+    if cancel.get("by") != entry.fields.get("by"):
+        return entry
     who: dict[str, Any] = {
         key: cancel[key] for key in ("uid", "verified", "pid", "role") if key in cancel
     }
-    return JournalEntry(one.event, {**one.fields, **who})
+    return JournalEntry(entry.event, {**entry.fields, **who})
 
 
 def _read_audit_page(after: int, rollout: str) -> ReadPlan[list[JournalEntry]]:
@@ -168,24 +163,24 @@ def _read_audit_page(after: int, rollout: str) -> ReadPlan[list[JournalEntry]]:
     return (yield from read_entries(condition, parameters))
 
 
-def _matches_filter(one: JournalEntry, wanted: AuditFilter) -> bool:
-    if one.event.at < wanted.since_us:
+def _matches_filter(entry: JournalEntry, wanted: AuditFilter) -> bool:
+    if entry.event.at < wanted.since_us:
         return False
-    refused = one.event.kind == "refused"
-    if wanted.rollout and refused and one.fields.get("about") != wanted.rollout:
+    refused = entry.event.kind == "refused"
+    if wanted.rollout and refused and entry.fields.get("about") != wanted.rollout:
         return False
-    return wanted.by in ("", entry_author(one), str(one.fields.get("uid")))
+    return wanted.by in ("", entry_author(entry), str(entry.fields.get("uid")))
 
 
-def print_audit_entry(page: OutputPage, one: JournalEntry, json: bool) -> None:
-    """One deed as a line."""
-    event, who, verified = one.event, entry_author(one), is_author_verified(one)
-    fields, refused = one.fields, one.event.kind == "refused"
+def print_audit_entry(page: OutputPage, entry: JournalEntry, json: bool) -> None:
+    """Print one audited event as a line."""
+    event, fields, who = entry.event, entry.fields, entry_author(entry)
+    refused, verified = event.kind == "refused", bool(fields.get("verified", True))
     rollout = event.rollout or (str(fields.get("about", "")) if refused else "")
     if json:
         line: dict[str, Any] = {"seq": event.seq, "at": iso_time(event.at), "who": who}
         line |= {"verified": verified, "did": event.kind, "rollout": rollout}
-        line |= {"step": event.step or None, "text": entry_text(one)}
+        line |= {"step": event.step or None, "text": entry_text(entry)}
         line |= {"uid": fields.get("uid"), "pid": fields.get("pid") or None}
         line |= {"role": fields.get("role") or None, "outcome": "refused" if refused else "done"}
         command_output.print_json_line({**line, "times": int(fields.get("times", 1))})
@@ -198,7 +193,7 @@ def print_audit_entry(page: OutputPage, one: JournalEntry, json: bool) -> None:
         span(f"{uid} ", "dim"),
         span(f"{event.kind} ", "bad" if refused else ""),
         span(f"{rollout or '–'}{f' {event.step}' if event.step else ''} ", "name"),
-        span(entry_text(one)),
+        span(entry_text(entry)),
     )
 
 
@@ -235,7 +230,7 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_log(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Print them, oldest first."""
+    """Print events, oldest first."""
     if (arguments.by or arguments.since) and not arguments.audit:
         raise HoustonError(
             "--by and --since are of the audit.", next="houston log --audit", code=ExitCode.USAGE
@@ -277,21 +272,23 @@ def read_headers(reader: Reader, rollout: str, newest: int | None) -> Iterator[J
         after = found[-1].seq
 
 
-def _print_header(page: OutputPage, one: JournalEventHeader, json: bool) -> None:
+def _print_header(page: OutputPage, header: JournalEventHeader, json: bool) -> None:
     if json:
-        fields: dict[str, Any] = {name: getattr(one, name) for name in one.__struct_fields__}
+        fields: dict[str, Any] = {name: getattr(header, name) for name in header.__struct_fields__}
         command_output.print_json_line(
-            {**fields, "at": iso_time(one.at), "erased": bool(one.erased)}
+            {**fields, "at": iso_time(header.at), "erased": bool(header.erased)}
         )
         return
-    place = f"{one.rollout or '–'} {one.step or '–'}"
-    part = one.part or "–"
+    place = f"{header.rollout or '–'} {header.step or '–'}"
+    part = header.part or "–"
     page.line(
-        span(f"{one.seq} ", "dim"),
-        span(f"{local_time(one.at)} "),
+        span(f"{header.seq} ", "dim"),
+        span(f"{local_time(header.at)} "),
         span(f"{place} ", "name"),
-        span(f"{one.kind} {part}{' attempt ' + str(one.attempt) if one.attempt > 1 else ''}"),
-        span(" erased" if one.erased else "", "bad"),
+        span(
+            f"{header.kind} {part}{' attempt ' + str(header.attempt) if header.attempt > 1 else ''}"
+        ),
+        span(" erased" if header.erased else "", "bad"),
     )
 
 
@@ -302,7 +299,7 @@ MAX_ERROR_LOOK_BACK = 20_000
 
 
 class TailFilter(NamedTuple):
-    """Which events."""
+    """Which events `tail` shows."""
 
     rollouts: tuple[str, ...]
     """Ids; empty for all."""
@@ -312,7 +309,7 @@ class TailFilter(NamedTuple):
     """Only what went wrong."""
 
     @property
-    def one(self) -> str:
+    def single_rollout(self) -> str:
         """The rollout, where it is one alone."""
         return self.rollouts[0] if len(self.rollouts) == 1 and not self.task else ""
 
@@ -328,7 +325,7 @@ class TailFilter(NamedTuple):
 
 
 class TailPage(NamedTuple):
-    """What one read found."""
+    """The events that one read found."""
 
     found: list[JournalEntry]
     seq: int
@@ -339,27 +336,27 @@ class TailPage(NamedTuple):
 def read_newest_events(wanted: TailFilter, count: int) -> ReadPlan[tuple[list[JournalEntry], int]]:
     """The last events, oldest first, and the sequence behind which the next ones are."""
     last = yield from rollout_queries.newest_seq()
-    found: list[JournalEntry] = []
+    entries: list[JournalEntry] = []
     before, looked = OPEN_END, 0
-    while len(found) < count and looked < MAX_ERROR_LOOK_BACK:
-        size = TAIL_EVENTS_PER_READ if wanted.errors else count - len(found)
+    while len(entries) < count and looked < MAX_ERROR_LOOK_BACK:
+        size = TAIL_EVENTS_PER_READ if wanted.errors else count - len(entries)
         seqs = yield from _read_sequences_before(wanted, before, size)
         if not seqs:
             break
         before, looked = seqs[0], looked + len(seqs)
-        found = (yield from _read_entries_by_sequence(wanted, seqs)) + found
-    if wanted.one and len(found) < count and not wanted.errors:
-        found = (yield from _read_shared_past(wanted, count - len(found))) + found
-    return found[-count:] if count else [], last
+        entries = (yield from _read_entries_by_sequence(wanted, seqs)) + entries
+    if wanted.single_rollout and len(entries) < count and not wanted.errors:
+        entries = (yield from _read_shared_past(wanted, count - len(entries))) + entries
+    return entries[-count:] if count else [], last
 
 
 def read_events_after(wanted: TailFilter, after: int) -> ReadPlan[TailPage]:
     """The next events behind a sequence."""
-    if wanted.one:
+    if wanted.single_rollout:
         headers = yield from rollout_queries.events_since(
-            after, wanted.one, TAIL_EVENTS_PER_READ, wanted.kinds
+            after, wanted.single_rollout, TAIL_EVENTS_PER_READ, wanted.kinds
         )
-        seqs = [one.seq for one in headers]
+        seqs = [header.seq for header in headers]
     else:
         condition, values = wanted.where()
         rows = yield RunSql(
@@ -379,9 +376,9 @@ def read_events_after(wanted: TailFilter, after: int) -> ReadPlan[TailPage]:
 
 def _read_sequences_before(wanted: TailFilter, before: int, count: int) -> ReadPlan[list[int]]:
     """The last sequences ahead of one, oldest first."""
-    if wanted.one:
+    if wanted.single_rollout:
         rows = yield from journal_events.events_backward(
-            "seq", wanted.one, before, count, wanted.kinds
+            "seq", wanted.single_rollout, before, count, wanted.kinds
         )
     else:
         condition, values = wanted.where()
@@ -394,31 +391,33 @@ def _read_sequences_before(wanted: TailFilter, before: int, count: int) -> ReadP
 
 def _read_shared_past(wanted: TailFilter, count: int) -> ReadPlan[list[JournalEntry]]:
     """The last events of the past that a branch shares, as those of the rollouts that have it."""
-    found: list[JournalEntry] = []
-    one = yield from rollout_queries.find_rollout(wanted.one)
-    while one.parent and count:
-        origin = (yield from rollout_queries.read_rollout_spec(one)).origin
+    entries: list[JournalEntry] = []
+    rollout = yield from rollout_queries.find_rollout(wanted.single_rollout)
+    while rollout.parent and count:
+        origin = (yield from rollout_queries.read_rollout_spec(rollout)).origin
         if origin is None:
             break
         headers = yield from rollout_queries.newest_events_until(
-            origin.seq, one.parent, count, wanted.kinds
+            origin.seq, rollout.parent, count, wanted.kinds
         )
-        found = (
-            yield from _read_entries_by_sequence(wanted, [each.seq for each in headers])
-        ) + found
+        entries = (
+            yield from _read_entries_by_sequence(wanted, [header.seq for header in headers])
+        ) + entries
         count -= len(headers)
-        one = yield from rollout_queries.find_rollout(one.parent)
-    return found
+        rollout = yield from rollout_queries.find_rollout(rollout.parent)
+    return entries
 
 
 def _read_entries_by_sequence(
     wanted: TailFilter, seqs: Sequence[int]
 ) -> ReadPlan[list[JournalEntry]]:
-    found: list[JournalEntry] = []
+    entries: list[JournalEntry] = []
     for start in range(0, len(seqs), TAIL_EVENTS_PER_READ):
         chunk = tuple(seqs[start : start + TAIL_EVENTS_PER_READ])
-        found += yield from read_entries(f"seq IN ({_sql_placeholders(chunk)}) ORDER BY seq", chunk)
-    return [one for one in found if is_failure(one)] if wanted.errors else found
+        entries += yield from read_entries(
+            f"seq IN ({_sql_placeholders(chunk)}) ORDER BY seq", chunk
+        )
+    return [entry for entry in entries if is_failure(entry)] if wanted.errors else entries
 
 
 def _sql_placeholders(values: Sequence[object]) -> str:
@@ -530,18 +529,18 @@ def _print_new_events(
             return after
 
 
-def _print_events(page: OutputPage, json: bool, found: list[JournalEntry]) -> None:
-    for one in found:
+def _print_events(page: OutputPage, json: bool, entries: list[JournalEntry]) -> None:
+    for entry in entries:
         if json:
-            command_output.print_json_line(event_json(one))
+            command_output.print_json_line(event_json(entry))
         else:
-            _print_event(page, one)
+            _print_event(page, entry)
     page.flush()
 
 
-def event_json(one: JournalEntry) -> dict[str, Any]:
+def event_json(entry: JournalEntry) -> dict[str, Any]:
     """A line of `tail --json`."""
-    event = one.event
+    event = entry.event
     return {
         "seq": event.seq,
         "rollout": event.rollout,
@@ -549,13 +548,13 @@ def event_json(one: JournalEntry) -> dict[str, Any]:
         "attempt": event.attempt,
         "kind": event.kind,
         "at": iso_time(event.at),
-        "text": entry_text(one),
+        "text": entry_text(entry),
     }
 
 
-def _print_event(page: OutputPage, one: JournalEntry) -> None:
-    event, text = one.event, " ".join(entry_text(one).split())
-    who = entry_author(one) if event.kind in KINDS_WITH_AUTHOR else ""
+def _print_event(page: OutputPage, entry: JournalEntry) -> None:
+    event, text = entry.event, " ".join(entry_text(entry).split())
+    who = entry_author(entry) if event.kind in KINDS_WITH_AUTHOR else ""
     text = text if len(text) <= MAX_EVENT_CHARACTERS else f"{text[:MAX_EVENT_CHARACTERS]}…"
     page.line(
         span(f"{local_time(event.at)} ", "dim"),

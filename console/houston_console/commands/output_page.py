@@ -59,7 +59,7 @@ class OutputPage:
         """One line; a plain string is a span without a tone and may hold line breaks."""
         if self._console is None:
             command_output.print_line(
-                "".join(one if isinstance(one, str) else one.text for one in spans)
+                "".join(part if isinstance(part, str) else part.text for part in spans)
             )
             return
         from rich.text import Text
@@ -97,7 +97,7 @@ class OutputPage:
 
     @staticmethod
     def widths(titles: Sequence[str], rows: Iterable[Sequence[OutputSpan]]) -> list[int]:
-        """How wide the columns of a table are, without what is between them (GAP)."""
+        """How wide the columns of a table are, without what is between them (`COLUMN_GAP`)."""
         heads = [len(title.rstrip("#")) for title in titles]
         columns = zip(heads, *([len(cell.text) for cell in row] for row in rows), strict=True)
         return [max(column) for column in columns]

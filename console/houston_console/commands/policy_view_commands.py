@@ -37,7 +37,7 @@ def add_policy_list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_policy_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """List them."""
+    """List policies."""
     with Reader(loaded.home) as reader:
         found, active, used, tokens = reader.run(read_policy_use())
     if arguments.json:
@@ -61,28 +61,28 @@ def run_policy_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
 
 def read_policy_use() -> ReadPlan[PolicyUse]:
     """All policies; engine → active policy; policy → unfinished rollouts; policy → tokens."""
-    found = yield from policy_queries.list_policies()
+    policies = yield from policy_queries.list_policies()
     active = yield from policy_queries.list_displayed_policies()
     used: dict[str, int] = {}
     for one in (yield from policy_queries.list_policy_uses()):
         used[one.policy] = used.get(one.policy, 0) + len(one.rollouts)
-    return found, active, used, (yield from policy_queries.count_sampled_tokens())
+    return policies, active, used, (yield from policy_queries.count_sampled_tokens())
 
 
 def _policy_row(
-    one: PolicyRow, active: dict[str, str], used: dict[str, int], tokens: dict[str, int]
+    policy: PolicyRow, active: dict[str, str], used: dict[str, int], tokens: dict[str, int]
 ) -> tuple[OutputSpan, ...]:
-    engines = ", ".join(engine for engine, name in active.items() if name == one.name)
-    key = "" if one.kind == "base" else one.name
+    engines = ", ".join(engine for engine, name in active.items() if name == policy.name)
+    key = "" if policy.kind == "base" else policy.name
     return (
-        span(one.name, "name"),
-        span(one.kind),
-        span(one.parent or "–"),
+        span(policy.name, "name"),
+        span(policy.kind),
+        span(policy.parent or "–"),
         span(engines or "–", "good" if engines else ""),
         span(used.get(key, 0)),
         span(f"{tokens.get(key, 0):,}"),
-        span(one.manifest[:HASH_CHARACTERS] or "–"),
-        span(local_time(one.created_at), "dim"),
+        span(policy.manifest[:HASH_CHARACTERS] or "–"),
+        span(local_time(policy.created_at), "dim"),
     )
 
 
@@ -93,10 +93,10 @@ def add_policy_show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_policy_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Show it."""
+    """Show one policy."""
     with Reader(loaded.home) as reader:
         policy = resolve_policy(reader, arguments.policy)
-        said = reader.run(policy_queries.read_policy_registration(policy))
+        registration = reader.run(policy_queries.read_policy_registration(policy))
         own = "" if policy.kind == "base" else policy.name
         history = [
             one for one in reader.run(policy_queries.list_activations()) if one.policy == own
@@ -106,12 +106,12 @@ def run_policy_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         whole = policy_queries.policy_json(policy, active, used, tokens.get(own, 0))
         history_json = [policy_queries.activation_json(one) for one in history]
         command_output.print_json_line(
-            {**whole, **policy_queries.registration_json(said), "activations": history_json}
+            {**whole, **policy_queries.registration_json(registration), "activations": history_json}
         )
         return int(ExitCode.DONE)
     page = OutputPage()
     page.line(span(policy.name, "name"), f"  {policy.kind}, since {local_time(policy.created_at)}")
-    for title, text in _policy_facts(loaded, policy, said):
+    for title, text in _policy_facts(loaded, policy, registration):
         page.line(span(f"  {title:<9} ", "dim"), span(text))
     page.line(
         span("  sampled   ", "dim"),
@@ -124,17 +124,17 @@ def run_policy_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
 
 def resolve_policy(reader: Reader, name: str) -> PolicyRow:
     """The policy of that name. Raises HoustonError naming those there are."""
-    found = reader.run(policy_queries.find_policy(name))
-    if found is None:
+    policy = reader.run(policy_queries.find_policy(name))
+    if policy is None:
         known = ", ".join(one.name for one in reader.run(policy_queries.list_policies())) or "none"
         raise HoustonError(
             f"There is no policy {name!r}; there are: {known}.", next="houston policy list"
         )
-    return found
+    return policy
 
 
 def _policy_facts(
-    loaded: LoadedConfiguration, policy: PolicyRow, said: PolicyRegistered | None
+    loaded: LoadedConfiguration, policy: PolicyRow, registration: PolicyRegistered | None
 ) -> list[tuple[str, str]]:
     folder = policies_folder(loaded.home) / policy.folder if policy.folder else policy.base
     facts = [("files", f"{folder} ({policy.hash[:12]})")]
@@ -142,12 +142,12 @@ def _policy_facts(
     facts += [("base", f"{policy.base} ({policy.base_hash[:12]})")] if policy.folder else []
     facts += [("run", policy.run)] if policy.run else []
     facts += [("data", f"manifest {policy.manifest[:12]}")] if policy.manifest else []
-    if said is None:
+    if registration is None:
         return [*facts, ("recipe", "erased")]
-    facts += [("fits", "engines of kind " + ", ".join(said.engines))]
-    facts += [("metrics", format_settings(said.metrics))] if said.metrics else []
-    facts += [("recipe", format_settings(said.recipe))] if said.recipe else []
-    return [*facts, *([("note", said.note)] if said.note else [])]
+    facts += [("fits", "engines of kind " + ", ".join(registration.engines))]
+    facts += [("metrics", format_settings(registration.metrics))] if registration.metrics else []
+    facts += [("recipe", format_settings(registration.recipe))] if registration.recipe else []
+    return [*facts, *([("note", registration.note)] if registration.note else [])]
 
 
 def format_settings(values: dict[str, Any]) -> str:
@@ -164,11 +164,12 @@ def _format_setting(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _activation_text(one: ActivationRow) -> str:
-    how = "taken back to" if one.rollback else "given"
-    reason = f": {one.reason}" if one.reason else ""
-    by = one.by.removeprefix("person:")
-    return f"{one.engine} was {how} it, {one.state}{reason} ({by}, {local_time(one.at)})"
+def _activation_text(activation: ActivationRow) -> str:
+    how = "taken back to" if activation.rollback else "given"
+    reason = f": {activation.reason}" if activation.reason else ""
+    by = activation.by.removeprefix("person:")
+    when = local_time(activation.at)
+    return f"{activation.engine} was {how} it, {activation.state}{reason} ({by}, {when})"
 
 
 ACTIVATION_WAIT_SECONDS = 900.0
@@ -199,7 +200,7 @@ def add_activation_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_policy_activate(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Ask for it, and say what came of it."""
+    """Ask for the activation, and print what came of it."""
     policy = "" if arguments.policy == BASE_MODEL else arguments.policy
     return request_activation(arguments, loaded, policy, rollback=False)
 
@@ -250,9 +251,7 @@ def _wait_for_activation(loaded: LoadedConfiguration, seq: int, patience: float)
                 )
 
 
-def add_policy_rollback_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--engine`, `--wait`, `--as`, `--json`."""
-    add_activation_options(parser)
+add_policy_rollback_arguments = add_activation_options
 
 
 def run_policy_rollback(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:

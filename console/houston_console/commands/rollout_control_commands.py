@@ -8,6 +8,7 @@ import argparse
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 from houston_console.commands import command_options, daemon_requests
@@ -71,7 +72,7 @@ def add_steer_arguments(parser: argparse.ArgumentParser) -> None:
 def run_steer(
     arguments: argparse.Namespace, loaded: LoadedConfiguration, action: SteerAction
 ) -> int:
-    """Ask for it and say how the rollout stands."""
+    """Send the request, and print the state of the rollout."""
     reader = Reader(loaded.home)
     name = daemon_requests.resolve_rollout(reader, arguments.rollout).id
     claimed = daemon_requests.claimed_name(arguments, loaded)
@@ -116,34 +117,12 @@ def _steer_answer(now: RolloutRow, action: SteerAction) -> str:
     return f"{now.id}: {action} is asked for; {STEER_TIMING[action]}."
 
 
-def add_rollout_pause_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--json`."""
-    add_steer_arguments(parser)
-
-
-def run_rollout_pause(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Ask the daemon for it."""
-    return run_steer(arguments, loaded, "pause")
-
-
-def add_rollout_resume_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--json`."""
-    add_steer_arguments(parser)
-
-
-def run_rollout_resume(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Ask the daemon for it."""
-    return run_steer(arguments, loaded, "resume")
-
-
-def add_rollout_cancel_arguments(parser: argparse.ArgumentParser) -> None:
-    """`R`, `--json`."""
-    add_steer_arguments(parser)
-
-
-def run_rollout_cancel(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Ask the daemon for it."""
-    return run_steer(arguments, loaded, "cancel")
+add_rollout_pause_arguments = add_steer_arguments
+add_rollout_resume_arguments = add_steer_arguments
+add_rollout_cancel_arguments = add_steer_arguments
+run_rollout_pause = partial(run_steer, action="pause")
+run_rollout_resume = partial(run_steer, action="resume")
+run_rollout_cancel = partial(run_steer, action="cancel")
 
 
 def add_rollout_branch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -180,11 +159,11 @@ def run_rollout_branch(arguments: argparse.Namespace, loaded: LoadedConfiguratio
             ExitCode.USAGE,
         )
     reader = Reader(loaded.home)
-    one = daemon_requests.resolve_rollout(reader, name)
+    rollout = daemon_requests.resolve_rollout(reader, name)
     reader.close()
     message = BranchRollout(
         request=uuid.uuid4().hex,
-        rollout=one.id,
+        rollout=rollout.id,
         step=step,
         id=new_guidance_id() if text else "",
         text=text,
@@ -196,13 +175,13 @@ def run_rollout_branch(arguments: argparse.Namespace, loaded: LoadedConfiguratio
     (branch,) = done.rollouts
     if arguments.json:
         with Reader(loaded.home) as reader:
-            made = reader.run(rollout_queries.find_rollout(branch))
+            row = reader.run(rollout_queries.find_rollout(branch))
         command_output.print_json_line(
             {
                 "rollout": branch,
-                "task": made.task,
-                "state": made.state,
-                "parent": {"rollout": made.parent, "step": made.parent_step},
+                "task": row.task,
+                "state": row.state,
+                "parent": {"rollout": row.parent, "step": row.parent_step},
                 "guidance": done.guidance.id if done.guidance else None,
             }
         )
@@ -262,9 +241,13 @@ def run_rollout_clean(arguments: argparse.Namespace, loaded: LoadedConfiguration
         )
         look = f"houston rollout show {wanted[0]}"
         seq = daemon_requests.send_request(loaded, message, "It may have been freed.", look).seq
-        found = _wait_for_cleanup(loaded, reader, wanted, _CleanRequest(seq, arguments.snapshots))
-    _print_cleanups(found, arguments.json)
-    return int(ExitCode.DONE if all(one.whole for one in found.values()) else ExitCode.FAILED)
+        cleanings = _wait_for_cleanup(
+            loaded, reader, wanted, _CleanRequest(seq, arguments.snapshots)
+        )
+    _print_cleanups(cleanings, arguments.json)
+    return int(
+        ExitCode.DONE if all(cleaning.whole for cleaning in cleanings.values()) else ExitCode.FAILED
+    )
 
 
 def _select_rollouts(arguments: argparse.Namespace, reader: Reader) -> tuple[list[str], list[str]]:
@@ -272,12 +255,12 @@ def _select_rollouts(arguments: argparse.Namespace, reader: Reader) -> tuple[lis
     if arguments.ended_before is not None:
         named = reader.run(removed_data_queries.list_rollouts_ended_before(arguments.ended_before))
     else:
-        found = [
+        rollouts = [
             daemon_requests.resolve_rollout(reader, name)
             for name in dict.fromkeys(arguments.rollouts)
         ]
-        _refuse_running(found)
-        named = [one.id for one in found]
+        _refuse_running(rollouts)
+        named = [rollout.id for rollout in rollouts]
     before = {
         one: reader.run(removed_data_queries.find_last_cleaning(one))
         for one in dict.fromkeys(named)
@@ -289,14 +272,14 @@ def _select_rollouts(arguments: argparse.Namespace, reader: Reader) -> tuple[lis
     return wanted, done if arguments.rollouts else []
 
 
-def _refuse_running(found: Sequence[rollout_queries.RolloutRow]) -> None:
+def _refuse_running(rollouts: Sequence[rollout_queries.RolloutRow]) -> None:
     """Said before anything is asked for; the daemon looks again."""
-    for one in found:
-        if one.state not in ENDED_STATES:
+    for rollout in rollouts:
+        if rollout.state not in ENDED_STATES:
             raise HoustonError(
-                f"{one.id} has not ended ({one.state}): it works with what would be freed.",
+                f"{rollout.id} has not ended ({rollout.state}): it works with what would be freed.",
                 "Nothing was freed.",
-                f"houston rollout cancel {one.id} --wait",
+                f"houston rollout cancel {rollout.id} --wait",
             )
 
 
@@ -315,16 +298,16 @@ def _wait_for_cleanup(
     loaded: LoadedConfiguration, reader: Reader, wanted: list[str], asked: _CleanRequest
 ) -> dict[str, HostCleaning]:
     """What was freed of each; raises HoustonError (75 when it takes too long)."""
-    found: dict[str, HostCleaning] = {}
+    cleanings: dict[str, HostCleaning] = {}
     end = time.monotonic() + CLEAN_WAIT_SECONDS
     with JournalFollower(loaded.home, reader) as following:
         while True:
             for rollout in wanted:
-                if rollout not in found:
+                if rollout not in cleanings:
                     last = following.read(lambda one=rollout: _read_cleanup_answer(one, asked))  # type: ignore[misc]
-                    found |= {rollout: last} if last else {}
-            if len(found) == len(wanted):
-                return {rollout: found[rollout] for rollout in wanted}
+                    cleanings |= {rollout: last} if last else {}
+            if len(cleanings) == len(wanted):
+                return {rollout: cleanings[rollout] for rollout in wanted}
             following.wait(_DAEMON_POLL_SECONDS)
             if find_running_daemon(loaded.home) is None:
                 raise DaemonNotRunning(
@@ -334,7 +317,7 @@ def _wait_for_cleanup(
                 )
             if time.monotonic() > end:
                 raise HoustonError(
-                    f"{len(wanted) - len(found)} rollouts are still being freed.",
+                    f"{len(wanted) - len(cleanings)} rollouts are still being freed.",
                     "The daemon goes on.",
                     "houston log --audit",
                     ExitCode.BUSY,
@@ -348,9 +331,9 @@ def _read_cleanup_answer(rollout: str, asked: _CleanRequest) -> ReadPlan[HostCle
     return last if _is_clean_enough(last, asked.snapshots) or not last.whole else None
 
 
-def _print_cleanups(found: dict[str, HostCleaning], json: bool) -> None:
+def _print_cleanups(cleanings: dict[str, HostCleaning], json: bool) -> None:
     page = OutputPage()
-    for rollout, one in found.items():
+    for rollout, one in cleanings.items():
         if json:
             body = one.body
             line = {"rollout": rollout, "bytes": body.bytes, "snapshots": body.snapshots}
@@ -360,7 +343,7 @@ def _print_cleanups(found: dict[str, HostCleaning], json: bool) -> None:
                 span(rollout, "name"), span(f": {removed_data_queries.describe_cleaning(one)}")
             )
     if not json:
-        total = sum(one.body.bytes for one in found.values())
+        total = sum(cleaning.body.bytes for cleaning in cleanings.values())
         command_output.print_note(f"{removed_data_queries.format_bytes(total)} in all. {KEPT_TEXT}")
 
 

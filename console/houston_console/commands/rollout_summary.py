@@ -9,7 +9,7 @@ console's screens; it reads no events.
 import shutil
 import sys
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 from msgspec.structs import replace
@@ -41,34 +41,38 @@ def format_score(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
-def state_span(one: RolloutRow, room: int | None = None, archived: bool = False) -> OutputSpan:
+def state_span(rollout: RolloutRow, room: int | None = None, archived: bool = False) -> OutputSpan:
     """A rollout's state, who owns its pause, and whether it ran without a sandbox or is archived.
 
     room: characters that it should fit; the reason is cut to that, the rest is always said.
     """
-    said = one.state
-    if one.paused_by:
-        said += f" by {one.paused_by}"
-    if one.paused_by.startswith("person:") and one.activity and not rollout_queries.is_at_rest(one):
+    said = rollout.state
+    if rollout.paused_by:
+        said += f" by {rollout.paused_by}"
+    if (
+        rollout.paused_by.startswith("person:")
+        and rollout.activity
+        and not rollout_queries.is_at_rest(rollout)
+    ):
         said += ", still in its step"
-    if one.cancelling and one.state not in ENDED_STATES:
-        said += f", being cancelled by {one.cancelling}"
-    mark = " [no sandbox]" if one.sandbox == "none" else ""
+    if rollout.cancelling and rollout.state not in ENDED_STATES:
+        said += f", being cancelled by {rollout.cancelling}"
+    mark = " [no sandbox]" if rollout.sandbox == "none" else ""
     mark += " [archived]" if archived else ""
-    if one.reason:
+    if rollout.reason:
         left = (
             None
             if room is None
             else max(MIN_REASON_CHARACTERS, room - len(said) - len(" ()") - len(mark))
         )
-        said += f" ({cut_text(one.reason, left)})"
-    return span(said + mark, STATE_TONES.get(one.state, ""))
+        said += f" ({cut_text(rollout.reason, left)})"
+    return span(said + mark, STATE_TONES.get(rollout.state, ""))
 
 
 def need_text(need: RolloutNeed) -> str:
     """Why somebody is needed, without what the rollout's state says already."""
     said = ("paused", "engine", "host-away", "disk", "waiting", "gpu", "failed")
-    return "; ".join(one.text for one in need.reasons if one.kind not in said)
+    return "; ".join(reason.text for reason in need.reasons if reason.kind not in said)
 
 
 def cut_text(text: str, most: int | None) -> str:
@@ -79,62 +83,67 @@ def cut_text(text: str, most: int | None) -> str:
 
 def format_local_time(iso: str) -> str:
     """A stored time (ISO 8601, UTC) in local time with its offset."""
-    from datetime import datetime
-
-    stamp = datetime.fromisoformat(iso)
-    return local_time(int(stamp.timestamp() * 1_000_000))
+    return local_time(int(datetime.fromisoformat(iso).timestamp() * 1_000_000))
 
 
-def print_guidance(page: OutputPage, one: Guidance) -> None:
+def print_guidance(page: OutputPage, guidance: Guidance) -> None:
     """One piece of guidance and where it stands."""
-    state = f"delivered at step {one.step}" if one.state == "delivered" else one.state
-    who = one.author if one.verified else f"{one.author} (unverified)"
-    facts = [format_local_time(one.queued_at), who, one.mode, state]
-    if one.revision > 1:
-        facts.append(f"revision {one.revision}")
-    page.line(span(one.id, "name"), span("  " + " · ".join(facts), "dim"))
-    page.block(one.text, "  ", "person")
+    state = (
+        f"delivered at step {guidance.step}" if guidance.state == "delivered" else guidance.state
+    )
+    who = guidance.author if guidance.verified else f"{guidance.author} (unverified)"
+    facts = [format_local_time(guidance.queued_at), who, guidance.mode, state]
+    if guidance.revision > 1:
+        facts.append(f"revision {guidance.revision}")
+    page.line(span(guidance.id, "name"), span("  " + " · ".join(facts), "dim"))
+    page.block(guidance.text, "  ", "person")
 
 
-def apply_full_disk(found: list[RolloutRow], home: Home) -> list[RolloutRow]:
+def apply_full_disk(rollouts: list[RolloutRow], home: Home) -> list[RolloutRow]:
     """Rollouts as they are now: on a full disk, those that a daemon would run are paused by it."""
     room = shutil.disk_usage(home.path)
     if not room.total or room.free >= LOW_DISK_BYTES or home_lock.find_running_daemon(home) is None:
-        return found
+        return rollouts
     reason = f"{room.free // 1_000_000} MB free on the disk of the home"
     return [
-        replace(one, state="paused", paused_by="disk", reason=reason)
-        if one.state in ("queued", "running")
-        else one
-        for one in found
+        replace(rollout, state="paused", paused_by="disk", reason=reason)
+        if rollout.state in ("queued", "running")
+        else rollout
+        for rollout in rollouts
     ]
 
 
-def apply_gpu_waits(found: list[RolloutRow], home: Home) -> list[RolloutRow]:
+def apply_gpu_waits(rollouts: list[RolloutRow], home: Home) -> list[RolloutRow]:
     """Rollouts with what they wait for, where that is a GPU: a queued one has it as its reason."""
     waiting = (
         gpu_leases.read_gpu_ledger(home).waiting
-        if any(_can_wait_for_gpu(one) for one in found)
+        if any(_can_wait_for_gpu(one) for one in rollouts)
         else {}
     )
-    return [_with_gpu_wait(one, waiting.get(f"rollout:{one.id}", "")) for one in found]
+    return [
+        _with_gpu_wait(rollout, waiting.get(f"rollout:{rollout.id}", "")) for rollout in rollouts
+    ]
 
 
-def _can_wait_for_gpu(one: RolloutRow) -> bool:
-    return one.state in ("queued", "running")
+def _can_wait_for_gpu(rollout: RolloutRow) -> bool:
+    return rollout.state in ("queued", "running")
 
 
-def _with_gpu_wait(one: RolloutRow, why: str) -> RolloutRow:
-    if not why or not _can_wait_for_gpu(one):
-        return one
-    return replace(one, reason=why) if one.state == "queued" else replace(one, activity=why)
+def _with_gpu_wait(rollout: RolloutRow, why: str) -> RolloutRow:
+    if not why or not _can_wait_for_gpu(rollout):
+        return rollout
+    if rollout.state == "queued":
+        return replace(rollout, reason=why)
+    return replace(rollout, activity=why)
 
 
-def apply_current_conditions(found: Sequence[RolloutOverview], home: Home) -> list[RolloutOverview]:
+def apply_current_conditions(
+    overviews: Sequence[RolloutOverview], home: Home
+) -> list[RolloutOverview]:
     """With what waits for a GPU, or for room on the disk."""
-    rows = [one.rollout for one in found]
+    rows = [overview.rollout for overview in overviews]
     now = apply_gpu_waits(apply_full_disk(rows, home), home)
-    return [one._replace(rollout=row) for one, row in zip(found, now, strict=True)]
+    return [one._replace(rollout=row) for one, row in zip(overviews, now, strict=True)]
 
 
 MAX_REASON_CHARACTERS = 60
@@ -152,10 +161,10 @@ TableColumns = dict[str, list[OutputSpan]]
 
 
 def print_rollout_table(
-    page: OutputPage, found: Sequence[RolloutNeed], archives: dict[str, str], by_task: bool
+    page: OutputPage, needs: Sequence[RolloutNeed], archives: dict[str, str], by_task: bool
 ) -> None:
     """Print them; archives: where archived ones lie. by_task: the task is said above the table."""
-    columns = _table_columns(found)
+    columns = _table_columns(needs)
     left_out = {
         title for title in HIDDEN_WHEN_EMPTY if not any(cell.text for cell in columns[title])
     }
@@ -163,15 +172,17 @@ def print_rollout_table(
     columns = {title: cells for title, cells in columns.items() if title not in left_out}
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if width is not None:
-        states = [_state_cell(one, 0, archives) for one in found]
-        columns = _columns_that_fit(columns, width - max(len(one.text) for one in states))
+        states = [_state_cell(one, 0, archives) for one in needs]
+        columns = _columns_that_fit(
+            columns, width - max(len(state_cell.text) for state_cell in states)
+        )
     room = None if width is None else width - _columns_width(columns)
-    columns["state"] = [_state_cell(one, room, archives) for one in found]
+    columns["state"] = [_state_cell(need, room, archives) for need in needs]
     page.table(tuple(columns), list(zip(*columns.values(), strict=True)))
 
 
-def _table_columns(found: Sequence[RolloutNeed]) -> TableColumns:
-    rows = [_table_row(one) for one in found]
+def _table_columns(needs: Sequence[RolloutNeed]) -> TableColumns:
+    rows = [_table_row(need) for need in needs]
     return {title: [row[title] for row in rows] for title in rows[0]}
 
 
@@ -207,7 +218,10 @@ def _columns_that_fit(columns: TableColumns, width: int) -> TableColumns:
             break
         if needs and (longest - over >= min(MIN_NEED_CHARACTERS, longest) or not title):
             room = max(MIN_NEED_CHARACTERS, longest - over)
-            return {**columns, "need": [span(cut_text(one.text, room), one.tone) for one in needs]}
+            return {
+                **columns,
+                "need": [span(cut_text(need.text, room), need.tone) for need in needs],
+            }
         columns = {name: cells for name, cells in columns.items() if name != title}
     return columns
 

@@ -57,18 +57,19 @@ def add_task_list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_task_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """List them by name."""
+    """List tasks by name."""
     if arguments.packaged:
         return _list_packaged_tasks(arguments.json)
     from houston_shared.task import compare_with_record  # slow: the other commands go without it
 
     with Reader(loaded.home) as reader:
-        found = reader.run(rollout_queries.list_tasks())
+        tasks = reader.run(rollout_queries.list_tasks())
         stands = [
-            compare_with_record(reader.run(rollout_queries.read_task_record(one))) for one in found
+            compare_with_record(reader.run(rollout_queries.read_task_record(task)))
+            for task in tasks
         ]
     if arguments.json:
-        for one, now in zip(found, stands, strict=True):
+        for one, now in zip(tasks, stands, strict=True):
             command_output.print_json_line(json_views.task_json(one, *now))
         return int(ExitCode.DONE)
     rows = [
@@ -79,7 +80,7 @@ def run_task_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
             span(format_score(one.best_score)),
             span(f"broken: {problem}", "bad") if problem else span("changed" if edited else ""),
         )
-        for one, (edited, problem) in zip(found, stands, strict=True)
+        for one, (edited, problem) in zip(tasks, stands, strict=True)
     ]
     if rows:
         OutputPage().table(("task", "rollouts#", "going on#", "best#", "file"), rows)
@@ -93,14 +94,14 @@ def run_task_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
 def _list_packaged_tasks(json: bool) -> int:
     from houston_shared.task import load_packaged_tasks
 
-    found = load_packaged_tasks()
+    tasks = load_packaged_tasks()
     if json:
-        for one in found:
+        for one in tasks:
             command_output.print_json_line(json_views.packaged_task_json(one))
         return int(ExitCode.DONE)
     rows = [
-        (span(one.folder.name, "name"), span(one.task.domain), span(one.task.environment))
-        for one in found
+        (span(task.folder.name, "name"), span(task.task.domain), span(task.task.environment))
+        for task in tasks
     ]
     OutputPage().table(("task", "domain", "environment"), rows)
     command_output.print_note("next: houston task new NAME --from TASK")
@@ -119,7 +120,7 @@ def add_rollout_list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_rollout_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """List them."""
+    """List rollouts."""
     me = current_person(loaded.config.console.name)
     plan = attention_ranking.read_rollout_overviews(
         me, 0, arguments.task, arguments.state, bodies=arguments.json
@@ -162,14 +163,14 @@ def run_rollout_list(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     return int(ExitCode.DONE)
 
 
-def _task_name(one: RolloutNeed) -> str:
-    return one.standing.rollout.task
+def _task_name(need: RolloutNeed) -> str:
+    return need.standing.rollout.task
 
 
-def _group_by_task(found: list[RolloutNeed]) -> list[RolloutNeed]:
+def _group_by_task(needs: list[RolloutNeed]) -> list[RolloutNeed]:
     """Tasks in the order of their neediest rollout; within one as before."""
-    first = {task: number for number, task in reversed(list(enumerate(map(_task_name, found))))}
-    return sorted(found, key=lambda one: first[_task_name(one)])
+    first = {task: number for number, task in reversed(list(enumerate(map(_task_name, needs))))}
+    return sorted(needs, key=lambda one: first[_task_name(one)])
 
 
 def add_rollout_show_arguments(parser: argparse.ArgumentParser) -> None:
@@ -179,10 +180,10 @@ def add_rollout_show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_rollout_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Show it."""
+    """Show one rollout."""
     with Reader(loaded.home) as reader:
         stands, facts, scores = reader.run(
-            _read_rollout(arguments.rollout, _current_person(loaded))
+            _read_rollout(arguments.rollout, current_person(loaded.config.console.name))
         )
         stood = rollout_queries.last_known_at(reader)
     (stands,) = rollout_summary.apply_current_conditions([stands], loaded.home)
@@ -198,45 +199,41 @@ def run_rollout_show(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     return int(ExitCode.DONE)
 
 
-def _current_person(loaded: LoadedConfiguration) -> Person:
-    return current_person(loaded.config.console.name)
-
-
 def _read_rollout(
     name: str, person: Person
 ) -> ReadPlan[tuple[RolloutOverview, dict[str, Any], list[EvaluationRow]]]:
-    one = yield from rollout_queries.find_rollout(name)
-    (stands,) = yield from attention_ranking.read_rollout_overviews(person, rollout=one.id)
-    drifts = yield from rollout_queries.count_drifts(one.id)
-    said = yield from annotation_queries.list_guidance(one.id)
-    waiting = sum(each.state == "queued" for each in said)
-    delivered = sum(each.state == "delivered" for each in said)
-    workspace = yield from rollout_queries.read_workspace_folder(one)
-    archive = yield from removed_data_queries.find_archive_file(one.id)
-    freed = yield from removed_data_queries.find_last_cleaning(one.id)
+    rollout = yield from rollout_queries.find_rollout(name)
+    (stands,) = yield from attention_ranking.read_rollout_overviews(person, rollout=rollout.id)
+    drifts = yield from rollout_queries.count_drifts(rollout.id)
+    messages = yield from annotation_queries.list_guidance(rollout.id)
+    waiting = sum(message.state == "queued" for message in messages)
+    delivered = sum(each.state == "delivered" for each in messages)
+    workspace = yield from rollout_queries.read_workspace_folder(rollout)
+    archive = yield from removed_data_queries.find_archive_file(rollout.id)
+    freed = yield from removed_data_queries.find_last_cleaning(rollout.id)
     losses = step_queries.group_repair_losses(
-        (yield from step_queries.list_quarantined_events(one.id))
+        (yield from step_queries.list_quarantined_events(rollout.id))
     )
     facts = {
-        "seed": (yield from _seed_json(one)),
+        "seed": (yield from _seed_json(rollout)),
         "drift": drifts,
-        "usage": msgspec.to_builtins((yield from rollout_queries.read_token_usage(one.id))),
+        "usage": msgspec.to_builtins((yield from rollout_queries.read_token_usage(rollout.id))),
         "guidance": {"queued": waiting, "delivered": delivered},
         "workspace": workspace,
-        "limited_by": _resource_limits(one.id, workspace),
+        "limited_by": _resource_limits(rollout.id, workspace),
         "archive": archive,
         "cleaned": _cleanup_json(freed),
         "set_aside": [
             {"repair": loss.repair, "events": loss.events, "steps": loss.steps} for loss in losses
         ],
     }
-    return stands, facts, (yield from workspace_queries.list_evaluations(one.id))
+    return stands, facts, (yield from workspace_queries.list_evaluations(rollout.id))
 
 
-def _seed_json(one: RolloutRow) -> ReadPlan[int | None]:
+def _seed_json(rollout: RolloutRow) -> ReadPlan[int | None]:
     """What chose its world, its question and its samples; None where that was erased."""
     try:
-        return (yield from rollout_queries.read_rollout_spec(one)).seed
+        return (yield from rollout_queries.read_rollout_spec(rollout)).seed
     except HoustonError:
         return None
 
@@ -252,15 +249,19 @@ def _resource_limits(rollout: str, workspace: str | None) -> str:
         return ""
 
 
-def _cleanup_json(one: removed_data_queries.HostCleaning | None) -> dict[str, Any] | None:
-    if one is None:
+def _cleanup_json(cleaning: removed_data_queries.HostCleaning | None) -> dict[str, Any] | None:
+    if cleaning is None:
         return None
-    fields = {"bytes": one.body.bytes, "snapshots": one.body.snapshots, "left": one.body.left}
+    fields = {
+        "bytes": cleaning.body.bytes,
+        "snapshots": cleaning.body.snapshots,
+        "left": cleaning.body.left,
+    }
     return {
-        "at": iso_time(one.at),
-        "by": one.body.by,
+        "at": iso_time(cleaning.at),
+        "by": cleaning.body.by,
         **fields,
-        "said": removed_data_queries.describe_cleaning(one),
+        "said": removed_data_queries.describe_cleaning(cleaning),
     }
 
 
@@ -293,18 +294,21 @@ def _cleanup_text(freed: dict[str, Any] | None) -> str:
     return f"{freed['said']} ({format_local_time(freed['at'])}, {freed['by']})" if freed else ""
 
 
-def _losses_text(facts: dict[str, Any]) -> list[step_queries.LossFromRepair]:
-    return [step_queries.LossFromRepair(**one) for one in facts["set_aside"]]
-
-
 def _score_rows(evaluations: list[EvaluationRow]) -> list[dict[str, Any]]:
     """Evaluations in order; only those that gave a score used a submission, and have its number."""
     lines: list[dict[str, Any]] = []
     number = 0
-    for each in evaluations:
-        number += each.state == "scored"
-        used = number if each.state == "scored" else None
-        lines.append({"number": used, "step": each.step, "score": each.score, "state": each.state})
+    for evaluation in evaluations:
+        number += evaluation.state == "scored"
+        used = number if evaluation.state == "scored" else None
+        lines.append(
+            {
+                "number": used,
+                "step": evaluation.step,
+                "score": evaluation.score,
+                "state": evaluation.state,
+            }
+        )
     return lines
 
 
@@ -314,9 +318,9 @@ def _print_rollout(
     drift = ", ".join(f"{count} {name}" for name, count in sorted(facts["drift"].items()))
     said = facts["guidance"]
     history = ", ".join(
-        f"{format_score(each.score)} at step {each.step}"
-        + ("" if each.state == "scored" else " (no score, no submission used)")
-        for each in scores
+        f"{format_score(score.score)} at step {score.step}"
+        + ("" if score.state == "scored" else " (no score, no submission used)")
+        for score in scores
     )
     page.line(span(one.id, "name"), "  ", state_span(one, archived=bool(facts["archive"])))
     lines = {
@@ -340,7 +344,8 @@ def _print_rollout(
         "limits": f"by {facts['limited_by']}" if facts["limited_by"] else "",
         "archive": facts["archive"],
         "repair": "; ".join(
-            step_queries.describe_repair_loss(loss) for loss in _losses_text(facts)
+            step_queries.describe_repair_loss(step_queries.LossFromRepair(**loss))
+            for loss in facts["set_aside"]
         ),
         "branch": f"of {one.parent} at step {one.parent_step}" if one.parent else "",
     }
@@ -362,10 +367,10 @@ def add_rollout_people_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_rollout_people(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """List them, of one rollout or of all."""
+    """List what attention one rollout, or all, had."""
     with Reader(loaded.home) as reader:
-        found = reader.run(_read_attention_cost(arguments))
-    lines = [(rollout, one) for rollout, spent in found.items() for one in spent]
+        costs = reader.run(_read_attention_cost(arguments))
+    lines = [(rollout, one) for rollout, spent in costs.items() for one in spent]
     if arguments.json:
         for rollout, one in lines:
             command_output.print_json_line(json_views.attention_cost_json(rollout, one))
@@ -383,10 +388,10 @@ def _read_attention_cost(arguments: argparse.Namespace) -> ReadPlan[dict[str, li
         ids = [one.id for one in (yield from rollout_queries.list_rollouts(arguments.task))]
     if not arguments.with_past:
         return (yield from presence_queries.read_attention_costs(ids))
-    found: dict[str, list[AttentionCost]] = {}
+    costs: dict[str, list[AttentionCost]] = {}
     for id in ids:
-        found[id] = yield from presence_queries.read_attention_cost_with_past(id)
-    return found
+        costs[id] = yield from presence_queries.read_attention_cost_with_past(id)
+    return costs
 
 
 def _print_attention_table(lines: list[tuple[str, AttentionCost]]) -> None:
@@ -415,7 +420,7 @@ ALL_SCORES = 1_000_000
 
 
 class ComparisonSide(NamedTuple):
-    """One of the two."""
+    """One of two compared rollouts."""
 
     rollout: RolloutRow
     scores: list[ScorePoint]
@@ -428,7 +433,7 @@ class ComparisonSide(NamedTuple):
 
     @property
     def words(self) -> int:
-        """Said to it."""
+        """Words that people said to it."""
         return sum(one.words for one in self.people)
 
 
@@ -442,42 +447,43 @@ def add_rollout_compare_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_rollout_compare(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Show both."""
+    """Show two rollouts side by side."""
     with Reader(loaded.home) as reader:
-        sides = reader.run(_read_comparison((arguments.a, arguments.b)))
+        sides = reader.run(read_comparison((arguments.a, arguments.b), ALL_SCORES))
     if arguments.json:
-        command_output.print_json_line({"rollouts": [_comparison_json(one) for one in sides]})
+        command_output.print_json_line({"rollouts": [_comparison_json(side) for side in sides]})
     else:
         _print_comparison(OutputPage(), sides)
     return int(ExitCode.DONE)
 
 
-def _read_comparison(names: tuple[str, str]) -> ReadPlan[list[ComparisonSide]]:
+def read_comparison(names: tuple[str, str], max_scores: int) -> ReadPlan[list[ComparisonSide]]:
+    """Both, each with its newest scores. Raises HoustonError where one is not there."""
     found = []
     for name in names:
         found.append((yield from rollout_queries.find_rollout(name)))
     ids = [one.id for one in found]
-    scored = yield from rollout_queries.score_history(ids, ALL_SCORES)
+    scored = yield from rollout_queries.score_history(ids, max_scores)
     spent = yield from presence_queries.read_attention_costs(ids)
     return [ComparisonSide(one, scored[one.id], spent[one.id]) for one in found]
 
 
-def _comparison_json(one: ComparisonSide) -> dict[str, Any]:
+def _comparison_json(side: ComparisonSide) -> dict[str, Any]:
     return {
-        **json_views.rollout_json(one.rollout),
+        **json_views.rollout_json(side.rollout),
         "scores": [
-            {"step": each.step, "active_seconds": each.active_us / 1e6, "score": each.score}
-            for each in one.scores
+            {"step": score.step, "active_seconds": score.active_us / 1e6, "score": score.score}
+            for score in side.scores
         ],
-        "minutes": one.minutes,
-        "words": one.words,
-        "people": [json_views.attention_cost_json(one.rollout.id, each) for each in one.people],
+        "minutes": side.minutes,
+        "words": side.words,
+        "people": [json_views.attention_cost_json(side.rollout.id, each) for each in side.people],
     }
 
 
 def _print_comparison(page: OutputPage, sides: list[ComparisonSide]) -> None:
     rows: list[tuple[str, Sequence[object]]] = [
-        ("task", [one.rollout.task for one in sides]),
+        ("task", [side.rollout.task for side in sides]),
         ("state", [state_span(one.rollout, 40).text for one in sides]),
         ("engine", [f"{one.rollout.engine} {one.rollout.policy}".strip() for one in sides]),
         ("steps", [one.rollout.steps for one in sides]),
@@ -501,15 +507,15 @@ def _score_rows_over_time(sides: list[ComparisonSide]) -> list[tuple[str, Sequen
     return [
         (
             f"score at {format_seconds(second)}",
-            [_score_by_second(one.scores, second) for one in sides],
+            [_score_by_second(side.scores, second) for side in sides],
         )
         for second in seconds
     ]
 
 
-def _score_by_second(found: list[ScorePoint], second: int) -> str:
+def _score_by_second(scores: list[ScorePoint], second: int) -> str:
     """The newest score in a second of active time; in brackets where it is older."""
-    had = [one for one in found if one.active_us // 1_000_000 <= second]
+    had = [score for score in scores if score.active_us // 1_000_000 <= second]
     if not had:
         return "–"
     said = format_score(had[-1].score)

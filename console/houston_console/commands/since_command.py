@@ -58,107 +58,124 @@ def run_since(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
 def _read_changes(
     name: str, person: Person
 ) -> ReadPlan[tuple[RolloutRow, LastSeen | None, ChangesSinceEvent]]:
-    one = yield from rollout_queries.find_rollout(name)
-    before = yield from presence_queries.read_last_seen(one.id, person)
+    rollout = yield from rollout_queries.find_rollout(name)
+    before = yield from presence_queries.read_last_seen(rollout.id, person)
     return (
-        one,
+        rollout,
         before,
-        (yield from changes_since_visit.read_changes_since(one.id, before.seq if before else 0)),
+        (
+            yield from changes_since_visit.read_changes_since(
+                rollout.id, before.seq if before else 0
+            )
+        ),
     )
 
 
-def _report_visit(home: Home, one: RolloutRow, claimed: str) -> None:
+def _report_visit(home: Home, rollout: RolloutRow, claimed: str) -> None:
     """So that the next time begins here. Reading goes on without a daemon, and so does this."""
     from houston_shared.control_client import ControlClient  # zmq: 40 ms, after all is shown
 
     try:
         with ControlClient(home) as client:
-            client.ask(ReportPresence(rollout=one.id, step=one.steps, active=True, claimed=claimed))
+            client.ask(
+                ReportPresence(rollout=rollout.id, step=rollout.steps, active=True, claimed=claimed)
+            )
             client.ask(ReportPresence(claimed=claimed))
     except HoustonError as problem:
         command_output.print_note(f"It is not noted that you were here: {problem.cause}")
 
 
-def since_json(before: LastSeen | None, found: ChangesSinceEvent) -> dict[str, Any]:
+def since_json(before: LastSeen | None, changes: ChangesSinceEvent) -> dict[str, Any]:
     """The JSON of `since`; `last_seen` is null for who was never here."""
     seen = {"seq": before.seq, "step": before.step, "at": iso_time(before.at)} if before else None
     return {
-        "rollout": found.rollout,
+        "rollout": changes.rollout,
         "last_seen": seen,
-        "seq": found.seq,
-        "steps": {"first": found.first, "last": found.last, "count": found.steps},
-        "errors": found.errors,
-        "active_seconds": found.active_us / 1_000_000,
-        "best_before": found.best_before,
+        "seq": changes.seq,
+        "steps": {"first": changes.first, "last": changes.last, "count": changes.steps},
+        "errors": changes.errors,
+        "active_seconds": changes.active_us / 1_000_000,
+        "best_before": changes.best_before,
         "evaluations": [
-            {"step": one.step, "score": one.score, "state": one.state, "at": iso_time(one.at)}
-            for one in found.evaluations
+            {
+                "step": evaluation.step,
+                "score": evaluation.score,
+                "state": evaluation.state,
+                "at": iso_time(evaluation.at),
+            }
+            for evaluation in changes.evaluations
         ],
-        "guidance": [_guidance_json(one) for one in found.guidance],
+        "guidance": [_guidance_json(message) for message in changes.guidance],
         "files": [
-            {name: getattr(one, name) for name in ("path", "times", "added", "removed", "step")}
-            for one in found.files
+            {name: getattr(file, name) for name in ("path", "times", "added", "removed", "step")}
+            for file in changes.files
         ],
-        "more_files": found.more_files,
-        "events": [_event_json(one) for one in found.events],
+        "more_files": changes.more_files,
+        "events": [_event_json(event) for event in changes.events],
     }
 
 
-def _guidance_json(one: HeardGuidance) -> dict[str, Any]:
+def _guidance_json(guidance: HeardGuidance) -> dict[str, Any]:
     return {
-        "id": one.id,
-        "author": one.author,
-        "text": one.text,
-        "step": one.step,
-        "at": iso_time(one.at),
-        "followed": _reaction_json(one.followed),
+        "id": guidance.id,
+        "author": guidance.author,
+        "text": guidance.text,
+        "step": guidance.step,
+        "at": iso_time(guidance.at),
+        "followed": _reaction_json(guidance.followed),
     }
 
 
-def _reaction_json(one: LastAction | None) -> dict[str, Any] | None:
-    return {"step": one.step, "text": one.text} if one else None
+def _reaction_json(action: LastAction | None) -> dict[str, Any] | None:
+    return {"step": action.step, "text": action.text} if action else None
 
 
-def _event_json(one: NotableEvent) -> dict[str, Any]:
-    line = {"seq": one.seq, "step": one.step or None, "at": iso_time(one.at)}
-    return {**line, "kind": one.kind, "text": one.text}
+def _event_json(event: NotableEvent) -> dict[str, Any]:
+    line = {"seq": event.seq, "step": event.step or None, "at": iso_time(event.at)}
+    return {**line, "kind": event.kind, "text": event.text}
 
 
 def _print_changes(
-    page: OutputPage, one: RolloutRow, before: LastSeen | None, found: ChangesSinceEvent, full: bool
+    page: OutputPage,
+    rollout: RolloutRow,
+    before: LastSeen | None,
+    changes: ChangesSinceEvent,
+    full: bool,
 ) -> None:
     when = f"since {local_time(before.at)}" if before else "you were never here: from its beginning"
-    page.line(span(one.id, "name"), span(f"  {when}"))
-    if not found.steps and not found.events:
+    page.line(span(rollout.id, "name"), span(f"  {when}"))
+    if not changes.steps and not changes.events:
         page.line("  nothing happened")
         return
-    facts = f"{found.steps} steps"
-    if found.steps:
-        facts += f" ({found.first} to {found.last}) in {format_seconds(found.active_us / 1e6)}"
-    page.line(f"  {facts}; {found.errors} with errors{_score_change_text(found)}")
-    for heard in found.guidance:
-        _print_guidance_effects(page, one.id, heard)
-    if found.files:
-        named = ", ".join(
-            f"{file.path} ({file.times}×, +{file.added} −{file.removed})" for file in found.files
+    facts = f"{changes.steps} steps"
+    if changes.steps:
+        facts += (
+            f" ({changes.first} to {changes.last}) in {format_seconds(changes.active_us / 1e6)}"
         )
-        more = f" and {found.more_files} more" if found.more_files else ""
+    page.line(f"  {facts}; {changes.errors} with errors{_score_change_text(changes)}")
+    for heard in changes.guidance:
+        _print_guidance_effects(page, rollout.id, heard)
+    if changes.files:
+        named = ", ".join(
+            f"{file.path} ({file.times}×, +{file.added} −{file.removed})" for file in changes.files
+        )
+        more = f" and {changes.more_files} more" if changes.more_files else ""
         page.line("  ", span("files ", "dim"), span(f"{named}{more}"))
-    events = found.events if full else found.events[-MAX_LISTED_EVENTS:]
-    if len(events) < len(found.events):
-        page.line(span(f"  … {len(found.events) - len(events)} earlier (--full)", "dim"))
+    events = changes.events if full else changes.events[-MAX_LISTED_EVENTS:]
+    if len(events) < len(changes.events):
+        page.line(span(f"  … {len(changes.events) - len(events)} earlier (--full)", "dim"))
     for event in events:
-        page.line(*_event_spans(one.id, event))
+        page.line(*_event_spans(rollout.id, event))
 
 
-def _score_change_text(found: ChangesSinceEvent) -> str:
+def _score_change_text(changes: ChangesSinceEvent) -> str:
     """How the best score moved; empty where nothing was scored meanwhile."""
-    new = [one.score for one in found.evaluations if one.score is not None]
+    new = [evaluation.score for evaluation in changes.evaluations if evaluation.score is not None]
     if not new:
         return ""
-    best = max([*new, *([] if found.best_before is None else [found.best_before])])
+    best = max([*new, *([] if changes.best_before is None else [changes.best_before])])
     return (
-        f"; best score {format_score(found.best_before)} → {format_score(best)},"
+        f"; best score {format_score(changes.best_before)} → {format_score(best)},"
         f" last {format_score(new[-1])}"
     )
 
@@ -170,12 +187,12 @@ def _print_guidance_effects(page: OutputPage, rollout: str, heard: HeardGuidance
         page.line("    ", span(f"step {heard.followed.step}: {heard.followed.text}"))
 
 
-def _event_spans(rollout: str, one: NotableEvent) -> list[OutputSpan | str]:
-    where = command_arguments.format_permalink(rollout, one.step) if one.step else rollout
+def _event_spans(rollout: str, event: NotableEvent) -> list[OutputSpan | str]:
+    where = command_arguments.format_permalink(rollout, event.step) if event.step else rollout
     return [
         "  ",
-        span(f"{local_time(one.at)} ", "dim"),
+        span(f"{local_time(event.at)} ", "dim"),
         span(f"{where} ", "name"),
-        span(f"{one.kind} ", "dim"),
-        span(one.text, EVENT_KIND_TONES.get(one.kind, "")),
+        span(f"{event.kind} ", "dim"),
+        span(event.text, EVENT_KIND_TONES.get(event.kind, "")),
     ]

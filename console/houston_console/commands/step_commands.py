@@ -59,10 +59,10 @@ _MAX_ARGUMENT_CHARACTERS = 60
 """Characters of an argument's value on a call's line."""
 
 
-def call_line(one: ToolCall, limit: int = _MAX_ARGUMENT_CHARACTERS) -> str:
+def call_line(call: ToolCall, limit: int = _MAX_ARGUMENT_CHARACTERS) -> str:
     """A call on one line; long values are cut."""
-    words = [f"{name}={_argument_value(value, limit)}" for name, value in one.arguments.items()]
-    return " ".join([one.name, *words])
+    words = [f"{name}={_argument_value(value, limit)}" for name, value in call.arguments.items()]
+    return " ".join([call.name, *words])
 
 
 def _argument_value(value: Any, limit: int) -> str:
@@ -70,36 +70,39 @@ def _argument_value(value: Any, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def file_line(one: FileChange) -> str:
+def file_line(change: FileChange) -> str:
     """A changed file on one line."""
-    note = f" ({one.note})" if one.note else ""
-    return f"{one.kind} {one.path} +{one.added} −{one.removed}{note}"
+    note = f" ({change.note})" if change.note else ""
+    return f"{change.kind} {change.path} +{change.added} −{change.removed}{note}"
 
 
-def print_step(page: OutputPage, one: StepRecord, verdict: str | None, full: bool) -> None:
+def print_step(page: OutputPage, record: StepRecord, verdict: str | None, full: bool) -> None:
     """A whole step; `full` leaves nothing out."""
-    sample = one.sample
-    title = f"step {one.step}" + (f" attempt {one.attempt}" if one.attempt > 1 else "")
+    sample = record.sample
+    title = f"step {record.step}" + (f" attempt {record.attempt}" if record.attempt > 1 else "")
     facts = [
-        format_local_time(one.at),
-        format_seconds(one.active_seconds),
+        format_local_time(record.at),
+        format_seconds(record.active_seconds),
         sample.policy,
         sample.drift,
     ]
     page.line(span(title, "name"), span("  " + " · ".join(filter(None, facts)), "dim"))
     page.block(sample.thought, AGENT_BAR, limit=0 if full else MAX_TEXT_LINES)
-    for each in sample.calls:
+    for call in sample.calls:
         page.line(
-            "  → ", span(call_line(each, 10**6 if full else _MAX_ARGUMENT_CHARACTERS), "call")
+            "  → ", span(call_line(call, 10**6 if full else _MAX_ARGUMENT_CHARACTERS), "call")
         )
     if sample.malformed:
         page.line("  ", span(f"no action: {sample.malformed}", "bad"))
     page.block(
-        step_json.observation_as_seen(one), f"  {AGENT_BAR}", "dim", 0 if full else MAX_TEXT_LINES
+        step_json.observation_as_seen(record),
+        f"  {AGENT_BAR}",
+        "dim",
+        0 if full else MAX_TEXT_LINES,
     )
-    for said in one.guidance:
+    for said in record.guidance:
         page.line(PERSON_BAR, span(f"{said.author} said: {said.text}", "person"))
-    closed = one.observation
+    closed = record.observation
     for changed in closed.files if closed else ():
         page.line("  ", span(file_line(changed)))
     if closed and closed.more_files:
@@ -108,7 +111,7 @@ def print_step(page: OutputPage, one: StepRecord, verdict: str | None, full: boo
         for name in closed.attention:
             why = f" ({closed.reasons[name]})" if closed.reasons.get(name) else ""
             page.line("  ", span(f"attention: {name}{why}", "bad"))
-    for mark in one.aside:
+    for mark in record.aside:
         page.line("  ", span(step_queries.describe_quarantine(mark), "bad"))
     if verdict:
         page.line("  ", span(f"verdict: {verdict}"))
@@ -136,7 +139,7 @@ def print_terminal_output(
     if not host_root or not inside or not folder.is_dir():
         page.line("    ", span("its log is not on this machine", "dim"))
         return
-    _print_blocks(page, log_blocks(folder, printed.start, printed.end))
+    _print_blocks(page, terminal_log_files.read_log_blocks(folder, printed.start, printed.end))
     page.line("    ", span(f"byte for byte in {folder}", "dim"))
 
 
@@ -169,17 +172,6 @@ def _file_blocks(file: Path) -> Iterator[bytes]:
 def _print_blocks(page: OutputPage, parts: Iterator[bytes]) -> None:
     for text in _decode_lines(parts):
         page.line("    │ ", safe(redact(_SHELL_MARK.sub("", text))))
-
-
-def log_blocks(folder: Path, start: int, end: int) -> Iterator[bytes]:
-    """The bytes of [start, end) of a log, whatever segments they lie in."""
-    for at, path in terminal_log_files.list_segments(folder):
-        with path.open("rb") as file:
-            file.seek(max(0, start - at))
-            left = end - at - file.tell()
-            while left > 0 and (data := file.read(min(_BLOCK_BYTES, left))):
-                left -= len(data)
-                yield data
 
 
 def _decode_lines(parts: Iterator[bytes]) -> Iterator[str]:
@@ -238,30 +230,30 @@ def run_steps(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
         arguments.first = max(arguments.first, place.first)
         arguments.last = min(arguments.last, place.last)
     with Reader(loaded.home) as reader:
-        one = reader.run(rollout_queries.find_rollout(place.rollout))
-        if told := reader.run(removed_data_queries.describe_archived(one.id)):
+        rollout = reader.run(rollout_queries.find_rollout(place.rollout))
+        if told := reader.run(removed_data_queries.describe_archived(rollout.id)):
             command_output.print_note(told)
         for loss in step_queries.group_repair_losses(
-            reader.run(step_queries.list_quarantined_events(one.id))
+            reader.run(step_queries.list_quarantined_events(rollout.id))
         ):
-            command_output.print_note(f"{one.id}: {step_queries.describe_repair_loss(loss)}.")
+            command_output.print_note(f"{rollout.id}: {step_queries.describe_repair_loss(loss)}.")
         first = arguments.first
         if arguments.newest:
-            first = max(first, min(one.steps, arguments.last) - arguments.newest + 1)
+            first = max(first, min(rollout.steps, arguments.last) - arguments.newest + 1)
         host_root = (
-            reader.run(rollout_queries.read_rollout_spec(one)).host_root
+            reader.run(rollout_queries.read_rollout_spec(rollout)).host_root
             if arguments.printed
             else ""
         )
-        show = _step_printer(one.id, arguments, loaded.home.path, host_root)
+        show = _step_printer(rollout.id, arguments, loaded.home.path, host_root)
         if arguments.follow:
-            after = _follow_steps(loaded, reader, one, first, arguments.last, show)
+            after = _follow_steps(loaded, reader, rollout, first, arguments.last, show)
         else:
             after = _print_pages(
-                lambda plan: reader.run(plan()), one.id, first, arguments.last, show
+                lambda plan: reader.run(plan()), rollout.id, first, arguments.last, show
             )
         if place.first and after == first <= arguments.last:
-            raise command_options.missing_steps_text(one, place)
+            raise command_options.missing_steps_text(rollout, place)
     return int(ExitCode.DONE)
 
 
@@ -270,16 +262,16 @@ def _step_printer(
 ) -> StepPrinter:
     page = OutputPage()
 
-    def show(found: list[StepRecord], verdicts: VerdictsByStep) -> None:
-        for one in found:
-            line = step_json.step_json(rollout, one, verdicts.get((one.step, one.attempt)))
+    def show(records: list[StepRecord], verdicts: VerdictsByStep) -> None:
+        for record in records:
+            line = step_json.step_json(rollout, record, verdicts.get((record.step, record.attempt)))
             if arguments.json:
                 command_output.print_json_line(line)
             else:
-                print_step(page, one, line["verdict"], arguments.full)
-                spans = one.observation.spans if one.observation and arguments.printed else ()
+                print_step(page, record, line["verdict"], arguments.full)
+                spans = record.observation.spans if record.observation and arguments.printed else ()
                 for span in spans:
-                    print_terminal_output(page, home, host_root, one.inherited or rollout, span)
+                    print_terminal_output(page, home, host_root, record.inherited or rollout, span)
         page.flush()
 
     return show
@@ -288,7 +280,7 @@ def _step_printer(
 def _follow_steps(
     loaded: LoadedConfiguration,
     reader: Reader,
-    one: RolloutRow,
+    rollout: RolloutRow,
     first: int,
     last: int,
     show: StepPrinter,
@@ -298,11 +290,12 @@ def _follow_steps(
         while True:
             # Looked at before its steps are: a rollout that has ended closes no more of them.
             ended = (
-                following.read(lambda: rollout_queries.find_rollout(one.id)).state in ENDED_STATES
+                following.read(lambda: rollout_queries.find_rollout(rollout.id)).state
+                in ENDED_STATES
             )
-            first = _print_pages(following.read, one.id, first, last, show)
+            first = _print_pages(following.read, rollout.id, first, last, show)
             if ended:
-                command_output.print_note(f"{one.id} has ended.")
+                command_output.print_note(f"{rollout.id} has ended.")
             if ended or first > last:
                 return first
             following.wait()
@@ -339,13 +332,7 @@ def _read_closed_steps(rollout: str, first: int, last: int) -> ReadPlan[ClosedSt
 def add_context_arguments(parser: argparse.ArgumentParser) -> None:
     """`R`, `STEP`, `--attempt`, `--tokens`, `--json`."""
     command_options.add_place_argument(parser)
-    parser.add_argument(
-        "step",
-        type=command_options.positive_int,
-        nargs="?",
-        metavar="STEP",
-        help="its number, from 1",
-    )
+    command_options.add_step_argument(parser, "its number, from 1")
     parser.add_argument(
         "--attempt",
         type=command_options.positive_int,
@@ -401,9 +388,9 @@ def _print_difference(view: ContextView, around: ContextSurroundings, as_json: b
         command_output.print_json_line(step_context.context_change_as_json(change, around, step))
         return
     command_output.print_note(_request_summary(view))
-    for one in around.summarised:
+    for summary in around.summarised:
         command_output.print_note(
-            f"Steps {one.first} to {one.last} are a summary since step {one.before}."
+            f"Steps {summary.first} to {summary.last} are a summary since step {summary.before}."
         )
     before = f"as in step {step - 1}" if around.before is not None else "(there is no step before)"
     command_output.print_note(
@@ -442,7 +429,7 @@ def add_files_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_files(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Print them: files and changes the newest first."""
+    """Print files and changes, the newest first."""
     place = command_arguments.parse_permalink(arguments.rollout)
     if arguments.searches and arguments.path:
         raise HoustonError("--searches has no file.", code=ExitCode.USAGE)
@@ -459,13 +446,13 @@ def run_files(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
             )
         elif arguments.path or place.first:
             first, last = place.first or 1, place.last or OPEN_END
-            made = reader.run(workspace_queries.list_file_edits(one, arguments.path, first, last))
-            for at in range(0, len(made), DIFFS_PER_READ):
-                part = made[at : at + DIFFS_PER_READ]
+            edits = reader.run(workspace_queries.list_file_edits(one, arguments.path, first, last))
+            for at in range(0, len(edits), DIFFS_PER_READ):
+                part = edits[at : at + DIFFS_PER_READ]
                 _print_diffs(
                     part, reader.run(workspace_queries.read_file_diffs(part)), arguments.json
                 )
-            if not made:
+            if not edits:
                 command_output.print_note(
                     f"Nothing of that was changed; all files: houston files {one}"
                 )
@@ -474,8 +461,8 @@ def run_files(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
     return int(ExitCode.DONE)
 
 
-def _print_files(found: Iterable[FileHistoryRow], as_json: bool) -> None:
-    rows = list(found)
+def _print_files(files: Iterable[FileHistoryRow], as_json: bool) -> None:
+    rows = list(files)
     if as_json:
         for one in rows:
             command_output.print_json_line(
@@ -486,13 +473,13 @@ def _print_files(found: Iterable[FileHistoryRow], as_json: bool) -> None:
         ("FILE", "CHANGES#", "ADDED#", "REMOVED#", "LAST STEP#"),
         [
             (
-                span(one.path, "name"),
-                span(one.changes),
-                span(f"+{one.added}", "good"),
-                span(f"-{one.removed}", "bad"),
-                span(one.last_step),
+                span(row.path, "name"),
+                span(row.changes),
+                span(f"+{row.added}", "good"),
+                span(f"-{row.removed}", "bad"),
+                span(row.last_step),
             )
-            for one in rows
+            for row in rows
         ],
     )
     if not rows:
@@ -518,31 +505,29 @@ def _print_diffs(
             page.line("  ", span(change.change.note or "no text to compare", "dim"))
 
 
-def _change_head(one: FileEditRow) -> tuple[OutputSpan, ...]:
+def _change_head(edit: FileEditRow) -> tuple[OutputSpan, ...]:
+    counts, when = f"{edit.kind} +{edit.added} -{edit.removed}", local_time(edit.at)
     return (
-        span(f"step {one.step} ", "name"),
-        span(one.path),
-        span(
-            f"  {one.kind} +{one.added} -{one.removed}  agent {one.tools}  {local_time(one.at)}",
-            "dim",
-        ),
+        span(f"step {edit.step} ", "name"),
+        span(edit.path),
+        span(f"  {counts}  agent {edit.tools}  {when}", "dim"),
     )
 
 
 def _print_searches(
-    found: Iterable[SearchRow], place: command_arguments.StepReference, as_json: bool
+    searches: Iterable[SearchRow], place: command_arguments.StepReference, as_json: bool
 ) -> None:
     page = OutputPage()
-    for one in found:
-        if place.first and not place.first <= one.step <= place.last:
+    for search in searches:
+        if place.first and not place.first <= search.step <= place.last:
             continue
         if as_json:
             fields = ("step", "kind", "query", "results")
-            command_output.print_json_line({name: getattr(one, name) for name in fields})
+            command_output.print_json_line({name: getattr(search, name) for name in fields})
         else:
             page.line(
-                span(f"step {one.step} ", "name"),
-                span(f"{one.kind} ", "call"),
-                span(one.query),
-                span(f"  {one.results} found", "dim"),
+                span(f"step {search.step} ", "name"),
+                span(f"{search.kind} ", "call"),
+                span(search.query),
+                span(f"  {search.results} found", "dim"),
             )

@@ -30,7 +30,7 @@ def add_train_list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_train_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """List them, the oldest first."""
+    """List training runs, the oldest first."""
     with Reader(loaded.home) as reader:
         found = reader.run(policy_queries.list_training_runs())
     runs = [
@@ -42,7 +42,7 @@ def run_train_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
     elif runs:
         there = find_running_daemon(loaded.home) is not None
         titles = ("run", "kind", "state", "became", "queued", "how it stands")
-        OutputPage().table(titles, [_run_row(*one, there) for one in runs])
+        OutputPage().table(titles, [_run_row(*run, there) for run in runs])
     else:
         command_output.print_note(
             "Nothing was trained in this home.\n  next: houston train sft --help"
@@ -50,17 +50,17 @@ def run_train_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
     return int(ExitCode.DONE)
 
 
-def run_progress_text(one: TrainingRunRow, progress: TrainingProgress | None, daemon: bool) -> str:
+def run_progress_text(run: TrainingRunRow, progress: TrainingProgress | None, daemon: bool) -> str:
     """How a run stands, in words. daemon: whether one holds the home."""
-    if one.state == "running" and not daemon and not one.alone:
+    if run.state == "running" and not daemon and not run.alone:
         return "goes on from its last checkpoint when the daemon is back"
-    if one.cancelling and one.state == "running":
-        return f"is being cancelled by {one.cancelling.removeprefix('person:')}"
-    if one.reason or one.state == "queued":
-        return one.reason
+    if run.cancelling and run.state == "running":
+        return f"is being cancelled by {run.cancelling.removeprefix('person:')}"
+    if run.reason or run.state == "queued":
+        return run.reason
     if (
         progress is not None
-        and one.state in ENDED_RUN_STATES
+        and run.state in ENDED_RUN_STATES
         and progress.state not in ENDED_RUN_STATES
     ):
         return f"ended at step {progress.step:,} of {progress.steps:,}"
@@ -68,16 +68,16 @@ def run_progress_text(one: TrainingRunRow, progress: TrainingProgress | None, da
 
 
 def _run_row(
-    one: TrainingRunRow, progress: TrainingProgress | None, daemon: bool
+    run: TrainingRunRow, progress: TrainingProgress | None, daemon: bool
 ) -> tuple[OutputSpan, ...]:
-    alone = ", alone" if one.alone else ""
+    alone = ", alone" if run.alone else ""
     return (
-        span(one.id, "name"),
-        span(one.kind),
-        span(f"{one.state}{alone}", STATE_TONES.get(one.state, "")),
-        span(one.policy or "–"),
-        span(local_time(one.queued_at), "dim"),
-        span(cut_text(run_progress_text(one, progress, daemon), MAX_PROGRESS_CHARACTERS)),
+        span(run.id, "name"),
+        span(run.kind),
+        span(f"{run.state}{alone}", STATE_TONES.get(run.state, "")),
+        span(run.policy or "–"),
+        span(local_time(run.queued_at), "dim"),
+        span(cut_text(run_progress_text(run, progress, daemon), MAX_PROGRESS_CHARACTERS)),
     )
 
 
@@ -88,15 +88,15 @@ def add_train_show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_train_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Show it."""
+    """Show one training run."""
     with Reader(loaded.home) as reader:
-        one = resolve_training_run(reader, arguments.run)
-        asked = reader.run(policy_queries.read_training_request(one))
-    progress = policy_and_run_files.read_training_progress(loaded.home, one.id)
+        run = resolve_training_run(reader, arguments.run)
+        asked = reader.run(policy_queries.read_training_request(run))
+    progress = policy_and_run_files.read_training_progress(loaded.home, run.id)
     if arguments.json:
         command_output.print_json_line(
             {
-                **policy_queries.training_run_json(one, progress),
+                **policy_queries.training_run_json(run, progress),
                 **policy_queries.training_request_json(asked),
             }
         )
@@ -104,18 +104,18 @@ def run_train_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
     page = OutputPage()
     there = find_running_daemon(loaded.home) is not None
     page.line(
-        span(one.id, "name"), f"  {one.kind}, {one.state}, queued {local_time(one.queued_at)}"
+        span(run.id, "name"), f"  {run.kind}, {run.state}, queued {local_time(run.queued_at)}"
     )
-    facts = [("stands", run_progress_text(one, progress, there))]
-    facts += [("became", one.policy)] if one.policy else []
-    facts += [("begun", f"{one.starts} times")] if one.starts > 1 else []
+    facts = [("stands", run_progress_text(run, progress, there))]
+    facts += [("became", run.policy)] if run.policy else []
+    facts += [("begun", f"{run.starts} times")] if run.starts > 1 else []
     if asked is not None:
         facts += [("from", asked.parent or asked.base)]
         facts += [("rollouts", ", ".join(asked.rollouts))] if asked.rollouts else []
         facts += (
             [("recipe", policy_view_commands.format_settings(asked.recipe))] if asked.recipe else []
         )
-    folder = policy_and_run_files.training_run_folder(loaded.home, one.id)
+    folder = policy_and_run_files.training_run_folder(loaded.home, run.id)
     for title, text in [*facts, ("files", f"{folder} (log.txt, output.txt)")]:
         page.line(span(f"  {title:<9} ", "dim"), span(text))
     return int(ExitCode.DONE)
@@ -123,10 +123,10 @@ def run_train_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
 
 def resolve_training_run(reader: Reader, name: str) -> TrainingRunRow:
     """The run of that name. Raises HoustonError."""
-    found = reader.run(policy_queries.find_training_run(name))
-    if found is None:
+    run = reader.run(policy_queries.find_training_run(name))
+    if run is None:
         raise HoustonError(f"There is no training run {name!r}.", next="houston train list")
-    return found
+    return run
 
 
 def add_train_cancel_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,14 +138,14 @@ def add_train_cancel_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_train_cancel(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
-    """Ask for it."""
+    """Ask the daemon to cancel a training run."""
     with Reader(loaded.home) as reader:
-        one = resolve_training_run(reader, arguments.run)
+        run = resolve_training_run(reader, arguments.run)
         claimed = daemon_requests.claimed_name(arguments, loaded)
-        message = CancelTraining(run=one.id, reason=arguments.reason, claimed=claimed)
-        look = f"houston train show {one.id}"
+        message = CancelTraining(run=run.id, reason=arguments.reason, claimed=claimed)
+        look = f"houston train show {run.id}"
         daemon_requests.send_request(loaded, message, "It may have been heard.", look)
-        now = resolve_training_run(reader, one.id)
+        now = resolve_training_run(reader, run.id)
     if arguments.json:
         command_output.print_json_line(policy_queries.training_run_json(now, None))
     elif now.state == "cancelled":

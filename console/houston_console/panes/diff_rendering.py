@@ -56,7 +56,7 @@ def highlight_code(path: str, rows: Sequence[SafeText]) -> list[TextLine]:
     text = "\n".join(rows)
     lexer = _find_lexer(path.rpartition("/")[2]) if len(text) <= MAX_COLOURED_CHARACTERS else None
     lines = _token_lines(lexer, text) if lexer is not None else []
-    if [("".join(part.text for part in one)) for one in lines] != list(rows):
+    if [("".join(part.text for part in row)) for row in lines] != list(rows):
         return [
             (TextSpan(one),) for one in rows
         ]  # a lexer that changes what it reads is not believed
@@ -64,17 +64,17 @@ def highlight_code(path: str, rows: Sequence[SafeText]) -> list[TextLine]:
 
 
 def _token_lines(lexer: Any, text: str) -> list[TextLine]:
-    found: list[list[TextSpan]] = [[]]
+    rows: list[list[TextSpan]] = [[]]
     for kind, value in lexer.get_tokens(text):
         tone = _token_tone(str(kind))
         for number, piece in enumerate(value.split("\n")):
             if number:
-                found.append([])
-            if piece and found[-1] and found[-1][-1].tone == tone:
-                piece = found[-1].pop().text + piece
+                rows.append([])
+            if piece and rows[-1] and rows[-1][-1].tone == tone:
+                piece = rows[-1].pop().text + piece
             if piece:
-                found[-1].append(TextSpan(safe_line(piece), tone))
-    return [tuple(one) for one in found]
+                rows[-1].append(TextSpan(safe_line(piece), tone))
+    return [tuple(row) for row in rows]
 
 
 @lru_cache(maxsize=512)
@@ -132,7 +132,7 @@ class DrawnLine(NamedTuple):
 
 def parse_diff(path: str, diff: str) -> list[DiffRow]:
     """The rows of a diff, in the colours of its file's kind."""
-    found: list[tuple[DiffRowKind, SafeText, int | None, int | None]] = []
+    rows: list[tuple[DiffRowKind, SafeText, int | None, int | None]] = []
     old = new = 0
     for text in safe(diff).expandtabs(TAB_COLUMNS).split("\n"):
         if not text or (text.startswith(_FILE_HEADERS) and not old + new):
@@ -140,14 +140,14 @@ def parse_diff(path: str, diff: str) -> list[DiffRow]:
         hunk = _HUNK_HEADER.match(text)
         if hunk:
             old, new = int(hunk[1]), int(hunk[2])
-            found.append(("@", safe_line(text), None, None))
+            rows.append(("@", safe_line(text), None, None))
         elif text[0] in "+- ":
             kind: DiffRowKind = "+" if text[0] == "+" else "-" if text[0] == "-" else " "
-            found.append((kind, safe_line(text[1:]), old if kind == "-" else new, old))
+            rows.append((kind, safe_line(text[1:]), old if kind == "-" else new, old))
             old, new = old + (kind != "+"), new + (kind != "-")
         else:
-            found.append(("!", safe_line(text), None, None))
-    return _highlight_sides(path, found)
+            rows.append(("!", safe_line(text), None, None))
+    return _highlight_sides(path, rows)
 
 
 def _highlight_sides(
@@ -167,21 +167,21 @@ def _highlight_sides(
     ]
 
 
-def unified_diff_lines(found: Sequence[DiffRow], width: int) -> list[DrawnLine]:
-    """One below the other."""
+def unified_diff_lines(rows: Sequence[DiffRow], width: int) -> list[DrawnLine]:
+    """The lines of a diff, one below the other."""
     drawn: list[DrawnLine] = []
-    for row in found:
+    for row in rows:
         for part in _half_row(row, row.number, width):
             grounds = (GroundRange(LINE_NUMBER_CELLS, width, row.kind),) if row.kind in "+-" else ()
             drawn.append(DrawnLine(part, grounds))
     return drawn
 
 
-def unified_diff_with_grounds(found: Sequence[DiffRow], width: int) -> list[TextLine]:
-    """As `unified`, the grounds in the lines themselves."""
+def unified_diff_with_grounds(rows: Sequence[DiffRow], width: int) -> list[TextLine]:
+    """As `unified_diff_lines`, the grounds in the lines themselves."""
     return [
         _line_on_ground(one, min(width, MAX_GROUND_CELLS))
-        for one in unified_diff_lines(found, width)
+        for one in unified_diff_lines(rows, width)
     ]
 
 
@@ -193,11 +193,11 @@ def _line_on_ground(drawn: DrawnLine, width: int) -> TextLine:
     return (number, *(part._replace(ground=kind) for part in code))
 
 
-def side_by_side_diff_lines(found: Sequence[DiffRow], width: int) -> list[DrawnLine]:
+def side_by_side_diff_lines(rows: Sequence[DiffRow], width: int) -> list[DrawnLine]:
     """The old file at the left, the new one at the right."""
     half = (width - 1) // 2
     drawn: list[DrawnLine] = []
-    for left, right in _pair_rows(found):
+    for left, right in _pair_rows(rows):
         if left is not None and left.kind in "@!":
             drawn += [DrawnLine(part) for part in _half_row(left, None, width)]
             continue
@@ -217,12 +217,12 @@ def side_by_side_diff_lines(found: Sequence[DiffRow], width: int) -> list[DrawnL
     return drawn
 
 
-def _pair_rows(found: Sequence[DiffRow]) -> list[tuple[DiffRow | None, DiffRow | None]]:
+def _pair_rows(rows: Sequence[DiffRow]) -> list[tuple[DiffRow | None, DiffRow | None]]:
     """What stands side by side: removed lines beside those that were added after them."""
     pairs: list[tuple[DiffRow | None, DiffRow | None]] = []
     removed: list[DiffRow] = []
     added: list[DiffRow] = []
-    for row in [*found, DiffRow("!", (), None)]:
+    for row in [*rows, DiffRow("!", (), None)]:
         if row.kind == "+":
             added.append(row)
             continue
@@ -250,21 +250,21 @@ def _half_row(row: DiffRow, number: int | None, width: int) -> list[TextLine]:
 def hard_wrap_spans(parts: TextLine, width: int) -> list[TextLine]:
     """Spans in lines of at most `width` cells, broken anywhere: code means its spaces."""
     width = max(4, width)
-    found: list[list[TextSpan]] = [[]]
+    rows: list[list[TextSpan]] = [[]]
     room = width
     for part in parts:
         text: str = part.text
         while cell_len(text) > room:
             cut = len(chop_cells(text, room)[0]) if room > 1 or cell_len(text[0]) <= room else 0
             if cut:
-                found[-1].append(TextSpan(SafeText(text[:cut]), part.tone))
+                rows[-1].append(TextSpan(SafeText(text[:cut]), part.tone))
             text = text[cut:]
-            found.append([])
+            rows.append([])
             room = width
         if text:
-            found[-1].append(TextSpan(SafeText(text), part.tone))
+            rows[-1].append(TextSpan(SafeText(text), part.tone))
             room -= cell_len(text)
-    return [tuple(one) for one in found]
+    return [tuple(row) for row in rows]
 
 
 _CHANGE_GLYPHS = {"added": "+", "removed": "−"}
@@ -284,44 +284,44 @@ def parse_change(made: RecordedFileEdit) -> ParsedChange:
     return ParsedChange(made, parse_diff(made.change.path, made.change.diff))
 
 
-def file_line(one: FileHistoryRow, width: int) -> TextLine:
-    """One file over the rollout."""
+def file_line(file: FileHistoryRow, width: int) -> TextLine:
+    """One file, with its changes over the whole rollout."""
     right = line(
-        span(f" {one.changes}× ", "faint"),
-        span(f"+{one.added}", "added"),
-        span(f" −{one.removed} ", "removed"),
-        span(f"{one.last_step:>5} ", "number"),
+        span(f" {file.changes}× ", "faint"),
+        span(f"+{file.added}", "added"),
+        span(f" −{file.removed} ", "removed"),
+        span(f"{file.last_step:>5} ", "number"),
     )
-    glyph = _CHANGE_GLYPHS.get(one.kind, "±")
-    return justify_line(line(span(f" {glyph} ", "dim"), span(one.path)), right, width)
+    glyph = _CHANGE_GLYPHS.get(file.kind, "±")
+    return justify_line(line(span(f" {glyph} ", "dim"), span(file.path)), right, width)
 
 
-def file_change_line(one: FileEditRow, width: int) -> TextLine:
+def file_change_line(edit: FileEditRow, width: int) -> TextLine:
     """One change of a file: which step, by what, when."""
     right = line(
-        span(f" +{one.added}", "added"),
-        span(f" −{one.removed} ", "removed"),
-        span(f" {local_time(one.at)[5:16]} ", "faint"),
+        span(f" +{edit.added}", "added"),
+        span(f" −{edit.removed} ", "removed"),
+        span(f" {local_time(edit.at)[5:16]} ", "faint"),
     )
     left = line(
-        span(f" {_CHANGE_GLYPHS.get(one.kind, '±')} ", "dim"),
-        span(f"step {one.step:<5}", "number"),
+        span(f" {_CHANGE_GLYPHS.get(edit.kind, '±')} ", "dim"),
+        span(f"step {edit.step:<5}", "number"),
         span(" agent ", "dim"),
-        span(one.tools or "no call", "tool"),
+        span(edit.tools or "no call", "tool"),
     )
     return justify_line(left, right, width)
 
 
-def agent_search_line(one: SearchRow, width: int) -> TextLine:
+def agent_search_line(search: SearchRow, width: int) -> TextLine:
     """One search that the agent made."""
-    right = line(span(f" {one.results} found ", "faint"), span(f"{one.step:>5} ", "number"))
-    left = line(span(" ⌕ ", "dim"), span(f"{one.kind} ", "tool"), span(one.query))
+    right = line(span(f" {search.results} found ", "faint"), span(f"{search.step:>5} ", "number"))
+    left = line(span(" ⌕ ", "dim"), span(f"{search.kind} ", "tool"), span(search.query))
     return justify_line(left, right, width)
 
 
-def change_lines(one: ParsedChange, width: int, side_by_side: bool) -> list[DrawnLine]:
+def change_lines(parsed: ParsedChange, width: int, side_by_side: bool) -> list[DrawnLine]:
     """One change of one file: where it was made, then its diff."""
-    made, change = one.made, one.made.change
+    made, change = parsed.made, parsed.made.change
     title = flow_groups(
         [
             line(span(f"step {made.step} ", "number"), span(change.path, "key")),
@@ -331,7 +331,7 @@ def change_lines(one: ParsedChange, width: int, side_by_side: bool) -> list[Draw
         width,
     )
     make = side_by_side_diff_lines if side_by_side else unified_diff_lines
-    body = make(one.rows, width)
+    body = make(parsed.rows, width)
     if change.note or not body:
         body += [
             DrawnLine(row) for row in text_block(change.note or "no text to compare", width, "dim")
@@ -339,12 +339,12 @@ def change_lines(one: ParsedChange, width: int, side_by_side: bool) -> list[Draw
     return [*(DrawnLine(row) for row in title), *body, DrawnLine(())]
 
 
-def result_lines(one: SearchRow, text: str, width: int) -> list[DrawnLine]:
+def result_lines(search: SearchRow, text: str, width: int) -> list[DrawnLine]:
     """What a search asked and what it got."""
     head = [
-        line(span(f"step {one.step} ", "number"), span(f"{one.kind} ", "tool")),
-        line(span(one.query, "strong")),
-        line(span(f"  {one.results} found", "dim")),
+        line(span(f"step {search.step} ", "number"), span(f"{search.kind} ", "tool")),
+        line(span(search.query, "strong")),
+        line(span(f"  {search.results} found", "dim")),
     ]
     found = [*flow_groups(head, width), (), *(text_block(text, width) if text else [])]
     return [DrawnLine(row) for row in found]

@@ -11,11 +11,9 @@ from typing import Any, Literal
 import msgspec
 from rich.style import Style
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.message import Message
 from textual.strip import Strip
 
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for
 from houston_console.panes.diff_rendering import (
     SIDE_BY_SIDE_MIN_CELLS,
@@ -29,10 +27,11 @@ from houston_console.panes.diff_rendering import (
     parse_change,
     result_lines,
 )
-from houston_console.screens.base_screen import ActionFailed, GoToStep, post_from
+from houston_console.screens.base_screen import GoToStep, Pane, post_from
 from houston_console.screens.rollout_lists import ListAttention, keep_order
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.line_view import (
+    ItemList,
     LineView,
     highlight_needles,
     set_frame_subtitle,
@@ -68,7 +67,7 @@ MAX_DIFF_LINES = 4_000
 
 
 class DiffView(LineView):
-    """The lower half of files and searches."""
+    """The diffs or the result below the list."""
 
     has_cursor = False
 
@@ -80,7 +79,7 @@ class DiffView(LineView):
         """Old and new beside each other; None for where there is room."""
         self._drawn: list[DrawnLine] = []
         self._steps: list[int] = []
-        self._made_for: tuple[int, bool] = (0, False)
+        self._drawn_for: tuple[int, bool] = (0, False)
 
     def line_count(self) -> int:
         """Lines of all diffs."""
@@ -91,38 +90,41 @@ class DiffView(LineView):
         return self._drawn[number].line
 
     @property
-    def beside(self) -> bool:
+    def is_side_by_side(self) -> bool:
         """Whether old and new stand side by side now."""
-        return (
-            self.room >= SIDE_BY_SIDE_MIN_CELLS if self.side_by_side is None else self.side_by_side
-        )
+        if self.side_by_side is None:
+            return self.line_cells >= SIDE_BY_SIDE_MIN_CELLS
+        return self.side_by_side
 
-    def take(
+    def show_changes(
         self, changes: Sequence[ParsedChange] = (), result: tuple[SearchRow, str] | None = None
     ) -> None:
         """Show other diffs, or a result, from the start."""
         if (changes, result) != (self.changes, self.result):
-            self.changes, self.result, self._made_for = changes, result, (0, False)
+            self.changes, self.result, self._drawn_for = changes, result, (0, False)
             self.show()
             self.jump(0)
 
     def show(self) -> None:
         """Make the lines for the width there is."""
-        wanted = (self.room, self.beside)
-        if self._made_for != wanted:
-            self._made_for = wanted
+        wanted = (self.line_cells, self.is_side_by_side)
+        if self._drawn_for != wanted:
+            self._drawn_for = wanted
             self._drawn, self._steps = [], []
             if self.result is not None:
-                self._add(self.result[0].step, result_lines(*self.result, self.room))
-            for one in self.changes:
-                self._add(one.made.step, change_lines(one, *wanted))
+                self._append_lines(self.result[0].step, result_lines(*self.result, self.line_cells))
+            for change in self.changes:
+                self._append_lines(change.made.step, change_lines(change, *wanted))
         super().show()
 
-    def _add(self, step: int, made: list[DrawnLine]) -> None:
+    def _append_lines(self, step: int, made: list[DrawnLine]) -> None:
         room = MAX_DIFF_LINES - len(self._drawn)
         if len(made) > room:
             words = f"… {len(made) - room:,} more lines: `houston files` shows all"
-            made = [*made[:room], *(DrawnLine(row) for row in text_block(words, self.room, "dim"))]
+            made = [
+                *made[:room],
+                *(DrawnLine(row) for row in text_block(words, self.line_cells, "dim")),
+            ]
         self._drawn += made if room > 0 else []
         self._steps += [step] * (len(self._drawn) - len(self._steps))
 
@@ -143,13 +145,13 @@ class DiffView(LineView):
 
     @property
     def top_step(self) -> int | None:
-        """The step of what is at the top."""
+        """The step of the line at the top."""
         at = round(self.scroll_y)
         return self._steps[at] if at < len(self._steps) else None
 
-    def toggle(self) -> None:
-        """Side by side, or one below the other."""
-        self.side_by_side = not self.beside
+    def toggle_side_by_side(self) -> None:
+        """Switch between side by side and one below the other."""
+        self.side_by_side = not self.is_side_by_side
         self.show()
         self.refresh()
 
@@ -170,66 +172,45 @@ FILES_VIEWS: tuple[FilesView, ...] = ("files", "searches")
 FileListItem = FileHistoryRow | FileEditRow | SearchRow
 
 
-class FileList(LineView):
+class FileList(ItemList[FileListItem]):
     """The files of a rollout, the changes of one of them, or searches."""
 
     class Moved(Message):
         """The cursor is on another row."""
 
     def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.rows: Sequence[FileListItem] = ()
-        self.reading, self.held = ListAttention(), False
+        super().__init__([], **arguments)
+        self.attention, self.is_order_held = ListAttention(), False
         """Who is here; whether the order would be another if nobody were."""
 
-    def line_count(self) -> int:
-        """As many as there are."""
-        return len(self.rows)
-
     def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        row = self.rows[number]
+        """The line at this position."""
+        row = self.items[number]
         if isinstance(row, FileHistoryRow):
-            return file_line(row, self.room)
-        return (
-            file_change_line(row, self.room)
-            if isinstance(row, FileEditRow)
-            else agent_search_line(row, self.room)
-        )
+            return file_line(row, self.line_cells)
+        if isinstance(row, FileEditRow):
+            return file_change_line(row, self.line_cells)
+        return agent_search_line(row, self.line_cells)
 
-    def moved(self) -> None:
-        """Tell it."""
+    def cursor_moved(self) -> None:
+        """Tell the pane that the cursor moved."""
         post_from(self, self.Moved())
 
-    def take(self, rows: Sequence[FileListItem]) -> None:
+    def show_rows(self, rows: Sequence[FileListItem]) -> None:
         """Show other rows, the cursor on its own; the same ones are not drawn again.
 
         Files keep their order while somebody moves through them: the one that changed last comes
         first some seconds later.
         """
-        moves = self.has_focus and self.reading.moves
-        wanted, rows = rows, keep_order(rows, self.rows, _item_key) if moves else list(rows)
-        self.held = rows != list(wanted)
-        if rows == list(self.rows):
-            return
-        under = self.under_cursor
-        self.rows = rows
-        self.show()
-        same = (at for at, row in enumerate(rows) if under and _item_key(row) == _item_key(under))
-        at = next(same, None)
-        if at is None:
-            self.cursor = max(0, min(self.cursor, len(rows) - 1))
-        else:
-            self.keep_line(at)
+        moves = self.has_focus and self.attention.is_moving
+        wanted, rows = rows, keep_order(rows, self.items, _item_key) if moves else list(rows)
+        self.is_order_held = rows != list(wanted)
+        if rows != self.items:
+            self.set_items(rows, _item_key)
 
-    def touched(self) -> None:
-        """Nothing changes the order for some seconds."""
-        self.reading.touched()
-
-    @property
-    def under_cursor(self) -> FileListItem | None:
-        """The row with the cursor."""
-        return self.rows[self.cursor] if self.cursor < len(self.rows) else None
+    def note_activity(self) -> None:
+        """Hold the order for some seconds."""
+        self.attention.note_activity()
 
 
 def _item_key(row: FileListItem) -> tuple[str, str | int]:
@@ -239,8 +220,8 @@ def _item_key(row: FileListItem) -> tuple[str, str | int]:
     return ("change", row.step) if isinstance(row, FileEditRow) else ("search", row.seq)
 
 
-class FilesPane(ErrorBoundary, Vertical):
-    """The area at the upper right."""
+class FilesPane(Pane):
+    """The pane at the upper right."""
 
     BINDINGS = bindings_for("files")
 
@@ -251,31 +232,31 @@ class FilesPane(ErrorBoundary, Vertical):
         self.step = 0
         self._path = ""
         """The file whose changes are listed; empty for all files."""
-        self._left = ""
+        self._path_to_return_to = ""
         """The file whose changes were listed: the cursor goes back to it."""
-        self._unread = 0
+        self._unread_files = 0
         """Files of the step whose diffs are not shown."""
-        self._stale = False
-        self._known = False
+        self._is_stale = False
+        self._was_read = False
         """Whether anything of the rollout was read."""
         self._reading: asyncio.Task[None] | None = None
-        self.listed, self.below = FileList(id="file-list"), DiffView(id="diffs")
+        self.list, self.diffs = FileList(id="file-list"), DiffView(id="diffs")
 
     def compose(self) -> ComposeResult:
-        """A list and what belongs to it."""
-        yield self.listed
-        yield self.below
+        """Compose the list and the diffs below it."""
+        yield self.list
+        yield self.diffs
 
     def on_mount(self) -> None:
-        """Begin with files."""
-        self._dress()
+        """Show the list of files."""
+        self._update_titles()
 
-    def turn_to(self, source: RolloutSource) -> None:
+    def switch_rollout(self, source: RolloutSource) -> None:
         """Show another rollout; nothing of it was read yet."""
-        self.source, self.step, self._path, self._known = source, 0, "", False
-        self.listed.take(())
-        self.below.take()
-        self._dress()
+        self.source, self.step, self._path, self._was_read = source, 0, "", False
+        self.list.show_rows(())
+        self.diffs.show_changes()
+        self._update_titles()
 
     def follow(self, step: int) -> None:
         """The trajectory's cursor is on another step; no key waits for what that reads."""
@@ -290,18 +271,18 @@ class FilesPane(ErrorBoundary, Vertical):
 
     def _read_soon(self) -> "asyncio.Task[None]":
         """One read at a time, and one more after it for all that was asked meanwhile."""
-        self._stale = True
+        self._is_stale = True
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_while_stale())
         return self._reading
 
     async def _read_while_stale(self) -> None:
-        while self._stale:
-            self._stale = False
+        while self._is_stale:
+            self._is_stale = False
             try:
                 await self._read()
             except HoustonError as problem:
-                post_from(self, ActionFailed(problem))
+                self.report_problem(problem)
 
     async def _read(self) -> None:
         source = self.source
@@ -317,45 +298,45 @@ class FilesPane(ErrorBoundary, Vertical):
         else:
             rows = await source.read(workspace_queries.list_changed_files(rollout))
         if source is self.source and path == self._path:
-            self._known = True
-            self.listed.take(rows)
+            self._was_read = True
+            self.list.show_rows(rows)
             self._go_back(rows)
             await self._refresh_below(source)
-            self._dress()
+            self._update_titles()
 
     def _go_back(self, rows: Sequence[FileListItem]) -> None:
         """To the file whose changes were listed, wherever it stands by now."""
-        left, self._left = self._left, ""
+        left, self._path_to_return_to = self._path_to_return_to, ""
         for at, row in enumerate(rows if left else ()):
             if isinstance(row, FileHistoryRow) and row.path == left:
-                self.listed.put_cursor(at)
+                self.list.set_cursor(at)
 
-    def rest(self) -> None:
+    def sort_when_idle(self) -> None:
         """Called once a second: in their own order again, where nobody moves through them."""
-        if self.listed.held and not self.listed.reading.moves:
+        if self.list.is_order_held and not self.list.attention.is_moving:
             self._read_soon()
 
     async def _refresh_below(self, source: RolloutSource) -> None:
         """What belongs to the row at the cursor, or to the step at the trajectory's."""
-        under = self.listed.under_cursor
+        under = self.list.under_cursor
         if self.view == "searches":
             if isinstance(under, SearchRow):
                 text = await source.read(read_result_text(under.seq))
-                self.below.take(result=(under, text))
+                self.diffs.show_changes(result=(under, text))
             else:
-                self.below.take()
+                self.diffs.show_changes()
             return
         if isinstance(under, FileEditRow):
-            made = [under]
+            edits = [under]
         else:
-            made = await source.read(
+            edits = await source.read(
                 workspace_queries.list_file_edits_of_step(source.rollout, self.step)
             )
-        self._unread = max(0, len(made) - MOST_STEP_DIFFS)
-        found = await source.read(workspace_queries.read_file_diffs(made[:MOST_STEP_DIFFS]))
+        self._unread_files = max(0, len(edits) - MOST_STEP_DIFFS)
+        found = await source.read(workspace_queries.read_file_diffs(edits[:MOST_STEP_DIFFS]))
         changes = await asyncio.to_thread(lambda: [parse_change(one) for one in found])
         if source is self.source:
-            self.below.take(changes)
+            self.diffs.show_changes(changes)
 
     async def on_file_list_moved(self) -> None:
         """Results and the changes of a file follow the cursor."""
@@ -367,36 +348,36 @@ class FilesPane(ErrorBoundary, Vertical):
             if self.source is not None:
                 await self._refresh_below(self.source)
         except HoustonError as problem:
-            post_from(self, ActionFailed(problem))
+            self.report_problem(problem)
 
-    def _dress(self) -> None:
-        empty = line(span(f" no {self.view} yet", "dim")) if self._known else LOADING_LINE
-        if empty != self.listed.empty:
-            self.listed.empty = empty
-            self.listed.refresh()
+    def _update_titles(self) -> None:
+        empty = line(span(f" no {self.view} yet", "dim")) if self._was_read else LOADING_LINE
+        if empty != self.list.empty:
+            self.list.empty = empty
+            self.list.refresh()
         shown = [f"‹{view}›" if view == self.view else view for view in FILES_VIEWS]
         if self._path:
-            shown = [f"‹{self._path}›", f"{len(self.listed.rows)} changes"]
+            shown = [f"‹{self._path}›", f"{len(self.list.items)} changes"]
         set_frame_title(self, "4  " + "  ".join(shown))
-        more = f"{self._unread} more files of this step" if self._unread else ""
+        more = f"{self._unread_files} more files of this step" if self._unread_files else ""
         set_frame_subtitle(self, line("esc all files" if self._path else more))
 
     async def action_view(self, by: int) -> None:
-        """Files or searches."""
+        """Switch between files and searches."""
         at = (FILES_VIEWS.index(self.view) + by) % len(FILES_VIEWS)
         self.view, self._path = FILES_VIEWS[at], ""
-        self.listed.cursor = 0
+        self.list.cursor = 0
         await self.refresh_content()
-        self.listed.focus()
+        self.list.focus()
 
     async def action_choose(self) -> None:
         """From a file to its changes; from a search or a change to its step."""
-        row = self.listed.under_cursor
-        if self.below.has_focus:
-            if self.below.top_step is not None:
-                post_from(self, GoToStep(self.below.top_step))
+        row = self.list.under_cursor
+        if self.diffs.has_focus:
+            if self.diffs.top_step is not None:
+                post_from(self, GoToStep(self.diffs.top_step))
         elif isinstance(row, FileHistoryRow):
-            self._path, self.listed.cursor = row.path, 0
+            self._path, self.list.cursor = row.path, 0
             await self.refresh_content()
         elif row is not None:
             post_from(self, GoToStep(row.step))
@@ -404,14 +385,14 @@ class FilesPane(ErrorBoundary, Vertical):
     async def action_back(self) -> None:
         """From the changes of a file to the list."""
         if self._path:
-            self._path, self._left = "", self._path
+            self._path, self._path_to_return_to = "", self._path
             await self.refresh_content()
-        self.listed.focus()
+        self.list.focus()
 
     def action_beside(self) -> None:
         """Old and new side by side, or one below the other."""
-        self.below.toggle()
+        self.diffs.toggle_side_by_side()
 
     def action_scroll(self, by: int) -> None:
         """Half a page on or back in the diff, while the list keeps the focus."""
-        self.below.scroll_pages(by / 2)
+        self.diffs.scroll_pages(by / 2)

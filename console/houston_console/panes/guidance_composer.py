@@ -7,6 +7,7 @@ known here.
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rich.text import Text
@@ -18,6 +19,7 @@ from houston_console.app.error_boundary import PaneBoundary
 from houston_console.app.key_bindings import actions_by_key
 from houston_console.panes.guidance_messages import GuidanceDraft, GuidanceOutbox
 from houston_console.screens.base_screen import UserNotice, post_from
+from houston_console.widgets.dialogs import InputHistory
 from houston_shared.records import GuidanceMode
 from houston_shared.safe_text import safe_cells
 
@@ -46,23 +48,25 @@ class WordCompletion(NamedTuple):
 
     typed: str
     words: tuple[str, ...]
-    at: int = 0
+    position: int = 0
 
     @property
-    def taken(self) -> str:
+    def word(self) -> str:
         """The word in place of what was typed."""
-        return self.words[self.at]
+        return self.words[self.position]
 
     def next(self) -> "WordCompletion":
         """The same with the next word."""
-        return self._replace(at=(self.at + 1) % len(self.words))
+        return self._replace(position=(self.position + 1) % len(self.words))
 
-    def said(self) -> str:
+    def text(self) -> str:
         """The words near the one that is taken, for the person."""
-        first = max(0, min(self.at - 1, len(self.words) - MAX_SHOWN_COMPLETIONS))
+        first = max(0, min(self.position - 1, len(self.words) - MAX_SHOWN_COMPLETIONS))
         shown = range(first, min(first + MAX_SHOWN_COMPLETIONS, len(self.words)))
-        words = "   ".join(f"‹{self.words[i]}›" if i == self.at else self.words[i] for i in shown)
-        return f"{self.at + 1}/{len(self.words)}   {words}"
+        words = "   ".join(
+            f"‹{self.words[i]}›" if i == self.position else self.words[i] for i in shown
+        )
+        return f"{self.position + 1}/{len(self.words)}   {words}"
 
 
 def complete_word(before: str, candidates: Sequence[str]) -> WordCompletion | None:
@@ -88,47 +92,6 @@ def complete_word(before: str, candidates: Sequence[str]) -> WordCompletion | No
     return WordCompletion(typed, words) if words else None
 
 
-class MessageHistory:
-    """Messages, the newest last, and where in them the composer stands."""
-
-    def __init__(self, said: Sequence[str] = ()) -> None:
-        self._said: list[str] = []
-        self._at = 0
-        self._draft = ""
-        self.take(said)
-
-    def take(self, said: Sequence[str]) -> None:
-        """Know these messages; the same text is there once, where it was said last."""
-        if not self.walking:
-            self._said = list(dict.fromkeys(reversed(said)))[::-1]
-            self._at = len(self._said)
-
-    @property
-    def walking(self) -> bool:
-        """Whether the composer shows a message from before."""
-        return self._at < len(self._said)
-
-    def older(self, text: str) -> str | None:
-        """The message before; None at the first. text: what the composer holds now."""
-        if self._at == 0:
-            return None
-        if not self.walking:
-            self._draft = text
-        self._at -= 1
-        return self._said[self._at]
-
-    def newer(self) -> str | None:
-        """The message after, then what had been typed before walking; None when not walking."""
-        if not self.walking:
-            return None
-        self._at += 1
-        return self._said[self._at] if self.walking else self._draft
-
-    def leave(self) -> None:
-        """What is shown was changed or sent: it is a text of its own."""
-        self._at = len(self._said)
-
-
 CompletionSource = Callable[[], Awaitable[list[str]]]
 ROLLOUT_ENDED_TEXT = "This rollout has ended; nobody would hear it."
 
@@ -142,26 +105,24 @@ class Composer(PaneBoundary, TextArea):
     class Unheard(Message):
         """Nothing was sent, because nobody would hear it."""
 
+    @dataclass
     class Asked(Message):
         """Something that a person must confirm, or the daemon agree to; the draft stays."""
 
-        def __init__(self, mode: GuidanceMode, draft: GuidanceDraft) -> None:
-            super().__init__()
-            self.mode = mode
-            self.draft = draft
+        mode: GuidanceMode
+        draft: GuidanceDraft
 
     class Snippets(Message):
         """Choose among the texts that are kept, or keep this one."""
 
     class Leave(Message):
-        """Back to the trajectory."""
+        """The composer is left for the trajectory."""
 
+    @dataclass
     class Lost(Message):
         """A draft or a message could not be stored."""
 
-        def __init__(self, problem: OSError) -> None:
-            super().__init__()
-            self.problem = problem
+        problem: OSError
 
     def __init__(
         self,
@@ -179,35 +140,39 @@ class Composer(PaneBoundary, TextArea):
             **arguments,
         )
         self.cursor_blink = False
-        self._keys = actions_by_key("composer")
+        self._actions_by_key = actions_by_key("composer")
         self._outbox = outbox
         self.draft = GuidanceDraft("", "")
-        self._heard = True
-        self._said, self._known = said, known
-        self._history = MessageHistory()
-        self._offer: WordCompletion | None = None
-        self._left = False
+        self._is_heard = True
+        self._read_messages, self._read_completions = said, known
+        self._history = InputHistory[str]()
+        self._completion: WordCompletion | None = None
+        self._was_left = False
         """Left, though the focus has not gone yet: what is typed now is meant for elsewhere."""
 
     def on_focus(self) -> None:
-        """What is typed is the draft's."""
-        self._left = False
+        """Take keys for the draft again."""
+        self._was_left = False
 
     async def _on_key(self, event: events.Key) -> None:
         """Keys are taken here, not as bindings: those may overtake letters typed before them."""
         letter = event.character or ""
         # Escape and a letter within half a second reach a program in tmux as one: alt and a letter.
-        joined = letter.isalnum() and event.key.startswith("alt+") and event.key not in self._keys
-        if self._left or joined:
+        joined = (
+            letter.isalnum()
+            and event.key.startswith("alt+")
+            and event.key not in self._actions_by_key
+        )
+        if self._was_left or joined:
             event.stop()
             event.prevent_default()
-            if joined and not self._left:
+            if joined and not self._was_left:
                 self.action_leave()
             self.app.post_message(events.Key(letter if joined else event.key, event.character))
             return
-        action = self._keys.get(event.key) or self._walk(event.key)
+        action = self._actions_by_key.get(event.key) or self._history_action(event.key)
         if action != "complete":
-            self._offer = None
+            self._completion = None
         if action not in ("older", "newer") and (event.is_printable or event.key == "backspace"):
             self._history.leave()
         if action:
@@ -230,25 +195,25 @@ class Composer(PaneBoundary, TextArea):
     def open(self, rollout: str) -> None:
         """Take up the draft for a rollout; the last letters for the one before are kept."""
         self.on_text_area_changed()
-        self._put(self._outbox.draft(rollout))
+        self._load(self._outbox.draft(rollout))
 
-    def open_ears(self, heard: bool) -> None:
-        """Whether somebody would hear what is sent."""
-        if heard != self._heard:
-            self._heard = heard
+    def set_heard(self, heard: bool) -> None:
+        """Note whether the agent would hear what is sent."""
+        if heard != self._is_heard:
+            self._is_heard = heard
             self.placeholder = COMPOSER_PLACEHOLDER if heard else ROLLOUT_ENDED_TEXT
 
     def write(self, draft: GuidanceDraft) -> None:
         """Have another draft in the composer, and store it."""
-        self._put(draft)
-        self._keep(draft.text)
+        self._load(draft)
+        self._store_draft(draft.text)
 
-    def taken(self, draft: GuidanceDraft) -> None:
+    def drop_sent(self, draft: GuidanceDraft) -> None:
         """`draft` has gone; what was typed behind it since is a message of its own."""
         rest = self.text.removeprefix(draft.text).lstrip("\n")
         self.write(GuidanceDraft(draft.rollout, rest))
 
-    def _put(self, draft: GuidanceDraft) -> None:
+    def _load(self, draft: GuidanceDraft) -> None:
         self.draft = draft
         self.load_text(draft.text)
         self.move_cursor(self.document.end)
@@ -256,18 +221,18 @@ class Composer(PaneBoundary, TextArea):
     def on_text_area_changed(self) -> None:
         """Store the draft as it is now."""
         if self.draft.rollout and self.text != self.draft.text:
-            self._keep(self.text)
+            self._store_draft(self.text)
 
-    def _keep(self, text: str) -> None:
+    def _store_draft(self, text: str) -> None:
         """Store another text; an emptied draft edits nothing any more."""
         edits = (self.draft.edits, self.draft.revision) if text else ("", 0)
         self.draft = GuidanceDraft(self.draft.rollout, text, *edits)
         try:
-            self._outbox.keep_draft(self.draft)
+            self._outbox.store_draft(self.draft)
         except OSError as problem:
             post_from(self, self.Lost(problem))
 
-    def _walk(self, key: str) -> str:
+    def _history_action(self, key: str) -> str:
         """The arrows walk through what was said where they have no line to go to."""
         row, _ = self.cursor_location
         if key == "up" and row == 0 and (self._history.walking or not self.text):
@@ -280,18 +245,18 @@ class Composer(PaneBoundary, TextArea):
 
     def action_send(self, mode: GuidanceMode) -> None:
         """Send, unless there is nothing but space."""
-        self._keep(self.text)
+        self._store_draft(self.text)
         if not self.draft.rollout or not self.text.strip():
             return
-        if not self._heard:
+        if not self._is_heard:
             post_from(self, self.Unheard())
             return
         if mode == "interrupt" or self.draft.edits:
             post_from(self, self.Asked(mode, self.draft))
         else:
-            self.store(mode)
+            self.post_draft(mode)
 
-    def store(self, mode: GuidanceMode) -> None:
+    def post_draft(self, mode: GuidanceMode) -> None:
         """Store the draft as a message to be sent, and be free for the next."""
         draft = self.draft
         try:
@@ -303,48 +268,50 @@ class Composer(PaneBoundary, TextArea):
         post_from(self, self.Posted())
 
     async def action_older(self) -> None:
-        """What was said before this."""
-        self._history.take(await self._said())
-        self._show(self._history.older(self.text))
+        """Show the message before this one."""
+        messages = await self._read_messages()
+        if not self._history.walking:
+            self._history = InputHistory(messages)
+        self._show(self._history.walk(-1, self.text))
 
     async def action_newer(self) -> None:
-        """What was said after it."""
-        self._show(self._history.newer())
+        """Show the message after this one."""
+        self._show(self._history.walk(1))
 
     def _show(self, text: str | None) -> None:
-        """Another text, of the same draft."""
+        """Show another text in the same draft."""
         if text is not None:
             self.load_text(text)
             self.move_cursor(self.document.end)
-            self._keep(text)
+            self._store_draft(text)
 
     async def action_complete(self) -> None:
         """Finish the word before the cursor; again: with the next word that fits."""
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column]
-        last = self._offer
-        if last is not None and before.endswith(last.taken):
+        last = self._completion
+        if last is not None and before.endswith(last.word):
             found: WordCompletion | None = last.next()
-            length = len(last.taken)
+            length = len(last.word)
         else:
-            found = complete_word(before, await self._known())
+            found = complete_word(before, await self._read_completions())
             length = len(found.typed) if found else 0
-        self._offer = found
+        self._completion = found
         if found is None:
             post_from(self, UserNotice("Nothing is called that."))
             return
-        self.replace(found.taken, (row, column - length), (row, column))
-        post_from(self, UserNotice(found.said(), good=True))
+        self.replace(found.word, (row, column - length), (row, column))
+        post_from(self, UserNotice(found.text(), good=True))
 
     def action_snippets(self) -> None:
-        """Texts that are kept."""
+        """Open the list of snippets."""
         post_from(self, self.Snippets())
 
     def action_newline(self) -> None:
-        """A new line at the cursor."""
+        """Insert a line break at the cursor."""
         self.insert("\n")
 
     def action_leave(self) -> None:
-        """Back to the trajectory; the draft stays."""
-        self._left = True
+        """Go back to the trajectory; the draft is kept."""
+        self._was_left = True
         post_from(self, self.Leave())

@@ -22,6 +22,7 @@ from houston_console.widgets.styled_text import (
     TextSpan,
     Tone,
     fit_text,
+    hanging_block,
     justify_line,
     line,
     line_text,
@@ -67,32 +68,32 @@ def merge_guidance_entries(
 
     A message that the daemon has is never shown as unsent, whatever the outbox still holds.
     """
-    found = [
+    entries = [
         GuidanceEntry(
-            id=one.id,
-            state=one.state,
-            mode=one.mode,
-            author=one.author,
-            text=one.text,
-            step=one.step,
-            revision=one.revision,
-            verified=one.verified,
-            queued_at=one.queued_at,
-            delivered_at=one.delivered_at or "",
+            id=message.id,
+            state=message.state,
+            mode=message.mode,
+            author=message.author,
+            text=message.text,
+            step=message.step,
+            revision=message.revision,
+            verified=message.verified,
+            queued_at=message.queued_at,
+            delivered_at=message.delivered_at or "",
         )
-        for one in stored
+        for message in stored
     ]
-    known = {one.id for one in found}
+    known = {entry.id for entry in entries}
     here = [one for one in unsent if one.id not in known]
-    waiting = [one for one in found if one.state == "queued"]
-    return here + waiting + [one for one in found[::-1] if one.state != "queued"]
+    waiting = [one for one in entries if one.state == "queued"]
+    return here + waiting + [one for one in entries[::-1] if one.state != "queued"]
 
 
 def move_in_order(
     entries: Iterable[GuidanceEntry], id: str, by: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Ids of what waits: as it is, and with `id` so many places later; the same at an end."""
-    order = [one.id for one in entries if one.state == "queued"]
+    order = [entry.id for entry in entries if entry.state == "queued"]
     if id not in order:
         return tuple(order), tuple(order)
     at = order.index(id)
@@ -158,7 +159,7 @@ class GuidanceOutbox:
         found = _read_record(self._drafts / _file_name(rollout), GuidanceDraft)
         return found or GuidanceDraft(rollout, "")
 
-    def keep_draft(self, draft: GuidanceDraft) -> None:
+    def store_draft(self, draft: GuidanceDraft) -> None:
         """Store a draft; an empty one is removed."""
         path = self._drafts / _file_name(draft.rollout)
         if draft.text:
@@ -178,8 +179,8 @@ class GuidanceOutbox:
             self._unsent / _file_name(message.id), msgspec.structs.replace(message, refused=reason)
         )
 
-    def done(self, id: str) -> None:
-        """It was acknowledged, or its author dropped it."""
+    def remove(self, id: str) -> None:
+        """Remove a message that was acknowledged or dropped."""
         (self._unsent / _file_name(id)).unlink(missing_ok=True)
 
     def unsent(self, rollout: str = "") -> list[UnsentMessage]:
@@ -192,14 +193,14 @@ class GuidanceOutbox:
         """The unsent messages of a rollout as the queue shows them."""
         return [
             GuidanceEntry(
-                id=one.id,
-                state="refused" if one.refused else "unsent",
-                mode=one.mode,
+                id=message.id,
+                state="refused" if message.refused else "unsent",
+                mode=message.mode,
                 author=author,
-                text=one.text,
-                reason=one.refused,
+                text=message.text,
+                reason=message.refused,
             )
-            for one in self.unsent(rollout)
+            for message in self.unsent(rollout)
         ]
 
 
@@ -231,7 +232,7 @@ FOLLOWING_STEPS = 3
 class AgentReaction(NamedTuple):
     """What the agent did after it had heard a message."""
 
-    id: str
+    guidance_id: str
     steps: tuple[LastAction, ...]
 
 
@@ -247,12 +248,12 @@ def read_messages_by(author: str) -> ReadPlan[list[str]]:
 
 def read_agent_reaction(rollout: str, id: str, heard: int) -> ReadPlan[AgentReaction]:
     """The steps after step `heard`, in whose observation the message was."""
-    found: list[LastAction] = []
+    actions: list[LastAction] = []
     for step in range(heard + 1, heard + 1 + FOLLOWING_STEPS):
         acted = yield from attention_ranking.read_action_of_step(rollout, step)
         if acted is not None:
-            found.append(acted)
-    return AgentReaction(id, tuple(found))
+            actions.append(acted)
+    return AgentReaction(id, tuple(actions))
 
 
 GUIDANCE_STATE_GLYPHS: dict[str, tuple[str, Tone]] = {
@@ -266,19 +267,19 @@ GUIDANCE_STATE_GLYPHS: dict[str, tuple[str, Tone]] = {
 _DELIVERY_MODE_LABELS = {"next": "", "wake": "wake ", "interrupt": "interrupt "}
 
 
-def guidance_entry_line(one: GuidanceEntry, width: int) -> TextLine:
+def guidance_entry_line(entry: GuidanceEntry, width: int) -> TextLine:
     """One message of the queue: state, who, what."""
-    glyph, tone = GUIDANCE_STATE_GLYPHS[one.state]
-    state = f"step {one.step}" if one.state == "delivered" else one.state
-    author = one.author if one.verified else f"{one.author}?"
+    glyph, tone = GUIDANCE_STATE_GLYPHS[entry.state]
+    state = f"step {entry.step}" if entry.state == "delivered" else entry.state
+    author = entry.author if entry.verified else f"{entry.author}?"
     left = line(
         span(f" {glyph} ", tone),
         TextSpan(fit_text(state, 11), tone),
-        span(_DELIVERY_MODE_LABELS[one.mode], "warning"),
+        span(_DELIVERY_MODE_LABELS[entry.mode], "warning"),
         span(f"{author}  ", "key"),
-        span(one.text, "faint" if one.state == "withdrawn" else "text"),
+        span(entry.text, "faint" if entry.state == "withdrawn" else "text"),
     )
-    right = line(span(f" {one.reason} ", "error")) if one.reason else ()
+    right = line(span(f" {entry.reason} ", "error")) if entry.reason else ()
     return justify_line(left, _cut_line(right, width // 2), width)
 
 
@@ -288,36 +289,35 @@ def delivered_text_lines(text: str, width: int, most: int, never: bool = False) 
     never: it was withdrawn or refused, so that the agent will not.
     """
     mark = span(" never heard " if never else " agent reads ", "faint")
-    pad = span(" " * len(mark.text))
-    wrapped = text_block(delivered_text(text), width - len(mark.text), "guidance_text")
-    lines = [(mark if not at else pad, *one) for at, one in enumerate(wrapped)]
+    lines = hanging_block(mark, delivered_text(text), width, "guidance_text")
     if len(lines) <= most:
         return lines
-    return [*lines[: most - 1], line(pad, span(f"… {len(lines) - most + 1} more lines", "dim"))]
+    more = span(f"… {len(lines) - most + 1} more lines", "dim")
+    return [*lines[: most - 1], line(lines[1][0], more)]
 
 
 def delivery_lines(
-    one: GuidanceEntry, followed: AgentReaction | None, width: int
+    entry: GuidanceEntry, followed: AgentReaction | None, width: int
 ) -> list[TextLine]:
     """Who said a message and when, where it was heard, and what the agent did next.
 
     Of what was refused: why, in full.
     """
-    if one.reason:
-        return text_block(one.reason, width, "error", span("             "))
-    if not one.queued_at:
+    if entry.reason:
+        return text_block(entry.reason, width, "error", span("             "))
+    if not entry.queued_at:
         return []
-    told = f"{one.author} said it {format_local_time(one.queued_at)}"
-    if one.state == "delivered":
-        told += f"; heard at step {one.step}, {format_local_time(one.delivered_at)}"
+    told = f"{entry.author} said it {format_local_time(entry.queued_at)}"
+    if entry.state == "delivered":
+        told += f"; heard at step {entry.step}, {format_local_time(entry.delivered_at)}"
     parts = [line(span("             "), span(fit_text(told, width - 13), "dim"))]
-    if followed is None or followed.id != one.id:
+    if followed is None or followed.guidance_id != entry.id:
         return parts
     for at, acted in enumerate(followed.steps):
         head = span("        then " if not at else "             ", "faint")
         number = span(f"{acted.step:>5} ", "number")
         parts.append(line(head, number, span(fit_text(acted.text, width - 19))))
-    if one.state == "delivered" and not followed.steps:
+    if entry.state == "delivered" and not followed.steps:
         parts.append(line(span("        then ", "faint"), span("no step yet", "dim")))
     return parts
 
@@ -332,11 +332,9 @@ def format_local_time(at: str) -> str:
 def _cut_line(parts: TextLine, width: int) -> TextLine:
     """At most `width` cells of a line."""
     text = line_text(parts)
-    return (
-        parts
-        if len(text) <= width or not parts
-        else (TextSpan(fit_text(text, width), parts[0].tone),)
-    )
+    if len(text) <= width or not parts:
+        return parts
+    return (TextSpan(fit_text(text, width), parts[0].tone),)
 
 
 def delivered_text(text: str) -> str:

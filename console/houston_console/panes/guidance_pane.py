@@ -4,19 +4,17 @@ Queued messages can be withdrawn, edited and reordered. Snippets are a file of t
 uses again. The composer is in `panes.guidance_composer`, storage in `panes.guidance_messages`.
 """
 
-from collections.abc import Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from platformdirs import user_config_path
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.message import Message
 
 from houston_console.app import daemon_link
 from houston_console.app.daemon_link import DaemonLink
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for
 from houston_console.panes import guidance_messages
 from houston_console.panes.guidance_composer import (
@@ -37,16 +35,18 @@ from houston_console.panes.guidance_messages import (
     move_in_order,
 )
 from houston_console.screens.base_screen import (
-    ActionFailed,
     GoToStep,
-    UserNotice,
+    Pane,
     post_from,
-    reporting_errors,
 )
-from houston_console.screens.rollout_selector import RolloutFacts
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.dialogs import CommandPalette, ConfirmDialog, PaletteCommand
-from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
+from houston_console.widgets.line_view import (
+    FixedLines,
+    ItemList,
+    set_frame_subtitle,
+    set_frame_title,
+)
 from houston_console.widgets.styled_text import LOADING_LINE, TextLine, line, span
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
@@ -60,7 +60,7 @@ _SNIPPET_SEPARATOR = "---"
 
 
 def snippets_path() -> Path:
-    """Where a person keeps theirs."""
+    """The file with a person's snippets."""
     return user_config_path("houston") / "snippets.txt"
 
 
@@ -96,95 +96,76 @@ QueueAction = Literal["withdraw", "edit", "go", "earlier", "later"]
 EMPTY_QUEUE_LINE = line(span(" nothing was said to this agent yet", "dim"))
 
 
-class GuidanceQueue(LineView):
+class GuidanceQueue(ItemList[GuidanceEntry]):
     """One line for each message."""
 
     BINDINGS = bindings_for("queue")
 
+    @dataclass
     class Asked(Message):
         """Do something with one message."""
 
-        def __init__(self, what: QueueAction, entry: GuidanceEntry) -> None:
-            super().__init__()
-            self.what = what
-            self.entry = entry
+        what: QueueAction
+        entry: GuidanceEntry
 
     class Moved(Message):
         """The cursor is on another message."""
 
     def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.entries: list[GuidanceEntry] = []
+        super().__init__([], **arguments)
         self.empty = LOADING_LINE
 
-    def line_count(self) -> int:
-        """One line each."""
-        return len(self.entries)
-
     def line_at(self, number: int) -> TextLine:
-        """One message."""
-        return guidance_entry_line(self.entries[number], self.room)
+        """The line of one message."""
+        return guidance_entry_line(self.items[number], self.line_cells)
 
-    def moved(self) -> None:
-        """Tell what is under the cursor."""
+    def cursor_moved(self) -> None:
+        """Tell the pane that the cursor moved."""
         post_from(self, self.Moved())
 
     @property
-    def under_cursor(self) -> GuidanceEntry | None:
-        """The message with the cursor."""
-        return self.entries[self.cursor] if self.cursor < len(self.entries) else None
-
-    @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """Messages that the agent has yet to hear."""
-        return sum(one.state in ("queued", "unsent") for one in self.entries)
+        return sum(item.state in ("queued", "unsent") for item in self.items)
 
-    def unread(self) -> None:
-        """Nobody knows yet what was said to this agent."""
+    def show_loading(self) -> None:
+        """Show that the messages are being read."""
         self.empty = LOADING_LINE
-        self.entries, self.cursor = [], 0
+        self.items, self.cursor = [], 0
         self.show()
 
-    def take(self, entries: list[GuidanceEntry]) -> None:
+    def show_entries(self, entries: list[GuidanceEntry]) -> None:
         """Show these messages; the cursor stays on its message."""
         if self.empty != EMPTY_QUEUE_LINE:
             self.empty = EMPTY_QUEUE_LINE
             self.refresh()
-        under = self.under_cursor
-        if entries == self.entries:
-            return
-        self.entries = entries
-        ids = [one.id for one in entries]
-        self.show()
-        if under and under.id in ids:
-            self.keep_line(ids.index(under.id))
-        else:
-            self.cursor = max(0, min(self.cursor, len(ids) - 1))
-        self.moved()
+        if entries != self.items:
+            self.set_items(entries, lambda one: one.id)
+            self.cursor_moved()
 
-    def _ask(self, what: QueueAction) -> None:
+    def _request(self, what: QueueAction) -> None:
         if self.under_cursor is not None:
             post_from(self, self.Asked(what, self.under_cursor))
 
     def action_withdraw(self) -> None:
-        """Take it back."""
-        self._ask("withdraw")
+        """Withdraw the message at the cursor."""
+        self._request("withdraw")
 
     def action_edit(self) -> None:
-        """Change it."""
-        self._ask("edit")
+        """Edit the message at the cursor."""
+        self._request("edit")
 
     def action_move(self, by: int) -> None:
         """Have it heard earlier or later than the others that wait."""
-        self._ask("later" if by > 0 else "earlier")
+        self._request("later" if by > 0 else "earlier")
 
-    async def copied(self) -> tuple[str, str]:
+    async def text_to_copy(self) -> tuple[str, str]:
         """The message under the cursor."""
         return "the message", self.under_cursor.text if self.under_cursor else ""
 
     def action_choose(self) -> None:
         """Go to the step that heard it."""
-        self._ask("go")
+        self._request("go")
 
 
 MAX_PREVIEW_LINES = 3
@@ -196,41 +177,46 @@ COMPLETABLE_STEPS = 20
 KEEP_SNIPPET = "keep"
 
 
-class GuidancePane(ErrorBoundary, Vertical):
-    """The area below the trajectory."""
+class GuidancePane(Pane):
+    """The pane below the trajectory."""
 
     class Compose(Message):
         """Somebody wants to write."""
 
     def __init__(self, outbox: GuidanceOutbox, link: DaemonLink, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.composer = Composer(outbox, self._said, self._known, id="composer")
-        self.heard, self.queue = RolloutFacts(id="heard"), GuidanceQueue(id="queue")
+        self.composer = Composer(
+            outbox, self._read_own_messages, self._read_completions, id="composer"
+        )
+        self.preview, self.queue = (
+            FixedLines(focusable=False, id="heard"),
+            GuidanceQueue(id="queue"),
+        )
         self.source: RolloutSource | None = None
         self._outbox = outbox
         self._link = link
-        self._followed: AgentReaction | None = None
+        self._reaction: AgentReaction | None = None
 
     def compose(self) -> ComposeResult:
         """Composer, what the agent will read, queue."""
         yield self.composer
-        yield self.heard
+        yield self.preview
         yield self.queue
 
     def on_mount(self) -> None:
-        """Name the area."""
-        self.dress()
+        """Write the title of the pane."""
+        self.update_titles()
 
-    def turn_to(self, source: RolloutSource) -> None:
+    def switch_rollout(self, source: RolloutSource) -> None:
         """Speak to another rollout from now on; what was said to it is not read yet."""
         self.source = source
         self.composer.open(source.rollout)
-        self.queue.unread()
-        self.dress()
+        self.queue.show_loading()
+        self.update_titles()
 
-    def stand(self, rollout: RolloutRow | None) -> None:
+    def show_rollout_state(self, rollout: RolloutRow | None) -> None:
         """How the rollout stands: one that has ended hears nothing."""
-        self.composer.open_ears(rollout is None or rollout.state not in ENDED_STATES)
+        self.composer.set_heard(rollout is None or rollout.state not in ENDED_STATES)
 
     async def refresh_queue(self) -> None:
         """Show what was said, sent or not. Raises HoustonError."""
@@ -240,17 +226,17 @@ class GuidancePane(ErrorBoundary, Vertical):
             author = current_person(self._link.claimed).name
             unsent = self._outbox.entries(source.rollout, author)
             if source is self.source:
-                self.queue.take(merge_guidance_entries(stored, unsent))
-                self.dress()
+                self.queue.show_entries(merge_guidance_entries(stored, unsent))
+                self.update_titles()
 
     # --- what the composer may ask ------------------------------------------------------------
 
-    async def _said(self) -> list[str]:
+    async def _read_own_messages(self) -> list[str]:
         """What this person said before."""
         source, name = self.source, current_person(self._link.claimed).name
         return await source.read(guidance_messages.read_messages_by(name)) if source else []
 
-    async def _known(self) -> list[str]:
+    async def _read_completions(self) -> list[str]:
         """Files that the agent changed, the newest first, then its last steps."""
         if self.source is None:
             return []
@@ -262,25 +248,25 @@ class GuidancePane(ErrorBoundary, Vertical):
         return [one.path for one in changed] + steps
 
     def on_composer_snippets(self) -> None:
-        """Texts that are said again and again."""
+        """Open the list of snippets."""
         path, text = snippets_path(), self.composer.text.strip()
         try:
-            found = read_snippets(path)
+            snippets = read_snippets(path)
         except OSError as problem:
-            post_from(self, UserNotice(f"{path} cannot be read: {problem.strerror}"))
+            self.show_notice(f"{path} cannot be read: {problem.strerror}")
             return
-        offered = [PaletteCommand(" ".join(one.split()), str(at)) for at, one in enumerate(found)]
-        if text and text not in found:
+        offered = [
+            PaletteCommand(" ".join(one.split()), str(at)) for at, one in enumerate(snippets)
+        ]
+        if text and text not in snippets:
             offered.append(
                 PaletteCommand("keep what is written here, to say it again", KEEP_SNIPPET)
             )
         if not offered:
-            post_from(
-                self, UserNotice(f"Nothing is kept in {path} yet: write something, then this key.")
-            )
+            self.show_notice(f"Nothing is kept in {path} yet: write something, then this key.")
             return
         self.app.push_screen(
-            CommandPalette(offered, "Snippets"), lambda chosen: self._take_snippet(chosen, found)
+            CommandPalette(offered, "Snippets"), lambda chosen: self._take_snippet(chosen, snippets)
         )
 
     def _take_snippet(self, chosen: PaletteCommand | None, found: list[str]) -> None:
@@ -293,123 +279,123 @@ class GuidancePane(ErrorBoundary, Vertical):
         try:
             add_snippet(path, self.composer.text)
         except OSError as problem:
-            post_from(self, UserNotice(f"It is not kept: {path}: {problem.strerror}"))
+            self.show_notice(f"It is not kept: {path}: {problem.strerror}")
         else:
-            post_from(self, UserNotice(f"Kept in {path}.", good=True))
+            self.show_notice(f"Kept in {path}.", good=True)
 
     # --- what the agent will read ------------------------------------------------------------
 
-    def dress(self) -> None:
+    def update_titles(self) -> None:
         """Say what would happen on Enter, and what the agent would read."""
-        edits, waiting = self.composer.draft.edits, self.queue.waiting
+        edits, waiting = self.composer.draft.edits, self.queue.waiting_count
         name = self.composer.draft.rollout
         whom = f" to {name}" if name else ""
         set_frame_title(self, f"5 Editing what waits for {name}" if edits else f"5 Say{whom}")
         manner = STRATEGY_HINT if is_mostly_commands(self.composer.text) else ""
         told = [one for one in (manner, f"{waiting} waiting" if waiting else "") if one]
         set_frame_subtitle(self, line("   ".join(told)))
-        lines = self._heard_lines()
-        self.heard.display = bool(lines)
-        self.heard.styles.height = max(1, len(lines))
-        self.heard.put(lambda width: lines)
+        lines = self._preview_lines()
+        self.preview.display = bool(lines)
+        self.preview.styles.height = max(1, len(lines))
+        self.preview.show_lines(lambda width: lines)
 
-    def _heard_lines(self) -> list[TextLine]:
+    def _preview_lines(self) -> list[TextLine]:
         under, width = self.queue.under_cursor, self.content_size.width
         if not self.queue.has_focus:
             text = self.composer.text
             return delivered_text_lines(text, width, MAX_PREVIEW_LINES) if text.strip() else []
         if under is None:
             return []
-        fate = delivery_lines(under, self._followed, width)
+        fate = delivery_lines(under, self._reaction, width)
         never = under.state in ("withdrawn", "refused")
         return (
             delivered_text_lines(under.text, width, max(2, MAX_DELIVERY_LINES - len(fate)), never)
             + fate
         )
 
-    async def _read_on(self) -> None:
+    async def _read_reaction(self) -> None:
         """Read what the agent did after it heard the message under the cursor."""
         source, under = self.source, self.queue.under_cursor
         if source is None or under is None or under.step is None or not self.queue.has_focus:
             return
-        self._followed = await source.read(
+        self._reaction = await source.read(
             guidance_messages.read_agent_reaction(source.rollout, under.id, under.step)
         )
-        self.dress()
+        self.update_titles()
 
     @on(Composer.Changed)
     @on(GuidanceQueue.Moved)
     def _text_changed(self) -> None:
-        self.dress()
-        self._later(self._read_on())
+        self.update_titles()
+        self.run_reporting(self._read_reaction(), "guidance")
 
     def on_resize(self) -> None:
         """What the agent would read is wrapped for the width there is."""
-        self.dress()
+        self.update_titles()
 
     def on_descendant_focus(self) -> None:
-        """Which of the two has the focus."""
-        self.dress()
-        self._later(self._read_on())
+        """Show what belongs to the part with the focus."""
+        self.update_titles()
+        self.run_reporting(self._read_reaction(), "guidance")
 
     def on_descendant_blur(self) -> None:
         """The same when it leaves."""
-        self.dress()
+        self.update_titles()
 
     # --- sending -----------------------------------------------------------------------------
 
     def on_composer_lost(self, message: Composer.Lost) -> None:
         """The disk of the state folder is full, or the like."""
-        post_from(self, UserNotice(f"What you type is only on this screen: {message.problem}"))
+        self.show_notice(f"What you type is only on this screen: {message.problem}")
 
     def on_composer_unheard(self) -> None:
         """The rollout has ended; what was typed stays as a draft."""
-        post_from(self, UserNotice(ROLLOUT_ENDED_TEXT))
+        self.show_notice(ROLLOUT_ENDED_TEXT)
 
     def on_composer_posted(self) -> None:
         """Send what is stored, and show it either way."""
-        self._later(self._deliver())
+        self.run_reporting(self._send_unsent(), "guidance")
 
-    async def _deliver(self) -> None:
-        before = {one.id for one in self.queue.entries if one.state == "refused"}
-        await self._link.send_waiting()
+    async def _send_unsent(self) -> None:
+        before = {item.id for item in self.queue.items if item.state == "refused"}
+        await self._link.send_unsent()
         await self.refresh_queue()
-        refused = [one for one in self.queue.entries if one.state == "refused"]
+        refused = [one for one in self.queue.items if one.state == "refused"]
         if refused and refused[-1].id not in before:
-            post_from(self, UserNotice(refused[-1].reason))
+            self.show_notice(refused[-1].reason)
         if self._link.state != "live":
             words = "Kept as unsent: it is sent as soon as the daemon is there."
-            post_from(self, UserNotice(words))
+            self.show_notice(words)
 
     def on_composer_asked(self, message: Composer.Asked) -> None:
         """An edit is for the daemon to agree to; interrupting, for the person to confirm."""
         draft = message.draft
         if draft.edits:
-            self._later(self._change(draft))
+            self.run_reporting(self._send_edit(draft), "guidance")
             return
         question = "Interrupt what the agent is doing now, and say this?"
         self.app.push_screen(
             ConfirmDialog(question, draft.text),
-            lambda yes: self.composer.store("interrupt") if yes else None,
+            lambda yes: self.composer.post_draft("interrupt") if yes else None,
         )
 
-    async def _change(self, draft: GuidanceDraft) -> None:
+    async def _send_edit(self, draft: GuidanceDraft) -> None:
         try:
             words = await daemon_link.edit_guidance(self._link, draft)
         except HoustonError as problem:
             await self.refresh_queue()
-            self._again(draft, problem)
+            self._offer_again(draft, problem)
             return
-        self.composer.taken(draft)
-        post_from(self, UserNotice(words, good=True))
+        self.composer.drop_sent(draft)
+        self.show_notice(words, good=True)
         await self.refresh_queue()
 
-    def _again(self, draft: GuidanceDraft, problem: HoustonError) -> None:
+    def _offer_again(self, draft: GuidanceDraft, problem: HoustonError) -> None:
         """What was typed stays; the next Enter does what can still be done with it."""
-        now = next((one for one in self.queue.entries if one.id == draft.edits), None)
+        now = next((item for item in self.queue.items if item.id == draft.edits), None)
         newer = now is not None and now.state == "queued" and now.revision != draft.revision
         if now is None or (now.state == "queued" and not newer):
-            post_from(self, ActionFailed(problem))
+            self.report_problem(problem)
             return
         words = self.composer.text
         if newer:
@@ -418,7 +404,7 @@ class GuidancePane(ErrorBoundary, Vertical):
         else:
             self.composer.write(GuidanceDraft(draft.rollout, words))
             told = f"It is {now.state} already, as it was. enter: say your words as a new message."
-        post_from(self, UserNotice(told))
+        self.show_notice(told)
 
     # --- the queue ---------------------------------------------------------------------------
 
@@ -429,55 +415,47 @@ class GuidancePane(ErrorBoundary, Vertical):
             if entry.step is not None:
                 post_from(self, GoToStep(entry.step))
         elif entry.state in ("unsent", "refused"):
-            if message.what == "withdraw" or self._edit(entry):
-                self._outbox.done(entry.id)
-                self._later(self.refresh_queue())
+            if message.what == "withdraw" or self._open_in_composer(entry):
+                self._outbox.remove(entry.id)
+                self.run_reporting(self.refresh_queue(), "guidance")
         elif entry.state != "queued":
             words = f"It is {entry.state} already; only queued guidance can change."
-            post_from(self, UserNotice(words))
+            self.show_notice(words)
         elif message.what == "withdraw":
             self._ask_withdraw(entry)
         elif message.what in ("earlier", "later"):
-            self._later(self._move(entry, 1 if message.what == "later" else -1))
+            self.run_reporting(self._move(entry, 1 if message.what == "later" else -1), "guidance")
         else:
-            self._edit(entry)
+            self._open_in_composer(entry)
 
     async def _move(self, entry: GuidanceEntry, by: int) -> None:
-        seen, order = move_in_order(self.queue.entries, entry.id, by)
+        seen, order = move_in_order(self.queue.items, entry.id, by)
         if self.source is not None and order != seen:
             words = await daemon_link.reorder_guidance(self._link, self.source.rollout, seen, order)
-            post_from(self, UserNotice(words, good=True))
+            self.show_notice(words, good=True)
             await self.refresh_queue()
 
     def _ask_withdraw(self, entry: GuidanceEntry) -> None:
         """One's own words are taken back at once; those of others only when that is meant."""
         if entry.author == current_person(self._link.claimed).name:
-            self._later(self._withdraw(entry))
+            self.run_reporting(self._withdraw(entry), "guidance")
             return
         self.app.push_screen(
             ConfirmDialog(f"Take back what {entry.author} said?", entry.text),
-            lambda yes: self._later(self._withdraw(entry)) if yes else None,
+            lambda yes: self.run_reporting(self._withdraw(entry), "guidance") if yes else None,
         )
 
     async def _withdraw(self, entry: GuidanceEntry) -> None:
-        post_from(
-            self, UserNotice(await daemon_link.withdraw_guidance(self._link, entry), good=True)
-        )
+        self.show_notice(await daemon_link.withdraw_guidance(self._link, entry), good=True)
         await self.refresh_queue()
 
-    def _edit(self, entry: GuidanceEntry) -> bool:
+    def _open_in_composer(self, entry: GuidanceEntry) -> bool:
         """Have a message in the composer, unless something stands there that would be lost."""
         edits = entry.id if entry.state == "queued" else ""
         draft = self.composer.draft
         if draft.text.strip() and draft.edits != edits:
-            post_from(
-                self, UserNotice("There is a draft in the composer: send it or clear it first.")
-            )
+            self.show_notice("There is a draft in the composer: send it or clear it first.")
             return False
         self.composer.write(GuidanceDraft(draft.rollout, entry.text, edits, entry.revision))
         post_from(self, self.Compose())
         return True
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do what waits for the daemon or the database; no key waits for it."""
-        self.run_worker(reporting_errors(self, work), group="guidance")

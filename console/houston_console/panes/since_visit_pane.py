@@ -9,13 +9,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.message import Message
 
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for, key_label
 from houston_console.commands.rollout_summary import format_score
-from houston_console.screens.base_screen import ActionFailed, GoToStep, UserNotice, post_from
+from houston_console.screens.base_screen import GoToStep, Pane, post_from
 from houston_console.screens.rollout_lists import (
     format_age,
     format_moment,
@@ -23,8 +21,7 @@ from houston_console.screens.rollout_lists import (
     people_text,
     unread_note,
 )
-from houston_console.screens.rollout_selector import RolloutFacts
-from houston_console.widgets.line_view import LineView
+from houston_console.widgets.line_view import FixedLines, ItemList
 from houston_console.widgets.styled_text import (
     TextLine,
     TextSpan,
@@ -67,7 +64,7 @@ EVENT_GLYPHS: dict[str, tuple[str, Tone]] = {
 class ChangesSinceVisit(NamedTuple):
     """What happened, and since when."""
 
-    happened: ChangesSinceEvent
+    changes: ChangesSinceEvent
     seen_at: int
     """When this person was here before, UTC microseconds; 0 for never."""
 
@@ -80,11 +77,6 @@ class SinceEntry(NamedTuple):
     """0 for none."""
     head: bool = False
     """Whether it stands over others."""
-
-
-def is_empty_visit(visit: ChangesSinceVisit) -> bool:
-    """Whether there is nothing to tell."""
-    return not visit.happened.steps and not visit.happened.events
 
 
 def summary_strip(
@@ -106,7 +98,7 @@ def summary_strip(
     if visit.seen_at:
         when = format_age(visit.seen_at, now)
         leads = [f"since you were here, {when}:", f"since {when}:"]
-    facts = _summary_facts(visit.happened)
+    facts = _summary_facts(visit.changes)
     found = [_join_fitting_facts(lead, facts, room) for lead in leads]
     whole = next((line for line, left_out in found if not left_out), found[-1][0])
     return justify_line(whole, keys, width)
@@ -123,20 +115,26 @@ def _join_fitting_facts(lead: str, facts: list[TextLine], room: int) -> tuple[Te
     return tuple(parts), left_out
 
 
-def _summary_facts(one: ChangesSinceEvent) -> list[TextLine]:
-    found = [line(span(count_text(one.steps, "step"), "strong"))]
-    scores = [each.score for each in one.evaluations if each.score is not None]
-    if one.evaluations:
+def _summary_facts(changes: ChangesSinceEvent) -> list[TextLine]:
+    lines = [line(span(count_text(changes.steps, "step"), "strong"))]
+    scores = [
+        evaluation.score for evaluation in changes.evaluations if evaluation.score is not None
+    ]
+    if changes.evaluations:
         best = f", best {format_score(max(scores))}" if scores else ", no score"
-        before = f" (was {format_score(one.best_before)})" if one.best_before is not None else ""
-        found.append(line(span(f"★ {len(one.evaluations)}{best}{before}", "score")))
-    if one.errors:
-        found.append(line(span(f"✗ {count_text(one.errors, 'error')}", "error")))
-    if one.guidance:
-        found.append(line(span(f"✎ {len(one.guidance)} heard", "guidance")))
-    if one.files:
-        found.append(line(span(f"± {count_text(len(one.files) + one.more_files, 'file')}", "dim")))
-    return found
+        before = (
+            f" (was {format_score(changes.best_before)})" if changes.best_before is not None else ""
+        )
+        lines.append(line(span(f"★ {len(changes.evaluations)}{best}{before}", "score")))
+    if changes.errors:
+        lines.append(line(span(f"✗ {count_text(changes.errors, 'error')}", "error")))
+    if changes.guidance:
+        lines.append(line(span(f"✎ {len(changes.guidance)} heard", "guidance")))
+    if changes.files:
+        lines.append(
+            line(span(f"± {count_text(len(changes.files) + changes.more_files, 'file')}", "dim"))
+        )
+    return lines
 
 
 def count_text(count: int, what: str) -> str:
@@ -146,22 +144,22 @@ def count_text(count: int, what: str) -> str:
 
 def since_entries(visit: ChangesSinceVisit, now: int, width: int) -> list[SinceEntry]:
     """All of it: scores, guidance and what followed, files, then every event in order."""
-    one = visit.happened
-    found: list[SinceEntry] = []
-    if one.evaluations:
-        found.append(_heading_entry("Evaluations"))
-        found += [_evaluation_entry(each, now) for each in one.evaluations]
-    if one.guidance:
-        found.append(_heading_entry("Guidance that was heard, and what followed"))
-        found += [entry for each in one.guidance for entry in _guidance_entries(each, now)]
-    if one.files:
-        more = f", {one.more_files} more not shown" if one.more_files else ""
-        found.append(_heading_entry(f"Files that changed most{more}"))
-        found += [_file_entry(each) for each in one.files]
-    if one.events:
-        found.append(_heading_entry("In the order in which it happened"))
-        found += [_event_entry(each, now) for each in one.events]
-    return [entry._replace(line=justify_line(entry.line, (), width)) for entry in found]
+    changes = visit.changes
+    entries: list[SinceEntry] = []
+    if changes.evaluations:
+        entries.append(_heading_entry("Evaluations"))
+        entries += [_evaluation_entry(evaluation, now) for evaluation in changes.evaluations]
+    if changes.guidance:
+        entries.append(_heading_entry("Guidance that was heard, and what followed"))
+        entries += [entry for each in changes.guidance for entry in _guidance_entries(each, now)]
+    if changes.files:
+        more = f", {changes.more_files} more not shown" if changes.more_files else ""
+        entries.append(_heading_entry(f"Files that changed most{more}"))
+        entries += [_file_entry(file) for file in changes.files]
+    if changes.events:
+        entries.append(_heading_entry("In the order in which it happened"))
+        entries += [_event_entry(event, now) for event in changes.events]
+    return [entry._replace(line=justify_line(entry.line, (), width)) for entry in entries]
 
 
 def _heading_entry(text: str) -> SinceEntry:
@@ -173,46 +171,62 @@ def _step_and_time(step: int, at: int, now: int) -> list[TextSpan]:
     return [span(where, "number"), span(f"{format_moment(at, now)}  ", "faint")]
 
 
-def _evaluation_entry(one: ScoredEvaluation, now: int) -> SinceEntry:
-    said = format_score(one.score) if one.score is not None else f"no score: {one.state}"
-    tone: Tone = "score" if one.score is not None else "warning"
-    return SinceEntry(line(*_step_and_time(one.step, one.at, now), span(said, tone)), one.step)
-
-
-def _guidance_entries(one: HeardGuidance, now: int) -> list[SinceEntry]:
-    head = [*_step_and_time(one.step, one.at, now), span(f"{one.author}: ", "guidance")]
-    found = [SinceEntry(line(*head, span(" ".join(one.text.split()), "guidance_text")), one.step)]
-    if one.followed is not None:
-        told = span(f"→ {one.followed.text}", "text")
-        found.append(
-            SinceEntry(
-                line(*_step_and_time(one.followed.step, one.followed.at, now), told),
-                one.followed.step,
-            )
-        )
-    return found
-
-
-def _file_entry(one: TouchedFile) -> SinceEntry:
+def _evaluation_entry(evaluation: ScoredEvaluation, now: int) -> SinceEntry:
+    said = (
+        format_score(evaluation.score)
+        if evaluation.score is not None
+        else f"no score: {evaluation.state}"
+    )
+    tone: Tone = "score" if evaluation.score is not None else "warning"
     return SinceEntry(
-        line(
-            span(f"{one.step:>7} ", "number"),
-            span(f"{one.path}  ", "text"),
-            span(f"{count_text(one.times, 'change')} ", "dim"),
-            span(f"+{one.added} ", "added"),
-            span(f"−{one.removed}", "removed"),
-        ),
-        one.step,
+        line(*_step_and_time(evaluation.step, evaluation.at, now), span(said, tone)),
+        evaluation.step,
     )
 
 
-def _event_entry(one: NotableEvent, now: int) -> SinceEntry:
-    glyph, tone = EVENT_GLYPHS.get(one.kind, ("·", "dim"))
+def _guidance_entries(guidance: HeardGuidance, now: int) -> list[SinceEntry]:
+    head = [
+        *_step_and_time(guidance.step, guidance.at, now),
+        span(f"{guidance.author}: ", "guidance"),
+    ]
+    entries = [
+        SinceEntry(
+            line(*head, span(" ".join(guidance.text.split()), "guidance_text")), guidance.step
+        )
+    ]
+    if guidance.followed is not None:
+        told = span(f"→ {guidance.followed.text}", "text")
+        entries.append(
+            SinceEntry(
+                line(*_step_and_time(guidance.followed.step, guidance.followed.at, now), told),
+                guidance.followed.step,
+            )
+        )
+    return entries
+
+
+def _file_entry(file: TouchedFile) -> SinceEntry:
     return SinceEntry(
         line(
-            *_step_and_time(one.step, one.at, now), span(f"{glyph} ", tone), span(one.text, "text")
+            span(f"{file.step:>7} ", "number"),
+            span(f"{file.path}  ", "text"),
+            span(f"{count_text(file.times, 'change')} ", "dim"),
+            span(f"+{file.added} ", "added"),
+            span(f"−{file.removed}", "removed"),
         ),
-        one.step,
+        file.step,
+    )
+
+
+def _event_entry(event: NotableEvent, now: int) -> SinceEntry:
+    glyph, tone = EVENT_GLYPHS.get(event.kind, ("·", "dim"))
+    return SinceEntry(
+        line(
+            *_step_and_time(event.step, event.at, now),
+            span(f"{glyph} ", tone),
+            span(event.text, "text"),
+        ),
+        event.step,
     )
 
 
@@ -227,22 +241,22 @@ class WalkStop(NamedTuple):
 
 def walk_stops(events: Sequence[NotableEvent]) -> list[WalkStop]:
     """Steps that are worth a stop; events that belong to no step have none."""
-    found: dict[int, WalkStop] = {}
+    stops: dict[int, WalkStop] = {}
     for event in sorted(events, key=lambda one: (one.step, one.seq)):
         if not event.step:
             continue
-        had = found.get(event.step)
+        had = stops.get(event.step)
         text = f"{had.text}; {event.text}" if had else event.text
-        found[event.step] = WalkStop(event.step, had.at if had else event.at, text)
-    return list(found.values())
+        stops[event.step] = WalkStop(event.step, had.at if had else event.at, text)
+    return list(stops.values())
 
 
 class EventWalk:
-    """Where somebody is on it."""
+    """A walk through the steps with events, and where somebody is on it."""
 
     def __init__(self, events: Sequence[NotableEvent]) -> None:
         self.stops = walk_stops(events)
-        self.place = -1
+        self.position = -1
         """Index of the last stop; -1 before the first."""
 
     def go(self, by: int, step: int) -> WalkStop | None:
@@ -250,14 +264,14 @@ class EventWalk:
 
         step: where the cursor is: who has gone elsewhere walks on from there.
         """
-        here = self.stops[self.place].step if 0 <= self.place < len(self.stops) else None
+        here = self.stops[self.position].step if 0 <= self.position < len(self.stops) else None
         if here is not None and here != step:
             after = [at for at, stop in enumerate(self.stops) if stop.step > step]
             before = [at for at, stop in enumerate(self.stops) if stop.step < step]
             place = (after or [len(self.stops)])[0] if by > 0 else (before or [-1])[-1]
         else:
-            place = min(max(self.place + by, -1), len(self.stops))
-        self.place = place
+            place = min(max(self.position + by, -1), len(self.stops))
+        self.position = place
         return self.stops[place] if 0 <= place < len(self.stops) else None
 
 
@@ -265,56 +279,49 @@ MAX_NOTE_LINES = 3
 """Of a note of who was here before."""
 
 
-class SinceList(LineView):
+class SinceList(ItemList[SinceEntry]):
     """Everything that happened; enter leads to its step."""
 
     BINDINGS = bindings_for("since")
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.entries: list[SinceEntry] = []
-
-    def line_count(self) -> int:
-        """Heads and events."""
-        return len(self.entries)
-
     def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        return self.entries[number].line
+        """The line at this position."""
+        return self.items[number].line
 
     def selectable(self, number: int) -> bool:
-        """All but heads."""
-        return not self.entries[number].head
+        """All lines but headings."""
+        return not self.items[number].head
 
-    def take(self, found: list[SinceEntry]) -> None:
-        """Show these, from the start."""
-        self.entries, self.cursor = found, 0
+    def show_entries(self, entries: list[SinceEntry]) -> None:
+        """Show these entries from the first."""
+        self.items, self.cursor = entries, 0
         self.show()
-        if found:
-            self.put_cursor(0)
+        if entries:
+            self.set_cursor(0)
 
-    def reveal(self, number: int) -> None:
+    def bring_into_view(self, number: int) -> None:
         """As every list, but with its first head, and not before there is room for any line."""
         if self.size.height:
-            super().reveal(0 if number <= 1 else number)
+            super().bring_into_view(0 if number <= 1 else number)
 
     def on_resize(self) -> None:
         """There is room now, or another."""
         super().on_resize()
-        self.reveal(self.cursor)
+        self.bring_into_view(self.cursor)
 
     def action_choose(self) -> None:
         """Go to the step."""
-        if self.entries and self.entries[self.cursor].step:
-            post_from(self, GoToStep(self.entries[self.cursor].step))
+        entry = self.under_cursor
+        if entry and entry.step:
+            post_from(self, GoToStep(entry.step))
 
     def on_click(self, event: Any) -> None:
-        """A click goes there."""
+        """Go to the step of the line that was clicked."""
         super().on_click(event)
         self.action_choose()
 
 
-class SinceVisitPane(ErrorBoundary, Vertical):
+class SinceVisitPane(Pane):
     """People, a note, a line of what happened, and all of it when it is unfolded."""
 
     class Read(Message):
@@ -323,65 +330,66 @@ class SinceVisitPane(ErrorBoundary, Vertical):
     def __init__(self, reader: AsyncReader, person: Person, **arguments: Any) -> None:
         """reader: one that no key waits for. person: who sits here."""
         super().__init__(**arguments)
-        self.people, self.line = RolloutFacts(id="people"), RolloutFacts(id="since-line")
-        self.list = SinceList(id="since-list")
+        self.people = FixedLines(focusable=False, id="people")
+        self.strip = FixedLines(focusable=False, id="since-line")
+        self.events = SinceList(id="since-list")
         self.visit: ChangesSinceVisit | None = None
         self._reader, self._person = reader, person
         self._shown_seq, self._shown_at = 0, now_us()
         """The newest event that was shown when a key was last pressed here, and when that was."""
-        self._missed: tuple[int, int] | None = None
+        self._before_silence: tuple[int, int] | None = None
         """The same two of before a long silence; None before the first."""
         self._walk = EventWalk(())
         self._rollout = ""
-        self._seen: LastSeen | None = None
-        self._hidden = False
-        self._known, self._wanted = False, False
+        self._last_seen: LastSeen | None = None
+        self._is_strip_hidden = False
+        self._was_read, self._unfold_once_read = False, False
         """Whether it was read; whether somebody has asked for all of it before that."""
 
     def compose(self) -> ComposeResult:
         """Three parts, none of which is there without something to say."""
         yield self.people
-        yield self.line
-        yield self.list
+        yield self.strip
+        yield self.events
 
     def on_mount(self) -> None:
-        """Nothing is open yet."""
-        for part in (self.people, self.line, self.list):
+        """Begin without a rollout."""
+        for part in (self.people, self.strip, self.events):
             part.display = False
 
     # --- what is read ------------------------------------------------------------------------
 
-    def turn_to(self, rollout: str) -> None:
-        """Another rollout: nothing of it is known yet."""
-        self._rollout, self._seen = rollout, None
+    def switch_rollout(self, rollout: str) -> None:
+        """Switch to another rollout, of which nothing was read yet."""
+        self._rollout, self._last_seen = rollout, None
         self._show(None)
-        self._known = self._wanted = False
+        self._was_read = self._unfold_once_read = False
         self.people.display = False
 
     def open(self, seq: int) -> None:
         """The rollout that was turned to is shown up to the event `seq`."""
-        self._missed = None
+        self._before_silence = None
         self._shown_seq, self._shown_at = seq, now_us()
         self.run_worker(self._read(self._rollout), group="since", exclusive=True)
 
-    def pressed(self, seq: int) -> None:
+    def note_key(self, seq: int) -> None:
         """A key, with everything up to the event `seq` shown; the first one after a long silence
         is of somebody who comes back.
         """
         now = now_us()
         if now - self._shown_at > IDLE_US:
-            self._missed = (self._shown_seq, self._shown_at)
+            self._before_silence = (self._shown_seq, self._shown_at)
             self.run_worker(self._read(self._rollout), group="since", exclusive=True)
         self._shown_seq, self._shown_at = seq, now
 
     async def _read(self, rollout: str) -> None:
         try:
-            if self._missed is not None:
-                await self._read_after(rollout, *self._missed)
+            if self._before_silence is not None:
+                await self._read_after(rollout, *self._before_silence)
             else:
                 await self._read_seen(rollout)
         except HoustonError as problem:
-            post_from(self, ActionFailed(problem))
+            self.report_problem(problem)
         else:
             post_from(self, self.Read())
 
@@ -389,98 +397,102 @@ class SinceVisitPane(ErrorBoundary, Vertical):
         seen = await self._reader.run(presence_queries.read_last_seen(rollout, self._person))
         if rollout != self._rollout:
             return
-        self._seen = seen
+        self._last_seen = seen
         if seen is not None:
             await self._read_after(rollout, seen.seq, seen.at)
-        self._known = True
-        if self._wanted and rollout == self._rollout:
+        self._was_read = True
+        if self._unfold_once_read and rollout == self._rollout:
             await self.unfold()
 
     async def _read_after(self, rollout: str, seq: int, at: int) -> None:
         """What happened behind the event `seq`, when somebody was here at `at`."""
         happened = await self._reader.run(changes_since_visit.read_changes_since(rollout, seq))
         if rollout == self._rollout:
-            visit = ChangesSinceVisit(happened, at)
-            self._show(None if is_empty_visit(visit) else visit)
+            anything = happened.steps or happened.events
+            self._show(ChangesSinceVisit(happened, at) if anything else None)
 
     def _show(self, visit: ChangesSinceVisit | None) -> None:
-        self.visit, self._hidden = visit, False
-        self._walk = EventWalk(visit.happened.events if visit else ())
-        self.list.display = False
-        self._dress()
+        self.visit, self._is_strip_hidden = visit, False
+        self._walk = EventWalk(visit.changes.events if visit else ())
+        self.events.display = False
+        self._update_strip()
 
     # --- what is shown -----------------------------------------------------------------------
 
-    def _dress(self) -> None:
+    def _update_strip(self) -> None:
         visit = self.visit
-        self.line.display = visit is not None and not self._hidden
+        self.strip.display = visit is not None and not self._is_strip_hidden
         if visit is not None:
             open, named = (
-                self.list.display,
+                self.events.display,
                 (key_label("whole", "since"), key_label("whole", "walk(1)")),
             )
-            self.line.put(lambda width: [summary_strip(visit, now_us(), width, open, named)])
+            self.strip.show_lines(
+                lambda width: [summary_strip(visit, now_us(), width, open, named)]
+            )
 
-    def stand(self, found: RolloutOverview | None, me: str) -> None:
+    def show_people(self, overview: RolloutOverview | None, person: str) -> None:
         """Who else is here and who looks after it, and a note that was not read yet."""
-        here = found is not None and found.rollout.id == self._rollout
-        note = unread_note(found.holding, self._seen, me) if found and here else None
+        here = overview is not None and overview.rollout.id == self._rollout
+        note = unread_note(overview.holding, self._last_seen, person) if overview and here else None
         shown = bool(
-            found
+            overview
             and here
-            and (other_viewers(found, me) or (found.holding and found.holding.holder))
+            and (other_viewers(overview, person) or (overview.holding and overview.holding.holder))
         )
         self.people.display = shown or note is not None
-        if found is not None and self.people.display:
-            self.people.put(partial(_people_lines, found, self._seen, me))
+        if overview is not None and self.people.display:
+            self.people.show_lines(partial(_people_lines, overview, self._last_seen, person))
             self.people.styles.height = max(1, len(self.people.lines))
 
     def on_resize(self) -> None:
         """A note is wrapped for the width there is; the list for its own."""
         self.people.styles.height = max(1, len(self.people.lines))
-        self._fill()
+        self._fill_list()
 
-    def _fill(self) -> None:
-        if self.visit is not None and self.list.display:
-            at = self.list.cursor
-            found = since_entries(self.visit, now_us(), self.list.room)
-            self.list.styles.height = min(len(found) + 1, self.screen.size.height * 2 // 5)
-            self.list.take(found)
-            self.list.put_cursor(at)
+    def _fill_list(self) -> None:
+        if self.visit is not None and self.events.display:
+            at = self.events.cursor
+            entries = since_entries(self.visit, now_us(), self.events.line_cells)
+            self.events.styles.height = min(len(entries) + 1, self.screen.size.height * 2 // 5)
+            self.events.show_entries(entries)
+            self.events.set_cursor(at)
 
     async def unfold(self) -> bool:
         """Show all of it, or fold it; whether it is shown now."""
-        if self.list.display:
-            self.list.display = False
-            self._dress()
+        if self.events.display:
+            self.events.display = False
+            self._update_strip()
             return False
-        if not self._known:
-            self._wanted = True
+        if not self._was_read:
+            self._unfold_once_read = True
             return False
         if self.visit is None:
             await self._read_all()
         if self.visit is None:
             return False
-        self._hidden, self.list.display = False, True
-        self._dress()
-        self.list.cursor = 0
-        self._fill()
-        self.list.focus()
+        self._is_strip_hidden, self.events.display = False, True
+        self._update_strip()
+        self.events.cursor = 0
+        self._fill_list()
+        self.events.focus()
         return True
 
     async def _read_all(self) -> None:
         """Who was never here, or missed nothing, may still ask for everything."""
-        if self._seen is not None:
-            words = f"Nothing happened since you were here {format_age(self._seen.at, now_us())}."
-            post_from(self, UserNotice(words))
+        if self._last_seen is not None:
+            words = (
+                f"Nothing happened since you were here {format_age(self._last_seen.at, now_us())}."
+            )
+            self.show_notice(words)
             return
         try:
             await self._read_after(self._rollout, 0, 0)
         except HoustonError as problem:
-            post_from(self, ActionFailed(problem))
+            self.report_problem(problem)
         else:
             if self.visit is None:
-                post_from(self, UserNotice("Nothing has happened yet."))
+                self.show_notice("Nothing has happened yet.")
 
     # --- the walk ----------------------------------------------------------------------------
 
@@ -489,46 +501,36 @@ class SinceVisitPane(ErrorBoundary, Vertical):
         if self.visit is None:
             key = key_label("whole", "since")
             words = f"Nothing is new since you were here; {key} shows all that happened."
-            post_from(self, UserNotice(words))
+            self.show_notice(words)
             return 0
         stop = self._walk.go(by, step)
         if stop is None:
-            post_from(
-                self,
-                UserNotice(
-                    "That was all since you were here." if by > 0 else "That was the first."
-                ),
+            self.show_notice(
+                "That was all since you were here." if by > 0 else "That was the first."
             )
             if by > 0:
-                self._hidden, self.list.display = True, False
-                self._dress()
+                self._is_strip_hidden, self.events.display = True, False
+                self._update_strip()
             return 0
-        place = f"{self._walk.place + 1}/{len(self._walk.stops)}"
-        post_from(
-            self,
-            UserNotice(
-                f"{place}  step {stop.step}, {format_age(stop.at, now_us())}: {stop.text}", True
-            ),
+        place = f"{self._walk.position + 1}/{len(self._walk.stops)}"
+        self.show_notice(
+            f"{place}  step {stop.step}, {format_age(stop.at, now_us())}: {stop.text}", True
         )
         return stop.step
 
 
 def _people_lines(
-    found: RolloutOverview, seen: LastSeen | None, me: str, width: int
+    overview: RolloutOverview, seen: LastSeen | None, person: str, width: int
 ) -> list[TextLine]:
     """One line of who is here; under it a note that was not read."""
     now = now_us()
-    here = [(mark, text) for mark, text in people_text(found, me, now) if mark != "✉"]
+    here = [(mark, text) for mark, text in people_text(overview, person, now) if mark != "✉"]
     rows = [line(*(span(f" {mark} {text}  ", "tool") for mark, text in here))] if here else []
-    note = unread_note(found.holding, seen, me)
+    note = unread_note(overview.holding, seen, person)
     if note is not None:
         text = f"{note.note_by} left a note {format_age(note.note_at, now)}: {note.note}"
         wrapped = text_block(text, width - 3, "guidance_text")
-        more = len(wrapped) > MAX_NOTE_LINES
-        shown = (
-            [*wrapped[: MAX_NOTE_LINES - 1], line(span("… in full under 1", "dim"))]
-            if more
-            else wrapped
-        )
-        rows += [(span("   " if at else " ✉ ", "guidance"), *row) for at, row in enumerate(shown)]
+        if len(wrapped) > MAX_NOTE_LINES:
+            wrapped[MAX_NOTE_LINES - 1 :] = [line(span("… in full under 1", "dim"))]
+        rows += [(span("   " if at else " ✉ ", "guidance"), *row) for at, row in enumerate(wrapped)]
     return rows

@@ -37,7 +37,7 @@ _UP_TO_PROMPT = re.compile(rb"(?:\x1b\]7771;[^\x07\x1b]*\x07)*?\x1b\]7771;p;[^\x
 PROMPT_MARK_BYTES = _PROMPT_MARK.encode()
 """The same in bytes."""
 _STRING_SEQUENCES = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b]*(?:\x1b\\)?")
-"""The sequences of `_PIECES` that may hold line feeds: none of these is a line's end."""
+"""The sequences of `_TEXT_PIECES` that may hold line feeds: none of these is a line's end."""
 _SGR_TONES: dict[str, Tone] = {
     "31": "error",
     "91": "error",
@@ -69,10 +69,10 @@ TerminalCell = tuple[str, Tone]
 
 def parse_tail_lines(data: bytes) -> list[TextLine]:
     """`data` as lines; a last line without its line feed counts, empty ones at the end do not."""
-    found = parse_all_lines(data)
-    while found and not found[-1]:
-        found.pop()
-    return found
+    lines = parse_all_lines(data)
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
 
 
 def parse_all_lines(data: bytes) -> list[TextLine]:
@@ -87,7 +87,7 @@ def parse_all_lines(data: bytes) -> list[TextLine]:
 
 
 def count_lines(data: bytes) -> int:
-    """As many lines as `all_lines` makes of `data`, told far quicker."""
+    """As many lines as `parse_all_lines` makes of `data`, told far quicker."""
     above, unended = _count_ended_lines(data)
     return above + unended
 
@@ -164,7 +164,7 @@ class _TerminalRows:
     def _control(self, piece: str) -> None:
         parameters, final = piece[2:-1], piece[-1]
         if final == "m":
-            self._dress(parameters)
+            self._set_tone(parameters)
         elif final == "K" and parameters in ("", "0"):
             del self.rows[-1][self.column :]
         elif final == "K":
@@ -172,11 +172,11 @@ class _TerminalRows:
         elif final == "G":
             self.column = (
                 min(_MAX_CURSOR_MOVE, max(0, int(parameters[:9] or 1) - 1))
-                if _is_number_sequence(piece)
+                if parameters.isdigit() or not parameters
                 else 0
             )
 
-    def _dress(self, parameters: str) -> None:
+    def _set_tone(self, parameters: str) -> None:
         """Select graphic rendition: colours and weight; a colour says more than a weight."""
         for many in _EXTENDED_COLOUR.finditer(parameters):
             if many.group().startswith("38"):
@@ -218,10 +218,6 @@ def _nearest_tone(index: str | None, red: str | None, green: str | None, blue: s
         (True, False, True): "key",
     }
     return names.get(tuple(bright), "tool")
-
-
-def _is_number_sequence(piece: str) -> bool:
-    return piece[2:-1].isdigit() or not piece[2:-1]
 
 
 def _row_to_line(row: list[TerminalCell]) -> TextLine:
@@ -273,7 +269,7 @@ class LogIndex(NamedTuple):
 
     @property
     def lines(self) -> int:
-        """All of them."""
+        """The number of lines."""
         return self.pages[-1].first + self.pages[-1].lines if self.pages else 0
 
     def line(self, number: int) -> TextLine:
@@ -295,7 +291,7 @@ class LogIndex(NamedTuple):
             read_log_bytes(self.folder, page.start, page.end), byte - page.start
         )
 
-    def until(self, byte: int) -> "LogIndex":
+    def up_to(self, byte: int) -> "LogIndex":
         """The log as it was when it ended at `byte`."""
         kept = [page for page in self.pages if page.start < byte]
         if kept and kept[-1].end > byte:
@@ -352,7 +348,7 @@ def _log_bounds(folder: Path) -> tuple[int, int]:
 
 def _page_bounds(data: bytes, last: bool) -> list[tuple[int, int]]:
     """Where the pages of a block begin and end; its rest is of the next, unless it is the last."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     at = 0
     while at < len(data):
         feed = data.find(b"\n", at + PAGE_BYTES, at + MAX_PAGE_BYTES)
@@ -364,23 +360,14 @@ def _page_bounds(data: bytes, last: bool) -> list[tuple[int, int]]:
             end = len(data)
         else:
             break
-        found.append((at, end))
+        ranges.append((at, end))
         at = end
-    return found
+    return ranges
 
 
 def read_log_bytes(folder: Path, start: int, end: int) -> bytes:
     """The bytes of [start, end), whatever segments they lie in; fewer where some are gone."""
-    found = b""
-    segments = terminal_log_files.list_segments(folder)
-    for number, (at, path) in enumerate(segments):
-        after = segments[number + 1][0] if number + 1 < len(segments) else end
-        if after <= start or at >= end:
-            continue
-        with path.open("rb") as file:
-            file.seek(max(0, start - at))
-            found += file.read(end - max(start, at))
-    return found
+    return b"".join(terminal_log_files.read_log_blocks(folder, start, end))
 
 
 @lru_cache(maxsize=MAX_CACHED_PAGES)
@@ -400,9 +387,9 @@ _LEAVE_ALTERNATE_SCREEN = (b"\x1b[?1049l", b"\x1b[?47l", b"\x1b[?1047l")
 class TerminalSnapshot(NamedTuple):
     """A terminal as it stands; the same again when nothing was printed."""
 
-    log: LogIndex | None = None
+    log_index: LogIndex | None = None
     """Its log; None where there is none."""
-    screen: tuple[TextLine, ...] = ()
+    screen_lines: tuple[TextLine, ...] = ()
     """What tmux shows, where it was asked."""
     origin: str = ""
     """Of what is shown: `log`, `tmux`, or empty."""
@@ -432,24 +419,26 @@ def terminals_with_log(host_root: str, rollout: str) -> list[str]:
 
 async def read_terminal(folder: Path, before: TerminalSnapshot, live: bool) -> TerminalSnapshot:
     """A terminal as it stands now. live: a program that paints its screen is shown by tmux."""
-    known = before.log if before.log and before.log.folder == folder else LogIndex(folder)
+    known = (
+        before.log_index
+        if before.log_index and before.log_index.folder == folder
+        else LogIndex(folder)
+    )
     try:
         index = await asyncio.to_thread(update_log_index, known)
         paints = live and await asyncio.to_thread(_uses_alternate_screen, index)
     except OSError as problem:
         why = f"Its log cannot be read ({problem.strerror})"
         screen, reason = await _capture_tmux_pane(folder)
-        return (
-            TerminalSnapshot(None, screen, "tmux")
-            if not reason
-            else TerminalSnapshot(reason=f"{why}, and {reason}.")
-        )
+        if not reason:
+            return TerminalSnapshot(None, screen, "tmux")
+        return TerminalSnapshot(reason=f"{why}, and {reason}.")
     if paints:
         screen, reason = await _capture_tmux_pane(folder)
         if not reason:
-            found = TerminalSnapshot(index, screen, "tmux")
-            return before if found == before else found
-    if index is before.log and before.origin == "log":
+            snapshot = TerminalSnapshot(index, screen, "tmux")
+            return before if snapshot == before else snapshot
+    if index is before.log_index and before.origin == "log":
         return before
     return TerminalSnapshot(index, (), "log")
 
@@ -490,19 +479,19 @@ class FetchedLogs:
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
-    def place(self, rollout: str, host: str, name: str) -> Path:
+    def folder_of(self, rollout: str, host: str, name: str) -> Path:
         """Where the log of a terminal is, once it was fetched."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="houston-terminals-")
         return Path(self._folder.name) / rollout / host / name
 
     def has(self, rollout: str, host: str, name: str) -> bool:
-        """Whether some of it is here."""
-        return self._folder is not None and self.place(rollout, host, name).is_dir()
+        """Whether some of the log was fetched."""
+        return self._folder is not None and self.folder_of(rollout, host, name).is_dir()
 
     async def fetch(self, home: Path, rollout: str, host: str, name: str) -> None:
         """Bring what is new. Raises HoustonError where the machine cannot be reached."""
-        folder = self.place(rollout, host, name)
+        folder = self.folder_of(rollout, host, name)
         folder.mkdir(parents=True, exist_ok=True)
         segments = terminal_log_files.list_segments(folder)
         start = segments[-1][0] + segments[-1][1].stat().st_size if segments else 0
@@ -524,6 +513,6 @@ class FetchedLogs:
             into.replace(file)
 
     def close(self) -> None:
-        """Nothing of it stays."""
+        """Remove all fetched logs."""
         if self._folder is not None:
             self._folder.cleanup()

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from textual.app import ComposeResult, SuspendNotSupported
-from textual.containers import Vertical
 
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for
 from houston_console.panes import terminal_log_reader
 from houston_console.panes.terminal_log_reader import (
@@ -25,7 +23,7 @@ from houston_console.panes.terminal_log_reader import (
     LogIndex,
     TerminalSnapshot,
 )
-from houston_console.screens.base_screen import ActionFailed, GoToStep, UserNotice, post_from
+from houston_console.screens.base_screen import GoToStep, Pane, post_from
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
 from houston_console.widgets.styled_text import (
@@ -103,11 +101,11 @@ class AttachCommand(NamedTuple):
 
     command: tuple[str, ...]
     reason: str = ""
-    next: str = ""
+    suggestion: str = ""
 
 
 def attach_command(spec: RolloutSpec, host: str, name: str) -> AttachCommand:
-    """The way to a terminal of a rollout."""
+    """The command that attaches to a terminal of a rollout."""
     if host != "local":
         return _ssh_attach_command(spec, host, name)
     terminals = terminal_log_files.terminals_folder(Path(spec.host_root), spec.rollout)
@@ -183,70 +181,64 @@ class TerminalView(LineView):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._index: LogIndex | None = None
-        self._screen: tuple[TextLine, ...] = ()
-        self._marked = range(0)
+        self._screen_lines: tuple[TextLine, ...] = ()
+        self._marked_lines = range(0)
         """Lines that the step printed, or the one that was gone to."""
-        self._held = False
+        self._stays_at_line = False
         """Whether a line was gone to: it stays in view while more is printed."""
 
     def line_count(self) -> int:
         """All lines of the log, or of what tmux shows."""
-        return self._index.lines if self._index is not None else len(self._screen)
+        return self._index.lines if self._index is not None else len(self._screen_lines)
 
     def line_at(self, number: int) -> TextLine:
         """One of them; longer than the width is cut with `…`."""
-        found = self._index.line(number) if self._index is not None else self._screen[number]
-        if not self._marked:
-            return justify_line(found, (), self.room)
-        edge = STEP_EDGE if number in self._marked else span(" ")
-        return (edge, *justify_line(found, (), self.room - 1))
+        found = self._index.line(number) if self._index is not None else self._screen_lines[number]
+        if not self._marked_lines:
+            return justify_line(found, (), self.line_cells)
+        edge = STEP_EDGE if number in self._marked_lines else span(" ")
+        return (edge, *justify_line(found, (), self.line_cells - 1))
 
-    async def copied(self) -> tuple[str, str]:
+    async def text_to_copy(self) -> tuple[str, str]:
         """What the step printed, else what can be seen."""
         top = round(self.scroll_y)
         seen = range(top, min(self.line_count(), top + self.size.height))
-        wanted = self._marked[:MAX_COPIED_LINES] or seen
-        rows = [self._index.line(n) if self._index else self._screen[n] for n in wanted]
+        wanted = self._marked_lines[:MAX_COPIED_LINES] or seen
+        rows = [self._index.line(n) if self._index else self._screen_lines[n] for n in wanted]
         text = "\n".join("".join(part.text for part in row) for row in rows)
-        return "what the step printed" if self._marked else "what the terminal shows", text
+        return "what the step printed" if self._marked_lines else "what the terminal shows", text
 
-    def live(self, shown: TerminalSnapshot) -> None:
+    def show_live(self, shown: TerminalSnapshot) -> None:
         """As it stands; at its end where it was there before."""
         there = round(self.scroll_y) >= round(self.max_scroll_y)
-        held = self._held and shown.origin == "log" and not there
-        at_end = not held and (bool(self._marked) or there)
+        held = self._stays_at_line and shown.origin == "log" and not there
+        at_end = not held and (bool(self._marked_lines) or there)
         if not held:
-            self._marked, self._held = range(0), False
-        self._index = shown.log if shown.origin == "log" else None
-        self._screen = shown.screen
+            self._marked_lines, self._stays_at_line = range(0), False
+        self._index = shown.log_index if shown.origin == "log" else None
+        self._screen_lines = shown.screen_lines
         if shown.reason:
-            self._screen = tuple(text_block(shown.reason, self.room, "warning"))
+            self._screen_lines = tuple(text_block(shown.reason, self.line_cells, "warning"))
         self.show()
         if at_end:
             self.jump(self.line_count())
 
-    def at_step(self, index: LogIndex, start: int) -> None:
+    def show_step(self, index: LogIndex, start: int) -> None:
         """As a step left it; start: the first byte that the step printed."""
-        self._index, self._screen, self._held = index, (), False
-        self._marked = range(index.line_of(start), index.lines)
+        self._index, self._screen_lines, self._stays_at_line = index, (), False
+        self._marked_lines = range(index.line_of(start), index.lines)
         self.show()
         height = max(1, self.size.height)
-        self.jump(max(0, min(self._marked.start - 2, index.lines - height)))
+        self.jump(max(0, min(self._marked_lines.start - 2, index.lines - height)))
 
-    def at_byte(self, byte: int) -> None:
+    def go_to_byte(self, byte: int) -> None:
         """Go to the line of the log, as it is shown now, that holds a byte."""
         if self._index is None:
             return
         number = self._index.line_of(byte)
-        self._marked, self._held = range(number, number + 1), True
+        self._marked_lines, self._stays_at_line = range(number, number + 1), True
         self.show()
         self.jump(number - self.size.height // 3)
-
-    def nothing(self, why: str) -> None:
-        """There is nothing to show, and this is why."""
-        self._index, self._screen, self._marked = None, (), range(0)
-        self.empty = line(span(f" {why}", "dim"))
-        self.show()
 
 
 TERMINAL_POLL_SECONDS = 0.2
@@ -263,8 +255,8 @@ class LowBandwidthApp(Protocol):
     low: bool
 
 
-class TerminalsPane(ErrorBoundary, Vertical):
-    """The area at the lower right."""
+class TerminalsPane(Pane):
+    """The pane at the lower right."""
 
     BINDINGS = bindings_for("terminals")
 
@@ -277,38 +269,38 @@ class TerminalsPane(ErrorBoundary, Vertical):
         self.chosen = 0
         self._home = home
         self._spec: RolloutSpec | None = None
-        self._shown = EMPTY_SNAPSHOT
-        self._looking = False
+        self._snapshot = EMPTY_SNAPSHOT
+        self._is_polling = False
         self._step = 0
         """The step at the trajectory's cursor."""
-        self._replay: StepOutput | None = None
+        self._replayed: StepOutput | None = None
         """The step whose output is shown; None for live."""
-        self._aim = -1
+        self._wanted_byte = -1
         """The byte of the log to go to as soon as it was read; −1 for none."""
         self._fetched, self._fetching = FetchedLogs(), False
 
     def compose(self) -> ComposeResult:
-        """One text."""
+        """Compose the text."""
         yield self.text
 
     def on_mount(self) -> None:
-        """Look regularly; `look` does nothing while nobody can see it."""
-        self._dress()
+        """Look regularly; `poll` does nothing while nobody can see it."""
+        self._update_titles()
         sparing = isinstance(self.app, LowBandwidthApp) and self.app.low
         self.set_interval(
-            LOW_BANDWIDTH_POLL_SECONDS if sparing else TERMINAL_POLL_SECONDS, self.look
+            LOW_BANDWIDTH_POLL_SECONDS if sparing else TERMINAL_POLL_SECONDS, self.poll
         )
 
     def on_unmount(self) -> None:
-        """What was fetched goes."""
+        """Remove fetched logs."""
         self._fetched.close()
 
-    def turn_to(self, source: RolloutSource) -> None:
+    def switch_rollout(self, source: RolloutSource) -> None:
         """Show another rollout; nothing of it was read yet."""
         self.source, self._spec = source, None
-        self.names, self.chosen, self._shown, self._replay = [], 0, EMPTY_SNAPSHOT, None
-        self.text.live(EMPTY_SNAPSHOT)
-        self._dress()
+        self.names, self.chosen, self._snapshot, self._replayed = [], 0, EMPTY_SNAPSHOT, None
+        self.text.show_live(EMPTY_SNAPSHOT)
+        self._update_titles()
 
     async def refresh_names(self) -> None:
         """Terminals that steps used, and those that have a log here already."""
@@ -322,14 +314,14 @@ class TerminalsPane(ErrorBoundary, Vertical):
             return
         first, self._spec = self._spec is None, known.spec
         if first and not names:
-            self._dress()
+            self._update_titles()
         if names != self.names:
             chosen = self.names[self.chosen] if self.names else None
             self.names = names
             self.chosen = names.index(chosen) if chosen in names else 0
-            self._shown = self._shown if chosen in names else EMPTY_SNAPSHOT
-            await self.look()
-            self._dress()
+            self._snapshot = self._snapshot if chosen in names else EMPTY_SNAPSHOT
+            await self.poll()
+            self._update_titles()
 
     # --- as it grows -------------------------------------------------------------------------
 
@@ -341,42 +333,42 @@ class TerminalsPane(ErrorBoundary, Vertical):
             return None
         if host != LOCAL_HOST:
             fetched = self._fetched.has(self.source.rollout, host, name)
-            return self._fetched.place(self.source.rollout, host, name) if fetched else None
+            return self._fetched.folder_of(self.source.rollout, host, name) if fetched else None
         return terminal_log_reader.terminal_log_folder(
             self._spec.host_root, self.source.rollout, name
         )
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Read what is new of the chosen terminal, when somebody can see it."""
         seen = self.size.width > 0 and self.app.screen is self.screen
-        if self._looking or not seen or not self.names or self._spec is None:
+        if self._is_polling or not seen or not self.names or self._spec is None:
             return
-        self._looking = True
+        self._is_polling = True
         try:
-            await self._look(self.names[self.chosen], self._folder)
+            await self._read_chosen(self.names[self.chosen], self._folder)
         finally:
-            self._looking = False
+            self._is_polling = False
 
-    async def _look(self, chosen: tuple[str, str], folder: Path | None) -> None:
+    async def _read_chosen(self, chosen: tuple[str, str], folder: Path | None) -> None:
         if folder is None:
-            found = TerminalSnapshot(reason=_missing_log_text(*chosen))
+            snapshot = TerminalSnapshot(reason=_missing_log_text(*chosen))
         else:
-            found = await terminal_log_reader.read_terminal(
-                folder, self._shown, live=self._replay is None
+            snapshot = await terminal_log_reader.read_terminal(
+                folder, self._snapshot, live=self._replayed is None
             )
-        if not self.names or self.names[self.chosen] != chosen or found is self._shown:
+        if not self.names or self.names[self.chosen] != chosen or snapshot is self._snapshot:
             return
-        if found == self._shown and not found.log:
+        if snapshot == self._snapshot and not snapshot.log_index:
             return
-        self._shown = found
-        if self._replay is None:
-            self.text.live(found)
-            if self._aim >= 0 and found.log is not None:
-                self.text.at_byte(self._aim)
-                self._aim = -1
-        self._dress()
+        self._snapshot = snapshot
+        if self._replayed is None:
+            self.text.show_live(snapshot)
+            if self._wanted_byte >= 0 and snapshot.log_index is not None:
+                self.text.go_to_byte(self._wanted_byte)
+                self._wanted_byte = -1
+        self._update_titles()
 
-    def _dress(self) -> None:
+    def _update_titles(self) -> None:
         several = len({host for host, _ in self.names}) > 1
         shown = [
             f"‹{_terminal_label(one, several)}›"
@@ -387,11 +379,11 @@ class TerminalsPane(ErrorBoundary, Vertical):
         while len(shown) > 2 and sum(map(len, shown)) > TITLE_NAME_CELLS:
             shown.pop(0 if self.chosen > len(self.names) // 2 else -1)
         set_frame_title(self, "  ".join(["3 Terminals", *shown]))
-        set_frame_subtitle(self, line(self._standing() if self.names else ""))
-        if self._replay is None:
-            self._dress_empty()
+        set_frame_subtitle(self, line(self._status_text() if self.names else ""))
+        if self._replayed is None:
+            self._update_empty_line()
 
-    def _dress_empty(self) -> None:
+    def _update_empty_line(self) -> None:
         words = " no output" if self.names else " no terminal was used yet"
         empty = (
             line(span(words, "dim"))
@@ -402,79 +394,79 @@ class TerminalsPane(ErrorBoundary, Vertical):
             self.text.empty = empty
             self.text.refresh()
 
-    def _standing(self) -> str:
-        host, log = self.names[self.chosen][0], self._shown.log
-        if self._replay is not None:
-            when = f" at {local_time(self._replay.at)[11:16]}" if self._replay.at else ""
-            size = self._replay.end - self._replay.start
-            return f"as step {self._replay.step} left it{when}, {size:,} bytes of it · s live"
+    def _status_text(self) -> str:
+        host, log = self.names[self.chosen][0], self._snapshot.log_index
+        if self._replayed is not None:
+            when = f" at {local_time(self._replayed.at)[11:16]}" if self._replayed.at else ""
+            size = self._replayed.end - self._replayed.start
+            return f"as step {self._replayed.step} left it{when}, {size:,} bytes of it · s live"
         lines = f" · {log.lines:,} lines" if log is not None else ""
-        return f"{host} · {self._shown.origin}{lines}" if self._shown.origin else host
+        return f"{host} · {self._snapshot.origin}{lines}" if self._snapshot.origin else host
 
     async def action_terminal(self, by: int) -> None:
-        """Another terminal."""
+        """Switch to another terminal."""
         if self.names:
             self.chosen = (self.chosen + by) % len(self.names)
-            self._shown = EMPTY_SNAPSHOT
-            self.text.live(EMPTY_SNAPSHOT)
-            await self.look()
-            if self._replay is not None:
-                await self._go_to(self._step)
-            self._dress()
+            self._snapshot = EMPTY_SNAPSHOT
+            self.text.show_live(EMPTY_SNAPSHOT)
+            await self.poll()
+            if self._replayed is not None:
+                await self._replay_step(self._step)
+            self._update_titles()
 
     async def show_line(self, name: str, byte: int) -> None:
         """A line of one terminal of this machine, with what was printed before and after it."""
         if (LOCAL_HOST, name) not in self.names:
-            post_from(self, UserNotice(f"The log of {name} is gone."))
+            self.show_notice(f"The log of {name} is gone.")
             return
-        self.chosen, self._replay, self._shown = (
+        self.chosen, self._replayed, self._snapshot = (
             self.names.index((LOCAL_HOST, name)),
             None,
             EMPTY_SNAPSHOT,
         )
-        self.text.live(EMPTY_SNAPSHOT)
-        self._aim = byte
-        await self.look()
+        self.text.show_live(EMPTY_SNAPSHOT)
+        self._wanted_byte = byte
+        await self.poll()
 
     # --- as a step left it -------------------------------------------------------------------
 
     def follow(self, step: int) -> None:
         """The trajectory's cursor is on another step; no key waits for what that reads."""
         moved, self._step = step != self._step, step
-        if moved and self._replay is not None:
-            self.run_worker(self._go_to(step), group="replay", exclusive=True)
+        if moved and self._replayed is not None:
+            self.run_worker(self._replay_step(step), group="replay", exclusive=True)
 
     async def action_replay(self) -> None:
         """Show what the terminal showed at the step at the trajectory's cursor; again: live."""
-        if self._replay is None:
-            await self._go_to(self._step)
+        if self._replayed is None:
+            await self._replay_step(self._step)
         else:
-            self._replay = None
-            self.text.live(self._shown)
-            self._dress()
+            self._replayed = None
+            self.text.show_live(self._snapshot)
+            self._update_titles()
 
     async def action_printed(self, by: int) -> None:
         """The next step that printed here, or the one before."""
-        at = self._replay.step if self._replay else self._step + (by < 0)
-        await self._go_to(at, by)
+        at = self._replayed.step if self._replayed else self._step + (by < 0)
+        await self._replay_step(at, by)
 
-    async def _go_to(self, step: int, by: int = 0) -> None:
+    async def _replay_step(self, step: int, by: int = 0) -> None:
         source = self.source
         if source is None or not self.names:
             return
         host, name = self.names[self.chosen]
         try:
-            found = await source.read(read_step_output(source.rollout, host, name, step, by))
+            output = await source.read(read_step_output(source.rollout, host, name, step, by))
         except HoustonError as problem:
-            post_from(self, ActionFailed(problem))
+            self.report_problem(problem)
             return
         if source is not self.source:
             return
-        if found is None:
+        if output is None:
             side = "after" if by > 0 else "before" if by < 0 else "up to"
-            post_from(self, UserNotice(f"No step {side} step {step} printed in terminal {name}."))
+            self.show_notice(f"No step {side} step {step} printed in terminal {name}.")
             return
-        await self._show(found, host, name)
+        await self._show(output, host, name)
 
     async def _show(self, found: StepOutput, host: str, name: str) -> None:
         """What a terminal showed when a step was over, its own part marked."""
@@ -484,33 +476,30 @@ class TerminalsPane(ErrorBoundary, Vertical):
                 self._spec.host_root, found.rollout, name
             )
         if folder is None:
-            post_from(self, UserNotice(_missing_log_text(host, name)))
+            self.show_notice(_missing_log_text(host, name))
             return
         try:
-            shown = await terminal_log_reader.read_terminal(folder, self._shown, live=False)
-            if shown.log is None:
-                post_from(self, UserNotice(shown.reason or "Its log is gone."))
+            shown = await terminal_log_reader.read_terminal(folder, self._snapshot, live=False)
+            if shown.log_index is None:
+                self.show_notice(shown.reason or "Its log is gone.")
                 return
-            index = await asyncio.to_thread(shown.log.until, found.end)
+            index = await asyncio.to_thread(shown.log_index.up_to, found.end)
         except OSError as problem:
-            post_from(self, UserNotice(f"Its log cannot be read: {problem.strerror}."))
+            self.show_notice(f"Its log cannot be read: {problem.strerror}.")
             return
         if index.end <= found.start:
-            post_from(self, UserNotice(f"Its log does not hold what step {found.step} printed."))
+            self.show_notice(f"Its log does not hold what step {found.step} printed.")
             return
-        self._replay = found
-        self.text.at_step(index, found.start)
-        self._dress()
+        self._replayed = found
+        self.text.show_step(index, found.start)
+        self._update_titles()
 
     def action_choose(self) -> None:
         """Go to the step whose output is shown."""
-        if self._replay is not None:
-            post_from(self, GoToStep(self._replay.step))
+        if self._replayed is not None:
+            post_from(self, GoToStep(self._replayed.step))
         else:
-            post_from(
-                self,
-                UserNotice("s shows what the terminal showed at a step; enter then goes there."),
-            )
+            self.show_notice("s shows what the terminal showed at a step; enter then goes there.")
 
     # --- the session itself, and logs elsewhere ----------------------------------------------
 
@@ -518,23 +507,22 @@ class TerminalsPane(ErrorBoundary, Vertical):
         """Look at the tmux session itself, read-only, in place of the console."""
         if not self.names or self._spec is None:
             return
-        found = attach_command(self._spec, *self.names[self.chosen])
-        if found.reason:
-            post_from(self, UserNotice(found.reason + (f"  {found.next}" if found.next else "")))
+        attach = attach_command(self._spec, *self.names[self.chosen])
+        if attach.reason:
+            self.show_notice(
+                attach.reason + (f"  {attach.suggestion}" if attach.suggestion else "")
+            )
             return
         environment = {name: value for name, value in os.environ.items() if name != "TMUX"}
         try:
             with self.app.suspend():
-                done = subprocess.run(found.command, env=environment, check=False)
+                done = subprocess.run(attach.command, env=environment, check=False)
         except (SuspendNotSupported, OSError):
-            post_from(self, UserNotice(f"From a shell: {shlex.join(found.command)}"))
+            self.show_notice(f"From a shell: {shlex.join(attach.command)}")
             return
         if done.returncode:
-            words = shlex.join(found.command)
-            post_from(
-                self,
-                UserNotice(f"It could not be attached ({done.returncode}). From a shell: {words}"),
-            )
+            words = shlex.join(attach.command)
+            self.show_notice(f"It could not be attached ({done.returncode}). From a shell: {words}")
 
     def action_fetch(self) -> None:
         """Bring the log of a terminal on another machine here, or what is new of it."""
@@ -542,11 +530,9 @@ class TerminalsPane(ErrorBoundary, Vertical):
             return
         host, name = self.names[self.chosen]
         if host == LOCAL_HOST:
-            post_from(
-                self, UserNotice("This terminal's log is on this machine: all of it is shown.")
-            )
+            self.show_notice("This terminal's log is on this machine: all of it is shown.")
         else:
-            post_from(self, UserNotice(f"Its log is being fetched from {host} …", good=True))
+            self.show_notice(f"Its log is being fetched from {host} …", good=True)
             self.run_worker(self._fetch(self.source.rollout, host, name), group="fetch")
 
     async def _fetch(self, rollout: str, host: str, name: str) -> None:
@@ -554,20 +540,18 @@ class TerminalsPane(ErrorBoundary, Vertical):
         try:
             await self._fetched.fetch(self._home, rollout, host, name)
         except HoustonError as problem:
-            post_from(self, ActionFailed(problem))
+            self.report_problem(problem)
         except OSError as problem:
-            post_from(self, UserNotice(f"The log could not be kept here: {problem.strerror}."))
+            self.show_notice(f"The log could not be kept here: {problem.strerror}.")
         else:
-            post_from(
-                self, UserNotice(f"Fetched at {time.strftime('%H:%M:%S')}; F again for more.", True)
-            )
-            await self.look()
+            self.show_notice(f"Fetched at {time.strftime('%H:%M:%S')}; F again for more.", True)
+            await self.poll()
         finally:
             self._fetching = False
 
 
-def _terminal_label(one: tuple[str, str], several: bool) -> str:
-    host, name = one
+def _terminal_label(terminal: tuple[str, str], several: bool) -> str:
+    host, name = terminal
     return f"{host}:{name}" if several else name
 
 

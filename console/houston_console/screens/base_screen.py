@@ -7,9 +7,11 @@ defined here too. What a screen shows is its own.
 
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.message import Message
 from textual.reactive import Reactive
 from textual.screen import Screen
@@ -45,69 +47,78 @@ def post_from(widget: Widget, message: Message) -> None:
     widget.post_message(message.set_sender(widget))
 
 
+@dataclass
 class ActionFailed(Message):
     """Something could not be read or done."""
 
-    def __init__(self, problem: HoustonError) -> None:
-        super().__init__()
-        self.problem = problem
+    problem: HoustonError
 
 
-async def reporting_errors(widget: Widget, work: Awaitable[None]) -> None:
-    """Do what waits for the daemon or the database; tell what went wrong as the widget's word."""
-    try:
-        await work
-    except HoustonError as problem:
-        post_from(widget, ActionFailed(problem))
-
-
+@dataclass
 class UserNotice(Message):
     """Something to say to the person at the screen."""
 
-    def __init__(self, text: str, good: bool = False) -> None:
-        super().__init__()
-        self.text = text
-        self.good = good
+    text: str
+    good: bool = False
 
 
+class Pane(ErrorBoundary, Vertical):
+    """A part of a screen: its notices and failures rise to the app, which shows them."""
+
+    def show_notice(self, text: str, good: bool = False) -> None:
+        """Say something to the person at the screen."""
+        post_from(self, UserNotice(text, good))
+
+    def report_problem(self, problem: HoustonError) -> None:
+        """Say what could not be read or done."""
+        post_from(self, ActionFailed(problem))
+
+    async def reporting_errors(self, work: Awaitable[None]) -> None:
+        """Do what waits for the daemon or the database, and report what goes wrong."""
+        try:
+            await work
+        except HoustonError as problem:
+            self.report_problem(problem)
+
+    def run_reporting(self, work: Awaitable[None], group: str) -> None:
+        """The same in the background: no key waits for it."""
+        self.run_worker(self.reporting_errors(work), group=group)
+
+
+@dataclass
 class GoToStep(Message):
     """Show a step of the trajectory, unfolded; of another rollout where one is named."""
 
-    def __init__(self, step: int, rollout: str = "") -> None:
-        super().__init__()
-        self.step = step
-        self.rollout = rollout
+    step: int
+    rollout: str = ""
 
 
+@dataclass
 class GoToTerminalLine(Message):
     """Show a line of what a terminal printed, and the step that did."""
 
-    def __init__(self, rollout: str, step: int, terminal: str, byte: int) -> None:
-        """step: 0 for none. byte: where in the terminal's log the line begins."""
-        super().__init__()
-        self.rollout, self.step = rollout, step
-        self.terminal, self.byte = terminal, byte
+    rollout: str
+    step: int
+    terminal: str
+    byte: int
+    """step: 0 for none. byte: where in the terminal's log the line begins."""
 
 
+@dataclass
 class OpenPromptInspector(Message):
     """Show exactly what the model was given at a step."""
 
-    def __init__(self, step: int) -> None:
-        super().__init__()
-        self.step = step
+    step: int
 
 
+@dataclass
 class AskForLine(Message):
     """Have the person type one line, at the lower edge of the trajectory."""
 
-    def __init__(
-        self, what: str, answer: Callable[[str], Awaitable[None]], value: str = ""
-    ) -> None:
-        """answer: given what was typed, without spaces around it; may raise HoustonError."""
-        super().__init__()
-        self.what = what
-        self.answer = answer
-        self.value = value
+    what: str
+    answer: Callable[[str], Awaitable[None]]
+    value: str = ""
+    """answer: given what was typed, without spaces around it; may raise HoustonError."""
 
 
 ALWAYS_SHOWN_HINTS = 2
@@ -134,8 +145,11 @@ class BarWidget(PaneBoundary, Widget):
         super().__init__(**arguments)
         self._lines: tuple[TextLine, ...] = ()
 
-    def put(self, *lines: TextLine) -> None:
-        """Say something, in as many lines as the bar is high."""
+    def show_lines(self, *lines: TextLine) -> None:
+        """Say something; the bar becomes as high as that needs."""
+        height = self.styles.height
+        if lines and (height is None or height.value != len(lines)):
+            self.styles.height = len(lines)
         if lines != self._lines:
             self._lines = lines
             self.refresh()
@@ -153,16 +167,16 @@ class StatusBar(BarWidget):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._taken: tuple[ConsoleState, str] | None = None
+        self._shown_state: tuple[ConsoleState, str] | None = None
 
     def on_resize(self) -> None:
         """More or less of it fits."""
-        if self._taken is not None:
-            self.take(*self._taken)
+        if self._shown_state is not None:
+            self.show_state(*self._shown_state)
 
-    def take(self, state: ConsoleState, home: str) -> None:
+    def show_state(self, state: ConsoleState, home: str) -> None:
         """Show how things stand now."""
-        self._taken = (state, home)
+        self._shown_state = (state, home)
         glyph, words, tone = LINK_LABELS[state.link]
         left: list[TextSpan] = [span(" houston ", "title"), span(f" {glyph} {words} ", tone)]
         short: list[TextSpan] = [*left]
@@ -177,13 +191,13 @@ class StatusBar(BarWidget):
         room = max(20, self.size.width)
         if line_width(left) + line_width(right) > room:
             left, right = short, line(span(f"{lag}  {clock} ", "dim"))
-        self.put(justify_line(tuple(left), right, room))
+        self.show_lines(justify_line(tuple(left), right, room))
 
 
 class TabBar(BarWidget):
     """Areas by number, for a screen that shows one at a time."""
 
-    def take(self, area: Area) -> None:
+    def show_area(self, area: Area) -> None:
         """Mark the area that is shown."""
         names: tuple[tuple[Area, str], ...] = (
             ("home", "0 Home"),
@@ -194,7 +208,7 @@ class TabBar(BarWidget):
             ("composer", "5 Guide"),
         )
         on = "composer" if area == "queue" else area
-        self.put(
+        self.show_lines(
             tuple(
                 span(f" {name} ", "title") if key == on else span(f" {name} ", "faint")
                 for key, name in names
@@ -207,7 +221,7 @@ class UndoBar(BarWidget):
 
     DEFAULT_CSS = "UndoBar { display: none; height: 1; }"
 
-    def take(self, offered: Sequence[tuple[str, str]], key: str) -> None:
+    def show_offers(self, offered: Sequence[tuple[str, str]], key: str) -> None:
         """offered: acts and how long still, the newest first. key: what takes the newest back."""
         self.display = bool(offered)
         lines = []
@@ -219,9 +233,7 @@ class UndoBar(BarWidget):
             tone: Tone = "dim" if at else "warning"
             lead = line(span("   then " if at else " ↶ ", tone), span(words, tone))
             lines.append(justify_line(lead, right, max(20, self.size.width)))
-        if lines and (self.styles.height is None or self.styles.height.value != len(lines)):
-            self.styles.height = len(lines)
-        self.put(*lines)
+        self.show_lines(*lines)
 
 
 class HintBar(BarWidget):
@@ -233,51 +245,47 @@ class HintBar(BarWidget):
         self._message: TextLine = ()
         """What to tell, in one piece; wrapped for the width there is."""
 
-    def area(self, area: Area) -> None:
+    def show_area(self, area: Area) -> None:
         """The focus is there now."""
         self._area = area
-        self._say()
+        self._redraw_hints()
 
-    def tell(self, text: str, tone: Tone) -> None:
-        """Say something until `quiet`."""
+    def show_message(self, text: str, tone: Tone) -> None:
+        """Say something until `clear_message`."""
         self._message = line(span(text, tone))
-        self._say()
+        self._redraw_hints()
 
-    def quiet(self) -> None:
+    def clear_message(self) -> None:
         """It was read."""
         if self._message:
             self._message = ()
-            self._say()
+            self._redraw_hints()
 
-    def _say(self) -> None:
+    def _redraw_hints(self) -> None:
         if self._message:
             words = self._message[0]
             told = text_block(words.text, max(20, self.size.width - 1), words.tone, span(" "))[
                 :MAX_NOTICE_LINES
             ]
-            self._show(*told)
+            self.show_lines(*told)
             return
         found = [line(span(f" {key}", "tool"), span(f" {word}  ", "dim"))
                  for key, word in hints_for(self._area)]  # fmt: skip
         # What does not fit is left out before the last two, help and quit.
         while len(found) > ALWAYS_SHOWN_HINTS and sum(map(line_width, found)) > self.size.width > 0:
             found.pop(-ALWAYS_SHOWN_HINTS - 1)
-        self._show(tuple(part for hint in found for part in hint))
-
-    def _show(self, *lines: TextLine) -> None:
-        """As high as what is told needs: what to do next stands at its end."""
-        if self.styles.height is None or self.styles.height.value != len(lines):
-            self.styles.height = len(lines)
-        self.put(*lines)
+        self.show_lines(tuple(part for hint in found for part in hint))
 
     def on_resize(self) -> None:
         """More or fewer of them fit."""
-        self._say()
+        self._redraw_hints()
 
 
 class HoustonScreen(ErrorBoundary, Screen[None]):
-    """A screen that the app brings up to date. Its areas are composed by `body`."""
+    """A screen that the app brings up to date. Its areas are composed by `compose_body`."""
 
+    area: Area
+    """Where the focus is: which keys can be pressed."""
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
     """As Textual's own, which draws the whole screen for it: frames and cursors change, no more."""
 
@@ -303,74 +311,69 @@ class HoustonScreen(ErrorBoundary, Screen[None]):
     def compose(self) -> ComposeResult:
         """The areas between two lines."""
         yield self.status
-        yield from self.body()
+        yield from self.compose_body()
         yield self.undo
         yield self.hints
 
-    def leave(self) -> None:
+    async def action_back(self) -> None:
         """Back to the screen below; nothing when a key before it has done so."""
         if self.is_active:
             self.app.pop_screen()
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         """What is between the two lines."""
         raise NotImplementedError
 
-    @property
-    def area(self) -> Area:
-        """Where the focus is: which keys can be pressed."""
-        raise NotImplementedError
-
-    async def caught_up(self, changed: bool) -> None:
+    async def refresh_from_state(self, changed: bool) -> None:
         """The state is as new as the newest commit. changed: the rollouts are others than before.
 
         Raises HoustonError.
         """
         raise NotImplementedError
 
-    def judged(self) -> None:
+    def show_board(self) -> None:
         """Who needs a person, and who is where, was read again."""
 
-    def pressed(self, key: str) -> None:
+    def note_key(self, key: str) -> None:
         """A key was pressed: somebody is here. key: as Textual names it."""
 
     @property
-    def place(self) -> tuple[str, int]:
+    def current_location(self) -> tuple[str, int]:
         """Which rollout is looked at here, and at which step; an empty name for none."""
         return "", 0
 
-    def later(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
+    def run_latest(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
         """Do something that no key waits for; instead of what the group was doing."""
         self.run_worker(cast(Any, work), group=group, exclusive=True)
 
-    def linked(self) -> None:
+    def show_link_state(self) -> None:
         """The daemon came, or went, or took what was sent."""
 
     def on_screen_resume(self) -> None:
         """It is shown, for the first time or again."""
-        self.say()
+        self.refresh_status()
 
-    def say(self) -> None:
+    def refresh_status(self) -> None:
         """Say how things stand; called once a second, so it draws only what has changed."""
-        self.status.take(self.state, self._home)
-        self.offer()
+        self.status.show_state(self.state, self._home)
+        self.show_undo_offers()
 
-    def offer(self) -> None:
+    def show_undo_offers(self) -> None:
         """Say what can be taken back, and by which key: a letter is none while somebody types."""
-        key = key_label("undo", "take_back(True)" if self.types else "take_back")
-        self.undo.take(self.state.offered, key)
+        key = key_label("undo", "take_back(True)" if self.is_typing else "take_back")
+        self.undo.show_offers(self.state.undo_lines, key)
 
     @property
-    def types(self) -> bool:
+    def is_typing(self) -> bool:
         """Whether somebody types here: letters are letters."""
         return isinstance(self.app.focused, (Input, TextArea))
 
-    def tell(self, text: str, tone: Tone) -> None:
+    def show_message(self, text: str, tone: Tone) -> None:
         """Say something until the next key."""
-        self.hints.tell(text, tone)
+        self.hints.show_message(text, tone)
 
-    def told(self, problem: HoustonError) -> None:
+    def show_error(self, problem: HoustonError) -> None:
         """Show an error: cause, effect, next."""
         follow = f"  next: {problem.next}" if problem.next else ""
         text = " ".join(part for part in (problem.cause, problem.effect) if part)
-        self.tell(text + follow, "error")
+        self.show_message(text + follow, "error")

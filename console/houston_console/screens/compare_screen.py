@@ -5,9 +5,9 @@ screen that keeps itself up to date. The headless `rollout compare` is in
 `commands.rollout_view_commands`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -15,14 +15,16 @@ from textual.containers import Vertical
 from houston_console.app.console_state import ConsoleState
 from houston_console.app.key_bindings import Area, bindings_for
 from houston_console.commands.rollout_summary import format_score
+from houston_console.commands.rollout_view_commands import read_comparison
 from houston_console.screens.base_screen import HoustonScreen
 from houston_console.screens.rollout_lists import (
     STATE_GLYPHS,
     format_active_time,
+    format_minutes,
     person_cost,
     rollout_state_text,
 )
-from houston_console.widgets.line_view import LineView, set_frame_title
+from houston_console.widgets.line_view import FixedLines, set_frame_title
 from houston_console.widgets.styled_text import (
     TextLine,
     TextSpan,
@@ -36,7 +38,7 @@ from houston_console.widgets.styled_text import (
 from houston_shared.errors import HoustonError
 from houston_shared.records import Guidance
 from houston_shared.safe_text import SafeText
-from houston_shared.store import annotation_queries, presence_queries, rollout_queries
+from houston_shared.store import annotation_queries, rollout_queries
 from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.journal_events import ReadPlan, RunSql
 from houston_shared.store.presence_queries import AttentionCost
@@ -47,44 +49,40 @@ MAX_COMPARED_SCORES = 4_000
 
 
 class ComparedRollout(NamedTuple):
-    """One of the two."""
+    """One of the two, with the guidance that it was given."""
 
     rollout: RolloutRow
     scores: list[ScorePoint]
-    heard: list[tuple[int, Guidance]]
+    costs: list[AttentionCost]
+    delivered: list[tuple[int, Guidance]]
     """Guidance that was delivered, with the active time of its step in microseconds."""
-    waiting: int
+    queued: int
     """Guidance that is queued."""
-    spent: list[AttentionCost]
 
 
 def read_compared_rollouts(
     first: str, second: str
 ) -> ReadPlan[tuple[ComparedRollout, ComparedRollout]]:
     """Both. Raises HoustonError where one is not there."""
-    spent = yield from presence_queries.read_attention_costs([first, second])
-    scored = yield from rollout_queries.score_history([first, second], MAX_COMPARED_SCORES)
-    found: list[ComparedRollout] = []
-    for name in (first, second):
-        one = yield from rollout_queries.find_rollout(name)
-        said = yield from annotation_queries.list_guidance(name)
-        heard = [each for each in said if each.state == "delivered" and each.step is not None]
+    sides: list[ComparedRollout] = []
+    for side in (yield from read_comparison((first, second), MAX_COMPARED_SCORES)):
+        name = side.rollout.id
+        messages = yield from annotation_queries.list_guidance(name)
+        heard = [
+            message
+            for message in messages
+            if message.state == "delivered" and message.step is not None
+        ]
         at = yield from _read_active_times(name, [each.step or 0 for each in heard])
-        found.append(
-            ComparedRollout(
-                rollout=one,
-                scores=scored[name],
-                heard=[(at.get(each.step or 0, 0), each) for each in heard],
-                waiting=sum(each.state == "queued" for each in said),
-                spent=spent[name],
-            )
-        )
-    return found[0], found[1]
+        heard_at = [(at.get(each.step or 0, 0), each) for each in heard]
+        waiting = sum(each.state == "queued" for each in messages)
+        sides.append(ComparedRollout(*side, heard_at, waiting))
+    return sides[0], sides[1]
 
 
 def _read_active_times(rollout: str, steps: list[int]) -> ReadPlan[dict[int, int]]:
     """Active time at the end of steps, of those of a past that a branch shares too."""
-    found: dict[int, int] = {}
+    times: dict[int, int] = {}
     if steps:
         for part in (yield from rollout_queries.step_ranges(rollout, min(steps), max(steps))):
             marks = ", ".join(str(step) for step in sorted(set(steps)))
@@ -93,8 +91,8 @@ def _read_active_times(rollout: str, steps: list[int]) -> ReadPlan[dict[int, int
                 f" AND current AND step IN ({marks})",
                 part,
             )
-            found.update(dict(rows))
-    return found
+            times.update(dict(rows))
+    return times
 
 
 AXIS_CELLS = 5
@@ -110,10 +108,10 @@ class ScoreSeries(NamedTuple):
     points: Sequence[tuple[float, float]]
     """(active time in hours, score), in order of time."""
     glyph: str
-    held: str
+    line_glyph: str
     """Drawn between two evaluations."""
     tone: Tone
-    marks: Sequence[float] = ()
+    guidance_hours: Sequence[float] = ()
     """Hours at which it heard guidance."""
 
 
@@ -133,34 +131,49 @@ def plot_scores(
     for one in series:
         _draw_series(grid, one, hours, top)
     rows = [_plot_row(grid[y], _score_label(y, height, top)) for y in range(height)]
-    rows += [_axis_line(columns), _time_labels(columns, hours)]
-    return rows + [_guidance_marks(one, columns, hours) for one in series if one.marks]
+    axis = span(f"{'':>{AXIS_CELLS - 1}}└{'─' * columns}", "faint")
+    rows += [(axis,), _time_labels(columns, hours)]
+    return rows + [
+        _guidance_marks(rollout_scores, columns, hours)
+        for rollout_scores in series
+        if rollout_scores.guidance_hours
+    ]
 
 
 def _plot_column(at: float, hours: float, columns: int) -> int:
     return min(columns - 1, int(at / hours * columns))
 
 
-def _draw_series(grid: list[list[_PlotCell]], one: ScoreSeries, hours: float, top: float) -> None:
+def _draw_series(
+    grid: list[list[_PlotCell]], rollout_scores: ScoreSeries, hours: float, top: float
+) -> None:
     height, columns = len(grid), len(grid[0])
     places = [
         (_plot_column(at, hours, columns), height - 1 - min(height - 1, int(score / top * height)))
-        for at, score in one.points
+        for at, score in rollout_scores.points
     ]
     for (x, y), (end, _) in pairwise([*places, (columns, 0)]):
         for between in range(x + 1, end):
             if grid[y][between][0] == " ":
-                grid[y][between] = (one.held, one.tone)
+                grid[y][between] = (rollout_scores.line_glyph, rollout_scores.tone)
     for x, y in places:
-        taken = grid[y][x][0] not in (" ", one.held, one.glyph, "─", "┄")
-        grid[y][x] = (SHARED_POINT_GLYPH, "strong") if taken else (one.glyph, one.tone)
+        taken = grid[y][x][0] not in (
+            " ",
+            rollout_scores.line_glyph,
+            rollout_scores.glyph,
+            "─",
+            "┄",
+        )
+        grid[y][x] = (
+            (SHARED_POINT_GLYPH, "strong") if taken else (rollout_scores.glyph, rollout_scores.tone)
+        )
 
 
 def _plot_row(cells: Sequence[_PlotCell], label: str) -> TextLine:
-    found: list[TextSpan] = [span(f"{label:>{AXIS_CELLS - 1}}", "faint"), span("│", "faint")]
+    spans: list[TextSpan] = [span(f"{label:>{AXIS_CELLS - 1}}", "faint"), span("│", "faint")]
     for tone, run in groupby(cells, key=lambda cell: cell[1]):
-        found.append(span("".join(character for character, _ in run), tone))
-    return tuple(found)
+        spans.append(span("".join(character for character, _ in run), tone))
+    return tuple(spans)
 
 
 def _score_label(y: int, height: int, top: float) -> str:
@@ -171,13 +184,9 @@ def _score_label(y: int, height: int, top: float) -> str:
     return "0" if y == height - 1 else ""
 
 
-def _axis_line(columns: int) -> TextLine:
-    return (span(f"{'':>{AXIS_CELLS - 1}}└{'─' * columns}", "faint"),)
-
-
 def _time_labels(columns: int, hours: float) -> TextLine:
     """Active time at the start, in the middle and at the right edge."""
-    texts = ["0", _format_plot_time(hours / 2), f"{_format_plot_time(hours)} active"]
+    texts = ["0", format_minutes(round(hours * 30)), f"{format_minutes(round(hours * 60))} active"]
     left = columns // 2 - len(texts[0]) - len(texts[1]) // 2
     right = columns - len(texts[0]) - left - len(texts[1]) - len(texts[2])
     if right < 1:  # no room for the one in the middle
@@ -186,17 +195,15 @@ def _time_labels(columns: int, hours: float) -> TextLine:
     return (span(" " * AXIS_CELLS + text[:columns], "faint"),)
 
 
-def _format_plot_time(hours: float) -> str:
-    minutes = round(hours * 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02}"
-
-
-def _guidance_marks(one: ScoreSeries, columns: int, hours: float) -> TextLine:
+def _guidance_marks(rollout_scores: ScoreSeries, columns: int, hours: float) -> TextLine:
     """Where guidance was heard."""
     cells = [" "] * columns
-    for at in one.marks:
+    for at in rollout_scores.guidance_hours:
         cells[_plot_column(at, hours, columns)] = "✎"
-    return (span(f"{one.glyph:>{AXIS_CELLS - 1}} ", one.tone), span("".join(cells), "guidance"))
+    return (
+        span(f"{rollout_scores.glyph:>{AXIS_CELLS - 1}} ", rollout_scores.tone),
+        span("".join(cells), "guidance"),
+    )
 
 
 MICROSECONDS_PER_HOUR = 3_600_000_000
@@ -207,37 +214,37 @@ COLUMN_GAP = 2
 
 
 def comparison_lines(
-    pair: tuple[ComparedRollout, ComparedRollout], me: str, width: int, height: int
+    pair: tuple[ComparedRollout, ComparedRollout], person: str, width: int, height: int
 ) -> list[TextLine]:
     """The plot, the figures beside each other, and what each was told.
 
     height: lines of the plot.
     """
-    found: list[TextLine] = [
+    lines: list[TextLine] = [
         (),
         *plot_scores(_score_series(pair), _longest_hours(pair), width - 1, height),
         (),
     ]
-    for label, values in _comparison_facts(pair, me):
-        found += _fact_lines(label, values, width)
-    if any(side.heard for side in pair):
-        found += [(), line(span(" What each was told", "title"))]
-        found += _join_columns(
+    for label, values in _comparison_facts(pair, person):
+        lines += _fact_lines(label, values, width)
+    if any(side.delivered for side in pair):
+        lines += [(), line(span(" What each was told", "title"))]
+        lines += _join_columns(
             [_guidance_effects(side, _half_width(width, 0)) for side in pair],
             1,
             _half_width(width, 0),
         )
-    return found
+    return lines
 
 
 def _score_series(pair: Sequence[ComparedRollout]) -> list[ScoreSeries]:
     return [
         ScoreSeries(
-            [(one.active_us / MICROSECONDS_PER_HOUR, one.score) for one in side.scores],
+            [(score.active_us / MICROSECONDS_PER_HOUR, score.score) for score in side.scores],
             glyph,
             held,
             tone,
-            [at / MICROSECONDS_PER_HOUR for at, _ in side.heard],
+            [at / MICROSECONDS_PER_HOUR for at, _ in side.delivered],
         )
         for side, (glyph, held, tone) in zip(pair, SERIES_GLYPHS, strict=True)
     ]
@@ -249,8 +256,13 @@ def _longest_hours(pair: Sequence[ComparedRollout]) -> float:
     return max(ends) / MICROSECONDS_PER_HOUR
 
 
-def _comparison_facts(pair: Sequence[ComparedRollout], me: str) -> list[tuple[str, list[TextLine]]]:
+def _comparison_facts(
+    pair: Sequence[ComparedRollout], person: str
+) -> list[tuple[str, list[TextLine]]]:
     """What is said of both, by its name."""
+
+    def costs(side: ComparedRollout) -> str:
+        return "; ".join(person_cost(cost, person) for cost in side.costs) or "none"
 
     def each(name: str, text: str, tone: Tone = "text") -> tuple[str, list[TextLine]]:
         said = [getattr(side.rollout, text) for side in pair]
@@ -266,16 +278,16 @@ def _comparison_facts(pair: Sequence[ComparedRollout], me: str) -> list[tuple[st
         each("evaluations", "evaluations"),
         each("errors", "errors"),
         each("summarised", "forks"),
-        ("guidance", [line(span(_guidance_cell(side))) for side in pair]),
-        ("attention", [line(span(_cost_cell(side, me))) for side in pair]),
+        ("guidance", [line(span(_guidance_count(side))) for side in pair]),
+        ("attention", [line(span(costs(side))) for side in pair]),
     ]
 
 
 def _rollout_head(side: ComparedRollout, at: int) -> TextLine:
     glyph, _, tone = SERIES_GLYPHS[at]
-    one = side.rollout
-    branch = f"  branch of {one.parent} at step {one.parent_step}" if one.parent else ""
-    return line(span(f"{glyph} ", tone), span(one.id, "strong"), span(branch, "dim"))
+    rollout = side.rollout
+    branch = f"  branch of {rollout.parent} at step {rollout.parent_step}" if rollout.parent else ""
+    return line(span(f"{glyph} ", tone), span(rollout.id, "strong"), span(branch, "dim"))
 
 
 def _state_cell(side: ComparedRollout) -> TextLine:
@@ -284,18 +296,14 @@ def _state_cell(side: ComparedRollout) -> TextLine:
 
 
 def _score_cell(side: ComparedRollout) -> TextLine:
-    one = side.rollout
-    said = f"{format_score(one.best_score)} best, {format_score(one.last_score)} last"
-    return line(span("none", "dim") if one.last_score is None else span(said, "score"))
+    rollout = side.rollout
+    said = f"{format_score(rollout.best_score)} best, {format_score(rollout.last_score)} last"
+    return line(span("none", "dim") if rollout.last_score is None else span(said, "score"))
 
 
-def _guidance_cell(side: ComparedRollout) -> str:
-    waiting = f", {side.waiting} waiting" if side.waiting else ""
-    return f"{len(side.heard)} heard{waiting}"
-
-
-def _cost_cell(side: ComparedRollout, me: str) -> str:
-    return "; ".join(person_cost(one, me) for one in side.spent) or "none"
+def _guidance_count(side: ComparedRollout) -> str:
+    waiting = f", {side.queued} waiting" if side.queued else ""
+    return f"{len(side.delivered)} heard{waiting}"
 
 
 def _half_width(width: int, label: int) -> int:
@@ -319,31 +327,31 @@ def _wrap_cell(value: TextLine, width: int) -> list[TextLine]:
 def _join_columns(both: Sequence[list[TextLine]], indent: int, half: int) -> list[TextLine]:
     """Two blocks of lines, the second behind the first."""
     first, second = both
-    found: list[TextLine] = []
+    lines: list[TextLine] = []
     for at in range(max(len(first), len(second))):
         left = first[at] if at < len(first) else ()
         right = second[at] if at < len(second) else ()
         room = max(0, half + COLUMN_GAP - line_width(left))
-        found.append(
+        lines.append(
             (TextSpan(SafeText(" " * indent)), *left, TextSpan(SafeText(" " * room)), *right)
         )
-    return found
+    return lines
 
 
 def _guidance_effects(side: ComparedRollout, width: int) -> list[TextLine]:
     """Guidance that it heard, and how its score stood before and after."""
-    found: list[TextLine] = []
-    for at, said in side.heard:
-        before = [one.score for one in side.scores if one.active_us <= at]
+    lines: list[TextLine] = []
+    for at, said in side.delivered:
+        before = [score.score for score in side.scores if score.active_us <= at]
         after = [one.score for one in side.scores if one.active_us > at]
         was, became = before[-1] if before else None, after[0] if after else None
         then = f"  score {format_score(was)} → {format_score(became)}"
         head = line(
             span(f"{said.step:>6} ", "number"), span(said.author, "guidance"), span(then, "score")
         )
-        found.append(head)
-        found += text_block(said.text, width - 7, "guidance_text", span(" " * 7))
-    return found or [line(span("nothing", "dim"))]
+        lines.append(head)
+        lines += text_block(said.text, width - 7, "guidance_text", span(" " * 7))
+    return lines or [line(span("nothing", "dim"))]
 
 
 PLOT_LINES = 12
@@ -351,92 +359,53 @@ PLOT_LINES = 12
 MIN_PLOT_LINES = 6
 
 
-class ComparisonView(LineView):
-    """Lines that are made again for another width or other facts; the place in them stays."""
-
-    has_cursor = False
-
-    def __init__(self, make: Callable[[int], list[TextLine]], **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._make = make
-        self._lines: list[TextLine] = []
-
-    def line_count(self) -> int:
-        """As many as there are."""
-        return len(self._lines)
-
-    def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        return self._lines[number]
-
-    def again(self) -> None:
-        """Make them, and draw them if they are others."""
-        lines = self._make(self.room)
-        if lines != self._lines:
-            self._lines = lines
-            super().show()
-
-    def show(self) -> None:
-        """For the width there is."""
-        self._lines = self._make(self.room)
-        super().show()
-
-
 class CompareScreen(HoustonScreen):
     """Two rollouts."""
 
     BINDINGS = bindings_for("compare")
+    area: Area = "compare"
 
     def __init__(
         self, state: ConsoleState, reader: AsyncReader, home: str, first: str, second: str
     ) -> None:
         """reader: one that no key waits for."""
         super().__init__(state, home)
-        self.text = ComparisonView(self._lines, id="beside")
+        self.text = FixedLines(id="beside")
         self._reader = reader
-        self._names = (first, second)
+        self._rollout_ids = (first, second)
         self._pair: tuple[ComparedRollout, ComparedRollout] | None = None
 
-    def body(self) -> ComposeResult:
-        """One text."""
+    def compose_body(self) -> ComposeResult:
+        """Compose the text."""
         with Vertical(id="compare"):
             yield self.text
 
     def on_mount(self) -> None:
         """Read both."""
         set_frame_title(self.query_one("#compare"), "Side by side")
-        self.hints.area("compare")
+        self.hints.show_area("compare")
         self.set_focus(self.text)
-        self.judged()
+        self.show_board()
 
-    @property
-    def area(self) -> Area:
-        """One place."""
-        return "compare"
+    async def refresh_from_state(self, changed: bool) -> None:
+        """What is new comes a moment later, by `show_board`."""
 
-    async def caught_up(self, changed: bool) -> None:
-        """What is new comes a moment later, by `judged`."""
-
-    def judged(self) -> None:
+    def show_board(self) -> None:
         """Something changed: read again."""
-        self.later(self._read, "compare")
+        self.run_latest(self._read, "compare")
 
     async def _read(self) -> None:
         try:
-            self._pair = await self._reader.run(read_compared_rollouts(*self._names))
+            self._pair = await self._reader.run(read_compared_rollouts(*self._rollout_ids))
         except HoustonError as problem:
-            self.told(problem)
+            self.show_error(problem)
             return
         one, _ = self._pair
         set_frame_title(self.query_one("#compare"), f"Side by side · {one.rollout.task}")
-        self.text.again()
+        self.text.show_lines(self._lines)
 
     def _lines(self, width: int) -> list[TextLine]:
         if self._pair is None:
             return []
         height = max(MIN_PLOT_LINES, min(2 * PLOT_LINES, self.size.height - PLOT_LINES - 10))
-        return comparison_lines(self._pair, self.state.me, width, height)
-
-    def action_back(self) -> None:
-        """Back to home."""
-        self.leave()
+        return comparison_lines(self._pair, self.state.person, width, height)

@@ -37,11 +37,11 @@ from houston_console.widgets.styled_text import (
     Tone,
     fit_name,
     fit_text,
+    hanging_block,
     justify_line,
     line,
     line_width,
     span,
-    text_block,
 )
 from houston_shared.safe_text import SafeText
 from houston_shared.store.attention_ranking import RolloutNeed
@@ -95,8 +95,8 @@ class HomeEntry(NamedTuple):
 class HomeViewContext(NamedTuple):
     """Who looks, when, and how wide the screen is."""
 
-    me: str
-    now: int
+    person: str
+    now_us: int
     """UTC microseconds."""
     width: int
     lines: int = 2
@@ -135,71 +135,76 @@ def task_line(task: str, shown: Sequence[RolloutNeed], width: int) -> TextLine:
     )
 
 
-def rollout_lines(one: HomeEntry, view: HomeViewContext) -> list[TextLine]:
-    """A rollout in as many lines as `View.lines` says."""
+def rollout_lines(entry: HomeEntry, view: HomeViewContext) -> list[TextLine]:
+    """A rollout in as many lines as `HomeViewContext.lines` says."""
     if view.lines == 1:
-        right = (*_number_cells(one), *_pad_line(_people_cells(one.need, view), PEOPLE_CELLS))
+        right = (*_number_cells(entry), *_pad_line(_people_cells(entry.need, view), PEOPLE_CELLS))
         room = view.width - line_width(right)
-        half = (room - line_width(_name_cells(one, NAME_CELLS))) * 3 // 5
-        why = span(f"{fit_text(_need_text(one.need), half)}  ", _need_tone(one.need))
+        half = (room - line_width(_name_cells(entry, NAME_CELLS))) * 3 // 5
+        why = span(f"{fit_text(_need_text(entry.need), half)}  ", _need_tone(entry.need))
         return [
             justify_line(
-                (*_name_cells(one, NAME_CELLS), why, *_activity_text(one.need)), right, view.width
+                (*_name_cells(entry, NAME_CELLS), why, *_activity_text(entry.need)),
+                right,
+                view.width,
             )
         ]
-    people, pad = _people_cells(one.need, view), span("       ")
-    reason, action = span(_need_text(one.need), _need_tone(one.need)), _activity_text(one.need)
+    people, pad = _people_cells(entry.need, view), span("       ")
+    reason, action = (
+        span(_need_text(entry.need), _need_tone(entry.need)),
+        _activity_text(entry.need),
+    )
     if view.width >= REASON_INLINE_MIN_COLUMNS:
-        first, second = (*_name_cells(one, NAME_CELLS), reason), (pad, *action)
+        first, second = (*_name_cells(entry, NAME_CELLS), reason), (pad, *action)
     else:
         gap = span(" · " if reason.text and action else "")
-        first, second = _name_cells(one, NARROW_NAME_CELLS), (pad, reason, gap, *action)
+        first, second = _name_cells(entry, NARROW_NAME_CELLS), (pad, reason, gap, *action)
     return [
-        justify_line(first, _number_cells(one), view.width),
+        justify_line(first, _number_cells(entry), view.width),
         justify_line(second, people, view.width),
     ]
 
 
-def _name_cells(one: HomeEntry, width: int) -> TextLine:
-    rollout = one.need.standing.rollout
+def _name_cells(entry: HomeEntry, width: int) -> TextLine:
+    rollout = entry.need.standing.rollout
     glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
-    name = name_within_task(rollout.id, rollout.task) if one.under_task else rollout.id
-    mark = span("×", "guidance") if one.marked else urgency_mark(one.need)
-    number = span(f"{one.number:>3} ", "number")
+    name = name_within_task(rollout.id, rollout.task) if entry.under_task else rollout.id
+    mark = span("×", "guidance") if entry.marked else urgency_mark(entry.need)
+    number = span(f"{entry.number:>3} ", "number")
     return line(
         mark, number, span(f"{glyph} ", tone), span(fit_name(name, width), "strong"), span("  ")
     )
 
 
-def _need_text(one: RolloutNeed) -> str:
-    if one.reasons:
-        return one.text
-    rollout = one.standing.rollout
+def _need_text(need: RolloutNeed) -> str:
+    if need.reasons:
+        return need.text
+    rollout = need.standing.rollout
     return rollout_state_text(rollout) if rollout.state != "running" else ""
 
 
-def _need_tone(one: RolloutNeed) -> Tone:
-    mark: Tone = urgency_mark(one).tone
-    return mark if one.weight else "dim"
+def _need_tone(need: RolloutNeed) -> Tone:
+    mark: Tone = urgency_mark(need).tone
+    return mark if need.weight else "dim"
 
 
-def _activity_text(one: RolloutNeed) -> TextLine:
+def _activity_text(need: RolloutNeed) -> TextLine:
     """What it does now, or did last."""
-    acted, rollout = one.standing.acted, one.standing.rollout
+    acted, rollout = need.standing.acted, need.standing.rollout
     if acted is None:
         return ()
     now = rollout.activity if rollout.state == "running" else ""
-    if acted.text.startswith(now) or now in one.text:  # it is said already
+    if acted.text.startswith(now) or now in need.text:  # it is said already
         return line(span(acted.text, "dim"))
     return line(span(f"{now}: ", "tool"), span(acted.text, "dim"))
 
 
-def _number_cells(one: HomeEntry) -> TextLine:
-    rollout, budget = one.need.standing.rollout, one.budget
+def _number_cells(entry: HomeEntry) -> TextLine:
+    rollout, budget = entry.need.standing.rollout, entry.budget
     steps = f"{rollout.steps}/{budget.steps}"
     active = format_hours(rollout.active_us / 1e6)
     near = rollout.active_us / 1e6 > 0.9 * budget.active_seconds
-    scores = [each.score for each in one.need.standing.scores]
+    scores = [score.score for score in entry.need.standing.scores]
     return line(
         span(f"{steps:>10}", "number" if rollout.steps <= 0.9 * budget.steps else "warning"),
         span(
@@ -216,14 +221,14 @@ def _number_cells(one: HomeEntry) -> TextLine:
     )
 
 
-def _people_cells(one: RolloutNeed, view: HomeViewContext) -> TextLine:
-    found, parts = one.standing, []
-    for look in other_viewers(found, view.me):
-        parts.append(span(f"◉{person_name(look.name, look.verified, view.me)} ", "tool"))
+def _people_cells(need: RolloutNeed, view: HomeViewContext) -> TextLine:
+    found, parts = need.standing, []
+    for look in other_viewers(found, view.person):
+        parts.append(span(f"◉{person_name(look.name, look.verified, view.person)} ", "tool"))
     if found.holding is not None and found.holding.holder:
-        holder = person_name(found.holding.holder, found.holding.verified, view.me)
+        holder = person_name(found.holding.holder, found.holding.verified, view.person)
         parts.append(span(f"☞{holder} ", "guidance"))
-    if handover_note(found.holding, view.me):
+    if handover_note(found.holding, view.person):
         parts.append(span("✉ ", "guidance"))
     return line(*parts)
 
@@ -239,48 +244,46 @@ def _pad_line(parts: TextLine, width: int) -> TextLine:
 
 
 def rollout_card(
-    one: HomeEntry, spent: Sequence[AttentionCost], view: HomeViewContext
+    entry: HomeEntry, spent: Sequence[AttentionCost], view: HomeViewContext
 ) -> list[TextLine]:
     """Everything that is known of the rollout at the cursor from afar."""
-    stands, rollout = one.need.standing, one.need.standing.rollout
+    stands, rollout = entry.need.standing, entry.need.standing.rollout
     glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
     where = f"{rollout.task} · {rollout.policy or rollout.engine}"
     head = line(span(f" {glyph} ", tone), span(rollout.id, "strong"), span(f"  {where}  ", "dim"),
                 span(rollout_state_text(rollout), tone))  # fmt: skip
     rows = [head]
     if rollout.parent:
-        rows += _hanging_block(
+        rows += _card_block(
             "⑂", f"branch of {rollout.parent} at step {rollout.parent_step}", "dim", view
         )
-    for text in need_reasons(one.need):
-        rows += _hanging_block("!", text, urgency_mark(one.need).tone, view)
+    for text in need_reasons(entry.need):
+        rows += _card_block("!", text, urgency_mark(entry.need).tone, view)
     if stands.acted is not None:
-        when = format_moment(stands.acted.at, view.now)
-        text = f"step {stands.acted.step}, {when} ({format_age(stands.acted.at, view.now)}): "
-        rows += _hanging_block("▸", text + stands.acted.text, "dim", view)
+        when = format_moment(stands.acted.at, view.now_us)
+        text = f"step {stands.acted.step}, {when} ({format_age(stands.acted.at, view.now_us)}): "
+        rows += _card_block("▸", text + stands.acted.text, "dim", view)
     if stands.new_steps:
         many = f"{stands.new_steps} step{'s' * (stands.new_steps > 1)}"
-        rows += _hanging_block("+", f"{many} since you were here", "text", view)
-    for mark, text in people_text(stands, view.me, view.now):
-        rows += _hanging_block(mark, text, "guidance_text" if mark == "✉" else "text", view)
+        rows += _card_block("+", f"{many} since you were here", "text", view)
+    for mark, text in people_text(stands, view.person, view.now_us):
+        rows += _card_block(mark, text, "guidance_text" if mark == "✉" else "text", view)
     if spent:
-        rows += _hanging_block(
+        rows += _card_block(
             "◷",
-            "attention: " + "; ".join(person_cost(each, view.me) for each in spent),
+            "attention: " + "; ".join(person_cost(cost, view.person) for cost in spent),
             "dim",
             view,
         )
     return rows
 
 
-def _hanging_block(mark: str, text: str, tone: Tone, view: HomeViewContext) -> list[TextLine]:
-    pad = span("   ")
-    rows = text_block(text, view.width - 3, tone)
-    return [(span(f" {mark} ", "key") if not at else pad, *row) for at, row in enumerate(rows)]
+def _card_block(mark: str, text: str, tone: Tone, view: HomeViewContext) -> list[TextLine]:
+    return hanging_block(span(f" {mark} ", "key"), text, view.width, tone)
 
 
 def home_summary(
-    needs: Sequence[RolloutNeed], at_home: Sequence[str], me: str, seen: bool = True
+    needs: Sequence[RolloutNeed], at_home: Sequence[str], person: str, seen: bool = True
 ) -> TextLine:
     """The lower edge of the frame: how many need somebody, who else is at home, what is yours.
 
@@ -288,8 +291,8 @@ def home_summary(
     """
     needy = sum(one.weight > 0 for one in needs)
     parts = [f"{needy} of {len(needs)} need somebody" if needy else "nobody is needed"]
-    mine = [one.standing.holding for one in needs if one.standing.holding]
-    yours = sum(one.holder == me for one in mine)
+    mine = [need.standing.holding for need in needs if need.standing.holding]
+    yours = sum(one.holder == person for one in mine)
     if yours:
         parts.append(f"you look after {yours}")
     if at_home:
@@ -308,23 +311,23 @@ class HomeList(LineView):
     class Opened(Message):
         """A click: open the rollout at the cursor."""
 
-    def __init__(self, me: str, **arguments: Any) -> None:
+    def __init__(self, person: str, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.me = me
+        self.person = person
         self.rows: list[ListRow] = []
         self.budgets: dict[str, BudgetSettings] = {}
         self.marks: tuple[str, ...] = ()
-        self.now = 0
+        self.now_us = 0
         self.empty = LOADING_LINE
         self.order = ListOrder()
         self._lines: list[tuple[int, int]] = []
         """(row, line of it) for every line."""
-        self._high = 2
+        self._lines_per_rollout = 2
         """Lines of a rollout, as `_lines` were measured: the size may be another one by now."""
         self._numbers: list[int] = []
         """Of each row its place among the rollouts, from 1."""
-        self._shown: list[TextLine] = []
-        self._made: dict[int, list[TextLine]] = {}
+        self._visible_lines: list[TextLine] = []
+        self._lines_of_rows: dict[int, list[TextLine]] = {}
         """Lines of rows, for as long as nothing changes."""
 
     # --- lines -------------------------------------------------------------------------------
@@ -332,28 +335,28 @@ class HomeList(LineView):
     @property
     def view(self) -> HomeViewContext:
         """What the lines are made for."""
-        return HomeViewContext(self.me, self.now, self.room, self._high)
+        return HomeViewContext(self.person, self.now_us, self.line_cells, self._lines_per_rollout)
 
     def line_count(self) -> int:
         """Of all rows."""
         return len(self._lines)
 
     def line_at(self, number: int) -> TextLine:
-        """One of them."""
+        """The line at this position."""
         at, offset = self._lines[number]
-        made = self._made.get(at)
+        made = self._lines_of_rows.get(at)
         if made is None:
-            made = self._made[at] = self._row_lines(at)
+            made = self._lines_of_rows[at] = self._row_lines(at)
         return made[offset]
 
     def _row_lines(self, at: int) -> list[TextLine]:
         row = self.rows[at]
         if row.need is None:
             ones = [one.need for one in self.rows if one.task == row.task and one.need]
-            return [task_line(row.task, ones, self.room)]
-        return rollout_lines(self._as_shown(at), self.view)
+            return [task_line(row.task, ones, self.line_cells)]
+        return rollout_lines(self._entry_at(at), self.view)
 
-    def _as_shown(self, at: int) -> HomeEntry:
+    def _entry_at(self, at: int) -> HomeEntry:
         row = self.rows[at]
         assert row.need is not None
         number, marked = self._numbers[at], row.id in self.marks
@@ -365,24 +368,24 @@ class HomeList(LineView):
         at, offset = self._lines[number]
         return not offset and self.rows[at].need is not None
 
-    def _under(self, number: int) -> Style | None:
+    def _cursor_style(self, number: int) -> Style | None:
         """Both lines of the rollout at the cursor."""
         if self._lines[number][0] == self._row_at_cursor:
-            return super()._under(self.cursor)
+            return super()._cursor_style(self.cursor)
         return None
 
-    def draw_ground(self, number: int) -> None:
+    def redraw_cursor_line(self, number: int) -> None:
         """All lines of the rollout."""
-        self.refresh_lines(number, self._high)
+        self.refresh_lines(number, self._lines_per_rollout)
 
     def _measure(self) -> None:
-        self._made.clear()
+        self._lines_of_rows.clear()
         fits = 2 * len(self.rows) <= self.size.height
-        self._high = 1 if self.room >= ONE_LINE_MIN_COLUMNS and not fits else 2
+        self._lines_per_rollout = 1 if self.line_cells >= ONE_LINE_MIN_COLUMNS and not fits else 2
         self._lines = [
             (at, offset)
             for at, row in enumerate(self.rows)
-            for offset in range(self._high if row.need else 1)
+            for offset in range(self._lines_per_rollout if row.need else 1)
         ]
         self._numbers, count = [], 0
         for row in self.rows:
@@ -399,7 +402,7 @@ class HomeList(LineView):
     def under_cursor(self) -> HomeEntry | None:
         """The rollout at the cursor."""
         at = self._row_at_cursor
-        return self._as_shown(at) if at >= 0 and self.rows[at].need else None
+        return self._entry_at(at) if at >= 0 and self.rows[at].need else None
 
     @property
     def chosen(self) -> str:
@@ -421,26 +424,26 @@ class HomeList(LineView):
         places = enumerate(zip(self.rows, self._numbers, strict=True))
         found = (at for at, (row, place) in places if row.need and place == number)
         for at in found:
-            self.put_cursor(self._lines.index((at, 0)))
+            self.set_cursor(self._lines.index((at, 0)))
 
-    def moved(self) -> None:
+    def cursor_moved(self) -> None:
         """Tell that another rollout is at the cursor."""
         post_from(self, self.Moved())
 
-    def reveal(self, target: int) -> None:
+    def bring_into_view(self, target: int) -> None:
         """All lines of the rollout; from the first one also what is above it."""
-        super().reveal(target + self._high - 1)
-        super().reveal(0 if target <= 1 else target)
+        super().bring_into_view(target + self._lines_per_rollout - 1)
+        super().bring_into_view(0 if target <= 1 else target)
 
     # --- what changed ------------------------------------------------------------------------
 
-    def take(self, rows: list[ListRow], now: int, at: str = "") -> None:
+    def show_rows(self, rows: list[ListRow], now: int, at: str = "") -> None:
         """Show these rows; the cursor stays on its rollout, and that on its line of the screen.
 
         at: the rollout to stand on, if not the one that is under the cursor.
         """
         keep, line_before = at or self.chosen, self.cursor
-        self.rows, self.now = rows, now
+        self.rows, self.now_us = rows, now
         self._measure()
         found = self.line_of(keep)
         if found is None:
@@ -450,17 +453,17 @@ class HomeList(LineView):
             if not at:
                 self.jump(round(self.scroll_y) + found - line_before)
         if self._lines:
-            self.put_cursor(self.cursor)
-        self.draw_changed()
+            self.set_cursor(self.cursor)
+        self.redraw_if_changed()
 
-    def draw_changed(self) -> None:
+    def redraw_if_changed(self) -> None:
         """Draw again when a line on the screen says something else."""
-        self._made.clear()
+        self._lines_of_rows.clear()
         first = round(self.scroll_y)
         shown = range(first, min(self.line_count(), first + self.size.height))
         looks = [self.line_at(number) for number in shown]
-        if looks != self._shown or self.virtual_size.height != self.line_count():
-            self._shown = looks
+        if looks != self._visible_lines or self.virtual_size.height != self.line_count():
+            self._visible_lines = looks
             self.show()
 
     def show(self) -> None:
@@ -471,9 +474,9 @@ class HomeList(LineView):
         self.cursor = min(self.cursor, max(0, len(self._lines) - 1)) if place is None else place
         super().show()
 
-    def touched(self) -> None:
-        """Nothing changes the order for some seconds."""
-        self.order.reading.touched()
+    def note_activity(self) -> None:
+        """Hold the order for some seconds."""
+        self.order.attention.note_activity()
 
     def on_click(self, event: Any) -> None:
         """A click on the rollout at the cursor opens it; on another, it goes there."""
@@ -482,6 +485,6 @@ class HomeList(LineView):
         if at >= len(self._lines):
             return
         row, before = self._lines[at][0], self.chosen
-        self.put_cursor(self._lines.index((row, 0)))
+        self.set_cursor(self._lines.index((row, 0)))
         if before and before == self.rows[row].id:
             post_from(self, self.Opened())

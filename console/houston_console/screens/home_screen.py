@@ -29,9 +29,8 @@ from houston_console.screens.home_list import (
     rollout_card,
 )
 from houston_console.screens.rollout_lists import filter_needs
-from houston_console.screens.rollout_selector import RolloutFacts
 from houston_console.widgets.dialogs import BottomPrompt
-from houston_console.widgets.line_view import set_frame_subtitle, set_frame_title
+from houston_console.widgets.line_view import FixedLines, set_frame_subtitle, set_frame_title
 from houston_console.widgets.styled_text import TextLine, line, span
 from houston_shared.errors import HoustonError
 from houston_shared.store import presence_queries
@@ -52,18 +51,19 @@ class FilterPrompt(BottomPrompt):
     def action_leave(self) -> None:
         """Back to the list, which shows all again."""
         self.value = ""
-        self.keep()
+        self.close()
 
-    def keep(self) -> None:
+    def close(self) -> None:
         """Back to the list as it is filtered."""
         self.display = bool(self.value)
         self.screen.set_focus(self.screen.query_one(HomeList))
 
 
 class HomeScreen(HoustonScreen):
-    """Who needs me?"""
+    """All rollouts, those that need somebody first."""
 
     BINDINGS = bindings_for("home")
+    area: Area = "home"
 
     def __init__(
         self,
@@ -78,133 +78,126 @@ class HomeScreen(HoustonScreen):
     ) -> None:
         """choose: open a rollout. compare: two of them. reader: one that no key waits for."""
         super().__init__(state, home)
-        self.listed = HomeList(state.me, id="home-list")
-        self.heads, self.card = RolloutFacts(id="home-heads"), RolloutFacts(id="home-card")
+        self.list = HomeList(state.person, id="home-list")
+        self.heads = FixedLines(focusable=False, id="home-heads")
+        self.card = FixedLines(focusable=False, id="home-card")
         self.filter = FilterPrompt(id="home-filter")
         self.by_task = False
         self._reader, self._needs, self._link = reader, needs, link
-        self._choose, self._compare = choose, compare
+        self._open_rollout, self._open_comparison = choose, compare
         self._claiming = ClaimActions(link, undoing, self)
         self._steering = SteeringActions(link, undoing, self)
-        self._spent: tuple[str, list[AttentionCost]] = ("", [])
-        self._typed, self._key = ("", 0.0), ""
+        self._costs: tuple[str, list[AttentionCost]] = ("", [])
+        self._typed_number, self._last_key = ("", 0.0), ""
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         """Heads, the list, a line to filter by, and the card."""
         with Vertical(id="home"):
             yield self.heads
-            yield self.listed
+            yield self.list
             yield self.filter
             yield self.card
 
     def on_mount(self) -> None:
         """Begin in the list."""
         set_frame_title(self.query_one("#home"), "Who needs me?")
-        self.hints.area("home")
-        self.set_focus(self.listed)
-        self._head()
-
-    @property
-    def area(self) -> Area:
-        """One place."""
-        return "home"
+        self.hints.show_area("home")
+        self.set_focus(self.list)
+        self._update_heads()
 
     # --- what changed ------------------------------------------------------------------------
 
-    async def caught_up(self, changed: bool) -> None:
-        """The board comes a moment later, by `judged`."""
+    async def refresh_from_state(self, changed: bool) -> None:
+        """The board comes a moment later, by `show_board`."""
 
-    def judged(self) -> None:
+    def show_board(self) -> None:
         """Who needs a person was judged again."""
         if self.is_mounted:  # being opened it has no parts yet; it lists them when it arrives
-            self.list_again()
+            self.refresh_list()
 
-    def list_again(self, at: str = "", anew: bool = False, hold: bool = True) -> None:
+    def refresh_list(self, at: str = "", anew: bool = False, hold: bool = True) -> None:
         """List what there is. at: the rollout to stand on. anew: keep no place of before.
 
         hold: keep the order where somebody moves through the list.
         """
-        listed, read = self.listed, self.state.board is not EMPTY_BOARD
-        found = filter_needs(self.state.board.needs, self.filter.value)
+        listed, read = self.list, self.state.board is not EMPTY_BOARD
+        needs = filter_needs(self.state.board.needs, self.filter.value)
         keep = "" if anew else listed.chosen
-        rows = listed.order.take(found, self.by_task, keep, hold and not anew)
+        rows = listed.order.arrange(needs, self.by_task, keep, hold and not anew)
         listed.budgets = self._needs.budgets
         words = " no rollout holds these words" if self.filter.value and read else ""
-        listed.empty = line(span(words or self.state.nothing(read), "dim"))
-        listed.take(rows, now_us(), at)
-        self._head()
-        self._say_around()
+        listed.empty = line(span(words or self.state.empty_list_text(read), "dim"))
+        listed.show_rows(rows, now_us(), at)
+        self._update_heads()
+        self._update_summary()
 
-    def _say_around(self) -> None:
+    def _update_summary(self) -> None:
         box = next(iter(self.query("#home")), None)
         if box is None:
             return  # a worker that ends when home is being closed
-        board, me = self.state.board, self.state.me
-        parts = home_summary(board.needs, board.at_home, me, not self._link.unseen)
+        board, me = self.state.board, self.state.person
+        parts = home_summary(board.needs, board.at_home, me, not self._link.unseen_reason)
         if board is EMPTY_BOARD:
             parts = ()
-        if words := self.listed.order.words(key_label("home", "sort")):
+        if words := self.list.order.hold_text(key_label("home", "sort")):
             parts = line(span(f"{words}   ", "warning"), *parts)
         if self.filter.value:
             parts = line(span(f"/{self.filter.value}  esc shows all   "), *parts)
         set_frame_subtitle(box, parts)
-        under = self.listed.under_cursor
-        self.card.put(partial(self._card_lines, under))
+        under = self.list.under_cursor
+        self.card.show_lines(partial(self._card_lines, under))
 
     def _card_lines(self, under: HomeEntry | None, width: int) -> list[TextLine]:
         if under is None:
             return []
-        of, spent = self._spent
+        of, spent = self._costs
         mine = spent if of == under.need.standing.rollout.id else []
-        return rollout_card(under, mine, self._view(width))
-
-    def _view(self, width: int) -> HomeViewContext:
-        return HomeViewContext(self.state.me, now_us(), width)
+        return rollout_card(under, mine, HomeViewContext(self.state.person, now_us(), width))
 
     def on_home_list_moved(self) -> None:
         """The card follows the cursor; what attention cost is read for it."""
-        self._say_around()
-        self.later(self._read_cost, "cost")
+        self._update_summary()
+        self.run_latest(self._read_cost, "cost")
 
     async def _read_cost(self) -> None:
-        rollout = self.listed.chosen
+        rollout = self.list.chosen
         try:
             by = await self._reader.run(presence_queries.read_attention_costs([rollout]))
         except HoustonError as problem:
-            self.told(problem)
+            self.show_error(problem)
         else:
-            self._spent = (rollout, by[rollout])
+            self._costs = (rollout, by[rollout])
             if self.children:  # the console may have been left meanwhile
-                self._say_around()
+                self._update_summary()
 
     def on_resize(self, event: events.Resize) -> None:
         """A low screen has no room for the card."""
         self.set_class(event.size.height < CARD_MIN_LINES, "-low")
-        self.call_after_refresh(self._head)
+        self.call_after_refresh(self._update_heads)
 
-    def _head(self) -> None:
-        self.heads.put(lambda width: [column_heads(self.listed.view)])
+    def _update_heads(self) -> None:
+        self.heads.show_lines(lambda width: [column_heads(self.list.view)])
 
-    def arrive(self) -> None:
+    def show_on_arrival(self) -> None:
         """Somebody comes from a rollout: nobody was reading here, and the cursor goes to it."""
-        self.listed.order.reading.left()
-        self.list_again(self.state.selected)
+        self.list.order.attention.forget_activity()
+        self.refresh_list(self.state.selected)
         self.on_home_list_moved()
 
-    def pressed(self, key: str) -> None:
+    def note_key(self, key: str) -> None:
         """Somebody is at the list."""
-        self.listed.touched()
-        self._key = key
+        self.list.note_activity()
+        self._last_key = key
 
-    def say(self) -> None:
+    def refresh_status(self) -> None:
         """Called once a second: by need again, where nobody moves through the list any more."""
-        super().say()
-        if self.listed.order.due:
-            self.list_again()
+        super().refresh_status()
+        if self.list.order.is_due:
+            self.refresh_list()
 
     def action_sort(self) -> None:
-        """By need again, now."""
-        self.list_again(self.listed.chosen, anew=True)
+        """Sort by need now."""
+        self.refresh_list(self.list.chosen, anew=True)
 
     # --- filter, groups, numbers -------------------------------------------------------------
 
@@ -221,81 +214,81 @@ class HomeScreen(HoustonScreen):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """While a filter is written, letters are no keys."""
-        self.offer()
-        self.hints.area("words" if event.widget is self.filter else "home")
+        self.show_undo_offers()
+        self.hints.show_area("words" if event.widget is self.filter else "home")
 
     def on_input_changed(self) -> None:
-        """At once, with every letter."""
-        self.list_again(hold=False)
+        """Filter with every letter."""
+        self.refresh_list(hold=False)
 
     async def action_back(self) -> None:
         """End the filter; without one, go back to the rollout that is open."""
         if self.filter.value:
             self.filter.action_leave()
         elif self.state.selected:
-            await self._choose(self.state.selected)
+            await self._open_rollout(self.state.selected)
 
     def action_group(self) -> None:
-        """Under their tasks, or all in one list."""
+        """Switch between one list and a list for each task."""
         self.by_task = not self.by_task
-        self.list_again(self.listed.chosen, anew=True)
+        self.refresh_list(self.list.chosen, anew=True)
 
     def action_number(self) -> None:
         """Go to a rollout by its number; digits that follow at once belong to it."""
-        digit, (typed, at), now = self._key, self._typed, time.monotonic()
+        digit, (typed, at), now = self._last_key, self._typed_number, time.monotonic()
         if not digit.isdecimal():
-            self.tell("Type the number in front of a rollout.", "warning")
+            self.show_message("Type the number in front of a rollout.", "warning")
             return
         text = f"{typed}{digit}" if now - at < DIGIT_TIMEOUT_SECONDS else digit
-        if int(text) > sum(row.need is not None for row in self.listed.rows):
+        if int(text) > sum(row.need is not None for row in self.list.rows):
             text = digit
-        self._typed = (text, now)
-        self.listed.go_to_number(int(text))
+        self._typed_number = (text, now)
+        self.list.go_to_number(int(text))
 
     # --- one rollout, or two -----------------------------------------------------------------
 
     async def action_open(self) -> None:
         """Open the rollout at the cursor; keys behind this one wait for it."""
-        if self.listed.chosen:
-            await self._choose(self.listed.chosen)
+        if self.list.chosen:
+            await self._open_rollout(self.list.chosen)
 
     async def on_home_list_opened(self) -> None:
-        """A click on it."""
+        """Open the rollout that was clicked."""
         await self.action_open()
 
     def action_mark(self) -> None:
         """Mark a rollout to compare, or take the mark away: at most two, of one task."""
-        under = self.listed.under_cursor
+        under = self.list.under_cursor
         if under is None:
             return
-        rollout, marks = under.need.standing.rollout, self.listed.marks
+        rollout, marks = under.need.standing.rollout, self.list.marks
         if rollout.id in marks:
             marks = tuple(one for one in marks if one != rollout.id)
         else:
-            same = [one for one in marks if self._task_of(one) == rollout.task]
+            same = [mark for mark in marks if self._task_of(mark) == rollout.task]
             marks = (*same[-1:], rollout.id)
-        self.listed.marks = marks
-        self.listed.draw_changed()
+        self.list.marks = marks
+        self.list.redraw_if_changed()
         if len(marks) == COMPARED_ROLLOUTS:
-            self.tell("Two are marked: v shows them side by side.", "success")
+            self.show_message("Two are marked: v shows them side by side.", "success")
 
     def _task_of(self, rollout: str) -> str:
-        found = self.state.rollouts.get(rollout)
-        return found.task if found else ""
+        row = self.state.rollouts.get(rollout)
+        return row.task if row else ""
 
     async def action_compare(self) -> None:
         """The two that are marked; with one mark, it and the one at the cursor."""
-        marks = self.listed.marks
-        chosen = self.listed.chosen
+        marks = self.list.marks
+        chosen = self.list.chosen
         pair = marks if len(marks) == COMPARED_ROLLOUTS else (*marks, chosen)
-        if len(set(pair)) != COMPARED_ROLLOUTS or len({self._task_of(one) for one in pair}) != 1:
-            self.tell("Mark two rollouts of one task with x.", "warning")
+        if len(set(pair)) != COMPARED_ROLLOUTS or len({self._task_of(side) for side in pair}) != 1:
+            self.show_message("Mark two rollouts of one task with x.", "warning")
             return
-        await self._compare(pair[0], pair[1])
+        await self._open_comparison(pair[0], pair[1])
 
     def action_claim(self, back: bool = False) -> None:
         """Look after the rollout at the cursor, or hand it over; back: no longer, unasked."""
-        under = self.listed.under_cursor
+        under = self.list.under_cursor
         if under is not None:
             stands = under.need.standing
             do = self._claiming.take_back if back else self._claiming.toggle
@@ -303,4 +296,4 @@ class HomeScreen(HoustonScreen):
 
     def action_steer(self, action: str) -> None:
         """Pause, resume or cancel the rollout at the cursor; cancelling asks first."""
-        self._steering.ask(self.listed.chosen, action)
+        self._steering.steer(self.list.chosen, action)

@@ -16,7 +16,7 @@ from houston_console.app.daemon_link import DaemonLink
 from houston_console.app.key_bindings import Area, bindings_for
 from houston_console.screens.base_screen import HoustonScreen
 from houston_console.widgets.dialogs import ConfirmDialog, QuestionDialog
-from houston_console.widgets.line_view import LineView, set_frame_title
+from houston_console.widgets.line_view import ItemList, set_frame_title
 from houston_console.widgets.styled_text import LOADING_LINE, TextLine, Tone, fit_text, line, span
 from houston_shared import policy_and_run_files
 from houston_shared.control_messages import ActivatePolicy, CancelTraining
@@ -34,17 +34,17 @@ MAX_ACTIVATIONS = 50
 
 
 class PoliciesSnapshot(NamedTuple):
-    """Everything that is shown."""
+    """Everything that the screen shows."""
 
     policies: list[PolicyRow]
     runs: list[TrainingRunRow]
-    active: dict[str, str]
+    active_by_engine: dict[str, str]
     """Engine → the policy that its new rollouts sample with."""
-    engines: dict[str, list[str]]
+    engines_by_policy: dict[str, list[str]]
     """Policy (empty: engines' own models) → engines, an entry for each rollout that goes on."""
-    tokens: dict[str, int]
+    tokens_by_policy: dict[str, int]
     """Policy → tokens that were sampled with it."""
-    newest: list[ActivationRow]
+    activations: list[ActivationRow]
 
 
 def read_policies_snapshot() -> ReadPlan[PoliciesSnapshot]:
@@ -98,8 +98,8 @@ def policy_rows(
     """Policies, the newest first, then training runs; what is wrong stands where it belongs."""
     found = [PolicyListRow(line(span(" Policies", "title")))]
     found += [
-        PolicyListRow(_policy_line(one, known, width), policy=one.name)
-        for one in known.policies[::-1]
+        PolicyListRow(_policy_line(policy, known, width), policy=policy.name)
+        for policy in known.policies[::-1]
     ]
     if not known.policies:
         found.append(
@@ -109,28 +109,30 @@ def policy_rows(
         found.append(PolicyListRow(line(span(fit_text(f"   {text}", width).rstrip(), tone))))
     found += [PolicyListRow(()), PolicyListRow(line(span(" Training", "title")))]
     found += [
-        PolicyListRow(_run_line(one, progress.get(one.id), width), run=one.id)
-        for one in known.runs[::-1]
+        PolicyListRow(_run_line(run, progress.get(run.id), width), run=run.id)
+        for run in known.runs[::-1]
     ]
     if not known.runs:
         found.append(PolicyListRow(line(span("   No run yet", "dim"))))
     return found
 
 
-def _policy_line(one: PolicyRow, known: PoliciesSnapshot, width: int) -> TextLine:
-    engines = sorted(engine for engine, name in known.active.items() if name == one.name)
-    own = "" if one.kind == "base" else one.name
-    using, tokens = len(known.engines.get(own, ())), known.tokens.get(own, 0)
-    facts = [one.kind, f"from {one.parent}" if one.parent else "the base model"]
+def _policy_line(policy: PolicyRow, known: PoliciesSnapshot, width: int) -> TextLine:
+    engines = sorted(
+        engine for engine, name in known.active_by_engine.items() if name == policy.name
+    )
+    own = "" if policy.kind == "base" else policy.name
+    using, tokens = len(known.engines_by_policy.get(own, ())), known.tokens_by_policy.get(own, 0)
+    facts = [policy.kind, f"from {policy.parent}" if policy.parent else "the base model"]
     facts += [f"{using} rollouts"] if using else []
     facts += [f"{tokens:,} tokens"] if tokens else []
-    facts += [f"since {local_time(one.created_at)}"]
+    facts += [f"since {local_time(policy.created_at)}"]
     mark = span(" ● " if engines else "   ", "success")
     active = f"active on {', '.join(engines)}  " if engines else ""
     room = width - 3 - POLICY_NAME_CELLS - 1 - len(active)
     return line(
         mark,
-        span(fit_text(one.name, POLICY_NAME_CELLS), "key" if engines else "text"),
+        span(fit_text(policy.name, POLICY_NAME_CELLS), "key" if engines else "text"),
         " ",
         span(active, "success"),
         span(fit_text(" · ".join(facts), max(0, room)).rstrip(), "dim"),
@@ -139,34 +141,34 @@ def _policy_line(one: PolicyRow, known: PoliciesSnapshot, width: int) -> TextLin
 
 def _activation_rows(known: PoliciesSnapshot) -> list[tuple[str, Tone]]:
     """What is being tried, and how the newest of an engine failed."""
-    found: list[tuple[str, Tone]] = []
-    for engine in sorted({one.engine for one in known.newest}):
-        last = [one for one in known.newest if one.engine == engine][-1]
+    rows: list[tuple[str, Tone]] = []
+    for engine in sorted({activation.engine for activation in known.activations}):
+        last = [one for one in known.activations if one.engine == engine][-1]
         what = last.policy or "its own model"
         if last.state == "asked":
-            found.append((f"{engine} is being given {what} …", "warning"))
+            rows.append((f"{engine} is being given {what} …", "warning"))
         elif last.state == "failed":
-            found.append((f"{engine} was not given {what}: {last.reason}", "error"))
-    return found
+            rows.append((f"{engine} was not given {what}: {last.reason}", "error"))
+    return rows
 
 
-def _run_line(one: TrainingRunRow, progress: TrainingProgress | None, width: int) -> TextLine:
-    glyph, tone = RUN_STATE_GLYPHS[one.state]
-    said = one.reason
-    if progress is not None and one.state == "running":
+def _run_line(run: TrainingRunRow, progress: TrainingProgress | None, width: int) -> TextLine:
+    glyph, tone = RUN_STATE_GLYPHS[run.state]
+    said = run.reason
+    if progress is not None and run.state == "running":
         said = (
             f"{progress_bar(progress)} {policy_and_run_files.describe_training_progress(progress)}"
         )
-    if one.cancelling and one.state == "running":
-        said = f"is being cancelled by {one.cancelling.removeprefix('person:')}"
-    became = f"became {one.policy}  " if one.policy else ""
-    head = f"{one.id}  {one.kind}, {one.state}  "
+    if run.cancelling and run.state == "running":
+        said = f"is being cancelled by {run.cancelling.removeprefix('person:')}"
+    became = f"became {run.policy}  " if run.policy else ""
+    head = f"{run.id}  {run.kind}, {run.state}  "
     room = width - 3 - len(head) - len(became)
     return line(
         span(f" {glyph} ", tone),
         span(head),
         span(became, "success"),
-        span(fit_text(said, max(0, room)).rstrip(), "error" if one.state == "failed" else "dim"),
+        span(fit_text(said, max(0, room)).rstrip(), "error" if run.state == "failed" else "dim"),
     )
 
 
@@ -182,50 +184,46 @@ PROGRESS_POLL_SECONDS = 2.0
 ENGINE_PROMPT = "engine"
 
 
-class PolicyList(LineView):
+class PolicyList(ItemList[PolicyListRow]):
     """A line a policy or run, under their headings."""
 
     def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.rows: list[PolicyListRow] = []
+        super().__init__([], **arguments)
         self.empty = LOADING_LINE
 
-    def line_count(self) -> int:
-        """As many as there are."""
-        return len(self.rows)
-
     def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        return self.rows[number].line
+        """The line at this position."""
+        return self.items[number].line
 
     def selectable(self, number: int) -> bool:
-        """Headings are passed over."""
-        return bool(self.rows[number].policy or self.rows[number].run)
+        """All lines but headings."""
+        return bool(self.items[number].policy or self.items[number].run)
 
     @property
-    def here(self) -> PolicyListRow:
-        """What the cursor stands on."""
-        return self.rows[self.cursor] if self.cursor < len(self.rows) else PolicyListRow(())
+    def row_at_cursor(self) -> PolicyListRow:
+        """The row with the cursor."""
+        return self.under_cursor or PolicyListRow(())
 
-    def take(self, found: list[PolicyListRow]) -> None:
+    def show_rows(self, rows: list[PolicyListRow]) -> None:
         """Show others; the cursor stays with what it stood on."""
-        if found == self.rows:
+        if rows == self.items:
             return
-        before, first = self.here, not self.rows
-        self.rows = found
+        before, first = self.row_at_cursor, not self.items
+        self.items = rows
         self.show()
-        same = (n for n, one in enumerate(found) if one[1:] == before[1:] and any(one[1:]))
-        usable = (n for n in range(len(found)) if self.selectable(n))
+        same = (n for n, one in enumerate(rows) if one[1:] == before[1:] and any(one[1:]))
+        usable = (n for n in range(len(rows)) if self.selectable(n))
         at = next(usable, 0) if first else next(same, None)
         if at is not None:
-            self.keep_line(at)
-            self.put_cursor(at)
+            self.keep_cursor_line(at)
+            self.set_cursor(at)
 
 
 class PoliciesScreen(HoustonScreen):
     """Policies above, training runs below."""
 
     BINDINGS = bindings_for("policies")
+    area: Area = "policies"
 
     def __init__(
         self, state: ConsoleState, reader: AsyncReader, link: DaemonLink, home: str, engine: str
@@ -234,49 +232,44 @@ class PoliciesScreen(HoustonScreen):
         super().__init__(state, home)
         self.text = PolicyList(id="policy-lines")
         self._reader, self._link, self._engine = reader, link, engine
-        self._known: PoliciesSnapshot | None = None
+        self._snapshot: PoliciesSnapshot | None = None
 
-    def body(self) -> ComposeResult:
-        """One list."""
+    def compose_body(self) -> ComposeResult:
+        """Compose the frame and its list."""
         with Vertical(id="policies"):
             yield self.text
 
     def on_mount(self) -> None:
         """Read; running trainers say something new without a commit."""
         set_frame_title(self.query_one("#policies"), "Policies and training")
-        self.hints.area("policies")
+        self.hints.show_area("policies")
         self.set_focus(self.text)
-        self.set_interval(PROGRESS_POLL_SECONDS, self._again)
-        self._again()
+        self.set_interval(PROGRESS_POLL_SECONDS, self._refresh)
+        self._refresh()
 
-    @property
-    def area(self) -> Area:
-        """One place."""
-        return "policies"
-
-    async def caught_up(self, changed: bool) -> None:
+    async def refresh_from_state(self, changed: bool) -> None:
         """Something was committed: read again, a moment later."""
-        self._again()
+        self._refresh()
 
-    def _again(self) -> None:
-        self.later(self._read, "policies")
+    def _refresh(self) -> None:
+        self.run_latest(self._read, "policies")
 
     async def _read(self) -> None:
         try:
-            self._known = await self._reader.run(read_policies_snapshot())
+            self._snapshot = await self._reader.run(read_policies_snapshot())
         except HoustonError as problem:
-            self.told(problem)
+            self.show_error(problem)
             return
-        read = read_run_progress(self._link.home, self._known.runs)
-        self.text.take(policy_rows(self._known, read, self.text.room))
+        read = read_run_progress(self._link.home, self._snapshot.runs)
+        self.text.show_rows(policy_rows(self._snapshot, read, self.text.line_cells))
 
     # --- what is asked of the daemon ---------------------------------------------------------
 
     def action_activate(self) -> None:
         """Have new rollouts sample with the policy at the cursor; asks for which engine."""
-        policy = self.text.here.policy
+        policy = self.text.row_at_cursor.policy
         if not policy:
-            self.tell("Go to a policy first.", "warning")
+            self.show_message("Go to a policy first.", "warning")
             return
         text = (
             f"New rollouts will sample with {policy}, once the engine has answered with it. "
@@ -307,9 +300,9 @@ class PoliciesScreen(HoustonScreen):
 
     def action_cancel(self) -> None:
         """End the training run at the cursor; asks first."""
-        run = self.text.here.run
+        run = self.text.row_at_cursor.run
         if not run:
-            self.tell("Go to a training run first.", "warning")
+            self.show_message("Go to a training run first.", "warning")
             return
         message = CancelTraining(run=run, claimed=self._link.claimed)
         self.app.push_screen(
@@ -318,17 +311,13 @@ class PoliciesScreen(HoustonScreen):
         )
 
     def _send(self, message: ActivatePolicy | CancelTraining, done: str) -> None:
-        self.run_worker(self._ask(message, done), group="asking")
+        self.run_worker(self._send_and_report(message, done), group="asking")
 
-    async def _ask(self, message: ActivatePolicy | CancelTraining, done: str) -> None:
+    async def _send_and_report(self, message: ActivatePolicy | CancelTraining, done: str) -> None:
         try:
             await self._link.ask(message)
         except HoustonError as problem:
-            self.told(problem)
+            self.show_error(problem)
         else:
-            self.tell(done, "success")
-            self._again()
-
-    def action_back(self) -> None:
-        """To where one came from."""
-        self.leave()
+            self.show_message(done, "success")
+            self._refresh()

@@ -24,9 +24,9 @@ from houston_console.screens import prompt_rendering as eye_lines
 from houston_console.screens.base_screen import GoToStep, HoustonScreen, post_from
 from houston_console.screens.prompt_rendering import InspectedRequest, request_facts
 from houston_console.transcript.trajectory_reader import RolloutSource
-from houston_console.widgets.dialogs import BottomPrompt, FixedLines
+from houston_console.widgets.dialogs import BottomPrompt
 from houston_console.widgets.line_view import (
-    LineView,
+    FixedLines,
     highlight_needles,
     set_frame_subtitle,
     set_frame_title,
@@ -40,44 +40,32 @@ EDGE_BARS = ("│ ", "+ ", "− ", "→ ")
 """How a span ends that is the edge of a line and none of its text."""
 
 
-class LongText(LineView):
+class LongText(FixedLines):
     """Lines, and where in them something is."""
-
-    has_cursor = False
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.lines: Sequence[TextLine] = ()
-        self.whole = ("the whole text", "")
+        self.copy = ("the whole text", "")
         """What a key copies."""
         self.needle = ""
         self.hits: list[int] = []
         """Numbers of lines in which the needle begins."""
 
-    def line_count(self) -> int:
-        """As many as there are."""
-        return len(self.lines)
-
-    def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        return self.lines[number]
-
-    async def copied(self) -> tuple[str, str]:
+    async def text_to_copy(self) -> tuple[str, str]:
         """The whole, as it is and not as it is wrapped here."""
-        return self.whole
+        return self.copy
 
     def render_line(self, y: int) -> Strip:
         """One line of the screen, with what was found marked."""
         strip = super().render_line(y)
-        return (
-            highlight_needles(strip, strip.text, [self.needle], self.palette.hit)
-            if self.needle
-            else strip
-        )
+        if self.needle:
+            return highlight_needles(strip, strip.text, [self.needle], self.palette.hit)
+        return strip
 
-    def put(self, lines: Sequence[TextLine], hits: list[int], at: int) -> None:
+    def show_text(self, lines: Sequence[TextLine], hits: list[int], at: int) -> None:
         """Show other lines, with the line `at` at the top."""
-        self.lines, self.hits = lines, hits
+        self.hits = hits
+        self._make = lambda width: lines
         self.show()
         self.jump(at)
 
@@ -95,20 +83,20 @@ def lines_with_needle(lines: Sequence[TextLine], needle: str) -> list[int]:
     wanted = " ".join(needle.casefold().split())
     if not wanted:
         return []
-    texts = [_text_without_edge(one) for one in lines]
+    texts = [_text_without_edge(row) for row in lines]
     starts, at = [], 0
-    for one in texts:
+    for text in texts:
         starts.append(at)
-        at += len(one) + 1
+        at += len(text) + 1
     whole = " ".join(texts)
-    found: list[int] = []
+    numbers: list[int] = []
     place = whole.find(wanted)
     while place >= 0:
         number = bisect_right(starts, place) - 1
-        if not found or found[-1] != number:
-            found.append(number)
+        if not numbers or numbers[-1] != number:
+            numbers.append(number)
         place = whole.find(wanted, place + 1)
-    return found
+    return numbers
 
 
 def _text_without_edge(parts: TextLine) -> str:
@@ -149,87 +137,82 @@ class PromptInspector(HoustonScreen):
     """One request, and from there the next or the one before."""
 
     BINDINGS = bindings_for("eye")
+    area: Area = "eye"
 
     def __init__(
         self, state: ConsoleState, home: str, source: RolloutSource, step: int, back: Widget
     ) -> None:
         """back: what shows a step when it is told to."""
         super().__init__(state, home)
-        self._source, self._back = source, back
+        self._source, self._step_viewer = source, back
         self.step, self.tab = step, 0
-        self.seen: InspectedRequest | None = None
-        self.above, self.text = FixedLines([], id="eye-facts"), LongText(id="eye-text")
-        self.above.can_focus = False
+        self.request: InspectedRequest | None = None
+        self.facts, self.text = FixedLines(focusable=False, id="eye-facts"), LongText(id="eye-text")
         self.find = FindPrompt(id="eye-find")
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         """Facts above, one of four texts below, a line to type in."""
         with Vertical(id="eye"):
-            yield self.above
+            yield self.facts
             yield self.text
             yield self.find
 
     def on_mount(self) -> None:
         """Begin with the messages."""
-        self.hints.area("eye")
+        self.hints.show_area("eye")
         self.set_focus(self.text)
-        self._dress("loading …")
+        self._update_titles("loading …")
         self._go_to(self.step)
 
     @property
-    def area(self) -> Area:
-        """One place."""
-        return "eye"
-
-    @property
-    def place(self) -> tuple[str, int]:
+    def current_location(self) -> tuple[str, int]:
         """The step whose request is read."""
         return self._source.rollout, self.step
 
-    async def caught_up(self, changed: bool) -> None:
-        """A request never changes."""
+    async def refresh_from_state(self, changed: bool) -> None:
+        """Do nothing: a request never changes."""
 
     @property
     def view(self) -> ContextView | None:
         """The request, once it was read."""
-        return self.seen.view if self.seen else None
+        return self.request.view if self.request else None
 
     # --- reading -----------------------------------------------------------------------------
 
     def _go_to(self, step: int) -> None:
-        self.later(partial(self._read, step), "eye")
+        self.run_latest(partial(self._read, step), "eye")
 
     async def _read(self, step: int) -> None:
         try:
             raw = await self._source.read(prompt_rendering.read_request(self._source.rollout, step))
         except HoustonError as problem:
-            self.told(problem)
+            self.show_error(problem)
             return
-        self.seen = await asyncio.to_thread(prompt_rendering.inspect_request, raw)
+        self.request = await asyncio.to_thread(prompt_rendering.inspect_request, raw)
         self.step = step
         await self._show()
 
     async def _show(self) -> None:
         """Wrap the text that is wanted, from where a reader of it begins."""
-        seen, tab = self.seen, INSPECTOR_TABS[self.tab]
+        seen, tab = self.request, INSPECTOR_TABS[self.tab]
         if seen is None or not self.text.region.width:
             return
-        found = request_facts(seen, self.above.room)
+        facts = request_facts(seen, self.facts.line_cells)
         most = max(3, self.size.height // 3)
-        self.above.styles.height = min(len(found), most) + 1
-        self.above.put(found)
-        width, needle = self.text.room, self.text.needle
+        self.facts.styles.height = min(len(facts), most) + 1
+        self.facts.show_lines(lambda width: facts)
+        width, needle = self.text.line_cells, self.text.needle
         lines, at = await asyncio.to_thread(tab.make, seen, width)
         hits = await asyncio.to_thread(lines_with_needle, lines, needle) if needle else []
-        self.text.whole = (f"the whole request ({tab.name})", _copied_text(seen, self.tab))
-        self.text.put(lines, hits, max(0, at - 2))
-        self._dress()
+        self.text.copy = (f"the whole request ({tab.name})", _copied_text(seen, self.tab))
+        self.text.show_text(lines, hits, max(0, at - 2))
+        self._update_titles()
 
-    def _dress(self, now: str = "") -> None:
+    def _update_titles(self, now: str = "") -> None:
         names = "  ".join(
             f"‹{one.name}›" if at == self.tab else one.name for at, one in enumerate(INSPECTOR_TABS)
         )
-        newest = f" of {self.seen.newest}" if self.seen else ""
+        newest = f" of {self.request.newest}" if self.request else ""
         box = self.query_one("#eye")
         set_frame_title(box, f"The eye · step {self.step}{newest}   {names}")
         hits, needle = self.text.hits, self.text.needle
@@ -239,18 +222,18 @@ class PromptInspector(HoustonScreen):
         set_frame_subtitle(box, line(now or counted))
 
     def on_resize(self) -> None:
-        """Wrapped again for the new width."""
-        self.call_after_refresh(self._again)
+        """Wrap again for the new width."""
+        self.call_after_refresh(self._wrap_again)
 
-    def _again(self) -> None:
-        self.later(self._show, "eye-text")
+    def _wrap_again(self) -> None:
+        self.run_latest(self._show, "eye-text")
 
     # --- keys --------------------------------------------------------------------------------
 
     def action_show(self, tab: int) -> None:
         """Show one of the texts."""
         self.tab = tab
-        self._again()
+        self._wrap_again()
 
     def action_turn(self, by: int) -> None:
         """The next text or the one before."""
@@ -259,38 +242,42 @@ class PromptInspector(HoustonScreen):
     def action_other(self, by: int) -> None:
         """The request of the next step, or of the one before."""
         if self.step + by < 1:
-            self.tell("Step 1 is the first.", "warning")
+            self.show_message("Step 1 is the first.", "warning")
         else:
             self._go_to(self.step + by)  # where there is none yet, that is said
 
     def action_cached(self) -> None:
         """Go to where the engine's cache ended."""
         at = next((n for n, one in enumerate(self.text.lines) if _is_cache_rule(one)), None)
-        reach = self.seen.reach if self.seen else None
+        reach = self.request.cached_prefix if self.request else None
         if at is not None:
             self.text.jump(max(0, at - self.text.size.height // 2))
         elif reach is None:
-            self.tell("The engine said nothing of its cache, or had nothing of this in it.", "dim")
+            self.show_message(
+                "The engine said nothing of its cache, or had nothing of this in it.", "dim"
+            )
         else:
             words = "in the text cannot be told; the token ids show it."
-            self.tell(f"{reach.tokens:,} tokens came from the cache. Where they end {words}", "dim")
+            self.show_message(
+                f"{reach.tokens:,} tokens came from the cache. Where they end {words}", "dim"
+            )
 
     def action_ask(self) -> None:
         """Ask for words to look for."""
         self.find.ask("/", "words to look for in this request; nothing ends the search")
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Look for them."""
+        """Search for what was typed."""
         event.stop()
         self.text.needle = " ".join(event.value.split())
         lines, needle = self.text.lines, self.text.needle
         self.text.hits = await asyncio.to_thread(lines_with_needle, lines, needle)
-        self._dress()
+        self._update_titles()
         self.text.refresh()
         if self.text.hits:
             self.action_hit(1)
         elif needle:
-            self.tell(f"Nothing here holds {needle!r}.", "warning")
+            self.show_message(f"Nothing here holds {needle!r}.", "warning")
 
     def action_hit(self, by: int) -> None:
         """The next line that holds what was looked for, or the one before."""
@@ -298,18 +285,14 @@ class PromptInspector(HoustonScreen):
             at = self.text.next_hit(by)
             set_frame_subtitle(self.query_one("#eye"), line(f"{at} of {len(self.text.hits)} lines"))
 
-    def action_choose(self) -> None:
+    async def action_choose(self) -> None:
         """Show this step in the trajectory."""
-        self.leave()
-        post_from(self._back, GoToStep(self.step))
-
-    def action_back(self) -> None:
-        """Back to where the eye was opened."""
-        self.leave()
+        await self.action_back()
+        post_from(self._step_viewer, GoToStep(self.step))
 
 
-def _is_cache_rule(one: TextLine) -> bool:
-    return len(one) == 1 and one[0].tone == "hunk" and one[0].text.startswith("── ↑")
+def _is_cache_rule(parts: TextLine) -> bool:
+    return len(parts) == 1 and parts[0].tone == "hunk" and parts[0].text.startswith("── ↑")
 
 
 def _copied_text(seen: InspectedRequest, tab: int) -> str:
@@ -317,8 +300,8 @@ def _copied_text(seen: InspectedRequest, tab: int) -> str:
     view = seen.view
     if INSPECTOR_TABS[tab].make is eye_lines.token_id_lines and view.token_ids is not None:
         return " ".join(map(str, view.token_ids))
-    if INSPECTOR_TABS[tab].make is eye_lines.difference_lines and seen.change is not None:
-        return context_messages.format_messages([one.message for one in seen.change.new])
+    if INSPECTOR_TABS[tab].make is eye_lines.difference_lines and seen.diff is not None:
+        return context_messages.format_messages([one.message for one in seen.diff.new])
     if INSPECTOR_TABS[tab].make is eye_lines.message_lines:
         return context_messages.format_messages(view.messages)
     return view.rendered

@@ -43,7 +43,7 @@ class CachedPrefix(NamedTuple):
     """Where what the engine had already ends."""
 
     tokens: int
-    of: int
+    total_tokens: int
     """Tokens of the whole prompt."""
     characters: int | None
     """Of the rendered text; None where that cannot be told."""
@@ -77,7 +77,7 @@ def locate_in_messages(
 
 def cache_rule(reach: CachedPrefix, width: int) -> TextLine:
     """The line between what was there and what was not."""
-    words = f" ↑ from the engine's cache: {reach.tokens:,} of {reach.of:,} tokens "
+    words = f" ↑ from the engine's cache: {reach.tokens:,} of {reach.total_tokens:,} tokens "
     return line(span(f"──{words}".ljust(width, "─")[:width], "hunk"))
 
 
@@ -101,21 +101,21 @@ class InspectedRequest(NamedTuple):
     step: int
     newest: int
     view: ContextView
-    change: ContextChange | None
+    diff: ContextChange | None
     """None for the first step."""
     summarised: list[SummarisedSteps]
-    cuts: list[TextOmission]
-    reach: CachedPrefix | None
+    omissions: list[TextOmission]
+    cached_prefix: CachedPrefix | None
     """None where the engine says nothing of its cache, or had nothing in it."""
 
     @property
     def new(self) -> frozenset[int]:
         """Numbers of the messages that the request before did not have."""
-        return frozenset(one.number for one in self.change.new) if self.change else frozenset()
+        return frozenset(one.number for one in self.diff.new) if self.diff else frozenset()
 
 
 def read_request(rollout: str, step: int) -> ReadPlan[RawRequest]:
-    """Read it."""
+    """Read a request and what surrounds it."""
     request = yield from step_context.read_request(rollout, step)
     around = yield from step_context.read_context_surroundings(rollout, step)
     return RawRequest(request, around, (yield from step_queries.find_last_step(rollout)))
@@ -149,18 +149,18 @@ _MAX_NAMED_CUTS = 4
 
 def request_facts(seen: InspectedRequest, width: int) -> list[TextLine]:
     """All that is known of a request but its text; wrapped."""
-    found = flow_groups(_origin_lines(seen.view, seen.step), width) + flow_groups(
+    lines = flow_groups(_origin_lines(seen.view, seen.step), width) + flow_groups(
         _token_count_lines(seen), width
     )
-    found += flow_groups(_change_lines(seen), width)
+    lines += flow_groups(_change_lines(seen), width)
     for words in _omitted_lines(seen):
-        found += text_block(words, width, "fork", span(" "))
+        lines += text_block(words, width, "fork", span(" "))
     note = (
         f"{NO_TOKEN_IDS_TEXT}; its text is made from the messages"
         if lacks_token_ids(seen.view)
         else seen.view.note
     )
-    return found + (text_block(note, width, "warning", span(" ")) if note else [])
+    return lines + (text_block(note, width, "warning", span(" ")) if note else [])
 
 
 def lacks_token_ids(view: ContextView) -> bool:
@@ -191,7 +191,7 @@ def _token_count_lines(seen: InspectedRequest) -> list[TextLine]:
     if view.token_ids is not None:
         counts.append(("ids", f"{len(view.token_ids):,}"))
     counts.append(("text", f"{len(view.rendered):,} characters"))
-    roles = Counter(one.role for one in view.messages)
+    roles = Counter(message.role for message in view.messages)
     named = ", ".join(f"{count} {role}" for role, count in roles.items())
     counts.append(("messages", f"{len(view.messages)} ({named})" if named else "0"))
     if view.tools:
@@ -203,44 +203,44 @@ def _token_count_lines(seen: InspectedRequest) -> list[TextLine]:
 
 
 def _change_lines(seen: InspectedRequest) -> list[TextLine]:
-    change = seen.change
+    change = seen.diff
     if change is None:
         return [line(span(" the first request of this rollout ", "dim"))]
     new, gone = [one.message for one in change.new], [one.message for one in change.gone]
-    found = [
+    lines = [
         line(
             span(f" since step {seen.step - 1} ", "key"), span(f"{_size_text('+', new)} ", "added")
         ),
     ]
     if gone:
-        found.append(line(span(f" {_size_text('−', gone)} ", "removed")))
-    found.append(line(span(f" {change.kept} as before ", "dim")))
-    return found
+        lines.append(line(span(f" {_size_text('−', gone)} ", "removed")))
+    lines.append(line(span(f" {change.kept} as before ", "dim")))
+    return lines
 
 
 def _size_text(sign: str, messages: Iterable[Message]) -> str:
-    every = list(messages)
-    named = "message" if len(every) == 1 else "messages"
-    return f"{sign}{len(every)} {named} ({sum(len(one.content) for one in every):,} characters)"
+    sizes = [len(message.content) for message in messages]
+    named = "message" if len(sizes) == 1 else "messages"
+    return f"{sign}{len(sizes)} {named} ({sum(sizes):,} characters)"
 
 
 def _omitted_lines(seen: InspectedRequest) -> list[str]:
     """What the model no longer reads word for word, or never did."""
     found = [
-        f"↳ steps {one.first} to {one.last} are a summary since step {one.before}"
-        + (", made without the model" if one.mechanical else "")
-        for one in seen.summarised
+        f"↳ steps {summary.first} to {summary.last} are a summary since step {summary.before}"
+        + (", made without the model" if summary.mechanical else "")
+        for summary in seen.summarised
     ]
     if seen.view.drift == "stripped":
         found.append("✂ thoughts of earlier answers are left out")
-    if seen.cuts:
-        places = ", ".join(str(one.number) for one in seen.cuts[:_MAX_NAMED_CUTS])
+    if seen.omissions:
+        places = ", ".join(str(omission.number) for omission in seen.omissions[:_MAX_NAMED_CUTS])
         more = (
-            f" and {len(seen.cuts) - _MAX_NAMED_CUTS} more"
-            if len(seen.cuts) > _MAX_NAMED_CUTS
+            f" and {len(seen.omissions) - _MAX_NAMED_CUTS} more"
+            if len(seen.omissions) > _MAX_NAMED_CUTS
             else ""
         )
-        count = "1 text says" if len(seen.cuts) == 1 else f"{len(seen.cuts)} texts say"
+        count = "1 text says" if len(seen.omissions) == 1 else f"{len(seen.omissions)} texts say"
         found.append(f"✂ {count} that something was left out: message {places}{more}")
     return found
 
@@ -260,7 +260,7 @@ MAX_REMOVED_LINES = 6
 
 def message_lines(seen: InspectedRequest, width: int) -> tuple[list[TextLine], int]:
     """The messages, each under its role, and the line with the first that is new."""
-    view, reach = seen.view, seen.reach
+    view, reach = seen.view, seen.cached_prefix
     found, first_new = _tool_lines(view, width), -1
     ends = None
     if reach is not None and reach.characters is not None:
@@ -281,31 +281,33 @@ def message_lines(seen: InspectedRequest, width: int) -> tuple[list[TextLine], i
 
 def _tool_lines(view: ContextView, width: int) -> list[TextLine]:
     """Tools that were offered: what they are is part of the rendered text."""
-    names = [one.get("function", one).get("name", "?") for one in view.tools]
+    names = [tool.get("function", tool).get("name", "?") for tool in view.tools]
     if not names:
         return []
     head = line(span("     "), span("tools", "tool"), span(f"  {len(names)} offered", "faint"))
     return [head, *text_block(", ".join(map(str, names)), width, "dim", span("   │ ", "tool")), ()]
 
 
-def _line_at_offset(one: Message, offset: int, width: int, head: int) -> int:
+def _line_at_offset(message: Message, offset: int, width: int, head: int) -> int:
     """Which line of a message, whose head has so many, a place in its content is before."""
     if not offset:
         return 0
-    before = line_start(one.content, offset)
-    above = _content_lines(one, one.content[: before - 1], width) if before else []
+    before = line_start(message.content, offset)
+    above = _content_lines(message, message.content[: before - 1], width) if before else []
     return head + len(above)
 
 
-def _one_message_lines(number: int, one: Message, width: int, new: bool) -> list[TextLine]:
-    found = _message_head(number, one, width, new) + (_content_lines(one, one.content, width))
-    for call in one.calls:
+def _one_message_lines(number: int, message: Message, width: int, new: bool) -> list[TextLine]:
+    lines = _message_head(number, message, width, new) + (
+        _content_lines(message, message.content, width)
+    )
+    for call in message.calls:
         text = _call_text(call)
-        found += [
+        lines += [
             line(span("   → ", "tool"), TextSpan(part, "tool"))
             for part in wrap_text(text, width - 5)
         ]
-    return found
+    return lines
 
 
 def _call_text(call: ToolCall) -> str:
@@ -313,23 +315,21 @@ def _call_text(call: ToolCall) -> str:
     return f"{call.name} {msgspec.json.encode(call.arguments).decode()}"
 
 
-def _message_head(number: int, one: Message, width: int, new: bool) -> list[TextLine]:
-    size = f"  {len(one.content):,} characters" if one.content else ""
-    answers = f" to call {one.call_id}" if one.call_id else ""
-    counted = (span(f"{number:>4} ", "number"), span(one.role, _ROLE_TONES[one.role]))
+def _message_head(number: int, message: Message, width: int, new: bool) -> list[TextLine]:
+    size = f"  {len(message.content):,} characters" if message.content else ""
+    answers = f" to call {message.call_id}" if message.call_id else ""
+    counted = (span(f"{number:>4} ", "number"), span(message.role, _ROLE_TONES[message.role]))
     head: list[TextLine] = [counted, (span(answers, "faint"),), (span(size, "faint"),)]
     return flow_groups([*head, (span("  + new", "added"),)] if new else head, width)
 
 
-def _content_lines(one: Message, text: str, width: int) -> list[TextLine]:
+def _content_lines(message: Message, text: str, width: int) -> list[TextLine]:
     if not text:
         return []
-    bar = TextSpan(SafeText("   │ "), _ROLE_TONES[one.role])
-    return (
-        prose_lines(text, width, bar)
-        if one.role in GUIDANCE_ROLES
-        else text_block(text, width, "text", bar)
-    )
+    bar = TextSpan(SafeText("   │ "), _ROLE_TONES[message.role])
+    if message.role in GUIDANCE_ROLES:
+        return prose_lines(text, width, bar)
+    return text_block(text, width, "text", bar)
 
 
 def rendered_prompt_lines(seen: InspectedRequest, width: int) -> tuple[list[TextLine], int]:
@@ -337,8 +337,8 @@ def rendered_prompt_lines(seen: InspectedRequest, width: int) -> tuple[list[Text
 
     Guidance is told apart only inside the messages that can hold it.
     """
-    view, reach = seen.view, seen.reach
-    found: list[TextLine] = []
+    view, reach = seen.view, seen.cached_prefix
+    lines: list[TextLine] = []
     ends = -1
     cut = reach.characters if reach and reach.characters is not None else len(view.rendered)
     at = 0
@@ -349,43 +349,43 @@ def rendered_prompt_lines(seen: InspectedRequest, width: int) -> tuple[list[Text
             before = line_start(text, cut - start)
             part = text[: before - 1] if before else ""
             above = (prose_lines(part, width) if heard else text_block(part, width)) if part else []
-            ends = len(found) + len(above)
+            ends = len(lines) + len(above)
             made.insert(len(above), cache_rule(reach, width))
-        found += made
+        lines += made
         at = stop
-    found += _tool_schema_lines(view, width)
-    return found, ends if ends >= 0 else len(found) if at else 0
+    lines += _tool_schema_lines(view, width)
+    return lines, ends if ends >= 0 else len(lines) if at else 0
 
 
 def _prompt_spans(view: ContextView) -> list[tuple[int, int, bool]]:
     """Start and end of what a person may have said, and of all between."""
-    found: list[tuple[int, int, bool]] = []
+    spans: list[tuple[int, int, bool]] = []
     at = 0
-    for one in view.messages:
-        place = view.rendered.find(one.content, at) if one.content else -1
-        if place < 0 or one.role not in GUIDANCE_ROLES:
-            at = max(at, place + len(one.content)) if place >= 0 else at
+    for message in view.messages:
+        place = view.rendered.find(message.content, at) if message.content else -1
+        if place < 0 or message.role not in GUIDANCE_ROLES:
+            at = max(at, place + len(message.content)) if place >= 0 else at
             continue
-        start = found[-1][1] if found else 0
+        start = spans[-1][1] if spans else 0
         if place > start:
-            found.append((start, place, False))
-        at = place + len(one.content)
-        found.append((place, at, True))
-    end = found[-1][1] if found else 0
-    return [*found, (end, len(view.rendered), False)] if end < len(view.rendered) else found
+            spans.append((start, place, False))
+        at = place + len(message.content)
+        spans.append((place, at, True))
+    end = spans[-1][1] if spans else 0
+    return [*spans, (end, len(view.rendered), False)] if end < len(view.rendered) else spans
 
 
 def _tool_schema_lines(view: ContextView, width: int) -> list[TextLine]:
     """Tools that an engine without ids got beside the messages."""
     if view.token_ids is not None or not view.tools:
         return []
-    text = "\n".join(msgspec.json.encode(one).decode() for one in view.tools)
+    text = "\n".join(msgspec.json.encode(tool).decode() for tool in view.tools)
     return [line(span("[tools]", "tool")), *text_block(text, width, "dim")]
 
 
 def prose_lines(text: str, width: int, edge: TextSpan | None = None) -> list[TextLine]:
     """Text that the daemon made, with what stands inside its live guidance tags told apart."""
-    found: list[TextLine] = []
+    lines: list[TextLine] = []
     bar = (edge,) if edge else ()
     rest, inside = text, False
     while rest:
@@ -399,9 +399,9 @@ def prose_lines(text: str, width: int, edge: TextSpan | None = None) -> list[Tex
             part, rest = rest[:at].removesuffix("\n"), rest[at:]
         tone: Tone = "guidance_text" if inside else "text"
         if part:
-            found += [(*bar, TextSpan(one, tone)) for one in wrap_text(part, width - 5)]
+            lines += [(*bar, TextSpan(one, tone)) for one in wrap_text(part, width - 5)]
         inside = not inside
-    return found
+    return lines
 
 
 class TokenIdLines(Sequence[TextLine]):
@@ -409,11 +409,13 @@ class TokenIdLines(Sequence[TextLine]):
 
     def __init__(self, seen: InspectedRequest, width: int) -> None:
         self._ids = seen.view.token_ids or []
-        self._kept = seen.view.sample.kept
-        self._reach, self._width = seen.reach, width
+        self._kept_ids = seen.view.sample.kept
+        self._cached_prefix, self._width = seen.cached_prefix, width
         self._per_line = max(4, min(TOKEN_IDS_PER_LINE, (width - 10) // 8))
         whole = -(-len(self._ids) // self._per_line)
-        self.rule = min(whole, self._reach.tokens // self._per_line) if self._reach else -1
+        self.rule = (
+            min(whole, self._cached_prefix.tokens // self._per_line) if self._cached_prefix else -1
+        )
         """The line of the rule; −1 for none. It stands before the line with the first other id."""
         self._count = whole + (self.rule >= 0)
 
@@ -425,11 +427,11 @@ class TokenIdLines(Sequence[TextLine]):
             return [self[at] for at in range(*number.indices(self._count))]
         if not 0 <= number < self._count:
             raise IndexError(number)
-        if number == self.rule and self._reach:
-            return cache_rule(self._reach, self._width)
+        if number == self.rule and self._cached_prefix:
+            return cache_rule(self._cached_prefix, self._width)
         start = (number - (0 <= self.rule < number)) * self._per_line
         chunk = self._ids[start : start + self._per_line]
-        old = max(0, min(len(chunk), self._kept - start))
+        old = max(0, min(len(chunk), self._kept_ids - start))
         return line(
             TextSpan(fit_text(f"{start:>8}", 10), "number"),
             span("".join(f"{one:>7} " for one in chunk[:old]), "faint"),
@@ -450,29 +452,29 @@ def token_id_lines(seen: InspectedRequest, width: int) -> tuple[Sequence[TextLin
 
 def difference_lines(seen: InspectedRequest, width: int) -> tuple[list[TextLine], int]:
     """What the request has that the one before had not, and the other way round."""
-    change = seen.change
+    change = seen.diff
     if change is None:
         return [line(span(" There is no request before the first.", "dim"))], 0
-    found = _section_heading(f"new: {len(change.new)}", f"{change.kept} messages as before")
+    lines = _section_heading(f"new: {len(change.new)}", f"{change.kept} messages as before")
     for one in change.new:
-        found += [*_one_message_lines(one.number, one.message, width, True), ()]
+        lines += [*_one_message_lines(one.number, one.message, width, True), ()]
     if change.gone:
-        found += _section_heading(
+        lines += _section_heading(
             f"no longer there: {len(change.gone)}", f"as of step {seen.step - 1}"
         )
-        found += [row for one in change.gone for row in _removed_message_lines(one, width)]
-    return found, 0
+        lines += [row for one in change.gone for row in _removed_message_lines(one, width)]
+    return lines, 0
 
 
 def _section_heading(words: str, beside: str) -> list[TextLine]:
     return [line(span(f" {words}", "strong"), span(f"  {beside}", "dim")), ()]
 
 
-def _removed_message_lines(one: NumberedMessage, width: int) -> list[TextLine]:
+def _removed_message_lines(numbered: NumberedMessage, width: int) -> list[TextLine]:
     """The beginning of a message, as something that was taken away."""
-    message = one.message
+    message = numbered.message
     head = line(
-        span(f"{one.number:>4} ", "number"),
+        span(f"{numbered.number:>4} ", "number"),
         span(message.role, _ROLE_TONES[message.role]),
         span(f"  {len(message.content):,} characters", "faint"),
         span("  − gone", "removed"),

@@ -14,11 +14,10 @@ from houston_console.widgets.styled_text import (
     TextLine,
     TextSpan,
     Tone,
+    hanging_block,
     justify_line,
     line,
-    line_width,
     span,
-    text_block,
 )
 from houston_shared.records import ENDED_STATES
 from houston_shared.store.attention_ranking import RolloutNeed, RolloutOverview
@@ -45,49 +44,50 @@ def format_age(at: int, now: int) -> str:
     return f"{hours} h ago" if hours < 48 else f"{hours // 24} days ago"
 
 
-def person_name(name: str, verified: bool | int, me: str) -> str:
+def person_name(name: str, verified: bool | int, person: str) -> str:
     """How somebody is called here; with a question mark where only they say so."""
-    return "you" if name == me else name if verified else f"{name}?"
+    return "you" if name == person else name if verified else f"{name}?"
 
 
-def other_viewers(found: RolloutOverview, me: str) -> list[PresenceRow]:
+def other_viewers(overview: RolloutOverview, person: str) -> list[PresenceRow]:
     """Who else looks at a rollout now."""
-    return [look for look in found.lookers if look.name != me]
+    return [look for look in overview.lookers if look.name != person]
 
 
-def claim_text(found: ClaimStatus | None, me: str, now: int) -> str:
+def claim_text(claim: ClaimStatus | None, person: str, now: int) -> str:
     """Who looks after a rollout since when; empty for nobody."""
-    if found is None or not found.holder:
+    if claim is None or not claim.holder:
         return ""
-    return (
-        f"{person_name(found.holder, found.verified, me)} since {format_moment(found.since, now)}"
-    )
+    holder = person_name(claim.holder, claim.verified, person)
+    return f"{holder} since {format_moment(claim.since, now)}"
 
 
-def handover_note(found: ClaimStatus | None, me: str) -> ClaimStatus | None:
+def handover_note(claim: ClaimStatus | None, person: str) -> ClaimStatus | None:
     """A note that waits for whoever comes next: nobody has taken the rollout since, or I have."""
-    if found is None or not found.note or found.note_by == me:
+    if claim is None or not claim.note or claim.note_by == person:
         return None
-    return found if found.holder in ("", me, found.note_by) else None
+    return claim if claim.holder in ("", person, claim.note_by) else None
 
 
-def unread_note(found: ClaimStatus | None, seen: LastSeen | None, me: str) -> ClaimStatus | None:
+def unread_note(
+    claim: ClaimStatus | None, seen: LastSeen | None, person: str
+) -> ClaimStatus | None:
     """A note that this person has not had before their eyes."""
-    if found is None or not found.note or found.note_by == me:
+    if claim is None or not claim.note or claim.note_by == person:
         return None
-    return found if seen is None or seen.at < found.note_at else None
+    return claim if seen is None or seen.at < claim.note_at else None
 
 
-def people_text(found: RolloutOverview, me: str, now: int) -> list[tuple[str, str]]:
+def people_text(overview: RolloutOverview, person: str, now: int) -> list[tuple[str, str]]:
     """Glyph and words: who looks and where, who holds it, what was left."""
     said = [
-        ("◉", f"{person_name(look.name, look.verified, me)} at step {look.step}")
-        for look in other_viewers(found, me)
+        ("◉", f"{person_name(look.name, look.verified, person)} at step {look.step}")
+        for look in other_viewers(overview, person)
     ]
-    if claim := claim_text(found.holding, me, now):
-        mine = found.holding is not None and found.holding.holder == me
+    if claim := claim_text(overview.holding, person, now):
+        mine = overview.holding is not None and overview.holding.holder == person
         said.append(("☞", f"{claim}, C lets go" if mine else claim))
-    if note := handover_note(found.holding, me):
+    if note := handover_note(overview.holding, person):
         said.append(("✉", f"{note.note_by}, {format_age(note.note_at, now)}: {note.note}"))
     return said
 
@@ -106,28 +106,28 @@ class ListAttention:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """clock: seconds."""
         self.clock = clock
-        self._at: float | None = None
+        self._active_at: float | None = None
 
-    def touched(self) -> None:
+    def note_activity(self) -> None:
         """A key was pressed there, or the mouse moved."""
-        self._at = self.clock()
+        self._active_at = self.clock()
 
-    def left(self) -> None:
+    def forget_activity(self) -> None:
         """Nobody is there any more."""
-        self._at = None
+        self._active_at = None
 
     @property
-    def moves(self) -> bool:
+    def is_moving(self) -> bool:
         """Whether somebody moves through it: its order is held."""
         return self._within(ORDER_HOLD_SECONDS)
 
     @property
-    def reads(self) -> bool:
+    def is_reading(self) -> bool:
         """Whether somebody may still read at the cursor."""
         return self._within(CURSOR_HOLD_SECONDS)
 
     def _within(self, seconds: float) -> bool:
-        return self._at is not None and self.clock() - self._at < seconds
+        return self._active_at is not None and self.clock() - self._active_at < seconds
 
 
 def keep_order(found: Sequence[T], before: Sequence[T], key: Callable[[T], Hashable]) -> list[T]:
@@ -144,23 +144,23 @@ class ListRow(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Of the rollout; empty for a task."""
+        """The id of the rollout; empty for a task."""
         return self.need.standing.rollout.id if self.need else ""
 
 
 def arrange_rows(
-    found: Sequence[RolloutNeed],
+    needs: Sequence[RolloutNeed],
     by_task: bool,
     before: Sequence[ListRow] = (),
     keep: str = "",
     hold: bool = False,
 ) -> list[ListRow]:
-    """`found`, which is in the order of need, as it is listed.
+    """`needs`, which is in the order of need, as it is listed.
 
     by_task: under their tasks, the task with the neediest rollout first. before, keep: what was
     listed, and the rollout of it whose place stays as it is. hold: all of it keeps its order.
     """
-    rows = [ListRow(one.standing.rollout.task, one) for one in found]
+    rows = [ListRow(need.standing.rollout.task, need) for need in needs]
     if hold:
         rows, keep = keep_order(rows, [row for row in before if row.need], lambda row: row.id), ""
     if not by_task:
@@ -192,49 +192,49 @@ class ListOrder:
     """How one list of rollouts stands, from one read to the next."""
 
     def __init__(self) -> None:
-        self.reading = ListAttention()
+        self.attention = ListAttention()
         self.rows: list[ListRow] = []
-        self.held = False
+        self.is_held = False
         """Whether it would be another if nobody moved through the list."""
         self._known: set[str] = set()
         """Rollouts that were there when it was by need last."""
 
-    def take(
-        self, found: Sequence[RolloutNeed], by_task: bool, cursor: str, hold: bool = True
+    def arrange(
+        self, needs: Sequence[RolloutNeed], by_task: bool, cursor: str, hold: bool = True
     ) -> list[ListRow]:
-        """`found` as it is listed now. cursor: the rollout there, empty to keep no place.
+        """`needs` as it is listed now. cursor: the rollout there, empty to keep no place.
 
         hold: keep the order while somebody moves through the list.
         """
-        keep = cursor if self.reading.reads else ""
-        rows = wanted = arrange_rows(found, by_task, self.rows, keep)
-        if hold and self.reading.moves and self.rows:
-            rows = arrange_rows(found, by_task, self.rows, hold=True)
-        self.rows, self.held = rows, rows != wanted
-        if not self.held:
+        keep = cursor if self.attention.is_reading else ""
+        rows = wanted = arrange_rows(needs, by_task, self.rows, keep)
+        if hold and self.attention.is_moving and self.rows:
+            rows = arrange_rows(needs, by_task, self.rows, hold=True)
+        self.rows, self.is_held = rows, rows != wanted
+        if not self.is_held:
             self._known = {row.id for row in rows}
         return rows
 
     @property
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Whether it was held, and need not be any more."""
-        return self.held and not self.reading.moves
+        return self.is_held and not self.attention.is_moving
 
-    def words(self, key: str) -> str:
+    def hold_text(self, key: str) -> str:
         """That it is held, and what is new; empty where it is by need. key: what sorts at once."""
         new = len({row.id for row in self.rows} - self._known)
-        return f"{f'{new} new, ' if new else ''}order held: {key} sorts" if self.held else ""
+        return f"{f'{new} new, ' if new else ''}order held: {key} sorts" if self.is_held else ""
 
 
-def filter_needs(found: Sequence[RolloutNeed], words: str) -> list[RolloutNeed]:
+def filter_needs(needs: Sequence[RolloutNeed], words: str) -> list[RolloutNeed]:
     """Those that hold every word somewhere: in name, task, state, reasons, action, or people."""
     wanted = words.lower().split()
-    return [one for one in found if all(word in _searchable_text(one) for word in wanted)]
+    return [need for need in needs if all(word in _searchable_text(need) for word in wanted)]
 
 
-def _searchable_text(one: RolloutNeed) -> str:
-    stands, rollout = one.standing, one.standing.rollout
-    parts = [rollout.id, rollout.task, rollout.state, rollout.activity, rollout.policy, one.text]
+def _searchable_text(need: RolloutNeed) -> str:
+    stands, rollout = need.standing, need.standing.rollout
+    parts = [rollout.id, rollout.task, rollout.state, rollout.activity, rollout.policy, need.text]
     parts += [look.name for look in stands.lookers]
     parts += [stands.holding.holder] if stands.holding else []
     parts += [stands.acted.text] if stands.acted else []
@@ -258,19 +258,19 @@ MAX_REASON_LINES = 5
 """Lines of a state and its reason on the card."""
 
 
-def selector_line(one: ListRow, width: int, chosen: str, first: bool = False) -> TextLine:
+def selector_line(row: ListRow, width: int, chosen: str, first: bool = False) -> TextLine:
     """A line of the selector: a task (the first names the columns), or a rollout under it."""
-    if one.need is None:
+    if row.need is None:
         heads = line(span("best steps " if first else "", "faint"))
-        return justify_line(line(span(" "), span(one.task, "title")), heads, width)
-    rollout = one.need.standing.rollout
+        return justify_line(line(span(" "), span(row.task, "title")), heads, width)
+    rollout = row.need.standing.rollout
     glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
     name: Tone = "strong" if rollout.id == chosen else "text"
     shown = name_within_task(rollout.id, rollout.task)
-    left: TextLine = (urgency_mark(one.need), span(f"{glyph} ", tone), span(shown, name))
+    left: TextLine = (urgency_mark(row.need), span(f"{glyph} ", tone), span(shown, name))
     marks: list[TextSpan] = [span(" ")]
-    if one.need.standing.queued:
-        marks.append(span(f"✎{one.need.standing.queued} ", "guidance"))
+    if row.need.standing.queued:
+        marks.append(span(f"✎{row.need.standing.queued} ", "guidance"))
     if rollout.errors:
         marks.append(span(f"✗{rollout.errors} ", "error"))
     if rollout.best_score is not None:
@@ -279,11 +279,11 @@ def selector_line(one: ListRow, width: int, chosen: str, first: bool = False) ->
     return justify_line(left, tuple(marks), width)
 
 
-def urgency_mark(one: RolloutNeed) -> TextSpan:
+def urgency_mark(need: RolloutNeed) -> TextSpan:
     """One cell: how much a rollout needs somebody."""
-    if one.weight >= URGENT_WEIGHT:
+    if need.weight >= URGENT_WEIGHT:
         return span("▲", "error")
-    return span("△", "warning") if one.weight else span(" ")
+    return span("△", "warning") if need.weight else span(" ")
 
 
 def name_within_task(rollout: str, task: str) -> str:
@@ -291,97 +291,98 @@ def name_within_task(rollout: str, task: str) -> str:
     return rollout.removeprefix(f"{task}-") or rollout
 
 
-def rollout_state_text(one: RolloutRow, down: bool = False) -> str:
+def rollout_state_text(rollout: RolloutRow, down: bool = False) -> str:
     """A rollout's state, who owns its pause, and why; for what runs without a daemon: when."""
-    said = one.state
-    if one.paused_by:
-        said += f" by {one.paused_by}"
-    if one.cancelling and one.state not in ENDED_STATES:
-        said += f", being cancelled by {one.cancelling}"
-    if one.reason == "finish":
+    said = rollout.state
+    if rollout.paused_by:
+        said += f" by {rollout.paused_by}"
+    if rollout.cancelling and rollout.state not in ENDED_STATES:
+        said += f", being cancelled by {rollout.cancelling}"
+    if rollout.reason == "finish":
         said += ": the agent called finish"
-    elif one.reason:  # which may say all of it: "cancelled by person:ada: …"
-        said = one.reason if one.reason.startswith(one.state) else f"{said}: {one.reason}"
-    return f"{said} {LAST_KNOWN_TEXT}" if down and one.state == "running" else said
+    elif rollout.reason:  # which may say all of it: "cancelled by person:ada: …"
+        said = (
+            rollout.reason
+            if rollout.reason.startswith(rollout.state)
+            else f"{said}: {rollout.reason}"
+        )
+    return f"{said} {LAST_KNOWN_TEXT}" if down and rollout.state == "running" else said
 
 
-def ending_text(one: RolloutRow) -> tuple[str, Tone]:
+def ending_text(rollout: RolloutRow) -> tuple[str, Tone]:
     """What stands after the newest step of a rollout that does not go on: why; else nothing."""
-    if one.state == "running" and not one.cancelling:
+    if rollout.state == "running" and not rollout.cancelling:
         return "", "text"
-    glyph, tone = STATE_GLYPHS.get(one.state, ("?", "dim"))
-    return f"{glyph} {rollout_state_text(one)}", tone
+    glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
+    return f"{glyph} {rollout_state_text(rollout)}", tone
 
 
 def rollout_facts(
-    need: RolloutNeed, spent: Sequence[AttentionCost], down: bool, me: str, now: int, width: int
+    need: RolloutNeed, spent: Sequence[AttentionCost], down: bool, person: str, now: int, width: int
 ) -> list[TextLine]:
     """What the selector says about the rollout under its cursor; down: there is no daemon.
 
-    spent: what people gave to it. me: the name of who sits here. now: UTC microseconds.
+    spent: what people gave to it. person: the name of who sits here. now: UTC microseconds.
     """
-    one = need.standing.rollout
-    glyph, tone = STATE_GLYPHS.get(one.state, ("?", "dim"))
-    rows = _hanging_text(f" {glyph} ", tone, rollout_state_text(one, down), tone, width)
+    rollout = need.standing.rollout
+    glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
+    rows = hanging_block(span(f" {glyph} ", tone), rollout_state_text(rollout, down), width, tone)
     if len(rows) > MAX_REASON_LINES:
         more = span("   … in full after the newest step", "dim")
         rows = [*rows[: MAX_REASON_LINES - 1], line(more)]
-    scores = f"{format_score(one.best_score)} best, {format_score(one.last_score)} last"
+    scores = f"{format_score(rollout.best_score)} best, {format_score(rollout.last_score)} last"
     facts = {
-        "now": one.activity if one.state == "running" and not down else "",
-        "id": one.id,
-        "active": format_active_time(one.active_us),
-        "score": scores if one.last_score is not None else "none yet",
-        "engine": one.policy or one.engine,
+        "now": rollout.activity if rollout.state == "running" and not down else "",
+        "id": rollout.id,
+        "active": format_active_time(rollout.active_us),
+        "score": scores if rollout.last_score is not None else "none yet",
+        "engine": rollout.policy or rollout.engine,
     }
     for name, value in facts.items():
         if value:
-            rows += _hanging_text(f"   {name:<7} ", "key", value, "text", width)
+            rows += hanging_block(span(f"   {name:<7} ", "key"), value, width, "text")
     for reason in need_reasons(need)[:3]:
-        rows += _hanging_text("   ! ", "warning", reason, "warning", width)
-    for head, text in people_text(need.standing, me, now):
-        rows += _hanging_text(f"   {head} ", "key", text, "text", width)
+        rows += hanging_block(span("   ! ", "warning"), reason, width, "warning")
+    for head, text in people_text(need.standing, person, now):
+        rows += hanging_block(span(f"   {head} ", "key"), text, width, "text")
     rows += [
         row
         for each in spent
-        for row in _hanging_text("   ◷ ", "key", person_cost(each, me), "dim", width)
+        for row in hanging_block(span("   ◷ ", "key"), person_cost(each, person), width, "dim")
     ]
     return rows
 
 
 def need_reasons(need: RolloutNeed) -> list[str]:
     """Why somebody should look, but what the first line says already."""
-    one = need.standing.rollout
-    found = [each.text for each in need.reasons if each.kind not in ("paused", "failed", "gpu")]
+    rollout = need.standing.rollout
+    found = [
+        reason.text for reason in need.reasons if reason.kind not in ("paused", "failed", "gpu")
+    ]
     if need.standing.queued:
         found.append(f"{need.standing.queued} waiting")
-    if one.errors:
-        found.append(f"{one.errors} with errors")
-    if one.sandbox == "none":
+    if rollout.errors:
+        found.append(f"{rollout.errors} with errors")
+    if rollout.sandbox == "none":
         found.append("no sandbox")
     return found
 
 
-def person_cost(one: AttentionCost, me: str) -> str:
+def person_cost(cost: AttentionCost, person: str) -> str:
     """What a rollout had of one person: `ada 42 min, 118 words`."""
-    name = "you" if one.name == me else one.name if one.verified else f"{one.name}?"
-    parts = [format_active_time(one.active_us)] if one.active_us or not one.words else []
-    if one.words:
-        parts.append(f"{one.words} word{'s' * (one.words > 1)}")
+    name = "you" if cost.name == person else cost.name if cost.verified else f"{cost.name}?"
+    parts = [format_active_time(cost.active_us)] if cost.active_us or not cost.words else []
+    if cost.words:
+        parts.append(f"{cost.words} word{'s' * (cost.words > 1)}")
     return f"{name} {', '.join(parts)}"
-
-
-def _hanging_text(head: str, head_tone: Tone, text: str, tone: Tone, width: int) -> list[TextLine]:
-    """Text behind a head, wrapped under itself."""
-    first = span(head, head_tone)
-    pad = span(" " * line_width((first,)))
-    wrapped = text_block(text, width - line_width((first,)), tone)
-    return [(pad if at else first, *one) for at, one in enumerate(wrapped)]
 
 
 def format_active_time(microseconds: int) -> str:
     """Active time for people: `7 min`, `3 h 05`; no seconds, they would be drawn every second."""
     minutes = microseconds // 60_000_000
-    if not minutes:
-        return "under a minute"
+    return format_minutes(minutes) if minutes else "under a minute"
+
+
+def format_minutes(minutes: int) -> str:
+    """`7 min`, and from 100 minutes on `1 h 40`."""
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02}"

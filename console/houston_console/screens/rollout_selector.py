@@ -4,20 +4,23 @@ Lists every rollout under its task and shows facts about the one at the cursor. 
 come from `screens.rollout_lists`; what happens when one is chosen is decided by the screen.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.message import Message
 
 from houston_console.app.console_state import ConsoleState
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for, key_label
-from houston_console.screens.base_screen import post_from
+from houston_console.screens.base_screen import Pane, post_from
 from houston_console.screens.rollout_lists import ListOrder, ListRow, rollout_facts, selector_line
-from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
+from houston_console.widgets.line_view import (
+    FixedLines,
+    ItemList,
+    set_frame_subtitle,
+    set_frame_title,
+)
 from houston_console.widgets.styled_text import LOADING_LINE, TextLine, line, span
 from houston_shared.store.presence_queries import AttentionCost
 from houston_shared.times_and_counts import now_us
@@ -26,77 +29,66 @@ MIN_FACT_LINES = 9
 """Lines under the list at least."""
 
 
-class RolloutList(LineView):
+class RolloutList(ItemList[ListRow]):
     """Tasks and their rollouts; the cursor stands on rollouts only."""
 
     BINDINGS = bindings_for("rollouts")
 
+    @dataclass
     class Chosen(Message):
-        """Open a rollout."""
+        """A rollout was chosen to be opened."""
 
-        def __init__(self, rollout: str) -> None:
-            super().__init__()
-            self.rollout = rollout
+        rollout: str
 
     class Moved(Message):
         """The cursor is on another rollout."""
 
     class Sort(Message):
-        """By need, now."""
+        """Sort by need now."""
 
     def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.listed: list[ListRow] = []
+        super().__init__([], **arguments)
         self.chosen = ""
         self.empty = LOADING_LINE
         self.order = ListOrder()
 
-    def line_count(self) -> int:
-        """Tasks and rollouts."""
-        return len(self.listed)
-
     def line_at(self, number: int) -> TextLine:
         """A task or a rollout."""
-        return selector_line(self.listed[number], self.room, self.chosen, number == 0)
+        return selector_line(self.items[number], self.line_cells, self.chosen, number == 0)
 
     def selectable(self, number: int) -> bool:
-        """Rollouts are, tasks are not."""
-        return self.listed[number].need is not None
+        """All lines but tasks."""
+        return self.items[number].need is not None
 
-    def moved(self) -> None:
-        """Tell what is under the cursor now."""
+    def cursor_moved(self) -> None:
+        """Tell the selector that the cursor moved."""
         post_from(self, self.Moved())
 
-    @property
-    def under_cursor(self) -> ListRow | None:
-        """The line with the cursor."""
-        return self.listed[self.cursor] if self.cursor < len(self.listed) else None
-
-    def take(self, listed: list[ListRow], chosen: str) -> None:
+    def show_rows(self, listed: list[ListRow], chosen: str) -> None:
         """Show these lines; the cursor stays on its rollout, or goes to the one that was opened."""
         keep = self.under_cursor.id if self.under_cursor else ""
         wanted = chosen if chosen != self.chosen or not keep else keep
-        if (listed, chosen) == (self.listed, self.chosen):
+        if (listed, chosen) == (self.items, self.chosen):
             return
-        before = self._looks()
-        self.listed, self.chosen = listed, chosen
+        before = self._visible_lines()
+        self.items, self.chosen = listed, chosen
         ids = [one.id for one in listed]
-        if self._looks() != before:
+        if self._visible_lines() != before:
             self.show()
         if wanted not in ids:
             return
         at = ids.index(wanted)
         if wanted == keep:
-            self.keep_line(at)
-        self.put_cursor(at)
+            self.keep_cursor_line(at)
+        self.set_cursor(at)
 
-    def _looks(self) -> list[TextLine]:
+    def _visible_lines(self) -> list[TextLine]:
         """The lines on the screen, to draw them again only when they are others."""
         first = round(self.scroll_y)
         shown = range(first, min(self.line_count(), first + self.size.height))
         return [self.line_at(number) for number in shown]
 
-    def say_when_empty(self, words: str) -> None:
+    def set_empty_text(self, words: str) -> None:
         """What stands where no rollout does."""
         empty = line(span(words, "dim"))
         if empty != self.empty:
@@ -104,75 +96,43 @@ class RolloutList(LineView):
             self.refresh()
 
     def action_sort(self) -> None:
-        """By need again."""
+        """Sort by need."""
         post_from(self, self.Sort())
 
     def on_focus(self) -> None:
-        """Somebody is here."""
+        """Note that somebody uses this list."""
         super().on_focus()
-        self.touched()
+        self.note_activity()
 
     def on_blur(self) -> None:
         """Somebody has left: the order need not be held."""
         super().on_blur()
-        self.order.reading.left()
+        self.order.attention.forget_activity()
 
-    def touched(self) -> None:
-        """Nothing changes the order for some seconds."""
-        self.order.reading.touched()
+    def note_activity(self) -> None:
+        """Hold the order for some seconds."""
+        self.order.attention.note_activity()
 
     def on_click(self, event: Any) -> None:
-        """A click opens."""
+        """Open the rollout that was clicked."""
         super().on_click(event)
         under = self.under_cursor
         if under is not None and under.need is not None:
             post_from(self, self.Chosen(under.id))
 
 
-class RolloutFacts(LineView, can_focus=False):
-    """A few lines, made for the width there is whenever that is known or changes."""
-
-    has_cursor = False
+class RolloutSelector(Pane):
+    """The pane on the left."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.lines: list[TextLine] = []
-        self._make: Callable[[int], list[TextLine]] = _empty_home_lines
-
-    def line_count(self) -> int:
-        """As many as there are."""
-        return len(self.lines)
-
-    def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        return self.lines[number]
-
-    def put(self, make: Callable[[int], list[TextLine]]) -> None:
-        """Show what `make` gives for a width."""
-        self._make = make
-        if self._make(self.room) != self.lines:
-            self.show()
-
-    def show(self) -> None:
-        """Made again: a hidden one has no width yet."""
-        self.lines = self._make(self.room)
-        super().show()
-
-
-def _empty_home_lines(width: int) -> list[TextLine]:
-    """What is said before there is anything to say."""
-    return []
-
-
-class RolloutSelector(ErrorBoundary, Vertical):
-    """The area on the left."""
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.rollouts, self.facts = RolloutList(id="rollout-list"), RolloutFacts(id="facts")
-        self._down, self._me = False, ""
+        self.rollouts, self.facts = (
+            RolloutList(id="rollout-list"),
+            FixedLines(focusable=False, id="facts"),
+        )
+        self._is_daemon_down, self._person = False, ""
         self._state: ConsoleState | None = None
-        self._spent: dict[str, list[AttentionCost]] = {}
+        self._costs: dict[str, list[AttentionCost]] = {}
 
     def compose(self) -> ComposeResult:
         """The list above, facts below."""
@@ -180,47 +140,49 @@ class RolloutSelector(ErrorBoundary, Vertical):
         yield self.facts
 
     def on_mount(self) -> None:
-        """Name the area."""
+        """Write the title of the pane."""
         set_frame_title(self, "1 Rollouts")
 
-    def take(self, state: ConsoleState, sort: bool = False) -> None:
+    def show_state(self, state: ConsoleState, sort: bool = False) -> None:
         """Show the rollouts that there are, as they need somebody. sort: also under the cursor."""
-        self._down, self._me, self._state = state.link == "down", state.me, state
+        self._is_daemon_down, self._person, self._state = state.link == "down", state.person, state
         listed = self.rollouts
-        listed.say_when_empty(state.nothing(state.read))
+        listed.set_empty_text(state.empty_list_text(state.was_read))
         under = listed.under_cursor if listed.has_focus and not sort else None
-        rows = listed.order.take(state.needs(), True, under.id if under else "", not sort)
-        listed.take(rows, state.selected)
+        rows = listed.order.arrange(state.needs(), True, under.id if under else "", not sort)
+        listed.show_rows(rows, state.selected)
         set_frame_subtitle(
             self,
-            line(span(listed.order.words(key_label("rollouts", "sort")), "warning")),
+            line(span(listed.order.hold_text(key_label("rollouts", "sort")), "warning")),
         )
         self.on_rollout_list_moved()
 
-    def rest(self) -> None:
+    def sort_when_idle(self) -> None:
         """Called once a second: by need again, where nobody moves through the list any more."""
-        if self.rollouts.order.due and self._state is not None:
-            self.take(self._state)
+        if self.rollouts.order.is_due and self._state is not None:
+            self.show_state(self._state)
 
     def on_rollout_list_sort(self) -> None:
-        """By need again, now."""
+        """Sort by need now."""
         if self._state is not None:
-            self.take(self._state, sort=True)
+            self.show_state(self._state, sort=True)
 
-    def spent(self, by: dict[str, list[AttentionCost]]) -> None:
+    def show_costs(self, by: dict[str, list[AttentionCost]]) -> None:
         """What people gave to rollouts, as it was read just now."""
-        self._spent = by
+        self._costs = by
         self.on_rollout_list_moved()
 
     def on_rollout_list_moved(self) -> None:
         """Facts follow the cursor."""
         under = self.rollouts.under_cursor
         if under is None or under.need is None:
-            self.facts.put(_empty_home_lines)
+            self.facts.show_lines(lambda width: [])
         else:
-            spent = self._spent.get(under.id, [])
-            self.facts.put(
-                partial(rollout_facts, under.need, spent, self._down, self._me, now_us())
+            spent = self._costs.get(under.id, [])
+            self.facts.show_lines(
+                partial(
+                    rollout_facts, under.need, spent, self._is_daemon_down, self._person, now_us()
+                )
             )
         self.on_resize()
 

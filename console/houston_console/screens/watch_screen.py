@@ -70,7 +70,7 @@ LOW_LINES = 30
 
 
 class WatchScreen(HoustonScreen):
-    """One rollout."""
+    """The screen of one rollout."""
 
     BINDINGS = [*bindings_for("watch"), *bindings_for("whole")]
 
@@ -83,36 +83,36 @@ class WatchScreen(HoustonScreen):
         undoing: UndoOffers,
         home: str,
         rollout: str,
-        aside: AsyncReader,
+        background_reader: AsyncReader,
         person: Person,
     ) -> None:
         """rollout: the one to open first, a whole id; when empty, the only one there is.
 
-        aside: a reader that no key waits for. person: who sits here.
+        background_reader: a reader that no key waits for. person: who sits here.
         """
         super().__init__(state, home)
         self.reader, self.link = reader, link
         self.tabs = TabBar(id="tabs")
         self.selector = RolloutSelector(id="rollouts")
-        self.since = SinceVisitPane(aside, person, id="since")
+        self.since = SinceVisitPane(background_reader, person, id="since")
         self.trajectory = TrajectoryPane(link, undoing, reader, id="trajectory")
         self.guidance = GuidancePane(outbox, link, id="guidance")
         self.files = FilesPane(id="files")
         self.terminals = TerminalsPane(link.home.path, id="terminals")
         self.source: RolloutSource | None = None
-        self._aside = aside
-        self._claiming, self._steering = (
+        self._background_reader = background_reader
+        self._claims, self._steering = (
             ClaimActions(link, undoing, self),
             SteeringActions(link, undoing, self),
         )
-        self._wanted = rollout
+        self._first_rollout = rollout
         self._shown_seq = 0
         self._stage: Literal["unread", "reading", "open"] = "unread"
         """How far the rollout that was turned to is; what could not be read is tried again."""
-        self._area: Area = "trajectory"
+        self.area: Area = "trajectory"
 
-    def body(self) -> ComposeResult:
-        """Five areas."""
+    def compose_body(self) -> ComposeResult:
+        """Compose the five panes."""
         yield self.tabs
         with Horizontal(id="areas"):
             yield self.selector
@@ -125,15 +125,15 @@ class WatchScreen(HoustonScreen):
                 yield self.terminals
 
     def on_mount(self) -> None:
-        """Begin at the steps."""
-        self._go("trajectory")
+        """Focus the trajectory."""
+        self._focus_area("trajectory")
 
     # --- what changed ------------------------------------------------------------------------
 
-    async def caught_up(self, changed: bool) -> None:
+    async def refresh_from_state(self, changed: bool) -> None:
         """Read what is new of the rollout that is open. Raises HoustonError."""
         if self.source is None:
-            first = self._wanted or self.state.only_one()
+            first = self._first_rollout or self.state.only_one()
             if first in self.state.rollouts:
                 await self.open_rollout(first)
         elif self._stage == "open":
@@ -141,22 +141,22 @@ class WatchScreen(HoustonScreen):
         elif self._stage == "unread":
             await self._read_rollout(self.source)
         if changed:
-            self.selector.take(self.state)
+            self.selector.show_state(self.state)
 
     async def open_rollout(self, rollout: str) -> None:
         """Show another rollout everywhere. Raises HoustonError."""
-        await self._read_rollout(self._turn_to(rollout))
+        await self._read_rollout(self._switch_rollout(rollout))
 
-    def _turn_to(self, rollout: str) -> RolloutSource:
+    def _switch_rollout(self, rollout: str) -> RolloutSource:
         """From now on keys are for `rollout`, before anything of it was read."""
         source = RolloutSource(self.reader, rollout)
         self.source, self.state.selected, self._stage = source, rollout, "reading"
-        self.guidance.turn_to(source)
-        self.trajectory.turn_to(source)
-        self.since.turn_to(rollout)
-        self.files.turn_to(source)
-        self.terminals.turn_to(source)
-        self.say()
+        self.guidance.switch_rollout(source)
+        self.trajectory.switch_rollout(source)
+        self.since.switch_rollout(rollout)
+        self.files.switch_rollout(source)
+        self.terminals.switch_rollout(source)
+        self.refresh_status()
         return source
 
     async def _read_rollout(self, source: RolloutSource) -> None:
@@ -180,52 +180,54 @@ class WatchScreen(HoustonScreen):
         await self.files.refresh_content(self.trajectory.transcript.cursor)
         await self.terminals.refresh_names()
         self.terminals.follow(self.trajectory.transcript.cursor)
-        self.selector.take(self.state)
-        self.link.look_at(*self.place)
+        self.selector.show_state(self.state)
+        self.link.set_location(*self.current_location)
         self.since.open(self._shown_seq)
-        self.judged()
-        self.say()
-        current = self.state.current
+        self.show_board()
+        self.refresh_status()
+        current = self.state.open_rollout
         ended = current is not None and current.state in ENDED_STATES
         if ended and (
             told := await source.read(removed_data_queries.describe_archived(source.rollout))
         ):
-            self.tell(told, "warning")
+            self.show_message(told, "warning")
 
     # --- since when, and who is here ---------------------------------------------------------
 
-    def judged(self) -> None:
+    def show_board(self) -> None:
         """Order, people and what attention has cost may be others."""
-        self.selector.take(self.state)
-        need = self.state.need(self.state.selected)
-        self.since.stand(need.standing if need else None, self.state.me)
+        self.selector.show_state(self.state)
+        need = self.state.need_of(self.state.selected)
+        self.since.show_people(need.standing if need else None, self.state.person)
         self.on_rollout_list_moved()
 
     def on_since_visit_pane_read(self) -> None:
         """Since when was read: a note may be new to this person."""
-        self.judged()
+        self.show_board()
 
     def on_rollout_list_moved(self) -> None:
         """What attention the rollout under the cursor has cost is read for its card."""
-        self.later(self._read_cost, "cost")
+        self.run_latest(self._read_cost, "cost")
 
     async def _read_cost(self) -> None:
         under = self.selector.rollouts.under_cursor
         try:
             if under is not None and under.id:
-                self.selector.spent(
-                    await self._aside.run(presence_queries.read_attention_costs([under.id]))
+                self.selector.show_costs(
+                    await self._background_reader.run(
+                        presence_queries.read_attention_costs([under.id])
+                    )
                 )
         except HoustonError as problem:
-            self.told(problem)
+            self.show_error(problem)
 
-    def pressed(self, key: str) -> None:
+    def note_key(self, key: str) -> None:
         """Whoever comes back to a console that was left open is told what happened meanwhile."""
         if self._stage == "open":
-            self.since.pressed(self._shown_seq)
+            self.since.note_key(self._shown_seq)
 
     @property
-    def place(self) -> tuple[str, int]:
+    def current_location(self) -> tuple[str, int]:
         """What is looked at, once it was read."""
         if self._stage != "open":
             return "", 0
@@ -234,19 +236,19 @@ class WatchScreen(HoustonScreen):
     async def action_since(self) -> None:
         """Unfold what happened since this person was here, or fold it."""
         if not await self.since.unfold():
-            self._go("trajectory")
+            self._focus_area("trajectory")
 
     async def action_walk(self, by: int) -> None:
         """The next event since this person was here, or the one before."""
         if step := self.since.walk(by, self.trajectory.transcript.cursor):
-            self._go("trajectory")
+            self._focus_area("trajectory")
             await self.trajectory.transcript.go_to(step, open=True)
 
     def action_claim(self, back: bool = False) -> None:
         """Look after this rollout, or hand it over; back: no longer, and nothing is asked."""
-        need = self.state.need(self.state.selected)
+        need = self.state.need_of(self.state.selected)
         if need is not None:
-            do = self._claiming.take_back if back else self._claiming.toggle
+            do = self._claims.take_back if back else self._claims.toggle
             do(self.state.selected, need.standing.holding, self.state)
 
     def action_branch(self) -> None:
@@ -259,81 +261,76 @@ class WatchScreen(HoustonScreen):
             return
         transcript = self.trajectory.transcript
         if changes.touched or changes.steps != transcript.steps:
-            await transcript.grew(changes.touched, changes.steps)
+            await transcript.refresh_steps(changes.touched, changes.steps)
         self._shown_seq = changes.seq
         if not transcript.opening.system:
-            transcript.opened(await source.opening())
+            transcript.set_opening(await source.opening())
         await self.guidance.refresh_queue()
         await self.files.refresh_content(transcript.cursor)
         await self.terminals.refresh_names()
 
-    def linked(self) -> None:
+    def show_link_state(self) -> None:
         """What waited may have been taken."""
-        self.selector.take(self.state)
-        self.later(self._requeue, "queue")
+        self.selector.show_state(self.state)
+        self.run_latest(self._refresh_queue, "queue")
 
-    async def _requeue(self) -> None:
+    async def _refresh_queue(self) -> None:
         try:
             await self.guidance.refresh_queue()
         except HoustonError as problem:
-            self.told(problem)
+            self.show_error(problem)
 
-    def say(self) -> None:
+    def refresh_status(self) -> None:
         """The line at the top, and how the rollout stands."""
-        super().say()
-        self.trajectory.dress(self.state.current, self.state.link == "down")
-        self.guidance.stand(self.state.current)
-        self.selector.rest()
-        self.files.rest()
+        super().refresh_status()
+        self.trajectory.update_titles(self.state.open_rollout, self.state.link == "down")
+        self.guidance.show_rollout_state(self.state.open_rollout)
+        self.selector.sort_when_idle()
+        self.files.sort_when_idle()
 
     def on_transcript_view_moved(self) -> None:
         """The step at the cursor is another: its files too."""
-        self.say()
+        self.refresh_status()
         self.files.follow(self.trajectory.transcript.cursor)
         self.terminals.follow(self.trajectory.transcript.cursor)
-
-    @property
-    def area(self) -> Area:
-        """The area with the focus."""
-        return self._area
 
     # --- areas -------------------------------------------------------------------------------
 
     def on_resize(self, event: events.Resize) -> None:
-        """All five areas, or one at a time."""
+        """Show all five panes, or one at a time."""
         narrow = event.size.width < NARROW_COLUMNS or event.size.height < LOW_LINES
         self.set_class(narrow, "-narrow")
-        self.say()
+        self.refresh_status()
         self.call_after_refresh(self._keep_focus)
 
     def _keep_focus(self) -> None:
         """What lost its place with the new size lost the focus too."""
         if self.focused is None:
-            self._go(self._area)
+            self._focus_area(self.area)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The line of keys follows the focus."""
-        self.offer()
+        self.show_undo_offers()
         if (area := area_of(event.widget)) is not None:
-            self._mark(area)
+            self._mark_area(area)
         elif isinstance(event.widget, SinceList):
-            self.hints.area("since")
+            self.hints.show_area("since")
 
     def action_whole(self) -> None:
         """Give the area with the focus the whole screen, or take it back."""
         self.toggle_class("-whole")
 
-    def _mark(self, area: Area) -> None:
-        if area != self._area:
+    def _mark_area(self, area: Area) -> None:
+        if area != self.area:
             self.remove_class("-whole")
-        self._area = area
+        self.area = area
         for name in WATCH_AREAS:
             self.set_class(name == area, f"-on-{name}")
-        self.tabs.take(area)
-        self.hints.area(area)
+        self.tabs.show_area(area)
+        self.hints.show_area(area)
 
-    def _go(self, area: Area) -> None:
-        self._mark(area)
+    def _focus_area(self, area: Area) -> None:
+        self._mark_area(area)
         if area == "files":
             self.call_after_refresh(self._show_files)
             return
@@ -348,68 +345,68 @@ class WatchScreen(HoustonScreen):
 
     async def _show_files(self) -> None:
         await self.files.refresh_content(self.trajectory.transcript.cursor)
-        self.files.listed.focus()
+        self.files.list.focus()
 
     def action_area(self, area: Area) -> None:
         """Go to an area."""
-        self._go(area)
+        self._focus_area(area)
 
     def action_ask(self, kind: str) -> None:
         """Ask for words to search, or for a step."""
-        self._mark("trajectory")
+        self._mark_area("trajectory")
         self.trajectory.ask(kind)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Letters are letters while somebody types."""
-        return not (self.types and action in ("area", "ask"))
+        """Let letters be typed while somebody types."""
+        return not (self.is_typing and action in ("area", "ask"))
 
     def action_next_area(self, by: int) -> None:
         """The area after this one, or before."""
-        self._go(WATCH_AREAS[(WATCH_AREAS.index(self._area) + by) % len(WATCH_AREAS)])
+        self._focus_area(WATCH_AREAS[(WATCH_AREAS.index(self.area) + by) % len(WATCH_AREAS)])
 
     async def on_rollout_list_chosen(self, message: RolloutList.Chosen) -> None:
-        """A click on a rollout."""
-        await self.choose(message.rollout)
+        """Open the rollout that was clicked."""
+        await self.go_to_rollout(message.rollout)
 
     async def action_choose_rollout(self) -> None:
         """Open the rollout under the selector's cursor; keys behind this one wait for it."""
         if (under := self.selector.rollouts.under_cursor) is not None and under.need is not None:
-            await self.choose(under.id)
+            await self.go_to_rollout(under.id)
 
-    async def choose(self, rollout: str) -> None:
+    async def go_to_rollout(self, rollout: str) -> None:
         """Go to another rollout's steps: first the focus and the composer, then what is read."""
-        self._go("trajectory")
-        await self._opened(rollout)
+        self._focus_area("trajectory")
+        await self._try_open(rollout)
 
-    async def _opened(self, rollout: str) -> bool:
+    async def _try_open(self, rollout: str) -> bool:
         try:
             await self.open_rollout(rollout)
         except HoustonError as problem:
-            self.told(problem)
+            self.show_error(problem)
             return False
         return True
 
     async def on_go_to_step(self, message: GoToStep) -> None:
         """From a change, a search, a message or a permalink to its step."""
         other = message.rollout not in ("", self.state.selected)
-        if other and not await self._opened(message.rollout):
+        if other and not await self._try_open(message.rollout):
             return
         await self.trajectory.transcript.go_to(message.step, open=True)
         self.trajectory.transcript.reveal_match(message.step)
-        self._go("trajectory")
+        self._focus_area("trajectory")
 
     async def on_go_to_terminal_line(self, message: GoToTerminalLine) -> None:
         """From a search to what a terminal printed."""
         if message.rollout != self.state.selected:
-            await self.choose(message.rollout)
+            await self.go_to_rollout(message.rollout)
         if message.step:
             await self.trajectory.transcript.go_to(message.step)
-        self._go("terminals")
+        self._focus_area("terminals")
         self.call_after_refresh(self.terminals.show_line, message.terminal, message.byte)
 
     async def action_hit(self, by: int) -> None:
         """The next place that a search has found, or the one before."""
-        await self.trajectory.searching.action_hit(by)
+        await self.trajectory.search.action_hit(by)
 
     async def on_open_prompt_inspector(self, message: OpenPromptInspector) -> None:
         """What the model was given at a step, on a screen of its own."""
@@ -421,13 +418,13 @@ class WatchScreen(HoustonScreen):
     # --- steering ---------------------------------------------------------------
 
     def on_composer_leave(self) -> None:
-        """Back to the steps."""
-        self._go("trajectory")
+        """Go back to the trajectory."""
+        self._focus_area("trajectory")
 
     def on_guidance_pane_compose(self) -> None:
-        """Somebody wants to write."""
-        self._go("composer")
+        """Go to the composer."""
+        self._focus_area("composer")
 
     def action_steer(self, action: SteeringAction) -> None:
         """Pause, resume or cancel the rollout that is open; cancelling asks first."""
-        self._steering.ask(self.state.selected, action)
+        self._steering.steer(self.state.selected, action)

@@ -4,29 +4,31 @@ Acts on the step at the transcript's cursor and sends requests to the daemon. Ve
 `transcript.verdict_actions`.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from houston_console.app.daemon_link import DaemonLink
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for
 from houston_console.screens.base_screen import (
     AskForLine,
     GoToStep,
-    UserNotice,
+    Pane,
     post_from,
-    reporting_errors,
 )
-from houston_console.transcript import trajectory_reader
 from houston_console.transcript.step_rendering import StepMark, list_marks, mark_line
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.transcript.transcript_view import Transcript
 from houston_console.widgets.dialogs import Dialog
-from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
+from houston_console.widgets.line_view import (
+    ItemList,
+    set_frame_subtitle,
+    set_frame_title,
+)
 from houston_console.widgets.styled_text import TextLine, line, span
+from houston_shared.command_arguments import format_permalink
 from houston_shared.store import annotation_queries
 from houston_shared.store.presence_queries import current_person
 from houston_shared.wire import BookmarkStep
@@ -34,21 +36,16 @@ from houston_shared.wire import BookmarkStep
 NO_MARKS_TEXT = " Nobody has left a bookmark (m) or a note (;) here."
 
 
-class MarkList(LineView):
+class MarkList(ItemList[StepMark]):
     """One line a bookmark or note."""
 
-    def __init__(self, found: Sequence[StepMark], **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.found = found
+    def __init__(self, marks: Sequence[StepMark], **arguments: Any) -> None:
+        super().__init__(marks, **arguments)
         self.empty = line(span(NO_MARKS_TEXT, "dim"))
 
-    def line_count(self) -> int:
-        """As many as there are."""
-        return len(self.found)
-
     def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        return mark_line(self.found[number], self.room)
+        """The line at this position."""
+        return mark_line(self.items[number], self.line_cells)
 
 
 class MarksDialog(Dialog[int | None]):
@@ -56,29 +53,25 @@ class MarksDialog(Dialog[int | None]):
 
     BINDINGS = [("escape,q,L", "close", "close"), ("enter", "choose", "go there")]
 
-    def __init__(self, found: Sequence[StepMark]) -> None:
+    def __init__(self, marks: Sequence[StepMark]) -> None:
         super().__init__()
-        self.list = MarkList(found)
+        self.marks = MarkList(marks)
 
     def compose(self) -> ComposeResult:
-        """One list."""
+        """Compose the frame and its list."""
         with Vertical(id="said") as box:
             set_frame_title(box, "Bookmarks and notes of everybody")
             set_frame_subtitle(box, line("enter go there   esc close"))
-            yield self.list
+            yield self.marks
 
     def action_choose(self) -> None:
         """Go to the step."""
-        found = self.list.found
-        self.dismiss(found[self.list.cursor].step if found else None)
-
-    def action_close(self) -> None:
-        """Nowhere."""
-        self.dismiss(None)
+        mark = self.marks.under_cursor
+        self.dismiss(mark.step if mark else None)
 
 
-class BookmarkActions(ErrorBoundary, Vertical):
-    """Around the transcript."""
+class BookmarkActions(Pane):
+    """The keys for bookmarks, notes and permalinks, around the transcript."""
 
     BINDINGS = bindings_for("marks")
 
@@ -94,21 +87,21 @@ class BookmarkActions(ErrorBoundary, Vertical):
         self._transcript = transcript
         self._link = link
         self._source = source
-        self._linked = ""
+        self._copied_link = ""
 
     def action_bookmark(self) -> None:
         """Mark the step at the cursor for everybody; again: take one's own mark away."""
         source = self._source()
         if source is not None:
-            self._later(self._toggle(source, self._transcript.cursor))
+            self.run_reporting(self._toggle_bookmark(source, self._transcript.cursor), "marks")
 
-    async def _toggle(self, source: RolloutSource, step: int) -> None:
+    async def _toggle_bookmark(self, source: RolloutSource, step: int) -> None:
         me = current_person(self._link.claimed).name
-        found = await source.read(annotation_queries.list_bookmarks(source.rollout))
-        mine = any(one.step == step and one.author == me for one in found)
+        bookmarks = await source.read(annotation_queries.list_bookmarks(source.rollout))
+        mine = any(bookmark.step == step and bookmark.author == me for bookmark in bookmarks)
         await self._mark(source, step, "", mine)
         words = "Your bookmark is gone from" if mine else "Everybody sees your bookmark on"
-        post_from(self, UserNotice(f"{words} {_step_name(step)}.", good=True))
+        self.show_notice(f"{words} {_step_name(step)}.", good=True)
 
     async def _mark(self, source: RolloutSource, step: int, note: str, remove: bool) -> None:
         message = BookmarkStep(
@@ -124,28 +117,28 @@ class BookmarkActions(ErrorBoundary, Vertical):
 
         async def answer(text: str) -> None:
             if text:
-                self._later(self._note(source, step, text))
+                self.run_reporting(self._leave_note(source, step, text), "marks")
 
         post_from(self, AskForLine(f"note on {_step_name(step)}, for everybody", answer))
 
-    async def _note(self, source: RolloutSource, step: int, text: str) -> None:
+    async def _leave_note(self, source: RolloutSource, step: int, text: str) -> None:
         await self._mark(source, step, text, False)
-        post_from(self, UserNotice(f"Everybody sees your note on {_step_name(step)}.", good=True))
+        self.show_notice(f"Everybody sees your note on {_step_name(step)}.", good=True)
 
     def action_marks(self) -> None:
         """List bookmarks and notes of everybody."""
         source = self._source()
         if source is not None:
-            self._later(self._list(source))
+            self.run_reporting(self._open_list(source), "marks")
 
-    async def _list(self, source: RolloutSource) -> None:
-        found = list_marks(
+    async def _open_list(self, source: RolloutSource) -> None:
+        marks = list_marks(
             await source.read(annotation_queries.list_bookmarks(source.rollout)),
             await source.read(annotation_queries.list_notes(source.rollout)),
         )
-        self.app.push_screen(MarksDialog(found), self._went)
+        self.app.push_screen(MarksDialog(marks), self._go_to_mark)
 
-    def _went(self, step: int | None) -> None:
+    def _go_to_mark(self, step: int | None) -> None:
         if step is not None:
             post_from(self, GoToStep(step))
 
@@ -155,20 +148,14 @@ class BookmarkActions(ErrorBoundary, Vertical):
         if source is None:
             return
         if not step:
-            post_from(self, UserNotice("Only steps have a permalink: go to one first."))
+            self.show_notice("Only steps have a permalink: go to one first.")
             return
-        link = trajectory_reader.format_permalink(source.rollout, step)
-        again = self._linked == link
-        self._linked = "" if again else link
+        link = format_permalink(source.rollout, step)
+        again = self._copied_link == link
+        self._copied_link = "" if again else link
         what = "the command" if again else "the permalink (again: the command)"
         copy: Any = self.app
-        copy.put_into_clipboard(
-            what, trajectory_reader.steps_command(source.rollout, step) if again else link
-        )
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do what waits for the daemon or the database; no key waits for it."""
-        self.run_worker(reporting_errors(self, work), group="marks")
+        copy.copy_in_background(what, f"houston steps {link} --full" if again else link)
 
 
 def _step_name(step: int) -> str:

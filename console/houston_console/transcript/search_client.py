@@ -13,7 +13,9 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from houston_console.widgets.dialogs import InputHistory
 from houston_console.widgets.styled_text import TextLine, TextSpan, fit_text, line, line_width, span
+from houston_shared.command_arguments import format_permalink
 from houston_shared.home import Home
 from houston_shared.store.journal_search import SearchHit, SearchProgress
 from houston_shared.store.search_matching import (
@@ -71,21 +73,21 @@ class SearchInput(NamedTuple):
 
     def toggles(self, room: int) -> TextLine:
         """The choices there are, those that are on between brackets; short where it is narrow."""
-        found: list[TextSpan] = []
+        spans: list[TextSpan] = []
         for key, name, choices in (
             ("^r", "mode", SEARCH_MODES),
             ("^o", "where", SEARCH_SCOPES),
             ("^t", "what", SEARCH_TARGETS),
         ):
             on = getattr(self, name)
-            found.append(span(f" {key} ", "tool"))
+            spans.append(span(f" {key} ", "tool"))
             shown = choices if room >= WIDE_PROMPT_CELLS else (on,)
             for choice in shown:
                 label = SEARCH_CHOICE_NAMES[choice]
-                found.append(
+                spans.append(
                     span(f"‹{label}› ", "title") if choice == on else span(f"{label} ", "faint")
                 )
-        return tuple(found)
+        return tuple(spans)
 
 
 def _next_choice(choices: tuple[T, ...], now: T) -> T:
@@ -98,30 +100,14 @@ MAX_EARLIER_SEARCHES = 50
 """Searches that are remembered while the console runs."""
 
 
-class SearchHistory:
-    """Searches of before, to be asked again."""
-
-    def __init__(self) -> None:
-        self._asked: list[SearchInput] = []
-        self._at = 0
+class SearchHistory(InputHistory[SearchInput]):
+    """Earlier searches, to be repeated."""
 
     def add(self, asked: SearchInput) -> None:
-        """It was asked: the newest from now on."""
-        rest = [one for one in self._asked if one.text != asked.text]
-        self._asked = [*rest, asked][-MAX_EARLIER_SEARCHES:] if asked.text else rest
-        self._at = len(self._asked)
-
-    def begin(self) -> None:
-        """Walk from the newest again."""
-        self._at = len(self._asked)
-
-    def walk(self, by: int) -> SearchInput | None:
-        """The one before, or after; None past either end."""
-        at = self._at + by
-        if not 0 <= at < len(self._asked):
-            return None
-        self._at = at
-        return self._asked[at]
+        """Add a search as the newest."""
+        rest = [entry for entry in self._entries if entry.text != asked.text]
+        self._entries = [*rest, asked][-MAX_EARLIER_SEARCHES:] if asked.text else rest
+        self.leave()
 
 
 MAX_LISTED_HITS = 5_000
@@ -139,9 +125,9 @@ class SearchHits:
     count: int = 0
     done: bool = False
     notes: tuple[str, ...] = ()
-    words: dict[int, str] = field(default_factory=dict)
+    words_by_step: dict[int, str] = field(default_factory=dict)
     """By step, the words around its newest place."""
-    at: int = -1
+    place_index: int = -1
     """The place of the list that was gone to last; −1 for none."""
 
     @property
@@ -149,14 +135,14 @@ class SearchHits:
         """Whether it is shown in the trajectory itself."""
         return self.query.where == "rollout" and self.query.what == "steps"
 
-    def take(self, progress: SearchProgress, more: Sequence[int] = ()) -> None:
+    def add_progress(self, progress: SearchProgress, more: Sequence[int] = ()) -> None:
         """More was found, or all. more: steps of hits that came without their words."""
         self.hits += progress.hits[: MAX_LISTED_HITS - len(self.hits)]
         self.count += len(progress.hits) + len(more)
         self.done, self.notes = self.done or progress.done, progress.notes
         if self.in_place:
-            for hit in progress.hits if len(self.words) < MAX_LISTED_HITS else ():
-                self.words.setdefault(hit.step, hit.snippet)
+            for hit in progress.hits if len(self.words_by_step) < MAX_LISTED_HITS else ():
+                self.words_by_step.setdefault(hit.step, hit.snippet)
             self._add(sorted({hit.step for hit in progress.hits}.union(more) - {0}))
 
     def _add(self, new: list[int]) -> None:
@@ -171,7 +157,7 @@ class SearchHits:
         more = "" if self.done else "…"
         if self.in_place:
             return f"{bisect_right(self.steps, cursor)}/{len(self.steps)}{more}"
-        place = f"{self.at + 1}/" if self.at >= 0 else ""
+        place = f"{self.place_index + 1}/" if self.place_index >= 0 else ""
         return (
             f"{place}{self.count}{more} in {SEARCH_CHOICE_NAMES[self.query.where]},"
             f" {SEARCH_CHOICE_NAMES[self.query.what]}"
@@ -185,30 +171,30 @@ class SearchHits:
             return f"{len(self.steps)}{more} step{'s' * (len(self.steps) != 1)}"
         return f"{self.count}{more} found"
 
-    def said(self, step: int) -> str:
+    def words_in_step(self, step: int) -> str:
         """The words around what was found in a step; empty where they were not kept."""
-        return self.words.get(step, "")
+        return self.words_by_step.get(step, "")
 
-    def near(self, cursor: int) -> int | None:
+    def first_step(self, cursor: int) -> int | None:
         """The step to go to first: the next one, or the last before the cursor."""
         if not self.steps:
             return None
         at = bisect_left(self.steps, cursor)
         return self.steps[min(at, len(self.steps) - 1)]
 
-    def step(self, cursor: int, by: int) -> int | None:
+    def next_step(self, cursor: int, by: int) -> int | None:
         """The next step with a hit or the one before, round the end."""
         if not self.steps:
             return None
         at = bisect_right(self.steps, cursor) if by > 0 else bisect_left(self.steps, cursor) - 1
         return self.steps[at % len(self.steps)]
 
-    def place(self, by: int) -> SearchHit | None:
+    def next_place(self, by: int) -> SearchHit | None:
         """The next place of the list or the one before, round the end."""
         if not self.hits:
             return None
-        self.at = (max(self.at, 0 if by < 0 else -1) + by) % len(self.hits)
-        return self.hits[self.at]
+        self.place_index = (max(self.place_index, 0 if by < 0 else -1) + by) % len(self.hits)
+        return self.hits[self.place_index]
 
 
 TEXT_KIND_LABELS = {
@@ -222,7 +208,7 @@ TEXT_KIND_LABELS = {
 
 def hit_permalink(hit: SearchHit) -> str:
     """A step's permalink; the rollout of what belongs to none."""
-    return f"{hit.rollout}@{hit.step}" if hit.step else hit.rollout
+    return format_permalink(hit.rollout, hit.step) if hit.step else hit.rollout
 
 
 def hit_line(hit: SearchHit, width: int, longest: int) -> TextLine:
@@ -253,7 +239,7 @@ MAX_LINE_BYTES = 64 << 20
 
 
 class SearchClient:
-    """One process at most."""
+    """At most one process that searches."""
 
     def __init__(
         self, home: Home, found: Callable[[SearchReport], None], anew: Callable[[], None]
@@ -262,18 +248,18 @@ class SearchClient:
         begins once more, and what was found for it is found again.
         """
         self._home = home
-        self._anew = anew
-        self._found = found
+        self._on_restart = anew
+        self._on_report = found
         self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
         self._job = SearchJob(0, SearchQuery(""))
         self._accepted = 0
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
 
     async def warm(self) -> None:
         """Start it, so that the first search finds it there."""
-        async with self._turn:
+        async with self._lock:
             if self._process is None or self._process.returncode is not None:
                 await self._start()
 
@@ -289,8 +275,8 @@ class SearchClient:
         self._watching = asyncio.create_task(self._watch(self._job))
 
     async def close(self) -> None:
-        """End it."""
-        async with self._turn:
+        """End the process."""
+        async with self._lock:
             if self._watching is not None:
                 self._watching.cancel()
             await self._end()
@@ -322,8 +308,8 @@ class SearchClient:
         await asyncio.sleep(ANSWER_SECONDS)
         if self._accepted < job.number and job is self._job:
             self._job = SearchJob(job.number + 1, job.query)  # nothing more of the old one is taken
-            self._anew()
-            async with self._turn:
+            self._on_restart()
+            async with self._lock:
                 await self._end()
                 await self._start()
             await self._send()
@@ -334,10 +320,10 @@ class SearchClient:
             found = msgspec.json.decode(report_line, type=SearchReport)
             self._accepted = max(self._accepted, found.number)
             if found.number == self._job.number:
-                self._found(found)
+                self._on_report(found)
         if process is self._process and self._job.query.text:
             cause = "The process that searches has ended."
-            self._found(
+            self._on_report(
                 SearchReport(self._job.number, problem=(cause, "Not all was looked at.", ""))
             )
 

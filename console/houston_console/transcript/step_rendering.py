@@ -54,7 +54,7 @@ _MARGIN_INDENT = TextSpan(SafeText("   "))
 
 def margin_mark(row: FoldedStepRow) -> TextSpan:
     """One column: a note outranks a bookmark, which it may hang on."""
-    return span(NOTE_GLYPH if row.noted else BOOKMARK_GLYPH if row.marked else " ", "key")
+    return span(NOTE_GLYPH if row.has_note else BOOKMARK_GLYPH if row.has_bookmark else " ", "key")
 
 
 def verdict_mark(row: FoldedStepRow) -> tuple[TextSpan, TextSpan]:
@@ -67,29 +67,31 @@ def verdict_mark(row: FoldedStepRow) -> tuple[TextSpan, TextSpan]:
 
 def attention_lines(observation: ObservationBody, width: int) -> list[TextLine]:
     """The step's attention marks, each with its reason."""
-    found: list[TextLine] = []
+    lines: list[TextLine] = []
     for name in observation.attention:
         why = observation.reasons.get(name, "")
         text = f"{ATTENTION_GLYPH} {name.replace('_', ' ')}" + (f": {why}" if why else "")
-        found += text_block(text, width, "error" if name == "error" else "warning", _MARGIN_INDENT)
-    return found
+        lines += text_block(text, width, "error" if name == "error" else "warning", _MARGIN_INDENT)
+    return lines
 
 
 def annotation_lines(what: StepAnnotations, width: int) -> list[TextLine]:
     """Verdicts, the one that counts first, then bookmarks and notes with their authors."""
-    found: list[TextLine] = []
+    lines: list[TextLine] = []
     for number, given in enumerate(what.verdicts):
-        found += _verdict_lines(given, number == 0, width)
+        lines += _verdict_lines(given, number == 0, width)
     noted = {(note.author, note.seq) for note in what.notes}
-    for mark in (one for one in what.bookmarks if (one.author, one.seq) not in noted):
+    for mark in (
+        bookmark for bookmark in what.bookmarks if (bookmark.author, bookmark.seq) not in noted
+    ):
         text = f"{BOOKMARK_GLYPH} {mark.author}, {local_time(mark.at)}"
-        found.append(line(_MARGIN_INDENT, span(text, "key")))
+        lines.append(line(_MARGIN_INDENT, span(text, "key")))
     for note in what.notes:
         title = line(
             _MARGIN_INDENT, span(f"{NOTE_GLYPH} {note.author}, {local_time(note.at)}", "key")
         )
-        found += [title, *text_block(note.text, width, "text", span("   │ ", "key"))]
-    return found
+        lines += [title, *text_block(note.text, width, "text", span("   │ ", "key"))]
+    return lines
 
 
 def _verdict_lines(given: SourceVerdict, counts: bool, width: int) -> list[TextLine]:
@@ -105,7 +107,7 @@ def _verdict_lines(given: SourceVerdict, counts: bool, width: int) -> list[TextL
 
 
 class StepMark(NamedTuple):
-    """One line of the list."""
+    """A bookmark or a note."""
 
     step: int
     at: int
@@ -116,42 +118,40 @@ class StepMark(NamedTuple):
 
 def list_marks(bookmarks: Sequence[BookmarkRow], notes: Sequence[NoteRow]) -> list[StepMark]:
     """Everything that people left, by step and time; a bookmark with its note is one line."""
-    noted = {(one.step, one.author) for one in notes}
-    found = [StepMark(one.step, one.at, one.author, one.text) for one in notes]
-    found += [
-        StepMark(one.step, one.at, one.author, "")
-        for one in bookmarks
-        if (one.step, one.author) not in noted
+    noted = {(note.step, note.author) for note in notes}
+    marks = [StepMark(one.step, one.at, one.author, one.text) for one in notes]
+    marks += [
+        StepMark(bookmark.step, bookmark.at, bookmark.author, "")
+        for bookmark in bookmarks
+        if (bookmark.step, bookmark.author) not in noted
     ]
-    return sorted(found)
+    return sorted(marks)
 
 
-def mark_line(one: StepMark, width: int) -> TextLine:
+def mark_line(mark: StepMark, width: int) -> TextLine:
     """Step, author, the note's words; the time on the right."""
-    glyph = NOTE_GLYPH if one.text else BOOKMARK_GLYPH
+    glyph = NOTE_GLYPH if mark.text else BOOKMARK_GLYPH
     left = line(
-        span(f" {one.step:>6} ", "number"),
+        span(f" {mark.step:>6} ", "number"),
         span(f"{glyph} ", "key"),
-        span(f"{fit_text(one.author, 10)} ", "tool"),
-        span(" ".join(one.text.split())),
+        span(f"{fit_text(mark.author, 10)} ", "tool"),
+        span(" ".join(mark.text.split())),
     )
-    when = local_time(one.at)[5:16]  # month, day, hour, minute
+    when = local_time(mark.at)[5:16]  # month, day, hour, minute
     return justify_line(left, line(span(f"  {when} ", "faint")), width)
 
 
 ERROR_GLYPH, GUIDANCE_GLYPH, SCORE_GLYPH, FORK_GLYPH, FLAG_GLYPH = "✗", "✎", "★", "↳", "!"
 FOLDED_GLYPH, UNFOLDED_GLYPH, RUNNING_GLYPH = "▸", "▾", "◌"
 CHOSEN_BAR = "▌ "
-GUTTER_COLUMNS = 8
-"""Columns before the text of an unfolded step: marker, number, space."""
 _TEXT_INDENT = TextSpan(SafeText("   "))
 _DIFF_INDENT = TextSpan(SafeText("  "))
 
 
 def folded_line(row: FoldedStepRow, width: int, unfolded: bool = False) -> TextLine:
     """One line: number, flags, tools, the thought's first words; files and score on the right."""
-    marker = RUNNING_GLYPH if row.open else UNFOLDED_GLYPH if unfolded else FOLDED_GLYPH
-    tools = row.tools.replace(",", ", ") or ("…" if row.open else "no action")
+    marker = RUNNING_GLYPH if row.is_open else UNFOLDED_GLYPH if unfolded else FOLDED_GLYPH
+    tools = row.tools.replace(",", ", ") or ("…" if row.is_open else "no action")
     room = min(20, max(11, width // 6))
     left = line(
         span(f"{marker} ", "title" if unfolded else "faint"),
@@ -179,9 +179,9 @@ def _flag_columns(row: FoldedStepRow) -> list[TextSpan]:
     )
     return [
         worst,
-        span(GUIDANCE_GLYPH if row.guided else " ", "guidance"),
+        span(GUIDANCE_GLYPH if row.guidance_count else " ", "guidance"),
         span(SCORE_GLYPH if row.score is not None else " ", "score"),
-        span(FORK_GLYPH if row.forked else " ", "fork"),
+        span(FORK_GLYPH if row.begins_context else " ", "fork"),
         margin_mark(row),
         *verdict_mark(row),
         span(" "),
@@ -216,11 +216,11 @@ def head_line(instructions: str, width: int, unfolded: bool = False) -> TextLine
 
 def head_lines(instructions: str, system: str, width: int) -> list[TextLine]:
     """Row 0 unfolded: the instructions, then the system prompt."""
-    found = [head_line(instructions, width, True)]
-    found += _barred_block("task", "key", instructions, "text", width)
+    lines = [head_line(instructions, width, True)]
+    lines += _barred_block("task", "key", instructions, "text", width)
     if system:
-        found += _barred_block("system prompt", "dim", system, "dim", width)
-    return [*found, ()]
+        lines += _barred_block("system prompt", "dim", system, "dim", width)
+    return [*lines, ()]
 
 
 def unfolded_lines(
@@ -228,34 +228,34 @@ def unfolded_lines(
 ) -> list[TextLine]:
     """Everything of a step: its folded line, thought, calls with results, guidance, files, and
     what people and judges said of it."""
-    found = [folded_line(row, width, True)]
+    lines = [folded_line(row, width, True)]
     sample = record.sample
     if sample.thought.strip():
-        found += _barred_block("", "text", sample.thought.strip(), "text", width, bar="title")
+        lines += _barred_block("", "text", sample.thought.strip(), "text", width, bar="title")
     if sample.malformed:
-        found += _barred_block("not an action", "error", sample.malformed, "error", width)
+        lines += _barred_block("not an action", "error", sample.malformed, "error", width)
     results = {result.call.id: result for result in record.results}
     for call in sample.calls:
-        found += _call_lines(call, width)
+        lines += _call_lines(call, width)
         if call.id in results:
-            found += _result_lines(results[call.id], width)
+            lines += _result_lines(results[call.id], width)
         else:
-            found.append(line(_TEXT_INDENT, span("  ⋯ no result yet", "dim")))
+            lines.append(line(_TEXT_INDENT, span("  ⋯ no result yet", "dim")))
     if record.observation is not None and record.observation.tail.strip():
-        found += _barred_block(
+        lines += _barred_block(
             "", "faint", record.observation.tail.strip(), "dim", width, bar="faint"
         )
     for message in record.guidance:
-        found += guidance_lines(message, width)
+        lines += guidance_lines(message, width)
     if record.observation is not None:
-        found += _file_lines(record.observation.files, record.observation.more_files, width)
-        found += attention_lines(record.observation, width)
-    found += annotation_lines(beside, width)
+        lines += _file_lines(record.observation.files, record.observation.more_files, width)
+        lines += attention_lines(record.observation, width)
+    lines += annotation_lines(beside, width)
     for mark in record.aside:
-        found += text_block(
+        lines += text_block(
             f"{FLAG_GLYPH} {step_queries.describe_quarantine(mark)}", width, "warning", _TEXT_INDENT
         )
-    return [*found, *_sampling_line(record, width), ()]
+    return [*lines, *_sampling_line(record, width), ()]
 
 
 def _barred_block(
@@ -267,12 +267,12 @@ def _barred_block(
 
 
 def _call_lines(call: ToolCall, width: int) -> list[TextLine]:
-    found = [line(_TEXT_INDENT, span("→ ", "tool"), span(call.name, "tool"))]
+    lines = [line(_TEXT_INDENT, span("→ ", "tool"), span(call.name, "tool"))]
     if call.error:
-        found += text_block(call.error, width, "error", span("     ", "error"))
+        lines += text_block(call.error, width, "error", span("     ", "error"))
     for key, value in call.arguments.items():
-        found += _argument_lines(key, value, width)
-    return found
+        lines += _argument_lines(key, value, width)
+    return lines
 
 
 def _argument_lines(key: str, value: object, width: int) -> list[TextLine]:
@@ -302,22 +302,22 @@ def guidance_lines(message: DeliveredGuidance, width: int) -> list[TextLine]:
 
 
 def _file_lines(files: tuple[FileChange, ...], more: int, width: int) -> list[TextLine]:
-    found: list[TextLine] = []
+    lines: list[TextLine] = []
     for change in files:
         counts = line(span(f"  +{change.added}", "added"), span(f" −{change.removed} ", "removed"))
         note = span(f" {change.note}", "dim") if change.note else span("")
         left = line(_TEXT_INDENT, span("± ", "dim"), span(change.path, "key"), note)
-        found.append(justify_line(left, counts, width))
+        lines.append(justify_line(left, counts, width))
         rows = diff_rendering.parse_diff(change.path, change.diff)
-        found += [
+        lines += [
             (_DIFF_INDENT, *one)
             for one in diff_rendering.unified_diff_with_grounds(
                 rows, width - line_width((_DIFF_INDENT,))
             )
         ]
     if more:
-        found.append(line(_TEXT_INDENT, span(f"± and {more} more files", "dim")))
-    return found
+        lines.append(line(_TEXT_INDENT, span(f"± and {more} more files", "dim")))
+    return lines
 
 
 def _sampling_line(record: StepRecord, width: int) -> list[TextLine]:

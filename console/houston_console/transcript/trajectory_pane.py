@@ -9,10 +9,8 @@ from typing import Any
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical
 
 from houston_console.app.daemon_link import DaemonLink
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for
 from houston_console.app.undo_offers import UndoOffers
 from houston_console.screens.base_screen import (
@@ -20,9 +18,8 @@ from houston_console.screens.base_screen import (
     GoToStep,
     HoustonScreen,
     OpenPromptInspector,
-    UserNotice,
+    Pane,
     post_from,
-    reporting_errors,
 )
 from houston_console.screens.rollout_lists import LAST_KNOWN_TEXT, ending_text, name_within_task
 from houston_console.transcript import trajectory_reader
@@ -39,7 +36,7 @@ from houston_shared.store.rollout_queries import RolloutRow, resolve_rollout_id
 from houston_shared.times_and_counts import now_us
 
 
-class TrajectoryPane(ErrorBoundary, Vertical):
+class TrajectoryPane(Pane):
     """One rollout's steps and the ways through them."""
 
     BINDINGS = bindings_for("find")
@@ -49,14 +46,14 @@ class TrajectoryPane(ErrorBoundary, Vertical):
     ) -> None:
         super().__init__(**arguments)
         self.transcript = Transcript(id="transcript")
-        self.marks = BookmarkActions(self.transcript, link, lambda: self.source)
-        self.judging = VerdictActions(self.transcript, link, undoing, lambda: self.source)
-        self.prompt = BottomPrompt(self._take, id="prompt")
-        self.searching = TranscriptSearch(
+        self.bookmarks = BookmarkActions(self.transcript, link, lambda: self.source)
+        self.verdicts = VerdictActions(self.transcript, link, undoing, lambda: self.source)
+        self.prompt = BottomPrompt(self._answer_prompt, id="prompt")
+        self.search = TranscriptSearch(
             self.transcript,
             link.home,
             lambda: (self.source, self._task_name),
-            lambda: self.judging.unchoose(),
+            lambda: self.verdicts.unchoose(),
             id="searching",
         )
         self._reader = reader
@@ -67,14 +64,14 @@ class TrajectoryPane(ErrorBoundary, Vertical):
 
     def compose(self) -> ComposeResult:
         """The transcript, and a line to type in that is hidden until it is asked for."""
-        with self.searching:
-            with self.marks, self.judging:
+        with self.search:
+            with self.bookmarks, self.verdicts:
                 yield self.transcript
-            yield self.searching.prompt
+            yield self.search.prompt
         yield self.prompt
 
     def on_mount(self) -> None:
-        """Nothing is open yet."""
+        """Begin without a rollout."""
         set_frame_title(self, "2 Trajectory")
         self.transcript.empty = ()
 
@@ -82,20 +79,20 @@ class TrajectoryPane(ErrorBoundary, Vertical):
         """The line to type in lies on the lower edge: nothing has to move for it."""
         self.prompt.styles.offset = (0, self.content_size.height)
 
-    def turn_to(self, source: RolloutSource) -> None:
+    def switch_rollout(self, source: RolloutSource) -> None:
         """Let go of the rollout that is open; nothing of another was read yet."""
         self.source = source
-        self.searching.turned()
-        self.judging.turn()
+        self.search.leave_rollout()
+        self.verdicts.clear_choice()
         self.transcript.clear()
         self.transcript.empty = LOADING_LINE
 
     async def open(self, source: RolloutSource, steps: int) -> None:
         """Show the rollout that was turned to."""
         await self.transcript.open(source, steps)
-        self.searching.opened()
+        self.search.mark_rollout()
 
-    def dress(self, rollout: RolloutRow | None, down: bool) -> None:
+    def update_titles(self, rollout: RolloutRow | None, down: bool) -> None:
         """Say in the frame what is open and where the cursor is, and why nothing goes on.
 
         down: whether there is no daemon, so that what runs is not known.
@@ -108,7 +105,7 @@ class TrajectoryPane(ErrorBoundary, Vertical):
         self._task_name = rollout.task
         name = name_within_task(rollout.id, rollout.task)
         set_frame_title(self, f"2 {rollout.task} · {name} · {rollout.state}{last}{now}")
-        self.transcript.end_with(*ending_text(rollout))
+        self.transcript.show_ending(*ending_text(rollout))
         position = self.transcript.position()
         set_frame_subtitle(self, position)
 
@@ -118,12 +115,12 @@ class TrajectoryPane(ErrorBoundary, Vertical):
         """The line of keys is the prompt's while somebody writes in it."""
         if event.widget is self.prompt and isinstance(self.screen, HoustonScreen):
             event.stop()
-            self.screen.hints.area("words")
+            self.screen.hints.show_area("words")
 
     def ask(self, kind: str) -> None:
         """Ask for something to search (`/`) or a place to go to (`:`)."""
         if kind == "/":
-            self.searching.ask()
+            self.search.ask()
         else:
             self._answer = self._go_to
             self.prompt.ask(kind, trajectory_reader.PLACE_HELP)
@@ -134,9 +131,9 @@ class TrajectoryPane(ErrorBoundary, Vertical):
         self.prompt.ask(message.what, message.what)
         self.prompt.value = message.value
 
-    def _take(self, text: str) -> None:
+    def _answer_prompt(self, text: str) -> None:
         """What was typed; nothing that is said meanwhile waits for the answer."""
-        self.run_worker(reporting_errors(self, self._answer(text)), group="answer")
+        self.run_reporting(self._answer(text), "answer")
 
     async def _go_to(self, text: str) -> None:
         """Raises HoustonError."""
@@ -144,38 +141,33 @@ class TrajectoryPane(ErrorBoundary, Vertical):
         if place is not None:
             await self._show(place)
         elif text:
-            post_from(
-                self, UserNotice(f"{text!r} is no place. Places: {trajectory_reader.PLACE_HELP}.")
-            )
+            self.show_notice(f"{text!r} is no place. Places: {trajectory_reader.PLACE_HELP}.")
 
     async def _show(self, place: StepTarget) -> None:
         if place.kind == "link":
-            found = await self._reader.run(resolve_rollout_id(place.rollout))
-            post_from(self, GoToStep(place.value, found))
+            rollout_id = await self._reader.run(resolve_rollout_id(place.rollout))
+            post_from(self, GoToStep(place.value, rollout_id))
         elif place.kind == "step":
             await self.transcript.go_to(place.value)
         elif self.source is not None:
             step = await self.source.at_time(place.kind, place.value)
             if step is None:
-                post_from(self, UserNotice("No step is that late."))
+                self.show_notice("No step is that late.")
             else:
                 await self.transcript.go_to(step)
 
     # --- jumps and the eye -------------------------------------------------------------------
 
     async def action_nearest(self, kind: str, forward: bool) -> None:
-        """The nearest step of a kind in `ways.WAYS`."""
+        """The nearest step of a kind in `STEP_KINDS`."""
         if self.source is None:
             return
         step = await self.source.nearest(self.transcript.cursor, kind, forward)
         if step is None:
             side = "after" if forward else "before"
-            post_from(
-                self,
-                UserNotice(
-                    f"No {trajectory_reader.STEP_KINDS[kind].word} {side} step"
-                    f" {self.transcript.cursor}."
-                ),
+            self.show_notice(
+                f"No {trajectory_reader.STEP_KINDS[kind].word} {side} step"
+                f" {self.transcript.cursor}."
             )
         else:
             await self.transcript.go_to(step)

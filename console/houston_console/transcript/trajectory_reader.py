@@ -7,10 +7,11 @@ one rollout over the asynchronous reader. Nothing is drawn here.
 """
 
 import re
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from houston_console.commands.command_options import SECONDS_PER_UNIT
 from houston_shared.records import StepRecord
 from houston_shared.store import annotation_queries, journal_events, rollout_queries, step_queries
 from houston_shared.store.annotation_queries import BookmarkRow, NoteRow, SourceVerdict
@@ -20,7 +21,6 @@ from houston_shared.store.journal_events import CHANGED_STEPS, OPEN_END, ReadPla
 from houston_shared.store.journal_events import OUT_OF_STEP_EVENTS as APART
 from houston_shared.store.step_queries import QUARANTINED_TEXT
 
-SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 PLACE_HELP = "1234, +5, 03:15 active time, -2h ago, ROLLOUT@1234"
 _STEP_PATTERN = re.compile(r"[+-]?[0-9]{1,9}")
 _ACTIVE_TIME_PATTERN = re.compile(r"([0-9]{1,5}):([0-5]?[0-9])(?::([0-5]?[0-9]))?")
@@ -29,7 +29,7 @@ _PERMALINK_PATTERN = re.compile(r"([^\s@]{1,200})@([0-9]{1,9})")
 
 
 class StepTarget(NamedTuple):
-    """Somewhere to go."""
+    """A place to go to."""
 
     kind: Literal["step", "active", "ended", "link"]
     value: int
@@ -53,16 +53,6 @@ def parse_step_target(text: str, cursor: int, now_us: int) -> StepTarget | None:
     return None
 
 
-def format_permalink(rollout: str, step: int) -> str:
-    """The permalink of a step."""
-    return f"{rollout}@{step}"
-
-
-def steps_command(rollout: str, step: int) -> str:
-    """The command that shows exactly this step."""
-    return f"houston steps {format_permalink(rollout, step)} --full"
-
-
 class FoldedStepRow(NamedTuple):
     """One step as its folded line shows it; columns of `steps`, then what is joined to them."""
 
@@ -71,14 +61,14 @@ class FoldedStepRow(NamedTuple):
     tools: str
     calls: int
     errors: int
-    guided: int
+    guidance_count: int
     attention: str
     score: float | None
     drift: str
     last_seq: int
-    open: int
+    is_open: int
     """1 while it has no observation."""
-    forked: int
+    begins_context: int
     """1 when a new context begins before it."""
     files: int
     """Files that it changed."""
@@ -86,11 +76,11 @@ class FoldedStepRow(NamedTuple):
     removed: int
     verdict: str
     """Source and 1 for keep or 0 for mask, e.g. `human0`; the one that counts, empty for none."""
-    marked: int
+    has_bookmark: int
     """1 with somebody's bookmark."""
     thought: str
     """The first words of its thought."""
-    noted: bool = False
+    has_note: bool = False
     """Whether somebody left a note on it."""
 
 
@@ -143,10 +133,10 @@ def _read_judged_steps(rollout: str, since: int) -> ReadPlan[set[int]]:
         " AND seq > ? AND body IS NOT NULL",
         (rollout, since),
     )
-    found: set[int] = set()
+    steps: set[int] = set()
     for first, raw in rows:
-        found.update(range(first, msgspec.msgpack.decode(raw, type=VerdictGiven).last + 1))
-    return found
+        steps.update(range(first, msgspec.msgpack.decode(raw, type=VerdictGiven).last + 1))
+    return steps
 
 
 _STEP_ROWS_SQL = """
@@ -201,8 +191,8 @@ def read_step_rows(rollout: str, first: int, last: int) -> ReadPlan[list[FoldedS
 
 def read_step_record(rollout: str, step: int) -> ReadPlan[StepRecord | None]:
     """Everything of one step, or what a repair has left of it; None when there is none."""
-    found = yield from step_queries.read_steps(rollout, step, step)
-    marked = yield from step_queries.mark_quarantined_steps(rollout, found, step, step)
+    records = yield from step_queries.read_steps(rollout, step, step)
+    marked = yield from step_queries.mark_quarantined_steps(rollout, records, step, step)
     return marked[0] if marked else None
 
 
@@ -246,10 +236,10 @@ class TrajectoryOpening(NamedTuple):
 
 def read_opening(rollout: str) -> ReadPlan[TrajectoryOpening]:
     """Row 0 of a trajectory."""
-    one = yield from rollout_queries.find_rollout(rollout)
-    event = (yield from journal_events.events_by_seq([one.spec_seq]))[one.spec_seq]
+    row = yield from rollout_queries.find_rollout(rollout)
+    event = (yield from journal_events.events_by_seq([row.spec_seq]))[row.spec_seq]
     spec = yield from journal_events.read_event_record(event, _OpeningSpec, _OpeningSpec())
-    head = yield from rollout_queries.read_rollout_head(one)
+    head = yield from rollout_queries.read_rollout_head(row)
     return TrajectoryOpening(spec.task.instructions, head.system if head else "", spec.host_root)
 
 
@@ -308,7 +298,7 @@ STEP_KINDS = {
 def find_nearest_step(
     rollout: str, step: int, kind: str, forward: bool, tools: str = ""
 ) -> ReadPlan[int | None]:
-    """The nearest step after (or before) `step` of a kind in `WAYS`; None when there is none.
+    """The nearest step after (or before) `step` of a kind in `STEP_KINDS`; None when there is none.
 
     tools: for the kind `tool`, comma separated; empty for steps without an action.
     """
@@ -360,26 +350,6 @@ def find_step_at_time(rollout: str, kind: str, since: int) -> ReadPlan[int | Non
     return None
 
 
-class StepSource(Protocol):
-    """One rollout. Every method may raise HoustonError."""
-
-    async def rows(self, first: int, last: int) -> list[FoldedStepRow]:
-        """Folded rows of the steps `first` to `last` that there are."""
-        ...
-
-    async def record(self, step: int) -> StepRecord | None:
-        """Everything of one step; None when there is none."""
-        ...
-
-    async def beside(self, step: int) -> StepAnnotations:
-        """What people and judges said of one step."""
-        ...
-
-    async def opening(self) -> TrajectoryOpening:
-        """Row 0."""
-        ...
-
-
 T = TypeVar("T")
 
 
@@ -422,10 +392,10 @@ class RolloutSource:
         return await self.read(read_annotations(self.rollout, step))
 
     async def at_time(self, kind: str, since: int) -> int | None:
-        """The first step after so much active time, or at a time of the clock (`places.Place`)."""
+        """The first step after so much active time, or at a time of the clock."""
         return await self.read(find_step_at_time(self.rollout, kind, since))
 
     async def nearest(self, step: int, kind: str, forward: bool) -> int | None:
-        """The nearest step of a kind in `ways.WAYS` after or before `step`."""
+        """The nearest step of a kind in `STEP_KINDS` after or before `step`."""
         tools = await self.read(read_step_tools(self.rollout, step)) if kind == "tool" else ""
         return await self.read(find_nearest_step(self.rollout, step, kind, forward, tools))

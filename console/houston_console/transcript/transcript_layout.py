@@ -15,23 +15,14 @@ from houston_console.widgets.styled_text import TextLine
 class FenwickTree:
     """Heights of rows 0, 1, … with their running sums."""
 
-    def __init__(self, count: int = 0) -> None:
-        """`count` rows, one line high each."""
-        self._values = [1] * count
-        self._tree = [0, *(i & -i for i in range(1, count + 1))]
-
-    @classmethod
-    def of(cls, heights: list[int]) -> "FenwickTree":
-        """Rows with these heights, in one pass."""
-        made = cls()
-        made._values = heights
-        tree = [0, *heights]
+    def __init__(self, heights: Sequence[int] = ()) -> None:
+        """The rows with these heights, laid out in one pass."""
+        self._values = list(heights)
+        self._tree = tree = [0, *heights]
         for index in range(1, len(tree)):
             parent = index + (index & -index)
             if parent < len(tree):
                 tree[parent] += tree[index]
-        made._tree = tree
-        return made
 
     def __len__(self) -> int:
         return len(self._values)
@@ -89,10 +80,10 @@ class FoldState:
     """Fold state and heights of rows 0, 1, …."""
 
     def __init__(self, rows: int = 0, all_open: bool = False) -> None:
-        self._heights = FenwickTree(rows)
+        self._heights = FenwickTree([1] * rows)
         self._all_open = all_open
         self._flipped: set[int] = set()
-        self._only: set[int] | None = None
+        self._shown_rows: set[int] | None = None
 
     def __len__(self) -> int:
         return len(self._heights)
@@ -106,66 +97,68 @@ class FoldState:
         """Have at least `rows` rows; returns how many were added."""
         added = max(0, rows - len(self))
         for _ in range(added):
-            self._heights.append(self._least(len(self)))
+            self._heights.append(self._folded_height(len(self)))
         return added
 
     @property
     def filtered(self) -> bool:
         """Whether only some rows are shown."""
-        return self._only is not None
+        return self._shown_rows is not None
 
     @property
-    def those(self) -> Collection[int] | None:
+    def shown_rows(self) -> Collection[int] | None:
         """The rows that are shown; None for all."""
-        return self._only
+        return self._shown_rows
 
-    def only(self, rows: set[int] | None) -> None:
+    def show_only(self, rows: set[int] | None) -> None:
         """Show these rows only, or all; what was laid out is to be laid out again."""
-        self._only = rows
-        self._again()
+        self._shown_rows = rows
+        self._reset_heights()
 
-    def shown(self, row: int, by: int = 1) -> int:
+    def nearest_shown(self, row: int, by: int = 1) -> int:
         """`row`, or the nearest shown one in the direction `by`, else in the other; 0 for none."""
         if not self.total or self._heights[row]:
             return row if self.total else 0
         line = self.top(row) if by > 0 else self.top(row) - 1
         return self.at(max(0, min(line, self.total - 1)))[0]
 
-    def _least(self, row: int) -> int:
+    def _folded_height(self, row: int) -> int:
         """Lines of a row that was not laid out."""
-        return int(self._only is None or row in self._only)
+        return int(self._shown_rows is None or row in self._shown_rows)
 
-    def _again(self) -> None:
-        self._heights = FenwickTree.of([self._least(row) for row in range(len(self))])
+    def _reset_heights(self) -> None:
+        self._heights = FenwickTree([self._folded_height(row) for row in range(len(self))])
 
     def is_open(self, row: int) -> bool:
         """Whether `row` is unfolded."""
         return self._all_open != (row in self._flipped)
 
     def set_open(self, row: int, open: bool) -> None:
-        """Fold or unfold one row; unfolded it keeps its height until `measured`."""
+        """Fold or unfold one row; unfolded it keeps its height until `set_height`."""
         if open == self._all_open:
             self._flipped.discard(row)
         else:
             self._flipped.add(row)
         if not open:
-            self._heights.set(row, self._least(row))
+            self._heights.set(row, self._folded_height(row))
 
     def set_all(self, open: bool) -> None:
         """Fold or unfold every row."""
         self._all_open = open
         self._flipped.clear()
         if not open:
-            self._again()
+            self._reset_heights()
 
     @property
     def all_open(self) -> bool:
         """Whether rows are unfolded unless somebody folded them."""
         return self._all_open
 
-    def measured(self, row: int, height: int) -> int:
+    def set_height(self, row: int, height: int) -> int:
         """An unfolded row was laid out; returns by how many lines it grew."""
-        return self._heights.set(row, height) if self.is_open(row) and self._least(row) else 0
+        return (
+            self._heights.set(row, height) if self.is_open(row) and self._folded_height(row) else 0
+        )
 
     def height(self, row: int) -> int:
         """Lines of `row`."""
@@ -185,9 +178,9 @@ class FoldState:
             return range(0)
         first = self.at(first_line)[0]
         last = self.at(first_line + max(0, count - 1))[0]
-        if self._only is None:
+        if self._shown_rows is None:
             return range(first, last + 1)
-        return [row for row in sorted(self._only) if first <= row <= last]
+        return [row for row in sorted(self._shown_rows) if first <= row <= last]
 
 
 BLOCK_STEPS = 64
@@ -207,9 +200,9 @@ class TranscriptCache:
 
     def __init__(self) -> None:
         self._blocks: OrderedDict[int, dict[int, FoldedStepRow]] = OrderedDict()
-        self._some: OrderedDict[int, FoldedStepRow] = OrderedDict()
+        self._single_rows: OrderedDict[int, FoldedStepRow] = OrderedDict()
         self._wrapped: OrderedDict[int, list[TextLine]] = OrderedDict()
-        self._lines = 0
+        self._line_count = 0
         self._stale_rows: set[int] = set()
         self._stale_wrapped: set[int] = set()
 
@@ -217,7 +210,7 @@ class TranscriptCache:
         """The folded row of `step`, when it is here."""
         block = self._blocks.get(step // BLOCK_STEPS)
         if block is None:
-            return self._some.get(step)
+            return self._single_rows.get(step)
         self._blocks.move_to_end(step // BLOCK_STEPS)
         return block.get(step)
 
@@ -231,7 +224,7 @@ class TranscriptCache:
             (number * BLOCK_STEPS, number * BLOCK_STEPS + BLOCK_STEPS - 1) for number in numbers
         ]
 
-    def put_rows(self, first: int, rows: Sequence[FoldedStepRow]) -> None:
+    def put_block(self, first: int, rows: Sequence[FoldedStepRow]) -> None:
         """Keep the block that starts at `first`."""
         self._blocks[first // BLOCK_STEPS] = {row.step: row for row in rows}
         self._blocks.move_to_end(first // BLOCK_STEPS)
@@ -242,26 +235,26 @@ class TranscriptCache:
     def missing_rows(self, steps: Iterable[int]) -> list[tuple[int, int]]:
         """First and last step of what to read so that just these `steps` have rows that are new."""
         wanted = [s for s in steps if s > 0 and (s in self._stale_rows or self.row(s) is None)]
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         for step in wanted:
-            if found and step <= found[-1][1] + MAX_READ_GAP:
-                found[-1] = (found[-1][0], step)
+            if ranges and step <= ranges[-1][1] + MAX_READ_GAP:
+                ranges[-1] = (ranges[-1][0], step)
             else:
-                found.append((step, step))
-        return found
+                ranges.append((step, step))
+        return ranges
 
-    def put_some(self, rows: Sequence[FoldedStepRow]) -> None:
+    def put_single_rows(self, rows: Sequence[FoldedStepRow]) -> None:
         """Keep rows that are no whole block."""
         for row in rows:
             block = self._blocks.get(row.step // BLOCK_STEPS)
             if block is None:
-                self._some[row.step] = row
-                self._some.move_to_end(row.step)
+                self._single_rows[row.step] = row
+                self._single_rows.move_to_end(row.step)
             else:
                 block[row.step] = row
             self._stale_rows.discard(row.step)
-        while len(self._some) > MAX_SINGLE_ROWS:
-            self._some.popitem(last=False)
+        while len(self._single_rows) > MAX_SINGLE_ROWS:
+            self._single_rows.popitem(last=False)
 
     def wrapped(self, step: int) -> list[TextLine] | None:
         """The lines of an unfolded step (0: the task), when they are here."""
@@ -274,9 +267,9 @@ class TranscriptCache:
         """Keep the lines of an unfolded step."""
         self.drop_wrapped(step)
         self._wrapped[step] = lines
-        self._lines += len(lines)
-        while self._lines > MAX_WRAPPED_LINES and len(self._wrapped) > 1:
-            self._lines -= len(self._wrapped.popitem(last=False)[1])
+        self._line_count += len(lines)
+        while self._line_count > MAX_WRAPPED_LINES and len(self._wrapped) > 1:
+            self._line_count -= len(self._wrapped.popitem(last=False)[1])
 
     def needs_wrapping(self, step: int) -> bool:
         """Whether an unfolded step is to be read, or read again."""
@@ -284,24 +277,24 @@ class TranscriptCache:
 
     def drop_wrapped(self, step: int) -> None:
         """Forget the lines of one step."""
-        self._lines -= len(self._wrapped.pop(step, ()))
+        self._line_count -= len(self._wrapped.pop(step, ()))
         self._stale_wrapped.discard(step)
 
     def drop_all_wrapped(self) -> None:
         """The width changed: every line is to be wrapped again."""
         self._wrapped.clear()
         self._stale_wrapped.clear()
-        self._lines = 0
+        self._line_count = 0
 
-    def touched(self, steps: Iterable[int]) -> None:
+    def mark_stale(self, steps: Iterable[int]) -> None:
         """These steps have new events: what is kept of them is to be read again."""
         for step in steps:
-            if step // BLOCK_STEPS in self._blocks or step in self._some:
+            if step // BLOCK_STEPS in self._blocks or step in self._single_rows:
                 self._stale_rows.add(step)
             if step in self._wrapped:
                 self._stale_wrapped.add(step)
 
     @property
-    def held(self) -> tuple[int, int]:
+    def sizes(self) -> tuple[int, int]:
         """Rows and wrapped lines in memory."""
-        return sum(map(len, self._blocks.values())) + len(self._some), self._lines
+        return sum(map(len, self._blocks.values())) + len(self._single_rows), self._line_count

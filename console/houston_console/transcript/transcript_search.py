@@ -16,15 +16,13 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Input
 
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for
 from houston_console.screens.base_screen import (
-    ActionFailed,
     BarWidget,
     GoToStep,
     GoToTerminalLine,
     HoustonScreen,
-    UserNotice,
+    Pane,
     post_from,
 )
 from houston_console.transcript.search_client import (
@@ -55,19 +53,19 @@ class SearchInputLine(BottomPrompt):
     def __init__(self, done: Callable[[bool], None], **arguments: Any) -> None:
         """done: told whether what stands there is to be searched."""
         super().__init__(**arguments)
-        self._done = done
+        self._on_done = done
 
     def action_leave(self) -> None:
-        """Nothing is to be searched."""
-        self._done(False)
+        """Leave without a search."""
+        self._on_done(False)
 
     async def action_submit(self) -> None:
         """Go to what is found."""
-        self._done(True)
+        self._on_done(True)
 
 
-class SearchPrompt(ErrorBoundary, Vertical):
-    """Hidden until it is opened."""
+class SearchPrompt(Pane):
+    """The search line and its choices; hidden until it is opened."""
 
     BINDINGS = bindings_for("search")
 
@@ -75,101 +73,101 @@ class SearchPrompt(ErrorBoundary, Vertical):
         """Something else is asked for; it is still being written."""
 
     class Entered(Message):
-        """Go to what is found."""
+        """The search was confirmed."""
 
     class Left(Message):
-        """Search nothing."""
+        """The prompt was left without a search."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.line = SearchInputLine(self._leave, id="search-line")
-        self.below = BarWidget(id="search-toggles")
-        self.asked = SearchInput()
-        self.earlier = SearchHistory()
+        self.input_line = SearchInputLine(self._leave, id="search-line")
+        self.choices = BarWidget(id="search-toggles")
+        self.input = SearchInput()
+        self.history = SearchHistory()
         self._count: TextLine = ()
 
     def compose(self) -> ComposeResult:
-        """Two lines."""
-        yield self.line
-        yield self.below
+        """Compose the line to type in and the choices."""
+        yield self.input_line
+        yield self.choices
 
     def open(self) -> None:
         """Appear, and take what is typed; the choices of last time stay."""
-        self.asked = self.asked._replace(text="")
+        self.input = self.input._replace(text="")
         self._count = ()
-        self.earlier.begin()
+        self.history.leave()
         self.display = True
-        self.line.ask("/", "text, pattern or words to look for")
-        self.dress()
+        self.input_line.ask("/", "text, pattern or words to look for")
+        self.update_choices()
 
     def _leave(self, wanted: bool) -> None:
         """Hide, and give the focus back."""
         self.display = False
         self.screen.set_focus(self.screen.query_one("#transcript"))
         if wanted:
-            self.asked = self.asked._replace(text=self.line.value)
-            self.earlier.add(self.asked)
+            self.input = self.input._replace(text=self.input_line.value)
+            self.history.add(self.input)
         post_from(self, self.Entered() if wanted else self.Left())
 
-    def count(self, said: TextLine) -> None:
+    def show_count(self, parts: TextLine) -> None:
         """Say how much was found so far."""
-        self._count = said
-        self.dress()
+        self._count = parts
+        self.update_choices()
 
-    def dress(self) -> None:
+    def update_choices(self) -> None:
         """Draw the choices and the count."""
         room = self.size.width or 80
-        self.below.put(justify_line(self.asked.toggles(room), self._count, room))
+        self.choices.show_lines(justify_line(self.input.toggles(room), self._count, room))
 
     def on_resize(self) -> None:
         """More or fewer choices fit."""
-        self.dress()
+        self.update_choices()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The line of keys is the prompt's while somebody writes in it."""
         event.stop()
         if isinstance(self.screen, HoustonScreen):
-            self.screen.hints.area("search")
+            self.screen.hints.show_area("search")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Something was typed."""
         event.stop()
-        if self.asked.text != event.value:
-            self._change(self.asked._replace(text=event.value))
+        if self.input.text != event.value:
+            self._change(self.input._replace(text=event.value))
 
     def action_turn(self, toggle: str) -> None:
         """Another choice of one of the three."""
-        self._change(self.asked.turned(toggle))
+        self._change(self.input.turned(toggle))
 
     def action_earlier(self, by: int) -> None:
-        """A search of before."""
-        found = self.earlier.walk(by)
-        if found is not None:
-            self._change(found)
-            self.line.value = found.text
-            self.line.cursor_position = len(found.text)
+        """Show an earlier search, or a later one."""
+        earlier = self.history.walk(by)
+        if earlier is not None:
+            self._change(earlier)
+            self.input_line.value = earlier.text
+            self.input_line.cursor_position = len(earlier.text)
 
     def _change(self, asked: SearchInput) -> None:
-        self.asked = asked
-        self.dress()
+        self.input = asked
+        self.update_choices()
         post_from(self, self.Changed())
 
 
 class HitList(LineView):
     """One line a place."""
 
-    def __init__(self, found: SearchHits, **arguments: Any) -> None:
+    def __init__(self, hits: SearchHits, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.found = found
+        self.found = hits
         self._counted, self._cells = 0, 0
 
     def line_count(self) -> int:
-        """As many as are kept."""
+        """One line for each hit that is kept."""
         return len(self.found.hits)
 
     def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        return hit_line(self.found.hits[number], self.room, self._longest())
+        """The line at this position."""
+        return hit_line(self.found.hits[number], self.line_cells, self._longest())
 
     def _longest(self) -> int:
         """Cells of the longest place, counted as more are found."""
@@ -184,56 +182,50 @@ class HitsDialog(Dialog[SearchHit | None]):
 
     BINDINGS = [("escape,q,l", "close", "close"), ("enter", "choose", "go there")]
 
-    def __init__(self, found: SearchHits) -> None:
+    def __init__(self, hits: SearchHits) -> None:
         super().__init__()
-        self.places = HitList(found)
-        self._box = Vertical(self.places, id="results")
+        self.list = HitList(hits)
+        self._box = Vertical(self.list, id="results")
 
     def compose(self) -> ComposeResult:
-        """One list."""
+        """Compose the frame and its list."""
         yield self._box
 
     def on_mount(self) -> None:
         """Stand where somebody went last."""
-        self.grew()
-        self.call_after_refresh(self.places.put_cursor, max(0, self.places.found.at))
+        self.refresh_hits()
+        self.call_after_refresh(self.list.set_cursor, max(0, self.list.found.place_index))
 
-    def grew(self) -> None:
-        """More was found."""
-        found = self.places.found
-        query, box = found.query, self._box
+    def refresh_hits(self) -> None:
+        """Show what was found meanwhile."""
+        hits = self.list.found
+        query, box = hits.query, self._box
         where = " · ".join(
             SEARCH_CHOICE_NAMES[one] for one in (query.mode, query.where, query.what)
         )
-        more = "" if found.done else "…"
-        set_frame_title(box, f"/{query.text}  {found.count}{more} found · {where}")
-        kept = (
-            f"the first {MAX_LISTED_HITS:,} are listed   " if found.count > len(found.hits) else ""
-        )
-        notes = f"{'  '.join(found.notes)}   " if found.notes else ""
+        more = "" if hits.done else "…"
+        set_frame_title(box, f"/{query.text}  {hits.count}{more} found · {where}")
+        kept = f"the first {MAX_LISTED_HITS:,} are listed   " if hits.count > len(hits.hits) else ""
+        notes = f"{'  '.join(hits.notes)}   " if hits.notes else ""
         set_frame_subtitle(box, line(f"{notes}{kept}enter go there   esc close"))
-        words = " Nothing was found." if found.done else " being looked for …"
-        self.places.empty = line(span(words, "dim"))
-        self.places.show()
+        words = " Nothing was found." if hits.done else " being looked for …"
+        self.list.empty = line(span(words, "dim"))
+        self.list.show()
 
     def action_choose(self) -> None:
-        """Go there."""
-        hits = self.places.found.hits
+        """Close, and go to the hit at the cursor."""
+        hits = self.list.found.hits
         if hits:
-            self.places.found.at = self.places.cursor
-        self.dismiss(hits[self.places.cursor] if hits else None)
-
-    def action_close(self) -> None:
-        """Nowhere."""
-        self.dismiss(None)
+            self.list.found.place_index = self.list.cursor
+        self.dismiss(hits[self.list.cursor] if hits else None)
 
 
 TYPING_PAUSE_SECONDS = 0.15
 """Without a key, after which what was typed is looked for."""
 
 
-class TranscriptSearch(ErrorBoundary, Vertical):
-    """Around the transcript."""
+class TranscriptSearch(Pane):
+    """The keys and the prompt of a search, around the transcript."""
 
     BINDINGS = bindings_for("hits")
 
@@ -250,155 +242,155 @@ class TranscriptSearch(ErrorBoundary, Vertical):
         """
         super().__init__(**arguments)
         self.prompt = SearchPrompt(id="search")
-        self.found: SearchHits | None = None
+        self.hits: SearchHits | None = None
         self._transcript = transcript
         self._place = place
         self._unchoose = unchoose
-        self._finder = SearchClient(home, self._heard, self._anew)
+        self._client = SearchClient(home, self._take_report, self._restart)
         self._pause: Timer | None = None
-        self._upto = 0
+        self._searched_until = 0
         """The newest event that was there when it was last looked for."""
-        self._entered = False
+        self._goes_to_first = False
         """Whether somebody waits for what is found, and it was not gone to yet."""
 
     async def on_unmount(self) -> None:
         """Let no search go on without a screen."""
-        await self._finder.close()
+        await self._client.close()
 
     # --- asking ------------------------------------------------------------------------------
 
     def ask(self) -> None:
         """Have a search written."""
         self.prompt.open()
-        self.run_worker(self._finder.warm(), group="search")
+        self.run_worker(self._client.warm(), group="search")
 
     def on_search_prompt_changed(self) -> None:
         """Look for it soon, so that its count is there before Enter."""
         if self._pause is not None:
             self._pause.stop()
-        self._pause = self.set_timer(TYPING_PAUSE_SECONDS, self._look)
+        self._pause = self.set_timer(TYPING_PAUSE_SECONDS, self._search)
 
     def on_search_prompt_entered(self) -> None:
         """Go to what is found, as soon as something is."""
-        self._entered = True
-        self._look()
-        self._go()
+        self._goes_to_first = True
+        self._search()
+        self._go_to_first()
 
     def on_search_prompt_left(self) -> None:
-        """Nothing is searched."""
+        """End the search."""
         self.end()
 
-    def _look(self) -> None:
+    def _search(self) -> None:
         """Begin the search that stands in the prompt, unless it runs."""
         if self._pause is not None:
             self._pause.stop()
         source, task = self._place()
-        query = self.prompt.asked.query(source.rollout if source else "", task)
-        if self.found is not None and self.found.query == query:
+        query = self.prompt.input.query(source.rollout if source else "", task)
+        if self.hits is not None and self.hits.query == query:
             return
-        self._forget()
-        self._upto = source.seq if source else 0
+        self._clear_hits()
+        self._searched_until = source.seq if source else 0
         if query.text:
-            self.found = SearchHits(query)
-            self._mark(self.found)
-            self.prompt.count(line(span("… ", "warning")))
+            self.hits = SearchHits(query)
+            self._mark(self.hits)
+            self.prompt.show_count(line(span("… ", "warning")))
         else:
-            self.prompt.count(())
-        self.run_worker(self._finder.ask(query), group="search")
+            self.prompt.show_count(())
+        self.run_worker(self._client.ask(query), group="search")
 
     # --- what is found -----------------------------------------------------------------------
 
-    def _heard(self, heard: search_process.SearchReport) -> None:
+    def _take_report(self, heard: search_process.SearchReport) -> None:
         """The process said something of the newest search."""
-        found = self.found
-        if found is None:
+        hits = self.hits
+        if hits is None:
             return
         if heard.problem[0]:
-            found.take(SearchProgress(done=True))
-            post_from(self, ActionFailed(HoustonError(*heard.problem)))
+            hits.add_progress(SearchProgress(done=True))
+            self.report_problem(HoustonError(*heard.problem))
         else:
-            found.take(heard.progress, heard.more)
-        self._show(found)
+            hits.add_progress(heard.progress, heard.more)
+        self._show(hits)
 
-    def _anew(self) -> None:
+    def _restart(self) -> None:
         """The newest search begins once more."""
-        if self.found is not None and not self.found.done:
-            self.found = SearchHits(self.found.query)
-            self._mark(self.found)
+        if self.hits is not None and not self.hits.done:
+            self.hits = SearchHits(self.hits.query)
+            self._mark(self.hits)
 
     def on_transcript_view_moved(self) -> None:
         """The rollout may have gone on: what is new is looked for too."""
-        source, found = self._place()[0], self.found
+        source, found = self._place()[0], self.hits
         if source is None or found is None or not (found.done and found.in_place):
             return
-        if source.rollout == found.query.rollout and source.seq > self._upto > 0:
-            query = msgspec.structs.replace(found.query, after=self._upto)
-            self._upto = source.seq
-            self.run_worker(self._finder.ask(query), group="search")
+        if source.rollout == found.query.rollout and source.seq > self._searched_until > 0:
+            query = msgspec.structs.replace(found.query, after=self._searched_until)
+            self._searched_until = source.seq
+            self.run_worker(self._client.ask(query), group="search")
 
-    def _show(self, found: SearchHits) -> None:
+    def _show(self, hits: SearchHits) -> None:
         transcript = self._transcript
-        if found.in_place and transcript.hits is not found.steps:
-            transcript.hits = found.steps
-        if found.hits and found.query.mode == "regex" and transcript.spots is None:
-            self._mark(found)
-        self.prompt.count(line(span(f"{found.total} ", "warning")))
-        if transcript.folds.filtered and found.in_place and found.done:
-            transcript.filter(found.steps)
+        if hits.in_place and transcript.hits is not hits.steps:
+            transcript.hits = hits.steps
+        if hits.hits and hits.query.mode == "regex" and transcript.find_matches is None:
+            self._mark(hits)
+        self.prompt.show_count(line(span(f"{hits.total} ", "warning")))
+        if transcript.folds.filtered and hits.in_place and hits.done:
+            transcript.filter(hits.steps)
         post_from(transcript, Transcript.Moved())
         if isinstance(self.app.screen, HitsDialog):
-            self.app.screen.grew()
-        if found.done and found.in_place and found.notes:
-            post_from(self, UserNotice(" ".join(found.notes)))
-        if self._entered:
-            self._go()
+            self.app.screen.refresh_hits()
+        if hits.done and hits.in_place and hits.notes:
+            self.show_notice(" ".join(hits.notes))
+        if self._goes_to_first:
+            self._go_to_first()
 
-    def _mark(self, found: SearchHits) -> None:
+    def _mark(self, hits: SearchHits) -> None:
         """Show where it is; a pattern only after the process has survived it."""
-        spots = _match_ranges(found.query) if found.query.mode != "regex" or found.hits else None
-        self._transcript.mark(spots, found.query.text, found.tally, found.said)
-        if found.in_place:
-            self._transcript.hits = found.steps
+        spots = _match_ranges(hits.query) if hits.query.mode != "regex" or hits.hits else None
+        self._transcript.mark(spots, hits.query.text, hits.tally, hits.words_in_step)
+        if hits.in_place:
+            self._transcript.hits = hits.steps
 
-    def _go(self) -> None:
+    def _go_to_first(self) -> None:
         """To the first place, when there is one and somebody waits for it."""
-        found = self.found
-        if found is None:
-            self._entered = False
-        elif not found.in_place:
-            self._entered = False
+        hits = self.hits
+        if hits is None:
+            self._goes_to_first = False
+        elif not hits.in_place:
+            self._goes_to_first = False
             self.action_list()
-        elif (step := found.near(self._transcript.cursor)) is not None:
-            self._entered = False
+        elif (step := hits.first_step(self._transcript.cursor)) is not None:
+            self._goes_to_first = False
             self.run_worker(self._show_step(step), group="search")
-        elif found.done:
-            self._entered = False
-            post_from(self, UserNotice(f"No step holds {found.query.text!r}."))
+        elif hits.done:
+            self._goes_to_first = False
+            self.show_notice(f"No step holds {hits.query.text!r}.")
 
     async def _show_step(self, step: int) -> None:
         await self._transcript.go_to(step, open=True)
         self._transcript.reveal_match(step)
 
-    def turned(self) -> None:
+    def leave_rollout(self) -> None:
         """Another rollout was opened: places elsewhere are still found, steps of here are not."""
-        if self.found is not None and self.found.in_place:
+        if self.hits is not None and self.hits.in_place:
             self.end()
 
-    def opened(self) -> None:
+    def mark_rollout(self) -> None:
         """Its steps were read: mark in them what was searched."""
-        if self.found is not None:
-            self._mark(self.found)
+        if self.hits is not None:
+            self._mark(self.hits)
 
     def end(self) -> None:
-        """Stop looking and show nothing of it."""
+        """End the search, and remove its marks."""
         if self._pause is not None:
             self._pause.stop()
-        if self.found is not None:
-            self._forget()
-            self.run_worker(self._finder.ask(SearchQuery("")), group="search")
+        if self.hits is not None:
+            self._clear_hits()
+            self.run_worker(self._client.ask(SearchQuery("")), group="search")
 
-    def _forget(self) -> None:
-        self.found = None
+    def _clear_hits(self) -> None:
+        self.hits = None
         self._transcript.mark(None, "", None, None)
         if self._transcript.folds.filtered:
             self._transcript.filter(None)
@@ -407,27 +399,27 @@ class TranscriptSearch(ErrorBoundary, Vertical):
 
     async def action_hit(self, by: int) -> None:
         """The next place or the one before, round the end."""
-        found = self.found
-        if found is None:
+        hits = self.hits
+        if hits is None:
             return
-        if not found.in_place:
-            self._went(found.place(by))
-        elif (step := found.step(self._transcript.cursor, by)) is not None:
+        if not hits.in_place:
+            self._go_to_hit(hits.next_place(by))
+        elif (step := hits.next_step(self._transcript.cursor, by)) is not None:
             await self._show_step(step)
 
     def action_list(self) -> None:
         """List all places."""
-        if self.found is None:
-            post_from(self, UserNotice("Search first (/): then what was found is listed."))
+        if self.hits is None:
+            self.show_notice("Search first (/): then what was found is listed.")
         else:
-            self.app.push_screen(HitsDialog(self.found), self._went)
+            self.app.push_screen(HitsDialog(self.hits), self._go_to_hit)
 
-    def _went(self, hit: SearchHit | None) -> None:
-        found = self.found
+    def _go_to_hit(self, hit: SearchHit | None) -> None:
+        hits = self.hits
         if hit is not None and hit.byte >= 0:
             post_from(self, GoToTerminalLine(hit.rollout, hit.step, hit.name, hit.byte))
-        elif hit is not None and found is not None:
-            here = found.query.where == "rollout"  # a shared step is a step of the branch, too
+        elif hit is not None and hits is not None:
+            here = hits.query.where == "rollout"  # a shared step is a step of the branch, too
             post_from(self, GoToStep(hit.step, "" if here else hit.rollout))
 
     def action_filter(self) -> None:
@@ -437,9 +429,7 @@ class TranscriptSearch(ErrorBoundary, Vertical):
         elif self._transcript.hits:
             self._transcript.filter(self._transcript.hits)
         else:
-            post_from(
-                self, UserNotice("Search first (/): then only the steps that were found are shown.")
-            )
+            self.show_notice("Search first (/): then only the steps that were found are shown.")
 
     def action_clear(self) -> None:
         """End the chosen range; else show all steps again; else end the search."""

@@ -20,7 +20,7 @@ from houston_console.screens.base_screen import ActionFailed, post_from
 from houston_console.transcript import step_rendering
 from houston_console.transcript.trajectory_reader import (
     FoldedStepRow,
-    StepSource,
+    RolloutSource,
     TrajectoryOpening,
 )
 from houston_console.transcript.transcript_layout import FoldState, TranscriptCache
@@ -48,30 +48,30 @@ class TranscriptView(LineView):
         """The cursor is on another step, or following began or ended."""
 
         def can_replace(self, message: Message) -> bool:
-            """One of them says as much as many."""
+            """Several of these in the queue are as good as one."""
             return isinstance(message, TranscriptView.Moved)
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.source: StepSource | None = None
+        self.source: RolloutSource | None = None
         self.opening = TrajectoryOpening("", "", "")
         self.folds = FoldState()
-        self.pages = TranscriptCache()
+        self.cache = TranscriptCache()
         self.following = True
-        self.words = ""
-        self.spots: Callable[[str], list[tuple[int, int]]] | None = None
+        self.searched_text = ""
+        self.find_matches: Callable[[str], list[tuple[int, int]]] | None = None
         """Where in a line something was found."""
         self.tally: Callable[[int], str] | None = None
-        self.said: Callable[[int], str] | None = None
+        self.words_in_step: Callable[[int], str] | None = None
         """By step, the words around what was found in it."""
         self.hits: list[int] = []
-        self._seen = 0
+        self._last_seen_step = 0
         self._width = 0
-        self._moving = False
+        self._scrolls_itself = False
         self._strips: LRUCache[object, Strip] = LRUCache(MAX_CACHED_STRIPS)
         self._filling: asyncio.Task[None] | None = None
         self._unfolding = -1
-        self._held_end = False
+        self._follows_after_unfold = False
         """Whether the row that is being unfolded was the newest and followed."""
         self._ending: EndingText = ("", "text")
         self._anchor = 0
@@ -80,22 +80,22 @@ class TranscriptView(LineView):
 
     def clear(self) -> None:
         """Show nothing: another rollout is about to be read."""
-        self.source, self.folds, self.pages = None, FoldState(1), TranscriptCache()
+        self.source, self.folds, self.cache = None, FoldState(1), TranscriptCache()
         self.opening = TrajectoryOpening("", "", "")
         self.cursor, self._ending, self._anchor = 0, ("", "text"), 0
-        self.words, self.spots, self.hits = "", None, []
+        self.searched_text, self.find_matches, self.hits = "", None, []
         self._redraw()
 
-    async def open(self, source: StepSource, steps: int) -> None:
+    async def open(self, source: RolloutSource, steps: int) -> None:
         """Show a rollout of `steps` steps, at its end and following."""
         self.source = source
         await self.settle()
         if self.source is not source:
             return
         # Whoever unfolded all while nothing was here yet meant what comes.
-        self.folds, self.pages = FoldState(steps + 1, self.folds.all_open), TranscriptCache()
-        self.words, self.spots, self.hits, self.cursor = "", None, [], steps
-        self.following, self._seen = True, steps
+        self.folds, self.cache = FoldState(steps + 1, self.folds.all_open), TranscriptCache()
+        self.searched_text, self.find_matches, self.hits, self.cursor = "", None, [], steps
+        self.following, self._last_seen_step = True, steps
         opening = await source.opening()
         if self.source is not source:
             return
@@ -105,31 +105,31 @@ class TranscriptView(LineView):
         await self.settle()
         post_from(self, self.Moved())
 
-    async def grew(self, touched: list[int], steps: int) -> None:
+    async def refresh_steps(self, touched: list[int], steps: int) -> None:
         """Steps were added or have new events; what will be visible of them is read first."""
         source, near = self.source, set(self._near(self._height))
-        self.pages.touched(touched)
+        self.cache.mark_stale(touched)
         if self.following:
             near.update(range(max(1, steps - self._height), steps + 1))
         for first, last in self._missing(near):
-            found = await source.rows(first, last) if source else []
+            rows = await source.rows(first, last) if source else []
             if source is not self.source:
                 return
-            self._keep(first, found)
+            self._keep(first, rows)
         self.folds.grow(steps + 1)
         if self.following:
-            self.cursor = self.folds.shown(steps, -1)
-            self._seen = steps
+            self.cursor = self.folds.nearest_shown(steps, -1)
+            self._last_seen_step = steps
         self._redraw()
         if self.following:
             self._to_end()
         post_from(self, self.Moved())
 
-    def opened(self, opening: TrajectoryOpening) -> None:
+    def set_opening(self, opening: TrajectoryOpening) -> None:
         """Row 0 is known better: the first prompt was made."""
         if opening != self.opening:
             self.opening = opening
-            self.pages.drop_wrapped(0)
+            self.cache.drop_wrapped(0)
             self._redraw()
 
     @property
@@ -140,7 +140,7 @@ class TranscriptView(LineView):
     @property
     def behind(self) -> int:
         """Steps that came since following ended."""
-        return 0 if self.following else self.steps - self._seen
+        return 0 if self.following else self.steps - self._last_seen_step
 
     def line_count(self) -> int:
         """Lines of all rows as they are folded now."""
@@ -150,9 +150,9 @@ class TranscriptView(LineView):
     def ending(self) -> list[TextLine]:
         """Lines after the newest step: why nothing comes after it."""
         text, tone = self._ending
-        return text_block(text, self.room, tone, span(" ")) if text else []
+        return text_block(text, self.line_cells, tone, span(" ")) if text else []
 
-    def end_with(self, text: str, tone: Tone) -> None:
+    def show_ending(self, text: str, tone: Tone) -> None:
         """Say something after the newest step; nothing when empty."""
         if (text, tone) != self._ending:
             self._ending = (text, tone)
@@ -168,20 +168,20 @@ class TranscriptView(LineView):
     def row_line(self, row: int, offset: int) -> TextLine:
         """One line of one row; a mark that it is being read where it is not here yet."""
         if self.folds.is_open(row) and self.folds.height(row) > 1:
-            wrapped = self.pages.wrapped(row)
+            wrapped = self.cache.wrapped(row)
             if wrapped is not None and offset < len(wrapped):
                 return wrapped[offset]
         if row == 0:
-            return step_rendering.head_line(self.opening.instructions, self.room)
-        found = self.pages.row(row)
+            return step_rendering.head_line(self.opening.instructions, self.line_cells)
+        found = self.cache.row(row)
         if found is None or offset:
-            return step_rendering.loading_line(row, self.room) if not offset else ()
-        if self.folds.filtered and self.said:
-            found = found._replace(thought=self.said(row) or found.thought)
-        parts = step_rendering.folded_line(found, self.room, self.folds.is_open(row))
-        return step_rendering.with_chosen_bar(parts) if self.chosen(row) else parts
+            return step_rendering.loading_line(row, self.line_cells) if not offset else ()
+        if self.folds.filtered and self.words_in_step:
+            found = found._replace(thought=self.words_in_step(row) or found.thought)
+        parts = step_rendering.folded_line(found, self.line_cells, self.folds.is_open(row))
+        return step_rendering.with_chosen_bar(parts) if self.is_chosen(row) else parts
 
-    def chosen(self, row: int) -> bool:
+    def is_chosen(self, row: int) -> bool:
         """Whether a verdict would be on it: between where choosing began and the cursor."""
         ends = sorted((self._anchor, self.cursor))
         return bool(self._anchor) and ends[0] <= row <= ends[1]
@@ -200,31 +200,32 @@ class TranscriptView(LineView):
         if not self.line_count() or number >= self.line_count():
             return super().render_line(y)
         if number >= self.folds.total:
-            ended = self._draw(self.ending[number - self.folds.total], False)
+            ended = self._draw_line(self.ending[number - self.folds.total], False)
             return self.with_selection(ended, number)
         row, offset = self.folds.at(number)
         if y == 0 and offset:
             offset = 0
-        key = (row, offset, self.size.width, row == self.cursor, self.has_focus, self.chosen(row))
+        looks = (row == self.cursor, self.has_focus, self.is_chosen(row))
+        key = (row, offset, self.size.width, *looks)
         strip = self._strips.get(key)
         if strip is None:
             parts = self.row_line(row, offset)
-            strip = self._draw(parts, row == self.cursor and not offset)
-            if row == 0 or self.pages.row(row) is not None:
+            strip = self._draw_line(parts, row == self.cursor and not offset)
+            if row == 0 or self.cache.row(row) is not None:
                 self._strips[key] = strip
             else:
                 self._fill_soon()
         return self.with_selection(strip, number)
 
-    def _draw(self, parts: TextLine, cursor: bool) -> Strip:
+    def _draw_line(self, parts: TextLine, cursor: bool) -> Strip:
         under: Style | None = None
         if cursor:
             under = self.palette.cursor if self.has_focus else self.palette.cursor_away
             parts = with_cursor(parts, self.has_focus)
         strip = self.palette.strip(parts, self.size.width, self.rich_style, under)
-        if self.spots is None:
+        if self.find_matches is None:
             return strip
-        return highlight_ranges(strip, self.spots(line_text(parts)), self.palette.hit)
+        return highlight_ranges(strip, self.find_matches(line_text(parts)), self.palette.hit)
 
     def mark(
         self,
@@ -235,25 +236,25 @@ class TranscriptView(LineView):
     ) -> None:
         """Show what is searched: where it is in a line, how it was written, from the cursor's step
         how much was found, and the words around it. Nothing was found yet."""
-        self.spots, self.words, self.hits = spots, words, []
-        self.tally, self.said = tally, said
+        self.find_matches, self.searched_text, self.hits = spots, words, []
+        self.tally, self.words_in_step = tally, said
         self._strips.clear()
         self.refresh()
         post_from(self, self.Moved())
 
     def _redraw(self) -> None:
         self._strips.clear()
-        self._moving = True
-        self.virtual_size = Size(self.room, self.line_count())
-        self._moving = False
+        self._scrolls_itself = True
+        self.virtual_size = Size(self.line_cells, self.line_count())
+        self._scrolls_itself = False
         self.refresh()
         self._fill_soon()
 
     def show(self) -> None:
         """Measure and draw again; a new width wraps unfolded steps again."""
-        if self._width != self.room:
-            self._width = self.room
-            self.pages.drop_all_wrapped()
+        if self._width != self.line_cells:
+            self._width = self.line_cells
+            self.cache.drop_all_wrapped()
         self._redraw()
         if self.following:
             self._to_end()
@@ -286,13 +287,13 @@ class TranscriptView(LineView):
                 post_from(self, ActionFailed(problem))
                 return
 
-    async def _fill_rows(self, source: StepSource) -> bool:
+    async def _fill_rows(self, source: RolloutSource) -> bool:
         near = list(self._near(3 * self._height))
         missing = self._missing(near)
         for first, last in missing:
-            found = await source.rows(first, last)
+            rows = await source.rows(first, last)
             if source is self.source:
-                self._keep(first, found)
+                self._keep(first, rows)
         if missing:
             self._strips.clear()
             self.refresh()
@@ -303,66 +304,66 @@ class TranscriptView(LineView):
     def _missing(self, near: Iterable[int]) -> list[tuple[int, int]]:
         """What to read, first and last step: whole blocks, but of few steps only these."""
         if self.folds.filtered:
-            return self.pages.missing_rows(near)
-        return self.pages.missing_blocks(near)
+            return self.cache.missing_rows(near)
+        return self.cache.missing_blocks(near)
 
-    def _keep(self, first: int, found: list[FoldedStepRow]) -> None:
+    def _keep(self, first: int, rows: list[FoldedStepRow]) -> None:
         if self.folds.filtered:
-            self.pages.put_some(found)
+            self.cache.put_single_rows(rows)
         else:
-            self.pages.put_rows(first, found)
+            self.cache.put_block(first, rows)
 
     def _near(self, lines: int) -> Iterable[int]:
         """Rows among `lines` lines around the middle of the screen."""
         above = (lines - self._height) // 2
         return self.folds.between(max(0, round(self.scroll_y) - above), lines)
 
-    async def _fill_steps(self, source: StepSource) -> bool:
+    async def _fill_steps(self, source: RolloutSource) -> bool:
         visible = self.folds.between(round(self.scroll_y), self._height)
         for row in visible:
-            if self.folds.is_open(row) and self.pages.needs_wrapping(row):
-                width, lines = self.room, await self._wrap(source, row)
-                if width != self.room:
+            if self.folds.is_open(row) and self.cache.needs_wrapping(row):
+                width, lines = self.line_cells, await self._wrap(source, row)
+                if width != self.line_cells:
                     return True  # wrapped for a width that is gone: once more
                 if source is self.source and lines:
-                    self._place(row, lines)
+                    self._put_wrapped_step(row, lines)
                     return True
         return False
 
-    async def _wrap(self, source: StepSource, row: int) -> list[TextLine]:
-        width = self.room
+    async def _wrap(self, source: RolloutSource, row: int) -> list[TextLine]:
+        width = self.line_cells
         if row == 0:
             return step_rendering.head_lines(self.opening.instructions, self.opening.system, width)
-        found, record = self.pages.row(row), await source.record(row)
-        if found is None or record is None:
+        folded, record = self.cache.row(row), await source.record(row)
+        if folded is None or record is None:
             return []
         return await asyncio.to_thread(
-            step_rendering.unfolded_lines, found, record, width, await source.beside(row)
+            step_rendering.unfolded_lines, folded, record, width, await source.beside(row)
         )
 
-    def _place(self, row: int, lines: list[TextLine]) -> None:
+    def _put_wrapped_step(self, row: int, lines: list[TextLine]) -> None:
         """An unfolded step was wrapped: what is below the top of the screen stays where it is."""
-        self.pages.put_wrapped(row, lines)
+        self.cache.put_wrapped(row, lines)
         first, stays = round(self.scroll_y), self.folds.top(self.cursor)
         # The cursor's own line keeps its place on the screen; without it, the top line does.
         visible = first <= stays < first + self._height
         above = row < self.cursor if visible else self.folds.top(row) < first
-        grown = self.folds.measured(row, len(lines))
+        grown = self.folds.set_height(row, len(lines))
         self._redraw()
         if self.following:
             self._to_end()
         elif row == self._unfolding:
-            self._unfolded(row)
+            self._show_unfolded(row)
         elif above and grown:
             self._scroll(round(self.scroll_y) + grown)
         self._unfolding = -1
 
-    def _unfolded(self, row: int) -> None:
+    def _show_unfolded(self, row: int) -> None:
         """Show a row that was just unfolded; goes on following when the end is still in view."""
-        self.put_cursor(row)
-        if self._held_end and self.line_count() <= round(self.scroll_y) + self._height:
+        self.set_cursor(row)
+        if self._follows_after_unfold and self.line_count() <= round(self.scroll_y) + self._height:
             self._follow()
-        self._held_end = False
+        self._follows_after_unfold = False
 
     # --- the place on the screen ----------------------------------------------------------
 
@@ -371,9 +372,9 @@ class TranscriptView(LineView):
         return max(1, self.scrollable_content_region.height)
 
     def _scroll(self, line: int) -> None:
-        self._moving = True
+        self._scrolls_itself = True
         self.jump(line)
-        self._moving = False
+        self._scrolls_itself = False
         self._fill_soon()
 
     def _to_end(self) -> None:
@@ -382,19 +383,19 @@ class TranscriptView(LineView):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Scrolling by wheel or bar lets go of the end."""
         super().watch_scroll_y(old_value, new_value)
-        if not self._moving:
+        if not self._scrolls_itself:
             # A frame that grew also scrolls, but to its end.
             if round(new_value) < min(round(old_value), round(self.max_scroll_y)):
-                self._let_go()
+                self._stop_following()
             self._fill_soon()
 
     def _follow(self) -> None:
-        self.following, self._seen = True, self.steps
+        self.following, self._last_seen_step = True, self.steps
         post_from(self, self.Moved())
 
-    def _let_go(self) -> None:
+    def _stop_following(self) -> None:
         if self.following:
-            self.following, self._seen = False, self.steps
+            self.following, self._last_seen_step = False, self.steps
             post_from(self, self.Moved())
 
 
@@ -409,11 +410,13 @@ class Transcript(TranscriptView):
 
     # --- moving ------------------------------------------------------------------------------
 
-    def put_cursor(self, number: int) -> None:
+    def set_cursor(self, number: int) -> None:
         """Stand on the row `number`; its first line, and as much of it as fits, is visible."""
-        row = self.folds.shown(max(0, min(number, self.steps)), 1 if number > self.cursor else -1)
+        row = self.folds.nearest_shown(
+            max(0, min(number, self.steps)), 1 if number > self.cursor else -1
+        )
         if row != self.steps:
-            self._let_go()
+            self._stop_following()
         before, self.cursor = self.cursor, row
         top, height = self.folds.top(row), self._bottom(row) - self.folds.top(row)
         first = round(self.scroll_y)
@@ -435,12 +438,12 @@ class Transcript(TranscriptView):
         """Jump to a row, a third down the screen; drawn once, when the rows around it were read."""
         row = max(0, min(row, self.steps))
         with self.app.batch_update():
-            if self.folds.shown(row) != row:
+            if self.folds.nearest_shown(row) != row:
                 self.filter(None)
             if open:
                 self.folds.set_open(row, True)
             if open or row != self.steps:
-                self._let_go()
+                self._stop_following()
             self.cursor = row
             self._scroll(self.folds.top(row) - self._height // 3)
             post_from(self, self.Moved())
@@ -455,8 +458,8 @@ class Transcript(TranscriptView):
 
     def reveal_match(self, row: int) -> None:
         """Show the first line of an unfolded row in which a search found something."""
-        spots = self.spots
-        for offset, parts in enumerate(self.pages.wrapped(row) or [] if spots else []):
+        spots = self.find_matches
+        for offset, parts in enumerate(self.cache.wrapped(row) or [] if spots else []):
             if offset and spots and spots(line_text(parts)):
                 break
         else:
@@ -470,16 +473,16 @@ class Transcript(TranscriptView):
         if self._bottom(self.cursor) > round(self.scroll_y) + self._height:
             self._scroll(round(self.scroll_y) + 1)
         else:
-            self.put_cursor(self.cursor + 1)
+            self.set_cursor(self.cursor + 1)
 
     def action_up(self) -> None:
         """The same upwards; into the step before from its end."""
         if self.folds.top(self.cursor) < round(self.scroll_y):
-            self._let_go()
+            self._stop_following()
             self._scroll(round(self.scroll_y) - 1)
         elif self.cursor:
-            self._let_go()
-            before, self.cursor = self.cursor, self.folds.shown(self.cursor - 1, -1)
+            self._stop_following()
+            before, self.cursor = self.cursor, self.folds.nearest_shown(self.cursor - 1, -1)
             last = self.folds.top(self.cursor) + self.folds.height(self.cursor) - 1
             if last < round(self.scroll_y):
                 self._scroll(last)
@@ -489,7 +492,7 @@ class Transcript(TranscriptView):
     def action_page(self, by: int) -> None:
         """A page; the cursor comes along."""
         if by < 0:
-            self._let_go()
+            self._stop_following()
         self._scroll(max(0, round(self.scroll_y) + by * (self._height - 1)))
         inside = round(self.scroll_y) + (0 if by < 0 else self._height - 1)
         self.cursor = self.folds.at(inside)[0]
@@ -497,12 +500,12 @@ class Transcript(TranscriptView):
         post_from(self, self.Moved())
 
     def action_top(self) -> None:
-        """The task."""
-        self.put_cursor(0)
+        """Go to the task (row 0)."""
+        self.set_cursor(0)
 
     def action_follow(self) -> None:
-        """The newest step, and stay with it."""
-        self.cursor = self.folds.shown(self.steps, -1)
+        """Go to the newest step, and follow new ones."""
+        self.cursor = self.folds.nearest_shown(self.steps, -1)
         self._follow()
         self._strips.clear()
         self._to_end()
@@ -513,16 +516,16 @@ class Transcript(TranscriptView):
     def action_fold(self) -> None:
         """Unfold or fold the step at the cursor."""
         open = not self.folds.is_open(self.cursor)
-        self._held_end = open and self.following and self.cursor == self.steps
+        self._follows_after_unfold = open and self.following and self.cursor == self.steps
         if self.cursor != self.steps or open:
-            self._let_go()
+            self._stop_following()
         top = self.folds.top(self.cursor)
         self.folds.set_open(self.cursor, open)
         self._unfolding = self.cursor if open else -1
-        wrapped = self.pages.wrapped(self.cursor)
+        wrapped = self.cache.wrapped(self.cursor)
         if open and wrapped is not None:
-            self.folds.measured(self.cursor, len(wrapped))
-            self._unfolded(self.cursor)
+            self.folds.set_height(self.cursor, len(wrapped))
+            self._show_unfolded(self.cursor)
         self._redraw()
         if top < round(self.scroll_y):
             self._scroll(top)
@@ -530,20 +533,20 @@ class Transcript(TranscriptView):
     def action_fold_all(self) -> None:
         """Unfold every step, or fold them all; the step at the cursor stays in view."""
         self.folds.set_all(not self.folds.all_open)
-        self.pages.drop_all_wrapped()
+        self.cache.drop_all_wrapped()
         self._redraw()
         self._scroll(self.folds.top(self.cursor) - self._height // 3)
 
     # --- what a key copies --------------------------------------------------------------------
 
-    async def copied(self) -> tuple[str, str]:
+    async def text_to_copy(self) -> tuple[str, str]:
         """Everything of the step at the cursor, its lines unbroken; of row 0 the task."""
         source, row = self.source, self.cursor
         if source is None:
             return "nothing", ""
         if row == 0:
             return "the task", self.opening.instructions
-        found, record = self.pages.row(row), await source.record(row)
+        found, record = self.cache.row(row), await source.record(row)
         if found is None or record is None:
             return "nothing", ""
         lines = await asyncio.to_thread(step_rendering.unfolded_lines, found, record, COPY_WIDTH)
@@ -560,9 +563,9 @@ class Transcript(TranscriptView):
 
     def filter(self, steps: Iterable[int] | None) -> None:
         """Show these steps only, or all again; the one at the cursor, or the nearest, stays."""
-        self.folds.only(None if steps is None else set(steps))
+        self.folds.show_only(None if steps is None else set(steps))
         newest = self.steps if self.following else self.cursor
-        self.cursor = self.folds.shown(newest, -1 if self.following else 1)
+        self.cursor = self.folds.nearest_shown(newest, -1 if self.following else 1)
         self._redraw()
         if self.following:
             self._to_end()
@@ -578,13 +581,13 @@ class Transcript(TranscriptView):
         if self._anchor:
             first, last = sorted((self._anchor, self.cursor))
             ends = f"{first}–{last}" if last > first else f"{first}"
-            if self.folds.those is not None:
-                ends = f"{sum(first <= one <= last for one in self.folds.those)} of {ends}"
+            if self.folds.shown_rows is not None:
+                ends = f"{sum(first <= one <= last for one in self.folds.shown_rows)} of {ends}"
             parts.append(span(f"   ▌ {ends} chosen", "title"))
-        if self.words:
+        if self.searched_text:
             count = self.tally(self.cursor) if self.tally else ""
             only = "  only these" if self.folds.filtered else ""
-            parts.append(span(f"   /{self.words}  {count}{only}", "warning"))
+            parts.append(span(f"   /{self.searched_text}  {count}{only}", "warning"))
         if self.following:
             parts.append(span("   following", "success"))
         elif self.behind:

@@ -15,15 +15,14 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from houston_console.app.daemon_link import DaemonLink
-from houston_console.app.error_boundary import ErrorBoundary
 from houston_console.app.key_bindings import bindings_for
 from houston_console.app.undo_offers import UndoableAction, UndoOffers
-from houston_console.screens.base_screen import AskForLine, UserNotice, post_from, reporting_errors
+from houston_console.screens.base_screen import AskForLine, Pane, post_from
 from houston_console.transcript.step_rendering import VERDICT_GLYPHS
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.transcript.transcript_view import Transcript
-from houston_console.widgets.dialogs import Dialog, FixedLines
-from houston_console.widgets.line_view import set_frame_subtitle, set_frame_title
+from houston_console.widgets.dialogs import Dialog
+from houston_console.widgets.line_view import FixedLines, set_frame_subtitle, set_frame_title
 from houston_console.widgets.styled_text import TextLine, line, span, text_block
 from houston_shared.control_messages import GiveVerdicts, JudgedSteps, Judgement
 from houston_shared.errors import ExitCode, HoustonError
@@ -44,14 +43,14 @@ class StepRange(NamedTuple):
     first: int
     last: int
 
-    shown: tuple[int, ...] = ()
+    only: tuple[int, ...] = ()
     """The only ones of them that are meant: those on the screen, where others are left out."""
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """`step 7`, `steps 3 to 9`, or `4 steps between 3 and 9`."""
-        if self.shown and len(self.shown) < self.last - self.first + 1:
-            count = len(self.shown)
+        if self.only and len(self.only) < self.last - self.first + 1:
+            count = len(self.only)
             return f"{count} step{'s' * (count > 1)} between {self.first} and {self.last}"
         if self.first == self.last:
             return f"step {self.first}"
@@ -63,15 +62,15 @@ class VerdictRequest(NamedTuple):
 
     request: str
     steps: StepRange
-    given: tuple[JudgedSteps, ...]
-    seen: int
+    verdicts: tuple[JudgedSteps, ...]
+    seen_seq: int
 
 
 class AppliedVerdict(NamedTuple):
     """A deed that the daemon took, and what stood before it."""
 
     steps: StepRange
-    before: tuple[JudgedSteps, ...]
+    previous: tuple[JudgedSteps, ...]
     seq: int
 
 
@@ -81,11 +80,11 @@ class VerdictSession:
 
     anchor: int = 0
     """Where the chosen range begins; 0 while none is chosen."""
-    done: list[AppliedVerdict] = field(default_factory=list)
-    doubtful: VerdictRequest | None = None
+    applied: list[AppliedVerdict] = field(default_factory=list)
+    unanswered: VerdictRequest | None = None
     """Sent, and not answered: whether it counts is not known."""
 
-    def chosen(
+    def chosen_steps(
         self, rollout: str, cursor: int, shown: Collection[int] | None = None
     ) -> StepRange | None:
         """The steps that a verdict would be on; None at the task, which is no step.
@@ -101,122 +100,127 @@ class VerdictSession:
             rollout, first, last, tuple(s for s in sorted(shown) if first <= s <= last)
         )
 
-    def meant(
+    def reason_steps(
         self, rollout: str, cursor: int, shown: Collection[int] | None = None
     ) -> StepRange | None:
         """The steps that a reason would be for: the chosen, or those just judged at the cursor."""
-        newest = self.done[-1].steps if self.done and not self.anchor else None
+        newest = self.applied[-1].steps if self.applied and not self.anchor else None
         if newest and newest.rollout == rollout and newest.first <= cursor <= newest.last:
             return newest
-        return self.chosen(rollout, cursor, shown)
+        return self.chosen_steps(rollout, cursor, shown)
 
-    def deed(self, steps: StepRange, given: tuple[JudgedSteps, ...], seen: int) -> VerdictRequest:
+    def request_for(
+        self, steps: StepRange, given: tuple[JudgedSteps, ...], seen: int
+    ) -> VerdictRequest:
         """A message, or once more the one that was not answered when it says the same."""
-        again = self.doubtful
-        if again is not None and (again.steps, again.given) == (steps, given):
+        again = self.unanswered
+        if again is not None and (again.steps, again.verdicts) == (steps, given):
             return again
         return VerdictRequest(uuid.uuid4().hex, steps, given, seen)
 
-    def verdict(self, steps: StepRange, verdict: Judgement, seen: int) -> VerdictRequest:
+    def verdict_request(self, steps: StepRange, verdict: Judgement, seen: int) -> VerdictRequest:
         """Keep, mask or leave undecided; without a reason."""
-        runs = _contiguous_runs(steps.shown) if steps.shown else [(steps.first, steps.last)]
+        runs = _contiguous_runs(steps.only) if steps.only else [(steps.first, steps.last)]
         given = (JudgedSteps(first=first, last=last, verdict=verdict) for first, last in runs)
-        return self.deed(steps, tuple(given), seen)
+        return self.request_for(steps, tuple(given), seen)
 
-    def taken(
+    def record_applied(
         self, deed: VerdictRequest, before: tuple[JudgedSteps, ...], seq: int
     ) -> AppliedVerdict:
         """The daemon has it: the range is chosen no longer, and it can be taken back."""
         done = AppliedVerdict(deed.steps, before, seq)
-        self.done = [*self.done, done][-MAX_UNDO_VERDICTS:]
-        self.anchor, self.doubtful = 0, None
+        self.applied = [*self.applied, done][-MAX_UNDO_VERDICTS:]
+        self.anchor, self.unanswered = 0, None
         return done
 
-    def back(self, done: AppliedVerdict) -> VerdictRequest:
+    def undo_request(self, done: AppliedVerdict) -> VerdictRequest:
         """What brings back what stood before it."""
-        return self.deed(done.steps, done.before, done.seq)
+        return self.request_for(done.steps, done.previous, done.seq)
 
-    def undo(self, rollout: str) -> tuple[AppliedVerdict, VerdictRequest] | None:
+    def newest_undo(self, rollout: str) -> tuple[AppliedVerdict, VerdictRequest] | None:
         """The newest deed on this rollout, and what brings back what stood before it."""
-        found = next((one for one in reversed(self.done) if one.steps.rollout == rollout), None)
+        found = next(
+            (verdict for verdict in reversed(self.applied) if verdict.steps.rollout == rollout),
+            None,
+        )
         if found is None:
             return None
-        return found, self.back(found)
+        return found, self.undo_request(found)
 
-    def undone(self, what: AppliedVerdict) -> None:
-        """It was taken back."""
-        self.done = [one for one in self.done if one is not what]
-        self.doubtful = None
+    def record_undone(self, what: AppliedVerdict) -> None:
+        """Note that a verdict was taken back."""
+        self.applied = [verdict for verdict in self.applied if verdict is not what]
+        self.unanswered = None
 
 
 def verdict_messages(deed: VerdictRequest) -> list[VerdictRequest]:
     """A deed as what the daemon takes at once; each part under a key of its own."""
     parts = [
-        deed.given[at : at + MAX_RANGES_PER_REQUEST]
-        for at in range(0, len(deed.given), MAX_RANGES_PER_REQUEST)
+        deed.verdicts[at : at + MAX_RANGES_PER_REQUEST]
+        for at in range(0, len(deed.verdicts), MAX_RANGES_PER_REQUEST)
     ]
     return [
-        deed._replace(request=f"{deed.request}-{number}" if number else deed.request, given=part)
+        deed._replace(request=f"{deed.request}-{number}" if number else deed.request, verdicts=part)
         for number, part in enumerate(parts)
     ]
 
 
-def verdicts_within(stands: tuple[JudgedSteps, ...], steps: StepRange) -> tuple[JudgedSteps, ...]:
+def verdicts_within(verdicts: tuple[JudgedSteps, ...], steps: StepRange) -> tuple[JudgedSteps, ...]:
     """What stands on the steps that are meant, and on no others."""
-    only = set(steps.shown) or range(steps.first, steps.last + 1)
+    only = set(steps.only) or range(steps.first, steps.last + 1)
     return tuple(
         JudgedSteps(first=first, last=last, verdict=one.verdict, reason=one.reason)
-        for one in stands
+        for one in verdicts
         for first, last in _contiguous_runs(
             [s for s in range(one.first, one.last + 1) if s in only]
         )
     )
 
 
-def with_reason(stands: tuple[JudgedSteps, ...], reason: str) -> tuple[JudgedSteps, ...]:
+def with_reason(verdicts: tuple[JudgedSteps, ...], reason: str) -> tuple[JudgedSteps, ...]:
     """People's verdicts that stand, with another reason; what is undecided is left so."""
     return tuple(
-        JudgedSteps(first=one.first, last=one.last, verdict=one.verdict, reason=reason)
-        for one in stands
-        if one.verdict != "undecided"
+        JudgedSteps(first=verdict.first, last=verdict.last, verdict=verdict.verdict, reason=reason)
+        for verdict in verdicts
+        if verdict.verdict != "undecided"
     )
 
 
 def _contiguous_runs(steps: Sequence[int]) -> list[tuple[int, int]]:
     """First and last of every run of numbers without a gap."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for step in steps:
-        if found and step == found[-1][1] + 1:
-            found[-1] = (found[-1][0], step)
+        if ranges and step == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], step)
         else:
-            found.append((step, step))
-    return found
+            ranges.append((step, step))
+    return ranges
 
 
 def verdict_history_lines(
-    said: Sequence[annotation_queries.VerdictHistoryEntry],
-    stands: Sequence[SourceVerdict],
+    history: Sequence[annotation_queries.VerdictHistoryEntry],
+    verdicts: Sequence[SourceVerdict],
     width: int,
 ) -> list[TextLine]:
     """One paragraph a word that was said; what counts now comes last."""
-    found: list[TextLine] = []
-    for one in said:
+    lines: list[TextLine] = []
+    for one in history:
         glyph, tone = VERDICT_GLYPHS.get(one.verdict, ("–", "dim"))
         ends = f"step {one.first}" if one.first == one.last else f"steps {one.first}–{one.last}"
         who = one.by if one.verified else f"{one.by} (unverified)"
         when = span(f"  {who}, {local_time(one.at)}  ", "dim")
         head = line(span(f" {glyph} {one.verdict}", tone), when, span(ends, "number"))
-        found += [head, *(text_block(one.reason, width, "text", span("   ")) if one.reason else [])]
-    if not found:
-        found.append(line(span(" Nobody has said anything of it.", "dim")))
-    told = [f"{one.source}: {one.verdict}" for one in stands]
+        lines += [head, *(text_block(one.reason, width, "text", span("   ")) if one.reason else [])]
+    if not lines:
+        lines.append(line(span(" Nobody has said anything of it.", "dim")))
+    told = [f"{verdict.source}: {verdict.verdict}" for verdict in verdicts]
     now = f"{told[0]} counts" if told else "undecided: no source has said anything that stands"
     outranked = f"; outranked: {', '.join(told[1:])}" if told[1:] else ""
-    return [*found, (), *text_block(f"now  {now}{outranked}", width, "strong", span(" "))]
+    return [*lines, (), *text_block(f"now  {now}{outranked}", width, "strong", span(" "))]
 
 
 class VerdictHistoryDialog(Dialog[None]):
-    """A page to read."""
+    """All that was said of a step."""
 
     BINDINGS = [("escape,q,enter,H", "close", "close")]
 
@@ -224,23 +228,23 @@ class VerdictHistoryDialog(Dialog[None]):
         """make: the lines for a width."""
         super().__init__()
         self._heading = heading
-        self._make = make
-        self._text = FixedLines([])
+        self._make_lines = make
+        self._text = FixedLines()
 
     def compose(self) -> ComposeResult:
-        """One text."""
+        """Compose the text."""
         with Vertical(id="said") as box:
             set_frame_title(box, self._heading)
             set_frame_subtitle(box, line("esc close"))
             yield self._text
 
     def on_resize(self) -> None:
-        """Wrapped for the width there is."""
-        self.call_after_refresh(lambda: self._text.put(self._make(self._text.room), at_end=True))
+        """Wrap again for the new width."""
+        self.call_after_refresh(self._show_end)
 
-    def action_close(self) -> None:
-        """Done."""
-        self.dismiss(None)
+    def _show_end(self) -> None:
+        self._text.show_lines(self._make_lines)
+        self._text.jump(self._text.line_count())
 
 
 DAEMON_AWAY_TEXT = (
@@ -253,8 +257,8 @@ VERDICT_NOTICES: dict[Judgement, str] = {
 }
 
 
-class VerdictActions(ErrorBoundary, Vertical):
-    """Around the transcript."""
+class VerdictActions(Pane):
+    """The keys for verdicts, around the transcript."""
 
     BINDINGS = bindings_for("judging")
 
@@ -268,13 +272,13 @@ class VerdictActions(ErrorBoundary, Vertical):
     ) -> None:
         """source: the rollout that is open."""
         super().__init__(**arguments)
-        self.bench = VerdictSession()
+        self.session = VerdictSession()
         self._transcript = transcript
         self._link, self._undoing = link, undoing
         self._source = source
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    def turn(self) -> None:
+    def clear_choice(self) -> None:
         """Another rollout was opened: nothing of it is chosen."""
         self._choose(0)
 
@@ -282,161 +286,161 @@ class VerdictActions(ErrorBoundary, Vertical):
 
     def action_choose(self) -> None:
         """Begin a range at the cursor, or end it."""
-        self._choose(0 if self.bench.anchor else self._transcript.cursor)
+        self._choose(0 if self.session.anchor else self._transcript.cursor)
 
     def unchoose(self) -> bool:
         """Choose nothing; whether something was chosen."""
-        chosen = bool(self.bench.anchor)
+        chosen = bool(self.session.anchor)
         self._choose(0)
         return chosen
 
     def _choose(self, anchor: int) -> None:
-        self.bench.anchor = anchor
+        self.session.anchor = anchor
         self._transcript.choose(anchor)
 
     def _chosen(
         self, pick: Callable[[str, int, Collection[int] | None], StepRange | None]
     ) -> StepRange | None:
         source, folds = self._source(), self._transcript.folds
-        found = pick(source.rollout, self._transcript.cursor, folds.those) if source else None
+        found = pick(source.rollout, self._transcript.cursor, folds.shown_rows) if source else None
         if source and found is None:
-            post_from(self, UserNotice("The task is no step: only steps are judged."))
+            self.show_notice("The task is no step: only steps are judged.")
         return found
 
     # --- verdicts ----------------------------------------------------------------------------
 
     def action_judge(self, verdict: Judgement) -> None:
         """Keep, mask or leave undecided what is chosen, or the step at the cursor."""
-        source, steps = self._source(), self._chosen(self.bench.chosen)
+        source, steps = self._source(), self._chosen(self.session.chosen_steps)
         if source is not None and steps is not None:
-            deed = self.bench.verdict(steps, verdict, source.seq)
-            self._do(source, deed, VERDICT_NOTICES[verdict])
+            deed = self.session.verdict_request(steps, verdict, source.seq)
+            self._start(source, deed, VERDICT_NOTICES[verdict])
 
-    def _do(self, source: RolloutSource, deed: VerdictRequest, words: str) -> None:
+    def _start(self, source: RolloutSource, deed: VerdictRequest, words: str) -> None:
         """Say it, and offer to undo it; those before it are the bench's to undo."""
         self._undoing.do(
-            f"Judging {deed.steps.words} …", self._give(source, deed, words), "verdict"
+            f"Judging {deed.steps.text} …", self._apply(source, deed, words), "verdict"
         )
 
-    async def _give(
+    async def _apply(
         self, source: RolloutSource, deed: VerdictRequest, words: str
     ) -> UndoableAction | None:
         """None without a daemon, which is said. Raises HoustonError."""
         steps = deed.steps
-        async with self._turn:
-            before = await self._stands(source, steps)
+        async with self._lock:
+            before = await self._read_standing(source, steps)
             seq = await self._send(deed)
             if seq is None:
                 return None
-            done = self.bench.taken(deed, before, seq)
+            done = self.session.record_applied(deed, before, seq)
             self._transcript.choose(0)
-            await self._show(source, steps)
+            await self._refresh_steps(source, steps)
 
         async def back() -> str:
-            async with self._turn:
-                return await self._undo(source, done, self.bench.back(done))
+            async with self._lock:
+                return await self._undo(source, done, self.session.undo_request(done))
 
         more = " R adds a reason." if "taken back" not in words else ""
         return UndoableAction(
-            words.format(steps=steps.words) + more, back, f"houston verdict {steps.rollout}"
+            words.format(steps=steps.text) + more, back, f"houston verdict {steps.rollout}"
         )
 
-    async def _stands(self, source: RolloutSource, steps: StepRange) -> tuple[JudgedSteps, ...]:
+    async def _read_standing(
+        self, source: RolloutSource, steps: StepRange
+    ) -> tuple[JudgedSteps, ...]:
         """What people's verdicts on these steps are now. Raises HoustonError."""
-        found = await source.read(
+        verdicts = await source.read(
             annotation_queries.read_human_verdict_ranges(steps.rollout, steps.first, steps.last)
         )
-        return verdicts_within(found, steps)
+        return verdicts_within(verdicts, steps)
 
     async def _send(self, deed: VerdictRequest) -> int | None:
         """The event that says it now; None without a daemon. Raises HoustonError."""
         if self._link.state == "down":
-            post_from(self, UserNotice(DAEMON_AWAY_TEXT.format(steps=deed.steps.words)))
+            self.show_notice(DAEMON_AWAY_TEXT.format(steps=deed.steps.text))
             return None
         seq = 0
         for part in verdict_messages(deed):
             message = GiveVerdicts(
                 request=part.request,
                 rollout=deed.steps.rollout,
-                steps=part.given,
-                seen=deed.seen,
+                steps=part.verdicts,
+                seen=deed.seen_seq,
                 claimed=self._link.claimed,
             )
             try:
                 seq = getattr(await self._link.ask(message), "seq", seq)
             except HoustonError as problem:
                 if problem.code == ExitCode.BUSY:
-                    self.bench.doubtful = deed
+                    self.session.unanswered = deed
                 raise
         return seq
 
-    async def _show(self, source: RolloutSource, steps: StepRange) -> None:
+    async def _refresh_steps(self, source: RolloutSource, steps: StepRange) -> None:
         """Read them again at once; steps that a branch shares bring no event of the branch."""
         if source is self._source():
             touched = list(range(steps.first, steps.last + 1))
-            await self._transcript.grew(touched, self._transcript.steps)
+            await self._transcript.refresh_steps(touched, self._transcript.steps)
 
     def action_undo(self) -> None:
         """Bring back what stood before the newest verdict that was given here."""
         source = self._source()
         if source is None:
             return
-        found = self.bench.undo(source.rollout)
+        found = self.session.newest_undo(source.rollout)
         if found is None:
-            post_from(
-                self, UserNotice("Nothing to take back: no verdict was given at this console.")
-            )
+            self.show_notice("Nothing to take back: no verdict was given at this console.")
             return
-        self._later(self._undo_older(source, *found))
+        self._run_in_turn(self._undo_older(source, *found))
 
     async def _undo_older(
         self, source: RolloutSource, done: AppliedVerdict, deed: VerdictRequest
     ) -> None:
         if words := await self._undo(source, done, deed):
-            post_from(self, UserNotice(words, good=True))
+            self.show_notice(words, good=True)
 
     async def _undo(self, source: RolloutSource, done: AppliedVerdict, deed: VerdictRequest) -> str:
         """What to say; nothing without a daemon, which is said. Raises HoustonError."""
         if await self._send(deed) is None:
             return ""
-        self.bench.undone(done)
-        await self._show(source, deed.steps)
-        return f"{deed.steps.words.capitalize()}: as it was before."
+        self.session.record_undone(done)
+        await self._refresh_steps(source, deed.steps)
+        return f"{deed.steps.text.capitalize()}: as it was before."
 
     # --- reasons and history -----------------------------------------------------------------
 
     def action_reason(self) -> None:
         """Ask why, for the verdict that stands; what was said last may be changed."""
-        source, steps = self._source(), self._chosen(self.bench.meant)
+        source, steps = self._source(), self._chosen(self.session.reason_steps)
         if source is not None and steps is not None:
-            self._later(self._ask_why(source, steps))
+            self._run_in_turn(self._ask_why(source, steps))
 
     async def _ask_why(self, source: RolloutSource, steps: StepRange) -> None:
-        stands = await self._stands(source, steps)
+        stands = await self._read_standing(source, steps)
         said = [one for one in stands if one.verdict != "undecided"]
         if not said:
-            words = f"Nobody has judged {steps.words}: K keeps, M masks, then R adds a reason."
-            post_from(self, UserNotice(words))
+            words = f"Nobody has judged {steps.text}: K keeps, M masks, then R adds a reason."
+            self.show_notice(words)
             return
         what = " and ".join(sorted({one.verdict for one in said}))
 
         async def answer(text: str) -> None:
-            deed = self.bench.deed(steps, with_reason(stands, text), source.seq)
-            self._do(source, deed, "Noted why for {steps}.")
+            deed = self.session.request_for(steps, with_reason(stands, text), source.seq)
+            self._start(source, deed, "Noted why for {steps}.")
 
-        post_from(self, AskForLine(f"why {what} {steps.words}", answer, said[0].reason))
+        post_from(self, AskForLine(f"why {what} {steps.text}", answer, said[0].reason))
 
     def action_history(self) -> None:
         """Everything that was said of the step at the cursor."""
         source, step = self._source(), self._transcript.cursor
         if source is not None and step:
-            self._later(self._history(source, step))
+            self._run_in_turn(self._history(source, step))
 
     async def _history(self, source: RolloutSource, step: int) -> None:
-        said = await source.read(
+        history = await source.read(
             annotation_queries.read_verdict_history(source.rollout, step, step)
         )
-        found = (
+        verdicts = (
             await source.read(
                 annotation_queries.read_verdicts_with_reasons(source.rollout, step, step)
             )
@@ -444,14 +448,14 @@ class VerdictActions(ErrorBoundary, Vertical):
         self.app.push_screen(
             VerdictHistoryDialog(
                 f"What was said of step {step}",
-                lambda width: verdict_history_lines(said, found, width),
+                lambda width: verdict_history_lines(history, verdicts, width),
             )
         )
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run_in_turn(self, work: Coroutine[Any, Any, None]) -> None:
         """One deed after the other, and no key waits for any."""
-        self.run_worker(self._in_turn(work), group="judging")
+        self.run_reporting(self._in_turn(work), "judging")
 
     async def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
-        async with self._turn:
-            await reporting_errors(self, work)
+        async with self._lock:
+            await work

@@ -76,7 +76,8 @@ class QuantizedColors(LineFilter):
         """The same segments; what the terminal has already stays as it is."""
         depth = self._depth
         return [
-            one._replace(style=one.style and quantize_style(one.style, depth)) for one in segments
+            segment._replace(style=segment.style and quantize_style(segment.style, depth))
+            for segment in segments
         ]
 
 
@@ -189,7 +190,7 @@ GROUND_STYLES = ("cursor", "hit", "added_ground", "removed_ground")
 def _theme_256(
     name: str, colours: Mapping[str, int], styles: str, dark: bool = True
 ) -> HoustonTheme:
-    """A theme of 256 colours. styles: names and colours of the tones, as in `_styles`."""
+    """A theme of 256 colours. styles: names and colours of the tones, as in `_parse_styles`."""
     named = {role: xterm_color(number) for role, number in colours.items()}
     roles = [one.name for one in fields(Theme) if one.name in named]
     main: dict[str, Any] = {role: named.pop(role) for role in roles}
@@ -489,14 +490,14 @@ def themes_for_depth(depth: ColorDepth) -> list[Theme]:
         ]
     ours = (DARK_THEME_256, LIGHT_THEME_256, COLOR_BLIND_THEME_256) if depth == "256" else THEMES_16
     dark, light, *_ = ours
-    found: list[Theme] = [*ours, ANSI_THEME]
+    themes: list[Theme] = [*ours, ANSI_THEME]
     for theme in BUILTIN_THEMES.values():
         nearest = dark if theme.dark else light
         if not theme.ansi and depth == "256":
-            found.append(_with_ground_styles(theme, nearest))
+            themes.append(_with_ground_styles(theme, nearest))
         elif not theme.ansi:
-            found.append(replace(nearest, name=theme.name))
-    return found
+            themes.append(replace(nearest, name=theme.name))
+    return themes
 
 
 def _with_ground_styles(theme: Theme, of: HoustonTheme) -> HoustonTheme:

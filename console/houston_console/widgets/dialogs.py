@@ -5,8 +5,8 @@ prompt at the lower edge of the trajectory. The command palette lists what can b
 rollouts to open and themes. What is done with an answer is up to whoever asked.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -27,7 +27,12 @@ from houston_console.app.key_bindings import (
 )
 from houston_console.screens.base_screen import HintBar
 from houston_console.widgets.color_themes import THEMES
-from houston_console.widgets.line_view import LineView, set_frame_subtitle, set_frame_title
+from houston_console.widgets.line_view import (
+    FixedLines,
+    ItemList,
+    set_frame_subtitle,
+    set_frame_title,
+)
 from houston_console.widgets.styled_text import (
     TextLine,
     fit_text,
@@ -72,28 +77,39 @@ class OneLineInput(PaneBoundary, Input):
         return safe_line(value)
 
 
-class FixedLines(LineView):
-    """Fixed lines to read, made for the width there is."""
+T = TypeVar("T", bound=Hashable)
 
-    has_cursor = False
 
-    def __init__(self, lines: list[TextLine], **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._lines = lines
+class InputHistory(Generic[T]):
+    """What was typed before, the newest last, and where in it somebody walks."""
 
-    def line_count(self) -> int:
-        """As many as there are."""
-        return len(self._lines)
+    def __init__(self, entries: Sequence[T] = ()) -> None:
+        """entries: the same one is there once, where it came last."""
+        self._entries = list(dict.fromkeys(reversed(entries)))[::-1]
+        self._draft: T | None = None
+        self.leave()
 
-    def line_at(self, number: int) -> TextLine:
-        """One of them."""
-        return self._lines[number]
+    def leave(self) -> None:
+        """What is typed now is an entry of its own: the next walk begins at the newest."""
+        self._place = len(self._entries)
 
-    def put(self, lines: list[TextLine], at_end: bool = False) -> None:
-        """Show other lines, from their start or their end."""
-        self._lines = lines
-        self.show()
-        self.jump(len(lines) if at_end else 0)
+    @property
+    def walking(self) -> bool:
+        """Whether an entry from before is shown."""
+        return self._place < len(self._entries)
+
+    def walk(self, by: int, draft: T | None = None) -> T | None:
+        """The entry before (-1) or after (1), behind the newest the draft; None past either end.
+
+        draft: what is typed now; it comes back at the end of the walk.
+        """
+        if not self.walking:
+            self._draft = draft
+        place = self._place + by
+        if place < 0 or place > len(self._entries) - (self._draft is None):
+            return None
+        self._place = place
+        return self._entries[place] if self.walking else self._draft
 
 
 class Dialog(ErrorBoundary, ModalScreen[ScreenResultType]):
@@ -103,6 +119,10 @@ class Dialog(ErrorBoundary, ModalScreen[ScreenResultType]):
         """Answer and close. A second key may have come before the first had closed it: that one
         does nothing, where Textual would close what lies below."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
+
+    def action_close(self) -> None:
+        """Close without an answer."""
+        self.dismiss(None)
 
 
 class ConfirmDialog(Dialog[bool]):
@@ -127,12 +147,12 @@ class ConfirmDialog(Dialog[bool]):
             text.styles.height = len(lines)
             yield text
         keys = HintBar()  # in place of the keys of the area behind it
-        keys.area("question")
+        keys.show_area("question")
         keys.styles.dock = "bottom"
         yield keys
 
     def action_answer(self, yes: bool) -> None:
-        """Done."""
+        """Close with this answer."""
         self.dismiss(yes)
 
 
@@ -147,30 +167,26 @@ class HelpDialog(Dialog[None]):
         self._area: Area = area
 
     def compose(self) -> ComposeResult:
-        """One list."""
+        """Compose the frame and its list."""
         with Vertical(id="help") as box:
             set_frame_title(box, "Keys")
             set_frame_subtitle(box, line("esc close"))
             yield FixedLines(_help_lines(self._area))
 
-    def action_close(self) -> None:
-        """Done."""
-        self.dismiss(None)
-
 
 def _help_lines(here: Area) -> list[TextLine]:
-    found: list[TextLine] = []
+    lines: list[TextLine] = []
     near = focus_chain(here)
     for area, name in sorted(
         AREA_TITLES, key=lambda one: near.index(one[0]) if one[0] in near else len(near)
     ):
-        found.append(line(span(f" {name}", "title")))
-        found += [
-            line(span("   "), span(fit_text(one.shown, 12), "tool"), span(one.does))
-            for one in keys_of_areas(area)
+        lines.append(line(span(f" {name}", "title")))
+        lines += [
+            line(span("   "), span(fit_text(binding.label, 12), "tool"), span(binding.description))
+            for binding in keys_of_areas(area)
         ]
-        found.append(())
-    return found
+        lines.append(())
+    return lines
 
 
 class BottomPrompt(OneLineInput):
@@ -182,7 +198,7 @@ class BottomPrompt(OneLineInput):
     def __init__(self, taken: Callable[[str], None] | None = None, **arguments: Any) -> None:
         """taken: told at once what was typed, before any key that follows; else Submitted tells."""
         super().__init__(**arguments)
-        self._taken = taken
+        self._on_submit = taken
 
     def ask(self, kind: str, placeholder: str) -> None:
         """Appear and take the focus. kind: `/` or `:`."""
@@ -200,18 +216,18 @@ class BottomPrompt(OneLineInput):
 
     async def action_submit(self) -> None:
         """Ask, and leave at once: the next key is no letter of this."""
-        self.keep()
-        if self._taken is None:
+        self.close()
+        if self._on_submit is None:
             await super().action_submit()
         else:
-            self._taken(self.value.strip())
+            self._on_submit(self.value.strip())
 
-    def keep(self) -> None:
-        """What was typed stays what is asked."""
+    def close(self) -> None:
+        """Hide, and keep what was typed."""
         self.action_leave()
 
     def action_leave(self) -> None:
-        """Nothing was asked."""
+        """Hide without an answer."""
         self.display = False
         self.screen.set_focus(self.screen.query_one("#transcript"))
 
@@ -228,7 +244,7 @@ class QuestionDialog(Dialog[tuple[str, ...] | None]):
     def __init__(self, name: str, text: str, asked: dict[str, str]) -> None:
         """name: on the frame. asked: what stands in each line at first, by what is asked."""
         super().__init__()
-        self._title, self._text, self._asked = name, text, asked
+        self._title, self._text, self._initial_values = name, text, asked
         self.fields = [OneLineInput(value=value) for value in asked.values()]
 
     def compose(self) -> ComposeResult:
@@ -237,11 +253,11 @@ class QuestionDialog(Dialog[tuple[str, ...] | None]):
             set_frame_title(box, self._title)
             set_frame_subtitle(box, line("enter do it   esc leave it"))
             yield _static_lines(text_block(self._text, QUESTION_WIDTH, "strong"))
-            for name, field in zip(self._asked, self.fields, strict=True):
+            for name, field in zip(self._initial_values, self.fields, strict=True):
                 yield _static_lines(text_block(name, QUESTION_WIDTH, "dim"))
                 yield field
         keys = HintBar()  # in place of the keys of the area behind it
-        keys.area("words")
+        keys.show_area("words")
         keys.styles.dock = "bottom"
         yield keys
 
@@ -250,17 +266,17 @@ class QuestionDialog(Dialog[tuple[str, ...] | None]):
         self.fields[-1].focus()
 
     def on_input_submitted(self) -> None:
-        """Done."""
+        """Close with what was typed."""
         self.dismiss(tuple(field.value for field in self.fields))
 
     def action_leave(self) -> None:
-        """Nothing is done."""
+        """Close without an answer."""
         self.dismiss(None)
 
 
 def _static_lines(lines: list[TextLine]) -> FixedLines:
-    text = FixedLines(lines)
-    text.styles.height, text.can_focus = len(lines), False
+    text = FixedLines(lines, focusable=False)
+    text.styles.height = len(lines)
     return text
 
 
@@ -269,9 +285,9 @@ PALETTE_HEIGHT = 14
 
 
 class PaletteCommand(NamedTuple):
-    """One thing to do."""
+    """A command of the palette."""
 
-    words: str
+    text: str
     action: str
     """As Textual writes actions; looked up from the focused widget outwards."""
     key: str = ""
@@ -279,15 +295,19 @@ class PaletteCommand(NamedTuple):
 
 def available_commands(area: Area, rollouts: Iterable[RolloutRow]) -> list[PaletteCommand]:
     """What can be done with the focus in `area`: its keys, then other rollouts, then themes."""
-    found = [
-        PaletteCommand(one.does, one.action, one.shown.split()[0])
-        for one in keys_of_areas(*focus_chain(area))
+    commands = [
+        PaletteCommand(binding.description, binding.action, binding.label.split()[0])
+        for binding in keys_of_areas(*focus_chain(area))
     ]
-    found += [
-        PaletteCommand(f"open {one.id}  ({one.state})", f"app.open({one.id!r})") for one in rollouts
+    commands += [
+        PaletteCommand(f"open {rollout.id}  ({rollout.state})", f"app.open({rollout.id!r})")
+        for rollout in rollouts
     ]
-    found += [PaletteCommand(f"theme {one.name}", f"app.dress({one.name!r})") for one in THEMES]
-    return found
+    commands += [
+        PaletteCommand(f"theme {theme.name}", f"app.apply_theme({theme.name!r})")
+        for theme in THEMES
+    ]
+    return commands
 
 
 def match_commands(commands: Sequence[PaletteCommand], typed: str) -> list[PaletteCommand]:
@@ -295,34 +315,29 @@ def match_commands(commands: Sequence[PaletteCommand], typed: str) -> list[Palet
     if not typed.strip():
         return list(commands)
     matcher = Matcher(typed)
-    scored = [(matcher.match(one.words), at) for at, one in enumerate(commands)]
+    scored = [(matcher.match(one.text), at) for at, one in enumerate(commands)]
     kept = sorted((-score, at) for score, at in scored if score > 0)
     return [commands[at] for _, at in kept]
 
 
-class _CommandList(LineView, can_focus=False):
+class _CommandList(ItemList[PaletteCommand], can_focus=False):
     """Commands; the keys that move in it come from the line above."""
 
     def __init__(self, commands: list[PaletteCommand], **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.commands = commands
+        super().__init__(commands, **arguments)
         self.empty = line(span("  nothing is called that", "dim"))
-
-    def line_count(self) -> int:
-        """As many as fit."""
-        return len(self.commands)
 
     def line_at(self, number: int) -> TextLine:
         """One command and its key."""
-        one = self.commands[number]
-        left = line(span("  "), span(one.words))
-        return justify_line(left, line(span(f" {one.key} ", "tool")), self.room)
+        one = self.items[number]
+        left = line(span("  "), span(one.text))
+        return justify_line(left, line(span(f" {one.key} ", "tool")), self.line_cells)
 
     def take(self, commands: list[PaletteCommand]) -> None:
-        """Show others, from the best."""
-        self.commands = commands
+        """Show other commands, from the best match."""
+        self.items = commands
         self.show()
-        self.put_cursor(0)
+        self.set_cursor(0)
 
 
 class CommandInput(OneLineInput):
@@ -338,9 +353,9 @@ class CommandInput(OneLineInput):
     }
 
     def action_move(self, by: int) -> None:
-        """Another command is under the cursor."""
+        """Move the cursor in the list."""
         listed = self.screen.query_one(_CommandList)
-        listed.put_cursor(listed.cursor + by)
+        listed.set_cursor(listed.cursor + by)
 
     def action_choose(self, taken: bool) -> None:
         """Close the screen, with the command under the cursor or without."""
@@ -357,27 +372,25 @@ class CommandPalette(Dialog[PaletteCommand | None]):
         self._heading = name
         self._commands = commands
         self.typed = CommandInput(placeholder="a few letters of what you want to do")
-        self.listed = _CommandList(commands)
+        self.list = _CommandList(commands)
 
     def compose(self) -> ComposeResult:
         """The line and the list."""
         with Vertical(id="commands") as box:
             set_frame_title(box, self._heading)
             set_frame_subtitle(box, line("↑ ↓   enter do it   esc close"))
-            self.listed.styles.height = PALETTE_HEIGHT
+            self.list.styles.height = PALETTE_HEIGHT
             yield self.typed
-            yield self.listed
+            yield self.list
 
     def on_mount(self) -> None:
-        """Letters go to the line at once."""
+        """Focus the line to type in."""
         self.set_focus(self.typed)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Other letters, other commands."""
-        self.listed.take(match_commands(self._commands, event.value))
+        """List the commands that match."""
+        self.list.take(match_commands(self._commands, event.value))
 
     def choose(self, taken: bool) -> None:
         """Close, with the command under the cursor if it is wanted."""
-        one = self.listed
-        wanted = taken and one.cursor < len(one.commands)
-        self.dismiss(one.commands[one.cursor] if wanted else None)
+        self.dismiss(self.list.under_cursor if taken else None)

@@ -5,8 +5,8 @@ this draws, scrolls, moves a cursor, selects with the mouse. Also here: highligh
 lines, and the titles of frames. It reads nothing and keeps no text of its own.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
 
 from rich.style import Style
 from textual.content import Content
@@ -94,13 +94,13 @@ def highlight_ranges(strip: Strip, places: Sequence[tuple[int, int]], style: Sty
 
 def _needle_ranges(low: str, needles: Sequence[str]) -> list[tuple[int, int]]:
     """Where needles begin and end."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for needle in filter(None, (one.lower() for one in needles)):
         at = low.find(needle)
         while at >= 0:
-            found.append((at, at + len(needle)))
+            ranges.append((at, at + len(needle)))
             at = low.find(needle, at + len(needle))
-    return found
+    return ranges
 
 
 def _merge_ranges(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -137,23 +137,23 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         raise NotImplementedError
 
     def line_at(self, number: int) -> TextLine:
-        """One line, for the width of `room`."""
+        """One line, for the width of `line_cells`."""
         raise NotImplementedError
 
     def selectable(self, number: int) -> bool:
-        """Whether the cursor may stand there."""
+        """Whether the cursor may be on this line."""
         return True
 
-    def moved(self) -> None:
-        """The cursor stands on another line."""
+    def cursor_moved(self) -> None:
+        """Called when the cursor has moved to another line."""
 
-    def touched(self) -> None:
+    def note_activity(self) -> None:
         """A key was pressed here, or the mouse moved: somebody is at this list."""
 
     # --- drawing -----------------------------------------------------------------------------
 
     @property
-    def room(self) -> int:
+    def line_cells(self) -> int:
         """Cells in a line; the scrollbar's column is kept free also while there is none."""
         bar = self.styles.scrollbar_size_vertical if self.styles.overflow_y == "auto" else 0
         return max(4, self.region.shrink(self.styles.gutter).width - bar)
@@ -172,7 +172,7 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
 
     def show(self) -> None:
         """Lines have changed: measure and draw again."""
-        self.virtual_size = Size(self.room, self.line_count())
+        self.virtual_size = Size(self.line_cells, self.line_count())
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -183,7 +183,7 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
             return self.palette.strip(self.empty, self.size.width, base)
         if number >= self.line_count():
             return blank_strip(self.size.width, base)
-        parts, under = self.line_at(number), self._under(number)
+        parts, under = self.line_at(number), self._cursor_style(number)
         if under and number == self.cursor:
             parts = with_cursor(parts, self.has_focus)
         strip = self.palette.strip(parts, self.size.width, base, under)
@@ -217,7 +217,7 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         """Something else is selected."""
         self.refresh()
 
-    async def copied(self) -> tuple[str, str]:
+    async def text_to_copy(self) -> tuple[str, str]:
         """What a key copies while nothing is selected: how it is called, and the text."""
         if self.has_cursor:
             return "the line", line_text(
@@ -226,30 +226,22 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         lines = (line_text(self.line_at(number)).rstrip() for number in range(self.line_count()))
         return "the whole text", "\n".join(lines)
 
-    def _under(self, number: int) -> Style | None:
+    def _cursor_style(self, number: int) -> Style | None:
         if not self.has_cursor or number != self.cursor or not self.selectable(number):
             return None
         return self.palette.cursor if self.has_focus else self.palette.cursor_away
 
     def on_mouse_move(self) -> None:
-        """Somebody is here."""
-        self.touched()
+        """Note that somebody uses this list."""
+        self.note_activity()
 
-    def on_mouse_scroll_down(self) -> None:
-        """Somebody is here."""
-        self.touched()
-
-    def on_mouse_scroll_up(self) -> None:
-        """Somebody is here."""
-        self.touched()
+    on_mouse_scroll_down = on_mouse_scroll_up = on_mouse_move
 
     def on_focus(self) -> None:
         """The cursor row looks different in the focused area."""
         self.refresh()
 
-    def on_blur(self) -> None:
-        """The same when the focus leaves."""
-        self.refresh()
+    on_blur = on_focus
 
     def on_resize(self) -> None:
         """The width may have changed."""
@@ -257,7 +249,7 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
 
     # --- moving ------------------------------------------------------------------------------
 
-    def put_cursor(self, number: int) -> None:
+    def set_cursor(self, number: int) -> None:
         """Stand on the line `number`, or the nearest that may be stood on, and show it."""
         if not self.line_count():
             return
@@ -269,23 +261,25 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         if target is None:
             return
         before, self.cursor = self.cursor, target
-        self.reveal(target)
+        self.bring_into_view(target)
         if before != target:
-            self.draw_ground(before)  # not all: a key is to be cheap, also over a narrow line
-            self.draw_ground(target)
-            self.moved()
+            self.redraw_cursor_line(
+                before
+            )  # not all: a key is to be cheap, also over a narrow line
+            self.redraw_cursor_line(target)
+            self.cursor_moved()
 
-    def keep_line(self, at: int) -> None:
+    def keep_cursor_line(self, at: int) -> None:
         """What the cursor stands on is the line `at` by now; it stays where it is on the screen."""
         old, self.cursor = self.cursor, at
         if at != old:
             self.jump(round(self.scroll_y) + at - old)
 
-    def draw_ground(self, number: int) -> None:
+    def redraw_cursor_line(self, number: int) -> None:
         """Draw again what has the cursor's ground while it stands on the line `number`."""
         self.refresh_line(number)
 
-    def reveal(self, number: int) -> None:
+    def bring_into_view(self, number: int) -> None:
         """Scroll as little as needed so that the line `number` is visible."""
         height = max(1, self.scrollable_content_region.height)
         top = round(self.scroll_y)
@@ -300,37 +294,105 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         self.vertical_scrollbar.position = self.scroll_y  # also before it is shown
 
     def on_click(self, event: Any) -> None:
-        """A click stands on the line."""
+        """Move the cursor to the line that was clicked."""
         if self.has_cursor:
-            self.put_cursor(round(self.scroll_y) + event.get_content_offset_capture(self).y)
+            self.set_cursor(round(self.scroll_y) + event.get_content_offset_capture(self).y)
 
     def action_down(self) -> None:
-        """One line on."""
-        self._step(1)
+        """Move one line down."""
+        self._move_by(1)
 
     def action_up(self) -> None:
-        """One line back."""
-        self._step(-1)
+        """Move one line up."""
+        self._move_by(-1)
 
-    def _step(self, by: int) -> None:
+    def _move_by(self, by: int) -> None:
         if self.has_cursor:
-            self.put_cursor(self.cursor + by)
+            self.set_cursor(self.cursor + by)
         else:
             self.jump(round(self.scroll_y) + by)
 
     def action_page(self, by: int) -> None:
-        """A page on or back."""
+        """Move a page down or up."""
         height = max(1, self.scrollable_content_region.height - 1)
         if self.has_cursor:
-            self.put_cursor(self.cursor + by * height)
+            self.set_cursor(self.cursor + by * height)
         else:
             self.jump(round(self.scroll_y) + by * height)
 
     def action_first(self) -> None:
-        """The start."""
-        self.put_cursor(0) if self.has_cursor else self.jump(0)
+        """Go to the first line."""
+        self.set_cursor(0) if self.has_cursor else self.jump(0)
 
     def action_last(self) -> None:
-        """The end."""
+        """Go to the last line."""
         last = self.line_count() - 1
-        self.put_cursor(last) if self.has_cursor else self.jump(last)
+        self.set_cursor(last) if self.has_cursor else self.jump(last)
+
+
+class FixedLines(LineView):
+    """Lines to read. They are made again for another width, and the place in them stays."""
+
+    has_cursor = False
+
+    def __init__(
+        self, lines: Sequence[TextLine] = (), focusable: bool = True, **arguments: Any
+    ) -> None:
+        """lines: shown until `put` gives others. focusable: whether keys can scroll them."""
+        super().__init__(**arguments)
+        self.lines = lines
+        self.can_focus = focusable
+        self._make: Callable[[int], Sequence[TextLine]] = lambda width: lines
+
+    def line_count(self) -> int:
+        """The number of lines."""
+        return len(self.lines)
+
+    def line_at(self, number: int) -> TextLine:
+        """The line at this position."""
+        return self.lines[number]
+
+    def show_lines(self, make: Callable[[int], Sequence[TextLine]]) -> None:
+        """Show what `make` gives for a width; drawn again only when that is something else."""
+        self._make = make
+        lines = make(self.line_cells)
+        if lines != self.lines:
+            self.lines = lines
+            super().show()
+
+    def show(self) -> None:
+        """Make them for the width there is: a hidden widget has none yet."""
+        self.lines = self._make(self.line_cells)
+        super().show()
+
+
+Item = TypeVar("Item")
+
+
+class ItemList(LineView, Generic[Item]):
+    """One line for each item; a subclass says what that line is."""
+
+    def __init__(self, items: Sequence[Item] = (), **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.items = items
+
+    def line_count(self) -> int:
+        """One line for each item."""
+        return len(self.items)
+
+    @property
+    def under_cursor(self) -> Item | None:
+        """The item with the cursor."""
+        return self.items[self.cursor] if self.cursor < len(self.items) else None
+
+    def set_items(self, items: Sequence[Item], key: Callable[[Item], Hashable]) -> None:
+        """Show other items; the cursor stays with its own, which is told by `key`."""
+        under = self.under_cursor
+        self.items = items
+        self.show()
+        same = (at for at, item in enumerate(items) if under and key(item) == key(under))
+        at = next(same, None)
+        if at is None:
+            self.cursor = max(0, min(self.cursor, len(items) - 1))
+        else:
+            self.keep_cursor_line(at)

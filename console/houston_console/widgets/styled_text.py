@@ -102,7 +102,7 @@ def fit_text(text: str, width: int) -> SafeText:
 
 
 def fit_name(text: str, width: int) -> SafeText:
-    """As `fit`, but cut in the middle: names of one kind differ in their ends."""
+    """As `fit_text`, but cut in the middle: names of one kind differ in their ends."""
     clean = safe_line(text)
     if cell_len(clean) <= width or width < NAME_END_CELLS * 2:
         return fit_text(clean, width)
@@ -142,10 +142,10 @@ def with_cursor(parts: TextLine, here: bool) -> TextLine:
     at = line_text(parts)[:CURSOR_EDGE_CHARACTERS].find(" ")
     if at < 0:
         return parts
-    found: list[TextSpan] = []
+    spans: list[TextSpan] = []
     for part in parts:
         if 0 <= at < len(part.text):
-            found += [
+            spans += [
                 TextSpan(SafeText(part.text[:at]), part.tone),
                 TextSpan(
                     SafeText(CURSOR_GLYPH if here else UNFOCUSED_CURSOR_GLYPH),
@@ -154,9 +154,9 @@ def with_cursor(parts: TextLine, here: bool) -> TextLine:
                 TextSpan(SafeText(part.text[at + 1 :]), part.tone),
             ]
         else:
-            found.append(part)
+            spans.append(part)
         at -= len(part.text)
-    return tuple(one for one in found if one.text)
+    return tuple(one for one in spans if one.text)
 
 
 def wrap_text(text: str, width: int) -> list[SafeText]:
@@ -203,16 +203,16 @@ def flow_groups(groups: Iterable[TextLine], width: int) -> list[TextLine]:
 
     A group wider than a line is wrapped, in the tone of its first span.
     """
-    found: list[TextLine] = []
+    lines: list[TextLine] = []
     for group in groups:
         cells = line_width(group)
-        if found and line_width(found[-1]) + cells <= width:
-            found[-1] = (*found[-1], *group)
+        if lines and line_width(lines[-1]) + cells <= width:
+            lines[-1] = (*lines[-1], *group)
         elif cells <= width:
-            found.append(group)
+            lines.append(group)
         else:
-            found += text_block(line_text(group), width, group[0].tone)
-    return found
+            lines += text_block(line_text(group), width, group[0].tone)
+    return lines
 
 
 def text_block(
@@ -222,6 +222,14 @@ def text_block(
     edge = (bar,) if bar else ()
     room = width - line_width(edge)
     return [(*edge, TextSpan(part, tone)) for part in wrap_text(text, room)]
+
+
+def hanging_block(head: TextSpan, text: str, width: int, tone: Tone = "text") -> list[TextLine]:
+    """Text behind a head, wrapped under itself."""
+    indent = line_width((head,))
+    pad = span(" " * indent)
+    rows = text_block(text, width - indent, tone)
+    return [(pad if at else head, *row) for at, row in enumerate(rows)]
 
 
 GROUND_STRENGTH = 0.14

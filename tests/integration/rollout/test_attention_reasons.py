@@ -85,7 +85,7 @@ async def at_home(station: Station, words: str) -> None:
     loaded = LoadedConfiguration(Configuration(), Home(station.home), "defaults")
     app = HoustonConsole(loaded, folder=station.folder / "drafts")
     async with app.run_test(size=(220, 40)) as pilot:
-        await app.catch_up()
+        await app.refresh_from_store()
         await app.action_home()
         seat = Seat(app, pilot)
         await seat.until(lambda: words in seat.text(HomeList), words)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from houston_console.commands.step_commands import log_blocks
 from houston_daemon.hosts.terminals.terminal_log import TerminalLog
 from houston_shared import terminal_log_files
 
@@ -17,7 +16,7 @@ def test_readers_find_the_segments_that_the_host_writes_in_order(tmp_path: Path)
         log.begin_segment(words)
     (folder / "log.orphan").write_bytes(b"of somebody else")
     assert [offset for offset, _ in terminal_log_files.list_segments(folder)] == [0, 6, 13]
-    assert b"".join(log_blocks(folder, 2, 15)) == b"rst second th"
+    assert b"".join(terminal_log_files.read_log_blocks(folder, 2, 15)) == b"rst second th"
     assert terminal_log_files.terminals_with_log(folder.parent) == ["main"]
 
 
