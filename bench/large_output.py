@@ -183,7 +183,6 @@ async def console(folder: Path, spans: list[TerminalSpan], seen: list[str]) -> d
             await pilot.pause()
 
             async def look() -> None:
-                app.watch_screen.terminals._mark = -1
                 await app.watch_screen.terminals.poll()
                 await pilot.pause()
 

@@ -124,6 +124,21 @@ measured.
 RULES_HELD_OUT = """
 Of these, {count} were written after the rules were changed, and nothing was changed by them:
 """
+RULES_PATTERNS = """
+A prohibition in English is found by patterns; each must find steps of these cases that no other
+finds. The passive voice (`X must not be used`) found none and is left to the judge.
+
+| pattern of `contradicted_guidance` | recall without it (0.97 with all) |
+|---|---|
+| `do not use X`, `stop …ing` | 0.74 |
+| `avoid X` | 0.81 |
+| `no X`; `read X first` | 0.84 each |
+| `leave X alone` | 0.87 |
+| `… without X`; `hands off X` | 0.90 each |
+| `use X instead of Y`; `do not want X`; `X is off-limits` | 0.94 each |
+
+Precision is 1.00 without any of them. Without `you can use X again`, which takes a prohibition
+back, one step is masked wrongly: 0.97."""
 RULES_BEFORE = """
 Before the change, on the same cases, `error_observation@4` had 0.46 / 0.51 (21 right, 25 wrong, 20
 missed), `contradicted_guidance@4` 1.00 / 0.16 (5, 0, 26) and `blind_edit@5` 0.29 / 0.45 (5, 12, 6).
@@ -146,7 +161,8 @@ Of APOLLO's criteria (appendix E) these are the judge's: whether a decision was 
 chains of thought that was designed by hand or not sampled and rejected, finishing too early though
 nothing is wrong with the end itself, guidance whose words are not plain or that asks for something,
 and a success that the agent claims against what it saw. Rules find plain prohibitions only; what
-has a condition (`until`, `unless`, `if`) is left to the judge, too."""
+has a condition (`until`, `unless`, `if`) or is said in the passive voice is left to the judge,
+too."""
 RANKING = SHARED / "store" / "attention_ranking.py"
 NEED_INTRO = """\
 
@@ -265,6 +281,7 @@ def accuracy_section() -> list[str]:
         *rule_cases.table(every),
         RULES_HELD_OUT.format(count=len(held_out)),
         *rule_cases.table(held_out),
+        RULES_PATTERNS,
         RULES_BEFORE,
     ]
 

@@ -338,10 +338,10 @@ async def test_a_judge_gets_a_verdict(served: Served, tmp_path: Path) -> None:
     cost = JudgeCost()
     asking = WindowJudge(desk, short, JudgeSettings(), JudgeCache(Home(tmp_path)), cost)
     windows = judge_verdicts.plan_windows(made, short, desk)
-    first = [await asking.decide(window) for window in windows]
+    first = [await asking.judge_window(window) for window in windows]
     assert [list(one.steps) for one in first] == [[1]]
     assert cost.requests >= 1 and cost.sampled_tokens > 10 and not cost.about
-    again = [await asking.decide(window) for window in windows]
+    again = [await asking.judge_window(window) for window in windows]
     assert [one.steps for one in again] == [one.steps for one in first]
     assert all(one.cached for one in again)
     await engine.close()

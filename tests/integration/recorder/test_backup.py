@@ -296,7 +296,7 @@ def test_the_daemon_makes_one_by_itself_in_a_child(
         now = 1e9
 
         def look(child: periodic_backup.PeriodicBackup = child, now: float = now) -> bool:
-            child.look(now)
+            child.update(now)
             return bool(home_backup.list_backups(station.home))
 
         assert until(look, 60)
@@ -325,7 +325,7 @@ def test_a_backup_that_failed_or_is_late_is_a_trouble(
 
     def look() -> dict[str, str]:
         nonlocal now
-        child.look(now)
+        child.update(now)
         now += 10
         return child.troubles(now)
 

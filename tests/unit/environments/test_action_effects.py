@@ -31,7 +31,14 @@ class WipeFile(FileAction, frozen=True, kw_only=True):
 
 def call(name: str) -> ObservedCall:
     return ObservedCall(
-        name=name, arguments={}, kind="", success=True, fields={}, outcome=b"", words="", error=""
+        name=name,
+        arguments={},
+        kind="",
+        success=True,
+        fields={},
+        output_hash=b"",
+        summary="",
+        error="",
     )
 
 

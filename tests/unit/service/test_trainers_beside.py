@@ -32,9 +32,9 @@ def says(home: Home) -> Callable[[RunState, str], None]:
     """What its trainer wrote last."""
 
     def say(state: RunState, message: str) -> None:
-        sft_progress.ProgressWriter(policy_and_run_files.training_run_folder(home, RUN.id)).set(
-            state, message
-        )
+        sft_progress.ProgressWriter(
+            policy_and_run_files.training_run_folder(home, RUN.id)
+        ).set_state(state, message)
 
     return say
 
