@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from houston_console.app.console_app import HoustonConsole
 from houston_console.console_command import tune_garbage_collector
 from houston_console.panes.terminals_pane import TerminalView
+from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.environment_registry import make_environment
-from houston_daemon.environments.protocol import Standing, Stop
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.records import RolloutSpec, TaskRecord, TerminalSpan, ToolCall, ToolResult
 from houston_shared.task import BudgetSettings, Task, WorkspaceSettings

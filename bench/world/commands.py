@@ -13,8 +13,8 @@ from typing import Any
 
 from bench.durable.machine import spread
 
+from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
 from houston_daemon.environments.environment_registry import make_environment
-from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_shared.records import RolloutSpec, TaskRecord, ToolCall
 from houston_shared.task import Task, WorkspaceSettings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import houston_daemon
-from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.workstation import system_actions
 from houston_shared.records import CallIntent, ToolCall
 from tests.faults import loads

@@ -18,7 +18,7 @@ from houston_daemon.agent.rollout_budgets import RolloutBudgets, observation_tai
 from houston_daemon.agent.step_attention import StepAttention
 from houston_daemon.agent.worker_control import INTERRUPTED_NOTE
 from houston_daemon.engines.engine_protocol import ContextOverflow, EngineSample, SampleRequest
-from houston_daemon.environments.protocol import Closing, Environment, ToolSpec
+from houston_daemon.environments.environment_protocol import Closing, Environment, ToolSpec
 from houston_daemon.environments.workstation_actions import SCORE_PRESERVING_ACTIONS
 from houston_daemon.prompts.context_ledger import Context, link_prompt
 from houston_daemon.prompts.dialect_protocol import AgentAction

@@ -19,7 +19,7 @@ from houston_daemon.agent.worker_control import (
     call_stop_reason,
     raise_if_exiting,
 )
-from houston_daemon.environments.protocol import Environment, Standing, Stop
+from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstimator
 from houston_daemon.prompts.token_limits import RESERVED_TAIL_TOKENS
 from houston_shared import wire

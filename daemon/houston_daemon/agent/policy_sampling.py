@@ -23,7 +23,7 @@ from houston_daemon.engines.engine_protocol import (
     SampleRequest,
 )
 from houston_daemon.engines.logprob_kind import true_logprob_kind
-from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts import dialect_protocol as reading
 from houston_daemon.prompts.context_ledger import PromptLink
 from houston_daemon.prompts.dialect_protocol import AgentAction, Dialect

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from houston_daemon.environments.environment_protocol import Standing
 from houston_daemon.environments.environment_registry import kind
-from houston_daemon.environments.protocol import Standing
 from houston_shared.records import ToolResult
 from houston_shared.task import Task
 

@@ -25,8 +25,8 @@ from houston_daemon.agent.rollout_budgets import EvaluationScores, RolloutBudget
 from houston_daemon.agent.step_attention import load_step_attention
 from houston_daemon.engines.engine_protocol import Engine, EngineRefused, EngineUnavailable
 from houston_daemon.engines.engine_registry import choose_engine
+from houston_daemon.environments.environment_protocol import Environment, Gpus
 from houston_daemon.environments.environment_registry import kind, make_environment
-from houston_daemon.environments.protocol import Environment, Gpus
 from houston_daemon.hosts.host_protocol import HostAway, NeedsPerson
 from houston_daemon.prompts import token_limits as fitting
 from houston_daemon.prompts.dialect_protocol import Dialect

@@ -29,7 +29,7 @@ from houston_daemon.agent.rollout_setup import (
 )
 from houston_daemon.agent.worker_control import ControlState, WorkerExit
 from houston_daemon.engines.engine_protocol import Engine
-from houston_daemon.environments.protocol import Environment, Gpus
+from houston_daemon.environments.environment_protocol import Environment, Gpus
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point

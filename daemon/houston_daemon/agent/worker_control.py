@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Any, Literal
 
-from houston_daemon.environments.protocol import StopReason
+from houston_daemon.environments.environment_protocol import StopReason
 from houston_shared.wire import WorkerControl
 
 

@@ -21,9 +21,9 @@ import msgspec
 
 from houston_daemon.demo import demo_tour
 from houston_daemon.engines.script_engine import read_script
+from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.environment_registry import kind
 from houston_daemon.environments.local_host_setup import local_host
-from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.tool_arguments import Catalog
 from houston_daemon.environments.typed_observation import Observation, render
 from houston_daemon.environments.workstation.evaluator import Evaluation, Slots

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from houston_daemon.environments import observation_boundary
-from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.environment_protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.typed_observation import Failed, Finished, Observation, render
 from houston_daemon.hosts.host_protocol import FileDiff, RolloutHost
 from houston_daemon.hosts.resource_limits import LimitHit

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from houston_daemon.environments.protocol import Environment, Gpus, WaitingForSlot
+from houston_daemon.environments.environment_protocol import Environment, Gpus, WaitingForSlot
 from houston_daemon.environments.tool_arguments import Catalog
 from houston_shared import plugins
 from houston_shared.errors import ConfigurationError

@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
+from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.environments.foreign_schema import (
     bounded_schema,
     decoded_json_text,
     schema_violation,
 )
 from houston_daemon.environments.observation_boundary import one_line
-from houston_daemon.environments.protocol import ToolSpec
 from houston_daemon.environments.tool_arguments import Catalog
 from houston_shared.records import ToolCall
 

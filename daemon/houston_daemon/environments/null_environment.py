@@ -6,8 +6,8 @@ from msgspec import Meta
 
 from houston_daemon.environments import observation_boundary
 from houston_daemon.environments.call_handling import ToolEnvironment
+from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.environment_registry import EnvironmentKind
-from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.tool_arguments import Arguments, Catalog
 from houston_shared.records import CallIntent, ToolCall, ToolResult
 from houston_shared.task import Task

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
 from houston_shared.task import Task

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from houston_daemon.environments.retrieval.protocol import MOST_HITS, MOST_QUERY
+from houston_daemon.environments.retrieval.retrieval_protocol import MOST_HITS, MOST_QUERY
 from houston_daemon.environments.tool_arguments import Arguments
 
 MAIN = "main"

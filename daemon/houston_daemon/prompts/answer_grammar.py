@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.environment_protocol import ToolSpec
 
 _FRAME_TOKENS = 48
 """Tokens for braces, keys and the tool's name."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts import dialect_protocol as read
 from houston_daemon.prompts.answer_grammar import answer_schema
 from houston_daemon.prompts.dialect_protocol import (

@@ -7,7 +7,7 @@ is kept: that is the context's and the fork's.
 
 from collections.abc import Mapping, Sequence
 
-from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts.context_ledger import ContextEntry
 from houston_daemon.prompts.dialect_protocol import (
     Dialect,

@@ -37,7 +37,7 @@ from houston_daemon.recorder.recorder_sockets import (
     SocketBindings,
     WakeupPipe,
 )
-from houston_daemon.recorder.recorder_store import Store
+from houston_daemon.recorder.recorder_store import CleanupRequest, Store
 from houston_daemon.recorder.request_checks import Refusal
 from houston_daemon.recorder.rollout_reader import ControlStateCache
 from houston_daemon.recorder.search_indexer_process import SearchIndexerProcess
@@ -153,7 +153,7 @@ class RecorderLoop:
         self._controls = ControlStateCache(store)
         self._search = SearchIndexerProcess(store.home)
         self._cleaner = HostCleanupProcess(store.home)
-        self._cleanup_in_progress: dict[str, rollout_handlers.CleanupRequest] = {}
+        self._cleanup_in_progress: dict[str, CleanupRequest] = {}
         self._disk_work: list[WorkItem] = []
         """What the state of the disk asks for, in the next batch."""
         self._clock = WallClock()

@@ -10,10 +10,11 @@ import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from houston_daemon.maintenance.host_cleanup import CleanupOrder
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import JournalMark, JournalWriter
 from houston_daemon.recorder.live_workers import LiveWorkers
@@ -25,9 +26,6 @@ from houston_shared.store.journal_events import FetchBlob, ReadPlan
 from houston_shared.store.presence_queries import IDLE_US, LOOK_COLUMNS, SILENCE_US
 from houston_shared.times_and_counts import now_us
 from houston_shared.wire import ReportPresence
-
-if TYPE_CHECKING:
-    from houston_daemon.recorder.handlers.rollout_handlers import CleanupRequest
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
@@ -45,6 +43,13 @@ _UPSERT_ANNOTATOR = (
     " verified = excluded.verified, rollout = excluded.rollout, step = excluded.step,"
     " last_seen = excluded.last_seen WHERE uid IS excluded.uid OR verified <= excluded.verified"
 )
+
+
+class CleanupRequest(NamedTuple):
+    """An order, and who gave it."""
+
+    order: CleanupOrder
+    author: Author
 
 
 class _LookKey(NamedTuple):
@@ -267,7 +272,7 @@ class Store:
     """What the supervisor hears after the commit."""
     after_commit: list[Callable[[], None]] = field(default_factory=list)
     """Changes of memory that hold only once the transaction is on disk."""
-    cleanup_requests: list["CleanupRequest"] = field(default_factory=list)
+    cleanup_requests: list[CleanupRequest] = field(default_factory=list)
     """Orders to free hosts, from the commit on until the process for them begins."""
     presence: PresenceTracker = field(default_factory=PresenceTracker)
     draining: bool = False

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
 from houston_daemon.environments.environment_registry import make_environment
-from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_shared.records import CallIntent, RolloutSpec, TaskRecord, ToolCall, ToolResult
 from houston_shared.task import BudgetSettings, Task, WorkspaceSettings
 from houston_shared.task_tables import EvaluationSettings

@@ -9,7 +9,7 @@ import docx
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
-from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.environment_protocol import Stop
 from houston_shared.task import TaskBrowseSettings
 from tests.integration.environments.conftest import Station
 from tests.integration.environments.opened import opened

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.environment_registry import make_environment
-from houston_daemon.environments.protocol import Stop
 from houston_shared.task_tables import EvaluationSettings
 from tests.integration.environments.conftest import MakeStation, Station
 

@@ -6,7 +6,7 @@ from venv import create
 
 import pytest
 
-from houston_daemon.environments.protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.workstation.evaluator import Malformed, read_score, scaled
 from houston_shared.task import BudgetSettings
 from houston_shared.task_tables import DataSettings, EvaluationSettings

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.environment_protocol import Stop
 from houston_shared.task import BudgetSettings
 from tests.integration.environments.conftest import MakeStation, Station
 

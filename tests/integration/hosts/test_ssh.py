@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from houston_daemon.environments import workstation_actions
-from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.workstation.confined_paths import PathRefused
 from houston_daemon.environments.workstation.remote_file_actions import FilesThere
 from houston_daemon.hosts.host_protocol import HostAway, TerminalBusy, TerminalMissing

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
 from houston_daemon.environments.environment_registry import make_environment
 from houston_daemon.environments.http.http_simulator_client import (
     SimulatorClient,
     SimulatorFailed,
     Step,
 )
-from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_daemon.service.rollout_start_checks import check_task_names
 from houston_shared.errors import ConfigurationError, HoustonError

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from houston_daemon.environments import local_host_setup
+from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
 from houston_daemon.environments.environment_registry import make_environment
-from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_daemon.hosts.host_protocol import NeedsPerson
 from houston_daemon.prompts.answer_grammar import answer_schema
 from houston_daemon.service.rollout_start_checks import check_task_names

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.retrieval.protocol import Hit
+from houston_daemon.environments.retrieval.retrieval_protocol import Hit
 from houston_daemon.environments.retrieval.searcher import AnswerCache, Searcher
 from houston_daemon.environments.retrieval.web_search import Serper
 from tests.integration.retrieval.conftest import KEY, Providers

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.environments.retrieval.corpus_search import Corpus
-from houston_daemon.environments.retrieval.protocol import SearchFailed
+from houston_daemon.environments.retrieval.retrieval_protocol import SearchFailed
 from houston_daemon.environments.retrieval.search_terms import match, snippet, words
 
 PAGES = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.environments.retrieval.corpus_search import Corpus
-from houston_daemon.environments.retrieval.protocol import SearchFailed
+from houston_daemon.environments.retrieval.retrieval_protocol import SearchFailed
 from houston_daemon.environments.retrieval.searcher import AnswerCache, Searcher
 from houston_daemon.environments.retrieval.web_search import Serper
 from tests.integration.retrieval.conftest import KEY, Providers

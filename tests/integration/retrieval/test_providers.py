@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from houston_daemon.environments.retrieval.protocol import Provider, SearchFailed
+from houston_daemon.environments.retrieval.retrieval_protocol import Provider, SearchFailed
 from houston_daemon.environments.retrieval.searcher import WEB_PROVIDERS
 from houston_daemon.environments.retrieval.web_search import Searxng, Serper
 from tests.integration.retrieval.conftest import KEY, Providers

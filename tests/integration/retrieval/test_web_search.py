@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
 from houston_daemon.environments.environment_registry import make_environment
-from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_shared.config import Configuration
 from houston_shared.records import RolloutSpec, TaskRecord, ToolCall, ToolResult
 from houston_shared.secret_redaction import SECRETS_VARIABLE, install_secrets, process_redactor

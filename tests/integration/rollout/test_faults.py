@@ -16,8 +16,8 @@ from houston_daemon.agent.rollout_budgets import ActiveClock
 from houston_daemon.agent.rollout_setup import build_agent_loop
 from houston_daemon.agent.worker_control import ControlState
 from houston_daemon.engines.engine_registry import choose_engine
+from houston_daemon.environments.environment_protocol import Closing, Standing, Stop
 from houston_daemon.environments.null_environment import NullEnvironment
-from houston_daemon.environments.protocol import Closing, Standing, Stop
 from houston_shared import context_messages, wire
 from houston_shared.errors import HoustonError
 from houston_shared.records import ContextHead, ToolCall, ToolResult

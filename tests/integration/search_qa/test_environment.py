@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
 from houston_daemon.environments.environment_registry import make_environment
-from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_shared.errors import HoustonError
 from houston_shared.records import CallIntent, RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import load_task

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from houston_daemon.environments.protocol import Standing
+from houston_daemon.environments.environment_protocol import Standing
 from houston_daemon.service.rollout_start_checks import check_task_names
 from houston_shared.errors import ConfigurationError
 from tests.integration.simulation.worlds import Played, task_of

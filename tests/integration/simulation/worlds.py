@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.environments.protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.simulation.scienceworld_environment import ScienceWorldSimulator
 from houston_daemon.environments.simulation.simulated_world import SimulatorTimeouts
 from houston_daemon.environments.simulation.simulation_environment import Simulation

@@ -13,8 +13,8 @@ from typing import get_args
 import pytest
 
 from houston_daemon.commands.task_commands import TEMPLATES
+from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
 from houston_daemon.environments.environment_registry import make_environment
-from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_daemon.environments.workstation.evaluator import read_score
 from houston_shared.records import RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import LoadedTask, load_task

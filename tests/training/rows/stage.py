@@ -19,8 +19,8 @@ from houston_daemon.agent.rollout_budgets import ActiveClock
 from houston_daemon.agent.rollout_setup import build_agent_loop
 from houston_daemon.agent.worker_control import ControlState
 from houston_daemon.engines.engine_protocol import EngineSample, FinishReason, SampleRequest
+from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.null_environment import NullEnvironment
-from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.prompts.dialect_protocol import PromptPiece
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.environments.tool_arguments import tool
 from houston_daemon.environments.workstation_actions import (
     COMMAND_ACTIONS,

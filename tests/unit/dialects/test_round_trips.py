@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts.dialect_protocol import Dialect, PromptToolResult
 from houston_daemon.prompts.model_dialects import DIALECT_NAMES, choose_dialect
 from houston_shared.errors import ConfigurationError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.workstation.confined_paths import ConfinedFolder
 from houston_daemon.environments.workstation.file_actions import FileActions
 from houston_daemon.environments.workstation.workstation_state import WorkstationState

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, cast
 import msgspec
 import pytest
 
-from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.workstation.remote_file_actions import FilesThere
 from houston_daemon.environments.workstation.workstation_hosts import with_host_argument
 from houston_daemon.environments.workstation_actions import (

@@ -2,8 +2,8 @@
 
 import pytest
 
+from houston_daemon.environments.environment_protocol import Environment, Standing, Stop
 from houston_daemon.environments.environment_registry import make_environment
-from houston_daemon.environments.protocol import Environment, Standing, Stop
 from houston_shared.records import CallIntent, RolloutSpec, TaskRecord, ToolCall
 from houston_shared.task import BudgetSettings, Task
 

@@ -17,6 +17,7 @@ from houston_daemon.environments.call_handling import (
     finish,
     unless_stopped,
 )
+from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.foreign_tools import ForeignTools, OfferedTool
 from houston_daemon.environments.http.http_simulator_client import (
@@ -25,7 +26,6 @@ from houston_daemon.environments.http.http_simulator_client import (
     SimulatorFailed,
 )
 from houston_daemon.environments.http.http_simulator_session import RecordedAction, SimulatorSession
-from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, tool
 from houston_daemon.environments.typed_observation import (
     Failed,

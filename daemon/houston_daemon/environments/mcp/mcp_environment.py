@@ -14,10 +14,10 @@ from houston_daemon.environments.call_handling import (
     named_failure,
     unless_stopped,
 )
+from houston_daemon.environments.environment_protocol import Closing, Standing, Stop
 from houston_daemon.environments.mcp.mcp_connection import ServerFailed
 from houston_daemon.environments.mcp.mcp_servers import Servers, tool_result_text
 from houston_daemon.environments.mcp.mcp_step_changes import StepChanges
-from houston_daemon.environments.protocol import Closing, Standing, Stop
 from houston_daemon.environments.typed_observation import Interrupted, Observation, Text, render
 from houston_daemon.hosts.local_host import LocalHost
 from houston_shared.errors import HoustonError

@@ -18,9 +18,9 @@ from mcp.types import (
     TextResourceContents,
 )
 
+from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.environments.foreign_tools import ForeignTools, OfferedTool
 from houston_daemon.environments.mcp.mcp_connection import Connection, ServerFailed
-from houston_daemon.environments.protocol import ToolSpec
 from houston_daemon.environments.rollout_state import load_state, save_state
 from houston_daemon.environments.tool_arguments import Catalog
 from houston_daemon.hosts.host_protocol import NeedsPerson

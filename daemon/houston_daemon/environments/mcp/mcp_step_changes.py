@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.environments.call_handling import recorded_change
-from houston_daemon.environments.protocol import Closing
+from houston_daemon.environments.environment_protocol import Closing
 from houston_daemon.environments.rollout_state import load_state, save_state
 from houston_daemon.hosts.host_protocol import RolloutHost
 from houston_shared.records import FileChange

@@ -9,7 +9,7 @@ from mcp.types import CallToolResult, TextContent
 
 from houston_daemon.environments import observation_boundary
 from houston_daemon.environments.python.python_tool import MOST_CODE, PythonTool
-from houston_daemon.environments.retrieval.protocol import MOST_QUERY, Hit, SearchFailed
+from houston_daemon.environments.retrieval.retrieval_protocol import MOST_QUERY, Hit, SearchFailed
 from houston_daemon.environments.retrieval.searcher import Searcher
 from houston_daemon.environments.typed_observation import render
 

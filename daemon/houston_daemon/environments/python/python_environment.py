@@ -17,8 +17,8 @@ from houston_daemon.environments.call_handling import (
     too_early,
     unless_stopped,
 )
+from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.environment_registry import EnvironmentSetup
-from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.python.python_tool import (
     MISSING,
     MOST_CODE,

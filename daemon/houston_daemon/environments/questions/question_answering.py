@@ -11,7 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from houston_daemon.environments.call_handling import SCORE_CALL
-from houston_daemon.environments.protocol import Standing
+from houston_daemon.environments.environment_protocol import Standing
 from houston_daemon.environments.questions.question_set import (
     Question,
     choose_question,

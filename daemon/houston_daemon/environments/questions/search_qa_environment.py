@@ -17,9 +17,9 @@ from houston_daemon.environments.call_handling import (
     ToolEnvironment,
     unless_stopped,
 )
+from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.observation_boundary import numbered_lines
-from houston_daemon.environments.protocol import Standing, Stop
 from houston_daemon.environments.questions.answer_scoring import exact_match, token_f1
 from houston_daemon.environments.questions.question_answering import (
     AnswerScore,
@@ -30,7 +30,7 @@ from houston_daemon.environments.questions.question_answering import (
 )
 from houston_daemon.environments.retrieval.corpus_documents import Document
 from houston_daemon.environments.retrieval.corpus_search import Corpus
-from houston_daemon.environments.retrieval.protocol import MOST_QUERY, Hit, SearchFailed
+from houston_daemon.environments.retrieval.retrieval_protocol import MOST_QUERY, Hit, SearchFailed
 from houston_daemon.environments.retrieval.searcher import retrieval_root, task_corpus
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from houston_daemon.environments.retrieval.corpus_documents import Document, documents, files
-from houston_daemon.environments.retrieval.protocol import Hit, SearchFailed
+from houston_daemon.environments.retrieval.retrieval_protocol import Hit, SearchFailed
 from houston_daemon.environments.retrieval.search_terms import indexed, match, snippet
 from houston_shared.errors import HoustonError
 

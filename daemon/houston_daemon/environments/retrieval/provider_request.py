@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from houston_daemon.environments.retrieval.protocol import SearchFailed
+from houston_daemon.environments.retrieval.retrieval_protocol import SearchFailed
 from houston_shared.safe_text import safe
 
 MOST_BYTES = 4_000_000

@@ -18,7 +18,7 @@ import msgspec
 
 from houston_daemon.environments.retrieval.corpus_documents import Document
 from houston_daemon.environments.retrieval.corpus_search import Corpus
-from houston_daemon.environments.retrieval.protocol import Hit, Provider, SearchFailed
+from houston_daemon.environments.retrieval.retrieval_protocol import Hit, Provider, SearchFailed
 from houston_daemon.environments.retrieval.web_search import Searxng, Serper, Tavily
 from houston_shared.config_sections import WebSearchSettings
 from houston_shared.records import RolloutSpec

@@ -4,8 +4,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from houston_daemon.environments.retrieval.protocol import Hit, SearchFailed, hit
 from houston_daemon.environments.retrieval.provider_request import Question, answer
+from houston_daemon.environments.retrieval.retrieval_protocol import Hit, SearchFailed, hit
 
 
 def result_hits(

@@ -16,7 +16,7 @@ from houston_daemon.environments.call_handling import (
     too_early,
     unless_stopped,
 )
-from houston_daemon.environments.protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.simulation.simulated_world import (
     SimulatedWorld,
     SimulatorTimeouts,

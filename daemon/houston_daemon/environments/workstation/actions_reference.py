@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.environments.protocol import ToolSpec
+from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.environments.python.python_environment import PYTHON_ACTIONS
 from houston_daemon.environments.questions.search_qa_environment import SEARCH_QA_ACTIONS
 from houston_daemon.environments.simulation.simulation_environment import SIMULATION_ACTIONS

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.environments.call_handling import CallInterrupted, unless_stopped
-from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.retrieval.protocol import SearchFailed
+from houston_daemon.environments.environment_protocol import Stop
+from houston_daemon.environments.retrieval.retrieval_protocol import SearchFailed
 from houston_daemon.environments.retrieval.searcher import Searcher
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation

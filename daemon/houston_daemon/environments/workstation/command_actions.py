@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.observation_boundary import first_lines, last_lines
-from houston_daemon.environments.protocol import Stop
 from houston_daemon.environments.typed_observation import Failed, Observation
 from houston_daemon.environments.workstation.command_observations import (
     CommandOutput,

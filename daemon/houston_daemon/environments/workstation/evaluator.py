@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-from houston_daemon.environments.protocol import Standing, Stop, WaitingForSlot
+from houston_daemon.environments.environment_protocol import Standing, Stop, WaitingForSlot
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_daemon.hosts.host_protocol import ProcessResult, RolloutHost
 from houston_shared.config_sections import LOCAL_HOST

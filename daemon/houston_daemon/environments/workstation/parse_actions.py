@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from houston_daemon.environments.call_handling import CallInterrupted, unless_stopped
-from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_daemon.environments.workstation import parse_sources

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Observation
 from houston_daemon.environments.workstation import file_observations

@@ -3,8 +3,8 @@
 from typing import Any, ClassVar
 
 from houston_daemon.environments.call_handling import CallInterrupted, unless_stopped
-from houston_daemon.environments.protocol import Stop
-from houston_daemon.environments.retrieval.protocol import Hit, SearchFailed
+from houston_daemon.environments.environment_protocol import Stop
+from houston_daemon.environments.retrieval.retrieval_protocol import Hit, SearchFailed
 from houston_daemon.environments.retrieval.searcher import Searcher
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Observation, Text, render

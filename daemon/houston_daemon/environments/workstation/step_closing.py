@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from houston_daemon.environments.call_handling import recorded_change
-from houston_daemon.environments.protocol import Closing
+from houston_daemon.environments.environment_protocol import Closing
 from houston_daemon.environments.workstation.workstation_hosts import (
     WorkstationHost,
     WorkstationHosts,

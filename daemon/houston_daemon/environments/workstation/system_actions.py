@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import ClassVar
 
-from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_shared.records import CallIntent
 

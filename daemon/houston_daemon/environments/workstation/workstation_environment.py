@@ -19,9 +19,9 @@ import msgspec
 
 from houston_daemon.environments import call_handling
 from houston_daemon.environments.call_handling import finish, internal_failure, named_failure
+from houston_daemon.environments.environment_protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.local_host_setup import local_host, task_variables
-from houston_daemon.environments.protocol import Closing, Standing, Stop, ToolSpec
 from houston_daemon.environments.retrieval.searcher import Searcher, make_searcher
 from houston_daemon.environments.tool_arguments import Arguments, Bounds, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation

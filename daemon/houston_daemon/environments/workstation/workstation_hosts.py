@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from houston_daemon.environments.protocol import Stop
+from houston_daemon.environments.environment_protocol import Stop
 from houston_daemon.environments.tool_arguments import Arguments
 from houston_daemon.environments.typed_observation import Failed, Interrupted, Observation
 from houston_daemon.environments.workstation.command_actions import CommandActions

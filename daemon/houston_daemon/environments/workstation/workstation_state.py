@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.environments.protocol import Closing
+from houston_daemon.environments.environment_protocol import Closing
 from houston_shared.faults import point
 from houston_shared.records import FileChange, TerminalSpan
 

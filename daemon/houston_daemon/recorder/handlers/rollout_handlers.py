@@ -7,7 +7,6 @@ out (`maintenance.host_cleanup`). Branches are started in `branch_handlers`.
 
 import secrets
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +18,7 @@ from houston_daemon.recorder.handlers.guidance_handlers import require_rollout
 from houston_daemon.recorder.identity_and_roles import Author
 from houston_daemon.recorder.journal_writer import EventKey
 from houston_daemon.recorder.recorder_handle import RunnableChanged, StopRequested
-from houston_daemon.recorder.recorder_store import RolloutRow, Store
+from houston_daemon.recorder.recorder_store import CleanupRequest, RolloutRow, Store
 from houston_daemon.recorder.request_checks import denial, find_events_since
 from houston_daemon.recorder.rollout_states import (
     PAUSED_BY_ENGINE,
@@ -236,13 +235,6 @@ def stop_daemon(store: Store, message: StopDaemon, author: Author) -> RequestSto
 
 CLEAN_LIMIT = 10_000
 """Rollouts of one message."""
-
-
-class CleanupRequest(NamedTuple):
-    """An order, and who gave it."""
-
-    order: CleanupOrder
-    author: Author
 
 
 def clean_rollouts(store: Store, message: CleanRollouts, author: Author) -> RequestStored:
