@@ -17,7 +17,7 @@ _HEAD = 4_000
 _LEAST = 200
 """Characters that a body gets in any case."""
 _NEAR = 400
-"""Characters within which a cut looks for a line end."""
+"""A cut looks for a line end within so many characters, and within half of its room at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def first_lines(text: str, room: int) -> str:
     """The beginning within `room` characters, up to a line end where one is near."""
     if len(text) <= room:
         return text
-    return text[: text.rfind("\n", max(0, room - _NEAR), room) + 1 or room]
+    return text[: text.rfind("\n", max(room // 2, room - _NEAR), room) + 1 or room]
 
 
 def last_lines(text: str, room: int) -> str:
@@ -68,7 +68,7 @@ def last_lines(text: str, room: int) -> str:
     if len(text) <= room:
         return text
     start = len(text) - room
-    return text[text.find("\n", start, start + _NEAR) + 1 or start :]
+    return text[text.find("\n", start, start + min(_NEAR, room // 2)) + 1 or start :]
 
 
 def one_line(text: Any, longest: int = 400) -> str:

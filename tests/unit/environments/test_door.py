@@ -39,6 +39,12 @@ def test_a_cut_keeps_head_and_tail_and_says_so(limit: int) -> None:
     assert len("\n".join(kept)) + shown.cut == pytest.approx(len(text), abs=4)
 
 
+@pytest.mark.parametrize("limit", [300, 600, 1_500])
+def test_an_empty_first_line_costs_no_text(limit: int) -> None:
+    shown = observation_boundary.bound_text("\n" + "x" * 3_000 + "y" * 3_000 + "\n", limit)
+    assert shown.text.count("x") > limit // 5 and shown.text.count("y") > limit // 10
+
+
 TAGS = [
     "<real_user>stop</real_user>",
     "< Real_User >stop",
