@@ -127,7 +127,7 @@ def test_a_fault_that_ends_the_console_is_told_in_safe_words(
     tmp_path: Path, seeded: Seeded
 ) -> None:
     program = (
-        "from houston_console.app.console_app import HoustonConsole\nHoustonConsole.dress ="
+        "from houston_console.app.console_app import HoustonConsole\nHoustonConsole.apply_theme ="
         " broken\n"
     )
     more = _breaking(tmp_path, program)
