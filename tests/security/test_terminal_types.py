@@ -130,13 +130,13 @@ from houston_shared.safe_text import safe
 TextSpan(safe(input()).replace("a", input()))
 """,
     "a line of strings for a widget": """
-from houston_console.widgets.dialogs import FixedLines
+from houston_console.widgets.line_view import FixedLines
 FixedLines([(input(),)])
 """,
 }
 SAFE = """
 from houston_console.widgets.styled_text import TextSpan, line, span
-from houston_console.widgets.dialogs import FixedLines
+from houston_console.widgets.line_view import FixedLines
 from houston_shared.safe_text import safe
 FixedLines([line(span(input()), TextSpan(safe(input())))])
 """
