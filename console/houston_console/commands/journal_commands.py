@@ -156,7 +156,7 @@ def _attribute_ending(entry: JournalEntry, asked: dict[str, dict[str, Any]]) -> 
 
 
 def _read_audit_page(after: int, rollout: str) -> ReadPlan[list[JournalEntry]]:
-    marks = ", ".join("?" * len(AUDIT_KINDS))
+    marks = journal_events.placeholders(AUDIT_KINDS)
     within = "AND (rollout = ? OR kind = 'refused')" if rollout else ""
     parameters = (after, *AUDIT_KINDS, *([rollout] if rollout else []), AUDIT_EVENTS_PER_READ)
     condition = f"seq > ? AND kind IN ({marks}) {within} ORDER BY seq LIMIT ?"
@@ -315,9 +315,9 @@ class TailFilter(NamedTuple):
 
     def where(self) -> tuple[str, tuple[str, ...]]:
         """The condition for rows of `events`, and its parameters."""
-        parts = [f"kind IN ({_sql_placeholders(self.kinds)})"]
+        parts = [f"kind IN ({journal_events.placeholders(self.kinds)})"]
         if self.rollouts:
-            parts.append(f"rollout IN ({_sql_placeholders(self.rollouts)})")
+            parts.append(f"rollout IN ({journal_events.placeholders(self.rollouts)})")
         if self.task:
             parts.append("rollout IN (SELECT id FROM rollouts WHERE task = ?)")
         values = (*self.kinds, *self.rollouts, *([self.task] if self.task else []))
@@ -415,13 +415,9 @@ def _read_entries_by_sequence(
     for start in range(0, len(seqs), TAIL_EVENTS_PER_READ):
         chunk = tuple(seqs[start : start + TAIL_EVENTS_PER_READ])
         entries += yield from read_entries(
-            f"seq IN ({_sql_placeholders(chunk)}) ORDER BY seq", chunk
+            f"seq IN ({journal_events.placeholders(chunk)}) ORDER BY seq", chunk
         )
     return [entry for entry in entries if is_failure(entry)] if wanted.errors else entries
-
-
-def _sql_placeholders(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
 
 
 MAX_EVENT_CHARACTERS = 300

@@ -47,6 +47,7 @@ from houston_shared.store.event_bodies import (
     StoredState,
     VerdictGiven,
 )
+from houston_shared.store.journal_events import placeholders
 
 
 def project_guidance(connection: Connection, event: EventHeader, body: GuidanceQueued) -> None:
@@ -92,7 +93,7 @@ def project_guidance_order(
 
 def reassign_guidance_places(connection: Connection, ids: tuple[str, ...]) -> None:
     """Give the places of some guidance out in the order of `ids`; most often they are already."""
-    marks = ", ".join("?" * len(ids))
+    marks = placeholders(ids)
     found = connection.execute(f"SELECT id, place FROM guidance WHERE id IN ({marks})", ids)
     place: dict[str, int] = dict(found.fetchall())
     known = [id for id in ids if id in place]

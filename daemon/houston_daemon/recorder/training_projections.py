@@ -7,6 +7,7 @@ import functools
 from sqlite3 import Connection
 
 from houston_daemon.recorder.hash_chain import EventHeader
+from houston_shared.store.journal_events import placeholders
 from houston_shared.store.training_event_bodies import (
     ENDED_RUN_STATES,
     ActivationEnded,
@@ -25,7 +26,7 @@ def insert_row(connection: Connection, table: str, **values: object) -> None:
 
 @functools.cache
 def _insert_statement(table: str, columns: tuple[str, ...]) -> str:
-    marks = ", ".join("?" * len(columns))
+    marks = placeholders(columns)
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
 
 

@@ -29,7 +29,7 @@ from houston_shared.control_messages import EraseBodies
 from houston_shared.errors import ExitCode
 from houston_shared.secret_redaction import redact
 from houston_shared.store import event_bodies, schema, store_reader
-from houston_shared.store.journal_events import EVENTS_OF_ROLLOUT
+from houston_shared.store.journal_events import EVENTS_OF_ROLLOUT, placeholders
 from houston_shared.store.training_event_bodies import TRAINING_BODY_TYPES as TRAINING
 from houston_shared.wire import RequestStored
 
@@ -210,7 +210,7 @@ def reproject_rollout(store: Store, rollout: str) -> None:
 
 def reproject_training(store: Store) -> None:
     """Write the derived rows of what is trained anew: their reasons may hold somebody's words."""
-    kinds = ", ".join("?" * len(TRAINING))
+    kinds = placeholders(TRAINING)
     condition = f"{EVENTS_OF_ROLLOUT} AND kind IN ({kinds})"
     with _replay_events(store, condition, "", *TRAINING) as replayed:
         for table in _TRAINING_TABLES:
@@ -240,7 +240,7 @@ def _replay_events(store: Store, condition: str, *parameters: str) -> Iterator[s
 
 def _insert_rows(connection: sqlite3.Connection, table: str, rows: list[Any]) -> None:
     if rows:
-        marks = ", ".join("?" * len(rows[0]))
+        marks = placeholders(rows[0])
         connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
 
