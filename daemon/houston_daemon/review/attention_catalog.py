@@ -62,12 +62,12 @@ class BackgroundJobs:
             failed += filter(None, [self._failure(job, call) for job in ended])
             self._adopt_running(call, step.step)
         for call, result in zip(step.calls, results, strict=False):
-            for one, why in follow_detached_programs(
+            for program, why in follow_detached_programs(
                 call, result, step.step, self._detached, self.first
             ):
-                failed.append(f"{excerpt(one.command)} (step {one.step}): {why}")
-        known = (*self.running.values(), *self._ended_unexplained.values())
-        oldest = min((job.step for job in known), default=step.step + 1)
+                failed.append(f"{excerpt(program.command)} (step {program.step}): {why}")
+        open_jobs = (*self.running.values(), *self._ended_unexplained.values())
+        oldest = min((job.step for job in open_jobs), default=step.step + 1)
         self._agent_arguments = {
             at: text for at, text in self._agent_arguments.items() if at >= oldest
         }
@@ -150,25 +150,25 @@ def load_signals(names: tuple[str, ...]) -> dict[str, Signal]:
 
     Raises ConfigurationError for one that is not installed, cannot be imported or is no function.
     """
-    found = dict(SIGNALS)
+    signals = dict(SIGNALS)
     for name in names:
         if name in SIGNALS:
             raise ConfigurationError(
                 f"The signal {name!r} is Houston's own and always there.",
                 next="Take it out of `signals`; its threshold is another key of [attention].",
             )
-        found[name] = _guarded_signal(
+        signals[name] = _guarded_signal(
             name, plugins.load_plugin(plugins.SIGNAL_GROUP, name, "signal")
         )
-    return found
+    return signals
 
 
 def active_signals(
     window: AttentionWindow, limits: AttentionSettings, among: Mapping[str, Signal] = SIGNALS
 ) -> dict[str, str]:
     """The signals that hold for the newest step of `window`, each with its reason in words."""
-    found = ((name, says(window, limits)) for name, says in among.items())
-    return {name: reason[:MAX_REASON_CHARACTERS] for name, reason in found if reason}
+    reasons = ((name, says(window, limits)) for name, says in among.items())
+    return {name: reason[:MAX_REASON_CHARACTERS] for name, reason in reasons if reason}
 
 
 def _guarded_signal(name: str, says: Any) -> Signal:
@@ -205,7 +205,7 @@ class AttentionTracker:
         self._signals = load_signals(limits.signals)
         self._steps: deque[ObservedStep] = deque(maxlen=window_length(limits))
         self._background = BackgroundJobs(first)
-        self._taken, self._acting = 0, 0
+        self._step_count, self._acting_count = 0, 0
         """Steps that were taken, and those of them that acted."""
         for record in records:
             self.replay(record)
@@ -222,9 +222,9 @@ class AttentionTracker:
             return False
         last = next((step for step in reversed(self._steps) if step.acts), self._steps[-1])
         repeats_all = any(
-            run.repeats + turn >= self._acting for turn, run in enumerate(last.runs, 1)
+            run.repeats + turn >= self._acting_count for turn, run in enumerate(last.runs, 1)
         )
-        return repeats_all or self._steps[-1].failing >= self._taken
+        return repeats_all or self._steps[-1].failing >= self._step_count
 
     def _take(self, step: ObservedStep, results: Sequence[ToolResult]) -> None:
         step = self._background.follow_step(step, results)
@@ -233,13 +233,13 @@ class AttentionTracker:
                 attention_signals.with_repeat_counts(step, self._steps), self._steps
             )
         )
-        self._taken, self._acting = self._taken + 1, self._acting + step.acts
+        self._step_count, self._acting_count = self._step_count + 1, self._acting_count + step.acts
 
     def step(
-        self, step: ObservedStep, left: RemainingBudgets, results: Sequence[ToolResult] = ()
+        self, step: ObservedStep, budgets: RemainingBudgets, results: Sequence[ToolResult] = ()
     ) -> dict[str, str]:
         """Take a step that closes now; its signals with their reasons. results: of its calls."""
         self._take(step, results)
         return active_signals(
-            AttentionWindow(tuple(self._steps), left), self._limits, self._signals
+            AttentionWindow(tuple(self._steps), budgets), self._limits, self._signals
         )

@@ -47,12 +47,12 @@ def error(window: AttentionWindow, _: AttentionSettings) -> str:
 
 def forged_tag(window: AttentionWindow, _: AttentionSettings) -> str:
     """An observation held a look-alike of the guidance tag, which was disarmed."""
-    found = [call for call in window.now.calls if call.forged_tags]
-    if not found:
+    calls = [call for call in window.now.calls if call.forged_tags]
+    if not calls:
         return ""
-    count = sum(call.forged_tags for call in found)
+    count = sum(call.forged_tags for call in calls)
     what = "a look-alike" if count == 1 else f"{count} look-alikes"
-    return f"{what} of a person's tag in what {found[0].summary} showed"
+    return f"{what} of a person's tag in what {calls[0].summary} showed"
 
 
 def with_failing_count(step: ObservedStep, before: Sequence[ObservedStep]) -> ObservedStep:
@@ -88,7 +88,7 @@ def with_repeat_counts(step: ObservedStep, before: Sequence[ObservedStep]) -> Ob
     """`step`, with how long what it does has gone on. before: steps before it, the newest last."""
     if not step.acts:
         return step
-    acting = list(islice((one for one in reversed(before) if one.acts), 2))
+    acting = list(islice((earlier for earlier in reversed(before) if earlier.acts), 2))
     first, second = (_repeat_count(step, acting, turn) for turn in (1, 2))
     return replace(step, runs=(first, second))
 
@@ -137,12 +137,12 @@ def repeated_evaluation(window: AttentionWindow, _: AttentionSettings) -> str:
     if len(_scoring_calls(now)) > 1:
         return "scored more than once in a step that changed no file"
     for step in reversed(window.steps[:-1]):
-        if found := _scoring_calls(step):
-            after = step.calls[found[-1] + 1 :]
-            stands = step.changed is False or all(
+        if indices := _scoring_calls(step):
+            after = step.calls[indices[-1] + 1 :]
+            unchanged = step.changed is False or all(
                 call.name in SCORE_PRESERVING_ACTIONS for call in after
             )
-            return f"no file has changed since the score of step {step.step}" if stands else ""
+            return f"no file has changed since the score of step {step.step}" if unchanged else ""
         if step.changed is not False:
             return ""
     return ""
@@ -150,10 +150,10 @@ def repeated_evaluation(window: AttentionWindow, _: AttentionSettings) -> str:
 
 def _scores_twice_in_step(step: ObservedStep) -> bool:
     """Whether a score follows another in one step, and nothing but thoughts lies between them."""
-    found = _scoring_calls(step)
+    indices = _scoring_calls(step)
     return any(
         all(call.name in THINKING_ACTIONS for call in step.calls[first + 1 : second])
-        for first, second in pairwise(found)
+        for first, second in pairwise(indices)
     )
 
 
@@ -262,18 +262,18 @@ _DETACHED_COMMAND = re.compile(
 def long_sleep(window: AttentionWindow, limits: AttentionSettings) -> str:
     """One sleep took long."""
     least = limits.long_sleep_seconds
-    asked = max(map(_sleep_seconds, window.now.calls), default=0.0)
-    return f"asked to sleep for {_duration_words(asked)}" if least and asked >= least else ""
+    seconds = max(map(_sleep_seconds, window.now.calls), default=0.0)
+    return f"asked to sleep for {_duration_words(seconds)}" if least and seconds >= least else ""
 
 
 def idle_sleep(window: AttentionWindow, limits: AttentionSettings) -> str:
     """It slept while no session ran anything, and nothing was started apart from the sessions."""
     least = limits.idle_sleep_seconds
     idle = [call for call in window.now.calls if call.fields.get("running") == []]
-    asked = max(map(_sleep_seconds, idle), default=0.0)
-    if not least or asked < least or any_starts_detached(window.steps):
+    seconds = max(map(_sleep_seconds, idle), default=0.0)
+    if not least or seconds < least or any_starts_detached(window.steps):
         return ""
-    return f"asked to sleep for {_duration_words(asked)} while nothing ran in any session"
+    return f"asked to sleep for {_duration_words(seconds)} while nothing ran in any session"
 
 
 def any_starts_detached(steps: Iterable[ObservedStep]) -> bool:
@@ -288,8 +288,8 @@ def starts_detached(command: str) -> bool:
 
 def _sleep_seconds(call: ObservedCall) -> float:
     """Seconds of a sleep; 0 for other calls."""
-    asked = call.fields.get("asked") if call.kind == "sleep" else None
-    return float(asked) if isinstance(asked, int | float) else 0.0
+    seconds = call.fields.get("asked") if call.kind == "sleep" else None
+    return float(seconds) if isinstance(seconds, int | float) else 0.0
 
 
 def _duration_words(seconds: float) -> str:
@@ -302,7 +302,7 @@ HIGHEST_SCORE = 100.0
 
 def score_fell(window: AttentionWindow, limits: AttentionSettings) -> str:
     """A submission scored clearly less than the best one so far."""
-    scores, best = _newest_scores(window), window.left.best
+    scores, best = _newest_scores(window), window.budgets.best
     if not scores or best is None or not limits.score_drop:
         return ""
     fell = scores[-1] <= best - limits.score_drop
@@ -313,52 +313,53 @@ def no_gain(window: AttentionWindow, limits: AttentionSettings) -> str:
     """No better score for several submissions, or for long: active time since the best score, or
     since the beginning where there is none. Not where the best score is the highest there is.
     """
-    left = window.left
-    if not left.evaluations or left.finished or (left.best or 0.0) >= HIGHEST_SCORE:
+    budgets = window.budgets
+    if not budgets.evaluations or budgets.finished or (budgets.best or 0.0) >= HIGHEST_SCORE:
         return ""
-    found = []
-    if limits.no_gain_evaluations and left.since_gain >= limits.no_gain_evaluations:
-        found.append(f"in {left.since_gain} evaluations")
-    if limits.no_gain_seconds and left.seconds_since_gain >= limits.no_gain_seconds:
-        found.append(f"for {left.seconds_since_gain / 3600:.1f} h of active time")
-    what = "no score" if left.best is None else f"no better score than {left.best:g}"
-    return f"{what} {' and '.join(found)}" if found else ""
+    parts = []
+    if limits.no_gain_evaluations and budgets.since_gain >= limits.no_gain_evaluations:
+        parts.append(f"in {budgets.since_gain} evaluations")
+    if limits.no_gain_seconds and budgets.seconds_since_gain >= limits.no_gain_seconds:
+        parts.append(f"for {budgets.seconds_since_gain / 3600:.1f} h of active time")
+    what = "no score" if budgets.best is None else f"no better score than {budgets.best:g}"
+    return f"{what} {' and '.join(parts)}" if parts else ""
 
 
 def near_budget(window: AttentionWindow, limits: AttentionSettings) -> str:
     """Little is left of a budget: steps, active time, or submissions."""
-    left, share = window.left, limits.budget_share
-    if left.finished:
+    budgets, share = window.budgets, limits.budget_share
+    if budgets.finished:
         return ""
-    found = []
-    if share and left.steps_left <= left.steps * share:
-        found.append(f"{left.steps_left} of {left.steps} steps left")
-    if share and left.seconds_left <= left.seconds * share:
-        found.append(f"{100 * max(0.0, left.seconds_left) / left.seconds:.0f}% of active time left")
+    parts = []
+    if share and budgets.steps_left <= budgets.steps * share:
+        parts.append(f"{budgets.steps_left} of {budgets.steps} steps left")
+    if share and budgets.seconds_left <= budgets.seconds * share:
+        share_left = max(0.0, budgets.seconds_left) / budgets.seconds
+        parts.append(f"{100 * share_left:.0f}% of active time left")
     least = limits.evaluations_left
-    if least and _newest_scores(window) and left.evaluations_left <= least:
-        found.append(f"{left.evaluations_left} of {left.evaluations} evaluations left")
-    return "; ".join(found)
+    if least and _newest_scores(window) and budgets.evaluations_left <= least:
+        parts.append(f"{budgets.evaluations_left} of {budgets.evaluations} evaluations left")
+    return "; ".join(parts)
 
 
 def low_finish(window: AttentionWindow, limits: AttentionSettings) -> str:
     """The agent asked to finish, or a budget ended it, with a low best score or without any."""
-    left = window.left
-    asked = any(
+    budgets = window.budgets
+    requested = any(
         call.name == "finish" or call.fields.get("finished") is True for call in window.now.calls
     )
-    if not ((asked or left.finished) and left.evaluations and limits.low_score):
+    if not ((requested or budgets.finished) and budgets.evaluations and limits.low_score):
         return ""
-    how = "asked to finish" if asked else "ended by its budget"
-    if left.best is None:
+    how = "asked to finish" if requested else "ended by its budget"
+    if budgets.best is None:
         return f"{how} without a score"
-    low = left.best < limits.low_score
-    return f"{how} with a best score of {left.best:g}" if low else ""
+    low = budgets.best < limits.low_score
+    return f"{how} with a best score of {budgets.best:g}" if low else ""
 
 
 def _newest_scores(window: AttentionWindow) -> list[float]:
     """Scores of the newest step, in order."""
-    found = (
+    scores = (
         call.fields.get("overall_score") for call in window.now.calls if call.kind == EVALUATION
     )
-    return [float(score) for score in found if isinstance(score, int | float)]
+    return [float(score) for score in scores if isinstance(score, int | float)]

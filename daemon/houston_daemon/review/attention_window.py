@@ -140,7 +140,7 @@ class AttentionWindow:
     """The last steps, the newest at the end."""
 
     steps: Sequence[ObservedStep]
-    left: RemainingBudgets = field(default_factory=RemainingBudgets)
+    budgets: RemainingBudgets = field(default_factory=RemainingBudgets)
 
     @property
     def now(self) -> ObservedStep:
@@ -196,7 +196,7 @@ def observe_call(result: ToolResult) -> ObservedCall:
     """A result as signals see it."""
     call, text = result.call, result.text
     shown = text.partition("\n")[2] if result.kind == "command" else text
-    said = " ".join([call.name, *map(str, list(call.arguments.values())[:1])])
+    words = " ".join([call.name, *map(str, list(call.arguments.values())[:1])])
     return ObservedCall(
         name=call.name,
         arguments=call.arguments,
@@ -204,7 +204,7 @@ def observe_call(result: ToolResult) -> ObservedCall:
         success=result.success,
         fields=result.fields,
         output_hash=hashlib.sha256(shown.encode(errors="replace")).digest(),
-        summary=excerpt(said),
+        summary=excerpt(words),
         error="" if result.success else excerpt(_error_excerpt(result)),
         forged_tags=result.forged_tags,
     )

@@ -17,11 +17,10 @@ import msgspec
 
 from houston_daemon.review.rollout_trace import RolloutTrace, TextsGone, read_trace
 from houston_daemon.review.rules.rule_catalog import RuleFailed
-from houston_daemon.review.verdict_updates import MAYBE_STORED_MESSAGE, rule_verdict_messages
+from houston_daemon.review.verdict_updates import rule_verdict_messages, send_verdicts
 from houston_daemon.service.parent_death import end_with_parent
 from houston_shared import secret_redaction
 from houston_shared.config import LoadedConfiguration, load_configuration
-from houston_shared.control_client import send_with_retry
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import StepRecord
 from houston_shared.store.annotation_queries import read_verdicts_with_reasons
@@ -73,7 +72,7 @@ class RuleFollower:
         self._looked: dict[str, RolloutPosition] = {}
         self._traces: dict[str, RolloutTrace] = {}
         self._failed: dict[str, str] = {}
-        self._said: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._version: tuple[int, int] | None = None
 
     def run(self) -> None:
@@ -89,57 +88,54 @@ class RuleFollower:
                 self._reader.close()
                 self._failed[""] = str(problem)
                 time.sleep(RETRY_SECONDS)
-            self._say()
+            self._report()
             time.sleep(POLL_SECONDS)
 
     def round(self) -> None:
         """Look at every rollout that went on."""
-        stands = self._reader.run(_rollout_positions())
-        there = {one.rollout for one in stands}
-        for known in (self._looked, self._traces, self._failed):
-            for gone in known.keys() - there:
-                del known[gone]
-        for one in stands:
-            if self._looked.get(one.rollout) != one:
+        positions = self._reader.run(_rollout_positions())
+        rollouts = {position.rollout for position in positions}
+        for cache in (self._looked, self._traces, self._failed):
+            for rollout in cache.keys() - rollouts:
+                del cache[rollout]
+        for position in positions:
+            if self._looked.get(position.rollout) != position:
                 began = time.monotonic()
-                self._look(one)
-                self._say()
+                self._look(position)
+                self._report()
                 time.sleep((time.monotonic() - began) * REST_PER_WORK)
 
-    def _look(self, one: RolloutPosition) -> None:
-        self._failed.pop(one.rollout, None)
-        known = self._traces.pop(one.rollout, None)
+    def _look(self, position: RolloutPosition) -> None:
+        self._failed.pop(position.rollout, None)
+        cached = self._traces.pop(position.rollout, None)
         try:
-            trace = read_trace(self._reader, one.rollout, known.steps if known else ())
-            stored = self._reader.run(read_verdicts_with_reasons(one.rollout))
+            trace = read_trace(self._reader, position.rollout, cached.steps if cached else ())
+            stored = self._reader.run(read_verdicts_with_reasons(position.rollout))
             messages = rule_verdict_messages(trace, stored)
         except TextsGone:  # archived: nothing is said of it any more
-            self._looked[one.rollout] = one
+            self._looked[position.rollout] = position
             return
         except (RuleFailed, ConfigurationError) as problem:
-            self._failed[one.rollout] = problem.cause
-            self._looked[one.rollout] = one
+            self._failed[position.rollout] = problem.cause
+            self._looked[position.rollout] = position
             return
-        for message in messages:
-            send_with_retry(
-                self._loaded.home, message, MAYBE_STORED_MESSAGE, f"houston verdict {one.rollout}"
-            )
-        self._looked[one.rollout] = one
-        if not one.ended:
+        send_verdicts(self._loaded.home, messages)
+        self._looked[position.rollout] = position
+        if not position.ended:
             self._keep(trace)
 
     def _keep(self, trace: RolloutTrace) -> None:
         """Keep what was read; what was looked at longest ago is forgotten first."""
         self._traces[trace.rollout] = trace
-        sizes = {name: _observation_characters(kept.steps) for name, kept in self._traces.items()}
+        sizes = {name: _observation_characters(old.steps) for name, old in self._traces.items()}
         while len(self._traces) > 1 and sum(sizes.values()) > MAX_CACHED_CHARACTERS:
             oldest = next(iter(self._traces))
             del self._traces[oldest], sizes[oldest]
 
-    def _say(self) -> None:
-        if self._failed != self._said:
-            self._said = dict(self._failed)
-            os.write(sys.stdout.fileno(), msgspec.json.encode(RulesReport(self._said)) + b"\n")
+    def _report(self) -> None:
+        if self._failed != self._reported:
+            self._reported = dict(self._failed)
+            os.write(sys.stdout.fileno(), msgspec.json.encode(RulesReport(self._reported)) + b"\n")
 
 
 def _observation_characters(steps: Sequence[StepRecord]) -> int:

@@ -2,7 +2,7 @@
 
 A `RolloutTrace` has the closed steps, scores, forks and task of one rollout. It is read from the
 journal in pages and keeps neither token ids nor log-probabilities, so that thousands of steps fit
-into memory. A rollout whose texts are gone is refused. `Finding` and `Rule` are the types that
+into memory. A rollout whose texts are gone is refused. `RuleFinding` and `Rule` are the types that
 every rule is written with.
 """
 
@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -68,7 +69,7 @@ class RolloutTrace:
         put = object.__setattr__
         put(self, "observed_steps", observed)
         put(self, "_scores", tuple(scored for step in observed for scored in _step_scores(step)))
-        put(self, "_numbers", tuple(one.step for one in self.steps))
+        put(self, "_numbers", tuple(step.step for step in self.steps))
 
     @property
     def pairs(self) -> list[tuple[StepRecord, ObservedStep]]:
@@ -83,29 +84,29 @@ class RolloutTrace:
     @property
     def best(self) -> float | None:
         """The highest score; None where there is none."""
-        return max((one.score for one in self._scores), default=None)
+        return max((scored.score for scored in self._scores), default=None)
 
     def step(self, number: int) -> StepRecord | None:
         """The step with this number; None where it is not there (open, or set aside)."""
         place = bisect_left(self._numbers, number)
-        there = place < len(self._numbers) and self._numbers[place] == number
-        return self.steps[place] if there else None
+        exists = place < len(self._numbers) and self._numbers[place] == number
+        return self.steps[place] if exists else None
 
     def before(self, number: int) -> Sequence[StepRecord]:
         """Steps with smaller numbers, in order."""
         return self.steps[: bisect_left(self._numbers, number)]
 
 
-def read_trace(reader: Reader, rollout: str, known: Sequence[StepRecord] = ()) -> RolloutTrace:
+def read_trace(reader: Reader, rollout: str, cached: Sequence[StepRecord] = ()) -> RolloutTrace:
     """The rollout with this whole id, read in a short transaction a page: it holds no writer back.
 
-    known: its steps as they were read before; only those that closed or were replaced since are
+    cached: its steps as they were read before; only those that closed or were replaced since are
     read. Steps that close meanwhile are not in it. Raises TextsGone, and HoustonError where its
     specification was erased, or its task cannot be read.
     """
     frame = reader.run(_trace_frame(rollout))
     last = reader.run(step_queries.find_last_step(rollout))
-    same = reader.run(_unchanged_steps(rollout, known)) if known else []
+    same = reader.run(_unchanged_steps(rollout, cached)) if cached else []
     begin = same[-1].step + 1 if same else 1
     pages = (
         reader.run(_trace_page(rollout, first)) for first in range(begin, last + 1, STEPS_PER_PAGE)
@@ -119,41 +120,35 @@ def read_trace(reader: Reader, rollout: str, known: Sequence[StepRecord] = ()) -
 def require_all_texts(rollout: str) -> ReadPlan[None]:
     """Raises TextsGone where texts of the rollout (a whole id), or of its past, are gone."""
     if lost := (yield from removed_data_queries.find_missing_data(rollout)):
-        read = lost.read or f"houston verdict {rollout}, for what was said of it before"
-        raise TextsGone(lost.cause, "Nothing was judged.", read)
+        command = lost.read or f"houston verdict {rollout}, for what was said of it before"
+        raise TextsGone(lost.cause, "Nothing was judged.", command)
 
 
 def _trace_frame(rollout: str) -> ReadPlan[RolloutTrace]:
     """Everything but the steps."""
     yield from require_all_texts(rollout)
-    one = yield from rollout_queries.find_rollout(rollout)
-    spec = yield from rollout_queries.read_rollout_spec(one)
-    forks = yield from rollout_queries.list_forks(one.id)
-    task, told = parse_task_record(spec.task), spec.task.instructions
-    return RolloutTrace(one.id, task, told, spec.gpus, (), tuple(forks), one.state in ENDED_STATES)
+    row = yield from rollout_queries.find_rollout(rollout)
+    spec = yield from rollout_queries.read_rollout_spec(row)
+    forks = yield from rollout_queries.list_forks(row.id)
+    task, words = parse_task_record(spec.task), spec.task.instructions
+    return RolloutTrace(row.id, task, words, spec.gpus, (), tuple(forks), row.state in ENDED_STATES)
 
 
-def _unchanged_steps(rollout: str, known: Sequence[StepRecord]) -> ReadPlan[list[StepRecord]]:
-    """The first of the known steps, as far as they stand in the journal as they did."""
+def _unchanged_steps(rollout: str, cached: Sequence[StepRecord]) -> ReadPlan[list[StepRecord]]:
+    """The first of the cached steps, as far as the journal still has them."""
     rows = yield from step_queries.list_step_rows(rollout)
     closed = [row for row in rows if row.observation_seq is not None]
-    pairs = zip(known, closed, strict=False)
+    pairs = zip(cached, closed, strict=False)
+    position = attrgetter("sample_seq", "step", "attempt")
     return [
-        one
-        for one, _ in takewhile(
-            lambda pair: (
-                pair[0].sample_seq == pair[1].sample_seq
-                and (pair[0].step, pair[0].attempt) == (pair[1].step, pair[1].attempt)
-            ),
-            pairs,
-        )
+        step for step, _ in takewhile(lambda pair: position(pair[0]) == position(pair[1]), pairs)
     ]
 
 
 def _trace_page(rollout: str, first: int) -> ReadPlan[list[StepRecord]]:
     """Closed steps of a page, without ids."""
-    found = yield from step_queries.read_steps(rollout, first, first + STEPS_PER_PAGE - 1)
-    return [_without_token_ids(one) for one in found if one.observation is not None]
+    steps = yield from step_queries.read_steps(rollout, first, first + STEPS_PER_PAGE - 1)
+    return [_without_token_ids(step) for step in steps if step.observation is not None]
 
 
 def _without_token_ids(step: StepRecord) -> StepRecord:
@@ -162,12 +157,12 @@ def _without_token_ids(step: StepRecord) -> StepRecord:
 
 
 def _step_scores(step: ObservedStep) -> list[ScoredStep]:
-    found = [
-        call.fields.get("overall_score")
+    return [
+        ScoredStep(step.step, float(score))
         for call in step.calls
         if call.kind == EVALUATION and call.fields.get("state", SCORED_STATE) == SCORED_STATE
+        if isinstance(score := call.fields.get("overall_score"), int | float)
     ]
-    return [ScoredStep(step.step, float(one)) for one in found if isinstance(one, int | float)]
 
 
 class RuleFinding(NamedTuple):

@@ -11,12 +11,11 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from houston_daemon.review.rollout_trace import RolloutTrace
 from houston_daemon.review.rules.rule_catalog import RuleMask, run_rules
 from houston_shared import verdict_precedence
-from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import (
     MOST_JUDGED_RANGES,
@@ -26,14 +25,13 @@ from houston_shared.control_messages import (
     Judgement,
     StoreVerdicts,
 )
+from houston_shared.home import Home
 from houston_shared.secret_redaction import redact
 from houston_shared.store import annotation_queries
 from houston_shared.store.annotation_queries import SourceVerdict
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.store_reader import Reader
 from houston_shared.verdict_precedence import RuleReason
-
-MAYBE_STORED_MESSAGE = "Some verdicts may have been stored."
 
 
 class StepVerdict(NamedTuple):
@@ -44,60 +42,64 @@ class StepVerdict(NamedTuple):
 
 
 def store_judge_verdicts(
-    loaded: LoadedConfiguration,
+    home: Home,
     reader: Reader,
     rollout: str,
     by: str,
     attempts: Mapping[int, int],
-    said: Mapping[int, StepVerdict],
+    verdicts: Mapping[int, StepVerdict],
 ) -> int:
     """Have the recorder keep what a judge says of the steps of a rollout.
 
-    by: `judge:` and more. attempts: of every step that was judged, the one that counts. said: by
-    step; of others nothing is said any more. Returns of how many steps something else is said than
-    before. Raises DaemonNotRunning and HoustonError with the daemon's words.
+    by: `judge:` and more. attempts: of every step that was judged, the one that counts. verdicts:
+    by step; of others nothing is said any more. Returns of how many steps something else is said
+    than before. Raises as `send_verdicts`.
     """
     before = reader.run(_stored_judge_verdicts(rollout))
-    changed = changed_verdicts(before, by, attempts, said)
-    for part in message_parts(list(verdict_ranges(changed))):
-        message = StoreVerdicts(
-            request=uuid.uuid4().hex, rollout=rollout, source="judge", by=by, steps=part
-        )
-        send_with_retry(loaded.home, message, MAYBE_STORED_MESSAGE, f"houston verdict {rollout}")
+    changed = changed_verdicts(before, by, attempts, verdicts)
+    messages = _verdict_messages(rollout, "judge", by, list(verdict_ranges(changed)))
+    send_verdicts(home, messages)
     return len(changed)
+
+
+def send_verdicts(home: Home, messages: Sequence[StoreVerdicts]) -> None:
+    """Have the recorder store them. Raises DaemonNotRunning, and HoustonError in its words."""
+    for message in messages:
+        show = f"houston verdict {message.rollout}"
+        send_with_retry(home, message, "Some verdicts may have been stored.", show)
 
 
 def changed_verdicts(
     before: Mapping[int, SourceVerdict],
     by: str,
     attempts: Mapping[int, int],
-    said: Mapping[int, StepVerdict],
+    verdicts: Mapping[int, StepVerdict],
 ) -> dict[int, StepVerdict]:
     """By step, what is said now and was not said so before; `undecided` takes a verdict back.
 
     What was said of an attempt that was replaced since, was not said of the step.
     """
-    found: dict[int, StepVerdict] = {}
+    changed: dict[int, StepVerdict] = {}
     for step, attempt in attempts.items():
-        now, was = said.get(step, StepVerdict("undecided")), before.get(step)
+        now, stored = verdicts.get(step, StepVerdict("undecided")), before.get(step)
         now = StepVerdict(now.verdict, redact(now.reason)[:REASON_LIMIT])
-        if was is None or was.attempt != attempt:
+        if stored is None or stored.attempt != attempt:
             if now.verdict != "undecided":
-                found[step] = now
-        elif (was.verdict, was.reason, was.by) != (*now, by):
-            found[step] = now
-    return found
+                changed[step] = now
+        elif (stored.verdict, stored.reason, stored.by) != (*now, by):
+            changed[step] = now
+    return changed
 
 
-def verdict_ranges(found: Mapping[int, StepVerdict]) -> Iterator[JudgedSteps]:
+def verdict_ranges(verdicts: Mapping[int, StepVerdict]) -> Iterator[JudgedSteps]:
     """The same as ranges of steps behind each other of which the same is said, in order."""
-    numbered = enumerate(sorted(found))
-    for (_, said), group in groupby(numbered, lambda one: (one[1] - one[0], found[one[1]])):
+    numbered = enumerate(sorted(verdicts))
+    for (_, verdict), group in groupby(numbered, lambda at: (at[1] - at[0], verdicts[at[1]])):
         steps = [step for _, step in group]
         for at in range(0, len(steps), MOST_JUDGED_STEPS):
             part = steps[at : at + MOST_JUDGED_STEPS]
             yield JudgedSteps(
-                first=part[0], last=part[-1], verdict=said.verdict, reason=said.reason
+                first=part[0], last=part[-1], verdict=verdict.verdict, reason=verdict.reason
             )
 
 
@@ -105,20 +107,29 @@ def message_parts(ranges: Sequence[JudgedSteps]) -> Iterator[tuple[JudgedSteps, 
     """As many ranges at once as a message holds."""
     part: list[JudgedSteps] = []
     steps = 0
-    for one in ranges:
-        size = one.last - one.first + 1
+    for span in ranges:
+        size = span.last - span.first + 1
         if part and (len(part) == MOST_JUDGED_RANGES or steps + size > MOST_JUDGED_STEPS):
             yield tuple(part)
             part, steps = [], 0
-        part.append(one)
+        part.append(span)
         steps += size
     if part:
         yield tuple(part)
 
 
+def _verdict_messages(
+    rollout: str, source: Literal["rule", "judge"], by: str, ranges: Sequence[JudgedSteps]
+) -> list[StoreVerdicts]:
+    return [
+        StoreVerdicts(request=uuid.uuid4().hex, rollout=rollout, source=source, by=by, steps=part)
+        for part in message_parts(ranges)
+    ]
+
+
 def _stored_judge_verdicts(rollout: str) -> ReadPlan[dict[int, SourceVerdict]]:
-    standing = yield from annotation_queries.read_verdicts_with_reasons(rollout)
-    return {step: one for step, given in standing.items() for one in given if one.source == "judge"}
+    stored = yield from annotation_queries.read_verdicts_with_reasons(rollout)
+    return {step: row for step, rows in stored.items() for row in rows if row.source == "judge"}
 
 
 RuleFindings = Mapping[int, Sequence[RuleMask]]
@@ -127,75 +138,65 @@ RuleFindings = Mapping[int, Sequence[RuleMask]]
 def own_steps(trace: RolloutTrace) -> list[int]:
     """Steps that are judged with a rollout: of a branch not those that it shares with its parent,
     whose they are."""
-    return [one.step for one in trace.steps if not one.inherited]
+    return [step.step for step in trace.steps if not step.inherited]
 
 
-def rule_masks(trace: RolloutTrace, found: RuleFindings) -> dict[int, StepVerdict]:
+def rule_masks(trace: RolloutTrace, findings: RuleFindings) -> dict[int, StepVerdict]:
     """A mask for each step that a rule masks, its reason naming every rule and its version.
 
     The reason is as it would be stored: what is shown of it, sent and compared is the same.
     """
     own = set(own_steps(trace))
     return {
-        step: StepVerdict("mask", _joined_reasons(verdicts))
-        for step, verdicts in found.items()
-        if step in own and verdicts
+        step: StepVerdict("mask", _joined_reasons(masks))
+        for step, masks in findings.items()
+        if step in own and masks
     }
 
 
-def error_steps(found: RuleFindings) -> dict[int, str]:
+def error_steps(findings: RuleFindings) -> dict[int, str]:
     """Steps whose observation is an error, with that rule's word."""
     return {
-        step: _joined_reasons([one])
-        for step, verdicts in found.items()
-        for one in verdicts
-        if one.rule == verdict_precedence.ERROR_RULE
+        step: _joined_reasons([mask])
+        for step, masks in findings.items()
+        for mask in masks
+        if mask.rule == verdict_precedence.ERROR_RULE
     }
 
 
-def mask_counts(trace: RolloutTrace, found: RuleFindings) -> dict[str, int]:
+def mask_counts(trace: RolloutTrace, findings: RuleFindings) -> dict[str, int]:
     """By rule and version, how many of the rollout's own steps it masks, the most first."""
     own = set(own_steps(trace))
     names = Counter(
-        f"{one.rule}@{one.version}"
-        for step, verdicts in found.items()
+        f"{mask.rule}@{mask.version}"
+        for step, masks in findings.items()
         if step in own
-        for one in verdicts
+        for mask in masks
     )
     return dict(names.most_common())
 
 
-def _joined_reasons(verdicts: Sequence[RuleMask]) -> str:
+def _joined_reasons(masks: Sequence[RuleMask]) -> str:
     """What rules say of a step, without secrets: one may be known only since the agent wrote it.
 
     Each is redacted before it is cut, for little of a secret is none any more.
     """
-    each = [RuleReason(one.rule, one.version, redact(one.reason)) for one in verdicts]
-    return redact(verdict_precedence.join_rule_reasons(each))[:REASON_LIMIT]
+    reasons = [RuleReason(mask.rule, mask.version, redact(mask.reason)) for mask in masks]
+    return redact(verdict_precedence.join_rule_reasons(reasons))[:REASON_LIMIT]
 
 
 RULES_AUTHOR = "rules"
 
 
 def rule_verdict_messages(
-    trace: RolloutTrace, stored: Mapping[int, Sequence[SourceVerdict]], claimed: str = ""
+    trace: RolloutTrace, stored: Mapping[int, Sequence[SourceVerdict]]
 ) -> list[StoreVerdicts]:
     """What brings the store from what stands to what rules say; empty where nothing differs.
 
-    stored: `read_verdicts_with_reasons` of the rollout. claimed: as in every message of a person.
-    Raises as `run_rules`.
+    stored: `read_verdicts_with_reasons` of the rollout. Raises as `run_rules`.
     """
-    return [
-        StoreVerdicts(
-            request=uuid.uuid4().hex,
-            rollout=trace.rollout,
-            source="rule",
-            by=RULES_AUTHOR,
-            steps=part,
-            claimed=claimed,
-        )
-        for part in message_parts(rule_verdict_changes(trace, stored))
-    ]
+    changes = rule_verdict_changes(trace, stored)
+    return _verdict_messages(trace.rollout, "rule", RULES_AUTHOR, changes)
 
 
 def rule_verdict_changes(
@@ -214,8 +215,8 @@ def rule_verdict_changes(
     return list(verdict_ranges(changed))
 
 
-def _stored_rule_verdict(given: Sequence[SourceVerdict], attempt: int) -> StepVerdict:
-    for one in given:
-        if one.source == "rule" and one.attempt == attempt:
-            return StepVerdict(one.verdict, one.reason)
+def _stored_rule_verdict(stored: Sequence[SourceVerdict], attempt: int) -> StepVerdict:
+    for row in stored:
+        if row.source == "rule" and row.attempt == attempt:
+            return StepVerdict(row.verdict, row.reason)
     return StepVerdict("undecided")

@@ -50,7 +50,7 @@ def answer_tokens_for(steps: int) -> int:
 
 def answer_schema(steps: Sequence[int]) -> dict[str, Any]:
     """JSON schema of the answer: each step once, the reason before the verdict."""
-    one = {
+    step_schema = {
         "type": "object",
         "properties": {
             "reason": {
@@ -66,7 +66,7 @@ def answer_schema(steps: Sequence[int]) -> dict[str, Any]:
     names = [str(step) for step in steps]
     return {
         "type": "object",
-        "properties": dict.fromkeys(names, one),
+        "properties": dict.fromkeys(names, step_schema),
         "required": names,
         "additionalProperties": False,
     }
@@ -88,13 +88,13 @@ def parse_answer(answer: str | Mapping[str, Any], steps: Sequence[int]) -> Parse
     its step undecided.
     """
     problems: list[str] = []
-    found = _last_object(answer, steps, problems) if isinstance(answer, str) else answer
-    if found is None:
+    fields = _last_object(answer, steps, problems) if isinstance(answer, str) else answer
+    if fields is None:
         return ParsedAnswer({}, problems[0] if problems else "it holds no JSON object with a step")
-    asked = {str(step): step for step in steps}
-    given: dict[int, JudgedStep] = {}
-    for name, value in found.items():
-        number = asked.get(str(name).strip().lower().removeprefix("step").strip())
+    numbers = {str(step): step for step in steps}
+    verdicts: dict[int, JudgedStep] = {}
+    for name, value in fields.items():
+        number = numbers.get(str(name).strip().lower().removeprefix("step").strip())
         if number is None:
             problems.append(f"it judges {str(name)[:40]!r}, which was not asked")
             continue
@@ -104,11 +104,11 @@ def parse_answer(answer: str | Mapping[str, Any], steps: Sequence[int]) -> Parse
         elif sum(map(str.isalpha, judged.reason)) < MIN_REASON_LETTERS:
             problems.append(f"step {number} has no reason in words")
         else:
-            given[number] = judged
-    if missing := [str(step) for step in steps if step not in given]:
+            verdicts[number] = judged
+    if missing := [str(step) for step in steps if step not in verdicts]:
         problems.append(f"no verdict on {', '.join(missing)}")
-        return ParsedAnswer(given, "; ".join(problems)[:MAX_REASON_CHARACTERS])
-    return ParsedAnswer(given, "")
+        return ParsedAnswer(verdicts, "; ".join(problems)[:MAX_REASON_CHARACTERS])
+    return ParsedAnswer(verdicts, "")
 
 
 def _judged_step(value: Any) -> JudgedStep | None:
@@ -128,11 +128,11 @@ def _clean_reason(reason: str) -> str:
 def _last_object(text: str, steps: Sequence[int], problems: list[str]) -> dict[str, Any] | None:
     """The last object that names a step: what a model answers stands behind what it ponders."""
     names = {str(step) for step in steps}
-    found = None
-    for made in _json_objects(text, problems):
-        if any(str(key).lower().removeprefix("step").strip() in names for key in made):
-            found = made
-    return found
+    last = None
+    for candidate in _json_objects(text, problems):
+        if any(str(key).lower().removeprefix("step").strip() in names for key in candidate):
+            last = candidate
+    return last
 
 
 def _json_objects(text: str, problems: list[str]) -> Iterator[dict[str, Any]]:
@@ -140,18 +140,18 @@ def _json_objects(text: str, problems: list[str]) -> Iterator[dict[str, Any]]:
     at = text.find("{")
     while at >= 0 and len(problems) < MAX_OBJECT_STARTS:
         try:
-            made, end = decoder.raw_decode(text, at)
+            value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as problem:
             problems.append(f"it is no JSON ({problem})"[:MAX_REASON_CHARACTERS])
             at = text.find("{", at + 1)
             continue
-        yield made
+        yield value
         at = text.find("{", end)
 
 
 def _without_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object; raises ValueError where a key stands twice and nobody knows which is meant."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a key stands twice")
-    return made
+    return members

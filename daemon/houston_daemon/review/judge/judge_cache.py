@@ -58,18 +58,18 @@ class JudgeCache:
     def get(self, name: str) -> CachedAnswer | None:
         """The answer to a question; None where there is none, or its file is not sound."""
         try:
-            found = msgspec.json.decode(self._file(name).read_bytes(), type=_CacheFile)
-            if found.format != CACHE_FORMAT or found.sha256 != _answer_digest(found.kept):
+            record = msgspec.json.decode(self._file(name).read_bytes(), type=_CacheFile)
+            if record.format != CACHE_FORMAT or record.sha256 != _answer_digest(record.kept):
                 return None
-            return msgspec.json.decode(found.kept, type=CachedAnswer)
+            return msgspec.json.decode(record.kept, type=CachedAnswer)
         except (OSError, msgspec.DecodeError):  # whatever cannot be read is asked again
             return None
 
-    def put(self, name: str, kept: CachedAnswer) -> None:
+    def put(self, name: str, answer: CachedAnswer) -> None:
         """Keep an answer; once this returns it outlives a power cut. Raises OSError."""
         file = self._file(name)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        raw = msgspec.Raw(msgspec.json.encode(kept))
+        raw = msgspec.Raw(msgspec.json.encode(answer))
         data = msgspec.json.encode(
             _CacheFile(format=CACHE_FORMAT, kept=raw, sha256=_answer_digest(raw))
         )
@@ -97,5 +97,5 @@ class JudgeCache:
         return self._folder / name[:2] / f"{name}.json"
 
 
-def _answer_digest(kept: msgspec.Raw) -> str:
-    return hashlib.sha256(bytes(kept)).hexdigest()
+def _answer_digest(raw: msgspec.Raw) -> str:
+    return hashlib.sha256(bytes(raw)).hexdigest()

@@ -93,8 +93,8 @@ class VerdictAgreement(NamedTuple):
         source = (self.both + self.only_source) / self.steps
         people = (self.both + self.only_people) / self.steps
         chance = source * people + (1 - source) * (1 - people)
-        seen = (self.both + self.neither) / self.steps
-        return (seen - chance) / (1 - chance) if chance < 1 else None
+        observed = (self.both + self.neither) / self.steps
+        return (observed - chance) / (1 - chance) if chance < 1 else None
 
     @property
     def few(self) -> str:
@@ -185,31 +185,31 @@ def calibrate(reader: Reader, rollouts: Sequence[str]) -> CalibrationReport:
     judges = [name for name in pairs if name.startswith(f"{JUDGE_SOURCE}:")]
     if len(judges) == 1:
         del pairs[judges[0]]  # the same as `judge`
-    by = {name: compare_verdicts(found) for name, found in pairs.items()}
+    by = {name: compare_verdicts(judged) for name, judged in pairs.items()}
     return CalibrationReport(used, len(people), sum(people), by, passed, failed)
 
 
 def _compare_rollout(reader: Reader, rollout: str, pairs: VerdictPairs) -> Iterator[bool]:
     """Whether people masked, for each of a rollout's own steps that they judged."""
     standing = reader.run(annotation_queries.read_verdicts_with_reasons(rollout))
-    said = {
-        step: {one.source: one for one in given}
-        for step, given in standing.items()
-        if any(one.source == "human" for one in given)
+    by_source = {
+        step: {row.source: row for row in rows}
+        for step, rows in standing.items()
+        if any(row.source == "human" for row in rows)
     }
-    if not said:
+    if not by_source:
         return
     trace = read_trace(reader, rollout)
-    found = rule_catalog.run_rules(trace)
+    rule_masks = rule_catalog.run_rules(trace)
     mine = set(verdict_updates.own_steps(trace))
     rules = rule_catalog.load_rules(trace.task.rules)
     names = [f"{name}@{rule.version}" for name, rule in rules.items()]
-    for step, sources in sorted(said.items()):
+    for step, sources in sorted(by_source.items()):
         if step not in mine:
             continue
         people = sources["human"].verdict == "mask"
-        masked_by = found.get(step, [])
-        hits = {f"{one.rule}@{one.version}" for one in masked_by}
+        masked_by = rule_masks.get(step, [])
+        hits = {f"{mask.rule}@{mask.version}" for mask in masked_by}
         for name in names:
             pairs[name].append((name in hits, people))
         pairs[RULES_SOURCE].append((bool(hits), people))
@@ -224,12 +224,12 @@ def _compare_rollout(reader: Reader, rollout: str, pairs: VerdictPairs) -> Itera
 
 def _masked_without_people(by_rules: Sequence[RuleMask], judge: SourceVerdict | None) -> bool:
     """Whether a step is masked where no person speaks."""
-    error = any(one.rule == verdict_precedence.ERROR_RULE for one in by_rules)
-    said = [(verdict_precedence.verdict_rank("rule", False, error), True)] if by_rules else []
+    error = any(mask.rule == verdict_precedence.ERROR_RULE for mask in by_rules)
+    ranks = [(verdict_precedence.verdict_rank("rule", False, error), True)] if by_rules else []
     if judge is not None:
         keeps = judge.verdict == "keep"
-        said.append((verdict_precedence.verdict_rank("judge", keeps, False), not keeps))
-    return min(said)[1] if said else False
+        ranks.append((verdict_precedence.verdict_rank("judge", keeps, False), not keeps))
+    return min(ranks)[1] if ranks else False
 
 
 CASES_FOLDER = Path(__file__).with_name("cases")
@@ -300,17 +300,17 @@ def _cases_of_file(file: Path) -> Iterator[JudgeCase]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as problem:
         why = " ".join(str(problem).split())
         raise ConfigurationError(f"{file} is no file of cases: {why}.") from None
-    for place, one in enumerate(file_record.cases, 1):
-        if not 1 <= one.step <= len(one.steps):
-            raise ConfigurationError(f"{file}: {one.name!r} has no step {one.step}.")
+    for place, record in enumerate(file_record.cases, 1):
+        if not 1 <= record.step <= len(record.steps):
+            raise ConfigurationError(f"{file}: {record.name!r} has no step {record.step}.")
         rollout = f"{file.stem}-{place}"
         yield JudgeCase(
             file_record.criterion,
-            one.name,
-            one.meant,
-            one.step,
-            tuple(one.holds),
-            _case_trace(rollout, one),
+            record.name,
+            record.meant,
+            record.step,
+            tuple(record.holds),
+            _case_trace(rollout, record),
         )
 
 
@@ -320,7 +320,7 @@ def _case_trace(rollout: str, case: _CaseRecord) -> RolloutTrace:
         task=Task(name="case", instructions=case.task, budget=BudgetSettings()),
         instructions=case.task,
         gpus={"local": case.gpus} if case.gpus else {},
-        steps=[_case_step(number, one) for number, one in enumerate(case.steps, 1)],
+        steps=[_case_step(number, step) for number, step in enumerate(case.steps, 1)],
         forks=_case_forks(case),
         ended=True,
     )
@@ -338,23 +338,23 @@ def _case_forks(case: _CaseRecord) -> Sequence[ForkRow]:
     )  # fmt: skip
 
 
-def _case_step(number: int, one: CaseStep) -> StepRecord:
+def _case_step(number: int, step: CaseStep) -> StepRecord:
     calls = (
-        (ToolCall(id=f"{number}.0", name=one.call, arguments=one.arguments),) if one.call else ()
+        (ToolCall(id=f"{number}.0", name=step.call, arguments=step.arguments),) if step.call else ()
     )
     fields: Mapping[str, Any] = {}
-    if one.score is not None:
-        fields = {"overall_score": one.score, "state": "scored"}
+    if step.score is not None:
+        fields = {"overall_score": step.score, "state": "scored"}
     results = [
         ToolResult(
-            call=call, kind="eval" if call.name == "eval" else "command", success=not one.failed,
-            text=one.observation, fields=dict(fields),
+            call=call, kind="eval" if call.name == "eval" else "command", success=not step.failed,
+            text=step.observation, fields=dict(fields),
         )
         for call in calls
     ]  # fmt: skip
     guidance = (
-        (DeliveredGuidance(id=f"g{number}", author="person", text=one.guidance),)
-        if one.guidance
+        (DeliveredGuidance(id=f"g{number}", author="person", text=step.guidance),)
+        if step.guidance
         else ()
     )
     return StepRecord(
@@ -364,11 +364,11 @@ def _case_step(number: int, one: CaseStep) -> StepRecord:
         sample=SampleBody(
             role="policy", parent_seq=None, kept=0, new_prompt_ids=None, token_ids=None,
             logprobs=None, logprob_kind="none", finish_reason="stop", policy="", engine="",
-            parameters={}, drift="clean", thought=one.thought, calls=calls,
+            parameters={}, drift="clean", thought=step.thought, calls=calls,
         ),
         intents=(),
         results=tuple(results),
-        observation=ObservationBody(tail="" if calls else one.observation),
+        observation=ObservationBody(tail="" if calls else step.observation),
         guidance=guidance,
         at="2026-01-01T00:00:00Z",
         active_seconds=60.0 * number,
@@ -395,14 +395,14 @@ async def judge_cases(
     """Ask about every case. Raises HoustonError where the engine is away or a window too small."""
     turn = asyncio.Semaphore(concurrency)
 
-    async def one(case: JudgeCase) -> CaseResult:
-        asked = judge_verdicts.plan_windows(case.trace, judge.template, judge.client)
+    async def judge_case(case: JudgeCase) -> CaseResult:
+        windows = judge_verdicts.plan_windows(case.trace, judge.template, judge.client)
         verdicts = await judge_verdicts.judge_rollout(
-            case.trace, asked, judge, turn, {}, lambda _: None
+            case.trace, windows, judge, turn, {}, lambda _: None
         )
-        said = verdicts.steps.get(case.step)
-        if said is None:
+        judged = verdicts.steps.get(case.step)
+        if judged is None:
             return CaseResult(case, "undecided", verdicts.undecided.get(case.step, ""))
-        return CaseResult(case, said.verdict, said.reason)
+        return CaseResult(case, judged.verdict, judged.reason)
 
-    return await judge_verdicts.gather_all([one(case) for case in cases])
+    return await judge_verdicts.gather_all([judge_case(case) for case in cases])

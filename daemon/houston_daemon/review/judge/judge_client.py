@@ -90,7 +90,7 @@ class JudgeCost:
     def words(self, settings: JudgeSettings) -> str:
         """The same in one line."""
         about = "about " if self.about else ""
-        said = (
+        line = (
             f"{pluralize(self.windows, 'window')}, {self.cached} of them from the cache; "
             f"{pluralize(self.requests, 'request')}, {pluralize(self.unusable, 'answer')} of no"
             " use, with "
@@ -99,8 +99,8 @@ class JudgeCost:
         )
         price = self.price(settings)
         if price is not None:
-            said += f"; {price:.4f} {settings.currency}"
-        return f"{said}; answers were not kept: {self.unkept}" if self.unkept else said
+            line += f"; {price:.4f} {settings.currency}"
+        return f"{line}; answers were not kept: {self.unkept}" if self.unkept else line
 
 
 REASONING_TOKENS = 4_096
@@ -178,9 +178,9 @@ class WindowJudge:
         """Verdicts on the window's steps. Raises EngineUnavailable and EngineRefused."""
         self.cost.windows += 1
         name = self._key(window)
-        kept = self._cache.get(name) if self._cache else None
-        if kept is not None:
-            reading = judge_answers.parse_answer(kept.answer, window.judged)
+        cached = self._cache.get(name) if self._cache else None
+        if cached is not None:
+            reading = judge_answers.parse_answer(cached.answer, window.judged)
             if not reading.problem:
                 self.cost.cached += 1
                 return WindowDecision(window, reading.steps, cached=True)
@@ -188,7 +188,7 @@ class WindowJudge:
 
     async def _ask(self, window: JudgeWindow, name: str) -> WindowDecision:
         best = ParsedAnswer({}, "it was not asked")
-        asked = ", ".join(map(str, window.judged))
+        numbers = ", ".join(map(str, window.judged))
         message = window.message
         spent = CachedAnswer(
             answer="", engine=self.client.name, template=self.template.digest,
@@ -197,24 +197,24 @@ class WindowJudge:
         for number in range(1, self._settings.tries + 1):
             sampled, prompt = await self._sample(window, message)
             spent = self._count(spent, sampled, prompt, number)
-            said = _sampled_answer(sampled)
-            reading = judge_answers.parse_answer(said, window.judged)
+            answer = _sampled_answer(sampled)
+            reading = judge_answers.parse_answer(answer, window.judged)
             if not reading.problem:
-                self._remember(name, msgspec.structs.replace(spent, answer=_answer_text(said)))
+                self._remember(name, msgspec.structs.replace(spent, answer=_answer_text(answer)))
                 return WindowDecision(window, reading.steps)
             self.cost.unusable += 1
             problem = _with_length_limit(sampled, reading.problem)
             best = ParsedAnswer({**best.steps, **reading.steps}, problem)
-            message = f"{window.message}\n\n{self.template.retry_message(problem, asked)}"
+            message = f"{window.message}\n\n{self.template.retry_message(problem, numbers)}"
         undecided = [step for step in window.judged if step not in best.steps]
         return WindowDecision(window, best.steps, best.problem if undecided else "")
 
-    def _remember(self, name: str, kept: CachedAnswer) -> None:
+    def _remember(self, name: str, answer: CachedAnswer) -> None:
         """Keep an answer. That it cannot be kept costs the next run and nothing else."""
         if self._cache is None:
             return
         try:
-            self._cache.put(name, kept)
+            self._cache.put(name, answer)
         except OSError as problem:
             self.cost.unkept = problem.strerror or str(problem)
 
@@ -233,7 +233,7 @@ class WindowJudge:
     ) -> SampleRequest:
         client = self.client
         stops = client.dialect.stop_tokens if client.dialect else ()
-        found = [
+        stop_ids = [
             client.tokens.id_of(stop)
             for stop in stops
             if isinstance(client.tokens, PromptTokenizer)
@@ -247,7 +247,7 @@ class WindowJudge:
             ),
             tools=(judge_answers.answer_tool(window.judged),) if ids is None else (),
             max_tokens=min(judge_answers.ANSWER_ROOM_FACTOR * window.answer_tokens + extra, room),
-            stop_token_ids=tuple(one for one in found if one is not None),
+            stop_token_ids=tuple(stop_id for stop_id in stop_ids if stop_id is not None),
             grammar=judge_answers.answer_schema(window.judged) if ids is not None else None,
             temperature=self._settings.temperature,
             policy=client.policy,
@@ -261,11 +261,11 @@ class WindowJudge:
         self, spent: CachedAnswer, sampled: EngineSample, prompt: int, tries: int
     ) -> CachedAnswer:
         """Add a request to the sums; what this window has cost so far."""
-        told = sampled.token_ids
+        ids = sampled.token_ids
         answered = (
-            self.client.tokens.count(str(_sampled_answer(sampled))) if told is None else len(told)
+            self.client.tokens.count(str(_sampled_answer(sampled))) if ids is None else len(ids)
         )
-        self.cost.about |= told is None
+        self.cost.about |= ids is None
         self.cost.prompt_tokens += prompt
         self.cost.sampled_tokens += answered
         self.cost.seconds += sampled.seconds
@@ -306,8 +306,8 @@ def _sampled_answer(sampled: EngineSample) -> str | Mapping[str, Any]:
     return sampled.text
 
 
-def _answer_text(said: str | Mapping[str, Any]) -> str:
-    text = said if isinstance(said, str) else msgspec.json.encode(said).decode()
+def _answer_text(answer: str | Mapping[str, Any]) -> str:
+    text = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
     return redact(text)
 
 

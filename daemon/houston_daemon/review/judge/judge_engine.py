@@ -101,8 +101,8 @@ class JudgeEnginePlace:
                 f"houston rollout start TASK.toml --engine {self.name}",
             )
         home = self._loaded.home
-        kept = kept_port(home, self.name, self._engine)
-        port = usable_port(home, self.name, self._engine, kept)
+        last_port = kept_port(home, self.name, self._engine)
+        port = usable_port(home, self.name, self._engine, last_port)
         command = engine_child_command(self.name, self._engine, port)
         process = self._process(command, f"http://127.0.0.1:{port}/v1")
         self._note(f"engine {self.name} does not run yet: starting it for this command")
@@ -119,8 +119,8 @@ class JudgeEnginePlace:
         end = time.monotonic() + START_SECONDS
         while not process.healthy():
             if not process.alive():
-                said = process.failing_line() or "it wrote nothing"
-                raise HoustonError(f"Engine {self.name!r} ended: {said}.", NOTHING_JUDGED_MESSAGE)
+                line = process.failing_line() or "it wrote nothing"
+                raise HoustonError(f"Engine {self.name!r} ended: {line}.", NOTHING_JUDGED_MESSAGE)
             if time.monotonic() > end:
                 raise HoustonError(
                     f"Engine {self.name!r} does not answer after {START_SECONDS:g} s.",
@@ -159,9 +159,9 @@ class LazyEngine:
         """See `Engine.sample`."""
         async with self._turn:
             if self._engine is None:
-                made = await asyncio.to_thread(self._make)
-                await made.ready()
-                self._engine = made
+                engine = await asyncio.to_thread(self._make)
+                await engine.ready()
+                self._engine = engine
         return await self._engine.sample(request, stop)
 
     async def ready(self) -> None:
@@ -248,10 +248,10 @@ def _configured_window(settings: Mapping[str, Any]) -> int:
     """The window that the model's own folder says; 0 where there is none."""
     try:
         folder = Path(tokenizer_file(settings)).parent
-        found = json.loads((folder / "config.json").read_text()).get("max_position_embeddings")
+        window = json.loads((folder / "config.json").read_text()).get("max_position_embeddings")
     except (OSError, ValueError, ConfigurationError):
         return 0
-    return found if isinstance(found, int) else 0
+    return window if isinstance(window, int) else 0
 
 
 def _model_name(engine: Engine, settings: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from houston_daemon.review.attention_window import ObservedStep
 from houston_daemon.review.judge import judge_answers
 from houston_daemon.review.rollout_trace import RolloutTrace, ScoredStep
 from houston_shared import context_messages, guidance_tag
@@ -98,16 +99,16 @@ def parse_template(text: str, where: str) -> JudgeTemplate:
         if missing := REQUIRED_GAPS.get(name, set()) - gaps:
             raise _template_error(where, f"its part `{name}` lacks {_listed_gaps(missing)}")
         if unknown := gaps - ALLOWED_GAPS[name]:
-            known = _listed_gaps(ALLOWED_GAPS[name]) or "none"
+            allowed = _listed_gaps(ALLOWED_GAPS[name]) or "none"
             raise _template_error(
-                where, f"its part `{name}` has {_listed_gaps(unknown)}; known there: {known}"
+                where, f"its part `{name}` has {_listed_gaps(unknown)}; known there: {allowed}"
             )
     digest = hashlib.sha256(text.encode()).hexdigest()
     return JudgeTemplate(parts["system"], parts["window"], parts["again"], digest)
 
 
 def _fill_gaps(text: str, gaps: Mapping[str, str]) -> str:
-    return _GAP.sub(lambda found: gaps[found[1]], text)
+    return _GAP.sub(lambda gap: gaps[gap[1]], text)
 
 
 def _template_error(where: str, why: str) -> ConfigurationError:
@@ -176,30 +177,30 @@ def harmless_text(text: str) -> str:
     return _without_frames(guidance_tag.disarm(safe(redact(text))).text)
 
 
-def guidance_text(said: Sequence[DeliveredGuidance], tokens: TokenCounter, room: int) -> str:
-    """What people said, each in its live tag, the older ones cut where they exceed `room`."""
-    clean = [harmless_guidance(one) for one in said]
+def guidance_text(guidance: Sequence[DeliveredGuidance], tokens: TokenCounter, room: int) -> str:
+    """Guidance, each message in its live tag, the older ones cut where they exceed `room`."""
+    clean = [harmless_guidance(message) for message in guidance]
     return guidance_tag.render_guidance(
         clean, context_messages.fit_guidance(clean, room, tokens.count)
     )
 
 
-def harmless_guidance(one: DeliveredGuidance) -> DeliveredGuidance:
+def harmless_guidance(message: DeliveredGuidance) -> DeliveredGuidance:
     """Guidance with nothing in it that could end a frame; `real_user` writes and guards its tag."""
     return DeliveredGuidance(
-        id=one.id, author=one.author, text=_without_frames(safe(redact(one.text)))
+        id=message.id, author=message.author, text=_without_frames(safe(redact(message.text)))
     )
 
 
 def _without_frames(text: str) -> str:
     harmless = _STEP_HEADING.sub(r"\1(\2)", _FRAME_LOOKALIKE.sub(r"(\1)", text))
-    return _MODEL_MARKUP.sub(lambda found: f"{found.group()} ", harmless)
+    return _MODEL_MARKUP.sub(lambda markup: f"{markup.group()} ", harmless)
 
 
 def render_step(step: StepRecord, tokens: TokenCounter, limit: int) -> StepText:
     """A closed step as text of at most about `limit` tokens."""
     thought = harmless_text(step.sample.thought) or EMPTY_PART
-    calls = "\n".join(_call_text(number, one) for number, one in _numbered_calls(step))
+    calls = "\n".join(_call_text(number, call) for number, call in _numbered_calls(step))
     tail = step.observation.tail if step.observation else ""
     observation = (
         harmless_text(context_messages.observation_text(step.results, tail, ())) or EMPTY_PART
@@ -212,15 +213,15 @@ def render_step(step: StepRecord, tokens: TokenCounter, limit: int) -> StepText:
     room = max(3, limit - tokens.count(_join_step_parts("", "", "", guidance)))
     thought = tokens.cut(thought, max(1, int(room * THOUGHT_SHARE)), "the thought")
     calls = tokens.cut(calls, max(1, int(room * CALLS_SHARE)), "the action")
-    left = room - tokens.count(thought) - tokens.count(calls)
-    observation = tokens.cut(observation, max(1, left), "the observation")
+    rest = room - tokens.count(thought) - tokens.count(calls)
+    observation = tokens.cut(observation, max(1, rest), "the observation")
     text = _join_step_parts(thought, calls, observation, guidance)
     return StepText(step.step, text, False, tokens.count(text))
 
 
 def frame_steps(steps: Sequence[StepText], context: Callable[[int], bool], key: str) -> str:
     """Steps in their frames. context: whether a step only stands there to be understood."""
-    return "\n".join(_frame_step(one, context(one.step), key) for one in steps)
+    return "\n".join(_frame_step(step, context(step.step), key) for step in steps)
 
 
 def frame_key(texts: Sequence[str]) -> str:
@@ -236,9 +237,9 @@ def frame_key(texts: Sequence[str]) -> str:
         salt += 1
 
 
-def _frame_step(one: StepText, context: bool, key: str) -> str:
-    begins = f"[{key} step {one.step} begins{', context only' if context else ''}]"
-    return f"{begins}\n{one.text}\n[{key} step {one.step} ends]"
+def _frame_step(step: StepText, context: bool, key: str) -> str:
+    begins = f"[{key} step {step.step} begins{', context only' if context else ''}]"
+    return f"{begins}\n{step.text}\n[{key} step {step.step} ends]"
 
 
 def _join_step_parts(thought: str, calls: str, observation: str, guidance: str) -> str:
@@ -252,12 +253,12 @@ def _numbered_calls(step: StepRecord) -> list[tuple[int, Any]]:
     return list(enumerate(step.sample.calls, 1)) or [(0, "no call")]
 
 
-def _call_text(number: int, one: Any) -> str:
+def _call_text(number: int, call: Any) -> str:
     if not number:
-        return f"(none: {harmless_text(one)})"
-    written = [f"{name}: {_argument_text(value)}" for name, value in one.arguments.items()]
-    wrong = f" (cannot be run: {one.error})" if one.error else ""
-    return harmless_text("\n".join([f"{number}. {one.name}{wrong}", *written]))
+        return f"(none: {harmless_text(call)})"
+    written = [f"{name}: {_argument_text(value)}" for name, value in call.arguments.items()]
+    wrong = f" (cannot be run: {call.error})" if call.error else ""
+    return harmless_text("\n".join([f"{number}. {call.name}{wrong}", *written]))
 
 
 def _argument_text(value: Any) -> str:
@@ -282,9 +283,7 @@ class WindowSurroundings:
         )
         self._guidance = _guidance_part(trace, tokens, int(window * GUIDANCE_SHARE))
         self._limits = _limits_part(trace)
-        self._lines = {
-            one.step: _outline_line(trace, place) for place, one in enumerate(trace.observed_steps)
-        }
+        self._lines = {observed.step: _outline_line(observed) for observed in trace.observed_steps}
 
     @property
     def outline_room(self) -> int:
@@ -306,11 +305,11 @@ class WindowSurroundings:
         summaries = [fork.step for fork in self._trace.forks if fork.step <= last]
         lines = [f"The maximum possible is {self._trace.task.rules.max_score:g}."]
         if summaries:
-            best = _best_score_words(one for one in self._trace.scores if one.step < summaries[-1])
+            best = _best_score_words(self._trace.scores, summaries[-1])
             lines.append(f"The best before the last summary (before step {summaries[-1]}): {best}.")
         else:
             lines.append("There was no summary yet.")
-        before = _best_score_words(one for one in self._trace.scores if one.step < first)
+        before = _best_score_words(self._trace.scores, first)
         lines.append(f"The best before step {first}: {before}.")
         room = max(4, int(self._window * SCORES_SHARE) // SCORE_LINE_TOKENS)
         return "\n".join([*lines, *_score_lines(self._trace.scores, last, room)])
@@ -320,15 +319,15 @@ class WindowSurroundings:
         room = self.outline_room
         before = [n for n in self._lines if n < first][::-1]
         after = [n for n in self._lines if n > last]
-        taken: list[int] = []
+        listed: list[int] = []
         for number in _interleave_steps(before, after):
             room -= self._tokens.count(self._lines[number]) + 1
             if room < 0:
                 break
-            taken.append(number)
-        left = len(before) + len(after) - len(taken)
-        lines = [self._lines[number] for number in sorted(taken)]
-        lines += [f"({left} further steps are not listed)"] if left else []
+            listed.append(number)
+        omitted = len(before) + len(after) - len(listed)
+        lines = [self._lines[number] for number in sorted(listed)]
+        lines += [f"({omitted} further steps are not listed)"] if omitted else []
         return "\n".join(lines) or EMPTY_PART
 
 
@@ -338,8 +337,7 @@ def _interleave_steps(before: Sequence[int], after: Sequence[int]) -> Iterator[i
         yield from after[place : place + 1]
 
 
-def _outline_line(trace: RolloutTrace, place: int) -> str:
-    observed = trace.observed_steps[place]
+def _outline_line(observed: ObservedStep) -> str:
     calls = [
         call.summary + (f" (failed: {call.error})" if call.error else "") for call in observed.calls
     ]
@@ -347,8 +345,8 @@ def _outline_line(trace: RolloutTrace, place: int) -> str:
     return harmless_text(f"{observed.step}: {' '.join(summary.split())}")
 
 
-def _best_score_words(scores: Iterator[ScoredStep]) -> str:
-    best = max((one.score for one in scores), default=None)
+def _best_score_words(scores: Sequence[ScoredStep], before: int) -> str:
+    best = max((scored.score for scored in scores if scored.step < before), default=None)
     return "nothing was scored" if best is None else f"{best:g}"
 
 
@@ -356,25 +354,25 @@ def _score_lines(scores: Sequence[ScoredStep], last: int, room: int) -> list[str
     """A line for each score, those near `last` where there are too many."""
     if not scores:
         return ["Nothing was evaluated."]
-    near = sorted(scores, key=lambda one: abs(one.step - last))[:room]
-    lines = [f"step {one.step}: {one.score:g}" for one in scores if one in near]
-    left = len(scores) - len(lines)
-    return lines + ([f"({left} further evaluations are not listed)"] if left else [])
+    near = sorted(scores, key=lambda scored: abs(scored.step - last))[:room]
+    lines = [f"step {scored.step}: {scored.score:g}" for scored in scores if scored in near]
+    omitted = len(scores) - len(lines)
+    return lines + ([f"({omitted} further evaluations are not listed)"] if omitted else [])
 
 
 def _guidance_part(trace: RolloutTrace, tokens: TokenCounter, room: int) -> str:
     """Every message with the step at which it was heard; the newest are the last to be cut."""
-    heard = [(step.step, harmless_guidance(one)) for step in trace.steps for one in step.guidance]
+    heard = [(step.step, harmless_guidance(item)) for step in trace.steps for item in step.guidance]
     if not heard:
         return EMPTY_PART
-    shown = context_messages.fit_guidance([one for _, one in heard], room, tokens.count)
+    shown = context_messages.fit_guidance([message for _, message in heard], room, tokens.count)
     lines = [
-        f"step {step}:{guidance_tag.render_guidance([one], shown)}"
-        for step, one in heard
-        if shown.get(one.id) != 0
+        f"step {step}:{guidance_tag.render_guidance([message], shown)}"
+        for step, message in heard
+        if shown.get(message.id) != 0
     ]
-    left = len(heard) - len(lines)
-    return "\n".join(([f"({left} older messages do not fit)"] if left else []) + lines)
+    omitted = len(heard) - len(lines)
+    return "\n".join(([f"({omitted} older messages do not fit)"] if omitted else []) + lines)
 
 
 def _limits_part(trace: RolloutTrace) -> str:
@@ -451,56 +449,56 @@ class WindowPlanner:
 
     def windows(self, steps: Sequence[int]) -> Iterator[JudgeWindow]:
         """Windows that ask about each of `steps` once, in order."""
-        taken: list[StepText] = []
+        shown: list[StepText] = []
         used = judge_answers.FRAME_TOKENS
         for number in steps:
             record = self._trace.step(number)
             if record is None:
                 continue
-            one, cost = self._shown(record)
-            if taken and (used + cost > self._room or len(taken) == MAX_JUDGED_STEPS):
-                yield self._window(taken)
-                taken, used = [], judge_answers.FRAME_TOKENS
-            taken.append(one)
+            text, cost = self._shown(record)
+            if shown and (used + cost > self._room or len(shown) == MAX_JUDGED_STEPS):
+                yield self._window(shown)
+                shown, used = [], judge_answers.FRAME_TOKENS
+            shown.append(text)
             used += cost
-        if taken:
-            yield self._window(taken)
+        if shown:
+            yield self._window(shown)
 
     def _shown(self, record: StepRecord) -> tuple[StepText, int]:
         limit = (
             int(self._room * STEP_SHARE) - judge_answers.STEP_TOKENS - judge_answers.FRAME_TOKENS
         )
-        one = render_step(record, self._tokens, limit)
-        return one, one.tokens + self._frame + judge_answers.STEP_TOKENS
+        text = render_step(record, self._tokens, limit)
+        return text, text.tokens + self._frame + judge_answers.STEP_TOKENS
 
-    def _window(self, taken: Sequence[StepText]) -> JudgeWindow:
-        judged = tuple(one.step for one in taken)
+    def _window(self, texts: Sequence[StepText]) -> JudgeWindow:
+        judged = tuple(text.step for text in texts)
         before, after = self._beside(judged[0], judged[-1])
-        found = {one.step: one for one in (*before, *after)}
-        found |= {one.step: one for one in taken}
-        all_shown = [found[number] for number in sorted(found)]
-        key = frame_key([one.text for one in all_shown])
-        asked = ", ".join(map(str, judged))
+        by_step = {text.step: text for text in (*before, *after)}
+        by_step |= {text.step: text for text in texts}
+        all_shown = [by_step[number] for number in sorted(by_step)]
+        key = frame_key([text.text for text in all_shown])
+        numbers = ", ".join(map(str, judged))
         gaps = dict(self._around.gaps(all_shown[0].step, all_shown[-1].step))
-        gaps |= {"key": key, "judged": asked}
+        gaps |= {"key": key, "judged": numbers}
         gaps["steps"] = frame_steps(all_shown, lambda step: step not in judged, key)
         message = self._template.message(gaps)
         size = self._tokens.count(self._template.message({**gaps, "steps": ""})) + SPARE_TOKENS
-        size += self._system + sum(one.tokens + self._frame for one in all_shown)
-        cut = sum(not one.is_complete for one in taken)
+        size += self._system + sum(text.tokens + self._frame for text in all_shown)
+        cut = sum(not text.is_complete for text in texts)
         return JudgeWindow(self._trace.rollout, judged, self._template.system, message, size, cut)
 
     def _beside(self, first: int, last: int) -> tuple[list[StepText], list[StepText]]:
         """Steps before `first` and after `last`, for context."""
         before = self._trace.before(first)[-CONTEXT_BEFORE:]
         after = [self._trace.step(number) for number in range(last + 1, last + 1 + CONTEXT_AFTER)]
-        return self._short(before), self._short([one for one in after if one is not None])
+        return self._short(before), self._short([step for step in after if step is not None])
 
     def _short(self, steps: Sequence[StepRecord]) -> list[StepText]:
-        for one in steps:
-            if one.step not in self._shorter:
-                self._shorter[one.step] = render_step(one, self._tokens, self._context)
-        return [self._shorter[one.step] for one in steps]
+        for step in steps:
+            if step.step not in self._shorter:
+                self._shorter[step.step] = render_step(step, self._tokens, self._context)
+        return [self._shorter[step.step] for step in steps]
 
     def _fixed(self) -> int:
         """Tokens of a window without any step of its own: the largest that it may be."""

@@ -32,14 +32,9 @@ from houston_daemon.review.judge.judge_verdicts import (
 from houston_daemon.review.rollout_trace import RolloutTrace, TextsGone, read_trace
 from houston_daemon.review.rules import rule_catalog
 from houston_daemon.review.rules.rule_catalog import RuleFailed
-from houston_daemon.review.verdict_updates import (
-    MAYBE_STORED_MESSAGE,
-    StepVerdict,
-    store_judge_verdicts,
-)
+from houston_daemon.review.verdict_updates import StepVerdict, store_judge_verdicts
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import JudgeSettings
-from houston_shared.control_client import send_with_retry
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store.annotation_queries import read_verdicts_with_reasons
@@ -60,23 +55,23 @@ async def report_progress(
     """
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    done = 0
+    count = 0
 
-    def one(_: WindowDecision) -> None:
-        nonlocal done
-        done += 1
+    def count_window(_: WindowDecision) -> None:
+        nonlocal count
+        count += 1
         if of > 1:
-            note(f"{rollout}: {done} of {pluralize(of, 'window')}")
+            note(f"{rollout}: {count} of {pluralize(of, 'window')}")
 
     async def repeat() -> None:
         while True:
             await asyncio.sleep(every)
             seconds = loop.time() - begun
-            note(f"{rollout}: judge, {done} of {pluralize(of, 'window')} after {seconds:.0f} s")
+            note(f"{rollout}: judge, {count} of {pluralize(of, 'window')} after {seconds:.0f} s")
 
     beating = asyncio.create_task(repeat())
     try:
-        yield one
+        yield count_window
     finally:
         beating.cancel()
 
@@ -84,20 +79,20 @@ async def report_progress(
 @contextlib.contextmanager
 def lock_rollout(home: Home, rollout: str) -> Iterator[None]:
     """Around the judging of a rollout (a whole id). Raises HoustonError where another is at it."""
-    held = _open_lock_file(home.run / f"judge-{rollout}.lock")
-    if held is None:
+    fd = _open_lock_file(home.run / f"judge-{rollout}.lock")
+    if fd is None:
         yield
         return
     try:
-        _lock_or_refuse(held, rollout)
+        _lock_or_refuse(fd, rollout)
         yield
     finally:
-        os.close(held)
+        os.close(fd)
 
 
-def _lock_or_refuse(held: int, rollout: str) -> None:
+def _lock_or_refuse(fd: int, rollout: str) -> None:
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise HoustonError(
             f"{rollout} is being judged already, by another `houston judge`.",
@@ -140,7 +135,7 @@ class JudgeSession:
     template: JudgeTemplate
     client: JudgeClient | None
     note: Callable[[str], None]
-    done: Callable[[JudgeOutcome], None]
+    report: Callable[[JudgeOutcome], None]
     """Told of each rollout as it is done."""
     cost: JudgeCost = field(default_factory=JudgeCost)
     passed_over: list[str] = field(default_factory=list)
@@ -154,7 +149,7 @@ class JudgeSession:
         at_once = asyncio.Semaphore(self.settings.concurrency)
         open_rollouts = asyncio.Semaphore(self.settings.concurrency)
 
-        async def one(rollout: str) -> None:
+        async def judge_one(rollout: str) -> None:
             async with open_rollouts:
                 with self._lock(rollout):
                     try:
@@ -166,9 +161,9 @@ class JudgeSession:
                         self.failed.append(rollout)
                         self.note(rule_failed_sentence(rollout, problem))
                         return
-                    self.done(outcome)
+                    self.report(outcome)
 
-        await judge_verdicts.gather_all([one(rollout) for rollout in rollouts])
+        await judge_verdicts.gather_all([judge_one(rollout) for rollout in rollouts])
 
     def _lock(self, rollout: str) -> contextlib.AbstractContextManager[None]:
         """Rules say the same whoever asks; a judge is asked by one at a time."""
@@ -179,12 +174,12 @@ class JudgeSession:
     async def _rollout(self, rollout: str, at_once: asyncio.Semaphore) -> JudgeOutcome:
         with contextlib.closing(Reader(self.loaded.home)) as reader:
             trace = read_trace(reader, rollout)
-            found = rule_catalog.run_rules(trace)
-            outcome = self._rules(reader, trace, found)
+            findings = rule_catalog.run_rules(trace)
+            outcome = self._rules(reader, trace, findings)
             if self.client is None:
                 return outcome
             outcome.author = f"judge:{self.client.name} template {self.template.version}"
-            asked = judge_verdicts.plan_windows(trace, self.template, self.client)
+            windows = judge_verdicts.plan_windows(trace, self.template, self.client)
             judge = WindowJudge(
                 self.client,
                 self.template,
@@ -193,59 +188,56 @@ class JudgeSession:
                 outcome.cost,
             )
             if self.request.dry:
-                return _plan_outcome(outcome, asked, judge)
-            errors = verdict_updates.error_steps(found)
+                return _plan_outcome(outcome, windows, judge)
+            errors = verdict_updates.error_steps(findings)
             try:
-                async with report_progress(rollout, len(asked), self.note) as done:
+                async with report_progress(rollout, len(windows), self.note) as count_window:
                     outcome.judge = await judge_verdicts.judge_rollout(
-                        trace, asked, judge, at_once, errors, done
+                        trace, windows, judge, at_once, errors, count_window
                     )
             except EngineRefused as problem:
                 raise _engine_refused(problem, rollout, self.client) from problem
             finally:
                 self.cost.add(outcome.cost)
             outcome.kept_over_rules = _keeps_over_rules(
-                verdict_updates.rule_masks(trace, found), outcome.judge
+                verdict_updates.rule_masks(trace, findings), outcome.judge
             )
             if outcome.judge.steps:  # who said nothing at all replaces nothing
                 outcome.judge_changed = self._store(reader, trace, outcome.author, outcome.judge)
             return outcome
 
     def _rules(
-        self, reader: Reader, trace: RolloutTrace, found: verdict_updates.RuleFindings
+        self, reader: Reader, trace: RolloutTrace, findings: verdict_updates.RuleFindings
     ) -> JudgeOutcome:
         """What rules say, stored."""
         steps = verdict_updates.own_steps(trace)
         outcome = JudgeOutcome(trace.rollout, len(steps))
         if self.request.rules:
-            outcome.rules = verdict_updates.rule_masks(trace, found)
-            outcome.by_rule = verdict_updates.mask_counts(trace, found)
+            outcome.rules = verdict_updates.rule_masks(trace, findings)
+            outcome.by_rule = verdict_updates.mask_counts(trace, findings)
             if not self.request.dry:
                 outcome.rules_changed = self._store_rules(reader, trace)
         return outcome
 
     def _store_rules(self, reader: Reader, trace: RolloutTrace) -> int:
         """Have the recorder keep what rules say; the number of steps that changed."""
-        stands = reader.run(read_verdicts_with_reasons(trace.rollout))
-        sent = verdict_updates.rule_verdict_messages(trace, stands)
-        for message in sent:
-            send_with_retry(
-                self.loaded.home, message, MAYBE_STORED_MESSAGE, f"houston verdict {trace.rollout}"
-            )
-        return sum(one.last - one.first + 1 for message in sent for one in message.steps)
+        stored = reader.run(read_verdicts_with_reasons(trace.rollout))
+        sent = verdict_updates.rule_verdict_messages(trace, stored)
+        verdict_updates.send_verdicts(self.loaded.home, sent)
+        return sum(span.last - span.first + 1 for message in sent for span in message.steps)
 
     def _store(self, reader: Reader, trace: RolloutTrace, by: str, verdicts: JudgeVerdicts) -> int:
-        said = {step: StepVerdict(one.verdict, one.reason) for step, one in verdicts.steps.items()}
-        attempts = {one.step: one.attempt for one in trace.steps if not one.inherited}
-        return store_judge_verdicts(self.loaded, reader, trace.rollout, by, attempts, said)
+        latest = {step: StepVerdict(*judged) for step, judged in verdicts.steps.items()}
+        attempts = {step.step: step.attempt for step in trace.steps if not step.inherited}
+        return store_judge_verdicts(self.loaded.home, reader, trace.rollout, by, attempts, latest)
 
 
 def _keeps_over_rules(masked: Mapping[int, StepVerdict], verdicts: JudgeVerdicts) -> dict[int, str]:
     """Steps that the judge keeps although rules mask them, with the rules' reason."""
     return {
         step: masked[step].reason
-        for step, one in verdicts.steps.items()
-        if one.verdict == "keep" and step in masked
+        for step, judged in verdicts.steps.items()
+        if judged.verdict == "keep" and step in masked
     }
 
 
@@ -259,14 +251,14 @@ def _engine_refused(problem: EngineRefused, rollout: str, client: JudgeClient) -
 
 
 def _plan_outcome(
-    outcome: JudgeOutcome, asked: Sequence[judge_prompt.JudgeWindow], judge: WindowJudge
+    outcome: JudgeOutcome, windows: Sequence[judge_prompt.JudgeWindow], judge: WindowJudge
 ) -> JudgeOutcome:
     """A dry run: what would be asked and what it would take."""
-    new = [one for one in asked if not judge.is_cached(one)]
-    outcome.planned_windows, outcome.cached_answers = len(asked), len(asked) - len(new)
+    new = [window for window in windows if not judge.is_cached(window)]
+    outcome.planned_windows, outcome.cached_answers = len(windows), len(windows) - len(new)
     outcome.cost = replace(
-        outcome.cost, windows=len(asked), cached=outcome.cached_answers, about=True,
-        prompt_tokens=sum(one.tokens for one in new),
-        sampled_tokens=sum(one.answer_tokens for one in new),
+        outcome.cost, windows=len(windows), cached=outcome.cached_answers, about=True,
+        prompt_tokens=sum(window.tokens for window in new),
+        sampled_tokens=sum(window.answer_tokens for window in new),
     )  # fmt: skip
     return outcome

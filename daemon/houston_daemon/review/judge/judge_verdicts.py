@@ -59,35 +59,35 @@ def plan_windows(
 
 async def judge_rollout(
     trace: RolloutTrace,
-    asked: Sequence[JudgeWindow],
+    windows: Sequence[JudgeWindow],
     judge: WindowJudge,
     turn: asyncio.Semaphore,
     errors: Mapping[int, str],
-    done: Callable[[WindowDecision], None],
+    report: Callable[[WindowDecision], None],
 ) -> JudgeVerdicts:
     """Ask about all windows, as many at once as `turn` lets through.
 
-    errors: steps whose observation is an error, with the rule's reason. done: told of each window.
+    errors: steps whose observation is an error, with the rule's reason. report: told each window.
     Raises EngineUnavailable where the engine is gone; answers until then are kept in the cache.
     """
 
-    async def one(window: JudgeWindow) -> WindowDecision:
+    async def judge_one(window: JudgeWindow) -> WindowDecision:
         async with turn:
             decided = await judge.judge_window(window)
-        done(decided)
+        report(decided)
         return decided
 
-    decisions = await gather_all([one(window) for window in asked])
+    decisions = await gather_all([judge_one(window) for window in windows])
     steps = {step: judged for decided in decisions for step, judged in decided.steps.items()}
-    kept = [step for step in errors if step in steps and steps[step].verdict == "keep"]
-    steps |= {step: JudgedStep("mask", f"{errors[step]}{_OVERRULED_SUFFIX}") for step in kept}
+    overruled = [step for step in errors if step in steps and steps[step].verdict == "keep"]
+    steps |= {step: JudgedStep("mask", f"{errors[step]}{_OVERRULED_SUFFIX}") for step in overruled}
     undecided = {step: decided.problem for decided in decisions for step in decided.undecided}
     return JudgeVerdicts(
         steps=dict(sorted(steps.items())),
         undecided=dict(sorted(undecided.items())),
-        overruled=len(kept),
-        windows=len(asked),
-        shortened=sum(window.shortened for window in asked),
+        overruled=len(overruled),
+        windows=len(windows),
+        shortened=sum(window.shortened for window in windows),
     )
 
 
@@ -96,9 +96,9 @@ def would_keep(reason: str) -> bool:
     return reason.endswith(_OVERRULED_SUFFIX) and verdict_precedence.names_error_rule(reason)
 
 
-async def gather_all(asked: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_all(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """All results, or the first failure once nothing runs any more."""
-    tasks = [asyncio.ensure_future(one) for one in asked]
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         return await asyncio.gather(*tasks)
     finally:
@@ -132,67 +132,67 @@ class JudgeOutcome:
     cost: JudgeCost = field(default_factory=JudgeCost)
 
 
-def outcome_json(one: JudgeOutcome, settings: JudgeSettings, dry: bool) -> dict[str, Any]:
+def outcome_json(outcome: JudgeOutcome, settings: JudgeSettings, dry: bool) -> dict[str, Any]:
     """A line of `houston judge --json`."""
-    line: dict[str, Any] = {"rollout": one.rollout, "steps": one.steps, "stored": not dry}
-    if one.rules is not None:
+    line: dict[str, Any] = {"rollout": outcome.rollout, "steps": outcome.steps, "stored": not dry}
+    if outcome.rules is not None:
         line["rules"] = {
-            "masked": len(one.rules),
-            "by_rule": dict(one.by_rule),
-            "changed": one.rules_changed,
-            "steps": {str(step): said.reason for step, said in sorted(one.rules.items())},
+            "masked": len(outcome.rules),
+            "by_rule": dict(outcome.by_rule),
+            "changed": outcome.rules_changed,
+            "steps": {str(step): verdict.reason for step, verdict in sorted(outcome.rules.items())},
         }
-    if one.judge is not None:
-        verdicts = one.judge
+    if outcome.judge is not None:
+        verdicts = outcome.judge
         line["judge"] = {
-            "by": one.author,
-            "kept": sum(said.verdict == "keep" for said in verdicts.steps.values()),
-            "masked": sum(said.verdict == "mask" for said in verdicts.steps.values()),
+            "by": outcome.author,
+            "kept": sum(judged.verdict == "keep" for judged in verdicts.steps.values()),
+            "masked": sum(judged.verdict == "mask" for judged in verdicts.steps.values()),
             "undecided": {str(step): why for step, why in verdicts.undecided.items()},
             "overruled": verdicts.overruled,
-            "kept_over_rules": {str(step): why for step, why in one.kept_over_rules.items()},
+            "kept_over_rules": {str(step): why for step, why in outcome.kept_over_rules.items()},
             "shortened": verdicts.shortened,
-            "changed": one.judge_changed,
+            "changed": outcome.judge_changed,
             "steps": {
-                str(step): {"verdict": said.verdict, "reason": said.reason}
-                for step, said in verdicts.steps.items()
+                str(step): {"verdict": judged.verdict, "reason": judged.reason}
+                for step, judged in verdicts.steps.items()
             },
         }
-    if one.planned_windows is not None:
+    if outcome.planned_windows is not None:
         line["judge"] = {
-            "by": one.author,
-            "windows": one.planned_windows,
-            "cached": one.cached_answers,
+            "by": outcome.author,
+            "windows": outcome.planned_windows,
+            "cached": outcome.cached_answers,
         }
-    if one.judge is not None or one.planned_windows is not None:
-        line["cost"] = one.cost.as_json(settings)
+    if outcome.judge is not None or outcome.planned_windows is not None:
+        line["cost"] = outcome.cost.as_json(settings)
     return line
 
 
-def outcome_lines(one: JudgeOutcome, dry: bool) -> Iterator[str]:
+def outcome_lines(outcome: JudgeOutcome, dry: bool) -> Iterator[str]:
     """The same for people."""
-    yield f"{one.rollout}: {pluralize(one.steps, 'step')}"
-    if one.rules is not None:
-        named = ", ".join(f"{name} {count}" for name, count in one.by_rule.items())
-        changed = "" if one.rules_changed is None else f"; {one.rules_changed} changed"
-        yield f"  rules mask {len(one.rules)}{f' ({named})' if named else ''}{changed}"
+    yield f"{outcome.rollout}: {pluralize(outcome.steps, 'step')}"
+    if outcome.rules is not None:
+        named = ", ".join(f"{name} {count}" for name, count in outcome.by_rule.items())
+        changed = "" if outcome.rules_changed is None else f"; {outcome.rules_changed} changed"
+        yield f"  rules mask {len(outcome.rules)}{f' ({named})' if named else ''}{changed}"
         if dry:
-            for step, said in sorted(one.rules.items()):
-                yield f"    step {step}: {said.reason}"
-    if one.planned_windows is not None:
-        cached = f"{one.cached_answers} in the cache"
-        asked = f"about {one.cost.prompt_tokens:,} prompt tokens to ask"
-        yield f"  judge: {pluralize(one.planned_windows, 'window')}, {cached}; {asked}"
-    if one.judge is not None:
-        yield from _judge_lines(one.judge, one.judge_changed, one.kept_over_rules)
+            for step, verdict in sorted(outcome.rules.items()):
+                yield f"    step {step}: {verdict.reason}"
+    if outcome.planned_windows is not None:
+        cached = f"{outcome.cached_answers} in the cache"
+        cost = f"about {outcome.cost.prompt_tokens:,} prompt tokens to ask"
+        yield f"  judge: {pluralize(outcome.planned_windows, 'window')}, {cached}; {cost}"
+    if outcome.judge is not None:
+        yield from _judge_lines(outcome.judge, outcome.judge_changed, outcome.kept_over_rules)
 
 
 def passed_over_sentence(rollouts: Sequence[str]) -> str:
     """Which rollouts were left out because their texts are gone, in a sentence; empty for none."""
     if not rollouts:
         return ""
-    gone = f"{pluralize(len(rollouts), 'rollout')} left out, archived or erased"
-    return f"{gone}: {', '.join(sorted(rollouts))}."
+    count = pluralize(len(rollouts), "rollout")
+    return f"{count} left out, archived or erased: {', '.join(sorted(rollouts))}."
 
 
 def rule_failed_sentence(rollout: str, problem: HoustonError) -> str:
@@ -202,11 +202,11 @@ def rule_failed_sentence(rollout: str, problem: HoustonError) -> str:
 
 
 def _judge_lines(
-    verdicts: JudgeVerdicts, changed: int | None, taken: Mapping[int, str]
+    verdicts: JudgeVerdicts, changed: int | None, kept_over_rules: Mapping[int, str]
 ) -> Iterator[str]:
-    masked = sum(said.verdict == "mask" for said in verdicts.steps.values())
-    kept = len(verdicts.steps) - masked
-    parts = [f"judge keeps {kept}, masks {masked}"]
+    masked = sum(judged.verdict == "mask" for judged in verdicts.steps.values())
+    keeps = len(verdicts.steps) - masked
+    parts = [f"judge keeps {keeps}, masks {masked}"]
     if verdicts.overruled:
         parts.append(f"{verdicts.overruled} of them because the observation is an error")
     if verdicts.undecided:
@@ -216,9 +216,10 @@ def _judge_lines(
     if changed is not None:
         parts.append(f"{changed} changed")
     yield f"  {'; '.join(parts)}"
-    if taken:
-        yield f"    {len(taken)} of those kept are masked by rules: {_step_numbers(list(taken))}"
-    for why, steps in groupby(verdicts.undecided.items(), key=lambda one: one[1]):
+    if kept_over_rules:
+        masked_too = f"{len(kept_over_rules)} of those kept are masked by rules"
+        yield f"    {masked_too}: {_step_numbers(list(kept_over_rules))}"
+    for why, steps in groupby(verdicts.undecided.items(), key=lambda item: item[1]):
         yield f"    undecided {_step_numbers([step for step, _ in steps])}: {why}"
 
 

@@ -55,7 +55,7 @@ class BackgroundJob:
 
 def all_jobs(trace: RolloutTrace) -> list[BackgroundJob]:
     """All of a rollout, in the order in which they began."""
-    found: list[BackgroundJob] = []
+    jobs: list[BackgroundJob] = []
     running: dict[SessionKey, BackgroundJob] = {}
     first = trace.task.hosts[0]
     for step in trace.observed_steps:
@@ -63,12 +63,12 @@ def all_jobs(trace: RolloutTrace) -> list[BackgroundJob]:
             for job in running.values():
                 if _may_have_ended(call, job, trace.task.evaluate.required):
                     job.sightings.append((step.step, False))
-            found += [
-                one
-                for one in follow_jobs(call, step.step, running, first)
-                if one.ended_in_step is None
+            jobs += [
+                job
+                for job in follow_jobs(call, step.step, running, first)
+                if job.ended_in_step is None
             ]
-    return found
+    return jobs
 
 
 def follow_jobs(
@@ -79,9 +79,9 @@ def follow_jobs(
     first: name of the first host.
     """
     for news in _session_news(call, running, first):
-        if (its := running.get(news.key)) is not None:
-            _note_news(its, news, step)
-            if its.ended_in_step is not None:
+        if (job := running.get(news.key)) is not None:
+            _note_news(job, news, step)
+            if job.ended_in_step is not None:
                 yield running.pop(news.key)
     if call.name == RUN_COMMAND and call.fields.get("running") is True:
         key, command = session_of_call(call, first), command_of(call)
@@ -133,7 +133,7 @@ def _session_news(
         case "killed":
             yield SessionNews(key, runs if isinstance(runs, bool) else None, killed=True)
         case "session" if fields.get("change") not in ("cleared", "found"):
-            yield from (SessionNews(one, killed=True) for one in _changed_sessions(call, first))
+            yield from (SessionNews(key, killed=True) for key in _changed_sessions(call, first))
         case "sessions":
             for entry in _as_list(fields.get("sessions")):
                 if isinstance(entry, dict):
@@ -145,7 +145,7 @@ def _session_news(
         case "sleep" if isinstance(runs, list | tuple):
             # It tells what ran as the sleep began: who is missing had ended, the others may since.
             still = {_session_key(str(name), "", first) for name in runs}
-            yield from [SessionNews(one) for one in running if one not in still]
+            yield from [SessionNews(session) for session in running if session not in still]
 
 
 def renewed_sessions(call: ObservedCall, first: str) -> Iterator[SessionKey]:
@@ -168,7 +168,7 @@ def _may_have_ended(call: ObservedCall, job: BackgroundJob, required: tuple[str,
     """
     command = command_of(call)
     if call.name in WAITING_ACTIONS or any(
-        one.program == "sleep" for one in shell_commands.parse_command(command).simple
+        program.program == "sleep" for program in shell_commands.parse_command(command).simple
     ):
         return True
     if call.name == EVALUATION:
@@ -182,7 +182,7 @@ def _may_have_ended(call: ObservedCall, job: BackgroundJob, required: tuple[str,
 
 def _named_files(command: str) -> set[str]:
     """Names of files, but for scripts, in a command."""
-    return {one for one in _FILE_NAME.findall(command) if not one.endswith((".py", ".sh"))}
+    return {name for name in _FILE_NAME.findall(command) if not name.endswith((".py", ".sh"))}
 
 
 def _as_list(value: Any) -> Sequence[Any]:

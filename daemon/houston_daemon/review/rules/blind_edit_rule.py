@@ -54,19 +54,19 @@ def blind_edit(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFind
     """
     first = trace.task.hosts[0]
     steps = trace.pairs
-    known: set[tuple[str, str]] = set()
+    existing: set[tuple[str, str]] = set()
     for at, (record, step) in enumerate(steps):
-        for path, place, calls in _edited_files(step, settings.blind_replacements, first, known):
-            here = _steps_on_host(steps[:at], place, first)
+        for path, place, calls in _edited_files(step, settings.blind_replacements, first, existing):
+            earlier = _steps_on_host(steps[:at], place, first)
             wrote = any(_wrote_whole_file(call, path) for call in calls)
-            if not wrote and not _was_looked_at(here, path, settings.blind_edit_steps):
+            if not wrote and not _was_looked_at(earlier, path, settings.blind_edit_steps):
                 before = settings.blind_edit_steps
-                said = "the step" if before == 1 else f"the {before} steps"
+                span = "the step" if before == 1 else f"the {before} steps"
                 yield RuleFinding(
-                    step.step, f"{path} was changed and not looked at in {said} before"
+                    step.step, f"{path} was changed and not looked at in {span} before"
                 )
                 break
-        known.update(_files_shown_to_exist(record, step, first))
+        existing.update(_files_shown_to_exist(record, step, first))
 
 
 CallWithText = tuple[ObservedCall, str]
@@ -88,18 +88,18 @@ def _steps_on_host(
 
 def _was_looked_at(before: Iterator[list[CallWithText]], path: str, window: int) -> bool:
     """Whether a step of the window shows the file as it is behind them."""
-    left, beside = window, MAX_UNRELATED_STEPS
+    steps_left, unrelated_left = window, MAX_UNRELATED_STEPS
     for shown in before:
         for call, text in reversed(shown):
             if shows_file(call, path, text):
                 return True
             if _is_among(path, _changed_paths(call, replaced=True)):
                 return False
-        if all(_changes_other_files(call) for call, _ in shown) and beside:
-            beside -= 1
+        if all(_changes_other_files(call) for call, _ in shown) and unrelated_left:
+            unrelated_left -= 1
         else:
-            left -= 1
-        if not left:
+            steps_left -= 1
+        if not steps_left:
             return False
     return False
 
@@ -121,27 +121,27 @@ def _files_shown_to_exist(
             yield from ((place, name) for name in _FILE_NAME.findall(result.text))
         if call.success and (path := str(call.fields.get("path", ""))):
             yield place, name_of_path(path)
-        for one in programs:
-            written = (*one.writes, *(one.words[1:] if one.views else ()))
+        for program in programs:
+            written = (*program.writes, *(program.words[1:] if program.views else ()))
             yield from ((place, name_of_path(path)) for path in written)
 
 
-def _lists_files(one: SimpleCommand) -> bool:
-    return one.program in ("ls", "find", "tree", "fd") or one.git == "ls-files"
+def _lists_files(simple: SimpleCommand) -> bool:
+    return simple.program in ("ls", "find", "tree", "fd") or simple.git == "ls-files"
 
 
 def _edited_files(
-    step: ObservedStep, replaced: bool, first: str, known: set[tuple[str, str]]
+    step: ObservedStep, replaced: bool, first: str, existing: set[tuple[str, str]]
 ) -> Iterator[tuple[str, str, list[ObservedCall]]]:
     """Files that were there and that a step changed, each with its host and with what the step did
     there before that call."""
     for at, call in enumerate(step.calls):
         place = host_of_call(call, first)
-        before = [one for one in step.calls[:at] if host_of_call(one, first) == place]
+        before = [earlier for earlier in step.calls[:at] if host_of_call(earlier, first) == place]
         yield from ((path, place, before) for path in _changed_paths(call, replaced, own=False))
         if replaced and call.success and call.name == RUN_COMMAND:
             for text in parsed_command(call).texts:
-                if not text.appended and (place, name_of_path(text.path)) in known:
+                if not text.appended and (place, name_of_path(text.path)) in existing:
                     yield text.path, place, before
 
 
@@ -154,28 +154,28 @@ def _changed_paths(call: ObservedCall, replaced: bool, own: bool = True) -> Iter
         yield str(call.fields.get("path", ""))
     if call.name == RUN_COMMAND:
         written: list[str] = []
-        for one in parsed_command(call).simple:
-            for path in (*one.changes, *_patched_paths(one)):
+        for program in parsed_command(call).simple:
+            for path in _paths_changed_by(program):
                 if not _SHELL_EXPANSION & set(path) and (own or not _is_among(path, written)):
                     yield path
-            written += one.writes
+            written += program.writes
 
 
-def _patched_paths(one: SimpleCommand) -> list[str]:
-    """Files that a patch, or an inline program that reads them, too, changes."""
-    if one.program == "patch" or one.git == "apply":
-        return [one.path_in_folder(path) for path in _PATCHED_FILE.findall(one.inline)]
-    if not one.inline or not one.program.startswith("python"):
-        return []
-    read = {*_OPENED_TO_READ.findall(one.inline), *_PATHLIB_PATH.findall(one.inline)}
-    written = set(_OPENED_TO_WRITE.findall(one.inline))
-    if ".write_text(" in one.inline and ".read_text(" in one.inline:
-        written.update(_PATHLIB_PATH.findall(one.inline))
-    return [one.path_in_folder(path) for path in sorted(read & written)]
+def _paths_changed_by(simple: SimpleCommand) -> list[str]:
+    """Files that a program changes in place, a patch, or an inline program that reads them, too."""
+    if simple.program == "patch" or simple.git == "apply":
+        return [simple.path_in_folder(path) for path in _PATCHED_FILE.findall(simple.inline)]
+    if not simple.inline or not simple.program.startswith("python"):
+        return list(simple.changes)
+    readable = {*_OPENED_TO_READ.findall(simple.inline), *_PATHLIB_PATH.findall(simple.inline)}
+    written = set(_OPENED_TO_WRITE.findall(simple.inline))
+    if ".write_text(" in simple.inline and ".read_text(" in simple.inline:
+        written.update(_PATHLIB_PATH.findall(simple.inline))
+    return [simple.path_in_folder(path) for path in sorted(readable & written)]
 
 
 def _is_among(path: str, paths: Iterable[str]) -> bool:
-    return any(shell_commands.same_path(path, one) for one in paths)
+    return any(shell_commands.same_path(path, other) for other in paths)
 
 
 def _wrote_whole_file(call: ObservedCall, path: str) -> bool:
@@ -186,7 +186,7 @@ def _wrote_whole_file(call: ObservedCall, path: str) -> bool:
             call, path, shell_commands.same_path
         )
     return call.kind == "command" and any(
-        _is_among(path, one.writes) for one in parsed_command(call).simple
+        _is_among(path, program.writes) for program in parsed_command(call).simple
     )
 
 
@@ -202,25 +202,23 @@ def shows_file(call: ObservedCall, path: str, text: str) -> bool:
         return shows_path(call, path, shell_commands.same_path)
     simple = parsed_command(call).simple
     changes = [
-        at for at, one in enumerate(simple) if _is_among(path, (*one.changes, *_patched_paths(one)))
+        at for at, program in enumerate(simple) if _is_among(path, _paths_changed_by(program))
     ]
     behind = simple[changes[-1] + 1 :] if changes else simple
-    if any(_is_among(path, one.writes) for one in behind):
-        return True
-    if any(_prints_file(one, path) for one in behind):
+    if any(_is_among(path, program.writes) or _prints_file(program, path) for program in behind):
         return True
     return not changes and (_failed_on_file(call, path) or _names_line_of(path, text))
 
 
-def _prints_file(one: SimpleCommand, path: str) -> bool:
+def _prints_file(simple: SimpleCommand, path: str) -> bool:
     """Whether a program shows what is in the file, or in all that a pattern names."""
-    if one.inline and one.program.startswith("python"):
-        return name_of_path(path) in one.inline
-    shown = one.views and one.program not in _LISTING_PROGRAMS
+    if simple.inline and simple.program.startswith("python"):
+        return name_of_path(path) in simple.inline
+    shown = simple.views and simple.program not in _LISTING_PROGRAMS
     return shown and any(
         shell_commands.same_path(name, path)
         or ("*" in name and fnmatch(shell_commands.normal_path(path), name))
-        for name in map(one.path_in_folder, one.words[1:])
+        for name in map(simple.path_in_folder, simple.words[1:])
     )
 
 

@@ -83,24 +83,24 @@ def is_answer(command: str, printed: str) -> bool:
     1, too, words that `test` and `grep` do not print are its words, and no answer.
     """
     last = _deciding_programs(shell_commands.parse_command(command).simple)
-    saying = [one for one in last if _answers_by_exit_code(one)]
+    saying = [program for program in last if _answers_by_exit_code(program)]
     if not saying:
         return False
-    others = [one for one in last if one not in saying and one.program not in _NEVER_FAILING]
-    prints_answer = any(one.program not in _QUIET_ANSWERS for one in saying)
+    others = [program for program in _fallible(last) if program not in saying]
+    prints_answer = any(program.program not in _QUIET_ANSWERS for program in saying)
     return not others or not printed.strip() or prints_answer
 
 
-def is_checker(one: SimpleCommand) -> bool:
+def is_checker(simple: SimpleCommand) -> bool:
     """Whether a program says what is wrong with something: that is its answer, and no error."""
-    words = one.words[1:]
-    if one.program in _CHECKERS:
-        return one.program not in _FORMATTERS or "--check" in words or "-c" in words
-    if one.program in _BUILDERS:
+    words = simple.words[1:]
+    if simple.program in _CHECKERS:
+        return simple.program not in _FORMATTERS or "--check" in words or "-c" in words
+    if simple.program in _BUILDERS:
         return bool(_CHECK_GOALS & set(words))
-    if one.program.startswith("python") and "-m" in words[:-1]:
+    if simple.program.startswith("python") and "-m" in words[:-1]:
         return words[words.index("-m") + 1] in _CHECKERS | _CHECKING_MODULES
-    return bool(_TRIAL_SCRIPT.match(name_of_path(one.script)))
+    return bool(_TRIAL_SCRIPT.match(name_of_path(simple.script)))
 
 
 def is_check_report(code: int | None, command: str, printed: str) -> bool:
@@ -117,7 +117,7 @@ def is_check_report(code: int | None, command: str, printed: str) -> bool:
     name = last[0].program if last[0].program in _PYTEST else "".join(_PYTEST & {*last[0].words})
     if name and code != 1:  # pytest's own: it was cut, its arguments or a module are wrong
         return False
-    others = [one for one in last[1:] if one.program not in _NEVER_FAILING and not one.views]
+    others = [program for program in _fallible(last[1:]) if not program.views]
     return not others or bool(_CHECK_FINDINGS.search(printed))
 
 
@@ -126,17 +126,18 @@ def is_probe(command: str, printed: str, code: int | None = 0) -> bool:
     last = _deciding_programs(shell_commands.parse_command(command).simple)
     if not last:
         return False
-    one, words = last[0], set(last[0].words[1:])
-    inline = one.inline if one.program.startswith("python") else ""
+    simple, words = last[0], set(last[0].words[1:])
+    inline = simple.inline if simple.program.startswith("python") else ""
     if inline and len(inline) < _MAX_PROBE_CHARACTERS and _ASKS_IMPORT.fullmatch(inline):
         return bool(_IMPORT_FAILED.search(printed))
-    if code == 1 and ("pip" in one.program or "pip" in words) and "show" in words:
+    if code == 1 and ("pip" in simple.program or "pip" in words) and "show" in words:
         return True
-    if one.program in _CONNECTING_PROGRAMS:
-        return code != _NOT_RUN_CODE and any(_LOCAL_ADDRESS.search(word) for word in one.words)
-    if one.program == "systemctl":
+    if simple.program in _CONNECTING_PROGRAMS:
+        return code != _NOT_RUN_CODE and any(_LOCAL_ADDRESS.search(word) for word in simple.words)
+    if simple.program == "systemctl":
         return bool(words & {"is-active", "status", "is-enabled"})
-    return bool(code in (1, 2) and one.views and one.program and _DISCARDED_STDERR.search(command))
+    shows = code in (1, 2) and simple.views and simple.program
+    return bool(shows and _DISCARDED_STDERR.search(command))
 
 
 def exit_was_requested(code: int | None, command: str, later: str = "") -> bool:
@@ -151,9 +152,8 @@ def exit_was_requested(code: int | None, command: str, later: str = "") -> bool:
         case 124:
             return bool(_TIMEOUT.search(command))
         case 137:
-            sent = any(
-                _signal_may_concern(one, command) for one in both.split("\n") if _KILL_9.search(one)
-            )
+            killing = filter(_KILL_9.search, both.split("\n"))
+            sent = any(_signal_may_concern(line, command) for line in killing)
             return sent or bool(_TIMEOUT_KILLS.search(command))
         case 130 | 143:
             return bool(_STOPPING_COMMAND.search(both) or _TIMEOUT.search(command))
@@ -162,7 +162,7 @@ def exit_was_requested(code: int | None, command: str, later: str = "") -> bool:
 
 def may_stop(command: str, other: str) -> bool:
     """Whether a command may end another one, so that how that ends was asked for."""
-    lines = (line for line in command.split("\n") if _STOPPING_COMMAND.search(line))
+    lines = filter(_STOPPING_COMMAND.search, command.split("\n"))
     return any(_signal_may_concern(line, other) for line in lines)
 
 
@@ -171,32 +171,36 @@ def _deciding_programs(simple: tuple[SimpleCommand, ...]) -> list[SimpleCommand]
     end = len(simple)
     while end and (simple[end - 1].program in _BLOCK_ENDS or not simple[end - 1].words):
         end -= 1
-    found: list[SimpleCommand] = []
+    deciding: list[SimpleCommand] = []
     for at in range(end - 1, -1, -1):
         after = simple[at].after if at < end - 1 else ""
         if after == "|":  # the last of a pipeline speaks for it
             continue
-        gave_up = bool(found) and found[-1].program in _EXIT_WORDS
+        gave_up = bool(deciding) and deciding[-1].program in _EXIT_WORDS
         if after and after != "&&" and not (after == "||" and gave_up):
             break
         if gave_up:
-            found.pop()
-        found.append(simple[at])
-    return found
+            deciding.pop()
+        deciding.append(simple[at])
+    return deciding
 
 
-def _answers_by_exit_code(one: SimpleCommand) -> bool:
-    return one.program in _QUIET_ANSWERS | _PRINTED_ANSWERS or one.git in _GIT_ANSWERS
+def _fallible(programs: list[SimpleCommand]) -> list[SimpleCommand]:
+    return [program for program in programs if program.program not in _NEVER_FAILING]
+
+
+def _answers_by_exit_code(simple: SimpleCommand) -> bool:
+    return simple.program in _QUIET_ANSWERS | _PRINTED_ANSWERS or simple.git in _GIT_ANSWERS
 
 
 def _signal_may_concern(line: str, command: str) -> bool:
     """Whether signals may be for a command: those that go by name must name it."""
     named = [
-        one.words[-1]
-        for one in shell_commands.parse_command(line).simple
-        if one.program in _KILL_BY_NAME
+        program.words[-1]
+        for program in shell_commands.parse_command(line).simple
+        if program.program in _KILL_BY_NAME
     ]
-    return not named or any(one in command for one in named)
+    return not named or any(name in command for name in named)
 
 
 KEYBOARD_INTERRUPT = "KeyboardInterrupt"
@@ -244,11 +248,11 @@ def last_traceback_line(text: str) -> str:
     """The last line of the last traceback; empty where there is none."""
     if _TRACEBACK_TEXT not in text:
         return ""
-    begin = next((found.end() for found in _TRACEBACK_LINE.finditer(text)), None)
+    begin = next((match.end() for match in _TRACEBACK_LINE.finditer(text)), None)
     if begin is None:
         return ""
-    found = _EXCEPTION_LINE.findall(text, begin)
-    return excerpt(found[-1]) if found else "a traceback"
+    exceptions = _EXCEPTION_LINE.findall(text, begin)
+    return excerpt(exceptions[-1]) if exceptions else "a traceback"
 
 
 def trailing_exception(text: str) -> str:
@@ -261,10 +265,10 @@ def printed_failure(text: str) -> str:
     """What a text says of a program that failed; empty where it says nothing of the kind."""
     if why := last_traceback_line(text):
         return "" if why == KEYBOARD_INTERRUPT else why
-    found = _SHELL_ERROR.search(text) if "sh: " in text else None
-    if found is None and any(mark in text for mark in _PROGRAM_ERROR_MARKS):
-        found = _PROGRAM_ERROR.search(text)
-    return excerpt(found[0].strip()) if found else ""
+    match = _SHELL_ERROR.search(text) if "sh: " in text else None
+    if match is None and any(mark in text for mark in _PROGRAM_ERROR_MARKS):
+        match = _PROGRAM_ERROR.search(text)
+    return excerpt(match[0].strip()) if match else ""
 
 
 MAX_DETACHED_PROGRAMS = 20
@@ -288,8 +292,9 @@ def failed_detached_programs(trace: RolloutTrace) -> Iterator[tuple[int, str]]:
     running: list[DetachedProgram] = []
     for record, observed in trace.pairs:
         for result, call in zip(record.results, observed.calls, strict=True):
-            for one, why in follow_detached_programs(call, result, record.step, running, first):
-                yield one.step, f"{excerpt(one.command)}: it failed (step {record.step}): {why}"
+            for program, why in follow_detached_programs(call, result, record.step, running, first):
+                failure = f"it failed (step {record.step}): {why}"
+                yield program.step, f"{excerpt(program.command)}: {failure}"
 
 
 def follow_detached_programs(
@@ -301,15 +306,15 @@ def follow_detached_programs(
     """
     place = host_of_call(call, first)
     command = command_of(call)
-    running[:] = [one for one in running if not may_stop(command, one.command)]
-    if running and (told := _failure_teller(call, result)):
-        for one in [one for one in reversed(running) if one.host == place]:
-            if why := told(one):
-                running.remove(one)
-                yield one, why
+    running[:] = [program for program in running if not may_stop(command, program.command)]
+    if running and (failure_of := _failure_teller(call, result)):
+        for program in [program for program in reversed(running) if program.host == place]:
+            if why := failure_of(program):
+                running.remove(program)
+                yield program, why
     if started := _started_program(step, place, call, result.text):
-        kept = [one for one in running if not set(one.logs) & set(started.logs)]
-        running[:] = [*kept[-MAX_DETACHED_PROGRAMS:], started]
+        others = [program for program in running if not set(program.logs) & set(started.logs)]
+        running[:] = [*others[-MAX_DETACHED_PROGRAMS:], started]
 
 
 def _failure_teller(
@@ -338,9 +343,12 @@ def _started_program(
     command = command_of(call)
     if call.name != RUN_COMMAND or not call.success or not starts_detached(command):
         return None
-    read = shell_commands.parse_command(command).simple
-    logs = [path for one in read if not one.views for path in (*one.outputs, *one.writes)]
-    logs += [path for one in read if one.program == "tee" for path in one.writes]
+    logs: list[str] = []
+    for program in shell_commands.parse_command(command).simple:
+        if not program.views:
+            logs += [*program.outputs, *program.writes]
+        elif program.program == "tee":
+            logs += program.writes
     logs += [f"slurm-{number}.out" for number in _SLURM_JOB.findall(text)]
     if not logs and "nohup" in command:
         logs = ["nohup.out"]

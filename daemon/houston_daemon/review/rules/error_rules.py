@@ -12,6 +12,7 @@ from houston_daemon.review.attention_window import ObservedCall, command_of, exc
 from houston_daemon.review.rollout_trace import RolloutTrace, RuleFinding
 from houston_daemon.review.rules import command_failures, shell_commands
 from houston_daemon.review.rules.background_jobs import BackgroundJob, all_jobs, session_of_call
+from houston_daemon.review.rules.shell_commands import same_path
 from houston_daemon.review.rules.written_files import (
     RUN_COMMAND,
     CommandRun,
@@ -40,7 +41,7 @@ def error_observation(trace: RolloutTrace, settings: RuleSettings) -> Iterator[R
     What the agent had ended (`timeout`, `kill`, ^C), and what a person or a crash of the daemon cut
     short, is not held against the step.
     """
-    patterns = [re.compile(one, re.M) for one in settings.error_patterns]
+    patterns = [re.compile(pattern, re.M) for pattern in settings.error_patterns]
     for record, observed in trace.pairs:
         for result, call in zip(record.results, observed.own_calls, strict=False):
             if why := _call_failure(call, result) or _printed_error(result, patterns):
@@ -85,10 +86,8 @@ def broken_file(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFin
         if event.program.views:
             continue
         for path, why in _unparsable_files(event):
-            last = next(
-                (one for one in reversed(written) if shell_commands.same_path(one.path, path)), None
-            )
-            if last is not None:
+            same = (file for file in reversed(written) if same_path(file.path, path))
+            if (last := next(same, None)) is not None:
                 yield RuleFinding(
                     last.step, f"{last.path} could not be parsed in step {event.step}: {why}"
                 )
@@ -125,22 +124,23 @@ def _call_failure(call: ObservedCall, result: ToolResult) -> str:
 def _printed_error(result: ToolResult, patterns: list[re.Pattern[str]]) -> str:
     """An error in the words of an observation that counts as a success."""
     for pattern in patterns:
-        if found := pattern.search(result.text):
-            return excerpt(found[0])
+        if match := pattern.search(result.text):
+            return excerpt(match[0])
     if result.call.name != RUN_COMMAND or result.kind != "command":
         return ""
     command = command_of(result.call)
-    read = shell_commands.parse_command(command)
-    if _shows_others_errors(read, result.text) or command_failures.is_probe(command, result.text):
+    parsed = shell_commands.parse_command(command)
+    if _shows_others_errors(parsed, result.text) or command_failures.is_probe(command, result.text):
         return ""
     if command_failures.last_traceback_line(result.text):
         return command_failures.printed_failure(result.text)
-    if any(one.after == "|" for one in read.simple) and (
+    if any(program.after == "|" for program in parsed.simple) and (
         why := command_failures.trailing_exception(result.text)
     ):
         return why
-    provided = any(one.after == "||" for one in read.simple)  # what comes if it fails is given
-    return "" if provided else command_failures.printed_failure(result.text)
+    # With `||` it is given what comes if it fails.
+    has_fallback = any(program.after == "||" for program in parsed.simple)
+    return "" if has_fallback else command_failures.printed_failure(result.text)
 
 
 def _shows_others_errors(command: shell_commands.ShellCommand, text: str) -> bool:
@@ -148,10 +148,10 @@ def _shows_others_errors(command: shell_commands.ShellCommand, text: str) -> boo
     the command names itself where it fails.
     """
     return not command.texts and all(
-        one.views
-        or command_failures.is_checker(one)
-        or (one.inline and not _INLINE_TRACEBACK.search(text))
-        for one in command.simple
+        program.views
+        or command_failures.is_checker(program)
+        or (program.inline and not _INLINE_TRACEBACK.search(text))
+        for program in command.simple
     )
 
 
@@ -199,8 +199,8 @@ def _jobs_with_printed_failures(trace: RolloutTrace) -> Iterator[tuple[Backgroun
 
 def _own_scripts_run(trace: RolloutTrace) -> Mapping[int, list[str]]:
     """By step, the agent's own shell scripts that were run."""
-    found: dict[int, list[str]] = {}
+    scripts: dict[int, list[str]] = {}
     for event in agent_history(trace):
         if isinstance(event, CommandRun) and event.source and event.script.endswith(".sh"):
-            found.setdefault(event.step, []).append(event.source.content)
-    return found
+            scripts.setdefault(event.step, []).append(event.source.content)
+    return scripts

@@ -61,8 +61,7 @@ def untimely_evaluation(trace: RolloutTrace, settings: RuleSettings) -> Iterator
                     f"nothing could be scored: {excerpt(str(call.fields.get('error', '')))}",
                 )
             elif job := _job_writing_required(running, step.step, required):
-                said = f"step {job.step} was still running: {excerpt(job.command)}"
-                yield RuleFinding(step.step, f"the command of {said}")
+                yield RuleFinding(step.step, _still_running(job))
 
 
 def untimely_finish(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
@@ -75,18 +74,19 @@ def untimely_finish(trace: RolloutTrace, settings: RuleSettings) -> Iterator[Rul
             continue
         for job in all_jobs(trace):
             if _must_end_and_runs(job, step.step):
-                yield RuleFinding(
-                    step.step,
-                    f"the command of step {job.step} was still running: {excerpt(job.command)}",
-                )
+                yield RuleFinding(step.step, _still_running(job))
         if trace.task.evaluate.command and trace.ended:
             yield from _finished_below_best(trace, step)
+
+
+def _still_running(job: BackgroundJob) -> str:
+    return f"the command of step {job.step} was still running: {excerpt(job.command)}"
 
 
 def _finished_below_best(trace: RolloutTrace, last: ObservedStep) -> Iterator[RuleFinding]:
     """The evaluation that is made at the end counts: what was restored is scored by it."""
     step = last.step
-    scores = [one.score for one in trace.scores if one.step <= step]
+    scores = [scored.score for scored in trace.scores if scored.step <= step]
     added = last.calls[len(last.own_calls) :]
     if not scores or any(call.fields.get("state") == "format" for call in added):
         yield RuleFinding(step, "it finished without anything that could be scored")
@@ -119,8 +119,8 @@ def _must_end_and_runs(job: BackgroundJob, step: int) -> bool:
         return False
     words = {
         part
-        for one in shell_commands.parse_command(job.command).simple
-        for word in one.words
+        for program in shell_commands.parse_command(job.command).simple
+        for word in program.words
         for part in re.split(r"[^a-z]+", word.lower())
     }
     return not words & _SERVER_WORDS
@@ -176,7 +176,7 @@ def _best_submission(trace: RolloutTrace) -> ScoredStep | None:
     """The first submission with the highest score; None where it is none, or not known yet."""
     if not trace.ended or not trace.best:  # 0 is what nothing scores, too
         return None
-    return next(one for one in trace.scores if one.score == trace.best)
+    return next(scored for scored in trace.scores if scored.score == trace.best)
 
 
 def _changes_files(step: ObservedStep) -> bool:
@@ -204,5 +204,5 @@ def _is_backup(call: ObservedCall) -> bool:
     """Whether a call copies files away, or back."""
     if call.name != RUN_COMMAND:
         return False
-    programs = {one.program for one in parsed_command(call).simple if one.words}
+    programs = {program.program for program in parsed_command(call).simple if program.words}
     return bool(programs & _BACKUP_PROGRAMS) and programs <= _BACKUP_HELPERS

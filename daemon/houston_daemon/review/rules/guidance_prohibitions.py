@@ -209,11 +209,11 @@ def _plain_prohibitions(text: str) -> Iterator[Prohibition]:
 
 def _forbidden_objects(manner: str, rest: str) -> Iterator[Prohibition]:
     purpose = ""
-    if found := _PURPOSE.search(_QUOTED.sub(" x ", rest)):
-        purpose = found["what"].lower()
+    if match := _PURPOSE.search(_QUOTED.sub(" x ", rest)):
+        purpose = match["what"].lower()
         rest = _PURPOSE.sub("", rest)
     if quoted := _QUOTED.findall(rest):
-        yield from (Prohibition(manner, one.strip(), purpose) for one in quoted)
+        yield from (Prohibition(manner, name.strip(), purpose) for name in quoted)
         return
     words = [word for word in _OBJECT_END.sub("", rest).split() if word.lower() not in _FILLERS]
     if (

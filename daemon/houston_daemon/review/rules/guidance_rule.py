@@ -8,6 +8,7 @@ kept, removed or turned off is not used.
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from houston_daemon.environments.workstation_actions import is_known_to_write
@@ -28,7 +29,7 @@ from houston_daemon.review.rules.written_files import (
     follow_faulty_files,
     parsed_command,
 )
-from houston_shared.records import ToolCall
+from houston_shared.records import StepRecord, ToolCall
 from houston_shared.task_tables import RuleSettings
 
 _PURPOSE_LETTERS = 5
@@ -49,15 +50,15 @@ def violations_by_pattern(
     """Calls with text that a task's pattern fits; files with such lines, and their runs."""
     for step in trace.steps:
         for call in step.sample.calls:
-            found = None if call.name in THINKING_ACTIONS else pattern.search(_call_text(call))
-            if found:
-                yield RuleFinding(step.step, excerpt(found[0]))
+            match = None if call.name in THINKING_ACTIONS else pattern.search(_call_text(call))
+            if match:
+                yield RuleFinding(step.step, excerpt(match[0]))
 
-    def has(wrote: FileWrite) -> str:
-        found = pattern.search(_code_lines(wrote))
-        return f"has {excerpt(found[0])} in it" if found else ""
+    def fault(wrote: FileWrite) -> str:
+        match = pattern.search(_code_lines(wrote))
+        return f"has {excerpt(match[0])} in it" if match else ""
 
-    yield from follow_faulty_files(events, has)
+    yield from follow_faulty_files(events, fault)
 
 
 def violations_by_words(
@@ -103,7 +104,8 @@ def _call_violation(call: ToolCall, forbidden: Prohibition) -> str:
 
 def _runs_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
     """Whether it is the program or the script that is run, with the words that are forbidden."""
-    wanted = [one for one in shell_commands.parse_command(forbidden.what).simple if one.words]
+    parsed = shell_commands.parse_command(forbidden.what).simple
+    wanted = [program for program in parsed if program.words]
     if len(wanted) != 1:
         return False
     what, simple = wanted[0], ran.program
@@ -125,8 +127,8 @@ def _uses_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
         or _PIP_KEEPS.search(words)
     ):
         return False
-    given = [f"{name}={value}" for name, value in simple.environment.items()]
-    named = _names_forbidden(forbidden, "\n".join([words, simple.inline, *given]))
+    assigned = [f"{name}={value}" for name, value in simple.environment.items()]
+    named = _names_forbidden(forbidden, "\n".join([words, simple.inline, *assigned]))
     return named and _matches_purpose(forbidden, ran.command)
 
 
@@ -142,8 +144,8 @@ def _writes_file(call: ToolCall, what: str) -> bool:
     """Whether a call changes the file of this name."""
     if call.name == RUN_COMMAND:
         command = parsed_command(call)
-        written = [one.path for one in command.texts]
-        written += [path for one in command.simple for path in _changed_files(one)]
+        written = [text.path for text in command.texts]
+        written += [path for program in command.simple for path in _changed_files(program)]
         return any(shell_commands.same_path(path, what) for path in written)
     path = str(call.arguments.get("path") or call.arguments.get("filename") or "")
     return is_known_to_write(call.name) and shell_commands.same_path(path, what)
@@ -155,8 +157,8 @@ def _changed_files(simple: SimpleCommand) -> list[str]:
     if simple.program in ("rm", "mv", "truncate"):
         return paths
     if simple.program == "cp" and len(paths) > 1:
-        kept = any(shell_commands.same_path(paths[-1], one) for one in paths[:-1])
-        return [] if kept else paths[-1:]
+        onto_itself = any(shell_commands.same_path(paths[-1], source) for source in paths[:-1])
+        return [] if onto_itself else paths[-1:]
     return list(simple.changes)
 
 
@@ -179,8 +181,8 @@ def _names_forbidden(forbidden: Prohibition, text: str) -> bool:
         rf"|[\w.-]{{0,40}}?{name}[\w.-]{{0,40}}['\"]?(?:[ \t]*[=:][ \t]*|[ \t]+)['\"]?"
         r"(?:false|0|no|none|off|null)(?![\w.]))"
     )
-    left = re.sub(off, " ", text, flags=re.I)
-    return bool(re.search(rf"(?<![^\W_]){name}(?![^\W_])", left, re.I))
+    rest = re.sub(off, " ", text, flags=re.I)
+    return bool(re.search(rf"(?<![^\W_]){name}(?![^\W_])", rest, re.I))
 
 
 def _code_lines(wrote: FileWrite) -> str:
@@ -230,20 +232,20 @@ def contradicted_guidance(trace: RolloutTrace, settings: RuleSettings) -> Iterat
     yield from _files_not_read_first(trace, settings)
     guidance = list(_prohibiting_guidance(trace, settings))
     events = agent_history(trace) if guidance else []
-    for said in guidance:
-        if said.pattern is not None:
-            violations = list(violations_by_pattern(trace, events, said.pattern))
+    for message in guidance:
+        if message.pattern is not None:
+            violations = list(violations_by_pattern(trace, events, message.pattern))
         else:
-            violations = list(violations_by_words(trace, events, said.forbidden))
-        if said.is_passing:
-            done = {violation.step for violation in violations}
-            meant = _steps_forbidden_for_now(trace, said, done, settings)
+            violations = list(violations_by_words(trace, events, message.forbidden))
+        if message.is_passing:
+            violating = {violation.step for violation in violations}
+            meant = _steps_forbidden_for_now(trace, message, violating, settings)
         else:
-            meant = _steps_forbidden_for_good(trace, said, settings)
+            meant = _steps_forbidden_for_good(trace, message, settings)
         for violation in violations:
             if violation.step in meant:
-                when = "before" if violation.step <= said.step else "after"
-                who = f"{when} a person said in step {said.step}: {excerpt(said.text)}"
+                when = "before" if violation.step <= message.step else "after"
+                who = f"{when} a person said in step {message.step}: {excerpt(message.text)}"
                 yield RuleFinding(violation.step, f"{violation.reason}, {who}")
 
 
@@ -278,8 +280,8 @@ def _prohibiting_guidance(
     for step in trace.steps:
         for heard in step.guidance:
             if settings.guidance_found:
-                for one in guidance_prohibitions.find_prohibitions(heard.text):
-                    yield _ProhibitingGuidance(step.step, heard.text, one, None)
+                for forbidden in guidance_prohibitions.find_prohibitions(heard.text):
+                    yield _ProhibitingGuidance(step.step, heard.text, forbidden, None)
             for pattern in settings.guidance:
                 if re.search(pattern.said, heard.text, re.I):
                     what = Prohibition("any", pattern.action)
@@ -288,50 +290,49 @@ def _prohibiting_guidance(
 
 
 def _steps_forbidden_for_good(
-    trace: RolloutTrace, said: _ProhibitingGuidance, settings: RuleSettings
+    trace: RolloutTrace, message: _ProhibitingGuidance, settings: RuleSettings
 ) -> set[int]:
     """Steps that a lasting prohibition is about: until later guidance allows it again."""
-    last = float("inf")
-    for step in trace.steps:
-        if step.step > said.step and any(_allows_again(one.text, said) for one in step.guidance):
-            last = step.step
-            break
-    first = said.step - settings.guidance_steps
-    return {one.step for one in trace.steps if first < one.step <= last}
+    first = message.step - settings.guidance_steps
+    later = (step for step in trace.steps if step.step > message.step)
+    last = next((step.step for step in later if _allows_again(step, message)), float("inf"))
+    return {step.step for step in trace.steps if first < step.step <= last}
 
 
-def _allows_again(text: str, said: _ProhibitingGuidance) -> bool:
-    again = (one.what.lower() for one in guidance_prohibitions.find_permissions(text))
-    return said.forbidden.what.lower() in again
+def _allows_again(step: StepRecord, message: _ProhibitingGuidance) -> bool:
+    permissions = (guidance_prohibitions.find_permissions(heard.text) for heard in step.guidance)
+    allowed = (permission.what.lower() for permission in chain.from_iterable(permissions))
+    return message.forbidden.what.lower() in allowed
 
 
 def _steps_forbidden_for_now(
-    trace: RolloutTrace, said: _ProhibitingGuidance, done: set[int], settings: RuleSettings
+    trace: RolloutTrace, message: _ProhibitingGuidance, violating: set[int], settings: RuleSettings
 ) -> set[int]:
     """Steps that a passing prohibition is about, of those that did it."""
     acts = [
-        one
-        for one in trace.observed_steps
-        if any(call.name not in THINKING_ACTIONS for call in one.calls)
+        step
+        for step in trace.observed_steps
+        if any(call.name not in THINKING_ACTIONS for call in step.calls)
     ]
-    past = [one for one in acts if one.step <= said.step]
-    coming = [one for one in acts if one.step > said.step]
-    waits = _steps_with_running_jobs(trace) if said.forbidden.what == "sleep" else set[int]()
+    past = [step for step in acts if step.step <= message.step]
+    coming = [step for step in acts if step.step > message.step]
+    waits = _steps_with_running_jobs(trace) if message.forbidden.what == "sleep" else set[int]()
     meant: set[int] = set()
-    if past and past[-1].step == said.step and said.step not in done:
+    if past and past[-1].step == message.step and message.step not in violating:
         past.pop()  # a person spoke of the step before
-    if said.forbidden.what != "sleep" or not any_starts_detached(past):  # it may have run
-        for one in past[::-1][: settings.guidance_call_steps]:
-            if one.step not in done - waits or one.step <= said.step - settings.guidance_steps:
+    violating = violating - waits
+    if message.forbidden.what != "sleep" or not any_starts_detached(past):  # it may have run
+        for step in past[::-1][: settings.guidance_call_steps]:
+            if step.step not in violating or step.step <= message.step - settings.guidance_steps:
                 break
-            meant.add(one.step)
-    heard = {one.step for one in trace.steps if one.guidance}
-    for one in coming[: settings.guidance_call_steps]:
-        if one.step in done - waits:
-            meant.add(one.step)
-        elif _does_something_else(one):
+            meant.add(step.step)
+    heard = {step.step for step in trace.steps if step.guidance}
+    for step in coming[: settings.guidance_call_steps]:
+        if step.step in violating:
+            meant.add(step.step)
+        elif _does_something_else(step):
             break
-        if one.step in heard:
+        if step.step in heard:
             break
     return meant
 

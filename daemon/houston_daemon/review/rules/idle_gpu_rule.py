@@ -54,7 +54,7 @@ class GpuUse(NamedTuple):
 
     step: int
     host: str
-    known: bool
+    gpus_known: bool
     """Whether its words say which GPUs, and not a variable or a program."""
     gpus: frozenset[str] | None
     """Which; None where nothing restricts it."""
@@ -75,7 +75,7 @@ def gpu_uses(
     trace: RolloutTrace, events: Iterable[HistoryEvent], more: Iterable[str]
 ) -> list[GpuUse]:
     """Every run that trains or is given GPUs, in order. more: patterns of commands that train."""
-    patterns = [re.compile(one, re.I) for one in more]
+    patterns = [re.compile(pattern, re.I) for pattern in more]
     runs: dict[int, list[CommandRun]] = {}
     for event in events:
         if isinstance(event, CommandRun):
@@ -83,7 +83,7 @@ def gpu_uses(
     devices: dict[SessionKey, str] = {}
     uses: list[GpuUse] = []
     first = trace.task.hosts[0]
-    for call in (one for step in trace.observed_steps for one in step.calls):
+    for call in (call for step in trace.observed_steps for call in step.calls):
         session = session_of_call(call, first)
         for run in runs.get(id(call), ()):
             if run.program.program in ("", "export", "unset"):
@@ -94,7 +94,7 @@ def gpu_uses(
                 uses.append(_gpu_use(run, visible, patterns))
         for renewed in renewed_sessions(call, first):
             devices.pop(renewed, None)
-    return [use for use in uses if use.trains or use.gpus is not None or not use.known]
+    return [use for use in uses if use.trains or use.gpus is not None or not use.gpus_known]
 
 
 def _note_exports(
@@ -121,15 +121,15 @@ def _gpu_use(event: CommandRun, devices: str | None, patterns: list[re.Pattern[s
     simple = event.program
     words = " ".join(simple.words)
     code = event.source.content if event.source is not None else ""
-    if taken := _SETS_VISIBLE_DEVICES.search(code):
-        devices = taken[1]
+    if match := _SETS_VISIBLE_DEVICES.search(code):
+        devices = match[1]
     prefix = f"{VISIBLE_DEVICES}={devices} " if devices is not None else ""
-    known = not any(sign in (devices or "") for sign in "$`")
-    gpus = _listed_gpus(devices) if known else None
+    gpus_known = not any(sign in (devices or "") for sign in "$`")
+    gpus = _listed_gpus(devices) if gpus_known else None
     return GpuUse(
         step=event.step,
         host=event.host,
-        known=known,
+        gpus_known=gpus_known,
         gpus=gpus,
         processes=_process_count(simple, words, devices),
         trains=gpus != frozenset() and _is_training(simple, words, patterns),
@@ -137,7 +137,7 @@ def _gpu_use(event: CommandRun, devices: str | None, patterns: list[re.Pattern[s
         is_trial=bool(_TRIAL_RUN.search(words)),
         in_background=bool(_IN_BACKGROUND.search(event.command)),
         words=excerpt(prefix + words),
-        script=event.source if taken else event.in_script,
+        script=event.source if match else event.in_script,
     )
 
 
@@ -156,13 +156,13 @@ def _is_training(simple: SimpleCommand, words: str, patterns: list[re.Pattern[st
 def _listed_gpus(devices: str | None) -> frozenset[str] | None:
     if devices is None:
         return None
-    return frozenset(one.strip() for one in devices.split(",") if one.strip() not in ("", "-1"))
+    return frozenset(gpu.strip() for gpu in devices.split(",") if gpu.strip() not in ("", "-1"))
 
 
 def _process_count(simple: SimpleCommand, words: str, devices: str | None) -> int | None:
     """Processes that a command starts, one for each GPU."""
     if included := _DEEPSPEED_INCLUDE.search(words):
-        return len([one for one in included[1].split(",") if one])
+        return len([gpu for gpu in included[1].split(",") if gpu])
     for at, word in enumerate(simple.words):
         name, equals, value = word.partition("=")
         if _PROCESS_COUNT_FLAG.fullmatch(name):
@@ -190,7 +190,7 @@ def idle_compute(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFi
     ends = _job_ends(all_jobs(trace))
     for use in uses:
         total = gpus_of_host.get(use.host, 0)
-        if not use.trains or not use.known or use.is_trial or total <= 1:
+        if not use.trains or not use.gpus_known or use.is_trial or total <= 1:
             continue
         if why := _idle_reason(use, total, uses, ends, settings.lora_gpus):
             yield RuleFinding(use.step, why)
@@ -204,9 +204,9 @@ def _idle_reason(use: GpuUse, total: int, among: list[GpuUse], ends: JobEnds, lo
     """How a run leaves GPUs idle, in words; empty where it does not."""
     used = total if use.gpus is None else len(use.gpus)
     used = used if use.processes is None else min(used, use.processes)
-    others = (one for one in among if one.host == use.host and one is not use)
-    overlapping = [one for one in others if _overlap(one, use, ends)]
-    if not all(one.known for one in overlapping):
+    others = (other for other in among if other.host == use.host and other is not use)
+    overlapping = [other for other in others if _overlap(other, use, ends)]
+    if not all(other.gpus_known for other in overlapping):
         return ""
     if used + len(_gpus_of_others(use, overlapping)) < total:
         return f"{used} of {total} GPUs are used: {use.words}"
@@ -217,13 +217,13 @@ def _idle_reason(use: GpuUse, total: int, among: list[GpuUse], ends: JobEnds, lo
 
 def _gpus_of_others(use: GpuUse, beside: list[GpuUse]) -> frozenset[str]:
     """GPUs, none of the run's own, of what goes on beside it."""
-    used = (one.gpus or frozenset() for one in beside)
+    used = (other.gpus or frozenset() for other in beside)
     return frozenset[str]().union(*used) - (use.gpus or frozenset())
 
 
-def _overlap(one: GpuUse, other: GpuUse, ends: JobEnds) -> bool:
+def _overlap(use: GpuUse, other: GpuUse, ends: JobEnds) -> bool:
     """Whether two runs went on at the same time, whichever began first."""
-    first, second = sorted((one, other), key=lambda use: use.step)
+    first, second = sorted((use, other), key=lambda run: run.step)
     if first.step == second.step or (
         first.in_background and second.step - first.step <= _BACKGROUND_STEPS
     ):

@@ -47,10 +47,10 @@ class RuleFailed(HoustonError):
     silently missing is worse."""
 
     def __init__(self, name: str, problem: Exception) -> None:
-        said = " ".join(redact(str(problem)).split())[:MAX_PROBLEM_CHARACTERS]
+        words = " ".join(redact(str(problem)).split())[:MAX_PROBLEM_CHARACTERS]
         super().__init__(
             f"The code of the rule {name!r} failed: {type(problem).__name__}"
-            f"{f': {said}' if said else ''}.",
+            f"{f': {words}' if words else ''}.",
             "No verdict was stored.",
             ""
             if name in RULES
@@ -74,20 +74,20 @@ def load_rules(settings: RuleSettings) -> dict[str, Rule]:
     """
     if why := settings.trouble():
         raise ConfigurationError(why)
-    known = dict(RULES)
+    rules = dict(RULES)
     for name in settings.packages:
         if name in RULES:
             raise ConfigurationError(
                 f"The rule {name!r} is Houston's own and always there.",
                 next="Take it out of `packages`; `off` turns a rule off.",
             )
-        known[name] = _package_rule(name, plugins.load_plugin(plugins.RULE_GROUP, name, "rule"))
+        rules[name] = _package_rule(name, plugins.load_plugin(plugins.RULE_GROUP, name, "rule"))
     for name in (*settings.only, *settings.off):
-        if name not in known:
-            raise ConfigurationError(f"There is no rule {name!r}; there are: {', '.join(known)}.")
-    wanted = settings.only or tuple(known)
+        if name not in rules:
+            raise ConfigurationError(f"There is no rule {name!r}; there are: {', '.join(rules)}.")
+    wanted = settings.only or tuple(rules)
     return {
-        name: rule for name, rule in known.items() if name in wanted and name not in settings.off
+        name: rule for name, rule in rules.items() if name in wanted and name not in settings.off
     }
 
 
@@ -98,7 +98,7 @@ def run_rules(trace: RolloutTrace) -> dict[int, list[RuleMask]]:
     ConfigurationError as `load_rules`, and RuleFailed.
     """
     settings = trace.task.rules
-    own = {one.step for one in trace.steps if not one.inherited}
+    own = {step.step for step in trace.steps if not step.inherited}
     masks: dict[int, list[RuleMask]] = {}
     for name, rule in load_rules(settings).items():
         reasons: dict[int, str] = {}

@@ -40,10 +40,10 @@ def provided_scripts(trace: RolloutTrace, settings: RuleSettings) -> dict[str, s
     """File names, each with a path: scripts that the settings name, that the instructions name and
     the agent did not create, or that were shown before anything could have made them.
     """
-    created = {path for one in trace.steps for path in _created_scripts(one)}
+    created = {path for step in trace.steps for path in _created_scripts(step)}
     named = map(normal_path, SCRIPT_PATH.findall(trace.instructions))
-    given = [path for path in named if not any(is_path_of(one, path) for one in created)]
-    provided = {name_of_path(path): normal_path(path) for path in (*settings.provided, *given)}
+    existing = [path for path in named if not any(is_path_of(other, path) for other in created)]
+    provided = {name_of_path(path): normal_path(path) for path in (*settings.provided, *existing)}
     for path in _first_shown_scripts(trace):
         provided.setdefault(name_of_path(path), normal_path(path))
     return provided
@@ -87,9 +87,9 @@ def _scripts_written_by(command: str) -> Iterator[str]:
     """Scripts that a command line names as what it writes."""
     yield from _SHELL_WRITES_SCRIPT.findall(command)
     if any(program in command for program in _COPYING_PROGRAMS):
-        for one in shell_commands.parse_command(command).simple:
-            *sources, last = one.words or ("",)
-            copied = one.program in _COPYING_PROGRAMS and last.endswith((".py", ".sh"))
+        for program in shell_commands.parse_command(command).simple:
+            *sources, last = program.words or ("",)
+            copied = program.program in _COPYING_PROGRAMS and last.endswith((".py", ".sh"))
             if copied and name_of_path(last) not in map(name_of_path, sources):  # else it was there
                 yield last
 
@@ -112,9 +112,9 @@ def _shown_scripts(call: ObservedCall, text: str) -> list[str]:
         return []
     if call.kind in ("listing", "found"):
         folder = f"{path}/" if call.kind == "listing" and path not in (".", "") else ""
-        return [f"{folder}{one}" for one in SCRIPT_PATH.findall(text)]
+        return [f"{folder}{name}" for name in SCRIPT_PATH.findall(text)]
     lists = call.kind == "command" and any(
-        one.program in ("ls", "find", "tree") for one in parsed_command(call).simple
+        program.program in ("ls", "find", "tree") for program in parsed_command(call).simple
     )
     return SCRIPT_PATH.findall(text.partition("\n")[2]) if lists else []
 
@@ -152,7 +152,7 @@ def ignored_script(trace: RolloutTrace, settings: RuleSettings) -> Iterator[Rule
     training data, or that is written because the given one fails is none; neither is one that was
     not run.
     """
-    given = provided_scripts(trace, settings)
+    provided = provided_scripts(trace, settings)
     failed: set[str] = set()
     faults: dict[str, str] = {}
     ran: set[str] = set()
@@ -162,7 +162,7 @@ def ignored_script(trace: RolloutTrace, settings: RuleSettings) -> Iterator[Rule
             name = name_of_path(event.script)
             (failed.discard if event.call.success else failed.add)(name)
             ran |= {path for path in faults if shell_commands.same_path(path, event.script)}
-        elif instead := _replaced_script(event, given, failed):
+        elif instead := _replaced_script(event, provided, failed):
             faults.setdefault(event.path, instead)
 
     def fault(wrote: FileWrite) -> str:
@@ -193,18 +193,18 @@ def _transformers_sampling(content: str) -> str:
 
 def _has_vllm(trace: RolloutTrace, settings: RuleSettings) -> bool:
     gpus = any(trace.gpus.values()) or trace.task.mapped.gpus
-    there = settings.vllm or gpus or bool(_VLLM.search(trace.instructions))
+    available = settings.vllm or gpus or bool(_VLLM.search(trace.instructions))
     texts = (result.text for step in trace.steps for result in step.results)
-    return there and not any("vllm" in text and _NO_VLLM.search(text) for text in texts)
+    return available and not any("vllm" in text and _NO_VLLM.search(text) for text in texts)
 
 
-def _replaced_script(event: HistoryEvent, given: dict[str, str], failed: set[str]) -> str:
+def _replaced_script(event: HistoryEvent, provided: dict[str, str], failed: set[str]) -> str:
     """The given script that a new file stands for; empty where it stands for none."""
     if not isinstance(event, FileWrite) or event.kind not in ("created", "shell"):
         return ""
     if not SCRIPT_PATH.fullmatch(event.name) or _FOR_TRAINING.search(event.content):
         return ""
-    for name, path in given.items():
+    for name, path in provided.items():
         elsewhere = event.name == name and "/" in path and not is_path_of(event.path, path)
         if not elsewhere and (name == event.name or not _is_variant_name(event.name, name)):
             continue
@@ -217,15 +217,15 @@ def _replaced_script(event: HistoryEvent, given: dict[str, str], failed: set[str
     return ""
 
 
-def _is_variant_name(name: str, given: str) -> bool:
+def _is_variant_name(name: str, original: str) -> bool:
     """Whether a name is that of a given script and words that say `another`."""
-    words, given_words = (
+    words, original_words = (
         {word.lower() for word in _NAME_WORDS.findall(file.rpartition(".")[0])}
-        for file in (name, given)
+        for file in (name, original)
     )
-    more = words - given_words
+    more = words - original_words
     return (
-        bool(given_words)
-        and given_words <= words
+        bool(original_words)
+        and original_words <= words
         and all(word in _VARIANT_WORDS or word.isdigit() for word in more)
     )

@@ -164,16 +164,16 @@ class SimpleCommand(NamedTuple):
     def changes(self) -> tuple[str, ...]:
         """Paths of the files that it changes in place."""
         return tuple(
-            _path_in_folder(self.folder, one) for one in files_changed_in_place(self.words) or ()
+            _path_in_folder(self.folder, path) for path in files_changed_in_place(self.words) or ()
         )
 
     @property
     def writes(self) -> tuple[str, ...]:
         """Paths of the files that it writes whole."""
-        found = [self.output] if self.output else []
+        paths = [self.output] if self.output else []
         if self.program == "tee" and not {"-a", "--append"} & set(self.words):
-            found += [word for word in self.words[1:] if not word.startswith("-")]
-        return tuple(_path_in_folder(self.folder, one) for one in found)
+            paths += [word for word in self.words[1:] if not word.startswith("-")]
+        return tuple(_path_in_folder(self.folder, path) for path in paths)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -227,7 +227,7 @@ class ShellCommand(NamedTuple):
     @property
     def views(self) -> bool:
         """Whether all of it only shows something."""
-        return not self.texts and all(one.views for one in self.simple)
+        return not self.texts and all(program.views for program in self.simple)
 
 
 @lru_cache(maxsize=8192)
@@ -248,27 +248,26 @@ def _parse_within(
     around: list[_ShellState] = []
     for words, target, appended, after, body, within in _word_groups(shell_tokens(command)):
         exported, folder = _state_after_parentheses(around, within, (exported, folder))
-        one = _simple_commands(words, exported, folder)
-        one = one._replace(
+        program = _simple_commands(words, exported, folder)
+        program = program._replace(
             after=after, output="" if appended else target, log=target, in_subshell=bool(around)
         )
-        if body and one.program in ("cat", "tee"):
-            path = target or next((w for w in one.words[1:] if not w.startswith("-")), "")
+        if body and program.program in ("cat", "tee"):
+            path = target or next((w for w in program.words[1:] if not w.startswith("-")), "")
             if path:
-                texts.append(
-                    HeredocFile(_path_in_folder(folder, path), body, appended or "-a" in one.words)
-                )
+                appended = appended or "-a" in program.words
+                texts.append(HeredocFile(_path_in_folder(folder, path), body, appended))
         elif body:
-            one = one._replace(inline=body)
-        if one.program == "cd" and len(one.words) > 1:
-            folder = _path_in_folder(folder, one.words[1])
-        exported = _state_after_command(one, exported)
-        if deeper and one.inline and one.program in _SHELL_PROGRAMS:
-            inner = _parse_within(one.inline, one.environment, one.folder, deeper - 1)
-            simple += _inlined_commands(inner.simple, one.after)
+            program = program._replace(inline=body)
+        if program.program == "cd" and len(program.words) > 1:
+            folder = _path_in_folder(folder, program.words[1])
+        exported = _state_after_command(program, exported)
+        if deeper and program.inline and program.program in _SHELL_PROGRAMS:
+            inner = _parse_within(program.inline, program.environment, program.folder, deeper - 1)
+            simple += _inlined_commands(inner.simple, program.after)
             texts += inner.texts
         else:
-            simple.append(one)
+            simple.append(program)
     return ShellCommand(tuple(simple), tuple(texts))
 
 
@@ -285,14 +284,14 @@ def normal_path(path: str) -> str:
     return path
 
 
-def same_path(one: str, other: str) -> bool:
+def same_path(path: str, other: str) -> bool:
     """Whether two paths may be of one file: sessions have folders that are not known. One outside
     of the workspace is only itself.
     """
-    one, other = normal_path(one), normal_path(other)
-    if one.startswith("/") or other.startswith("/"):
-        return one == other
-    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
+    path, other = normal_path(path), normal_path(other)
+    if path.startswith("/") or other.startswith("/"):
+        return path == other
+    return path == other or path.endswith(f"/{other}") or other.endswith(f"/{path}")
 
 
 _ShellState = tuple[Mapping[str, str], str]
@@ -311,14 +310,14 @@ class _WordGroup(NamedTuple):
     """Parentheses around it: the fewest since the one before, and now."""
 
 
-def _word_groups(read: Iterable[ShellToken]) -> list[_WordGroup]:
+def _word_groups(tokens: Iterable[ShellToken]) -> list[_WordGroup]:
     """Words of each simple command, in order."""
-    found: list[_WordGroup] = []
+    groups: list[_WordGroup] = []
     words: list[str] = []
     bodies: list[str] = []
     target, appended, skip = "", False, ""
     least = depth = 0
-    for kind, text in (*read, _NEWLINE_TOKEN):
+    for kind, text in (*tokens, _NEWLINE_TOKEN):
         redirects, skip = skip, ""
         if kind == "heredoc":
             bodies.append(text)
@@ -330,10 +329,10 @@ def _word_groups(read: Iterable[ShellToken]) -> list[_WordGroup]:
             after = _join_kind(text)
             if words or bodies:
                 body = "".join(bodies)
-                found.append(_WordGroup(words, target, appended, after, body, (least, depth)))
+                groups.append(_WordGroup(words, target, appended, after, body, (least, depth)))
                 least = depth
-            elif found and after != ";":  # behind a closing parenthesis
-                found[-1] = found[-1]._replace(after=after)
+            elif groups and after != ";":  # behind a closing parenthesis
+                groups[-1] = groups[-1]._replace(after=after)
             words, bodies, target, appended = [], [], "", False
             depth = max(0, depth + _PARENTHESES.get(text, 0))
             least = min(least, depth)
@@ -343,11 +342,11 @@ def _word_groups(read: Iterable[ShellToken]) -> list[_WordGroup]:
         else:
             depth += kind == "operator"  # of a command whose output is a file: `<(`
             words.append(text)
-    return found
+    return groups
 
 
 def _state_after_parentheses(
-    around: list[_ShellState], within: tuple[int, int], here: _ShellState
+    around: list[_ShellState], within: tuple[int, int], state: _ShellState
 ) -> _ShellState:
     """What holds where parentheses have closed and opened.
 
@@ -355,10 +354,10 @@ def _state_after_parentheses(
     """
     least, depth = within
     if least < len(around):
-        here = around[least]
+        state = around[least]
         del around[least:]
-    around += [here] * (depth - len(around))
-    return here
+    around += [state] * (depth - len(around))
+    return state
 
 
 def _join_kind(operator: str) -> str:
@@ -373,8 +372,8 @@ def _simple_commands(words: list[str], exported: Mapping[str, str], folder: str)
     at = 0
     while at < len(words):
         word = words[at]
-        if found := _ASSIGNMENT.fullmatch(word):
-            own[found[1]] = found[2]
+        if assignment := _ASSIGNMENT.fullmatch(word):
+            own[assignment[1]] = assignment[2]
         elif word == "command" and words[at + 1 : at + 2] in (["-v"], ["-V"]):
             break  # it asks whether the program is there
         elif word in _WRAPPERS:
@@ -394,15 +393,15 @@ def _is_wrapper_word(word: str) -> bool:
     return word.startswith("-") or bool(_NUMBER_OR_DURATION.match(word))
 
 
-def _state_after_command(one: SimpleCommand, exported: Mapping[str, str]) -> Mapping[str, str]:
+def _state_after_command(simple: SimpleCommand, exported: Mapping[str, str]) -> Mapping[str, str]:
     """What programs behind a command see. Beyond some variables no further ones are noted: every
     program has all of them.
     """
-    if one.program == "unset":
-        return {name: value for name, value in exported.items() if name not in one.words}
-    if one.words and one.program != "export":
+    if simple.program == "unset":
+        return {name: value for name, value in exported.items() if name not in simple.words}
+    if simple.words and simple.program != "export":
         return exported
-    now = {**one.environment, **dict(_assignments(one.words[1:]))}
+    now = {**simple.environment, **dict(_assignments(simple.words[1:]))}
     return dict(islice(now.items(), MAX_VARIABLES)) if len(now) > MAX_VARIABLES else now
 
 
@@ -414,8 +413,8 @@ def _inlined_commands(inner: tuple[SimpleCommand, ...], after: str) -> list[Simp
 
 def _assignments(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for word in words:
-        if found := _ASSIGNMENT.fullmatch(word):
-            yield found[1], found[2]
+        if match := _ASSIGNMENT.fullmatch(word):
+            yield match[1], match[2]
 
 
 def _path_in_folder(folder: str, path: str) -> str:

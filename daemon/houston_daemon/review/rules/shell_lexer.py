@@ -54,40 +54,40 @@ class _HeredocEnd(NamedTuple):
 
 def shell_tokens(text: str) -> list[ShellToken]:
     """A whole text; blanks, comments and continued lines are left out."""
-    return _Lexer(text).read()
+    return _Lexer(text).lex()
 
 
 class _Lexer:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.found: list[ShellToken] = []
+        self.tokens: list[ShellToken] = []
         self.waiting: list[_HeredocEnd] = []
         """Here-documents of this line."""
         self.flat = False
         """Whether commands within double quotes are not looked for any more: one has no end."""
 
-    def read(self) -> list[ShellToken]:
+    def lex(self) -> list[ShellToken]:
         while self.at < len(self.text):
             if between := _WORD_BOUNDARY.match(self.text, self.at):
                 self.at = between.end()
                 self._between(between)
             else:
-                self.found.append(ShellToken("word", self._word()))
-        return self.found
+                self.tokens.append(ShellToken("word", self._word()))
+        return self.tokens
 
-    def _between(self, found: re.Match[str]) -> None:
-        match found.lastgroup:
+    def _between(self, boundary: re.Match[str]) -> None:
+        match boundary.lastgroup:
             case "operator":
-                self.found.append(ShellToken("operator", found[0]))
+                self.tokens.append(ShellToken("operator", boundary[0]))
             case "heredoc":
-                self.waiting.append(_heredoc_end(found, len(self.found)))
-                self.found.append(ShellToken("heredoc", ""))
+                self.waiting.append(_heredoc_end(boundary, len(self.tokens)))
+                self.tokens.append(ShellToken("heredoc", ""))
             case "line":
-                self.found.append(ShellToken("operator", "\n"))
-                for one in self.waiting:
-                    body, self.at = _heredoc_body(self.text, self.at, one)
-                    self.found[one.token] = ShellToken("heredoc", body)
+                self.tokens.append(ShellToken("operator", "\n"))
+                for heredoc in self.waiting:
+                    body, self.at = _heredoc_body(self.text, self.at, heredoc)
+                    self.tokens[heredoc.token] = ShellToken("heredoc", body)
                 self.waiting = []
 
     def _word(self) -> str:
@@ -123,26 +123,26 @@ def _closing_quote(text: str, at: int) -> int:
     """
     inside = ['"']
     waiting: list[_HeredocEnd] = []
-    while found := (_IN_QUOTE if inside[-1] == '"' else _IN_SHELL).search(text, at):
-        at = found.end()
-        match found.lastgroup:
+    while mark := (_IN_QUOTE if inside[-1] == '"' else _IN_SHELL).search(text, at):
+        at = mark.end()
+        match mark.lastgroup:
             case "opens":
-                inside.append(found[0][-1])
+                inside.append(mark[0][-1])
             case "closes":
                 inside.pop()
                 if not inside:
-                    return found.start()
+                    return mark.start()
             case "heredoc":
-                waiting.append(_heredoc_end(found, 0))
+                waiting.append(_heredoc_end(mark, 0))
             case "line":
-                for one in waiting:
-                    _, at = _heredoc_body(text, at, one)
+                for heredoc in waiting:
+                    _, at = _heredoc_body(text, at, heredoc)
                 waiting = []
     return -1
 
 
-def _heredoc_end(found: re.Match[str], token: int) -> _HeredocEnd:
-    return _HeredocEnd(token, found["quoted"] or found["bare"], bool(found["tabs"]))
+def _heredoc_end(opening: re.Match[str], token: int) -> _HeredocEnd:
+    return _HeredocEnd(token, opening["quoted"] or opening["bare"], bool(opening["tabs"]))
 
 
 def _heredoc_body(text: str, at: int, end: _HeredocEnd) -> tuple[str, int]:

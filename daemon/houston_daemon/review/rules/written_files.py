@@ -224,10 +224,9 @@ def only_looks(command: str) -> bool:
     if ">" in _DISCARDED_OUTPUT.sub("", _QUOTED_TEXT.sub("_", command)):
         return False
     inner = _COMMAND_SUBSTITUTION.findall(_QUOTED_TEXT.sub(_runnable_part, command))
-    parts = [command, *(one for pair in inner for one in pair if one)]
-    return all(
-        _changes_nothing(one) for part in parts for one in shell_commands.parse_command(part).simple
-    )
+    parts = [command, *(text for pair in inner for text in pair if text)]
+    programs = (program for part in parts for program in shell_commands.parse_command(part).simple)
+    return all(map(_changes_nothing, programs))
 
 
 def _runnable_part(text: re.Match[str]) -> str:
@@ -235,12 +234,12 @@ def _runnable_part(text: re.Match[str]) -> str:
     return text[0] if text[0].startswith('"') else "_"
 
 
-def _changes_nothing(one: SimpleCommand) -> bool:
-    rest = one.words[1:]
-    writes = _WRITING_OPTIONS.get(one.program)
+def _changes_nothing(simple: SimpleCommand) -> bool:
+    rest = simple.words[1:]
+    writes = _WRITING_OPTIONS.get(simple.program)
     if writes and any(writes.match(word) for word in rest):
         return False
-    match one.program:
+    match simple.program:
         case "":
             return True
         case "find":

@@ -227,11 +227,11 @@ ERROR = (
 def test_only_what_differs_is_sent_and_the_second_time_nothing() -> None:
     trace = traced([run("make", code=2), run("ls"), run("make", code=2), run("make", code=2)])
     masked = [(one, "mask", ERROR) for one in (1, 3, 4)]
-    (message,) = verdict_updates.rule_verdict_messages(trace, {}, "ada")
+    (message,) = verdict_updates.rule_verdict_messages(trace, {})
     assert [(one.first, one.last, one.verdict, one.reason) for one in message.steps] == [
         (1, 1, "mask", ERROR), (3, 4, "mask", ERROR)
     ]  # fmt: skip
-    assert (message.source, message.by, message.claimed) == ("rule", "rules", "ada")
+    assert (message.source, message.by) == ("rule", "rules")
     assert verdict_updates.rule_verdict_messages(trace, stands(*masked)) == []
     some = verdict_updates.rule_verdict_changes(
         trace, stands(*masked[:2], (2, "mask", "blind_edit@1: x"))
