@@ -54,11 +54,11 @@ def run_daemon_start(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     """Start it; exit code 0 also when it runs already with the same configuration."""
     if arguments.foreground:
         return _run_in_foreground(loaded)
-    say_started(start_daemon(loaded), loaded)
+    _say_started(start_daemon(loaded), loaded)
     return int(ExitCode.DONE)
 
 
-def say_started(launched: RunningDaemon, loaded: LoadedConfiguration) -> None:
+def _say_started(launched: RunningDaemon, loaded: LoadedConfiguration) -> None:
     """The daemon that now runs, and how the one before it ended where it died."""
     if launched.since:
         command_output.print_line(f"already running (pid {launched.pid}, since {launched.since})")
@@ -78,7 +78,7 @@ def _run_in_foreground(loaded: LoadedConfiguration) -> int:
     from houston_daemon.service.daemon_process import serve_home
 
     if running := find_answering_daemon(loaded):
-        say_started(running, loaded)
+        _say_started(running, loaded)
         return int(ExitCode.BUSY if own_unit() else ExitCode.DONE)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return serve_home(loaded, None, foreground=True)
@@ -97,11 +97,11 @@ def run_daemon_stop(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     if arguments.service_ended and will_be_restarted():
         command_output.print_line("engines run on: the daemon is started again")
         return int(ExitCode.DONE)
-    say_stopped(stop_running_daemon(loaded, keep_engine=arguments.keep_engine), loaded)
+    _say_stopped(stop_running_daemon(loaded, keep_engine=arguments.keep_engine), loaded)
     return int(ExitCode.DONE)
 
 
-def say_stopped(halted: StoppedDaemon, loaded: LoadedConfiguration) -> None:
+def _say_stopped(halted: StoppedDaemon, loaded: LoadedConfiguration) -> None:
     """One line about what was ended."""
     if not halted.pid:
         command_output.print_line(f"no daemon runs on {loaded.home.path}")
@@ -129,8 +129,8 @@ def run_daemon_restart(arguments: argparse.Namespace, loaded: LoadedConfiguratio
     if owner and owner.service:
         return _restart_unit(owner.service)
     _refuse_other_users(loaded)
-    say_stopped(stop_running_daemon(loaded, keep_engine=True), loaded)
-    say_started(start_daemon(loaded), loaded)
+    _say_stopped(stop_running_daemon(loaded, keep_engine=True), loaded)
+    _say_started(start_daemon(loaded), loaded)
     return int(ExitCode.DONE)
 
 

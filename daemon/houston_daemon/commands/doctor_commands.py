@@ -69,16 +69,16 @@ class DoctorFinding:
 
     name: str
     state: Literal["ok", "warn", "fail"]
-    found: str
+    text: str
     next: str = ""
 
 
 DoctorCheck = Callable[[LoadedConfiguration], Iterator[DoctorFinding]]
 
 
-def ok_finding(name: str, found: str) -> DoctorFinding:
+def ok_finding(name: str, text: str) -> DoctorFinding:
     """All is well."""
-    return DoctorFinding(name, "ok", found)
+    return DoctorFinding(name, "ok", text)
 
 
 FREE_MB = 2_000
@@ -234,10 +234,10 @@ def check_search_provider(loaded: LoadedConfiguration) -> Iterator[DoctorFinding
     if settings.provider in ("", "corpus"):
         yield _check_corpus(settings)
     elif settings.provider not in WEB_PROVIDERS:
-        known = ", ".join((*WEB_PROVIDERS, "corpus"))
+        names = ", ".join((*WEB_PROVIDERS, "corpus"))
         problem = f"there is no provider {settings.provider!r}"
         yield DoctorFinding(
-            _SEARCH, "fail", problem, f"Set `tools.search.provider` to one of {known}."
+            _SEARCH, "fail", problem, f"Set `tools.search.provider` to one of {names}."
         )
     elif settings.provider == "searxng" and not settings.url:
         yield DoctorFinding(_SEARCH, "fail", "searxng has no address", "Set `tools.search.url`.")
@@ -371,8 +371,7 @@ def check_programs(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
         ("git", True, "tasks with repositories"),
         ("java", False, "the scienceworld environment"),
     ):
-        path = shutil.which(name)
-        if path:
+        if path := shutil.which(name):
             yield ok_finding(name, _program_version(name) or path)
         else:
             package = "default-jre-headless" if name == "java" else name
@@ -388,11 +387,8 @@ def check_sandbox(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
     if problem:
         yield DoctorFinding("sandbox", "fail", problem.cause, problem.next)
     else:
-        without = (
-            ""
-            if seccomp_filter.filter_for_this_machine()
-            else "; no filter of system calls for this architecture"
-        )
+        lacks = "; no filter of system calls for this architecture"
+        without = "" if seccomp_filter.filter_for_this_machine() else lacks
         yield ok_finding("sandbox", f"bubblewrap started a process{without}")
 
 
@@ -422,8 +418,7 @@ def check_process_limits(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
 
 def check_models(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
     """The small model, and what runs it."""
-    path = model_path()
-    if path:
+    if path := model_path():
         yield ok_finding("model", str(path))
     else:
         yield DoctorFinding("model", "warn", "not fetched", "houston doctor --fetch-model")
@@ -432,8 +427,7 @@ def check_models(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
         yield DoctorFinding("local", "warn", problem, INSTALL_LOCAL_HINT)
     else:
         yield ok_finding("local", "torch and transformers are installed")
-    engine = vllm_path()
-    if engine:
+    if engine := vllm_path():
         yield ok_finding("vllm", str(engine))
     else:
         yield DoctorFinding("vllm", "warn", "not installed", "houston doctor --install-engine")
@@ -448,13 +442,11 @@ def check_engine_urls(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
             why = connection_problem(parse_address(engine.url))
         except HoustonError as problem:
             why = problem.cause
-        step = f"Start it, or correct `engines.{name}.url`."
-        found = f"{engine.url} answers"
-        yield (
-            DoctorFinding(f"engine {name}", "warn", why, step)
-            if why
-            else ok_finding(f"engine {name}", found)
-        )
+        if why:
+            step = f"Start it, or correct `engines.{name}.url`."
+            yield DoctorFinding(f"engine {name}", "warn", why, step)
+        else:
+            yield ok_finding(f"engine {name}", f"{engine.url} answers")
 
 
 def check_waiting_workers(loaded: LoadedConfiguration) -> Iterator[DoctorFinding]:
@@ -476,8 +468,7 @@ def check_gpu(_: LoadedConfiguration) -> Iterator[DoctorFinding]:
         yield ok_finding("gpu", "none: models run on the CPU")
         return
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
-    answer = _command_output(query)
-    if answer:
+    if answer := _command_output(query):
         yield ok_finding("gpu", answer.replace("\n", "; "))
     else:
         yield DoctorFinding("gpu", "warn", "nvidia-smi gave no answer", "Look at the driver.")
@@ -512,10 +503,10 @@ def _program_version(program: str) -> str:
 
 def _command_output(command: list[str]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return (done.stdout or done.stderr).strip() if done.returncode == 0 else ""
+    return (result.stdout or result.stderr).strip() if result.returncode == 0 else ""
 
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
@@ -541,15 +532,10 @@ def run_doctor(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
 
 def _say_finding(finding: DoctorFinding, as_json: bool) -> None:
     if as_json:
-        command_output.print_json_line(
-            {
-                "check": finding.name,
-                "state": finding.state,
-                "found": finding.found,
-                "next": finding.next,
-            }
-        )
-        return
-    command_output.print_line(f"{finding.state:<5}{finding.name:<12} {finding.found}")
+        fields = {"check": finding.name, "state": finding.state}
+        fields |= {"found": finding.text, "next": finding.next}
+        return command_output.print_json_line(fields)
+    command_output.print_line(f"{finding.state:<5}{finding.name:<12} {finding.text}")
     if finding.next:
         command_output.print_line(f"     {'':<12} next: {finding.next}")
+    return None

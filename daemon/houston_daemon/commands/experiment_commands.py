@@ -19,8 +19,8 @@ from houston_shared.errors import ExitCode
 
 def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
     """`RECIPE`, `--out`, `--only`, `--seeds`, `--resume`, `--report`."""
-    known = ", ".join(experiment_recipe.packaged_recipes())
-    parser.add_argument("recipe", metavar="FILE", help=f"recipe, or one of {known}")
+    recipes = ", ".join(experiment_recipe.packaged_recipes())
+    parser.add_argument("recipe", metavar="FILE", help=f"recipe, or one of {recipes}")
     parser.add_argument(
         "--out",
         type=Path,

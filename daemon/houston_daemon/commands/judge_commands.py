@@ -18,7 +18,7 @@ import msgspec
 
 from houston_daemon.commands import export_commands
 from houston_daemon.review import rollout_trace
-from houston_daemon.review.judge import judge_calibration, judge_engine
+from houston_daemon.review.judge import judge_calibration
 from houston_daemon.review.judge.judge_cache import JudgeCache
 from houston_daemon.review.judge.judge_calibration import (
     CalibrationReport,
@@ -26,8 +26,8 @@ from houston_daemon.review.judge.judge_calibration import (
     VerdictAgreement,
     judged_by_people,
 )
-from houston_daemon.review.judge.judge_calibration import calibrate as compared
 from houston_daemon.review.judge.judge_client import JudgeClient, JudgeCost, WindowJudge
+from houston_daemon.review.judge.judge_engine import JudgeEnginePlace, open_judge_client
 from houston_daemon.review.judge.judge_prompt import TEMPLATE_FILE, JudgeTemplate, load_template
 from houston_daemon.review.judge.judge_session import JudgeRequest, JudgeSession
 from houston_daemon.review.judge.judge_verdicts import (
@@ -48,24 +48,15 @@ from houston_shared.store.rollout_queries import select_rollout_ids
 from houston_shared.store.store_reader import Reader
 from houston_shared.wilson_interval import ConfidenceInterval
 
-_AGREEMENT_COLUMNS = (
-    "",
-    "steps",
-    "masks",
-    "right",
-    "precision",
-    "recall",
-    "F1",
-    "kappa",
-    "agreement",
-)
+_COLUMN_NAMES = "steps masks right precision recall F1 kappa agreement"
+_AGREEMENT_COLUMNS = ("", *_COLUMN_NAMES.split())
 
 
-def print_calibration(loaded: LoadedConfiguration, rollouts: Sequence[str], as_json: bool) -> int:
+def _print_calibration(loaded: LoadedConfiguration, rollouts: Sequence[str], as_json: bool) -> int:
     """Compare rules and judge with people over `rollouts`, all where none is named."""
     with contextlib.closing(Reader(loaded.home)) as reader:
         rollout_ids = list(rollouts) or reader.run(judged_by_people())
-        report = compared(reader, rollout_ids)
+        report = judge_calibration.calibrate(reader, rollout_ids)
     if passed_over := passed_over_sentence(report.passed):
         command_output.print_note(passed_over)
     for rollout, problem in report.failed.items():
@@ -86,48 +77,45 @@ def print_calibration(loaded: LoadedConfiguration, rollouts: Sequence[str], as_j
     return code
 
 
-def print_template_check(
+def _check_template(
+    arguments: argparse.Namespace,
     loaded: LoadedConfiguration,
-    client: AbstractAsyncContextManager[JudgeClient],
-    template: JudgeTemplate,
     settings: JudgeSettings,
-    folder: Path | None,
-    as_json: bool,
+    template: JudgeTemplate,
 ) -> int:
     """Put every case before the engine and say how many it judges as meant."""
     cost = JudgeCost()
 
-    async def judge_all() -> list[CaseResult]:
-        async with client as opened:
-            judge = WindowJudge(opened, template, settings, JudgeCache(loaded.home), cost)
-            return await judge_calibration.judge_cases(
-                judge_calibration.load_cases(folder), judge, settings.concurrency
-            )
+    async def judge_all(place: JudgeEnginePlace) -> list[CaseResult]:
+        async with open_judge_client(place, arguments.policy, settings.window) as client:
+            judge = WindowJudge(client, template, settings, JudgeCache(loaded.home), cost)
+            cases = judge_calibration.load_cases(arguments.cases)
+            return await judge_calibration.judge_cases(cases, judge, settings.concurrency)
 
-    results = asyncio.run(judge_all())
+    with _judge_engine(loaded, settings) as place:
+        results = asyncio.run(judge_all(place))
     for result in results:
-        if as_json:
-            command_output.print_json_line(
-                {
-                    "criterion": result.case.criterion,
-                    "case": result.case.name,
-                    "meant": result.case.meant,
-                    "verdict": result.verdict,
-                    "as_meant": result.as_meant,
-                    "reason": result.reason,
-                }
-            )
-        elif not result.as_meant:
-            case = f"{result.case.criterion}: {result.case.name}: meant {result.case.meant}"
-            command_output.print_line(
-                f"{case}, said {result.verdict}{f' ({result.reason})' if result.reason else ''}"
-            )
-    if not as_json:
+        _print_case(result, arguments.json)
+    if not arguments.json:
         command_output.print_line(
             f"{_matched_counts(results)} as meant: {', '.join(_counts_by_verdict(results))}."
         )
         command_output.print_note(cost.words(settings))
     return int(ExitCode.DONE)
+
+
+def _print_case(result: CaseResult, as_json: bool) -> None:
+    """As JSON each; for people those that were not judged as meant."""
+    case = result.case
+    if as_json:
+        fields = {"criterion": case.criterion, "case": case.name, "meant": case.meant}
+        fields |= {"verdict": result.verdict, "as_meant": result.as_meant, "reason": result.reason}
+        command_output.print_json_line(fields)
+    elif not result.as_meant:
+        verdict = f"{result.verdict}{f' ({result.reason})' if result.reason else ''}"
+        command_output.print_line(
+            f"{case.criterion}: {case.name}: meant {case.meant}, said {verdict}"
+        )
 
 
 def _counts_by_verdict(results: Sequence[CaseResult]) -> Iterator[str]:
@@ -232,7 +220,7 @@ def run_judge(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
             if export_commands.read_selection(arguments).given
             else []
         )
-        return print_calibration(loaded, named, arguments.json)
+        return _print_calibration(loaded, named, arguments.json)
     settings = _judge_settings(arguments, loaded)
     template = load_template(_template_file(arguments, loaded))
     if arguments.check_template:
@@ -263,61 +251,36 @@ def _judge_rollouts(
     session = JudgeSession(
         loaded, settings, request, template, None, command_output.print_note, report_outcome
     )
-    if not request.judge:
+    if request.judge:
+        with _judge_engine(loaded, settings) as place:
+            client = open_judge_client(place, arguments.policy, settings.window, not request.dry)
+            asyncio.run(_run_with_client(session, client, rollouts))
+    else:
         asyncio.run(session.run(rollouts))
-        _note_passed_over(session)
-        return int(ExitCode.FAILED if session.failed else ExitCode.DONE)
-
-    async def judge_all(place: judge_engine.JudgeEnginePlace) -> None:
-        client = judge_engine.open_judge_client(
-            place, arguments.policy, settings.window, not request.dry
-        )
-        async with client as session.client:
-            await session.run(rollouts)
-
-    with _judge_engine(loaded, settings) as place:
-        asyncio.run(judge_all(place))
-    _note_passed_over(session)
-    if not (arguments.json or request.dry):
+    if sentence := passed_over_sentence(session.passed_over):
+        command_output.print_note(sentence)
+    if request.judge and not (arguments.json or request.dry):
         command_output.print_note(session.cost.words(settings))
     return int(ExitCode.FAILED if failed or session.failed else ExitCode.DONE)
 
 
-def _note_passed_over(session: JudgeSession) -> None:
-    if sentence := passed_over_sentence(session.passed_over):
-        command_output.print_note(sentence)
+async def _run_with_client(
+    session: JudgeSession, client: AbstractAsyncContextManager[JudgeClient], rollouts: list[str]
+) -> None:
+    async with client as session.client:
+        await session.run(rollouts)
 
 
-def _check_template(
-    arguments: argparse.Namespace,
-    loaded: LoadedConfiguration,
-    settings: JudgeSettings,
-    template: JudgeTemplate,
-) -> int:
-    with _judge_engine(loaded, settings) as place:
-        client = judge_engine.open_judge_client(place, arguments.policy, settings.window)
-        return print_template_check(
-            loaded, client, template, settings, arguments.cases, arguments.json
-        )
-
-
-def _judge_engine(
-    loaded: LoadedConfiguration, settings: JudgeSettings
-) -> judge_engine.JudgeEnginePlace:
-    return judge_engine.JudgeEnginePlace(
-        loaded, settings.engine or loaded.config.default_engine, command_output.print_note
-    )
+def _judge_engine(loaded: LoadedConfiguration, settings: JudgeSettings) -> JudgeEnginePlace:
+    name = settings.engine or loaded.config.default_engine
+    return JudgeEnginePlace(loaded, name, command_output.print_note)
 
 
 def _judge_settings(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> JudgeSettings:
     """`[judge]` with the flags laid over it."""
-    flags = {
-        "engine": arguments.engine,
-        "concurrency": arguments.concurrency,
-        "window": arguments.window,
-    }
-    given = {key: value for key, value in flags.items() if value is not None}
-    return msgspec.structs.replace(loaded.config.judge, **given)
+    flags = {name: getattr(arguments, name) for name in ("engine", "concurrency", "window")}
+    changed = {name: value for name, value in flags.items() if value is not None}
+    return msgspec.structs.replace(loaded.config.judge, **changed)
 
 
 def _template_file(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Path | None:

@@ -75,12 +75,12 @@ def show_verification(report: VerificationReport, home: Home) -> None:
         command_output.print_line(text)
     for finding in report.findings:
         command_output.print_line(finding.text)
-    read = f"{report.events} events with {report.bytes / 1e6:.1f} MB read"
+    size = f"{report.events} events with {report.bytes / 1e6:.1f} MB read"
     if report.sound:
-        command_output.print_line(f"Sound: {read}; {_describe_journal_end(report)}.")
+        command_output.print_line(f"Sound: {size}; {_describe_journal_end(report)}.")
     else:
         command_output.print_note(
-            f"Not sound: {read}, {len(report.findings)} findings. Nothing was changed."
+            f"Not sound: {size}, {len(report.findings)} findings. Nothing was changed."
         )
         command_output.print_note(REPAIR_ADVICE)
     if report.erased:
@@ -108,7 +108,7 @@ def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_repair(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Repair the home; raises HoustonError when its daemon runs, or when it cannot be done."""
-    lock = take_home_lock(loaded.home, "repaired")
+    lock = _take_home_lock(loaded.home, "repaired")
     try:
         result = repair_home(loaded.home, arguments.from_backup)
     finally:
@@ -120,7 +120,7 @@ def run_repair(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     return int(ExitCode.DONE)
 
 
-def take_home_lock(home: Home, what: str) -> HomeLock:
+def _take_home_lock(home: Home, what: str) -> HomeLock:
     """The home's lock, taken; raises HoustonError (75) while a daemon holds it."""
     if not home.path.is_dir():
         raise HoustonError(f"There is no home {home.path}.", "Nothing was done.")
@@ -137,9 +137,9 @@ def take_home_lock(home: Home, what: str) -> HomeLock:
 
 
 def _show_repair(result: RepairResult) -> None:
-    for one in result.stays:
+    for loss in result.stays:
         command_output.print_note(
-            f"{_lost_events(one)} stay aside: {one.why}. They are kept in `damaged/`."
+            f"{_lost_events(loss)} stay aside: {loss.why}. They are kept in `damaged/`."
         )
     if not result.changed:
         command_output.print_line("Sound: there is nothing to repair.")

@@ -47,7 +47,7 @@ def run_policy_import(arguments: argparse.Namespace, loaded: LoadedConfiguration
     base = arguments.base or model_path()
     if base is None:
         raise HoustonError("Name the model that it was trained from.", next="--base DIR")
-    name, known = register_policy(
+    name, existed = register_policy(
         loaded,
         arguments.folder.absolute(),
         base.absolute(),
@@ -56,10 +56,10 @@ def run_policy_import(arguments: argparse.Namespace, loaded: LoadedConfiguration
         note=arguments.note,
     )
     if arguments.json:
-        command_output.print_json_line({"policy": name, "known": known})
+        command_output.print_json_line({"policy": name, "known": existed})
     else:
         command_output.print_line(name)
-        if known:
+        if existed:
             command_output.print_note(
                 f"These very files are known as {name}; no other policy was made of them."
             )

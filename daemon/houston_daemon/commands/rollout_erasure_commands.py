@@ -32,10 +32,10 @@ def add_rollout_erase_arguments(parser: argparse.ArgumentParser) -> None:
         "--text", metavar="STRING", help="this text wherever it stands; - reads it from stdin"
     )
     parser.add_argument("--reason", default="", metavar="TEXT", help="why; kept in the journal")
-    add_confirmation_arguments(parser)
+    _add_confirmation_arguments(parser)
 
 
-def add_confirmation_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_confirmation_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of commands that erase."""
     parser.add_argument("--yes", action="store_true", help="do it; it cannot be taken back")
     parser.add_argument("--json", action="store_true", help="one JSON object")
@@ -44,41 +44,15 @@ def add_confirmation_arguments(parser: argparse.ArgumentParser) -> None:
 def run_rollout_erase(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Erase; raises HoustonError."""
     text = _text_to_erase(arguments)
-    arguments.rollout, arguments.step = command_arguments.parse_step_reference(
-        arguments.rollout or "", arguments.step
-    )
-    if bool(text) == bool(arguments.step) or (arguments.step and not arguments.rollout):
-        raise HoustonError(
-            "Name a step (R --step N) or a text (--text STRING).",
-            "Nothing was erased.",
-            code=ExitCode.USAGE,
-        )
-    rollout = ""
-    if arguments.rollout:
-        with Reader(loaded.home) as reader:
-            rollout = reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
-    if text:
-        _check_reason(arguments.reason, text)
-        parts = event_erasure.select_events_with_text(loaded.home, text, rollout)
-    else:
-        parts = event_erasure.select_step_events(loaded.home, rollout, arguments.step)
-        if not parts:
-            raise HoustonError(
-                f"{rollout} has no step {arguments.step}.",
-                "Nothing was erased.",
-                f"houston steps {rollout}",
-            )
+    parts = _select_events(arguments, loaded.home, text)
     count = sum(len(part.seqs) for part in parts)
     owners = sorted({part.rollout for part in parts})
     if count:
         where = ", ".join(owner or "the daemon" for owner in owners)
-        require_confirmation(arguments, f"{count} events of {where} would be erased")
+        _require_confirmation(arguments, f"{count} events of {where} would be erased")
     overwritten = event_erasure.erase_events(loaded.home, parts, text=text, reason=arguments.reason)
-    others = sorted(
-        {part.rollout for part in event_erasure.select_events_with_text(loaded.home, text)}
-        if text
-        else ()
-    )
+    rest = event_erasure.select_events_with_text(loaded.home, text) if text else []
+    others = sorted({part.rollout for part in rest})
     if arguments.json:
         also = {"also": others} if others else {}
         command_output.print_json_line(
@@ -87,12 +61,37 @@ def run_rollout_erase(arguments: argparse.Namespace, loaded: LoadedConfiguration
     else:
         command_output.print_line(f"{count} events were erased." if count else "Nothing holds it.")
     if others:
-        warn_other_owners(others)
-    files_left = warn_remaining_copies(loaded.home, overwritten, "" if others else text)
+        _warn_other_owners(others)
+    files_left = _warn_remaining_copies(loaded.home, overwritten, "" if others else text)
     return int(ExitCode.FAILED if others or files_left else ExitCode.DONE)
 
 
-def require_confirmation(arguments: argparse.Namespace, what: str) -> None:
+def _select_events(
+    arguments: argparse.Namespace, home: Home, text: str
+) -> list[event_erasure.ErasureBatch]:
+    """What is to go: a step, or whatever holds `text`. Raises HoustonError."""
+    name, step = command_arguments.parse_step_reference(arguments.rollout or "", arguments.step)
+    if bool(text) == bool(step) or (step and not name):
+        raise HoustonError(
+            "Name a step (R --step N) or a text (--text STRING).",
+            "Nothing was erased.",
+            code=ExitCode.USAGE,
+        )
+    rollout = ""
+    if name:
+        with Reader(home) as reader:
+            rollout = reader.run(rollout_queries.resolve_rollout_id(name))
+    if text:
+        _check_reason(arguments.reason, text)
+        return event_erasure.select_events_with_text(home, text, rollout)
+    if parts := event_erasure.select_step_events(home, rollout, step):
+        return parts
+    raise HoustonError(
+        f"{rollout} has no step {step}.", "Nothing was erased.", f"houston steps {rollout}"
+    )
+
+
+def _require_confirmation(arguments: argparse.Namespace, what: str) -> None:
     """Nothing is erased without `--yes`; raises HoustonError."""
     if not arguments.yes:
         raise HoustonError(
@@ -103,7 +102,7 @@ def require_confirmation(arguments: argparse.Namespace, what: str) -> None:
         )
 
 
-def warn_other_owners(owners: list[str]) -> None:
+def _warn_other_owners(owners: list[str]) -> None:
     """Whose events hold the text all the same, on stderr."""
     names = ", ".join(owner or "the daemon (a task, or a reason)" for owner in owners)
     command_output.print_note(
@@ -111,7 +110,7 @@ def warn_other_owners(owners: list[str]) -> None:
     )
 
 
-def warn_remaining_copies(home: Home, overwritten: bool, text: str = "") -> bool:
+def _warn_remaining_copies(home: Home, overwritten: bool, text: str = "") -> bool:
     """Where it may still be, on stderr; whether files of the database still have it."""
     files: list[Path] = []
     if not overwritten:
@@ -164,7 +163,7 @@ def add_rollout_archive_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="first", metavar="N", type=whole_number(1), help=first)
     parser.add_argument("-n", dest="newest", metavar="N", type=whole_number(1), help=newest)
     parser.add_argument("--full", action="store_true", help="with --read: leave nothing out")
-    add_confirmation_arguments(parser)
+    _add_confirmation_arguments(parser)
 
 
 def run_rollout_archive(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
@@ -201,45 +200,51 @@ def _archive_rollout(arguments: argparse.Namespace, loaded: LoadedConfiguration)
             f"houston rollout cancel {rollout.id}",
         )
     if not earlier_file:
-        require_confirmation(arguments, f"The texts of {rollout.id} would leave the home")
+        _require_confirmation(arguments, f"The texts of {rollout.id} would leave the home")
         path, manifest = archive_file.write_archive(
             loaded.home, rollout.id, arguments.to.absolute() if arguments.to else None
         )
         parts = event_erasure.select_rollout_events(loaded.home, rollout.id)
     else:
-        path, manifest = Path(earlier_file), _unfinished_archive(Path(earlier_file), rollout.id)
-        parts = event_erasure.select_unerased_events(loaded.home, rollout.id, manifest.last)
-        if complete_file and not parts:
-            raise HoustonError(
-                f"{rollout.id} was archived before, into {earlier_file}.",
-                next=f"houston rollout archive --read {earlier_file}",
-            )
-        parts = parts or [
-            event_erasure.ErasureBatch(rollout.id, [manifest.last])
-        ]  # the word that it is whole
-        require_confirmation(arguments, f"The texts of {rollout.id} that {path} holds would follow")
+        path = Path(earlier_file)
+        manifest, parts = _continue_archive(loaded.home, rollout.id, path, bool(complete_file))
+        _require_confirmation(
+            arguments, f"The texts of {rollout.id} that {path} holds would follow"
+        )
     overwritten = event_erasure.erase_events(
         loaded.home, parts, reason="archived", archive=str(path)
     )
     if arguments.json:
-        command_output.print_json_line(
-            {"rollout": rollout.id, "archive": str(path), "events": manifest.events}
-        )
+        fields = {"rollout": rollout.id, "archive": str(path), "events": manifest.events}
+        command_output.print_json_line(fields)
     else:
         command_output.print_line(
             f"{rollout.id}: {manifest.events} events are in {path}; their texts left the home."
         )
         command_output.print_note(WHAT_STAYS)
-    warn_remaining_copies(loaded.home, overwritten)
+    _warn_remaining_copies(loaded.home, overwritten)
     return int(ExitCode.DONE)
 
 
-def _unfinished_archive(path: Path, rollout: str) -> ArchiveManifest:
-    """The file of an earlier archive of this rollout; raises HoustonError when it is not sound."""
+def _continue_archive(
+    home: Home, rollout: str, path: Path, complete: bool
+) -> tuple[ArchiveManifest, list[event_erasure.ErasureBatch]]:
+    """What an earlier archive of this rollout holds, and what of that is still in the home.
+
+    Raises HoustonError when the file is not sound, or nothing is left to do.
+    """
     if not path.is_file():
         raise HoustonError(
             f"{rollout} was archived before, into {path}, which is not there.",
             "Whether all its texts left the home was not looked at.",
             "Put that file back, then this again",
         )
-    return archive_file.check_archive(path)
+    manifest = archive_file.check_archive(path)
+    parts = event_erasure.select_unerased_events(home, rollout, manifest.last)
+    if complete and not parts:
+        raise HoustonError(
+            f"{rollout} was archived before, into {path}.",
+            next=f"houston rollout archive --read {path}",
+        )
+    # Without parts only the word that it is whole is missing.
+    return manifest, parts or [event_erasure.ErasureBatch(rollout, [manifest.last])]

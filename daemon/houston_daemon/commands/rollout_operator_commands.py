@@ -112,7 +112,7 @@ class RestorableSnapshot(NamedTuple):
     step: int
     commit: str
     host_root: str
-    there: RemotePart | None
+    remote: RemotePart | None
     """The other machine that has it; None for this one."""
     score: float | None = None
 
@@ -203,10 +203,10 @@ def _find_snapshot(arguments: argparse.Namespace) -> ReadPlan[RestorableSnapshot
 
 def _restore_files(snapshot: RestorableSnapshot, into: Path) -> list[str]:
     """The paths that are not in `into`. Raises HoustonError and OSError."""
-    if snapshot.there is not None:
+    if snapshot.remote is not None:
         return asyncio.run(
             remote_access.restore_remote_workspace(
-                snapshot.there, snapshot.rollout, snapshot.commit, into
+                snapshot.remote, snapshot.rollout, snapshot.commit, into
             )
         )
     folder = rollout_folder(Path(snapshot.host_root), snapshot.rollout)

@@ -49,7 +49,7 @@ from houston_shared.task_tables import DATA_FOLDER, EvaluationSettings
 from houston_shared.times_and_counts import pluralize
 
 
-def refused_script_calls(path: Path, catalog: Catalog) -> list[str]:
+def _refused_script_calls(path: Path, catalog: Catalog) -> list[str]:
     """A sentence for each call that would be refused, with its step. Raises ConfigurationError."""
     return [
         f"step {number}: {checked.error}"
@@ -63,7 +63,9 @@ _UNLIMITED_SECONDS = 1e9
 """Seconds left: a trial has no rollout whose time it could use."""
 
 
-def evaluate_folder(task: LoadedTask, workspace: Path | None, hidden: Sequence[str]) -> Observation:
+def _evaluate_folder(
+    task: LoadedTask, workspace: Path | None, hidden: Sequence[str]
+) -> Observation:
     """Score a folder (None: an empty workspace). Raises HoustonError where nothing can run here.
 
     hidden: places that no sandbox may map.
@@ -139,7 +141,7 @@ def template_names() -> list[str]:
 def write_task_from_template(
     name: str, parent: Path, template: str = demo_tour.DEMO_TASK.parent.name
 ) -> Path:
-    """Make the task folder `beside/name`, a copy of the packaged task. Raises HoustonError."""
+    """Make the task folder `parent/name`, a copy of the packaged task. Raises HoustonError."""
     if not _TASK_NAME.fullmatch(name):
         raise ConfigurationError(
             f"{name!r} is no task name; allowed: lower-case letters, digits, hyphens, at most 40.",
@@ -273,7 +275,7 @@ def _try_evaluation(
     workspace = Path(folder) if folder else task.folder / source if source else None
     if workspace is not None and not workspace.is_dir():
         raise ConfigurationError(f"--run: {workspace} is no folder.")
-    observation = evaluate_folder(task, workspace, hidden_paths(loaded))
+    observation = _evaluate_folder(task, workspace, hidden_paths(loaded))
     text, detail = render(observation), str(observation.fields().get("detail", ""))
     facts["evaluation"] = "\n".join(part for part in (text.head, text.body) if part)
     if detail and not observation.success:
@@ -299,7 +301,7 @@ def _warn_of_script(loaded: LoadedConfiguration, name: str | None, task: Task) -
     catalog = kind(task.environment).catalog
     if engine.kind != "script" or catalog is None:
         return
-    refused = refused_script_calls(Path(engine.path), catalog(task))
+    refused = _refused_script_calls(Path(engine.path), catalog(task))
     for sentence in refused[:NAMED_WARNINGS]:
         command_output.print_note(f"warning: {engine.path}: {sentence}")
     if len(refused) > NAMED_WARNINGS:
@@ -318,7 +320,7 @@ def describe_task(task: LoadedTask) -> dict[str, str]:
         if kind(definition.environment).scores(definition)
         else "none: rollouts of it have no score"
     )
-    evaluator = describe_evaluator(task) or scored_by
+    evaluator = _describe_evaluator(task) or scored_by
     optional = {
         "domain": definition.domain,
         "data": ", ".join(f"{DATA_FOLDER}/{name}" for name in definition.data.mounts),
@@ -338,7 +340,7 @@ def describe_task(task: LoadedTask) -> dict[str, str]:
         "budget": f"{pluralize(budget.steps, 'step')}, {budget.active_seconds:g} s, "
         f"{pluralize(budget.evaluations, 'evaluation')}",
         "evaluator": evaluator,
-        **{name: said for name, said in optional.items() if said},
+        **{name: value for name, value in optional.items() if value},
     }
 
 
@@ -372,7 +374,7 @@ def _describe_scale(evaluate: EvaluationSettings) -> str:
     return f"raw_score {evaluate.baseline:g} is 0 points, {evaluate.reference:g} is 100"
 
 
-def describe_evaluator(task: LoadedTask) -> str:
+def _describe_evaluator(task: LoadedTask) -> str:
     """The evaluator's program and file as found; empty when the task has none."""
     command = task.task.evaluate.command
     if not command:

@@ -63,9 +63,8 @@ def add_train_sft_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_row_arguments(parser)
     add_rules_argument(parser)
-    parser.set_defaults(
-        rules=None, **dict.fromkeys(_default_row_flags())
-    )  # so that what was said can be told
+    # So that what was said can be told.
+    parser.set_defaults(rules=None, **dict.fromkeys(_default_row_flags()))
     parser.add_argument(
         "--recipe",
         metavar="NAME",
@@ -116,9 +115,7 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     if arguments.resume:
         _check_resume_flags(arguments)
     if (finished := _finished_without_policy(arguments, loaded)) is not None:
-        if arguments.name:
-            finished.write_spec(create_run.rename_policy(loaded, finished.spec, arguments.name))
-        _register_finished_run(loaded, finished)
+        _register_finished_run(loaded, finished, arguments.name)
         return _say_run_state(arguments, loaded, finished, "finished")
     daemon_runs = find_running_daemon(loaded.home) is not None
     alone = bool(arguments.alone) or not daemon_runs
@@ -149,10 +146,8 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
         if child
         else sft_launch.follow_daemon_run(loaded, folder)
     )
-    if beside_daemon and state == "failed":
-        tell_run_state(
-            loaded, folder.path.name, "failed", "its process was killed"
-        )  # where it could not
+    if beside_daemon and state == "failed":  # where it could not say so
+        tell_run_state(loaded, folder.path.name, "failed", "its process was killed")
     return _say_run_state(arguments, loaded, folder, state)
 
 
@@ -168,8 +163,13 @@ def _finished_without_policy(
     return folder if progress is not None and progress.state == "finished" else None
 
 
-def _register_finished_run(loaded: LoadedConfiguration, folder: RunFolder) -> None:
-    """Have the daemon take down a run that has finished, and the policy that came of it."""
+def _register_finished_run(loaded: LoadedConfiguration, folder: RunFolder, name: str) -> None:
+    """Have the daemon take down a run that has finished, and the policy that came of it.
+
+    name: family of the policy, where another is asked for.
+    """
+    if name:
+        folder.write_spec(create_run.rename_policy(loaded, folder.spec, name))
     run = folder.path.name
     if find_running_daemon(loaded.home) is None:
         raise HoustonError(
@@ -179,11 +179,11 @@ def _register_finished_run(loaded: LoadedConfiguration, folder: RunFolder) -> No
             ExitCode.DAEMON_NOT_RUNNING,
         )
     with Reader(loaded.home) as reader:
-        known = reader.run(policy_queries.find_training_run(run))
-    if known is None or known.state in ("failed", "cancelled"):
+        row = reader.run(policy_queries.find_training_run(run))
+    if row is None or row.state in ("failed", "cancelled"):
         _tell_daemon(loaded, folder, 0, True)
     register_run(loaded, folder)
-    if known is None or known.alone or known.state != "finished":
+    if row is None or row.alone or row.state != "finished":
         tell_run_state(loaded, run, "finished")
 
 
@@ -191,8 +191,8 @@ def _report_killed_run(loaded: LoadedConfiguration, run: str) -> None:
     """Say that a run beside the daemon has failed whose trainer was killed with all who could have
     said so: nobody is at work in its folder (`RunFolder.resume_command`)."""
     with Reader(loaded.home) as reader:
-        known = reader.run(policy_queries.find_training_run(run))
-    if known is not None and known.alone and known.state not in ENDED_RUN_STATES:
+        row = reader.run(policy_queries.find_training_run(run))
+    if row is not None and row.alone and row.state not in ENDED_RUN_STATES:
         tell_run_state(loaded, run, "failed", "its process was killed")
 
 
@@ -206,15 +206,15 @@ def _default_row_flags() -> dict[str, Any]:
 def _check_resume_flags(arguments: argparse.Namespace) -> None:
     """Raise HoustonError for what a run that goes on cannot have otherwise: it has its rows."""
     names = ["data", "held_out", "rules", *_default_row_flags(), "recipe"]
-    given = ["rollouts"] if export_commands.read_selection(arguments).given else []
-    given += [
+    flags = ["rollouts"] if export_commands.read_selection(arguments).given else []
+    flags += [
         f"--{name.replace('_', '-')}"
         for name in names
         if getattr(arguments, name) not in (None, [])
     ]
-    if given:
+    if flags:
         raise HoustonError(
-            f"A run that goes on has its data and recipe: --resume takes no {', '.join(given)}.",
+            f"A run that goes on has its data and recipe: --resume takes no {', '.join(flags)}.",
             sft_recipe.NOTHING_TRAINED_MESSAGE,
             "Leave that out, or train a new run without --resume",
             ExitCode.USAGE,

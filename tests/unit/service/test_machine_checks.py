@@ -44,7 +44,7 @@ def test_a_home_on_each_kind_of_file_system(
 ) -> None:
     monkeypatch.setattr(doctor_commands, "filesystem_type", lambda path: kind)
     found = only(doctor_commands.check_home, loaded(tmp_path), "home")
-    assert (found.state, kind in found.found) == (state, True)
+    assert (found.state, kind in found.text) == (state, True)
 
 
 def test_options_of_a_mount_are_read(tmp_path: Path) -> None:

@@ -36,6 +36,6 @@ def test_the_search_provider(
     monkeypatch.setenv("SET_KEY", "sk-0123456789")
     config = Configuration(tools=ToolSettings(search=WebSearchSettings(**settings)))  # type: ignore[arg-type]
     (found,) = check_search_provider(LoadedConfiguration(config, Home(tmp_path), "houston.toml"))
-    assert (found.state, words in found.found) == (state, True), found
+    assert (found.state, words in found.text) == (state, True), found
     assert bool(found.next) == (state != "ok")
     assert "sk-0123456789" not in repr(found)
