@@ -18,8 +18,7 @@ from houston_shared.config import LoadedConfiguration
 from houston_shared.control_messages import MOST_JUDGED_STEPS, GiveVerdicts, JudgedSteps, Judgement
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import annotation_queries, event_text, rollout_queries
-from houston_shared.store.annotation_queries import BookmarkRow as Marked
-from houston_shared.store.annotation_queries import SourceVerdict, VerdictHistoryEntry
+from houston_shared.store.annotation_queries import BookmarkRow, SourceVerdict, VerdictHistoryEntry
 from houston_shared.store.journal_events import OPEN_END, ReadPlan
 from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import iso_time, local_time
@@ -46,19 +45,17 @@ def run_bookmark(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
     rollout = daemon_requests.resolve_rollout(reader, name).id
     if step:
         _send_bookmark(arguments, loaded, rollout, step)
-    bookmarks = [
-        one
-        for one in reader.run(annotation_queries.list_bookmarks(rollout))
-        if step in (0, one.step)
-    ]
+    bookmarks = reader.run(annotation_queries.list_bookmarks(rollout))
     reader.close()
+    bookmarks = [bookmark for bookmark in bookmarks if step in (0, bookmark.step)]
     if arguments.json:
-        for one in bookmarks:
-            line = {"rollout": one.rollout, "step": one.step, "author": one.author}
-            command_output.print_json_line({**line, "note": one.note, "at": iso_time(one.at)})
+        for bookmark in bookmarks:
+            line = {"rollout": bookmark.rollout, "step": bookmark.step, "author": bookmark.author}
+            line |= {"note": bookmark.note, "at": iso_time(bookmark.at)}
+            command_output.print_json_line(line)
     elif step:
-        done = "your mark is removed" if arguments.remove else "marked"
-        command_output.print_line(f"{command_arguments.format_permalink(rollout, step)}: {done}.")
+        answer = "your mark is removed" if arguments.remove else "marked"
+        command_output.print_line(f"{command_arguments.format_permalink(rollout, step)}: {answer}.")
     else:
         _print_bookmarks(rollout, bookmarks)
     return int(ExitCode.DONE)
@@ -78,7 +75,7 @@ def _send_bookmark(
     daemon_requests.send_request(loaded, message, "The bookmark may have been kept.", look)
 
 
-def _print_bookmarks(rollout: str, bookmarks: list[Marked]) -> None:
+def _print_bookmarks(rollout: str, bookmarks: list[BookmarkRow]) -> None:
     page = OutputPage()
     for bookmark in bookmarks:
         page.line(
@@ -102,27 +99,27 @@ def verdict_json(
     history: Sequence[VerdictHistoryEntry],
 ) -> dict[str, Any]:
     """One step: the verdict that counts, all that stand, and all that was said of it."""
-    given = verdicts[0] if verdicts else None
+    current = verdicts[0] if verdicts else None
     return {
         "rollout": rollout,
         "step": step,
-        "verdict": given.verdict if given else None,
-        "source": given.source if given else None,
-        "by": given.by if given else None,
-        "reason": given.reason if given else "",
-        "at": iso_time(given.at) if given else None,
+        "verdict": current.verdict if current else None,
+        "source": current.source if current else None,
+        "by": current.by if current else None,
+        "reason": current.reason if current else "",
+        "at": iso_time(current.at) if current else None,
         "sources": [_verdict_source_json(verdict) for verdict in verdicts],
         "history": [
             {
-                "verdict": one.verdict,
-                "source": one.source,
-                "by": one.by,
-                "verified": one.verified,
-                "reason": one.reason,
-                "at": iso_time(one.at),
+                "verdict": entry.verdict,
+                "source": entry.source,
+                "by": entry.by,
+                "verified": entry.verified,
+                "reason": entry.reason,
+                "at": iso_time(entry.at),
             }
-            for one in history
-            if one.first <= step <= one.last
+            for entry in history
+            if entry.first <= step <= entry.last
         ],
     }
 
@@ -142,18 +139,18 @@ def print_verdicts(
         next = f"houston verdict {place.rollout} STEP keep|mask"
         command_output.print_note(f"No step of {place.rollout} was judged.\n  next: {next}")
         return
-    for one in history:
-        who = one.by if one.verified else f"{one.by} (unverified)"
+    for entry in history:
+        who = entry.by if entry.verified else f"{entry.by} (unverified)"
         page.line(
-            span(f"{local_time(one.at)} {who} ({one.source})  ", "dim"),
-            span(f"{event_text.format_step_range(one.first, one.last)} ", "name"),
-            span(one.verdict, VERDICT_TONES.get(one.verdict, "dim")),
-            span(f": {one.reason}" if one.reason else ""),
+            span(f"{local_time(entry.at)} {who} ({entry.source})  ", "dim"),
+            span(f"{event_text.format_step_range(entry.first, entry.last)} ", "name"),
+            span(entry.verdict, VERDICT_TONES.get(entry.verdict, "dim")),
+            span(f": {entry.reason}" if entry.reason else ""),
         )
     if place.first:
         _print_current_verdicts(page, place, verdicts)
         return
-    masked = sum(given[0].verdict == "mask" for given in verdicts.values())
+    masked = sum(sources[0].verdict == "mask" for sources in verdicts.values())
     others = closed - len(verdicts)
     alone = f"; {event_text.format_step_count(others)} nobody judged" if others > 0 else ""
     page.line(span(f"now {len(verdicts) - masked} kept, {masked} masked{alone}", "dim"))
@@ -165,13 +162,13 @@ def _print_current_verdicts(
     """By step, what counts and what it outranks; of a range only steps that were judged."""
     several = place.last > place.first
     for step in sorted(verdicts) if several else [place.first]:
-        given = verdicts.get(step, [])
-        how = _VERDICT_WORDS[given[0].verdict] if given else "kept"
-        by = f"by {given[0].source}" if given else "it was not judged"
-        tone = VERDICT_TONES[given[0].verdict] if given else "dim"
+        sources = verdicts.get(step, [])
+        how = _VERDICT_WORDS[sources[0].verdict] if sources else "kept"
+        by = f"by {sources[0].source}" if sources else "it was not judged"
+        tone = VERDICT_TONES[sources[0].verdict] if sources else "dim"
         page.line(span(f"step {step} ", "name"), span(f"is {how}", tone), span(f": {by}"))
-        for rank, one in enumerate(given):
-            _print_verdict_source(page, one, counts=rank == 0)
+        for rank, verdict in enumerate(sources):
+            _print_verdict_source(page, verdict, counts=rank == 0)
 
 
 def _print_verdict_source(page: OutputPage, verdict: SourceVerdict, counts: bool) -> None:
@@ -238,19 +235,19 @@ def run_verdict(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> i
     if place.first > row.steps and not verdict:
         raise command_options.missing_steps_text(row, place)
     if verdict:
-        _send_verdict(
-            arguments, loaded, place, verdict, reader.run(rollout_queries.newest_seq(rollout))
-        )
-    stands, said = reader.run(_read_verdicts(place))
+        newest = reader.run(rollout_queries.newest_seq(rollout))
+        _send_verdict(arguments, loaded, place, verdict, newest)
+    verdicts, history = reader.run(_read_verdicts(place))
     reader.close()
     if arguments.json:
-        for step in sorted({*stands, *_judged_steps(said, place)}):
-            command_output.print_json_line(verdict_json(rollout, step, stands.get(step, []), said))
+        for step in sorted({*verdicts, *_judged_steps(history, place)}):
+            line = verdict_json(rollout, step, verdicts.get(step, []), history)
+            command_output.print_json_line(line)
     elif verdict:
         steps = event_text.format_step_range(place.first, place.last)
         command_output.print_line(f"{rollout} {steps}: {_VERDICT_ANSWERS.get(verdict, verdict)}.")
     else:
-        print_verdicts(OutputPage(), place, stands, said, row.steps)
+        print_verdicts(OutputPage(), place, verdicts, history, row.steps)
     return int(ExitCode.DONE)
 
 
@@ -276,7 +273,7 @@ def _send_verdict(
     loaded: LoadedConfiguration,
     place: StepReference,
     verdict: Judgement,
-    seen: int,
+    newest: int,
 ) -> None:
     for first in range(place.first, place.last + 1, MOST_JUDGED_STEPS):
         last = min(place.last, first + MOST_JUDGED_STEPS - 1)
@@ -285,7 +282,7 @@ def _send_verdict(
             request=uuid.uuid4().hex,
             rollout=place.rollout,
             steps=(steps,),
-            seen=seen,
+            seen=newest,
             claimed=daemon_requests.claimed_name(arguments, loaded),
         )
         look = f"houston verdict {place.rollout}"
@@ -296,13 +293,13 @@ def _read_verdicts(
     place: StepReference,
 ) -> ReadPlan[tuple[dict[int, list[SourceVerdict]], list[VerdictHistoryEntry]]]:
     ends = (place.first or 1, place.last or OPEN_END)
-    stands = yield from annotation_queries.read_verdicts_with_reasons(place.rollout, *ends)
-    return stands, (yield from annotation_queries.read_verdict_history(place.rollout, *ends))
+    verdicts = yield from annotation_queries.read_verdicts_with_reasons(place.rollout, *ends)
+    return verdicts, (yield from annotation_queries.read_verdict_history(place.rollout, *ends))
 
 
 def _judged_steps(history: Sequence[VerdictHistoryEntry], place: StepReference) -> set[int]:
     """Steps of a range of which something was said; a word on many steps is many."""
-    steps: set[int] = set()
-    for one in history:
-        steps |= set(range(max(one.first, place.first), min(one.last, place.last or OPEN_END) + 1))
+    steps, last = set[int](), place.last or OPEN_END
+    for entry in history:
+        steps.update(range(max(entry.first, place.first), min(entry.last, last) + 1))
     return steps

@@ -35,11 +35,11 @@ def parse_since_time(text: str) -> int:
 
 def add_rollout_argument(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """`R`: a rollout's id or a unique beginning or ending of one."""
-    said = "rollout: its id, or a unique beginning or ending of it"
+    words = "rollout: its id, or a unique beginning or ending of it"
     if optional:
-        parser.add_argument("rollout", nargs="?", default="", metavar="R", help=said)
+        parser.add_argument("rollout", nargs="?", default="", metavar="R", help=words)
     else:
-        parser.add_argument("rollout", metavar="R", help=said)
+        parser.add_argument("rollout", metavar="R", help=words)
 
 
 def add_place_argument(parser: argparse.ArgumentParser, steps: str = "STEP") -> None:

@@ -76,12 +76,10 @@ class JournalFollower:
         """Return True when something was committed; False when `seconds` have passed."""
         end = None if seconds is None else time.monotonic() + seconds
         while True:
-            left = (
-                DATA_VERSION_POLL_SECONDS
-                if end is None
-                else min(DATA_VERSION_POLL_SECONDS, end - time.monotonic())
-            )
-            if left > 0 and self._socket.poll(int(1000 * left)):
+            remaining = DATA_VERSION_POLL_SECONDS
+            if end is not None:
+                remaining = min(remaining, end - time.monotonic())
+            if remaining > 0 and self._socket.poll(int(1000 * remaining)):
                 self._drain()
             version = self._current()
             if version != self._version:

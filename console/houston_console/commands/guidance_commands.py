@@ -149,15 +149,15 @@ def _reorder_queue(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
         rollout = daemon_requests.resolve_rollout(reader, arguments.rollout).id
         queued = _queued_guidance(reader.run(annotation_queries.list_guidance(rollout)))
         named = [reader.run(annotation_queries.find_guidance(id)) for id in arguments.reorder]
-        ids = [one.id for one in queued]
-        for one in named:
-            if one.id not in ids:
+        ids = [guidance.id for guidance in queued]
+        for guidance in named:
+            if guidance.id not in ids:
                 raise HoustonError(
-                    f"Guidance {one.id} is not queued for {rollout}: it is {one.state}.",
+                    f"Guidance {guidance.id} is not queued for {rollout}: it is {guidance.state}.",
                     "Nothing was changed.",
                     f"houston guidance {rollout}",
                 )
-        first = list(dict.fromkeys(one.id for one in named))
+        first = list(dict.fromkeys(guidance.id for guidance in named))
         message = ReorderGuidance(
             rollout=rollout,
             order=(*first, *(id for id in ids if id not in first)),
@@ -189,10 +189,10 @@ def _change_guidance(arguments: argparse.Namespace, loaded: LoadedConfiguration)
     claimed = daemon_requests.claimed_name(arguments, loaded)
     message: WithdrawGuidance | EditGuidance = WithdrawGuidance(id=guidance.id, claimed=claimed)
     if not arguments.withdraw:
-        text, seen = arguments.edit[1], guidance.revision
-        message = EditGuidance(id=guidance.id, revision=seen, text=text, claimed=claimed)
-    done = daemon_requests.send_request(
+        text, revision = arguments.edit[1], guidance.revision
+        message = EditGuidance(id=guidance.id, revision=revision, text=text, claimed=claimed)
+    answer = daemon_requests.send_request(
         loaded, message, "It may have been changed.", f"houston guidance {rollout}"
     )
-    assert done.guidance is not None
-    return done.guidance
+    assert answer.guidance is not None
+    return answer.guidance

@@ -54,10 +54,10 @@ class JournalEntry(NamedTuple):
 
 def read_entries(condition: str, parameters: tuple[Any, ...]) -> ReadPlan[list[JournalEntry]]:
     """Events that meet an SQL condition (with its ORDER BY), with their bodies."""
-    found = []
+    entries = []
     for event in (yield from journal_events.select_events(condition, parameters)):
-        found.append(JournalEntry(event, (yield from journal_events.read_event_fields(event))))
-    return found
+        entries.append(JournalEntry(event, (yield from journal_events.read_event_fields(event))))
+    return entries
 
 
 def entry_text(entry: JournalEntry) -> str:
@@ -119,39 +119,37 @@ class AuditFilter(NamedTuple):
 
 def read_audit(reader: Reader, wanted: AuditFilter) -> Iterator[JournalEntry]:
     """What people and the daemon did, oldest first."""
-    kept: deque[JournalEntry] = deque(maxlen=wanted.newest)
-    for one in _read_all_audited(reader, wanted.rollout):
-        if not _matches_filter(one, wanted):
+    newest: deque[JournalEntry] = deque(maxlen=wanted.newest)
+    for entry in _read_all_audited(reader, wanted.rollout):
+        if not _matches_filter(entry, wanted):
             continue
         if wanted.newest is None:
-            yield one
+            yield entry
         else:
-            kept.append(one)
-    yield from kept
+            newest.append(entry)
+    yield from newest
 
 
 def _read_all_audited(reader: Reader, rollout: str) -> Iterator[JournalEntry]:
-    asked: dict[str, dict[str, Any]] = {}
+    cancels: dict[str, dict[str, Any]] = {}
     after = 0
-    while found := reader.run(_read_audit_page(after, rollout)):
-        for one in found:
-            if one.event.kind == "cancel":
-                asked[one.event.rollout] = one.fields
-            if is_audited(one):
-                yield _attribute_ending(one, asked)
-        after = found[-1].event.seq
+    while page := reader.run(_read_audit_page(after, rollout)):
+        for entry in page:
+            if entry.event.kind == "cancel":
+                cancels[entry.event.rollout] = entry.fields
+            if is_audited(entry):
+                yield _attribute_ending(entry, cancels)
+        after = page[-1].event.seq
 
 
-def _attribute_ending(entry: JournalEntry, asked: dict[str, dict[str, Any]]) -> JournalEntry:
+def _attribute_ending(entry: JournalEntry, cancels: dict[str, dict[str, Any]]) -> JournalEntry:
     """A rollout that its worker ended at a person's word is that person's deed, as they asked."""
     if entry.event.kind != "state" or entry.fields.get("uid") is not None:
         return entry
-    cancel = asked.get(entry.event.rollout, {})
+    cancel = cancels.get(entry.event.rollout, {})
     if cancel.get("by") != entry.fields.get("by"):
         return entry
-    who: dict[str, Any] = {
-        key: cancel[key] for key in ("uid", "verified", "pid", "role") if key in cancel
-    }
+    who = {key: cancel[key] for key in ("uid", "verified", "pid", "role") if key in cancel}
     return JournalEntry(entry.event, {**entry.fields, **who})
 
 
@@ -235,13 +233,10 @@ def run_log(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
         raise HoustonError(
             "--by and --since are of the audit.", next="houston log --audit", code=ExitCode.USAGE
         )
-    page = OutputPage()
+    page, rollout = OutputPage(), ""
     with Reader(loaded.home) as reader:
-        rollout = (
-            reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
-            if arguments.rollout
-            else ""
-        )
+        if arguments.rollout:
+            rollout = reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
         newest = arguments.n or (None if arguments.json else DEFAULT_LOG_LINES)
         shown = 0
         if arguments.audit:
@@ -265,29 +260,25 @@ def read_headers(reader: Reader, rollout: str, newest: int | None) -> Iterator[J
     """All headers, or the newest, oldest first; read a page at a time."""
     after = 0
     if newest:
-        found = reader.run(rollout_queries.newest_events(newest, rollout))
-        after = found[0].seq - 1 if found else 0
-    while found := reader.run(rollout_queries.events_since(after, rollout, HEADERS_PER_READ)):
-        yield from found
-        after = found[-1].seq
+        headers = reader.run(rollout_queries.newest_events(newest, rollout))
+        after = headers[0].seq - 1 if headers else 0
+    while headers := reader.run(rollout_queries.events_since(after, rollout, HEADERS_PER_READ)):
+        yield from headers
+        after = headers[-1].seq
 
 
 def _print_header(page: OutputPage, header: JournalEventHeader, json: bool) -> None:
     if json:
         fields: dict[str, Any] = {name: getattr(header, name) for name in header.__struct_fields__}
-        command_output.print_json_line(
-            {**fields, "at": iso_time(header.at), "erased": bool(header.erased)}
-        )
-        return
+        fields |= {"at": iso_time(header.at), "erased": bool(header.erased)}
+        return command_output.print_json_line(fields)
     place = f"{header.rollout or '–'} {header.step or '–'}"
-    part = header.part or "–"
+    attempt = f" attempt {header.attempt}" if header.attempt > 1 else ""
     page.line(
         span(f"{header.seq} ", "dim"),
         span(f"{local_time(header.at)} "),
         span(f"{place} ", "name"),
-        span(
-            f"{header.kind} {part}{' attempt ' + str(header.attempt) if header.attempt > 1 else ''}"
-        ),
+        span(f"{header.kind} {header.part or '–'}{attempt}"),
         span(" erased" if header.erased else "", "bad"),
     )
 
@@ -327,7 +318,7 @@ class TailFilter(NamedTuple):
 class TailPage(NamedTuple):
     """The events that one read found."""
 
-    found: list[JournalEntry]
+    entries: list[JournalEntry]
     seq: int
     """Everything up to here was looked at."""
     more: bool
@@ -400,9 +391,8 @@ def _read_shared_past(wanted: TailFilter, count: int) -> ReadPlan[list[JournalEn
         headers = yield from rollout_queries.newest_events_until(
             origin.seq, rollout.parent, count, wanted.kinds
         )
-        entries = (
-            yield from _read_entries_by_sequence(wanted, [header.seq for header in headers])
-        ) + entries
+        seqs = [header.seq for header in headers]
+        entries = (yield from _read_entries_by_sequence(wanted, seqs)) + entries
         count -= len(headers)
         rollout = yield from rollout_queries.find_rollout(rollout.parent)
     return entries
@@ -469,21 +459,19 @@ def run_tail(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     with Reader(loaded.home) as reader:
         wanted = _tail_filter(arguments, reader)
         if not arguments.follow:
-            _print_events(
-                page, arguments.json, reader.run(read_newest_events(wanted, arguments.n))[0]
-            )
+            entries, _ = reader.run(read_newest_events(wanted, arguments.n))
+            _print_events(page, arguments.json, entries)
             return int(ExitCode.DONE)
         with JournalFollower(loaded.home, reader) as following:
             # Looked at before its events are: nothing that ended it is left out.
             ended = _is_over(following, wanted)
-            found, seq = following.read(lambda: read_newest_events(wanted, arguments.n))
-            _print_events(page, arguments.json, found)
+            entries, seq = following.read(lambda: read_newest_events(wanted, arguments.n))
+            _print_events(page, arguments.json, entries)
             while not ended:
                 following.wait()
                 ended = _is_over(following, wanted)
-                seq = _print_new_events(
-                    following, wanted, seq, partial(_print_events, page, arguments.json)
-                )
+                show = partial(_print_events, page, arguments.json)
+                seq = _print_new_events(following, wanted, seq, show)
     many = len(wanted.rollouts) > 1
     command_output.print_note(f"{', '.join(wanted.rollouts)} {'have' if many else 'has'} ended.")
     return int(ExitCode.DONE)
@@ -519,8 +507,8 @@ def _print_new_events(
 ) -> int:
     """Show everything behind a sequence, a page at a time; returns the newest."""
     while True:
-        found, after, more = following.read(partial(read_events_after, wanted, after))
-        show(found)
+        entries, after, more = following.read(partial(read_events_after, wanted, after))
+        show(entries)
         if not more:
             return after
 

@@ -65,8 +65,8 @@ class OutputPage:
         from rich.text import Text
 
         text = Text()
-        for one in spans:
-            content, tone = (one, "") if isinstance(one, str) else one
+        for part in spans:
+            content, tone = (part, "") if isinstance(part, str) else part
             text.append(safe(content), RICH_STYLES.get(tone, ""))
         with command_output.guard_stdout():
             self._console.print(text)
@@ -75,8 +75,8 @@ class OutputPage:
         """Text over several lines, indented; with `limit`, what is cut is counted."""
         lines = text.removesuffix("\n").split("\n") if text else []
         shown = lines[:limit] if limit and len(lines) > limit + 1 else lines
-        for one in shown:
-            self.line(indent, OutputSpan(safe(_cut_long_line(one) if limit else one), tone))
+        for line in shown:
+            self.line(indent, OutputSpan(safe(_cut_long_line(line) if limit else line), tone))
         if len(shown) < len(lines):
             self.line(indent, span(f"… {len(lines) - len(shown)} more lines (--full)", "dim"))
 
@@ -109,8 +109,8 @@ class OutputPage:
 
 def _cut_long_line(line: str) -> str:
     """A line that fits a few rows of a terminal."""
-    left = len(line) - MAX_LINE_CHARACTERS
-    return line if left <= 0 else f"{line[:MAX_LINE_CHARACTERS]}… {left} more characters (--full)"
+    over = len(line) - MAX_LINE_CHARACTERS
+    return line if over <= 0 else f"{line[:MAX_LINE_CHARACTERS]}… {over} more characters (--full)"
 
 
 def _pad_cell(cell: OutputSpan, width: int, to_right: bool) -> OutputSpan:

@@ -39,15 +39,16 @@ def add_policy_list_arguments(parser: argparse.ArgumentParser) -> None:
 def run_policy_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """List policies."""
     with Reader(loaded.home) as reader:
-        found, active, used, tokens = reader.run(read_policy_use())
+        policies, active, used, tokens = reader.run(read_policy_use())
     if arguments.json:
-        for one in found:
-            sampled = tokens.get("" if one.kind == "base" else one.name, 0)
-            command_output.print_json_line(policy_queries.policy_json(one, active, used, sampled))
-    elif found:
+        for policy in policies:
+            sampled = tokens.get(_use_key(policy), 0)
+            line = policy_queries.policy_json(policy, active, used, sampled)
+            command_output.print_json_line(line)
+    elif policies:
         page = OutputPage()
         titles = ("policy", "kind", "parent", "active on", "going on#", "tokens#", "data", "since")
-        page.table(titles, [_policy_row(one, active, used, tokens) for one in found])
+        page.table(titles, [_policy_row(policy, active, used, tokens) for policy in policies])
         if not active:
             command_output.print_note(
                 "None was activated: new rollouts sample with their engine's own model."
@@ -64,16 +65,21 @@ def read_policy_use() -> ReadPlan[PolicyUse]:
     policies = yield from policy_queries.list_policies()
     active = yield from policy_queries.list_displayed_policies()
     used: dict[str, int] = {}
-    for one in (yield from policy_queries.list_policy_uses()):
-        used[one.policy] = used.get(one.policy, 0) + len(one.rollouts)
+    for use in (yield from policy_queries.list_policy_uses()):
+        used[use.policy] = used.get(use.policy, 0) + len(use.rollouts)
     return policies, active, used, (yield from policy_queries.count_sampled_tokens())
+
+
+def _use_key(policy: PolicyRow) -> str:
+    """Its name where uses are counted: the engine's own model has none."""
+    return "" if policy.kind == "base" else policy.name
 
 
 def _policy_row(
     policy: PolicyRow, active: dict[str, str], used: dict[str, int], tokens: dict[str, int]
 ) -> tuple[OutputSpan, ...]:
     engines = ", ".join(engine for engine, name in active.items() if name == policy.name)
-    key = "" if policy.kind == "base" else policy.name
+    key = _use_key(policy)
     return (
         span(policy.name, "name"),
         span(policy.kind),
@@ -97,14 +103,12 @@ def run_policy_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     with Reader(loaded.home) as reader:
         policy = resolve_policy(reader, arguments.policy)
         registration = reader.run(policy_queries.read_policy_registration(policy))
-        own = "" if policy.kind == "base" else policy.name
-        history = [
-            one for one in reader.run(policy_queries.list_activations()) if one.policy == own
-        ]
+        own, activations = _use_key(policy), reader.run(policy_queries.list_activations())
+        history = [activation for activation in activations if activation.policy == own]
         _, active, used, tokens = reader.run(read_policy_use())
     if arguments.json:
         whole = policy_queries.policy_json(policy, active, used, tokens.get(own, 0))
-        history_json = [policy_queries.activation_json(one) for one in history]
+        history_json = [policy_queries.activation_json(activation) for activation in history]
         command_output.print_json_line(
             {**whole, **policy_queries.registration_json(registration), "activations": history_json}
         )
@@ -117,8 +121,8 @@ def run_policy_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         span("  sampled   ", "dim"),
         f"{tokens.get(own, 0):,} tokens; {used.get(own, 0)} rollouts go on",
     )
-    for one in history:
-        page.line(span("  engine    ", "dim"), span(_activation_text(one)))
+    for activation in history:
+        page.line(span("  engine    ", "dim"), span(_activation_text(activation)))
     return int(ExitCode.DONE)
 
 
@@ -126,9 +130,9 @@ def resolve_policy(reader: Reader, name: str) -> PolicyRow:
     """The policy of that name. Raises HoustonError naming those there are."""
     policy = reader.run(policy_queries.find_policy(name))
     if policy is None:
-        known = ", ".join(one.name for one in reader.run(policy_queries.list_policies())) or "none"
+        names = ", ".join(row.name for row in reader.run(policy_queries.list_policies())) or "none"
         raise HoustonError(
-            f"There is no policy {name!r}; there are: {known}.", next="houston policy list"
+            f"There is no policy {name!r}; there are: {names}.", next="houston policy list"
         )
     return policy
 
@@ -152,8 +156,8 @@ def _policy_facts(
 
 def format_settings(values: dict[str, Any]) -> str:
     """Figures or settings in one line, as a recipe's file has them; without those left empty."""
-    said = {key: value for key, value in values.items() if value not in (None, "")}
-    return ", ".join(f"{key} {_format_setting(value)}" for key, value in said.items())
+    filled = {key: value for key, value in values.items() if value not in (None, "")}
+    return ", ".join(f"{key} {_format_setting(value)}" for key, value in filled.items())
 
 
 def _format_setting(value: Any) -> str:

@@ -39,9 +39,9 @@ SteerAction = Literal["pause", "resume", "cancel"]
 STEER_WAIT_SECONDS = 60.0
 
 STEER_REACHED: dict[str, Callable[[RolloutRow], bool]] = {
-    "pause": lambda one: rollout_queries.is_at_rest(one) or one.state in ENDED_STATES,
-    "resume": lambda one: one.state != "paused",
-    "cancel": lambda one: one.state in ENDED_STATES,
+    "pause": lambda rollout: rollout_queries.is_at_rest(rollout) or rollout.state in ENDED_STATES,
+    "resume": lambda rollout: rollout.state != "paused",
+    "cancel": lambda rollout: rollout.state in ENDED_STATES,
 }
 """What `--wait` waits for."""
 STEER_TIMING = {
@@ -145,6 +145,26 @@ def add_rollout_branch_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_rollout_branch(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Queue it and print its id; the rollout itself goes on as it does."""
+    message = _branch_message(arguments, loaded)
+    answer = daemon_requests.send_request(
+        loaded, message, "It may have been queued.", "houston rollout list"
+    )
+    (branch,) = answer.rollouts
+    if arguments.json:
+        with Reader(loaded.home) as reader:
+            row = reader.run(rollout_queries.find_rollout(branch))
+        line = {"rollout": branch, "task": row.task, "state": row.state}
+        line |= {"parent": {"rollout": row.parent, "step": row.parent_step}}
+        line |= {"guidance": answer.guidance.id if answer.guidance else None}
+        command_output.print_json_line(line)
+    else:
+        command_output.print_line(branch)
+        command_output.print_note(f"next: houston tail {branch} -f")
+    return int(ExitCode.DONE)
+
+
+def _branch_message(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> BranchRollout:
+    """What is asked for; raises HoustonError (2) where it names no step, or says nothing."""
     text = (arguments.guidance or "").strip("\n")
     if arguments.guidance is not None and not text.strip():
         raise HoustonError(
@@ -161,7 +181,7 @@ def run_rollout_branch(arguments: argparse.Namespace, loaded: LoadedConfiguratio
     reader = Reader(loaded.home)
     rollout = daemon_requests.resolve_rollout(reader, name)
     reader.close()
-    message = BranchRollout(
+    return BranchRollout(
         request=uuid.uuid4().hex,
         rollout=rollout.id,
         step=step,
@@ -169,26 +189,6 @@ def run_rollout_branch(arguments: argparse.Namespace, loaded: LoadedConfiguratio
         text=text,
         claimed=daemon_requests.claimed_name(arguments, loaded),
     )
-    done = daemon_requests.send_request(
-        loaded, message, "It may have been queued.", "houston rollout list"
-    )
-    (branch,) = done.rollouts
-    if arguments.json:
-        with Reader(loaded.home) as reader:
-            row = reader.run(rollout_queries.find_rollout(branch))
-        command_output.print_json_line(
-            {
-                "rollout": branch,
-                "task": row.task,
-                "state": row.state,
-                "parent": {"rollout": row.parent, "step": row.parent_step},
-                "guidance": done.guidance.id if done.guidance else None,
-            }
-        )
-    else:
-        command_output.print_line(branch)
-        command_output.print_note(f"next: houston tail {branch} -f")
-    return int(ExitCode.DONE)
 
 
 CLEAN_WAIT_SECONDS = 600.0
@@ -228,9 +228,9 @@ def run_rollout_clean(arguments: argparse.Namespace, loaded: LoadedConfiguration
             code=ExitCode.USAGE,
         )
     with Reader(loaded.home) as reader:
-        wanted, done = _select_rollouts(arguments, reader)
-        for one in done:
-            command_output.print_note(f"{one} was freed before: nothing is left to free.")
+        wanted, freed = _select_rollouts(arguments, reader)
+        for name in freed:
+            command_output.print_note(f"{name} was freed before: nothing is left to free.")
         if not wanted:
             command_output.print_note("There is nothing to free.")
             return int(ExitCode.DONE)
@@ -241,13 +241,11 @@ def run_rollout_clean(arguments: argparse.Namespace, loaded: LoadedConfiguration
         )
         look = f"houston rollout show {wanted[0]}"
         seq = daemon_requests.send_request(loaded, message, "It may have been freed.", look).seq
-        cleanings = _wait_for_cleanup(
-            loaded, reader, wanted, _CleanRequest(seq, arguments.snapshots)
-        )
+        request = _CleanRequest(seq, arguments.snapshots)
+        cleanings = _wait_for_cleanup(loaded, reader, wanted, request)
     _print_cleanups(cleanings, arguments.json)
-    return int(
-        ExitCode.DONE if all(cleaning.whole for cleaning in cleanings.values()) else ExitCode.FAILED
-    )
+    whole = all(cleaning.whole for cleaning in cleanings.values())
+    return int(ExitCode.DONE if whole else ExitCode.FAILED)
 
 
 def _select_rollouts(arguments: argparse.Namespace, reader: Reader) -> tuple[list[str], list[str]]:
@@ -262,14 +260,13 @@ def _select_rollouts(arguments: argparse.Namespace, reader: Reader) -> tuple[lis
         _refuse_running(rollouts)
         named = [rollout.id for rollout in rollouts]
     before = {
-        one: reader.run(removed_data_queries.find_last_cleaning(one))
-        for one in dict.fromkeys(named)
+        id: reader.run(removed_data_queries.find_last_cleaning(id)) for id in dict.fromkeys(named)
     }
-    done = [
-        one for one, last in before.items() if last and _is_clean_enough(last, arguments.snapshots)
+    freed = [
+        id for id, last in before.items() if last and _is_clean_enough(last, arguments.snapshots)
     ]
-    wanted = [one for one in before if one not in done]
-    return wanted, done if arguments.rollouts else []
+    wanted = [id for id in before if id not in freed]
+    return wanted, freed if arguments.rollouts else []
 
 
 def _refuse_running(rollouts: Sequence[rollout_queries.RolloutRow]) -> None:
@@ -295,7 +292,7 @@ class _CleanRequest(NamedTuple):
 
 
 def _wait_for_cleanup(
-    loaded: LoadedConfiguration, reader: Reader, wanted: list[str], asked: _CleanRequest
+    loaded: LoadedConfiguration, reader: Reader, wanted: list[str], request: _CleanRequest
 ) -> dict[str, HostCleaning]:
     """What was freed of each; raises HoustonError (75 when it takes too long)."""
     cleanings: dict[str, HostCleaning] = {}
@@ -304,7 +301,7 @@ def _wait_for_cleanup(
         while True:
             for rollout in wanted:
                 if rollout not in cleanings:
-                    last = following.read(lambda one=rollout: _read_cleanup_answer(one, asked))  # type: ignore[misc]
+                    last = following.read(partial(_read_cleanup_answer, rollout, request))
                     cleanings |= {rollout: last} if last else {}
             if len(cleanings) == len(wanted):
                 return {rollout: cleanings[rollout] for rollout in wanted}
@@ -324,23 +321,23 @@ def _wait_for_cleanup(
                 )
 
 
-def _read_cleanup_answer(rollout: str, asked: _CleanRequest) -> ReadPlan[HostCleaning | None]:
+def _read_cleanup_answer(rollout: str, request: _CleanRequest) -> ReadPlan[HostCleaning | None]:
     last = yield from removed_data_queries.find_last_cleaning(rollout)
-    if last is None or last.seq <= asked.seq:
+    if last is None or last.seq <= request.seq:
         return None
-    return last if _is_clean_enough(last, asked.snapshots) or not last.whole else None
+    return last if _is_clean_enough(last, request.snapshots) or not last.whole else None
 
 
 def _print_cleanups(cleanings: dict[str, HostCleaning], json: bool) -> None:
     page = OutputPage()
-    for rollout, one in cleanings.items():
+    for rollout, cleaning in cleanings.items():
         if json:
-            body = one.body
+            body = cleaning.body
             line = {"rollout": rollout, "bytes": body.bytes, "snapshots": body.snapshots}
             command_output.print_json_line({**line, "left": body.left})
         else:
             page.line(
-                span(rollout, "name"), span(f": {removed_data_queries.describe_cleaning(one)}")
+                span(rollout, "name"), span(f": {removed_data_queries.describe_cleaning(cleaning)}")
             )
     if not json:
         total = sum(cleaning.body.bytes for cleaning in cleanings.values())

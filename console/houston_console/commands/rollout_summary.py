@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-import msgspec
 from msgspec.structs import replace
 
 from houston_console.commands.output_page import COLUMN_GAP, OutputPage, OutputSpan, span
@@ -46,33 +45,30 @@ def state_span(rollout: RolloutRow, room: int | None = None, archived: bool = Fa
 
     room: characters that it should fit; the reason is cut to that, the rest is always said.
     """
-    said = rollout.state
+    words = rollout.state
     if rollout.paused_by:
-        said += f" by {rollout.paused_by}"
+        words += f" by {rollout.paused_by}"
     if (
         rollout.paused_by.startswith("person:")
         and rollout.activity
         and not rollout_queries.is_at_rest(rollout)
     ):
-        said += ", still in its step"
+        words += ", still in its step"
     if rollout.cancelling and rollout.state not in ENDED_STATES:
-        said += f", being cancelled by {rollout.cancelling}"
+        words += f", being cancelled by {rollout.cancelling}"
     mark = " [no sandbox]" if rollout.sandbox == "none" else ""
     mark += " [archived]" if archived else ""
     if rollout.reason:
-        left = (
-            None
-            if room is None
-            else max(MIN_REASON_CHARACTERS, room - len(said) - len(" ()") - len(mark))
-        )
-        said += f" ({cut_text(rollout.reason, left)})"
-    return span(said + mark, STATE_TONES.get(rollout.state, ""))
+        other = len(words) + len(" ()") + len(mark)
+        limit = None if room is None else max(MIN_REASON_CHARACTERS, room - other)
+        words += f" ({cut_text(rollout.reason, limit)})"
+    return span(words + mark, STATE_TONES.get(rollout.state, ""))
 
 
 def need_text(need: RolloutNeed) -> str:
     """Why somebody is needed, without what the rollout's state says already."""
-    said = ("paused", "engine", "host-away", "disk", "waiting", "gpu", "failed")
-    return "; ".join(reason.text for reason in need.reasons if reason.kind not in said)
+    shown = ("paused", "engine", "host-away", "disk", "waiting", "gpu", "failed")
+    return "; ".join(reason.text for reason in need.reasons if reason.kind not in shown)
 
 
 def cut_text(text: str, most: int | None) -> str:
@@ -107,7 +103,7 @@ def apply_full_disk(rollouts: list[RolloutRow], home: Home) -> list[RolloutRow]:
     reason = f"{room.free // 1_000_000} MB free on the disk of the home"
     return [
         replace(rollout, state="paused", paused_by="disk", reason=reason)
-        if rollout.state in ("queued", "running")
+        if _is_unpaused(rollout)
         else rollout
         for rollout in rollouts
     ]
@@ -115,22 +111,20 @@ def apply_full_disk(rollouts: list[RolloutRow], home: Home) -> list[RolloutRow]:
 
 def apply_gpu_waits(rollouts: list[RolloutRow], home: Home) -> list[RolloutRow]:
     """Rollouts with what they wait for, where that is a GPU: a queued one has it as its reason."""
-    waiting = (
-        gpu_leases.read_gpu_ledger(home).waiting
-        if any(_can_wait_for_gpu(one) for one in rollouts)
-        else {}
-    )
+    if not any(map(_is_unpaused, rollouts)):
+        return rollouts
+    waiting = gpu_leases.read_gpu_ledger(home).waiting
     return [
         _with_gpu_wait(rollout, waiting.get(f"rollout:{rollout.id}", "")) for rollout in rollouts
     ]
 
 
-def _can_wait_for_gpu(rollout: RolloutRow) -> bool:
+def _is_unpaused(rollout: RolloutRow) -> bool:
     return rollout.state in ("queued", "running")
 
 
 def _with_gpu_wait(rollout: RolloutRow, why: str) -> RolloutRow:
-    if not why or not _can_wait_for_gpu(rollout):
+    if not why or not _is_unpaused(rollout):
         return rollout
     if rollout.state == "queued":
         return replace(rollout, reason=why)
@@ -143,7 +137,7 @@ def apply_current_conditions(
     """With what waits for a GPU, or for room on the disk."""
     rows = [overview.rollout for overview in overviews]
     now = apply_gpu_waits(apply_full_disk(rows, home), home)
-    return [one._replace(rollout=row) for one, row in zip(overviews, now, strict=True)]
+    return [overview._replace(rollout=row) for overview, row in zip(overviews, now, strict=True)]
 
 
 MAX_REASON_CHARACTERS = 60
@@ -172,10 +166,8 @@ def print_rollout_table(
     columns = {title: cells for title, cells in columns.items() if title not in left_out}
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if width is not None:
-        states = [_state_cell(one, 0, archives) for one in needs]
-        columns = _columns_that_fit(
-            columns, width - max(len(state_cell.text) for state_cell in states)
-        )
+        states = [_state_cell(need, 0, archives) for need in needs]
+        columns = _columns_that_fit(columns, width - max(len(state.text) for state in states))
     room = None if width is None else width - _columns_width(columns)
     columns["state"] = [_state_cell(need, room, archives) for need in needs]
     page.table(tuple(columns), list(zip(*columns.values(), strict=True)))
@@ -187,24 +179,23 @@ def _table_columns(needs: Sequence[RolloutNeed]) -> TableColumns:
 
 
 def _table_row(need: RolloutNeed) -> dict[str, OutputSpan]:
-    stands, one = need.standing, need.standing.rollout
-    held = stands.holding.holder if stands.holding else ""
-    people = [f"{held} holds it"] if held else []
-    people += [look.name for look in stands.lookers]
-    branch = f" (branch of {one.parent} at {one.parent_step})" if one.parent else ""
+    overview, rollout = need.standing, need.standing.rollout
+    holder = overview.holding.holder if overview.holding else ""
+    people = [f"{holder} holds it"] if holder else []
+    people += [look.name for look in overview.lookers]
+    doing = "" if rollout_queries.is_at_rest(rollout) else rollout.activity
+    branch = f" (branch of {rollout.parent} at {rollout.parent_step})" if rollout.parent else ""
     return {
-        "rollout": span(one.id, "name"),
-        "task": span(f"{one.task}{branch}"),
-        "steps#": span(one.steps),
-        "new#": span("" if stands.new_steps is None else f"+{stands.new_steps}"),
-        "best#": span(format_score(one.best_score)),
-        "last#": span(format_score(one.last_score)),
-        "active#": span(format_seconds(one.active_us / 1_000_000)),
+        "rollout": span(rollout.id, "name"),
+        "task": span(f"{rollout.task}{branch}"),
+        "steps#": span(rollout.steps),
+        "new#": span("" if overview.new_steps is None else f"+{overview.new_steps}"),
+        "best#": span(format_score(rollout.best_score)),
+        "last#": span(format_score(rollout.last_score)),
+        "active#": span(format_seconds(rollout.active_us / 1_000_000)),
         "need": span(cut_text(need_text(need), MAX_CELL_CHARACTERS), "bad"),
         "people": span(cut_text(", ".join(people), MAX_CELL_CHARACTERS), "person"),
-        "doing": span(
-            "" if rollout_queries.is_at_rest(one) else cut_text(one.activity, MAX_CELL_CHARACTERS)
-        ),
+        "doing": span(cut_text(doing, MAX_CELL_CHARACTERS)),
     }
 
 
@@ -218,10 +209,8 @@ def _columns_that_fit(columns: TableColumns, width: int) -> TableColumns:
             break
         if needs and (longest - over >= min(MIN_NEED_CHARACTERS, longest) or not title):
             room = max(MIN_NEED_CHARACTERS, longest - over)
-            return {
-                **columns,
-                "need": [span(cut_text(need.text, room), need.tone) for need in needs],
-            }
+            cut = [span(cut_text(need.text, room), need.tone) for need in needs]
+            return {**columns, "need": cut}
         columns = {name: cells for name, cells in columns.items() if name != title}
     return columns
 
@@ -234,7 +223,7 @@ def _columns_width(columns: TableColumns) -> int:
 
 def _state_cell(need: RolloutNeed, room: int | None, archives: dict[str, str]) -> OutputSpan:
     """How it stands; on a terminal all of it fits the line, elsewhere the reason is short."""
-    one: RolloutRow = need.standing.rollout
+    rollout: RolloutRow = need.standing.rollout
     if room is None:
-        one = msgspec.structs.replace(one, reason=cut_text(one.reason, MAX_REASON_CHARACTERS))
-    return state_span(one, room, one.id in archives)
+        rollout = replace(rollout, reason=cut_text(rollout.reason, MAX_REASON_CHARACTERS))
+    return state_span(rollout, room, rollout.id in archives)

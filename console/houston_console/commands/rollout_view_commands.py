@@ -64,23 +64,23 @@ def run_task_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
 
     with Reader(loaded.home) as reader:
         tasks = reader.run(rollout_queries.list_tasks())
-        stands = [
+        changes = [
             compare_with_record(reader.run(rollout_queries.read_task_record(task)))
             for task in tasks
         ]
     if arguments.json:
-        for one, now in zip(tasks, stands, strict=True):
-            command_output.print_json_line(json_views.task_json(one, *now))
+        for task, now in zip(tasks, changes, strict=True):
+            command_output.print_json_line(json_views.task_json(task, *now))
         return int(ExitCode.DONE)
     rows = [
         (
-            span(one.name, "name"),
-            span(one.rollouts),
-            span(one.running),
-            span(format_score(one.best_score)),
+            span(task.name, "name"),
+            span(task.rollouts),
+            span(task.running),
+            span(format_score(task.best_score)),
             span(f"broken: {problem}", "bad") if problem else span("changed" if edited else ""),
         )
-        for one, (edited, problem) in zip(tasks, stands, strict=True)
+        for task, (edited, problem) in zip(tasks, changes, strict=True)
     ]
     if rows:
         OutputPage().table(("task", "rollouts#", "going on#", "best#", "file"), rows)
@@ -96,8 +96,8 @@ def _list_packaged_tasks(json: bool) -> int:
 
     tasks = load_packaged_tasks()
     if json:
-        for one in tasks:
-            command_output.print_json_line(json_views.packaged_task_json(one))
+        for task in tasks:
+            command_output.print_json_line(json_views.packaged_task_json(task))
         return int(ExitCode.DONE)
     rows = [
         (span(task.folder.name, "name"), span(task.task.domain), span(task.task.environment))
@@ -126,28 +126,22 @@ def run_rollout_list(arguments: argparse.Namespace, loaded: LoadedConfiguration)
         me, 0, arguments.task, arguments.state, bodies=arguments.json
     )
     with Reader(loaded.home) as reader:
-        stands = reader.run(plan)
-        archives = reader.run(removed_data_queries.list_archive_files()) if stands else {}
+        overviews = reader.run(plan)
+        archives = reader.run(removed_data_queries.list_archive_files()) if overviews else {}
         stood = rollout_queries.last_known_at(reader)
-    found = rank_rollouts(rollout_summary.apply_current_conditions(stands, loaded.home), now_us())
+    overviews = rollout_summary.apply_current_conditions(overviews, loaded.home)
+    ranked = rank_rollouts(overviews, now_us())
     if arguments.by_task:
-        found = _group_by_task(found)
+        ranked = _group_by_task(ranked)
     if arguments.json:
-        for one in found:
-            id = one.standing.rollout.id
-            archive = {"archive": archives[id]} if id in archives else {}
-            as_of = {"as_of": stood and iso_time(stood)}
-            command_output.print_json_line(
-                {
-                    **json_views.rollout_json(one.standing.rollout),
-                    **json_views.need_json(one),
-                    **archive,
-                    **as_of,
-                }
-            )
-    elif found:
+        for need in ranked:
+            rollout = need.standing.rollout
+            line = json_views.rollout_json(rollout) | json_views.need_json(need)
+            line |= {"archive": archives[rollout.id]} if rollout.id in archives else {}
+            command_output.print_json_line({**line, "as_of": stood and iso_time(stood)})
+    elif ranked:
         page = OutputPage()
-        tables = groupby(found, _task_name) if arguments.by_task else [("", iter(found))]
+        tables = groupby(ranked, _task_name) if arguments.by_task else [("", iter(ranked))]
         for number, (task, needs) in enumerate(tables):
             if task:
                 page.line("\n" if number else "", span(task, "name"))
@@ -170,7 +164,7 @@ def _task_name(need: RolloutNeed) -> str:
 def _group_by_task(needs: list[RolloutNeed]) -> list[RolloutNeed]:
     """Tasks in the order of their neediest rollout; within one as before."""
     first = {task: number for number, task in reversed(list(enumerate(map(_task_name, needs))))}
-    return sorted(needs, key=lambda one: first[_task_name(one)])
+    return sorted(needs, key=lambda need: first[_task_name(need)])
 
 
 def add_rollout_show_arguments(parser: argparse.ArgumentParser) -> None:
@@ -182,18 +176,18 @@ def add_rollout_show_arguments(parser: argparse.ArgumentParser) -> None:
 def run_rollout_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Show one rollout."""
     with Reader(loaded.home) as reader:
-        stands, facts, scores = reader.run(
+        overview, facts, scores = reader.run(
             _read_rollout(arguments.rollout, current_person(loaded.config.console.name))
         )
         stood = rollout_queries.last_known_at(reader)
-    (stands,) = rollout_summary.apply_current_conditions([stands], loaded.home)
-    need, one = weigh_rollout(stands, now_us()), stands.rollout
+    (overview,) = rollout_summary.apply_current_conditions([overview], loaded.home)
+    need, rollout = weigh_rollout(overview, now_us()), overview.rollout
     facts |= json_views.need_json(need)
     if arguments.json:
-        line = {**json_views.rollout_json(one), **facts, "scores": _score_rows(scores)}
+        line = {**json_views.rollout_json(rollout), **facts, "scores": _score_rows(scores)}
         command_output.print_json_line({**line, "as_of": stood and iso_time(stood)})
         return int(ExitCode.DONE)
-    _print_rollout(OutputPage(), one, facts, scores)
+    _print_rollout(OutputPage(), rollout, facts, scores)
     if stood:
         command_output.print_note(rollout_queries.last_known_sentence(stood))
     return int(ExitCode.DONE)
@@ -203,17 +197,16 @@ def _read_rollout(
     name: str, person: Person
 ) -> ReadPlan[tuple[RolloutOverview, dict[str, Any], list[EvaluationRow]]]:
     rollout = yield from rollout_queries.find_rollout(name)
-    (stands,) = yield from attention_ranking.read_rollout_overviews(person, rollout=rollout.id)
+    (overview,) = yield from attention_ranking.read_rollout_overviews(person, rollout=rollout.id)
     drifts = yield from rollout_queries.count_drifts(rollout.id)
     messages = yield from annotation_queries.list_guidance(rollout.id)
     waiting = sum(message.state == "queued" for message in messages)
-    delivered = sum(each.state == "delivered" for each in messages)
+    delivered = sum(message.state == "delivered" for message in messages)
     workspace = yield from rollout_queries.read_workspace_folder(rollout)
     archive = yield from removed_data_queries.find_archive_file(rollout.id)
     freed = yield from removed_data_queries.find_last_cleaning(rollout.id)
-    losses = step_queries.group_repair_losses(
-        (yield from step_queries.list_quarantined_events(rollout.id))
-    )
+    quarantined = yield from step_queries.list_quarantined_events(rollout.id)
+    losses = step_queries.group_repair_losses(quarantined)
     facts = {
         "seed": (yield from _seed_json(rollout)),
         "drift": drifts,
@@ -227,7 +220,7 @@ def _read_rollout(
             {"repair": loss.repair, "events": loss.events, "steps": loss.steps} for loss in losses
         ],
     }
-    return stands, facts, (yield from workspace_queries.list_evaluations(rollout.id))
+    return overview, facts, (yield from workspace_queries.list_evaluations(rollout.id))
 
 
 def _seed_json(rollout: RolloutRow) -> ReadPlan[int | None]:
@@ -252,15 +245,13 @@ def _resource_limits(rollout: str, workspace: str | None) -> str:
 def _cleanup_json(cleaning: removed_data_queries.HostCleaning | None) -> dict[str, Any] | None:
     if cleaning is None:
         return None
-    fields = {
-        "bytes": cleaning.body.bytes,
-        "snapshots": cleaning.body.snapshots,
-        "left": cleaning.body.left,
-    }
+    body = cleaning.body
     return {
         "at": iso_time(cleaning.at),
-        "by": cleaning.body.by,
-        **fields,
+        "by": body.by,
+        "bytes": body.bytes,
+        "snapshots": body.snapshots,
+        "left": body.left,
         "said": removed_data_queries.describe_cleaning(cleaning),
     }
 
@@ -269,25 +260,25 @@ def _token_usage(usage: dict[str, int | None]) -> str:
     """What its samples cost, as far as engines said."""
     if usage["prompt_tokens"] is None and usage["completion_tokens"] is None:
         return ""
-    told = {name: "?" if count is None else f"{count:,}" for name, count in usage.items()}
-    cached = f" ({told['cached_tokens']} cached)" if usage["cached_tokens"] is not None else ""
+    counts = {name: "?" if count is None else f"{count:,}" for name, count in usage.items()}
+    cached = f" ({counts['cached_tokens']} cached)" if usage["cached_tokens"] is not None else ""
     thought = (
-        f" ({told['reasoning_tokens']} of reasoning)"
+        f" ({counts['reasoning_tokens']} of reasoning)"
         if usage["reasoning_tokens"] is not None
         else ""
     )
     return (
-        f"{told['prompt_tokens']} prompt{cached}, {told['completion_tokens']} sampled{thought},"
-        f" in {told['samples']} samples"
+        f"{counts['prompt_tokens']} prompt{cached}, {counts['completion_tokens']} sampled{thought},"
+        f" in {counts['samples']} samples"
     )
 
 
-def _claim_text(held: dict[str, Any] | None) -> str:
-    if held is None:
+def _claim_text(claim: dict[str, Any] | None) -> str:
+    if claim is None:
         return ""
-    who = f"held by {held['holder']}" if held["holder"] else "held by nobody"
-    note = f"; note by {held['note_by']}: {held['note']}" if held["note"] else ""
-    return f"{who} since {format_local_time(held['since'])}{note}"
+    who = f"held by {claim['holder']}" if claim["holder"] else "held by nobody"
+    note = f"; note by {claim['note_by']}: {claim['note']}" if claim["note"] else ""
+    return f"{who} since {format_local_time(claim['since'])}{note}"
 
 
 def _cleanup_text(freed: dict[str, Any] | None) -> str:
@@ -301,42 +292,36 @@ def _score_rows(evaluations: list[EvaluationRow]) -> list[dict[str, Any]]:
     for evaluation in evaluations:
         number += evaluation.state == "scored"
         used = number if evaluation.state == "scored" else None
-        lines.append(
-            {
-                "number": used,
-                "step": evaluation.step,
-                "score": evaluation.score,
-                "state": evaluation.state,
-            }
-        )
+        fields = {"step": evaluation.step, "score": evaluation.score, "state": evaluation.state}
+        lines.append({"number": used, **fields})
     return lines
 
 
 def _print_rollout(
-    page: OutputPage, one: RolloutRow, facts: dict[str, Any], scores: list[EvaluationRow]
+    page: OutputPage, row: RolloutRow, facts: dict[str, Any], scores: list[EvaluationRow]
 ) -> None:
     drift = ", ".join(f"{count} {name}" for name, count in sorted(facts["drift"].items()))
-    said = facts["guidance"]
+    guidance = facts["guidance"]
     history = ", ".join(
         f"{format_score(score.score)} at step {score.step}"
         + ("" if score.state == "scored" else " (no score, no submission used)")
         for score in scores
     )
-    page.line(span(one.id, "name"), "  ", state_span(one, archived=bool(facts["archive"])))
+    page.line(span(row.id, "name"), "  ", state_span(row, archived=bool(facts["archive"])))
     lines = {
-        "task": one.task,
-        "engine": " ".join(filter(None, (one.engine, one.policy))),
+        "task": row.task,
+        "engine": " ".join(filter(None, (row.engine, row.policy))),
         "seed": "" if facts["seed"] is None else str(facts["seed"]),
-        "started": local_time(one.created_at),
-        "newest": f"{local_time(one.updated_at)}{f', now {one.activity}' if one.activity else ''}",
-        "steps": f"{one.steps} ({drift or 'none'}); {one.errors} with errors; {one.forks} forks",
+        "started": local_time(row.created_at),
+        "newest": f"{local_time(row.updated_at)}{f', now {row.activity}' if row.activity else ''}",
+        "steps": f"{row.steps} ({drift or 'none'}); {row.errors} with errors; {row.forks} forks",
         "tokens": _token_usage(facts["usage"]),
-        "active": format_seconds(one.active_us / 1_000_000),
-        "score": f"best {format_score(one.best_score)},"
-        f" {'final' if one.state in ENDED_STATES else 'last'} {format_score(one.last_score)}",
+        "active": format_seconds(row.active_us / 1_000_000),
+        "score": f"best {format_score(row.best_score)},"
+        f" {'final' if row.state in ENDED_STATES else 'last'} {format_score(row.last_score)}",
         "scores": history,
-        "guidance": f"{said['queued']} queued, {said['delivered']} delivered",
-        "need": "; ".join(one["text"] for one in facts["reasons"]),
+        "guidance": f"{guidance['queued']} queued, {guidance['delivered']} delivered",
+        "need": "; ".join(reason["text"] for reason in facts["reasons"]),
         "claim": _claim_text(facts["claim"]),
         "people": f"{', '.join(facts['looking'])} looking" if facts["looking"] else "",
         "workspace": facts["workspace"] or "",
@@ -347,7 +332,7 @@ def _print_rollout(
             step_queries.describe_repair_loss(step_queries.LossFromRepair(**loss))
             for loss in facts["set_aside"]
         ),
-        "branch": f"of {one.parent} at step {one.parent_step}" if one.parent else "",
+        "branch": f"of {row.parent} at step {row.parent_step}" if row.parent else "",
     }
     for name, value in lines.items():
         if value:
@@ -370,10 +355,10 @@ def run_rollout_people(arguments: argparse.Namespace, loaded: LoadedConfiguratio
     """List what attention one rollout, or all, had."""
     with Reader(loaded.home) as reader:
         costs = reader.run(_read_attention_cost(arguments))
-    lines = [(rollout, one) for rollout, spent in costs.items() for one in spent]
+    lines = [(rollout, cost) for rollout, shares in costs.items() for cost in shares]
     if arguments.json:
-        for rollout, one in lines:
-            command_output.print_json_line(json_views.attention_cost_json(rollout, one))
+        for rollout, cost in lines:
+            command_output.print_json_line(json_views.attention_cost_json(rollout, cost))
     elif lines:
         _print_attention_table(lines)
     else:
@@ -385,7 +370,7 @@ def _read_attention_cost(arguments: argparse.Namespace) -> ReadPlan[dict[str, li
     if arguments.rollout:
         ids = [(yield from rollout_queries.resolve_rollout_id(arguments.rollout))]
     else:
-        ids = [one.id for one in (yield from rollout_queries.list_rollouts(arguments.task))]
+        ids = [rollout.id for rollout in (yield from rollout_queries.list_rollouts(arguments.task))]
     if not arguments.with_past:
         return (yield from presence_queries.read_attention_costs(ids))
     costs: dict[str, list[AttentionCost]] = {}
@@ -396,23 +381,19 @@ def _read_attention_cost(arguments: argparse.Namespace) -> ReadPlan[dict[str, li
 
 def _print_attention_table(lines: list[tuple[str, AttentionCost]]) -> None:
     titles = ("rollout", "person", "active#", "looked#", "visits#", "messages#", "words#")
-    rows = [(rollout, one.name if one.verified else f"{one.name} (unverified)", one)
-            for rollout, one in lines]  # fmt: skip
-    OutputPage().table(
-        titles,
-        [
-            (
-                span(rollout, "name"),
-                span(who, "person"),
-                span(format_seconds(one.active_us / 1e6)),
-                span(format_seconds(one.looked_us / 1e6)),
-                span(one.visits),
-                span(one.messages),
-                span(one.words),
-            )
-            for rollout, who, one in rows
-        ],
-    )
+    rows = [
+        (
+            span(rollout, "name"),
+            span(cost.name if cost.verified else f"{cost.name} (unverified)", "person"),
+            span(format_seconds(cost.active_us / 1e6)),
+            span(format_seconds(cost.looked_us / 1e6)),
+            span(cost.visits),
+            span(cost.messages),
+            span(cost.words),
+        )
+        for rollout, cost in lines
+    ]
+    OutputPage().table(titles, rows)
 
 
 ALL_SCORES = 1_000_000
@@ -429,12 +410,12 @@ class ComparisonSide(NamedTuple):
     @property
     def minutes(self) -> float:
         """Of people with a key pressed in the last minute."""
-        return sum(one.active_us for one in self.people) / 60e6
+        return sum(cost.active_us for cost in self.people) / 60e6
 
     @property
     def words(self) -> int:
         """Words that people said to it."""
-        return sum(one.words for one in self.people)
+        return sum(cost.words for cost in self.people)
 
 
 def add_rollout_compare_arguments(parser: argparse.ArgumentParser) -> None:
@@ -459,13 +440,13 @@ def run_rollout_compare(arguments: argparse.Namespace, loaded: LoadedConfigurati
 
 def read_comparison(names: tuple[str, str], max_scores: int) -> ReadPlan[list[ComparisonSide]]:
     """Both, each with its newest scores. Raises HoustonError where one is not there."""
-    found = []
+    rollouts = []
     for name in names:
-        found.append((yield from rollout_queries.find_rollout(name)))
-    ids = [one.id for one in found]
+        rollouts.append((yield from rollout_queries.find_rollout(name)))
+    ids = [rollout.id for rollout in rollouts]
     scored = yield from rollout_queries.score_history(ids, max_scores)
     spent = yield from presence_queries.read_attention_costs(ids)
-    return [ComparisonSide(one, scored[one.id], spent[one.id]) for one in found]
+    return [ComparisonSide(rollout, scored[rollout.id], spent[rollout.id]) for rollout in rollouts]
 
 
 def _comparison_json(side: ComparisonSide) -> dict[str, Any]:
@@ -484,26 +465,26 @@ def _comparison_json(side: ComparisonSide) -> dict[str, Any]:
 def _print_comparison(page: OutputPage, sides: list[ComparisonSide]) -> None:
     rows: list[tuple[str, Sequence[object]]] = [
         ("task", [side.rollout.task for side in sides]),
-        ("state", [state_span(one.rollout, 40).text for one in sides]),
-        ("engine", [f"{one.rollout.engine} {one.rollout.policy}".strip() for one in sides]),
-        ("steps", [one.rollout.steps for one in sides]),
-        ("with errors", [one.rollout.errors for one in sides]),
-        ("active", [format_seconds(one.rollout.active_us / 1e6) for one in sides]),
-        ("evaluations", [one.rollout.evaluations for one in sides]),
-        ("best score", [format_score(one.rollout.best_score) for one in sides]),
-        ("last score", [format_score(one.rollout.last_score) for one in sides]),
-        ("minutes of people", [f"{one.minutes:.1f}" for one in sides]),
-        ("words of people", [one.words for one in sides]),
+        ("state", [state_span(side.rollout, 40).text for side in sides]),
+        ("engine", [f"{side.rollout.engine} {side.rollout.policy}".strip() for side in sides]),
+        ("steps", [side.rollout.steps for side in sides]),
+        ("with errors", [side.rollout.errors for side in sides]),
+        ("active", [format_seconds(side.rollout.active_us / 1e6) for side in sides]),
+        ("evaluations", [side.rollout.evaluations for side in sides]),
+        ("best score", [format_score(side.rollout.best_score) for side in sides]),
+        ("last score", [format_score(side.rollout.last_score) for side in sides]),
+        ("minutes of people", [f"{side.minutes:.1f}" for side in sides]),
+        ("words of people", [side.words for side in sides]),
         *_score_rows_over_time(sides),
     ]
-    titles = ("", *(one.rollout.id for one in sides))
+    titles = ("", *(side.rollout.id for side in sides))
     table = [(span(name, "dim"), *(span(value) for value in values)) for name, values in rows]
     page.table(titles, table)
 
 
 def _score_rows_over_time(sides: list[ComparisonSide]) -> list[tuple[str, Sequence[object]]]:
     """A line for each time at which one of them was scored: the score that each had by then."""
-    seconds = sorted({each.active_us // 1_000_000 for one in sides for each in one.scores})
+    seconds = sorted({score.active_us // 1_000_000 for side in sides for score in side.scores})
     return [
         (
             f"score at {format_seconds(second)}",
@@ -515,8 +496,8 @@ def _score_rows_over_time(sides: list[ComparisonSide]) -> list[tuple[str, Sequen
 
 def _score_by_second(scores: list[ScorePoint], second: int) -> str:
     """The newest score in a second of active time; in brackets where it is older."""
-    had = [score for score in scores if score.active_us // 1_000_000 <= second]
-    if not had:
+    earlier = [score for score in scores if score.active_us // 1_000_000 <= second]
+    if not earlier:
         return "–"
-    said = format_score(had[-1].score)
-    return said if had[-1].active_us // 1_000_000 == second else f"({said})"
+    text = format_score(earlier[-1].score)
+    return text if earlier[-1].active_us // 1_000_000 == second else f"({text})"

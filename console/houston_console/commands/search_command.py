@@ -51,16 +51,16 @@ def run_search(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     notes: list[str] = []
     with Reader(loaded.home) as reader:
         query = _build_query(arguments, reader)
-        page, found = OutputPage(), 0
+        page, count = OutputPage(), 0
         for hit in _search_hits(reader, query, notes):
             if arguments.json:
                 command_output.print_json_line(journal_search.search_hit_json(hit))
             else:
                 page.line(*_hit_line(hit))
-            found += 1
-            if found == arguments.n:
+            count += 1
+            if count == arguments.n:
                 break
-    if not found:
+    if not count:
         command_output.print_note("Nothing was found.")
     for note in notes:
         command_output.print_note(note)

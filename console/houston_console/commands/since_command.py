@@ -44,14 +44,15 @@ def run_since(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
     """Show it, then say to the daemon that this person was here."""
     claimed = daemon_requests.claimed_name(arguments, loaded)
     with Reader(loaded.home) as reader:
-        one, before, found = reader.run(_read_changes(arguments.rollout, current_person(claimed)))
+        plan = _read_changes(arguments.rollout, current_person(claimed))
+        rollout, before, changes = reader.run(plan)
     if arguments.json:
-        command_output.print_json_line(since_json(before, found))
+        command_output.print_json_line(since_json(before, changes))
     else:
-        _print_changes(OutputPage(), one, before, found, arguments.full)
+        _print_changes(OutputPage(), rollout, before, changes, arguments.full)
     command_output.flush_stdout()
     if not arguments.peek:
-        _report_visit(loaded.home, one, claimed)
+        _report_visit(loaded.home, rollout, claimed)
     return int(ExitCode.DONE)
 
 
@@ -60,15 +61,9 @@ def _read_changes(
 ) -> ReadPlan[tuple[RolloutRow, LastSeen | None, ChangesSinceEvent]]:
     rollout = yield from rollout_queries.find_rollout(name)
     before = yield from presence_queries.read_last_seen(rollout.id, person)
-    return (
-        rollout,
-        before,
-        (
-            yield from changes_since_visit.read_changes_since(
-                rollout.id, before.seq if before else 0
-            )
-        ),
-    )
+    after = before.seq if before else 0
+    changes = yield from changes_since_visit.read_changes_since(rollout.id, after)
+    return rollout, before, changes
 
 
 def _report_visit(home: Home, rollout: RolloutRow, claimed: str) -> None:
@@ -87,10 +82,10 @@ def _report_visit(home: Home, rollout: RolloutRow, claimed: str) -> None:
 
 def since_json(before: LastSeen | None, changes: ChangesSinceEvent) -> dict[str, Any]:
     """The JSON of `since`; `last_seen` is null for who was never here."""
-    seen = {"seq": before.seq, "step": before.step, "at": iso_time(before.at)} if before else None
+    last = {"seq": before.seq, "step": before.step, "at": iso_time(before.at)} if before else None
     return {
         "rollout": changes.rollout,
-        "last_seen": seen,
+        "last_seen": last,
         "seq": changes.seq,
         "steps": {"first": changes.first, "last": changes.last, "count": changes.steps},
         "errors": changes.errors,
@@ -149,9 +144,8 @@ def _print_changes(
         return
     facts = f"{changes.steps} steps"
     if changes.steps:
-        facts += (
-            f" ({changes.first} to {changes.last}) in {format_seconds(changes.active_us / 1e6)}"
-        )
+        duration = format_seconds(changes.active_us / 1e6)
+        facts += f" ({changes.first} to {changes.last}) in {duration}"
     page.line(f"  {facts}; {changes.errors} with errors{_score_change_text(changes)}")
     for heard in changes.guidance:
         _print_guidance_effects(page, rollout.id, heard)

@@ -80,28 +80,18 @@ def print_step(page: OutputPage, record: StepRecord, verdict: str | None, full: 
     """A whole step; `full` leaves nothing out."""
     sample = record.sample
     title = f"step {record.step}" + (f" attempt {record.attempt}" if record.attempt > 1 else "")
-    facts = [
-        format_local_time(record.at),
-        format_seconds(record.active_seconds),
-        sample.policy,
-        sample.drift,
-    ]
-    page.line(span(title, "name"), span("  " + " · ".join(filter(None, facts)), "dim"))
-    page.block(sample.thought, AGENT_BAR, limit=0 if full else MAX_TEXT_LINES)
+    times = (format_local_time(record.at), format_seconds(record.active_seconds))
+    facts = filter(None, (*times, sample.policy, sample.drift))
+    page.line(span(title, "name"), span("  " + " · ".join(facts), "dim"))
+    lines, characters = (0, 10**6) if full else (MAX_TEXT_LINES, _MAX_ARGUMENT_CHARACTERS)
+    page.block(sample.thought, AGENT_BAR, limit=lines)
     for call in sample.calls:
-        page.line(
-            "  → ", span(call_line(call, 10**6 if full else _MAX_ARGUMENT_CHARACTERS), "call")
-        )
+        page.line("  → ", span(call_line(call, characters), "call"))
     if sample.malformed:
         page.line("  ", span(f"no action: {sample.malformed}", "bad"))
-    page.block(
-        step_json.observation_as_seen(record),
-        f"  {AGENT_BAR}",
-        "dim",
-        0 if full else MAX_TEXT_LINES,
-    )
-    for said in record.guidance:
-        page.line(PERSON_BAR, span(f"{said.author} said: {said.text}", "person"))
+    page.block(step_json.observation_as_seen(record), f"  {AGENT_BAR}", "dim", lines)
+    for message in record.guidance:
+        page.line(PERSON_BAR, span(f"{message.author} said: {message.text}", "person"))
     closed = record.observation
     for changed in closed.files if closed else ():
         page.line("  ", span(file_line(changed)))
@@ -149,14 +139,14 @@ def _print_remote_output(page: OutputPage, home: Path, rollout: str, printed: Te
         file = Path(folder) / "log"
         words = ["rollout", "printed", rollout, f"--host={printed.host}", f"--into={file}"]
         words += [f"--from={printed.start}", f"--to={printed.end}", "--", printed.terminal]
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "houston_shared.command", "--home", str(home), *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
         )
-        if done.returncode:
-            why = done.stderr.decode(errors="replace").removeprefix("houston: ").splitlines()
+        if result.returncode:
+            why = result.stderr.decode(errors="replace").removeprefix("houston: ").splitlines()
             page.line("    ", span(f"its log is on the host {printed.host}, not here", "dim"))
             page.line("    ", span(why[0] if why else "it could not be read", "dim"))
             return
@@ -184,8 +174,8 @@ def _decode_lines(parts: Iterator[bytes]) -> Iterator[str]:
             yield "".join([*rest, line]).removesuffix("\r")
             rest = []
         rest.append(last)
-    if left := "".join([*rest, decoder.decode(b"", True)]):
-        yield left.removesuffix("\r")
+    if tail := "".join([*rest, decoder.decode(b"", True)]):
+        yield tail.removesuffix("\r")
 
 
 STEPS_PER_READ = 50
@@ -231,20 +221,17 @@ def run_steps(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
         arguments.last = min(arguments.last, place.last)
     with Reader(loaded.home) as reader:
         rollout = reader.run(rollout_queries.find_rollout(place.rollout))
-        if told := reader.run(removed_data_queries.describe_archived(rollout.id)):
-            command_output.print_note(told)
-        for loss in step_queries.group_repair_losses(
-            reader.run(step_queries.list_quarantined_events(rollout.id))
-        ):
+        if note := reader.run(removed_data_queries.describe_archived(rollout.id)):
+            command_output.print_note(note)
+        quarantined = reader.run(step_queries.list_quarantined_events(rollout.id))
+        for loss in step_queries.group_repair_losses(quarantined):
             command_output.print_note(f"{rollout.id}: {step_queries.describe_repair_loss(loss)}.")
         first = arguments.first
         if arguments.newest:
             first = max(first, min(rollout.steps, arguments.last) - arguments.newest + 1)
-        host_root = (
-            reader.run(rollout_queries.read_rollout_spec(rollout)).host_root
-            if arguments.printed
-            else ""
-        )
+        host_root = ""
+        if arguments.printed:
+            host_root = reader.run(rollout_queries.read_rollout_spec(rollout)).host_root
         show = _step_printer(rollout.id, arguments, loaded.home.path, host_root)
         if arguments.follow:
             after = _follow_steps(loaded, reader, rollout, first, arguments.last, show)
@@ -289,10 +276,8 @@ def _follow_steps(
     with JournalFollower(loaded.home, reader) as following:
         while True:
             # Looked at before its steps are: a rollout that has ended closes no more of them.
-            ended = (
-                following.read(lambda: rollout_queries.find_rollout(rollout.id)).state
-                in ENDED_STATES
-            )
+            row = following.read(lambda: rollout_queries.find_rollout(rollout.id))
+            ended = row.state in ENDED_STATES
             first = _print_pages(following.read, rollout.id, first, last, show)
             if ended:
                 command_output.print_note(f"{rollout.id} has ended.")
@@ -301,14 +286,14 @@ def _follow_steps(
             following.wait()
 
 
-def _print_pages(read: PlanRunner, rollout: str, first: int, last: int, show: StepPrinter) -> int:
+def _print_pages(run: PlanRunner, rollout: str, first: int, last: int, show: StepPrinter) -> int:
     """Show steps that are over from `first` on; returns the number of the next one."""
     while first <= last:
         end = min(last, first + STEPS_PER_READ - 1)
-        found, verdicts, newest = read(partial(_read_closed_steps, rollout, first, end))
-        show(found, verdicts)
+        records, verdicts, newest = run(partial(_read_closed_steps, rollout, first, end))
+        show(records, verdicts)
         if end >= newest:
-            return found[-1].step + 1 if found else first
+            return records[-1].step + 1 if records else first
         first = end + 1
     return first
 
@@ -316,16 +301,16 @@ def _print_pages(read: PlanRunner, rollout: str, first: int, last: int, show: St
 def _read_closed_steps(rollout: str, first: int, last: int) -> ReadPlan[ClosedSteps]:
     """Closed steps, and those that a repair has left without an end."""
     records = yield from step_queries.read_steps(rollout, first, last)
-    found = yield from step_queries.mark_quarantined_steps(rollout, records, first, last)
+    marked = yield from step_queries.mark_quarantined_steps(rollout, records, first, last)
     verdicts = yield from annotation_queries.list_verdicts(rollout, first, last)
     newest = yield from step_queries.find_last_step(rollout)
     ended = (yield from rollout_queries.find_rollout(rollout)).state in ENDED_STATES
     over = [
-        one
-        for one in found
-        if one.observation is not None or (one.aside and (ended or one.step < newest))
+        step
+        for step in marked
+        if step.observation is not None or (step.aside and (ended or step.step < newest))
     ]
-    newest = max([newest, *(one.step for one in over)])
+    newest = max([newest, *(step.step for step in over)])
     return over, annotation_queries.effective_verdicts(verdicts), newest
 
 
@@ -353,15 +338,12 @@ def run_context(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> i
         raise HoustonError("Name one step.", "", "houston context R@STEP", ExitCode.USAGE)
     with Reader(loaded.home) as reader:
         rollout = reader.run(rollout_queries.resolve_rollout_id(name))
-        if told := reader.run(removed_data_queries.describe_archived(rollout)):
-            command_output.print_note(told)
+        if note := reader.run(removed_data_queries.describe_archived(rollout)):
+            command_output.print_note(note)
         view = step_context.read_context(reader, rollout, step, arguments.attempt)
         if arguments.diff:
-            _print_difference(
-                view,
-                reader.run(step_context.read_context_surroundings(rollout, step)),
-                arguments.json,
-            )
+            around = reader.run(step_context.read_context_surroundings(rollout, step))
+            _print_difference(view, around, arguments.json)
             return int(ExitCode.DONE)
     if arguments.json:
         command_output.print_json_line(step_context.context_as_json(view))
@@ -408,9 +390,9 @@ def _print_difference(view: ContextView, around: ContextSurroundings, as_json: b
 def _request_summary(view: ContextView) -> str:
     sample, parent = view.sample, view.parent
     size = "without token ids" if view.token_ids is None else f"{len(view.token_ids)} tokens"
-    kept = f", {sample.kept} kept from step {parent.step}" if parent and sample.kept else ""
+    prefix = f", {sample.kept} kept from step {parent.step}" if parent and sample.kept else ""
     cached = "" if sample.cached_tokens is None else f", {sample.cached_tokens} cached"
-    return f"{sample.rollout} step {sample.step}: {view.drift}, {size}{kept}{cached}"
+    return f"{sample.rollout} step {sample.step}: {view.drift}, {size}{prefix}{cached}"
 
 
 DIFFS_PER_READ = 40
@@ -435,39 +417,36 @@ def run_files(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
         raise HoustonError("--searches has no file.", code=ExitCode.USAGE)
     with Reader(loaded.home) as reader:
         row = reader.run(rollout_queries.find_rollout(place.rollout))
-        one = row.id
+        rollout = row.id
         if place.first > row.steps:
             raise command_options.missing_steps_text(row, place)
-        if told := reader.run(removed_data_queries.describe_archived(one)):
-            command_output.print_note(told)
+        if note := reader.run(removed_data_queries.describe_archived(rollout)):
+            command_output.print_note(note)
         if arguments.searches:
-            _print_searches(
-                reader.run(workspace_queries.list_newest_searches(one)), place, arguments.json
-            )
+            searches = reader.run(workspace_queries.list_newest_searches(rollout))
+            _print_searches(searches, place, arguments.json)
         elif arguments.path or place.first:
             first, last = place.first or 1, place.last or OPEN_END
-            edits = reader.run(workspace_queries.list_file_edits(one, arguments.path, first, last))
+            plan = workspace_queries.list_file_edits(rollout, arguments.path, first, last)
+            edits = reader.run(plan)
             for at in range(0, len(edits), DIFFS_PER_READ):
                 part = edits[at : at + DIFFS_PER_READ]
-                _print_diffs(
-                    part, reader.run(workspace_queries.read_file_diffs(part)), arguments.json
-                )
+                diffs = reader.run(workspace_queries.read_file_diffs(part))
+                _print_diffs(part, diffs, arguments.json)
             if not edits:
                 command_output.print_note(
-                    f"Nothing of that was changed; all files: houston files {one}"
+                    f"Nothing of that was changed; all files: houston files {rollout}"
                 )
         else:
-            _print_files(reader.run(workspace_queries.list_changed_files(one)), arguments.json)
+            _print_files(reader.run(workspace_queries.list_changed_files(rollout)), arguments.json)
     return int(ExitCode.DONE)
 
 
 def _print_files(files: Iterable[FileHistoryRow], as_json: bool) -> None:
     rows = list(files)
     if as_json:
-        for one in rows:
-            command_output.print_json_line(
-                {name: getattr(one, name) for name in one.__struct_fields__}
-            )
+        for row in rows:
+            command_output.print_json_line(row)
         return
     OutputPage().table(
         ("FILE", "CHANGES#", "ADDED#", "REMOVED#", "LAST STEP#"),
@@ -491,14 +470,14 @@ def _print_files(files: Iterable[FileHistoryRow], as_json: bool) -> None:
 
 
 def _print_diffs(
-    made: Iterable[FileEditRow], changes: Iterable[RecordedFileEdit], as_json: bool
+    edits: Iterable[FileEditRow], changes: Iterable[RecordedFileEdit], as_json: bool
 ) -> None:
     page = OutputPage()
-    for one, change in zip(made, changes, strict=True):
+    for edit, change in zip(edits, changes, strict=True):
         if as_json:
-            command_output.print_json_line(workspace_queries.file_edit_json(change, one))
+            command_output.print_json_line(workspace_queries.file_edit_json(change, edit))
             continue
-        page.line(*_change_head(one))
+        page.line(*_change_head(edit))
         for text in change.change.diff.splitlines():
             page.line("  ", span(text, _DIFF_TONES.get(text[:1], "")))
         if change.change.note or not change.change.diff:

@@ -32,17 +32,15 @@ def add_train_list_arguments(parser: argparse.ArgumentParser) -> None:
 def run_train_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """List training runs, the oldest first."""
     with Reader(loaded.home) as reader:
-        found = reader.run(policy_queries.list_training_runs())
-    runs = [
-        (one, policy_and_run_files.read_training_progress(loaded.home, one.id)) for one in found
-    ]
+        rows = reader.run(policy_queries.list_training_runs())
+    runs = [(row, policy_and_run_files.read_training_progress(loaded.home, row.id)) for row in rows]
     if arguments.json:
-        for one, progress in runs:
-            command_output.print_json_line(policy_queries.training_run_json(one, progress))
+        for run, progress in runs:
+            command_output.print_json_line(policy_queries.training_run_json(run, progress))
     elif runs:
-        there = find_running_daemon(loaded.home) is not None
+        daemon = find_running_daemon(loaded.home) is not None
         titles = ("run", "kind", "state", "became", "queued", "how it stands")
-        OutputPage().table(titles, [_run_row(*run, there) for run in runs])
+        OutputPage().table(titles, [_run_row(*run, daemon) for run in runs])
     else:
         command_output.print_note(
             "Nothing was trained in this home.\n  next: houston train sft --help"
@@ -91,30 +89,26 @@ def run_train_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
     """Show one training run."""
     with Reader(loaded.home) as reader:
         run = resolve_training_run(reader, arguments.run)
-        asked = reader.run(policy_queries.read_training_request(run))
+        request = reader.run(policy_queries.read_training_request(run))
     progress = policy_and_run_files.read_training_progress(loaded.home, run.id)
     if arguments.json:
-        command_output.print_json_line(
-            {
-                **policy_queries.training_run_json(run, progress),
-                **policy_queries.training_request_json(asked),
-            }
-        )
+        line = policy_queries.training_run_json(run, progress)
+        line |= policy_queries.training_request_json(request)
+        command_output.print_json_line(line)
         return int(ExitCode.DONE)
     page = OutputPage()
-    there = find_running_daemon(loaded.home) is not None
+    daemon = find_running_daemon(loaded.home) is not None
     page.line(
         span(run.id, "name"), f"  {run.kind}, {run.state}, queued {local_time(run.queued_at)}"
     )
-    facts = [("stands", run_progress_text(run, progress, there))]
+    facts = [("stands", run_progress_text(run, progress, daemon))]
     facts += [("became", run.policy)] if run.policy else []
     facts += [("begun", f"{run.starts} times")] if run.starts > 1 else []
-    if asked is not None:
-        facts += [("from", asked.parent or asked.base)]
-        facts += [("rollouts", ", ".join(asked.rollouts))] if asked.rollouts else []
-        facts += (
-            [("recipe", policy_view_commands.format_settings(asked.recipe))] if asked.recipe else []
-        )
+    if request is not None:
+        facts += [("from", request.parent or request.base)]
+        facts += [("rollouts", ", ".join(request.rollouts))] if request.rollouts else []
+        recipe = policy_view_commands.format_settings(request.recipe)
+        facts += [("recipe", recipe)] if request.recipe else []
     folder = policy_and_run_files.training_run_folder(loaded.home, run.id)
     for title, text in [*facts, ("files", f"{folder} (log.txt, output.txt)")]:
         page.line(span(f"  {title:<9} ", "dim"), span(text))

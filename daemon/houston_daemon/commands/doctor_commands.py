@@ -538,4 +538,3 @@ def _say_finding(finding: DoctorFinding, as_json: bool) -> None:
     command_output.print_line(f"{finding.state:<5}{finding.name:<12} {finding.text}")
     if finding.next:
         command_output.print_line(f"     {'':<12} next: {finding.next}")
-    return None
