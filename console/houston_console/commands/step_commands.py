@@ -59,8 +59,8 @@ _MAX_ARGUMENT_CHARACTERS = 60
 """Characters of an argument's value on a call's line."""
 
 
-def call_line(call: ToolCall, limit: int = _MAX_ARGUMENT_CHARACTERS) -> str:
-    """A call on one line; long values are cut."""
+def call_line(call: ToolCall, limit: int) -> str:
+    """A call on one line; values longer than `limit` characters are cut."""
     words = [f"{name}={_argument_value(value, limit)}" for name, value in call.arguments.items()]
     return " ".join([call.name, *words])
 

@@ -138,9 +138,7 @@ def template_names() -> list[str]:
     return sorted(file.parent.name for file in TEMPLATES.glob("*/task.toml"))
 
 
-def write_task_from_template(
-    name: str, parent: Path, template: str = demo_tour.DEMO_TASK.parent.name
-) -> Path:
+def write_task_from_template(name: str, parent: Path, template: str) -> Path:
     """Make the task folder `parent/name`, a copy of the packaged task. Raises HoustonError."""
     if not _TASK_NAME.fullmatch(name):
         raise ConfigurationError(

@@ -51,7 +51,7 @@ class BackgroundJobs:
     _agent_arguments: dict[int, str] = field(default_factory=dict)
     """By step since the oldest job that runs, what the agent asked for: it may have ended one."""
 
-    def follow_step(self, step: ObservedStep, results: Sequence[ToolResult] = ()) -> ObservedStep:
+    def follow_step(self, step: ObservedStep, results: Sequence[ToolResult]) -> ObservedStep:
         """`step`, with the jobs that it showed to have failed. results: of its calls, in order."""
         self._agent_arguments[step.step] = step.argument_text
         failed: list[str] = []

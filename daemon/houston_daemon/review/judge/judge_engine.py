@@ -179,7 +179,7 @@ DEFAULT_CHAT_WINDOW = 32_768
 
 @contextlib.asynccontextmanager
 async def open_judge_client(
-    place: JudgeEnginePlace, policy: str = "", window: int = 0, ask: bool = True
+    place: JudgeEnginePlace, policy: str, window: int, ask: bool = True
 ) -> AsyncIterator[JudgeClient]:
     """A client at an engine: once it answers, or with a child that is started when it is asked.
 
