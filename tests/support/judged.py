@@ -25,7 +25,7 @@ def step(
     *,
     thought: str = "go on",
     command: str = "ls",
-    said: str = "",
+    guidance: str = "",
     score: float | None = None,
     failed: bool = False,
 ) -> StepRecord:
@@ -33,6 +33,7 @@ def step(
     call = ToolCall(id=f"{number}.0", name=name, arguments={"command": command})  # fmt: skip
     fields = {} if score is None else {"overall_score": score, "state": "scored"}
     kind = "eval" if score is not None else "command"
+    heard = (DeliveredGuidance(id=f"g{number}", author="ann", text=guidance),) if guidance else ()
     result = ToolResult(call=call, kind=kind, success=not failed, text=observation, fields=fields)
     return StepRecord(
         step=number,
@@ -46,7 +47,7 @@ def step(
         intents=(),
         results=(result,),
         observation=ObservationBody(tail=""),
-        guidance=(DeliveredGuidance(id=f"g{number}", author="ann", text=said),) if said else (),
+        guidance=heard,
         at="2026-01-01T00:00:00Z",
         active_seconds=float(number),
     )  # fmt: skip
@@ -59,21 +60,21 @@ def trace(
     rules: RuleSettings = NO_RULES,
 ) -> RolloutTrace:
     """forks: steps before which the context was summarised."""
-    made = [
+    rows = [
         ForkRow(
             number=number, step=before, k=1, first_kept_step=2, mechanical=0, sample_seq=None, seq=0
         )
         for number, before in enumerate(forks, 1)
     ]
     task = Task(name="probe", instructions=instructions, budget=BudgetSettings(), rules=rules)
-    return RolloutTrace("r-1", task, instructions, {}, tuple(steps), tuple(made), True)
+    return RolloutTrace("r-1", task, instructions, {}, tuple(steps), tuple(rows), True)
 
 
 def read_back(text: str, key: str) -> dict[int, str]:
     """What stands in each frame of this key, by step: proves what a reader would take for one."""
-    found = re.findall(
+    frames = re.findall(
         rf"^\[{key} step (\d+) begins(?:, context only)?\]\n(.*?)\n\[{key} step \1 ends\]$",
         text,
         re.MULTILINE | re.DOTALL,
     )
-    return {int(number): inside for number, inside in found}
+    return {int(number): inside for number, inside in frames}

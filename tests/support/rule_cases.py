@@ -37,10 +37,10 @@ class Case:
     held_out: bool
 
     @property
-    def found(self) -> Masks:
+    def actual(self) -> Masks:
         """What the rules say."""
         return {
-            step: frozenset(one.rule for one in verdicts)
+            step: frozenset(mask.rule for mask in verdicts)
             for step, verdicts in rule_catalog.run_rules(self.trace).items()
         }
 
@@ -65,18 +65,18 @@ class Accuracy(NamedTuple):
 
 def cases() -> list[Case]:
     """All of them, in the order of the file."""
-    found = tomllib.loads(FILE.read_text(encoding="utf-8"))["case"]
-    return [_case(one) for one in found]
+    records = tomllib.loads(FILE.read_text(encoding="utf-8"))["case"]
+    return [_case(record) for record in records]
 
 
 def accuracy(among: list[Case]) -> dict[str, Accuracy]:
     """By rule that a case names or that masks something, in the catalog's order."""
-    judged = [(case.expected, case.found) for case in among]
-    told = {
+    judged = [(case.expected, case.actual) for case in among]
+    counts = {
         rule: Accuracy(*map(sum, zip(*_counts(rule, judged), strict=True)))
         for rule in rule_catalog.RULES
     }
-    return {rule: one for rule, one in told.items() if any(one)}
+    return {rule: count for rule, count in counts.items() if any(count)}
 
 
 def interval(part: int, whole: int) -> tuple[float, float]:
@@ -92,47 +92,47 @@ def interval(part: int, whole: int) -> tuple[float, float]:
 
 def _counts(rule: str, judged: list[tuple[Masks, Masks]]) -> Iterator[tuple[int, int, int]]:
     yield 0, 0, 0
-    for expected, found in judged:
+    for expected, actual in judged:
         right = {step for step, rules in expected.items() if rule in rules}
-        masked = {step for step, rules in found.items() if rule in rules}
+        masked = {step for step, rules in actual.items() if rule in rules}
         yield len(right & masked), len(masked - right), len(right - masked)
 
 
-def _case(told: Mapping[str, Any]) -> Case:
+def _case(record: Mapping[str, Any]) -> Case:
     expected = {
         number: frozenset(step["mask"])
-        for number, step in enumerate(told["steps"], 1)
+        for number, step in enumerate(record["steps"], 1)
         if "mask" in step
     }
-    for number, rules in told.get("masks", {}).items():
+    for number, rules in record.get("masks", {}).items():
         step = int(number)
         expected[step] = expected.get(step, frozenset()) | frozenset(rules)
-    trace = made.traced([_step(one) for one in told["steps"]], TASKS[told.get("task", "")])
-    return Case(told["name"], trace, expected, bool(told.get("held_out")))
+    trace = made.traced([_step(step) for step in record["steps"]], TASKS[record.get("task", "")])
+    return Case(record["name"], trace, expected, bool(record.get("held_out")))
 
 
-def _step(told: dict[str, Any]) -> Step:
-    more = {key: told[key] for key in ("said", "changed", "malformed") if key in told}
-    calls = told.get("calls") or ([] if "malformed" in told else [told])
+def _step(record: dict[str, Any]) -> Step:
+    more = {key: record[key] for key in ("said", "changed", "malformed") if key in record}
+    calls = record.get("calls") or ([] if "malformed" in record else [record])
     return Step(*map(_call, calls), **more)
 
 
-def _call(told: dict[str, Any]) -> Done:
-    session = {"session": told["session"]} if "session" in told else {}
-    match told:
+def _call(record: dict[str, Any]) -> Done:
+    session = {"session": record["session"]} if "session" in record else {}
+    match record:
         case {"run": command}:
-            return made.run(command, told.get("says", ""), told.get("code", 0), **session)
+            return made.run(command, record.get("says", ""), record.get("code", 0), **session)
         case {"begin": command}:
-            return made.begin(command, told.get("says", ""), **session)
+            return made.begin(command, record.get("says", ""), **session)
         case {"output": text}:
-            return made.output(text, told["running"], told.get("code"), **session)
+            return made.output(text, record["running"], record.get("code"), **session)
         case {"look": path}:
-            return made.look(path, told.get("says", "1\tx"))
+            return made.look(path, record.get("says", "1\tx"))
         case {"edit": path}:
             return made.edit(path)
         case {"create": path}:
-            change = "replaced" if told.get("replaces") else "created"
-            return made.create(path, told["text"], change)
+            change = "replaced" if record.get("replaces") else "created"
+            return made.create(path, record["text"], change)
         case {"list": text}:
             return made.listing(text)
         case {"sleep": seconds}:
@@ -144,23 +144,23 @@ def _call(told: dict[str, Any]) -> Done:
         case {"finish": _}:
             return made.finish()
         case {"failed": name}:
-            return made.call(name, "error", told["says"], False, error=told["says"])
+            return made.call(name, "error", record["says"], False, error=record["says"])
         case {"refused": name}:
-            return made.call(name, "error", told["says"], False, refused=told["says"])
-    raise ValueError(f"no call: {told}")
+            return made.call(name, "error", record["says"], False, refused=record["says"])
+    raise ValueError(f"no call: {record}")
 
 
 def table(among: list[Case]) -> list[str]:
     """Markdown: a line per rule, counts and intervals beside the figures."""
     lines = ["| rule | precision | recall | right, wrong, missed |", "|---|---|---|---|"]
-    for rule, one in accuracy(among).items():
-        masked, should = one.right + one.wrong, one.right + one.missed
+    for rule, figures in accuracy(among).items():
+        masked, should = figures.right + figures.wrong, figures.right + figures.missed
         shares = [
-            f"{one.right / whole:.2f} ({low:.2f}–{high:.2f})" if whole else "–"
+            f"{figures.right / whole:.2f} ({low:.2f}–{high:.2f})" if whole else "–"
             for whole in (masked, should)
-            for low, high in [interval(one.right, whole)]
+            for low, high in [interval(figures.right, whole)]
         ]
-        counts = f"{one.right}, {one.wrong}, {one.missed}"
+        counts = f"{figures.right}, {figures.wrong}, {figures.missed}"
         lines.append(f"| `{rule}` | {shares[0]} | {shares[1]} | {counts} |")
     return lines
 
@@ -168,11 +168,11 @@ def table(among: list[Case]) -> list[str]:
 if __name__ == "__main__":
     every = cases()
     for title, held_out in (("written before", False), ("held out", True)):
-        mine = [one for one in every if one.held_out == held_out]
+        mine = [case for case in every if case.held_out == held_out]
         print(f"{len(mine)} cases {title}")
         print("\n".join(table(mine)))
-        for one in mine:
-            if one.found != one.expected:
-                said = {k: sorted(v) for k, v in one.found.items()}
-                meant = {k: sorted(v) for k, v in one.expected.items()}
-                print(f"  {one.name}: found {said}, expected {meant}")
+        for case in mine:
+            if case.actual != case.expected:
+                actual = {k: sorted(v) for k, v in case.actual.items()}
+                meant = {k: sorted(v) for k, v in case.expected.items()}
+                print(f"  {case.name}: found {actual}, expected {meant}")

@@ -99,9 +99,9 @@ def sleep(seconds: float = 600, running: list[str] | None = None) -> Done:
 
 def score(value: float | None, state: str = "scored", error: str = "") -> Done:
     """An evaluation; one that gives no score is no error of the workspace unless it says so."""
-    said = {"error": error} if error else {}
+    fields = {"error": error} if error else {}
     return call("eval", "eval", error or f"overall_score: {value}", value is not None, state=state,
-                overall_score=value, counted=state == "scored", **said)  # fmt: skip
+                overall_score=value, counted=state == "scored", **fields)  # fmt: skip
 
 
 def finish(ok: bool = True) -> Done:
@@ -123,9 +123,9 @@ class Step:
     def record(self, number: int) -> StepRecord:
         """As the journal has it."""
         more = self.more
-        results = tuple(ToolResult(**one) for one in self.calls)
+        results = tuple(ToolResult(**call) for call in self.calls)
         own = results[: len(results) - more.get("added", 0)]
-        body = sample(malformed=more.get("malformed", ""), calls=tuple(one.call for one in own))
+        body = sample(malformed=more.get("malformed", ""), calls=tuple(call.call for call in own))
         body = msgspec.structs.replace(body, finish_reason=more.get("reason", "stop"))
         changed = more.get("changed", _changes(self.calls))
         files = (FileChange(path="a", kind="changed", added=1, removed=1),) if changed else ()
@@ -146,15 +146,16 @@ Steps = list[Step | tuple[Done, ...] | Done]
 
 def _changes(calls: tuple[Done, ...]) -> bool:
     still = ("open_file", "list_files", "sleep", "eval", "finish", "think", "get_session_output")
-    return any(one["call"].name not in still for one in calls)
+    return any(call["call"].name not in still for call in calls)
 
 
 def traced(steps: Steps, task: str = "", instructions: str = "Count.", **more: Any) -> RolloutTrace:
     """A rollout of these steps. task: TOML lines of its file; more: fields of `Trace`."""
     text = f'name = "probe"\ninstructions = "Count."\n{task}'
     records = []
-    for number, one in enumerate(steps, 1):
-        step = one if isinstance(one, Step) else Step(*(one if isinstance(one, tuple) else (one,)))
+    for number, item in enumerate(steps, 1):
+        calls = item if isinstance(item, tuple) else (item,)
+        step = item if isinstance(item, Step) else Step(*calls)
         records.append(step.record(number))
     fields = {"gpus": {}, "ended": True, **more}
     definition = convert_toml(tomllib.loads(text), Task, "a test")

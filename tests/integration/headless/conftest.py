@@ -77,9 +77,9 @@ class Desk:
 
     def begin(self, *words: str) -> Command:
         """Run `houston WORDS…` beside the test."""
-        made = Command(words, self.folder, self.environment)
-        self._commands.append(made)
-        return made
+        command = Command(words, self.folder, self.environment)
+        self._commands.append(command)
+        return command
 
     def run(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -94,9 +94,9 @@ class Desk:
         )
 
     def json(self, *words: str, stdin: str = "") -> list[dict[str, Any]]:
-        done = self.run(*words, "--json", stdin=stdin)
-        assert done.returncode == 0, done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        result = self.run(*words, "--json", stdin=stdin)
+        assert result.returncode == 0, result.stderr
+        return [json.loads(line) for line in result.stdout.splitlines()]
 
     def until(self, true: Callable[[], Any], seconds: float = 60) -> Any:
         end = time.monotonic() + seconds
@@ -114,6 +114,6 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path).start()
-    yield made
-    made.stop()
+    station = Desk(tmp_path).start()
+    yield station
+    station.stop()

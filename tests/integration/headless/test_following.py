@@ -136,7 +136,7 @@ def test_a_reader_that_goes_away_is_no_error(desk: Desk) -> None:
     worker = desk.station.working()
     for step in range(1, 60):
         worker.step(step)
-    done = subprocess.run(
+    result = subprocess.run(
         f"{sys.executable} -m houston_shared.command log -n 9999 | head -n 1",
         shell=True,
         env=desk.environment,
@@ -145,8 +145,8 @@ def test_a_reader_that_goes_away_is_no_error(desk: Desk) -> None:
         timeout=60,
         check=True,
     )
-    assert len(done.stdout.splitlines()) == 1
-    assert done.stderr == ""
+    assert len(result.stdout.splitlines()) == 1
+    assert result.stderr == ""
 
 
 HOSTILE = "\x1b[2J\x9b31m\u202egnp.exe red"
@@ -165,19 +165,19 @@ def test_piped_output_has_no_escapes(desk: Desk) -> None:
     rollout = hostile_step(desk.station)
     desk.environment |= {"TERM": "xterm-256color", "FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}
     for words in (("steps", rollout), ("tail",), ("context", rollout, "1"), ("rollout", "list")):
-        said = desk.run(*words).stdout
-        assert said
-        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", said)
+        output = desk.run(*words).stdout
+        assert output
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", output)
 
 
 def test_on_a_terminal_only_our_own_colours_are_written(desk: Desk) -> None:
     rollout = hostile_step(desk.station)
     environment = {**desk.environment, "TERM": "xterm-256color", "COLUMNS": "200"}
     environment.pop("NO_COLOR", None)
-    said = in_a_terminal(["steps", rollout], environment)
-    assert "\x1b[1m" in said, "the step's title is bold"
-    left = re.sub("\x1b\\[[0-9;]*m", "", said).replace("\r\n", "\n")
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", left)
+    output = in_a_terminal(["steps", rollout], environment)
+    assert "\x1b[1m" in output, "the step's title is bold"
+    plain = re.sub("\x1b\\[[0-9;]*m", "", output).replace("\r\n", "\n")
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", plain)
     plain = in_a_terminal(["steps", rollout], {**environment, "NO_COLOR": "1"})
     assert "\x1b" not in plain
 
@@ -195,8 +195,8 @@ def test_a_list_fits_its_terminal_and_says_that_the_daemon_is_down(desk: Desk) -
     assert "\r\nNo daemon runs: this is the state of " in down
     for words in (["rollout", "list"], ["rollout", "show", worker.rollout]):
         (event,) = desk.json("tail", "-n", "1")
-        told = desk.run(*words)
-        assert told.stderr.startswith("No daemon runs: this is the state of "), words
+        result = desk.run(*words)
+        assert result.stderr.startswith("No daemon runs: this is the state of "), words
         (line,) = desk.json(*words)
         assert line["as_of"] >= event["at"], "the newest event, whatever its kind"
         desk.hold()
@@ -233,13 +233,13 @@ def in_a_terminal(words: list[str], environment: dict[str, str]) -> str:
         stderr=theirs,
     )
     os.close(theirs)
-    found = b""
+    output = b""
     while select.select([ours], [], [], 30)[0]:
         try:
             data = os.read(ours, 65536)
         except OSError:  # Linux says so when the other end is closed
             break
-        found += data
+        output += data
     os.close(ours)
     assert process.wait(30) == 0
-    return found.decode()
+    return output.decode()

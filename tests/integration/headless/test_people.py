@@ -30,10 +30,10 @@ class Shell:
             ended = main(words)
         except SystemExit as stop:
             ended = int(stop.code or 0)
-        said = self._capsys.readouterr()
-        self.err = said.err
-        assert ended == code, (words, said)
-        return said.out
+        captured = self._capsys.readouterr()
+        self.err = captured.err
+        assert ended == code, (words, captured)
+        return captured.out
 
     def json(self, *words: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self(*words, "--json").splitlines()]
@@ -64,15 +64,15 @@ def test_steps_are_judged_and_what_was_said_stays(desk: Desk, houston: Shell) ->
     houston("verdict", f"{rollout}@3", "keep", "--as", "ben")
     houston("verdict", rollout, "4", "clear")
     lines = houston.json("verdict", rollout)
-    assert [(one["step"], one["verdict"], one["by"] == "ben") for one in lines] == [
+    assert [(line["step"], line["verdict"], line["by"] == "ben") for line in lines] == [
         (2, "mask", False), (3, "keep", True), (4, None, False),
     ]  # fmt: skip
-    assert [one["verdict"] for one in lines[1]["history"]] == ["mask", "keep"]
+    assert [line["verdict"] for line in lines[1]["history"]] == ["mask", "keep"]
     assert lines[1]["history"][1]["verified"] is False
     shown = houston("verdict", rollout)
     assert "steps 2 to 4 mask: wrong turn" in shown
     assert shown.endswith("now 1 kept, 1 masked; 3 steps nobody judged\n")
-    assert [one["verdict"] for one in houston.json("steps", f"{rollout}@2-3")] == ["mask", "keep"]
+    assert [line["verdict"] for line in houston.json("steps", f"{rollout}@2-3")] == ["mask", "keep"]
     audit = houston("log", "--audit")
     assert "verdict" in audit
     assert "mask steps 2 to 4: wrong turn" in audit
@@ -97,10 +97,10 @@ def test_why_a_step_is_masked_is_said_by_every_source_in_their_order(
     assert "step 2 is masked: by rule\n  rule  mask by rules  " in shown, "an error, whoever keeps"
     assert "  judge keep by judge:local: it learned from it (does not count)" in shown
     assert "error_observation@1: make: exit code 2\n" in shown
-    assert [one["verdict"] for one in houston.json("steps", f"{rollout}@2")] == ["mask"]
+    assert [source["verdict"] for source in houston.json("steps", f"{rollout}@2")] == ["mask"]
     houston("verdict", f"{rollout}@2", "mask", "--reason", "no")
     (line,) = houston.json("verdict", f"{rollout}@2")
-    assert [(one["source"], one["verdict"]) for one in line["sources"]] == [
+    assert [(source["source"], source["verdict"]) for source in line["sources"]] == [
         ("human", "mask"), ("rule", "mask"), ("judge", "keep")
     ]  # fmt: skip
     assert line["sources"][1]["rules"] == [
@@ -154,8 +154,8 @@ def test_a_bookmark_is_for_everybody(desk: Desk, houston: Shell) -> None:
     houston("bookmark", rollout, "2", "--as", "ben", "--note", "me too")
     assert len(houston.json("bookmark", rollout)) == 2
     houston("bookmark", rollout, "2", "--remove")
-    (left,) = houston.json("bookmark", rollout)
-    assert (left["author"], left["step"], left["note"]) == ("ben", 2, "me too")
+    (bookmark,) = houston.json("bookmark", rollout)
+    assert (bookmark["author"], bookmark["step"], bookmark["note"]) == ("ben", 2, "me too")
     assert f"{rollout}@2" in houston("bookmark", rollout)
 
 
@@ -163,8 +163,8 @@ def test_a_claim_is_seen_in_the_lists_and_handed_over(desk: Desk, houston: Shell
     rollout = worked(desk, 1).rollout
     assert f"{rollout} is held by ada." in houston("claim", rollout, "--as", "ada")
     assert "ada holds it" in houston("rollout", "list")
-    said = houston("claim", rollout, "--as", "ben", "--note", "data is wrong")
-    assert f"{rollout} is held by ben.\nada held it since" in said
+    output = houston("claim", rollout, "--as", "ben", "--note", "data is wrong")
+    assert f"{rollout} is held by ben.\nada held it since" in output
     (listed,) = houston.json("rollout", "list")
     (shown,) = houston.json("rollout", "show", rollout)
     assert listed["claim"] == shown["claim"]
@@ -179,8 +179,8 @@ def test_guidance_is_put_in_another_order(desk: Desk, houston: Shell) -> None:
     worker = worked(desk, 1)
     ids = [houston.json("guide", worker.rollout, word)[0]["id"] for word in ("one", "two", "three")]
     listed = houston.json("guidance", worker.rollout, "--reorder", ids[2], ids[0])
-    assert [one["text"] for one in listed] == ["three", "one", "two"]
-    assert [one.text for one in worker.step(2).guidance] == ["three", "one", "two"]
+    assert [message["text"] for message in listed] == ["three", "one", "two"]
+    assert [message.text for message in worker.step(2).guidance] == ["three", "one", "two"]
     houston("guidance", worker.rollout, "--reorder", ids[0], code=1)
     assert "is not queued" in houston.err
 
@@ -214,7 +214,7 @@ def test_since_begins_where_this_person_was_last(
     (heard,) = new["guidance"]
     assert (heard["text"], heard["step"]) == ("Read the file first.", 3)
     assert heard["followed"] == {"step": 4, "text": "run_command command=ls"}
-    kinds = [(one["kind"], one["step"]) for one in new["events"]]
+    kinds = [(event["kind"], event["step"]) for event in new["events"]]
     assert kinds == [("error", 3), ("guidance", 3), ("evaluation", 4), ("verdict", 4)]
     assert houston.json("since", rollout, "--peek") == [new], "to peek is not to be here"
     shown = houston("since", rollout, "--peek")
@@ -233,7 +233,7 @@ def test_since_makes_one_stop_of_a_run_of_the_same_signal(desk: Desk, houston: S
         why = {signal: f"at {step}"} if signal else {}
         worker.observation(step, attention=tuple(why), reasons=why)
     (line,) = houston.json("since", worker.rollout, "--peek")
-    assert [(one["step"], one["text"]) for one in line["events"] if one["step"]] == [
+    assert [(event["step"], event["text"]) for event in line["events"] if event["step"]] == [
         (2, "error streak: at 4, to step 4"), (6, "error streak: at 6"), (7, "no change: at 7"),
     ]  # fmt: skip
 
@@ -250,14 +250,15 @@ def test_since_is_read_without_a_daemon_and_says_that_it_is_not_noted(
 
 
 def test_what_attention_cost_is_counted_and_compared(desk: Desk, houston: Shell) -> None:
-    one, two = worked(desk, 2), worked(desk, 3)
-    houston("guide", one.rollout, "先看看 data", "--as", "ben")
+    first, second = worked(desk, 2), worked(desk, 3)
+    houston("guide", first.rollout, "先看看 data", "--as", "ben")
     person, began = desk.station.person(), time.monotonic()
     for step in (1, 2):
-        person.ask(wire.ReportPresence(rollout=one.rollout, step=step, active=True, claimed="ben"))
+        visit = wire.ReportPresence(rollout=first.rollout, step=step, active=True, claimed="ben")
+        person.ask(visit)
     person.ask(wire.ReportPresence(claimed="ben"))
     took = time.monotonic() - began
-    (line,) = houston.json("rollout", "people", one.rollout)
+    (line,) = houston.json("rollout", "people", first.rollout)
     assert (line["name"], line["words"], line["messages"], line["visits"]) == ("ben", 4, 1, 1)
     assert 0 < line["active_seconds"] <= line["looked_seconds"] < took
     assert houston.json("rollout", "people") == [line], "nobody was at the other"
@@ -266,19 +267,19 @@ def test_what_attention_cost_is_counted_and_compared(desk: Desk, houston: Shell)
         "SELECT body FROM events WHERE seq = ?", seq)[0][0])  # fmt: skip
     assert blank is not None
     assert msgspec.msgpack.decode(blank)["words"] == 4, "what an archive leaves still counts"
-    assert "ben (unverified)" in houston("rollout", "people", one.rollout)
-    for worker, score in ((one, 40.0), (two, 55.0)):
-        step = 3 if worker is one else 4
+    assert "ben (unverified)" in houston("rollout", "people", first.rollout)
+    for worker, score in ((first, 40.0), (second, 55.0)):
+        step = 3 if worker is first else 4
         worker.active_us = 60_000_000 * step
         worker.sample(step)
         worker.intent(step)
         worker.result(step, kind="eval", fields={"overall_score": score, "state": "scored"})
         worker.observation(step)
-    (both,) = houston.json("rollout", "compare", one.rollout, two.rollout)
+    (both,) = houston.json("rollout", "compare", first.rollout, second.rollout)
     a, b = both["rollouts"]
     assert (a["words"], b["words"], b["minutes"]) == (4, 0, 0.0)
     assert a["scores"] == [{"step": 3, "active_seconds": 180.0, "score": 40.0}]
-    table = houston("rollout", "compare", one.rollout, two.rollout)
+    table = houston("rollout", "compare", first.rollout, second.rollout)
     at_four = next(line for line in table.splitlines() if line.startswith("score at 0:04:00"))
     assert at_four.split()[-2:] == ["(40)", "55"]
 
@@ -294,7 +295,7 @@ def test_the_list_is_ordered_by_need_and_by_task(desk: Desk, houston: Shell) -> 
     assert listed[0]["reasons"][0] == {
         "kind": "error_streak", "text": "error streak: 2 steps", "weight": 60,
     }  # fmt: skip
-    assert [one["need"] for one in listed[1:]] == [0.0, 0.0]
+    assert [line["need"] for line in listed[1:]] == [0.0, 0.0]
     assert listed[0]["last_action"]["step"] == 3
     assert listed[-1]["rollout"] == quiet.rollout, "then the newest"
     text = houston("rollout", "list", "--by-task")
@@ -323,11 +324,11 @@ def test_tail_shows_what_is_asked_for(desk: Desk, houston: Shell) -> None:
     b.result(2, success=False)
     b.observation(2, attention=("error",))
     everything = houston.json("tail", "-n", "999")
-    assert [one["seq"] for one in everything] == sorted(one["seq"] for one in everything)
+    assert [event["seq"] for event in everything] == sorted(event["seq"] for event in everything)
     for case, (words, wanted) in FILTERS.items():
         named = {"A": a.rollout, "B": b.rollout}
         lines = houston.json("tail", "-n", "999", *(named.get(word, word) for word in words))
-        should = [one for one in everything if wanted(one, a.rollout, b.rollout)]
+        should = [event for event in everything if wanted(event, a.rollout, b.rollout)]
         assert lines == should, case
         assert bool(lines) == bool(should), case
         newest = houston.json("tail", "-n", "2", *(named.get(word, word) for word in words))

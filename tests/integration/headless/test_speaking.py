@@ -11,15 +11,15 @@ from tests.integration.headless.conftest import Desk
 
 def test_guidance_is_queued_heard_and_shown(desk: Desk) -> None:
     worker = desk.station.working()
-    (said,) = desk.json("guide", worker.rollout, "Mind the gap.")
-    assert set(said) == {
+    (queued,) = desk.json("guide", worker.rollout, "Mind the gap.")
+    assert set(queued) == {
         "id", "rollout", "author", "text", "mode", "state", "step", "queued_at", "delivered_at",
     }  # fmt: skip
-    assert (said["state"], said["step"], said["mode"]) == ("queued", None, "next")
+    assert (queued["state"], queued["step"], queued["mode"]) == ("queued", None, "next")
     ack = worker.step(1)
-    assert [one.text for one in ack.guidance] == ["Mind the gap."]
+    assert [message.text for message in ack.guidance] == ["Mind the gap."]
     (now,) = desk.json("guidance", worker.rollout)
-    assert (now["id"], now["state"], now["step"]) == (said["id"], "delivered", 1)
+    assert (now["id"], now["state"], now["step"]) == (queued["id"], "delivered", 1)
     (step,) = desk.json("steps", worker.rollout)
     assert step["observation"].endswith("<real_user>Mind the gap.</real_user>")
     assert step["guidance"] == [{"id": now["id"], "author": now["author"], "text": now["text"]}]
@@ -32,39 +32,39 @@ def test_a_daemon_that_ends_at_that_moment_may_have_queued_it(desk: Desk) -> Non
         ("guide", rollout, "x"): f"houston guidance {rollout}",
         ("rollout", "pause", rollout): f"houston rollout show {rollout}",
     }
-    for said, look in words.items():
+    for command, look in words.items():
         desk.hold()
         with zmq.Context() as context, context.socket(zmq.ROUTER) as listening:
             listening.bind(desk.station.home.socket("control"))
-            speaking = desk.begin(*said)
+            speaking = desk.begin(*command)
             assert listening.poll(20_000)  # it was sent, and is never answered
         desk.let_go()
         assert speaking.ends() == 69
         assert speaking.process.stderr
-        told = speaking.process.stderr.read().decode()
-        assert "ended before it answered" in told
-        assert " may have been " in told
-        assert f"next: {look}\n" in told
+        error = speaking.process.stderr.read().decode()
+        assert "ended before it answered" in error
+        assert " may have been " in error
+        assert f"next: {look}\n" in error
 
 
 def test_status_counts_others_and_names_engines_that_workers_wait_for(desk: Desk) -> None:
     worker = desk.station.working()
     worker.say(wire.Heartbeat, activity="waiting for the engine: it answered 503.")
     assert desk.station.person().ask(wire.AskStatus()).queue == 0
-    said = desk.run("daemon", "status").stdout
-    assert "script:x: 1 rollout is waiting for the engine: it answered 503." in said
-    assert "store     0 messages wait" in said
-    found = {line["check"]: line for line in desk.json("doctor")}
-    assert found["engine script:x"]["state"] == "warn"
-    assert "503" in found["engine script:x"]["found"]
+    output = desk.run("daemon", "status").stdout
+    assert "script:x: 1 rollout is waiting for the engine: it answered 503." in output
+    assert "store     0 messages wait" in output
+    checks = {line["check"]: line for line in desk.json("doctor")}
+    assert checks["engine script:x"]["state"] == "warn"
+    assert "503" in checks["engine script:x"]["found"]
 
 
 def test_modes_words_and_standard_input(desk: Desk) -> None:
     rollout = desk.station.working().rollout
     desk.json("guide", rollout, "several", "words", "--wake")
     desk.json("guide", rollout, "-", "--interrupt", stdin="two\nlines 先看\n")
-    found = desk.json("guidance", rollout)
-    assert [(one["mode"], one["text"]) for one in found] == [
+    messages = desk.json("guidance", rollout)
+    assert [(message["mode"], message["text"]) for message in messages] == [
         ("wake", "several words"),
         ("interrupt", "two\nlines 先看"),
     ]
@@ -87,10 +87,10 @@ def test_a_person_is_told_when_it_will_be_heard(desk: Desk) -> None:
 def test_a_pause_is_said_to_stand_only_when_the_worker_does(desk: Desk) -> None:
     worker = desk.station.working()
     worker.say(wire.Heartbeat, activity="sleep")
-    asked = desk.run("rollout", "pause", worker.rollout)
-    assert asked.returncode == 0
-    assert "pause is asked for; it stops after the step it is in" in asked.stdout
-    assert "is paused" not in asked.stdout
+    result = desk.run("rollout", "pause", worker.rollout)
+    assert result.returncode == 0
+    assert "pause is asked for; it stops after the step it is in" in result.stdout
+    assert "is paused" not in result.stdout
     worker.say(wire.Heartbeat, activity="sleep")
     assert "still in its step" in desk.run("rollout", "list").stdout
     early = desk.run("rollout", "pause", worker.rollout, "--wait", "0.3")
@@ -126,8 +126,8 @@ def test_a_pause_stands_when_the_daemon_has_started_again(desk: Desk) -> None:
 
 def test_a_claimed_name_is_kept_and_marked(desk: Desk) -> None:
     rollout = desk.station.working().rollout
-    (said,) = desk.json("guide", rollout, "x", "--as", "grace")
-    assert (said["author"], said["verified"]) == ("grace", False)
+    (message,) = desk.json("guide", rollout, "x", "--as", "grace")
+    assert (message["author"], message["verified"]) == ("grace", False)
     assert "grace (unverified)" in desk.run("guidance", rollout).stdout
 
 
@@ -138,13 +138,13 @@ def test_guidance_is_taken_back_and_changed_until_it_is_heard(desk: Desk) -> Non
     assert withdrawn["state"] == "withdrawn"
     (edited,) = desk.json("guidance", worker.rollout, "--edit", second["id"], "better")
     assert (edited["text"], edited["revision"]) == ("better", 2)
-    assert [one.text for one in worker.step(1).guidance] == ["better", "c"]
+    assert [message.text for message in worker.step(1).guidance] == ["better", "c"]
     for words in (("--withdraw", third["id"]), ("--edit", third["id"], "too late")):
         late = desk.run("guidance", worker.rollout, *words)
         assert late.returncode == 1
         assert "already delivered at step 1" in late.stderr
     audit = desk.json("log", "--audit", "--rollout", worker.rollout)
-    assert [one["did"] for one in audit if one["did"] != "spec"] == [
+    assert [entry["did"] for entry in audit if entry["did"] != "spec"] == [
         "guidance", "guidance", "guidance", "withdraw", "edit",
     ]  # fmt: skip
 
@@ -165,9 +165,9 @@ def test_a_rollout_is_paused_resumed_and_cancelled(desk: Desk) -> None:
 
 def test_waiting_for_a_worker_that_does_not_come_to_a_safe_point(desk: Desk) -> None:
     worker = desk.station.working()
-    said = desk.run("rollout", "cancel", worker.rollout)
-    assert said.returncode == 0
-    assert "at its next safe point" in said.stdout
+    result = desk.run("rollout", "cancel", worker.rollout)
+    assert result.returncode == 0
+    assert "at its next safe point" in result.stdout
     assert "being cancelled by person:" in desk.run("rollout", "list").stdout
     waited = desk.run("rollout", "cancel", worker.rollout, "--wait", "0.3")
     assert waited.returncode == 75
@@ -202,9 +202,9 @@ def test_search_through_the_recorders_own_index(desk: Desk) -> None:
     desk.until(indexed)
     (hit,) = desk.json("search", "needle")
     assert (hit["rollout"], hit["step"], hit["kind"]) == (worker.rollout, 1, "sample")
-    said = desk.run("search", "haystack", "--rollout", worker.rollout)
-    assert "in the haystack" in said.stdout
-    assert said.stderr == ""
+    result = desk.run("search", "haystack", "--rollout", worker.rollout)
+    assert "in the haystack" in result.stdout
+    assert result.stderr == ""
 
 
 def test_commands_import_nothing_that_they_do_not_need(desk: Desk) -> None:
@@ -231,7 +231,7 @@ def test_commands_import_nothing_that_they_do_not_need(desk: Desk) -> None:
     import sys
 
     for words, loaded in needs.items():
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", probe, *words],
             env=desk.environment,
             capture_output=True,
@@ -239,4 +239,4 @@ def test_commands_import_nothing_that_they_do_not_need(desk: Desk) -> None:
             timeout=60,
             check=True,
         )
-        assert done.stderr.splitlines()[-1] == str(loaded), words
+        assert result.stderr.splitlines()[-1] == str(loaded), words

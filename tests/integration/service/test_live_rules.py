@@ -17,12 +17,12 @@ LIVE = "houston_daemon.review.live_rules_child"
 
 @pytest.fixture
 def station(tmp_path: Path) -> Iterator[Station]:
-    made = Station(tmp_path)
-    made.environment["HOUSTON__DAEMON__LIVE_RULES"] = "true"
-    made.environment["LIVE_TOKEN"] = KEY
-    made.environment["PYTHONPATH"] = str(package(tmp_path / "packages"))
-    yield made
-    made.clear()
+    started = Station(tmp_path)
+    started.environment["HOUSTON__DAEMON__LIVE_RULES"] = "true"
+    started.environment["LIVE_TOKEN"] = KEY
+    started.environment["PYTHONPATH"] = str(package(tmp_path / "packages"))
+    yield started
+    started.clear()
 
 
 def step(command: str, **more: Any) -> dict[str, Any]:
@@ -42,9 +42,9 @@ def masked(station: Station, rollout: str) -> dict[int, str]:
     return {row["step"]: row["reason"] for row in rows if row["verdict"] == "mask"}
 
 
-def given(station: Station, rollout: str) -> int:
-    said = "SELECT count(*) FROM events WHERE rollout = ? AND kind = 'verdict'"
-    return int(station.query(said, rollout)[0][0])
+def verdict_count(station: Station, rollout: str) -> int:
+    query = "SELECT count(*) FROM events WHERE rollout = ? AND kind = 'verdict'"
+    return int(station.query(query, rollout)[0][0])
 
 
 def until_masked(station: Station, rollout: str, *steps: int) -> dict[int, str]:
@@ -57,19 +57,19 @@ def until_masked(station: Station, rollout: str, *steps: int) -> dict[int, str]:
 def test_verdicts_come_while_it_runs_and_change_with_what_follows(station: Station) -> None:
     station.start()
     rollout = begin(station, step("python3 a.py"), step(f"cat {KEY}"), step("ls"))
-    found = until_masked(station, rollout, 2)
+    masks = until_masked(station, rollout, 2)
     assert station.state(rollout) == "running"
-    assert "error_observation@" in found[2] and "[secret:LIVE_TOKEN]" in found[2]
+    assert "error_observation@" in masks[2] and "[secret:LIVE_TOKEN]" in masks[2]
     stored = station.query("SELECT body FROM events WHERE kind = 'verdict'")
     assert stored and all(KEY not in str(row) for row in stored)
 
     station.run("verdict", rollout, "3", "mask", "--reason", "no")
     station.run("guide", rollout, "Do not run a.py.", "--interrupt")
-    found = until_masked(station, rollout, 1, 2)
-    assert "contradicted_guidance@" in found[1], "what a person said later condemns it"
-    assert found[3] == "no", "a person's word stays"
+    masks = until_masked(station, rollout, 1, 2)
+    assert "contradicted_guidance@" in masks[1], "what a person said later condemns it"
+    assert masks[3] == "no", "a person's word stays"
 
-    before = given(station, rollout)
+    before = verdict_count(station, rollout)
     station.kill_daemon()
     station.start()
     follower = station.until(lambda: running(station), 60, "rules run again")
@@ -78,7 +78,7 @@ def test_verdicts_come_while_it_runs_and_change_with_what_follows(station: Stati
     station.run("rollout", "cancel", rollout)
     other = begin(station, step("cat none"), name="other")
     until_masked(station, other, 1)
-    assert given(station, rollout) == before, "the same is not said again"
+    assert verdict_count(station, rollout) == before, "the same is not said again"
     station.run("verify")
 
 
@@ -100,8 +100,8 @@ def test_a_rule_that_fails_on_one_rollout_is_named_and_stops_no_other(station: S
     def trouble() -> str:
         return str(station.json("daemon", "status")[0]["troubles"].get("rules", ""))
 
-    said = station.until(trouble, 60, "it is said")
-    assert said.startswith(f"{failing} is not judged: The code of the rule 'stumbles' failed")
+    words = station.until(trouble, 60, "it is said")
+    assert words.startswith(f"{failing} is not judged: The code of the rule 'stumbles' failed")
     assert masked(station, failing) == {}
 
 

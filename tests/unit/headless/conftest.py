@@ -47,7 +47,7 @@ def houston(
             code = main(words)
         except SystemExit as stop:  # argparse, for wrong usage
             code = int(stop.code or 0)
-        told = capsys.readouterr()
-        return Said(code, told.out, told.err)
+        captured = capsys.readouterr()
+        return Said(code, captured.out, captured.err)
 
     return run

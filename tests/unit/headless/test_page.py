@@ -29,10 +29,10 @@ def test_colours(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stdout", stream)
     OutputPage().line(span("hello\x1b[5m", "person"), " [bold]and[/bold] more")
-    said = stream.getvalue()
-    assert ("\x1b[1;33m" in said) is coloured
-    assert "\x1b[5m" not in said
-    assert "[bold]and[/bold] more" in said, "text is never markup"
+    text = stream.getvalue()
+    assert ("\x1b[1;33m" in text) is coloured
+    assert "\x1b[5m" not in text
+    assert "[bold]and[/bold] more" in text, "text is never markup"
 
 
 def test_a_table_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,8 +44,8 @@ def history(written: WrittenHome, text: str = "a.txt") -> None:
     written.guide("words-aaaa", "g-1", text)
     call = ToolCall(id="1.0", name=text, arguments={text: text})
     change = FileChange(path=text, kind="added", added=3, removed=1, diff=text, note=text)
-    seen = ObservationBody(tail=text, files=(change,), attention=(text,))
-    written.step("words-aaaa", 1, sample(text, calls=(call,), policy=text), (text,), seen)
+    observation = ObservationBody(tail=text, files=(change,), attention=(text,))
+    written.step("words-aaaa", 1, sample(text, calls=(call,), policy=text), (text,), observation)
     written.deliver("words-aaaa", 1, "g-1")
     written.guide("words-aaaa", "g-2", text, author=text, verified=False)
     written.fork("words-aaaa", 2, ForkBody(k=1, first_kept_step=2, summary=text))
@@ -94,13 +94,13 @@ def test_hostile_text_never_reaches_a_terminal(
 ) -> None:
     history(written, HOSTILE)
     people(written, HOSTILE)
-    said = houston(*READING[case], *(["--json"] if json else []))
-    assert said.code == 0
-    assert said.out
-    assert not CONTROLS.search(said.out.replace("\n", ""))
-    assert not CONTROLS.search(said.err.replace("\n", ""))
+    output = houston(*READING[case], *(["--json"] if json else []))
+    assert output.code == 0
+    assert output.out
+    assert not CONTROLS.search(output.out.replace("\n", ""))
+    assert not CONTROLS.search(output.err.replace("\n", ""))
     if json and case not in ("task list", "rollout list", "log"):
-        assert HOSTILE in str(said.lines) or "title" in str(said.lines)
+        assert HOSTILE in str(output.lines) or "title" in str(output.lines)
 
 
 @pytest.mark.parametrize("case", READING)
@@ -109,14 +109,14 @@ def test_reading_works_while_the_daemon_is_down(
 ) -> None:
     history(written, "title or")
     people(written, "ben")
-    said = houston(*READING[case])
-    assert said.code == 0
-    assert "daemon" not in said.out.replace("daemon started", "")
-    told = said.err.startswith("No daemon runs: this is the state of ")
-    assert told == (case in STATES), "a state may have changed, what was done has not"
-    noted = "It is not noted that you were here" in said.err
+    output = houston(*READING[case])
+    assert output.code == 0
+    assert "daemon" not in output.out.replace("daemon started", "")
+    warned = output.err.startswith("No daemon runs: this is the state of ")
+    assert warned == (case in STATES), "a state may have changed, what was done has not"
+    noted = "It is not noted that you were here" in output.err
     assert noted == (case == "since")
-    assert told or noted or "daemon" not in said.err
+    assert warned or noted or "daemon" not in output.err
 
 
 KEYS = {
@@ -153,10 +153,10 @@ def test_what_asks_for_a_person_is_shown_with_its_reason(
     written: WrittenHome, houston: Houston
 ) -> None:
     written.rollout("words-aaaa")
-    seen = ObservationBody(
+    body = ObservationBody(
         tail="", attention=("error_streak",), reasons={"error_streak": "3 steps went wrong"}
     )
-    written.step("words-aaaa", 1, observation=seen)
+    written.step("words-aaaa", 1, observation=body)
     assert "attention: error_streak (3 steps went wrong)" in houston("steps", "words").out
     assert "error streak: 3 steps went wrong" in houston("rollout", "list").out
     for words in (("rollout", "list"), ("steps", "words")):
@@ -167,12 +167,12 @@ def test_what_asks_for_a_person_is_shown_with_its_reason(
 
 def test_packaged_tasks_are_listed_and_can_be_copied(houston: Houston, tmp_path: Path) -> None:
     listed = houston("task", "list", "--packaged", "--json").lines
-    assert {one["task"] for one in listed} == set(task_commands.template_names())
+    assert {task["task"] for task in listed} == set(task_commands.template_names())
     assert "design-loss" in houston("task", "list", "--packaged").out
-    for one in listed:
-        made = task_commands.write_task_from_template(f"my-{one['task']}", tmp_path, one["task"])
-        copy = load_task(made)
-        assert (copy.task.name, copy.task.domain) == (f"my-{one['task']}", one["domain"])
+    for task in listed:
+        name = f"my-{task['task']}"
+        copy = load_task(task_commands.write_task_from_template(name, tmp_path, task["task"]))
+        assert (copy.task.name, copy.task.domain) == (name, task["domain"])
 
 
 def test_guidance_as_json(written: WrittenHome, houston: Houston) -> None:
@@ -232,10 +232,10 @@ def test_a_step_that_is_not_there_is_said(
 ) -> None:
     rollout = written.rollout("r1", state="finished")
     written.step(rollout, 1)
-    said = houston(*(word.format(rollout) for word in words), *json)
-    assert (said.code, said.out) == (1, "")
-    assert "99" in said.err
-    assert "next: houston steps" in said.err
+    output = houston(*(word.format(rollout) for word in words), *json)
+    assert (output.code, output.out) == (1, "")
+    assert "99" in output.err
+    assert "next: houston steps" in output.err
 
 
 def test_more_steps_than_one_read_takes(written: WrittenHome, houston: Houston) -> None:
@@ -302,9 +302,9 @@ def test_following_what_has_ended_ends(written: WrittenHome, houston: Houston) -
     written.rollout("r1", state="finished")
     written.step("r1", 1)
     for words in (("tail", "r1", "-f"), ("steps", "r1", "-f")):
-        said = houston(*words)
-        assert (said.code, said.err) == (0, "r1 has ended.\n")
-        assert said.out == houston(*words[:2]).out != ""
+        output = houston(*words)
+        assert (output.code, output.err) == (0, "r1 has ended.\n")
+        assert output.out == houston(*words[:2]).out != ""
 
 
 def test_the_log_as_text_begins_with_the_newest_and_says_so(
@@ -314,9 +314,9 @@ def test_the_log_as_text_begins_with_the_newest_and_says_so(
     assert houston("log").err == ""
     for step in range(1, 40):
         written.step("r1", step)
-    said = houston("log")
-    assert "newest 50" in said.err
-    assert [line.split()[0] for line in said.out.splitlines()] == [
+    output = houston("log")
+    assert "newest 50" in output.err
+    assert [line.split()[0] for line in output.out.splitlines()] == [
         str(seq) for seq in range(written.seq - 49, written.seq + 1)
     ]
     assert houston("log", "-n", "60").err == ""
@@ -328,7 +328,7 @@ def test_lists_are_narrowed(written: WrittenHome, houston: Houston) -> None:
     written.rollout("r2", task="other")
     finished = houston("rollout", "list", "--state", "finished", "--json").lines
     other = houston("rollout", "list", "--task", "other", "--json").lines
-    assert [[line["rollout"] for line in found] for found in (finished, other)] == [["r1"], ["r2"]]
+    assert [[line["rollout"] for line in lines] for lines in (finished, other)] == [["r1"], ["r2"]]
     assert houston("rollout", "list", "--state", "wrong").code == 2
 
 
@@ -347,10 +347,10 @@ def test_the_context_goes_to_stdout_and_what_it_is_to_stderr(
     written: WrittenHome, houston: Houston
 ) -> None:
     history(written)
-    said = houston("context", "words", "2")
-    assert said.out.startswith("[system]\na.txt\n")
-    assert said.out.endswith('[tools]\n{"function":{"name":"look","description":"a.txt"}}\n')
-    assert "step 2: clean, without token ids" in said.err
+    output = houston("context", "words", "2")
+    assert output.out.startswith("[system]\na.txt\n")
+    assert output.out.endswith('[tools]\n{"function":{"name":"look","description":"a.txt"}}\n')
+    assert "step 2: clean, without token ids" in output.err
     assert houston("context", "words", "2", "--tokens").out == ""
 
 
@@ -415,9 +415,9 @@ def test_erased_text_shows_as_such(written: WrittenHome, houston: Houston) -> No
         if kind != "spec":
             written.erase(seq)
     for words in (("steps", "words"), ("tail",), ("guidance", "words"), ("context", "words", "2")):
-        said = houston(*words)
-        assert said.code == 0
-        assert "erased" in said.out
+        output = houston(*words)
+        assert output.code == 0
+        assert "erased" in output.out
     assert "secret" not in houston("tail", "--json").out
 
 
@@ -453,16 +453,16 @@ def test_an_error_says_cause_and_next_command(
 ) -> None:
     make, words, code, sentence = ERRORS[case]
     make(written)
-    said = houston(*words)
-    assert (said.code, said.out) == (code, "")
-    assert sentence in said.err
-    assert code == 2 or "next: houston" in said.err
+    output = houston(*words)
+    assert (output.code, output.out) == (code, "")
+    assert sentence in output.err
+    assert code == 2 or "next: houston" in output.err
 
 
 def test_a_home_that_never_had_a_daemon(houston: Houston) -> None:
-    said = houston("rollout", "list")
-    assert (said.code, said.out) == (1, "")
-    assert "houston daemon start" in said.err
+    output = houston("rollout", "list")
+    assert (output.code, output.out) == (1, "")
+    assert "houston daemon start" in output.err
     assert houston("guide", "r", "hi").code == 69
 
 
@@ -471,6 +471,6 @@ def test_guidance_of_another_rollout_is_not_taken_back(
 ) -> None:
     a_rollout(written)
     written.guide("words-aaaa", "g-1", "hi")
-    said = houston("guidance", "words-b", "--withdraw", "g-1")
-    assert said.code == 1
-    assert "belongs to words-aaaa" in said.err
+    output = houston("guidance", "words-b", "--withdraw", "g-1")
+    assert output.code == 1
+    assert "belongs to words-aaaa" in output.err

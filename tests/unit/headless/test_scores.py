@@ -10,8 +10,8 @@ def evaluation(number: int, score: float | None, state: str) -> EvaluationRow:
 
 
 def test_an_evaluation_that_used_no_submission_has_no_number() -> None:
-    kept = [(40.0, "scored"), (None, "format"), (None, "failed"), (30.5, "scored")]
-    lines = _score_rows([evaluation(n, *one) for n, one in enumerate(kept, 1)])
+    scores = [(40.0, "scored"), (None, "format"), (None, "failed"), (30.5, "scored")]
+    lines = _score_rows([evaluation(n, *score) for n, score in enumerate(scores, 1)])
     assert [(line["number"], line["score"], line["step"]) for line in lines] == [
         (1, 40.0, 2),
         (None, None, 4),

@@ -22,9 +22,9 @@ def loaded(home: Path, rollouts: int = 64) -> LoadedConfiguration:
 
 
 def only(check: DoctorCheck, on: LoadedConfiguration, name: str) -> DoctorFinding:
-    (found,) = [finding for finding in check(on) if finding.name == name]
-    assert found.state == "ok" or found.next, "who finds something says what to do"
-    return found
+    (finding,) = [finding for finding in check(on) if finding.name == name]
+    assert finding.state == "ok" or finding.next, "who finds something says what to do"
+    return finding
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_a_home_on_each_kind_of_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, state: str
 ) -> None:
     monkeypatch.setattr(doctor_commands, "filesystem_type", lambda path: kind)
-    found = only(doctor_commands.check_home, loaded(tmp_path), "home")
-    assert (found.state, kind in found.text) == (state, True)
+    finding = only(doctor_commands.check_home, loaded(tmp_path), "home")
+    assert (finding.state, kind in finding.text) == (state, True)
 
 
 def test_options_of_a_mount_are_read(tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_open_files_for_every_rollout_and_console(tmp_path: Path) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     assert only(doctor_commands.check_descriptor_limit, loaded(tmp_path, 1), "files").state == "ok"
     if hard != resource.RLIM_INFINITY:
-        found = only(doctor_commands.check_descriptor_limit, loaded(tmp_path, hard), "files")
-        assert found.state == "warn"
-        assert "ulimit" in found.next
+        finding = only(doctor_commands.check_descriptor_limit, loaded(tmp_path, hard), "files")
+        assert finding.state == "warn"
+        assert "ulimit" in finding.next
 
 
 @pytest.mark.parametrize("length", [10, 200])

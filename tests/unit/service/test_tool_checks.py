@@ -35,7 +35,7 @@ def test_the_search_provider(
     monkeypatch.setenv("FILE_KEY", "sk-0123456789\n")
     monkeypatch.setenv("SET_KEY", "sk-0123456789")
     config = Configuration(tools=ToolSettings(search=WebSearchSettings(**settings)))  # type: ignore[arg-type]
-    (found,) = check_search_provider(LoadedConfiguration(config, Home(tmp_path), "houston.toml"))
-    assert (found.state, words in found.text) == (state, True), found
-    assert bool(found.next) == (state != "ok")
-    assert "sk-0123456789" not in repr(found)
+    (finding,) = check_search_provider(LoadedConfiguration(config, Home(tmp_path), "houston.toml"))
+    assert (finding.state, words in finding.text) == (state, True), finding
+    assert bool(finding.next) == (state != "ok")
+    assert "sk-0123456789" not in repr(finding)

@@ -92,8 +92,8 @@ def step(
     reason: str = "stop",
 ) -> StepRecord:
     """A closed step as the journal has it."""
-    results = tuple(ToolResult(**one) for one in calls)
-    body = sample(malformed=malformed, calls=tuple(one.call for one in results))
+    results = tuple(ToolResult(**call) for call in calls)
+    body = sample(malformed=malformed, calls=tuple(call.call for call in results))
     body = msgspec.structs.replace(body, finish_reason=reason)
     files = CHANGE if changed else ()
     closed = ObservationBody(tail="", files=files, snapshot="" if changed is None else "abc")
@@ -106,20 +106,20 @@ def step(
 Steps = list[tuple[dict[str, Any], ...]]
 
 
-def found(
-    history: Steps, limits: AttentionSettings, changed: bool | None = True, **left: Any
+def signals_of(
+    history: Steps, limits: AttentionSettings, changed: bool | None = True, **budgets: Any
 ) -> dict[str, str]:
     """Signals of the last step of a history in which every step changes files, or none does."""
     records = [step(n, *calls, changed=changed) for n, calls in enumerate(history, 1)]
-    return look_at(records, limits, **left)
+    return look_at(records, limits, **budgets)
 
 
-def look_at(records: list[StepRecord], limits: AttentionSettings, **left: Any) -> dict[str, str]:
+def look_at(records: list[StepRecord], limits: AttentionSettings, **budgets: Any) -> dict[str, str]:
     watch = AttentionTracker(limits, records[:-1])
     last = records[-1]
     assert last.observation is not None
     now = observe_step(last.step, last.sample, last.results, last.observation)
-    return watch.step(now, RemainingBudgets(**left), last.results)
+    return watch.step(now, RemainingBudgets(**budgets), last.results)
 
 
 POLL = [(sleep(600, ["main"]),), (run("tail log", "1"),), (sleep(600, ["main"]),)]
@@ -246,9 +246,9 @@ CASES: list[tuple[str, str, Steps, dict[str, Any], str]] = [
 def test_signals_of_what_was_done(
     name: str, case: str, steps: Steps, limits: dict[str, Any], reason: str
 ) -> None:
-    said = found(steps, AttentionSettings(**limits)).get(name, "")
-    assert reason in said, case
-    assert bool(reason) == bool(said), case
+    shown = signals_of(steps, AttentionSettings(**limits)).get(name, "")
+    assert reason in shown, case
+    assert bool(reason) == bool(shown), case
 
 
 UNCHANGED: list[tuple[str, str, Steps, dict[str, Any], bool | None, str]] = [
@@ -277,9 +277,9 @@ UNCHANGED: list[tuple[str, str, Steps, dict[str, Any], bool | None, str]] = [
 def test_signals_of_what_did_not_change(
     name: str, case: str, steps: Steps, limits: dict[str, Any], changed: bool | None, reason: str
 ) -> None:
-    said = found(steps, AttentionSettings(**limits), changed).get(name, "")
-    assert reason in said, case
-    assert bool(reason) == bool(said), case
+    shown = signals_of(steps, AttentionSettings(**limits), changed).get(name, "")
+    assert reason in shown, case
+    assert bool(reason) == bool(shown), case
 
 
 FULL = {"steps": 100, "steps_left": 50, "seconds": 100.0, "seconds_left": 50.0, "evaluations": 3}
@@ -326,23 +326,23 @@ BUDGETS: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any], st
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "case", "one", "left", "limits", "reason"), BUDGETS)
+@pytest.mark.parametrize(("name", "case", "action", "budgets", "limits", "reason"), BUDGETS)
 def test_signals_of_scores_and_budgets(
     name: str,
     case: str,
-    one: dict[str, Any],
-    left: dict[str, Any],
+    action: dict[str, Any],
+    budgets: dict[str, Any],
     limits: dict[str, Any],
     reason: str,
 ) -> None:
-    standing = {**FULL, "evaluations_left": 3, **left}
-    said = found([(one,)], AttentionSettings(**limits), **standing).get(name, "")
-    assert reason in said, case
-    assert bool(reason) == bool(said), case
+    standing = {**FULL, "evaluations_left": 3, **budgets}
+    shown = signals_of([(action,)], AttentionSettings(**limits), **standing).get(name, "")
+    assert reason in shown, case
+    assert bool(reason) == bool(shown), case
 
 
 @pytest.mark.parametrize(
-    ("name", "reason", "malformed", "said"),
+    ("name", "reason", "malformed", "expected"),
     [
         ("null_action", "stop", "no call", "no action: no call"),
         ("null_action", "stop", "", ""),
@@ -352,10 +352,10 @@ def test_signals_of_scores_and_budgets(
     ],
 )
 def test_signals_of_steps_without_an_action(
-    name: str, reason: str, malformed: str, said: str
+    name: str, reason: str, malformed: str, expected: str
 ) -> None:
-    one = step(1, malformed=malformed, reason=reason)
-    assert look_at([one], AttentionSettings(), **FULL).get(name, "") == said
+    record = step(1, malformed=malformed, reason=reason)
+    assert look_at([record], AttentionSettings(), **FULL).get(name, "") == expected
 
 
 def test_no_action_counts_as_going_wrong() -> None:
@@ -364,8 +364,8 @@ def test_no_action_counts_as_going_wrong() -> None:
 
 
 def test_every_signal_has_cases_and_a_sentence() -> None:
-    known = {case[0] for case in (*CASES, *UNCHANGED, *BUDGETS)} | {"null_action", "interrupted"}
-    assert known == set(SIGNALS)
+    covered = {case[0] for case in (*CASES, *UNCHANGED, *BUDGETS)} | {"null_action", "interrupted"}
+    assert covered == set(SIGNALS)
     assert all(says.__doc__ for says in SIGNALS.values())
 
 
@@ -381,8 +381,8 @@ def test_a_watch_that_begins_anywhere_finds_the_same(limits: AttentionSettings) 
         assert record.observation is not None
         now = observe_step(record.step, record.sample, record.results, record.observation)
         again = AttentionTracker(limits, records[max(0, number - window_length(limits)) : number])
-        left = RemainingBudgets(best=90.0)
-        assert whole.step(now, left) == again.step(now, left), number
+        budgets = RemainingBudgets(best=90.0)
+        assert whole.step(now, budgets) == again.step(now, budgets), number
 
 
 def test_an_empty_step_has_no_signal() -> None:
@@ -406,24 +406,24 @@ def test_a_packages_signal_that_is_broken_marks_the_step_and_ends_nothing(
     (info / "entry_points.txt").write_text("[houston.signals]\nfull = houston_moon:full\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "houston_moon", raising=False)
-    one = ObservedStep(1, (), None)
-    found = AttentionTracker(AttentionSettings(signals=("full",))).step(
-        one, RemainingBudgets(steps_left=1)
+    step = ObservedStep(1, (), None)
+    signals = AttentionTracker(AttentionSettings(signals=("full",))).step(
+        step, RemainingBudgets(steps_left=1)
     )
-    assert "the code of this signal failed" in found["full"]
+    assert "the code of this signal failed" in signals["full"]
 
 
 def test_the_loops_own_last_evaluation_is_not_the_agents_repetition() -> None:
     last = step(2, run("ls"), finish(), score(5), changed=False)
-    asked = msgspec.structs.replace(last.sample, calls=last.sample.calls[:2])
-    left = {**FULL, "best": 5.0, "finished": True}
-    said = {
-        who: look_at([step(1, score(5)), record], AttentionSettings(), **left)
+    requested = msgspec.structs.replace(last.sample, calls=last.sample.calls[:2])
+    budgets = {**FULL, "best": 5.0, "finished": True}
+    signals = {
+        who: look_at([step(1, score(5)), record], AttentionSettings(), **budgets)
         for who, record in (
-            ("the loop", msgspec.structs.replace(last, sample=asked)),
+            ("the loop", msgspec.structs.replace(last, sample=requested)),
             ("the agent", last),
         )
     }
-    assert "repeated_evaluation" not in said["the loop"]
-    assert "repeated_evaluation" in said["the agent"]
-    assert "low_finish" in said["the loop"]
+    assert "repeated_evaluation" not in signals["the loop"]
+    assert "repeated_evaluation" in signals["the agent"]
+    assert "low_finish" in signals["the loop"]

@@ -29,7 +29,7 @@ def with_ids(**fields: Any) -> Any:
     return sample(**{**ids, **fields})
 
 
-def read(written: WrittenHome, rollout: str) -> RolloutTrace:
+def trace_of(written: WrittenHome, rollout: str) -> RolloutTrace:
     with Reader(written.home) as reader:
         return traces.read_trace(reader, rollout)
 
@@ -42,27 +42,27 @@ def test_closed_steps_are_there_in_order_over_pages_and_without_ids(
     for number in range(1, 8):
         written.step(rollout, number, with_ids(thought=f"thought {number}"))
     written.step(rollout, 8, open=True)
-    found = read(written, rollout)
+    trace = trace_of(written, rollout)
     assert (
-        [one.step for one in found.steps]
+        [step.step for step in trace.steps]
         == list(range(1, 8))
-        == [s.step for s in found.observed_steps]
+        == [s.step for s in trace.observed_steps]
     )
-    assert {(s.sample.token_ids, s.sample.logprobs, s.sample.new_prompt_ids) for s in found.steps
+    assert {(s.sample.token_ids, s.sample.logprobs, s.sample.new_prompt_ids) for s in trace.steps
             } == {(None, None, None)}  # fmt: skip
-    assert found.step(7) is not None
-    assert found.step(7).sample.thought == "thought 7"  # type: ignore[union-attr]
-    assert (found.step(8), found.step(0)) == (None, None)
-    assert [one.step for one in found.before(3)] == [1, 2]
-    assert (found.task.name, found.instructions, found.ended) == ("count-words", "Count.", False)
+    assert trace.step(7) is not None
+    assert trace.step(7).sample.thought == "thought 7"  # type: ignore[union-attr]
+    assert (trace.step(8), trace.step(0)) == (None, None)
+    assert [step.step for step in trace.before(3)] == [1, 2]
+    assert (trace.task.name, trace.instructions, trace.ended) == ("count-words", "Count.", False)
 
 
 def test_only_the_attempt_that_counts_is_there(written: WrittenHome) -> None:
     rollout = written.rollout("r")
     written.step(rollout, 1, sample("first"))
     written.step(rollout, 1, sample("second"), attempt=2)
-    found = read(written, rollout)
-    assert [(one.attempt, one.sample.thought) for one in found.steps] == [(2, "second")]
+    trace = trace_of(written, rollout)
+    assert [(step.attempt, step.sample.thought) for step in trace.steps] == [(2, "second")]
 
 
 def test_a_branch_has_the_past_that_it_shares_and_its_forks(written: WrittenHome) -> None:
@@ -73,10 +73,10 @@ def test_a_branch_has_the_past_that_it_shares_and_its_forks(written: WrittenHome
     written.fork(parent, 3, ForkBody(k=1, first_kept_step=3, summary="and on"))
     branch = written.rollout("branch", parent="parent", parent_step=2, state="finished")
     written.step(branch, 3, sample("branch 3"))
-    found = read(written, branch)
-    assert [one.sample.thought for one in found.steps] == ["parent 1", "parent 2", "branch 3"]
-    assert [one.step for one in found.forks] == [2]
-    assert found.ended
+    trace = trace_of(written, branch)
+    assert [step.sample.thought for step in trace.steps] == ["parent 1", "parent 2", "branch 3"]
+    assert [fork.step for fork in trace.forks] == [2]
+    assert trace.ended
 
 
 def test_scores_are_those_of_submissions_that_gave_one(written: WrittenHome) -> None:
@@ -85,8 +85,9 @@ def test_scores_are_those_of_submissions_that_gave_one(written: WrittenHome) -> 
     from tests.support.written_home import stored
 
     rollout = written.rollout("r")
-    given = [("scored", 41.5), ("format", None), ("scored", 63), ("failed", None), ("scored", 50.0)]
-    for number, (state, score) in enumerate(given, 1):
+    submissions = [("scored", 41.5), ("format", None), ("scored", 63)]
+    submissions += [("failed", None), ("scored", 50.0)]
+    for number, (state, score) in enumerate(submissions, 1):
         written.step(rollout, number, sample(calls=(EVAL,)), open=True)
         fields = {"overall_score": score, "state": state, "counted": state == "scored"}
         result = ToolResult(
@@ -95,9 +96,9 @@ def test_scores_are_those_of_submissions_that_gave_one(written: WrittenHome) -> 
         written.event(EventKey(rollout, number, 1, "call.0"), "result", result)
         closed = stored(StoredObservation, ObservationBody(tail=""), active_us=1)
         written.event(EventKey(rollout, number, 1, "observation"), "observation", closed)
-    found = read(written, rollout)
-    assert found.scores == (ScoredStep(1, 41.5), ScoredStep(3, 63.0), ScoredStep(5, 50.0))
-    assert found.best == 63.0
+    trace = trace_of(written, rollout)
+    assert trace.scores == (ScoredStep(1, 41.5), ScoredStep(3, 63.0), ScoredStep(5, 50.0))
+    assert trace.best == 63.0
 
 
 GONE = {
@@ -113,21 +114,21 @@ GONE = {
 def test_a_rollout_whose_texts_are_gone_is_refused_also_as_the_past_of_a_branch(
     written: WrittenHome, name: str
 ) -> None:
-    how, said = GONE[name]
+    how, words = GONE[name]
     written.rollout("r")
     seqs = [written.step("r", number) for number in (1, 2, 3)]
     written.rollout("limb", parent="r", parent_step=2)
     written.rollout("other", parent="r", parent_step=1)
     body = BodiesErased(by="person:ada", seqs=(seqs[1],), remainders=(b"",), **how)  # type: ignore[arg-type]
-    read(written, "limb")
+    trace_of(written, "limb")
     written.event(EventKey("r"), "erased", body)
     with Reader(written.home) as reader:
-        with pytest.raises(traces.TextsGone) as told:
+        with pytest.raises(traces.TextsGone) as refusal:
             traces.read_trace(reader, "limb")
-        assert said[0] in told.value.cause and said[1] in told.value.next
-        assert told.value.effect == "Nothing was judged."
+        assert words[0] in refusal.value.cause and words[1] in refusal.value.next
+        assert refusal.value.effect == "Nothing was judged."
     if name != "archived":
-        read(written, "other")
+        trace_of(written, "other")
 
 
 def test_a_rollout_that_is_archived_while_it_is_read_is_refused(
@@ -152,12 +153,12 @@ def test_notes_and_verdicts_that_were_erased_leave_a_rollout_as_it_was(
 ) -> None:
     written.rollout("r")
     written.step("r", 1)
-    said = written.event(
+    verdict = written.event(
         EventKey("r", 1), "verdict", VerdictGiven(last=1, verdict="keep", by="ada")
     )
-    body = BodiesErased(by="person:ada", seqs=(said,), remainders=(b"",))
+    body = BodiesErased(by="person:ada", seqs=(verdict,), remainders=(b"",))
     written.event(EventKey("r"), "erased", body)
-    assert len(read(written, "r").steps) == 1
+    assert len(trace_of(written, "r").steps) == 1
 
 
 def test_only_what_closed_or_was_replaced_since_is_read_again(tmp_path: Path) -> None:
@@ -173,6 +174,6 @@ def test_only_what_closed_or_was_replaced_since_is_read_again(tmp_path: Path) ->
         now = traces.read_trace(reader, "r", before.steps)
         assert now.steps == traces.read_trace(reader, "r").steps
     written.close()
-    assert [one.attempt for one in now.steps] == [1, 1, 2, 1]
-    kept = zip(now.steps, before.steps, strict=False)
-    assert [one is other for one, other in kept] == [True, True, False]
+    assert [step.attempt for step in now.steps] == [1, 1, 2, 1]
+    pairs = zip(now.steps, before.steps, strict=False)
+    assert [step is other for step, other in pairs] == [True, True, False]

@@ -16,13 +16,13 @@ def test_pairs_are_counted_by_what_both_say() -> None:
 
 def test_a_table_from_the_literature() -> None:
     """20, 5, 10, 15: the usual example of Cohen's kappa, 0.4 with an agreement of 0.7."""
-    one = VerdictAgreement(20, 5, 10, 15)
-    assert one.kappa == pytest.approx(0.4)
-    assert one.agreed.value == pytest.approx(0.7)
-    assert one.precision.value == pytest.approx(0.8)
-    assert one.recall.value == pytest.approx(2 / 3)
-    assert one.f1 == pytest.approx(40 / 55)
-    assert one.few == ""
+    agreement = VerdictAgreement(20, 5, 10, 15)
+    assert agreement.kappa == pytest.approx(0.4)
+    assert agreement.agreed.value == pytest.approx(0.7)
+    assert agreement.precision.value == pytest.approx(0.8)
+    assert agreement.recall.value == pytest.approx(2 / 3)
+    assert agreement.f1 == pytest.approx(40 / 55)
+    assert agreement.few == ""
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_a_table_from_the_literature() -> None:
 )
 def test_wilsons_bounds(hits: int, of: int, low: float, high: float) -> None:
     """The last row is Newcombe's (1998), method 3."""
-    found = wilson_interval(hits, of)
-    assert found.low == pytest.approx(low, abs=1e-4)
-    assert found.high == pytest.approx(high, abs=1e-4)
+    interval = wilson_interval(hits, of)
+    assert interval.low == pytest.approx(low, abs=1e-4)
+    assert interval.high == pytest.approx(high, abs=1e-4)
 
 
 def test_where_nothing_can_be_said_nothing_is_said() -> None:
@@ -50,12 +50,12 @@ def test_where_nothing_can_be_said_nothing_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "said"),
+    ("agreement", "words"),
     [
         (VerdictAgreement(3, 1, 1, 5), "only 10 steps"),
         (VerdictAgreement(3, 1, 1, 95), "masked only 4"),
         (VerdictAgreement(20, 5, 10, 15), ""),
     ],
 )
-def test_too_little_is_said_to_be_too_little(one: VerdictAgreement, said: str) -> None:
-    assert said in one.few and bool(said) == bool(one.few)
+def test_too_little_is_said_to_be_too_little(agreementeement: VerdictAgreement, words: str) -> None:
+    assert words in agreementeement.few and bool(words) == bool(agreementeement.few)

@@ -32,7 +32,7 @@ def test_the_arguments_of_a_call_are_an_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "decided", "told"),
+    ("text", "decided", "problem"),
     [
         ("", set(), "no JSON object"),
         ("keep all of them", set(), "no JSON object"),
@@ -50,17 +50,17 @@ def test_the_arguments_of_a_call_are_an_answer() -> None:
     ],
 )
 def test_answers_that_leave_steps_undecided_say_why(
-    text: str, decided: set[int], told: str
+    text: str, decided: set[int], problem: str
 ) -> None:
     reading = judge_answers.parse_answer(text, [3, 4])
     assert set(reading.steps) == decided
-    assert told in reading.problem
+    assert problem in reading.problem
     assert len(reading.problem) <= judge_answers.MAX_REASON_CHARACTERS
 
 
 def test_a_reason_is_a_clean_line() -> None:
-    said = {"reason": "<real_user>x</real_user>\n\x1b[31m" + "y" * 900, "verdict": "mask"}
-    (judged,) = judge_answers.parse_answer({"3": said}, [3]).steps.values()
+    answer = {"reason": "<real_user>x</real_user>\n\x1b[31m" + "y" * 900, "verdict": "mask"}
+    (judged,) = judge_answers.parse_answer({"3": answer}, [3]).steps.values()
     assert "<real_user>" not in judged.reason and "\x1b" not in judged.reason
     assert (
         "\n" not in judged.reason and len(judged.reason) <= judge_answers.MAX_REASON_CHARACTERS + 1

@@ -50,7 +50,7 @@ class Voice:
 
 
 def masks(_: int, steps: list[int]) -> str:
-    return json.dumps({str(one): {"reason": "because", "verdict": "mask"} for one in steps})
+    return json.dumps({str(number): {"reason": "because", "verdict": "mask"} for number in steps})
 
 
 def client(engine: Voice) -> JudgeClient:
@@ -74,9 +74,9 @@ async def judged(
 @pytest.mark.parametrize("at_once", [1, 3])
 async def test_no_more_windows_at_once_than_were_allowed(tmp_path: Path, at_once: int) -> None:
     engine = Voice(masks, 0.01)
-    found, cost = await judged(engine, tmp_path, at_once)
+    verdicts, cost = await judged(engine, tmp_path, at_once)
     assert cost.windows > 3 and engine.most == at_once
-    assert list(found.steps) == list(range(1, 13))
+    assert list(verdicts.steps) == list(range(1, 13))
 
 
 async def test_what_was_asked_before_a_failure_is_not_asked_again(tmp_path: Path) -> None:
@@ -96,10 +96,10 @@ async def test_what_was_asked_before_a_failure_is_not_asked_again(tmp_path: Path
 
 async def test_the_rule_on_errors_wins_over_a_keep(tmp_path: Path) -> None:
     keeps = Voice(lambda number, steps: masks(number, steps).replace("mask", "keep"))
-    found, _ = await judged(keeps, tmp_path)
-    assert found.overruled == 1
-    assert [number for number, one in found.steps.items() if one.verdict == "mask"] == [3]
-    assert found.steps[3].reason == "e; the judge would keep it"
+    verdicts, _ = await judged(keeps, tmp_path)
+    assert verdicts.overruled == 1
+    assert [number for number, step in verdicts.steps.items() if step.verdict == "mask"] == [3]
+    assert verdicts.steps[3].reason == "e; the judge would keep it"
 
 
 @pytest.mark.parametrize("tries", [1, 2, 4])
@@ -107,18 +107,18 @@ async def test_an_answer_is_asked_for_again_as_often_as_is_configured(
     tmp_path: Path, tries: int
 ) -> None:
     engine = Voice(lambda *_: "no")
-    found, cost = await judged(engine, tmp_path, 1, replace(JudgeSettings(), tries=tries))
+    verdicts, cost = await judged(engine, tmp_path, 1, replace(JudgeSettings(), tries=tries))
     assert cost.requests == cost.unusable == tries * cost.windows == len(engine.asked)
-    assert not found.steps and list(found.undecided) == list(range(1, 13))
-    assert "no JSON object" in found.undecided[1]
+    assert not verdicts.steps and list(verdicts.undecided) == list(range(1, 13))
+    assert "no JSON object" in verdicts.undecided[1]
     again, second = await judged(engine, tmp_path, 1, replace(JudgeSettings(), tries=tries))
-    assert second.cached == 0 and again == found, "what cannot be used is not kept"
+    assert second.cached == 0 and again == verdicts, "what cannot be used is not kept"
 
 
 async def test_that_answers_cannot_be_kept_is_said_and_costs_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "judge").write_text("no folder")
-    found, cost = await judged(Voice(masks), tmp_path)
-    assert len(found.steps) == 12
+    verdicts, cost = await judged(Voice(masks), tmp_path)
+    assert len(verdicts.steps) == 12
     assert cost.unkept and f"answers were not kept: {cost.unkept}" in cost.words(JudgeSettings())
 
 
@@ -126,30 +126,30 @@ async def test_another_question_has_another_answer(tmp_path: Path) -> None:
     """Engine, model, policy, temperature and words are part of the question."""
     words = judge_prompt.load_template()
     (window,) = judge_verdicts.plan_windows(trace([step(1)]), words, client(Voice(masks)))
-    asked = client(Voice(masks))
+    usual = client(Voice(masks))
     other = judge_prompt.parse_template(judge_prompt.TEMPLATE_FILE.read_text() + "\n", "other")
     ways = [
-        (asked, words, JudgeSettings()),
+        (usual, words, JudgeSettings()),
         (
-            JudgeClient("voice", asked.engine, "n", 16_000, TokenEstimator(), None),
+            JudgeClient("voice", usual.engine, "n", 16_000, TokenEstimator(), None),
             words,
             JudgeSettings(),
         ),
         (
-            JudgeClient("other", asked.engine, "m", 16_000, TokenEstimator(), None),
+            JudgeClient("other", usual.engine, "m", 16_000, TokenEstimator(), None),
             words,
             JudgeSettings(),
         ),
         (
-            JudgeClient("voice", asked.engine, "m", 16_000, TokenEstimator(), None, "policy@2"),
+            JudgeClient("voice", usual.engine, "m", 16_000, TokenEstimator(), None, "policy@2"),
             words,
             JudgeSettings(),
         ),
-        (asked, words, replace(JudgeSettings(), temperature=0.7)),
-        (asked, other, JudgeSettings()),
+        (usual, words, replace(JudgeSettings(), temperature=0.7)),
+        (usual, other, JudgeSettings()),
     ]
-    for one, text, settings in ways:
-        judge = WindowJudge(one, text, settings, JudgeCache(Home(tmp_path)), JudgeCost())
+    for judge_client, text, settings in ways:
+        judge = WindowJudge(judge_client, text, settings, JudgeCache(Home(tmp_path)), JudgeCost())
         assert not judge.is_cached(window)
         await judge.judge_window(window)
         assert judge.is_cached(window)
@@ -162,16 +162,16 @@ async def test_a_call_of_another_tool_is_no_answer(tmp_path: Path) -> None:
             call = ToolCall(id="1", name="run_command", arguments=json.loads(sampled.text))
             return EngineSample(text="", finish_reason="stop", calls=(call,))
 
-    found, _ = await judged(Caller(masks), tmp_path)
-    assert not found.steps
+    verdicts, _ = await judged(Caller(masks), tmp_path)
+    assert not verdicts.steps
 
 
 def test_steps_that_a_branch_shares_are_its_parents() -> None:
     steps = [replace(step(1), inherited="r-0"), step(2)]
-    made = trace(steps)
-    assert verdict_updates.own_steps(made) == [2]
+    rollout = trace(steps)
+    assert verdict_updates.own_steps(rollout) == [2]
     (window,) = judge_verdicts.plan_windows(
-        made, judge_prompt.load_template(), client(Voice(masks))
+        rollout, judge_prompt.load_template(), client(Voice(masks))
     )
     assert window.judged == (2,) and "step 1 begins, context only]" in window.message
 
@@ -193,10 +193,10 @@ async def test_a_judge_that_takes_long_is_heard_of_before_it_answers(tmp_path: P
         notes.append(text)
         heard.set()
 
-    async with judge_session.report_progress("r-1", 1, note, every=0.01) as done:
+    async with judge_session.report_progress("r-1", 1, note, every=0.01) as count_window:
         await asyncio.wait_for(heard.wait(), 20)
-        done(None)  # type: ignore[arg-type]  # only that it is done counts
+        count_window(None)  # type: ignore[arg-type]  # only that it is done counts
     assert notes[0].startswith("r-1: judge, 0 of 1 window after ")
-    told = len(notes)
+    count = len(notes)
     await asyncio.sleep(0.05)
-    assert len(notes) == told, "nothing is said of what is over"
+    assert len(notes) == count, "nothing is said of what is over"

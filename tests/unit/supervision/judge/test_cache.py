@@ -20,8 +20,8 @@ KEPT = CachedAnswer(
 
 
 def file_of(folder: Path) -> Path:
-    (found,) = (folder / "judge").rglob("*.json")
-    return found
+    (file,) = (folder / "judge").rglob("*.json")
+    return file
 
 
 def test_an_answer_is_found_by_its_question_and_by_no_other(tmp_path: Path) -> None:
@@ -78,5 +78,5 @@ def test_writers_that_are_killed_leave_whole_answers_or_none(tmp_path: Path) -> 
         os.kill(writer.pid, signal.SIGKILL)
         writer.communicate()
     for number in range(7):
-        kept = cache.get(cache_key({"number": number}))
-        assert kept is not None and kept.answer == "x" * 20_000
+        answer = cache.get(cache_key({"number": number}))
+        assert answer is not None and answer.answer == "x" * 20_000

@@ -36,11 +36,12 @@ def written(tmp_path: Path) -> Iterator[WrittenHome]:
 def judged(written: WrittenHome, rollout: str, *judge: dict[str, Any], **options: Any) -> None:
     """A rollout of which each step is an error that people mask; with what a judge says of them."""
     written.rollout(rollout, **options)
-    for step, said in enumerate(judge, 1):
+    for step, verdict in enumerate(judge, 1):
         written.step(rollout, step, sample(calls=(RUN,)), (FAILS,))
-        for one in ({"verdict": "mask", "by": "ada"}, {**said, "source": "judge", "by": "judge:e"}):
-            if said or one["by"] == "ada":
-                body = VerdictGiven(last=step, **one)  # type: ignore[arg-type]
+        by_judge = {**verdict, "source": "judge", "by": "judge:e"}
+        for fields in ({"verdict": "mask", "by": "ada"}, by_judge):
+            if verdict or fields["by"] == "ada":
+                body = VerdictGiven(last=step, **fields)  # type: ignore[arg-type]
                 written.event(EventKey(rollout, step), "verdict", body)
 
 

@@ -19,16 +19,16 @@ PROSE = {"decision"}
 
 def test_each_point_of_the_template_has_a_step_to_keep_and_one_to_mask() -> None:
     meant: dict[str, Counter[str]] = defaultdict(Counter)
-    for one in CASES:
-        meant[one.criterion][one.meant] += 1
+    for case in CASES:
+        meant[case.criterion][case.meant] += 1
     assert set(meant) == {*judge_prompt.load_template().criteria, *PROSE}
-    for criterion, found in meant.items():
-        assert found["keep"] == found["mask"] >= 1, criterion
+    for criterion, counts in meant.items():
+        assert counts["keep"] == counts["mask"] >= 1, criterion
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda one: f"{one.criterion}-{one.meant}-{one.name}")
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.criterion}-{c.meant}-{c.name}")
 def test_the_judge_is_shown_what_the_case_turns_on(case: JudgeCase) -> None:
-    steps = [one.step for one in case.trace.steps]
+    steps = [step.step for step in case.trace.steps]
     (window,) = WindowPlanner(
         case.trace, judge_prompt.load_template(), TokenEstimator(), 16_000
     ).windows(steps)

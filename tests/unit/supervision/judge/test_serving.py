@@ -22,9 +22,9 @@ def loaded(folder: Path, **engine: object) -> LoadedConfiguration:
     site.mkdir(exist_ok=True)
     (site / "health").touch()
     serve = (sys.executable, "-m", "http.server", "{port}", "-d", str(site))
-    made = EngineSettings(kind="vllm", **{"command": serve, **engine})  # type: ignore[arg-type]
+    settings = EngineSettings(kind="vllm", **{"command": serve, **engine})  # type: ignore[arg-type]
     return LoadedConfiguration(
-        Configuration(engines={"v": made}), Home(folder / "home"), "defaults"
+        Configuration(engines={"v": settings}), Home(folder / "home"), "defaults"
     )
 
 
@@ -35,15 +35,15 @@ def pid_of(config: LoadedConfiguration) -> int:
 
 
 def test_a_child_is_started_when_it_is_asked_for_and_ended_after(tmp_path: Path) -> None:
-    config, told = loaded(tmp_path), list[str]()
-    with JudgeEnginePlace(config, "v", told.append) as place:
-        assert not place.running() and not told, "nothing is started before it is needed"
+    config, notes = loaded(tmp_path), list[str]()
+    with JudgeEnginePlace(config, "v", notes.append) as place:
+        assert not place.running() and not notes, "nothing is started before it is needed"
         url = place.url()
         pid = pid_of(config)
-        with JudgeEnginePlace(config, "v", told.append) as other:
+        with JudgeEnginePlace(config, "v", notes.append) as other:
             assert other.running() and other.url() == url, "one server, found by its state"
         assert process_start_time(pid) is not None, "who did not start it does not end it"
-    assert process_start_time(pid) is None and len(told) == 1
+    assert process_start_time(pid) is None and len(notes) == 1
 
 
 def test_what_a_killed_command_left_is_found_by_the_next(tmp_path: Path) -> None:
@@ -61,17 +61,17 @@ def test_what_a_killed_command_left_is_found_by_the_next(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("engine", "said"),
+    ("engine", "words"),
     [
         ({"command": (sys.executable, "-c", "raise SystemExit('no such model')")}, "no such model"),
         ({"gpus": 2}, "leases GPUs that only the daemon gives"),
     ],
 )
 def test_a_child_that_cannot_be_had_says_why(
-    tmp_path: Path, engine: dict[str, object], said: str
+    tmp_path: Path, engine: dict[str, object], words: str
 ) -> None:
     with (
-        pytest.raises(HoustonError, match=said),
+        pytest.raises(HoustonError, match=words),
         JudgeEnginePlace(loaded(tmp_path, **engine), "v", lambda _: None) as place,
     ):
         place.url()

@@ -45,9 +45,9 @@ def test_a_template_that_hides_something_from_the_judge_is_refused(text: str, na
 
 
 def test_what_is_filled_in_opens_no_further_gap() -> None:
-    made = judge_prompt.parse_template(WHOLE, "here")
+    template = judge_prompt.parse_template(WHOLE, "here")
     gaps = dict.fromkeys(("scores", "guidance", "key", "judged"), "-")
-    message = made.message({**gaps, "task": "{{steps}}", "steps": "{{task}} {{judged}}"})
+    message = template.message({**gaps, "task": "{{steps}}", "steps": "{{task}} {{judged}}"})
     assert message == "{{steps}} - - - {{task}} {{judged}} -"
 
 

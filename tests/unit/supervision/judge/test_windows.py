@@ -31,9 +31,9 @@ def planned(
     size: int = SIZE,
     forks: tuple[int, ...] = (),
 ) -> list[JudgeWindow]:
-    made = trace(steps, forks=forks)
-    asked = [one.step for one in steps]
-    return list(WindowPlanner(made, judge_prompt.load_template(), tokens, size).windows(asked))
+    rollout = trace(steps, forks=forks)
+    numbers = [step.step for step in steps]
+    return list(WindowPlanner(rollout, judge_prompt.load_template(), tokens, size).windows(numbers))
 
 
 def fits(window: JudgeWindow, tokens: TokenEstimator | PromptTokenizer, size: int) -> bool:
@@ -44,37 +44,38 @@ def fits(window: JudgeWindow, tokens: TokenEstimator | PromptTokenizer, size: in
 @settings(max_examples=25, deadline=None)
 @given(
     lengths=st.lists(st.integers(0, 20_000), min_size=1, max_size=40),
-    said=st.lists(st.text(min_size=1, max_size=400), max_size=12),
+    messages=st.lists(st.text(min_size=1, max_size=400), max_size=12),
     task=st.integers(0, 30_000),
 )
 def test_windows_ask_about_each_step_once_in_order_and_fit(
-    lengths: list[int], said: list[str], task: int
+    lengths: list[int], messages: list[str], task: int
 ) -> None:
     tokens, size = TokenEstimator(), 8192
-    texts = {number: said[number] for number in range(len(said))}
+    heard = dict(enumerate(messages))
     steps = [
-        step(number, "o" * length, said=texts.get(number, ""))
+        step(number, "o" * length, guidance=heard.get(number, ""))
         for number, length in enumerate(lengths, 1)
     ]
-    made = trace(steps, instructions="t" * task)
-    asked = [one.step for one in steps]
-    found = list(WindowPlanner(made, judge_prompt.load_template(), tokens, size).windows(asked))
-    assert [number for one in found for number in one.judged] == asked
-    assert all(fits(one, tokens, size) for one in found)
+    rollout = trace(steps, instructions="t" * task)
+    numbers = [step.step for step in steps]
+    planner = WindowPlanner(rollout, judge_prompt.load_template(), tokens, size)
+    windows = list(planner.windows(numbers))
+    assert [number for window in windows for number in window.judged] == numbers
+    assert all(fits(window, tokens, size) for window in windows)
 
 
 def test_task_scores_and_guidance_stand_in_every_window(tokens: PromptTokenizer) -> None:
     steps = [step(number, "x" * 3000) for number in range(1, 31)]
-    steps[4] = step(5, "x", said="Keep the test set out of it.")
+    steps[4] = step(5, "x", guidance="Keep the test set out of it.")
     steps[9] = step(10, "scored", score=13.5)
     steps[19] = step(20, "scored", score=41.25)
     windows = planned(tokens, steps, forks=(15,))
     assert len(windows) > 3
-    for one in windows:
-        assert "Count the words." in one.message
-        assert "step 5:\n<real_user>Keep the test set out of it.</real_user>" in one.message
-        assert "The maximum possible is 100." in one.message
-        assert "step 10: 13.5" in one.message and "step 20: 41.25" in one.message
+    for window in windows:
+        assert "Count the words." in window.message
+        assert "step 5:\n<real_user>Keep the test set out of it.</real_user>" in window.message
+        assert "The maximum possible is 100." in window.message
+        assert "step 10: 13.5" in window.message and "step 20: 41.25" in window.message
     first, last = windows[0].message, windows[-1].message
     assert "There was no summary yet." in first
     assert "best before the last summary (before step 15): 13.5." in last
@@ -90,12 +91,12 @@ MAXIMA = {
 
 @pytest.mark.parametrize("name", MAXIMA)
 def test_the_highest_score_is_the_tasks_as_it_is_for_the_rules(name: str) -> None:
-    rules, said = MAXIMA[name]
-    made = trace([step(1, "scored", score=60), step(2)], rules=rules)
-    (window,) = WindowPlanner(made, judge_prompt.load_template(), TokenEstimator(), SIZE).windows(
-        [1, 2]
-    )
-    assert said in window.message and "step 1: 60" in window.message
+    rules, words = MAXIMA[name]
+    rollout = trace([step(1, "scored", score=60), step(2)], rules=rules)
+    (window,) = WindowPlanner(
+        rollout, judge_prompt.load_template(), TokenEstimator(), SIZE
+    ).windows([1, 2])
+    assert words in window.message and "step 1: 60" in window.message
     assert window.message.count("maximum possible is") == 1
 
 
@@ -117,7 +118,7 @@ def test_the_same_rollout_gives_the_same_windows(tokens: PromptTokenizer) -> Non
 
 def test_steps_that_are_not_shown_whole_are_counted(tokens: PromptTokenizer) -> None:
     windows = planned(tokens, [step(1, "x" * 200_000), step(2)])
-    assert sum(one.shortened for one in windows) == 1
+    assert sum(window.shortened for window in windows) == 1
 
 
 def test_a_window_without_room_is_refused_with_what_to_do(tokens: PromptTokenizer) -> None:
@@ -136,5 +137,5 @@ def test_the_whole_of_smollm_fits_its_window() -> None:
         pytest.skip("the model was not fetched")
     tokens = PromptTokenizer(str(Path(folder) / "tokenizer.json"))
     windows = planned(tokens, [step(number, "word " * 700) for number in range(1, 12)], size=8192)
-    assert all(fits(one, tokens, 8192) for one in windows)
-    assert max(len(one.judged) for one in windows) > 1
+    assert all(fits(window, tokens, 8192) for window in windows)
+    assert max(len(window.judged) for window in windows) > 1

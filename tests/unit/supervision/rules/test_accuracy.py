@@ -12,9 +12,9 @@ FIGURES = rule_cases.accuracy(CASES)
 
 def test_there_are_cases_enough_and_each_has_its_own_name() -> None:
     assert len(CASES) >= 50
-    assert len({one.name for one in CASES}) == len(CASES)
-    assert sum(one.held_out for one in CASES) >= 10
-    assert sum(not one.expected for one in CASES) >= len(CASES) / 3, "what is kept counts as much"
+    assert len({case.name for case in CASES}) == len(CASES)
+    assert sum(case.held_out for case in CASES) >= 10
+    assert sum(not case.expected for case in CASES) >= len(CASES) / 3, "what is kept counts as much"
     assert FIGURES.keys() == rule_catalog.RULES.keys(), "each rule has a case"
 
 

@@ -340,12 +340,12 @@ TABLES: dict[str, tuple[RuleFunction, dict[str, Case]]] = {
 )
 def test_what_is_masked(rule: str, case: str) -> None:
     masks, cases = TABLES[rule]
-    steps, given, expected = cases[case]
-    settings = RuleSettings(**{key: value for key, value in given.items() if key[0] != "_"})
-    around = {key[1:]: value for key, value in given.items() if key[0] == "_"}
-    found = list(masks(traced(steps, **around), settings))
-    assert {one.step for one in found} == expected, found
-    assert all(one.reason for one in found)
+    steps, options, expected = cases[case]
+    settings = RuleSettings(**{key: value for key, value in options.items() if key[0] != "_"})
+    around = {key[1:]: value for key, value in options.items() if key[0] == "_"}
+    findings = list(masks(traced(steps, **around), settings))
+    assert {finding.step for finding in findings} == expected, findings
+    assert all(finding.reason for finding in findings)
 
 
 def test_a_reason_says_what_was_said_and_which_file_was_meant() -> None:

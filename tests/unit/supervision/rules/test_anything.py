@@ -40,9 +40,9 @@ def anything(dice: random.Random) -> Done:
         ["", "Traceback (most recent call last):\nKeyError: 1", "a.py b.sh", "x" * 9]
     )
     error = {"error": fields.pop("error")} if "error" in fields else {}
-    made = call(dice.choice(NAMES), dice.choice(KINDS), text, dice.random() < 0.7, **fields)
-    made["fields"] |= error
-    return made
+    result = call(dice.choice(NAMES), dice.choice(KINDS), text, dice.random() < 0.7, **fields)
+    result["fields"] |= error
+    return result
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -57,7 +57,7 @@ def test_no_environment_breaks_a_rule(seed: int) -> None:
         for _ in range(40)
     ]  # fmt: skip
     trace = traced(steps, EVALUATED, gpus={"local": 8})
-    found = rule_catalog.run_rules(trace)
-    assert found == rule_catalog.run_rules(trace)
-    assert set(found) <= set(range(1, 41))
-    assert all(one.reason for said in found.values() for one in said)
+    masks = rule_catalog.run_rules(trace)
+    assert masks == rule_catalog.run_rules(trace)
+    assert set(masks) <= set(range(1, 41))
+    assert all(mask.reason for step_masks in masks.values() for mask in step_masks)

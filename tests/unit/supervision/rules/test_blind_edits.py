@@ -90,8 +90,8 @@ AT_ONCE: dict[str, tuple[Steps, set[int]]] = {
 @pytest.mark.parametrize("case", AT_ONCE)
 def test_what_one_step_did_before_its_edit(case: str) -> None:
     steps, expected = AT_ONCE[case]
-    found = rule_catalog.run_rules(traced(steps, 'hosts = ["local", "gpu"]\n'))
-    assert set(found) == expected
+    masks = rule_catalog.run_rules(traced(steps, 'hosts = ["local", "gpu"]\n'))
+    assert set(masks) == expected
 
 
 @pytest.mark.parametrize("case", CASES)

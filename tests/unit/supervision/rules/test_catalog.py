@@ -107,7 +107,7 @@ def test_an_error_is_masked_also_where_patience_is_right() -> None:
     failed = call("sleep", "error", "Error: longer than allowed", False, _sleep_time=99_999)
     trace = traced([begin("python train.py"), failed, sleep(), output("", False, 0)])
     assert {
-        step: [one.rule for one in said] for step, said in rule_catalog.run_rules(trace).items()
+        step: [mask.rule for mask in masks] for step, masks in rule_catalog.run_rules(trace).items()
     } == {2: ["error_observation"]}
 
 
@@ -118,19 +118,19 @@ HISTORY: Steps = [
 
 def rules(trace: RolloutTrace) -> dict[int, list[str]]:
     return {
-        step: [one.rule for one in said] for step, said in rule_catalog.run_rules(trace).items()
+        step: [mask.rule for mask in masks] for step, masks in rule_catalog.run_rules(trace).items()
     }
 
 
 def test_a_step_has_every_rule_that_masks_it_in_order_with_version_and_reason() -> None:
-    found = rule_catalog.run_rules(traced(HISTORY, EVALUATED))
+    masks = rule_catalog.run_rules(traced(HISTORY, EVALUATED))
     assert rules(traced(HISTORY, EVALUATED)) == {
         3: ["error_observation", "after_best"],
         4: ["blind_edit", "after_best"],
     }
-    one = found[4][0]
-    assert (one.step, one.version) == (4, rule_catalog.RULES["blind_edit"].version)
-    assert one.reason == "a.py was changed and not looked at in the step before"
+    mask = masks[4][0]
+    assert (mask.step, mask.version) == (4, rule_catalog.RULES["blind_edit"].version)
+    assert mask.reason == "a.py was changed and not looked at in the step before"
 
 
 CHOSEN: dict[str, tuple[str, dict[int, list[str]]]] = {
@@ -176,7 +176,7 @@ def test_what_is_no_choice_is_said(case: str) -> None:
 
 def short(trace: RolloutTrace, settings: RuleSettings) -> Iterator[tuple[int, str]]:
     """A package's rule: steps with one call."""
-    yield from ((one.step, "one call") for one in trace.observed_steps if len(one.calls) == 1)
+    yield from ((step.step, "one call") for step in trace.observed_steps if len(step.calls) == 1)
 
 
 def test_a_package_brings_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,19 +202,19 @@ def test_a_rule_of_houston_that_fails_says_which_and_how(monkeypatch: pytest.Mon
     monkeypatch.setattr(
         rule_catalog, "RULES", {**rule_catalog.RULES, "broken_file": Rule(1, fails)}
     )
-    with pytest.raises(rule_catalog.RuleFailed) as told:
+    with pytest.raises(rule_catalog.RuleFailed) as failure:
         rule_catalog.run_rules(traced([run("ls")]))
-    said = "The code of the rule 'broken_file' failed: IndexError: no such word !!!"
-    assert told.value.cause.startswith(said) and len(told.value.cause) < 400
+    cause = "The code of the rule 'broken_file' failed: IndexError: no such word !!!"
+    assert failure.value.cause.startswith(cause) and len(failure.value.cause) < 400
     off = '[rules]\noff = ["broken_file"]\n'
     assert rule_catalog.run_rules(traced([run("ls")], off)) == {}
 
 
-def stands(*said: tuple[int, Any, str], source: str = "rule", attempt: int = 1) -> Any:
+def stored(*verdicts: tuple[int, Any, str], source: str = "rule", attempt: int = 1) -> Any:
     """What stands of steps, as the store says it."""
     return {
         step: [SourceVerdict(step, attempt, source, verdict, "rules", reason, 0, 0)]
-        for step, verdict, reason in said
+        for step, verdict, reason in verdicts
     }
 
 
@@ -226,24 +226,24 @@ ERROR = (
 
 def test_only_what_differs_is_sent_and_the_second_time_nothing() -> None:
     trace = traced([run("make", code=2), run("ls"), run("make", code=2), run("make", code=2)])
-    masked = [(one, "mask", ERROR) for one in (1, 3, 4)]
+    masked = [(step, "mask", ERROR) for step in (1, 3, 4)]
     (message,) = verdict_updates.rule_verdict_messages(trace, {})
-    assert [(one.first, one.last, one.verdict, one.reason) for one in message.steps] == [
+    assert [(span.first, span.last, span.verdict, span.reason) for span in message.steps] == [
         (1, 1, "mask", ERROR), (3, 4, "mask", ERROR)
     ]  # fmt: skip
     assert (message.source, message.by) == ("rule", "rules")
-    assert verdict_updates.rule_verdict_messages(trace, stands(*masked)) == []
+    assert verdict_updates.rule_verdict_messages(trace, stored(*masked)) == []
     some = verdict_updates.rule_verdict_changes(
-        trace, stands(*masked[:2], (2, "mask", "blind_edit@1: x"))
+        trace, stored(*masked[:2], (2, "mask", "blind_edit@1: x"))
     )
-    assert [(one.first, one.verdict) for one in some] == [(2, "undecided"), (4, "mask")]
-    other = stands(*masked, source="human")
-    assert [one.first for one in verdict_updates.rule_verdict_changes(trace, other)] == [1, 3]
-    assert len(verdict_updates.rule_verdict_changes(trace, stands(*masked, attempt=2))) == 2, (
+    assert [(span.first, span.verdict) for span in some] == [(2, "undecided"), (4, "mask")]
+    other = stored(*masked, source="human")
+    assert [span.first for span in verdict_updates.rule_verdict_changes(trace, other)] == [1, 3]
+    assert len(verdict_updates.rule_verdict_changes(trace, stored(*masked, attempt=2))) == 2, (
         "of a replaced attempt"
     )
-    again = stands((1, "mask", "error_observation@0: x"), *masked[1:])
-    assert [one.first for one in verdict_updates.rule_verdict_changes(trace, again)] == [1], (
+    again = stored((1, "mask", "error_observation@0: x"), *masked[1:])
+    assert [span.first for span in verdict_updates.rule_verdict_changes(trace, again)] == [1], (
         "another version says it"
     )
 
@@ -271,51 +271,50 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_reason_is_compared_shown_and_sent_as_it_is_stored(case: str, late: None) -> None:
     command, expected = LEAKS[case]
     trace = traced([run(command, code=2)])
-    said = verdict_updates.rule_masks(trace, rule_catalog.run_rules(trace))
+    masks = verdict_updates.rule_masks(trace, rule_catalog.run_rules(trace))
     version = rule_catalog.RULES["error_observation"].version
-    assert said == {1: ("mask", f"error_observation@{version}: {expected}")}
-    assert verdict_updates.error_steps(rule_catalog.run_rules(trace)) == {1: said[1].reason}
-    (one,) = verdict_updates.rule_verdict_changes(trace, {})
-    assert one.reason == said[1].reason == secret_redaction.redact(one.reason)
-    assert verdict_updates.rule_verdict_changes(trace, stands((1, "mask", one.reason))) == []
+    assert masks == {1: ("mask", f"error_observation@{version}: {expected}")}
+    assert verdict_updates.error_steps(rule_catalog.run_rules(trace)) == {1: masks[1].reason}
+    (span,) = verdict_updates.rule_verdict_changes(trace, {})
+    assert span.reason == masks[1].reason == secret_redaction.redact(span.reason)
+    assert verdict_updates.rule_verdict_changes(trace, stored((1, "mask", span.reason))) == []
 
 
 def test_a_secret_is_taken_out_before_a_reason_is_cut(late: None) -> None:
     """A few characters of one are found no more."""
-    said = [rule_catalog.RuleMask(1, "mine", 1, f"{'x' * (LONGEST_RULE_REASON - 8)} {KEY}")]
-    (one,) = verdict_updates.rule_masks(traced([run("ls")]), {1: said}).values()
-    assert KEY[:4] not in one.reason and one.reason.endswith("…")
+    masks = [rule_catalog.RuleMask(1, "mine", 1, f"{'x' * (LONGEST_RULE_REASON - 8)} {KEY}")]
+    (verdict,) = verdict_updates.rule_masks(traced([run("ls")]), {1: masks}).values()
+    assert KEY[:4] not in verdict.reason and verdict.reason.endswith("…")
 
 
 def test_much_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdict_updates, "MOST_JUDGED_RANGES", 3)
-    trace = traced([one for n in range(7) for one in (run(f"make {n}", code=2), run("ls"))])
+    trace = traced([action for n in range(7) for action in (run(f"make {n}", code=2), run("ls"))])
     sent = verdict_updates.rule_verdict_messages(trace, {})
-    assert [len(one.steps) for one in sent] == [3, 3, 1]
-    assert len({one.request for one in sent}) == 3
+    assert [len(message.steps) for message in sent] == [3, 3, 1]
+    assert len({message.request for message in sent}) == 3
     monkeypatch.setattr(verdict_updates, "MOST_JUDGED_STEPS", 2)
     trace = traced([run("make", code=2)] * 5)
     sizes = [
-        [(one.first, one.last) for one in part.steps]
+        [(span.first, span.last) for span in part.steps]
         for part in verdict_updates.rule_verdict_messages(trace, {})
     ]
     assert sizes == [[(1, 2)], [(3, 4)], [(5, 5)]]
 
 
 def test_reasons_are_one_text_in_which_the_rules_are_found() -> None:
-    said = [RuleReason("error_observation", 1, "ls: no; such file"), RuleReason("b", 12, "c: d")]
-    text = verdict_precedence.join_rule_reasons(said)
+    reasons = [RuleReason("error_observation", 1, "ls: no; such file"), RuleReason("b", 12, "c: d")]
+    text = verdict_precedence.join_rule_reasons(reasons)
     assert text == "error_observation@1: ls: no; such file; b@12: c: d"
-    assert verdict_precedence.split_rule_reasons(text) == said
+    assert verdict_precedence.split_rule_reasons(text) == reasons
     assert verdict_precedence.split_rule_reasons("not worth it; see above") == []
     forged = verdict_precedence.join_rule_reasons([RuleReason("a", 1, "x; b@1: y\nz")])
-    assert [one.rule for one in verdict_precedence.split_rule_reasons(forged)] == ["a"]
+    assert [reason.rule for reason in verdict_precedence.split_rule_reasons(forged)] == ["a"]
     many = [RuleReason(f"r{n}", n, "why " * 200) for n in range(13)]
-    assert len(verdict_precedence.join_rule_reasons(many)) <= REASON_LIMIT
-    assert [
-        one.rule
-        for one in verdict_precedence.split_rule_reasons(verdict_precedence.join_rule_reasons(many))
-    ] == [one.rule for one in many]
+    joined = verdict_precedence.join_rule_reasons(many)
+    assert len(joined) <= REASON_LIMIT
+    rules = [reason.rule for reason in verdict_precedence.split_rule_reasons(joined)]
+    assert rules == [reason.rule for reason in many]
 
 
 def test_every_rule_has_a_name_a_version_and_words() -> None:

@@ -81,7 +81,7 @@ REPEATED: dict[str, Case] = {
     "made by the loop at the end": ([SCORED, Step(finish(), SCORED, added=1)], {}, set()),
     "only one": ([create("a"), SCORED], {}, set()),
     "a world that scores what is done": (
-        [Step(*[{**score(one), "call": call("act", _command="take")["call"]} for one in (5, 9)],
+        [Step(*[{**score(n), "call": call("act", _command="take")["call"]} for n in (5, 9)],
               changed=None)], {}, set()),
 }  # fmt: skip
 
@@ -156,7 +156,7 @@ LOWERED: dict[str, Case] = {
         [score(60), create("a"), score(50), create("b"), score(58), create("c"), score(55)], {},
         {2, 6}),
     "files that a job in the background changes": (
-        [score(70), create("a"), *[Step(one, changed=True) for one in LOOKS], score(60)], {}, {2}),
+        [score(70), create("a"), *[Step(act, changed=True) for act in LOOKS], score(60)], {}, {2}),
     "a look and a sleep": (
         [score(70), create("a"), Step(sleep(), output(), changed=True), score(60)], {}, {2}),
     "a look and a change": (
@@ -206,9 +206,9 @@ TABLES: dict[str, tuple[RuleFunction, dict[str, Case]]] = {
 def test_what_is_masked(rule: str, case: str) -> None:
     masks, cases = TABLES[rule]
     steps, settings, expected = cases[case]
-    found = list(masks(traced(steps, EVALUATED), RuleSettings(**settings)))
-    assert {one.step for one in found} == expected, found
-    assert all(one.reason for one in found)
+    findings = list(masks(traced(steps, EVALUATED), RuleSettings(**settings)))
+    assert {finding.step for finding in findings} == expected, findings
+    assert all(finding.reason for finding in findings)
 
 
 def test_what_follows_the_best_score_is_known_at_the_end() -> None:

@@ -118,5 +118,5 @@ CASES: dict[str, tuple[Steps, dict[str, Any], set[int]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_how_far_guidance_reaches(case: str) -> None:
     steps, settings, expected = CASES[case]
-    found = list(guidance_rule.contradicted_guidance(traced(steps), RuleSettings(**settings)))
-    assert {one.step for one in found} == expected, found
+    findings = list(guidance_rule.contradicted_guidance(traced(steps), RuleSettings(**settings)))
+    assert {finding.step for finding in findings} == expected, findings

@@ -33,8 +33,8 @@ TRAIN = begin("python train.py", **ON)
 def listed(**running: bool) -> Done:
     """A list of sessions, all on the second host."""
     entries = [
-        {"session_id": name, "host": "gpu", "running": one, "exit_code": None if one else 0}
-        for name, one in running.items()
+        {"session_id": name, "host": "gpu", "running": runs, "exit_code": None if runs else 0}
+        for name, runs in running.items()
     ]
     return call("list_sessions", "sessions", sessions=entries, _host="all")
 
@@ -88,8 +88,8 @@ CASES: dict[str, tuple[Steps, dict[int, list[str]]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_rules_say_of_jobs(case: str) -> None:
     steps, expected = CASES[case]
-    found = rule_catalog.run_rules(traced(steps, HOSTS + EVALUATED, gpus=GPUS))
-    assert {step: [one.rule for one in said] for step, said in found.items()} == expected, found
+    masks = rule_catalog.run_rules(traced(steps, HOSTS + EVALUATED, gpus=GPUS))
+    assert {step: [m.rule for m in rules] for step, rules in masks.items()} == expected, masks
 
 
 SURE: dict[str, tuple[list[Any], bool]] = {

@@ -34,7 +34,7 @@ def patterns() -> Iterator[re.Pattern[str]]:
         idle_gpu_rule,
         error_rules,
     ):
-        yield from (one for one in vars(module).values() if isinstance(one, re.Pattern))
+        yield from (value for value in vars(module).values() if isinstance(value, re.Pattern))
 
 
 @pytest.mark.slow
@@ -45,7 +45,7 @@ def test_long_texts_are_read_in_time(piece: str) -> None:
     text = piece * (SIZE // len(piece))
     assert isinstance(find_prohibitions(text) + find_permissions(text), list)
     assert isinstance(shell_commands.parse_command(text), shell_commands.ShellCommand)
-    assert all(list(one.finditer(text)) is not None for one in patterns())
+    assert all(list(pattern.finditer(text)) is not None for pattern in patterns())
 
 
 @pytest.mark.timeout(60)
@@ -53,10 +53,10 @@ def test_long_texts_are_read_in_time(piece: str) -> None:
 def test_commands_of_many_names_are_read_in_time(piece: str) -> None:
     """A command holds no copy of everything before it."""
     text = "".join(piece.format(number, number) for number in range(COMMAND // len(piece)))
-    held = [len(one.environment) for one in shell_commands.parse_command(text).simple]
-    assert held and max(held) <= shell_commands.MAX_VARIABLES + 1
+    counts = [len(program.environment) for program in shell_commands.parse_command(text).simple]
+    assert counts and max(counts) <= shell_commands.MAX_VARIABLES + 1
 
 
 def test_shells_in_shells_are_read_to_some_depth() -> None:
-    found = shell_commands.parse_command("".join(f"bash <<A{n}\n" for n in range(2000)))
-    assert [one.program for one in found.simple] == ["bash"]
+    command = shell_commands.parse_command("".join(f"bash <<A{n}\n" for n in range(2000)))
+    assert [program.program for program in command.simple] == ["bash"]

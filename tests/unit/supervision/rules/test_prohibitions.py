@@ -71,4 +71,4 @@ def test_what_is_allowed_again() -> None:
      ("Do not run a.py", False), ("Do not use LoRA.", False)],
 )  # fmt: skip
 def test_what_is_forbidden_for_the_moment(text: str, passing: bool) -> None:
-    assert [one.is_passing for one in find_prohibitions(text)] == [passing]
+    assert [prohibition.is_passing for prohibition in find_prohibitions(text)] == [passing]

@@ -41,13 +41,13 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
 def test_which_scripts_run(case: str) -> None:
     command, expected = SCRIPTS[case]
     assert [
-        one.script for one in shell_commands.parse_command(command).simple if one.script
+        program.script for program in shell_commands.parse_command(command).simple if program.script
     ] == expected
 
 
 def test_variables_hold_for_a_program_or_from_their_export_on() -> None:
-    found = shell_commands.parse_command("X=1 python a.py; export Y=2; python b.py").simple
-    by = {one.script: dict(one.environment) for one in found if one.script}
+    programs = shell_commands.parse_command("X=1 python a.py; export Y=2; python b.py").simple
+    by = {program.script: dict(program.environment) for program in programs if program.script}
     assert by == {"a.py": {"X": "1"}, "b.py": {"Y": "2"}}
 
 
@@ -80,16 +80,20 @@ APART: dict[str, tuple[str, dict[str, tuple[dict[str, str], bool]]]] = {
 @pytest.mark.parametrize("case", APART)
 def test_variables_and_folders_end_with_their_shell(case: str) -> None:
     command, expected = APART[case]
-    found = [one for one in shell_commands.parse_command(command).simple if one.script]
-    assert {one.script: (dict(one.environment), one.in_subshell) for one in found} == expected
+    programs = shell_commands.parse_command(command).simple
+    assert {
+        program.script: (dict(program.environment), program.in_subshell)
+        for program in programs
+        if program.script
+    } == expected
 
 
 def test_files_of_here_documents() -> None:
-    one = shell_commands.parse_command(
+    command = shell_commands.parse_command(
         "mkdir -p d && cat > d/a.py <<'EOF'\nx = 1\nEOF\ncat >> log.txt <<E\nhi\nE\nls"
     )
-    assert one.texts == (("d/a.py", "x = 1\n", False), ("log.txt", "hi\n", True))
-    assert [each.program for each in one.simple] == ["mkdir", "cat", "cat", "ls"]
+    assert command.texts == (("d/a.py", "x = 1\n", False), ("log.txt", "hi\n", True))
+    assert [program.program for program in command.simple] == ["mkdir", "cat", "cat", "ls"]
     (python,) = shell_commands.parse_command("python - <<EOF\nprint(1)\nEOF").simple
     assert python.inline == "print(1)\n"
 
@@ -131,9 +135,9 @@ QUOTED: dict[str, tuple[str, list[str], tuple[tuple[str, str, bool], ...]]] = {
 @pytest.mark.parametrize("case", QUOTED)
 def test_here_documents_in_quotes(case: str) -> None:
     command, programs, texts = QUOTED[case]
-    found = shell_commands.parse_command(command)
-    assert [one.program for one in found.simple] == programs
-    assert found.texts == texts
+    parsed = shell_commands.parse_command(command)
+    assert [program.program for program in parsed.simple] == programs
+    assert parsed.texts == texts
 
 
 @pytest.mark.parametrize(
@@ -144,17 +148,18 @@ def test_here_documents_in_quotes(case: str) -> None:
      ("a \"$(b 'c d' \")\")\" e", ("a", "$(b 'c d' \")\")", "e")), ("a#b", ("a#b",))],
 )  # fmt: skip
 def test_what_is_quoted_is_no_operator_and_no_comment(command: str, words: tuple[str, ...]) -> None:
-    (one,) = shell_commands.parse_command(command).simple
-    assert one.words == words
+    (program,) = shell_commands.parse_command(command).simple
+    assert program.words == words
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
 def test_every_text_is_read(text: str) -> None:
-    found = shell_commands.parse_command(text)
-    for one in found.simple:
-        assert all(isinstance(word, str) for word in (one.program, one.script, one.git, *one.words))
-        assert isinstance(one.views, bool) and isinstance(one.changes, tuple)
-    assert all(one.path and one.content for one in found.texts)
+    command = shell_commands.parse_command(text)
+    for program in command.simple:
+        words = (program.program, program.script, program.git, *program.words)
+        assert all(isinstance(word, str) for word in words)
+        assert isinstance(program.views, bool) and isinstance(program.changes, tuple)
+    assert all(heredoc.path and heredoc.content for heredoc in command.texts)
 
 
 @pytest.mark.parametrize(
@@ -171,12 +176,12 @@ def test_what_only_shows(command: str, views: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "expected"),
+    ("path", "other", "expected"),
     [("a.py", "./a.py", True), ("/workspace/s/a.py", "s/a.py", True), ("a.py", "s/a.py", True),
      ("s/a.py", "t/a.py", False), ("ba.py", "a.py", False)],
 )  # fmt: skip
-def test_paths_of_one_file(one: str, other: str, expected: bool) -> None:
-    assert shell_commands.same_path(one, other) is expected
+def test_paths_of_one_file(path: str, other: str, expected: bool) -> None:
+    assert shell_commands.same_path(path, other) is expected
 
 
 CHANGES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -198,10 +203,8 @@ CHANGES: dict[str, tuple[str, tuple[str, ...]]] = {
 @pytest.mark.parametrize("case", CHANGES)
 def test_files_that_are_changed_in_place(case: str) -> None:
     command, expected = CHANGES[case]
-    assert (
-        tuple(path for one in shell_commands.parse_command(command).simple for path in one.changes)
-        == expected
-    )
+    programs = shell_commands.parse_command(command).simple
+    assert tuple(path for program in programs for path in program.changes) == expected
 
 
 JOINED: dict[str, tuple[str, list[str]]] = {
@@ -216,4 +219,4 @@ JOINED: dict[str, tuple[str, list[str]]] = {
 @pytest.mark.parametrize("case", JOINED)
 def test_how_commands_are_joined(case: str) -> None:
     command, expected = JOINED[case]
-    assert [one.after for one in shell_commands.parse_command(command).simple] == expected
+    assert [program.after for program in shell_commands.parse_command(command).simple] == expected

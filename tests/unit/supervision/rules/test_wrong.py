@@ -123,9 +123,9 @@ ERRORS: dict[str, tuple[Steps, dict[str, Any], dict[int, str]]] = {
 @pytest.mark.parametrize("case", ERRORS)
 def test_an_error_in_the_observation(case: str) -> None:
     steps, settings, expected = ERRORS[case]
-    said = dict(error_rules.error_observation(traced(steps), RuleSettings(**settings)))
-    assert said.keys() == expected.keys()
-    assert all(words in said[step] for step, words in expected.items()), said
+    findings = dict(error_rules.error_observation(traced(steps), RuleSettings(**settings)))
+    assert findings.keys() == expected.keys()
+    assert all(words in findings[step] for step, words in expected.items()), findings
 
 
 NULLS: dict[str, tuple[Steps, dict[int, str]]] = {
@@ -160,6 +160,6 @@ BROKEN: dict[str, tuple[Steps, dict[int, str]]] = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_file_that_cannot_be_parsed(case: str) -> None:
     steps, expected = BROKEN[case]
-    said = dict(error_rules.broken_file(traced(steps), RuleSettings()))
-    assert said.keys() == expected.keys()
-    assert all(words in said[step] for step, words in expected.items()), said
+    findings = dict(error_rules.broken_file(traced(steps), RuleSettings()))
+    assert findings.keys() == expected.keys()
+    assert all(words in findings[step] for step, words in expected.items()), findings
