@@ -163,27 +163,23 @@ def _score_words(score: float | None) -> str:
     return "–" if score is None else f"{score + 0.0:.2f}"
 
 
+_ACTION_FLAGS = {
+    "--rules-only": "ask no model",
+    "--no-rules": "leave the rules' verdicts as they are",
+    "--calibrate": "how rules and judge agree with people, over R… or everything that people"
+    " judged",
+    "--check-template": "how many of the cases the engine judges as meant",
+    "--print-template": "write out the packaged template, to edit",
+}
+"""What is asked for, one at most."""
+
+
 def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
     """`R…`, what is asked for, how the judge is asked, `--json`."""
     export_commands.add_selection_arguments(parser)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--rules-only", action="store_true", help="ask no model")
-    what.add_argument(
-        "--no-rules", action="store_true", help="leave the rules' verdicts as they are"
-    )
-    what.add_argument(
-        "--calibrate",
-        action="store_true",
-        help="how rules and judge agree with people, over R… or everything that people judged",
-    )
-    what.add_argument(
-        "--check-template",
-        action="store_true",
-        help="how many of the cases the engine judges as meant",
-    )
-    what.add_argument(
-        "--print-template", action="store_true", help="write out the packaged template, to edit"
-    )
+    for flag, text in _ACTION_FLAGS.items():
+        what.add_argument(flag, action="store_true", help=text)
     parser.add_argument(
         "--dry-run", action="store_true", help="ask and store nothing; what it takes"
     )

@@ -79,17 +79,19 @@ def add_train_sft_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a key of the recipe, for this run",
     )
-    parser.add_argument(
-        "--base",
-        metavar="DIR|POLICY",
-        help="folder of the model to train, or a policy to go on from: policy@2",
-    )
+    base = "folder of the model to train, or a policy to go on from: policy@2"
+    parser.add_argument("--base", metavar="DIR|POLICY", help=base)
     parser.add_argument("--full", action="store_true", help="train all weights, no LoRA adapter")
     parser.add_argument(
         "--name",
         default="",
         help="family of the policy that comes out (policy, or that of --base POLICY)",
     )
+    _add_placement_arguments(parser)
+
+
+def _add_placement_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where it runs, and until when it is followed."""
     parser.add_argument(
         "--accelerate",
         metavar="FILE",
