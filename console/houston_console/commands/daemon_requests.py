@@ -8,7 +8,6 @@ Wire formats are in houston_shared.
 import argparse
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import TypeVar
 
 from houston_shared.config import LoadedConfiguration
@@ -116,10 +115,5 @@ class JournalFollower:
     def __enter__(self) -> "JournalFollower":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._context.destroy(linger=0)

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -83,12 +82,7 @@ class JudgeEnginePlace:
         """Itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End what was started here and the daemon does not use."""
         if self._ours is not None and not self._used():
             self._ours.stop()
