@@ -51,8 +51,8 @@ def run_bookmark(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> 
     if arguments.json:
         for bookmark in bookmarks:
             line = {"rollout": bookmark.rollout, "step": bookmark.step, "author": bookmark.author}
-            line |= {"note": bookmark.note, "at": iso_time(bookmark.at)}
-            command_output.print_json_line(line)
+            more = {"note": bookmark.note, "at": iso_time(bookmark.at)}
+            command_output.print_json_line({**line, **more})
     elif step:
         answer = "your mark is removed" if arguments.remove else "marked"
         command_output.print_line(f"{command_arguments.format_permalink(rollout, step)}: {answer}.")

@@ -154,9 +154,9 @@ def run_rollout_branch(arguments: argparse.Namespace, loaded: LoadedConfiguratio
         with Reader(loaded.home) as reader:
             row = reader.run(rollout_queries.find_rollout(branch))
         line = {"rollout": branch, "task": row.task, "state": row.state}
-        line |= {"parent": {"rollout": row.parent, "step": row.parent_step}}
-        line |= {"guidance": answer.guidance.id if answer.guidance else None}
-        command_output.print_json_line(line)
+        parent = {"rollout": row.parent, "step": row.parent_step}
+        guidance = answer.guidance.id if answer.guidance else None
+        command_output.print_json_line({**line, "parent": parent, "guidance": guidance})
     else:
         command_output.print_line(branch)
         command_output.print_note(f"next: houston tail {branch} -f")

@@ -109,12 +109,12 @@ def _print_case(result: CaseResult, as_json: bool) -> None:
     case = result.case
     if as_json:
         fields = {"criterion": case.criterion, "case": case.name, "meant": case.meant}
-        fields |= {"verdict": result.verdict, "as_meant": result.as_meant, "reason": result.reason}
-        command_output.print_json_line(fields)
+        verdict = {"verdict": result.verdict, "as_meant": result.as_meant, "reason": result.reason}
+        command_output.print_json_line({**fields, **verdict})
     elif not result.as_meant:
-        verdict = f"{result.verdict}{f' ({result.reason})' if result.reason else ''}"
+        answer = f"{result.verdict}{f' ({result.reason})' if result.reason else ''}"
         command_output.print_line(
-            f"{case.criterion}: {case.name}: meant {case.meant}, said {verdict}"
+            f"{case.criterion}: {case.name}: meant {case.meant}, said {answer}"
         )
 
 

@@ -103,23 +103,21 @@ def test_no_rule_masks_what_is_good(case: str) -> None:
     assert rule_catalog.run_rules(trace) == {}
 
 
+def rules(trace: RolloutTrace) -> dict[int, list[str]]:
+    return {
+        step: [mask.rule for mask in masks] for step, masks in rule_catalog.run_rules(trace).items()
+    }
+
+
 def test_an_error_is_masked_also_where_patience_is_right() -> None:
     failed = call("sleep", "error", "Error: longer than allowed", False, _sleep_time=99_999)
     trace = traced([begin("python train.py"), failed, sleep(), output("", False, 0)])
-    assert {
-        step: [mask.rule for mask in masks] for step, masks in rule_catalog.run_rules(trace).items()
-    } == {2: ["error_observation"]}
+    assert rules(trace) == {2: ["error_observation"]}
 
 
 HISTORY: Steps = [
     create("answer.json"), score(100), run("make", code=2), edit("a.py"), finish()
 ]  # fmt: skip
-
-
-def rules(trace: RolloutTrace) -> dict[int, list[str]]:
-    return {
-        step: [mask.rule for mask in masks] for step, masks in rule_catalog.run_rules(trace).items()
-    }
 
 
 def test_a_step_has_every_rule_that_masks_it_in_order_with_version_and_reason() -> None:
