@@ -149,8 +149,8 @@ def _attribute_ending(entry: JournalEntry, cancels: dict[str, dict[str, Any]]) -
     cancel = cancels.get(entry.event.rollout, {})
     if cancel.get("by") != entry.fields.get("by"):
         return entry
-    who = {key: cancel[key] for key in ("uid", "verified", "pid", "role") if key in cancel}
-    return JournalEntry(entry.event, {**entry.fields, **who})
+    identity = {"uid", "verified", "pid", "role"} & cancel.keys()
+    return JournalEntry(entry.event, {**entry.fields, **{key: cancel[key] for key in identity}})
 
 
 def _read_audit_page(after: int, rollout: str) -> ReadPlan[list[JournalEntry]]:

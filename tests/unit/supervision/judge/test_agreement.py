@@ -57,5 +57,5 @@ def test_where_nothing_can_be_said_nothing_is_said() -> None:
         (VerdictAgreement(20, 5, 10, 15), ""),
     ],
 )
-def test_too_little_is_said_to_be_too_little(agreementeement: VerdictAgreement, words: str) -> None:
-    assert words in agreementeement.few and bool(words) == bool(agreementeement.few)
+def test_too_little_is_said_to_be_too_little(agreement: VerdictAgreement, words: str) -> None:
+    assert words in agreement.few and bool(words) == bool(agreement.few)
