@@ -81,6 +81,7 @@ PAGES = {
             ("AttentionSettings", "[attention]"),
             ("RuleSettings", "[rules]"),
             ("GuidanceContradiction", "[[rules.guidance]]"),
+            ("PurifySettings", "[purify]"),
         ],
     ),
 }

@@ -248,6 +248,34 @@ FAULT_POINTS: dict[str, tuple[str, str]] = {
     "worker.intent.after": ("agent/call_execution.py", "a call is announced and has not run"),
     "worker.call.after": ("agent/call_execution.py", "a call has run, its result is not stored"),
     "worker.result.after": ("agent/call_execution.py", "a result is stored"),
+    "worker.lookahead.before": (
+        "agent/purification.py",
+        "a correction of a failed call is about to be sampled",
+    ),
+    "worker.lookahead.asked": (
+        "agent/purification.py",
+        "the engine has answered, the correction is not stored",
+    ),
+    "worker.lookahead.after": (
+        "agent/purification.py",
+        "a correction is stored, none of its calls has begun",
+    ),
+    "worker.restore.before": (
+        "agent/purification.py",
+        "the world is about to be brought back to a saved state",
+    ),
+    "worker.purified.before": (
+        "agent/purification.py",
+        "a correction came right, the purified attempt is not stored",
+    ),
+    "worker.purified.after": (
+        "agent/purification.py",
+        "the purified attempt counts, it has no results yet",
+    ),
+    "worker.takeover.between": (
+        "agent/call_execution.py",
+        "a call is taken over from a correction, its result is not",
+    ),
     "worker.recover.before": (
         "agent/call_execution.py",
         "a call that was under way is about to be found again",

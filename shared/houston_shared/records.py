@@ -33,6 +33,14 @@ GuidanceState = Literal["queued", "delivered", "withdrawn"]
 SampleRole = Literal[
     "policy", "summary", "judge", "planner", "executor", "verifier", "critic", "lookahead"
 ]
+PURIFICATION_KEY = "purification"
+"""Parameter of a sample that was put together of a failed answer and its correction: a table with
+`mode`, `similarity`, `attempts` and `from_attempt` (docs/purification.md)."""
+LOOKAHEAD_KEY = "lookahead"
+"""Parameter of a correction that was sampled ahead: its `number`, and the `tail` of the observation
+that it answers, which no event has."""
+PURIFIED_ENGINE = "purification"
+"""Engine of such a sample: it was no request to a model."""
 Drift = Literal["clean", "stripped", "realigned", "forked"]
 """How prompt(t+1) relates to prompt(t) + sampled(t); `forked` also marks the first prompt."""
 LogprobKind = Literal["none", "policy", "before_temperature", "after_grammar", "after_temperature"]
@@ -195,6 +203,8 @@ class ObservationBody(Record, frozen=True):
     """Whether the step ended the rollout (`finish` accepted, or a budget is spent)."""
     guidance_bytes: int = 0
     """Most bytes of guidance that the model sees with this observation; 0 for no limit."""
+    not_purified: str = ""
+    """Why a step with a failed call was not purified, a few words for people; no model sees it."""
 
 
 class ForkBody(Record, frozen=True):
@@ -311,6 +321,8 @@ class RolloutSpec(Record, frozen=True):
     origin: BranchPoint | None = None
     """Of a branch: where it begins."""
     seed: int = 0
+    purify: dict[str, bool | int | float] = {}
+    """Values of the task's `[purify]` that the start of this rollout set otherwise."""
     host_root: str = ""
     """Where the host keeps what rollouts own."""
     hosts: dict[str, dict[str, Any]] = {}
@@ -362,3 +374,6 @@ class StepRecord(Record, frozen=True):
     """The rollout whose step it is, where a branch shares it; empty for a step of its own."""
     aside: tuple[QuarantinedEvents, ...] = ()
     """What repairs set aside of it; filled where people read (`store.step_queries`)."""
+    others: tuple["StepRecord", ...] = ()
+    """Other attempts at it: what purification replaced, and corrections that it looked at ahead;
+    filled where people read."""

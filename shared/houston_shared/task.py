@@ -6,6 +6,7 @@ detail is in `task_tables`.
 """
 
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -24,6 +25,7 @@ from houston_shared.task_tables import (
     McpSettings,
     PositiveInt,
     PositiveSeconds,
+    PurifySettings,
     PythonToolSettings,
     QuestionSettings,
     RuleSettings,
@@ -241,6 +243,8 @@ class Task(Settings, frozen=True):
     """When a step is marked for people to look at."""
     rules: RuleSettings = RuleSettings()
     """Which steps rules mask, and how."""
+    purify: PurifySettings = PurifySettings()
+    """Whether failed calls are corrected ahead."""
     settings: dict[str, Any] = {}
     """Settings of an environment that another package brings, and of the simulator of `http`."""
     environment_variables: dict[VariableName, str] = {}
@@ -376,6 +380,19 @@ def parse_task_record(record: TaskRecord) -> Task:
     """The task as it was stored; raises ConfigurationError when this version cannot read it."""
     where = f"stored task {record.name}"
     return convert_toml(parse_toml(record.definition, where), Task, where)
+
+
+def purify_settings(task: Task, changed: Mapping[str, Any]) -> PurifySettings:
+    """The task's `[purify]` with what the start of a rollout set otherwise.
+
+    Raises ConfigurationError for a key or value that is none.
+    """
+    tables = {**msgspec.structs.asdict(task.purify), **changed}
+    return convert_toml({"purify": tables}, _PurifyTable, "the start").purify
+
+
+class _PurifyTable(Settings, frozen=True):
+    purify: PurifySettings
 
 
 def _read_instructions(task: Task, file: Path) -> str:

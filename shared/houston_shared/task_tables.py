@@ -234,6 +234,20 @@ class McpSettings(Settings, frozen=True):
     """Servers by name; the name stands before tools that two of them have."""
 
 
+class PurifySettings(Settings, frozen=True):
+    """Whether a failed call is corrected ahead, and the step stored as if it had come right at once
+    (docs/purification.md). Only where the environment can take a call back."""
+
+    enabled: bool = False
+    """Look ahead for a correction when a call fails or an answer is no action."""
+    retries: Annotated[int, msgspec.Meta(ge=1, le=16)] = 3
+    """Most corrections that are sampled for one step."""
+    similarity: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
+    """From this likeness of failed and corrected call on, the first thought is kept."""
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.7
+    """Share of the rollouts that are purified, drawn by their seeds."""
+
+
 RuleName = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9_]{0,39}$")]
 RegexPattern = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
 RuleCount = Annotated[int, msgspec.Meta(ge=0, le=10**9)]

@@ -103,7 +103,8 @@ class StoreSample(FromWorker, frozen=True, kw_only=True):
     step: int
     attempt: int
     part: str = "sample"
-    """`sample` for the policy's, `summary.<n>` for the n-th try at a summary before this step."""
+    """`sample` for the policy's, `summary.<n>` for the n-th try at a summary before this step,
+    `lookahead.<n>` for the n-th correction of its failed call (attempt n + 1)."""
     sample: SampleBody
 
 
@@ -196,6 +197,9 @@ class Welcome(WireMessage, frozen=True, kw_only=True):
     """Forks so far."""
     summaries: tuple[SummaryTry, ...] = ()
     """Tries at a summary stored under step `next_step`, in order; a fork may still be owed."""
+    attempts: tuple[StepRecord, ...] = ()
+    """Attempts at the open step besides the one that counts, in order: what was replaced, and
+    corrections that were looked at ahead."""
     next_step: int
     """The step that is open or comes next; `Steps` holds what the journal has of it."""
     first_step: int
@@ -244,10 +248,18 @@ class ControlPush(WireMessage, frozen=True, kw_only=True):
 
 
 class Refused(WireMessage, frozen=True, kw_only=True):
-    """Not stored. `STALE_LEASE` and `ENDED`: the worker ends. `SEQ_CONFLICT`: a bug, it fails."""
+    """Not stored. `STALE_LEASE` and `ENDED`: the worker ends. `SEQ_CONFLICT`: a bug, it fails.
+    `GUIDED`: a person has spoken, and the step is not purified."""
 
     code: Literal[
-        "STALE_LEASE", "SEQ_CONFLICT", "ENDED", "PROTOCOL", "UNKNOWN", "INVALID", "DISK_FULL"
+        "STALE_LEASE",
+        "SEQ_CONFLICT",
+        "ENDED",
+        "PROTOCOL",
+        "UNKNOWN",
+        "INVALID",
+        "DISK_FULL",
+        "GUIDED",
     ]
     reason: str
 

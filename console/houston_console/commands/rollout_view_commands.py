@@ -29,6 +29,7 @@ from houston_shared.store import (
     attention_ranking,
     json_views,
     presence_queries,
+    purification_queries,
     removed_data_queries,
     rollout_queries,
     step_queries,
@@ -199,6 +200,7 @@ def _read_rollout(
     rollout = yield from rollout_queries.find_rollout(name)
     (overview,) = yield from attention_ranking.read_rollout_overviews(person, rollout=rollout.id)
     drifts = yield from rollout_queries.count_drifts(rollout.id)
+    purified = (yield from purification_queries.count_purification([rollout.id]))[rollout.id]
     messages = yield from annotation_queries.list_guidance(rollout.id)
     waiting = sum(message.state == "queued" for message in messages)
     delivered = sum(message.state == "delivered" for message in messages)
@@ -211,6 +213,8 @@ def _read_rollout(
         "seed": (yield from _seed_json(rollout)),
         "drift": drifts,
         "usage": msgspec.to_builtins((yield from rollout_queries.read_token_usage(rollout.id))),
+        "purification": purification_queries.purification_json(purified),
+        "purified": purification_queries.purification_text(purified),
         "guidance": {"queued": waiting, "delivered": delivered},
         "workspace": workspace,
         "limited_by": _resource_limits(rollout.id, workspace),
@@ -320,6 +324,7 @@ def _print_rollout(
         "score": f"best {format_score(row.best_score)},"
         f" {'final' if row.state in ENDED_STATES else 'last'} {format_score(row.last_score)}",
         "scores": history,
+        "purified": facts["purified"],
         "guidance": f"{guidance['queued']} queued, {guidance['delivered']} delivered",
         "need": "; ".join(reason["text"] for reason in facts["reasons"]),
         "claim": _claim_text(facts["claim"]),

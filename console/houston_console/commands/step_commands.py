@@ -103,8 +103,24 @@ def print_step(page: OutputPage, record: StepRecord, verdict: str | None, full: 
             page.line("  ", span(f"attention: {name}{why}", "bad"))
     for mark in record.aside:
         page.line("  ", span(step_queries.describe_quarantine(mark), "bad"))
+    _print_attempts(page, record, full)
     if verdict:
         page.line("  ", span(f"verdict: {verdict}"))
+
+
+def _print_attempts(page: OutputPage, record: StepRecord, full: bool) -> None:
+    """How a step was purified, and what else was tried; `full` shows that whole."""
+    if line := step_json.purification_line(record):
+        page.line("  ", span(line, "name"))
+    for one in record.others:
+        page.line("  ", span(step_json.attempt_name(one), "dim"))
+        if not full:
+            continue
+        page.block(one.sample.thought, f"    {AGENT_BAR}", "dim", 0)
+        for call in one.sample.calls:
+            page.line("    → ", span(call_line(call, 10**6), "dim"))
+        for result in one.results:
+            page.block(result.text, f"    {AGENT_BAR}", "dim", 0)
 
 
 _BLOCK_BYTES = 1 << 20
@@ -300,7 +316,7 @@ def _print_pages(run: PlanRunner, rollout: str, first: int, last: int, show: Ste
 
 def _read_closed_steps(rollout: str, first: int, last: int) -> ReadPlan[ClosedSteps]:
     """Closed steps, and those that a repair has left without an end."""
-    records = yield from step_queries.read_steps(rollout, first, last)
+    records = yield from step_queries.read_steps_with_attempts(rollout, first, last)
     marked = yield from step_queries.mark_quarantined_steps(rollout, records, first, last)
     verdicts = yield from annotation_queries.list_verdicts(rollout, first, last)
     newest = yield from step_queries.find_last_step(rollout)

@@ -38,7 +38,7 @@ from houston_shared.records import (
     ToolResult,
 )
 from houston_shared.safe_text import SafeText, safe
-from houston_shared.store import step_queries
+from houston_shared.store import step_json, step_queries
 from houston_shared.store.annotation_queries import BookmarkRow, NoteRow, SourceVerdict
 from houston_shared.times_and_counts import local_time
 
@@ -142,6 +142,7 @@ def mark_line(mark: StepMark, width: int) -> TextLine:
 
 
 ERROR_GLYPH, GUIDANCE_GLYPH, SCORE_GLYPH, FORK_GLYPH, FLAG_GLYPH = "✗", "✎", "★", "↳", "!"
+PURIFIED_GLYPH = "↻"
 FOLDED_GLYPH, UNFOLDED_GLYPH, RUNNING_GLYPH = "▸", "▾", "◌"
 CHOSEN_BAR = "▌ "
 _TEXT_INDENT = TextSpan(SafeText("   "))
@@ -175,7 +176,9 @@ def _flag_columns(row: FoldedStepRow) -> list[TextSpan]:
     worst = (
         span(ERROR_GLYPH, "error")
         if row.errors
-        else span(FLAG_GLYPH if signals else " ", "warning")
+        else span(FLAG_GLYPH, "warning")
+        if signals
+        else span(PURIFIED_GLYPH if row.attempt > 1 and not row.is_open else " ", "success")
     )
     return [
         worst,
@@ -250,12 +253,30 @@ def unfolded_lines(
     if record.observation is not None:
         lines += _file_lines(record.observation.files, record.observation.more_files, width)
         lines += attention_lines(record.observation, width)
+    lines += attempt_lines(record, width)
     lines += annotation_lines(beside, width)
     for mark in record.aside:
         lines += text_block(
             f"{FLAG_GLYPH} {step_queries.describe_quarantine(mark)}", width, "warning", _TEXT_INDENT
         )
     return [*lines, *_sampling_line(record, width), ()]
+
+
+def attempt_lines(record: StepRecord, width: int) -> list[TextLine]:
+    """How a step was purified, then what was first sampled and each correction, as they were."""
+    lines: list[TextLine] = []
+    if text := step_json.purification_line(record):
+        tone: Any = "success" if step_json.purification_of(record) else "dim"
+        lines += text_block(f"{PURIFIED_GLYPH} {text}", width, tone, _TEXT_INDENT)
+    for attempt in record.others:
+        lines.append(line(_TEXT_INDENT, span(step_json.attempt_name(attempt), "key")))
+        for text in filter(None, (attempt.sample.thought.strip(), attempt.sample.malformed)):
+            lines += text_block(text, width, "dim", span("   ┆ ", "faint"))
+        for call in attempt.sample.calls:
+            lines += _call_lines(call, width)
+        for result in attempt.results:
+            lines += _result_lines(result, width)
+    return lines
 
 
 def _barred_block(

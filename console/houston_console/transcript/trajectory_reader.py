@@ -191,7 +191,7 @@ def read_step_rows(rollout: str, first: int, last: int) -> ReadPlan[list[FoldedS
 
 def read_step_record(rollout: str, step: int) -> ReadPlan[StepRecord | None]:
     """Everything of one step, or what a repair has left of it; None when there is none."""
-    records = yield from step_queries.read_steps(rollout, step, step)
+    records = yield from step_queries.read_steps_with_attempts(rollout, step, step)
     marked = yield from step_queries.mark_quarantined_steps(rollout, records, step, step)
     return marked[0] if marked else None
 

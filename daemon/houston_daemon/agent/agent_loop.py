@@ -9,10 +9,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from houston_daemon.agent import context_fork, policy_sampling
+from houston_daemon.agent import context_fork, policy_sampling, purification
 from houston_daemon.agent.call_execution import EVALUATION_CALL, CallExecutor
 from houston_daemon.agent.context_fork import ContextForker
 from houston_daemon.agent.policy_sampling import PolicySampler, build_ledger_entry
+from houston_daemon.agent.purification import StepAttempt, StepPurifier
 from houston_daemon.agent.recorder_client import RecorderClient
 from houston_daemon.agent.rollout_budgets import RolloutBudgets, observation_tail
 from houston_daemon.agent.step_attention import StepAttention
@@ -29,10 +30,8 @@ from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.guidance_tag import disarm
 from houston_shared.records import (
-    CallIntent,
     DeliveredGuidance,
     ObservationBody,
-    SampleBody,
     StepRecord,
     ToolCall,
     ToolResult,
@@ -126,16 +125,6 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class OpenStep:
-    """A step that was sampled and not closed."""
-
-    step: int
-    sample: SampleBody
-    intents: tuple[CallIntent, ...] = ()
-    results: list[ToolResult] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class AgentLoop:
     """Everything one rollout works with."""
 
@@ -147,12 +136,13 @@ class AgentLoop:
     budgets: RolloutBudgets
     request_builder: policy_sampling.SampleRequestBuilder
     executor: CallExecutor
+    purifier: StepPurifier
     forker: ContextForker
     context: Context
     attention: StepAttention
     step: int
     """The step that is open or comes next."""
-    open_step: OpenStep | None = None
+    open_step: StepAttempt | None = None
     last_closed: StepRecord | None = None
     """The newest step that was closed before this worker came."""
     summary_tries: tuple[wire.SummaryTry, ...] = ()
@@ -180,14 +170,12 @@ class AgentLoop:
             await self.line.wait_at_safe_point()
             opened = self.open_step or await self._sample_step()
             self.open_step = None
-            await self.executor.run_calls(
-                opened.step, opened.sample.calls, opened.intents, opened.results
-            )
+            opened = await self.purifier.decide(opened, self.context, self._grammar)
             if over := await self._close(opened):
                 return over
             self.step += 1
 
-    async def _sample_step(self) -> OpenStep:
+    async def _sample_step(self) -> StepAttempt:
         """Fork when the context is too long, then sample the policy's next action."""
         await self._fork_when_too_long()
         request, sampled = await self._sample_policy()
@@ -216,7 +204,7 @@ class AgentLoop:
         )
         point("worker.sample.after")
         self.context.anchor_sample(ack.seq, prompt, sample.token_ids)
-        return OpenStep(self.step, sample)
+        return StepAttempt(self.step, 1, ack.seq, sample)
 
     async def _sample_policy(self) -> tuple[SampleRequest, EngineSample]:
         """The policy's sample. A context that the engine calls too long is forked; one that cannot
@@ -287,7 +275,7 @@ class AgentLoop:
             self.context, cut, self.step, self.summary_tries, self.budgets.visible_scores
         )
 
-    async def _close(self, opened: OpenStep) -> str:
+    async def _close(self, opened: StepAttempt) -> str:
         """Store the observation, take what people said, grow the context; why it is over."""
         finished = await self._ends_now(opened)
         notes = self._loop_notes(opened, finished)
@@ -311,19 +299,23 @@ class AgentLoop:
             snapshots=dict(closing.snapshots),
             finished=finished,
             guidance_bytes=self.limits.guidance * BYTES_PER_TOKEN,
+            not_purified=opened.not_purified,
         )
         observation = self.attention.with_signals(
             opened.step, opened.sample, opened.results, observation, unsnapped
         )
         point("worker.observation.before")
         ack = await self.line.store(
-            wire.StoreObservation, step=opened.step, attempt=1, observation=observation
+            wire.StoreObservation,
+            step=opened.step,
+            attempt=opened.attempt,
+            observation=observation,
         )
         point("worker.observation.after")
         self._append_entry(opened, observation, ack.guidance)
         return ending_reason(observation, opened.results, ack.guidance, opened.step, self.budgets)
 
-    async def _ends_now(self, opened: OpenStep) -> bool:
+    async def _ends_now(self, opened: StepAttempt) -> bool:
         """Whether the rollout ends with this step; then its newest state is scored."""
         accepted = is_finish_accepted(opened.results)
         spent = self.budgets.spent_budget(opened.step)
@@ -337,25 +329,25 @@ class AgentLoop:
             call = ToolCall(
                 id=f"{opened.step}.{len(opened.results)}", name=EVALUATION_CALL, arguments={}
             )
-            await self.executor.run_call(opened.step, call, len(opened.results) + 1, opened.results)
+            await self.executor.run_call(
+                opened.step, call, len(opened.results) + 1, opened.results, opened.attempt
+            )
         return True
 
-    def _loop_notes(self, opened: OpenStep, finished: bool) -> tuple[str, ...]:
+    def _loop_notes(self, opened: StepAttempt, finished: bool) -> tuple[str, ...]:
         """What the loop itself has to say about a step."""
         sample, notes = opened.sample, []
         if sample.finish_reason == "interrupted":
             notes.append(INTERRUPTED_NOTE)
         elif sample.malformed:
-            form = self.renderer.dialect.form
-            note = f"No action was taken: {sample.malformed}. Answer in this form: {form}"
-            notes.append(f"[{disarm(note).text}]")
+            notes.append(purification.malformed_note(sample, self.renderer))
         if is_finish_accepted(opened.results) and not finished:
             notes.append("[the end was put off: a person has something to say]")
         return tuple(notes)
 
     def _append_entry(
         self,
-        opened: OpenStep,
+        opened: StepAttempt,
         observation: ObservationBody,
         guidance: tuple[DeliveredGuidance, ...],
     ) -> None:
@@ -364,8 +356,3 @@ class AgentLoop:
         )
         self.context.add(entry)
         self.unscored.note_step(opened.results, bool(observation.files or observation.more_files))
-
-
-def reopen_step(record: StepRecord) -> OpenStep:
-    """A step that the worker before this one left open."""
-    return OpenStep(record.step, record.sample, record.intents, list(record.results))

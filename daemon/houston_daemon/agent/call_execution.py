@@ -63,18 +63,51 @@ class CallExecutor:
         calls: Sequence[ToolCall],
         intents: Sequence[CallIntent],
         results: list[ToolResult],
+        attempt: int = 1,
+        counts: bool = True,
     ) -> None:
         """Run what is left of `calls`; `results` grows by one for each.
 
-        intents, results: what the journal has of the step already. Raises WorkerExit.
+        intents, results: what the journal has of the attempt at the step already. counts: whether
+        scores in it do, which those of a look-ahead do not. Raises WorkerExit.
         """
         if len(intents) > len(results):
-            await self._recover(step, intents[-1], len(calls), results)
+            await self._recover(step, intents[-1], len(calls), results, attempt, counts)
         for call in calls[len(results) :]:
-            await self.run_call(step, call, len(calls), results)
+            await self.run_call(step, call, len(calls), results, attempt, counts)
 
-    async def run_call(self, step: int, call: ToolCall, of: int, results: list[ToolResult]) -> None:
-        """Run one call and store its result."""
+    async def take_over(
+        self,
+        step: int,
+        attempt: int,
+        source: Sequence[ToolResult],
+        intents: int,
+        results: list[ToolResult],
+    ) -> None:
+        """Store what the calls of a look-ahead gave as the results of the attempt that took it
+        over; nothing runs. intents, results: what the journal has of it. Raises WorkerExit."""
+        for index, result in enumerate(source):
+            if index < len(results):
+                continue
+            place = {"step": step, "attempt": attempt, "index": index}
+            if index >= intents:
+                intent = CallIntent(call=result.call)
+                await self._line.store(wire.StoreIntent, **place, intent=intent)
+            point("worker.takeover.between")
+            await self._line.store(wire.StoreResult, **place, result=result)
+            self._budgets.scores.count_result(result, self._budgets.clock.seconds)
+            results.append(result)
+
+    async def run_call(
+        self,
+        step: int,
+        call: ToolCall,
+        of: int,
+        results: list[ToolResult],
+        attempt: int = 1,
+        counts: bool = True,
+    ) -> None:
+        """Run one call and store its result. counts: whether a score in it does."""
         environment = self._environment
         call = call if call.error else environment.check(call)
         intent = CallIntent(call=call, deadline=environment.deadline(call))
@@ -82,7 +115,7 @@ class CallExecutor:
         self._line.activity = call.name[:60]
         point("worker.intent.before")
         ack = await self._line.store(
-            wire.StoreIntent, step=step, attempt=1, index=index, intent=intent
+            wire.StoreIntent, step=step, attempt=attempt, index=index, intent=intent
         )
         point("worker.intent.after")
         await self._line.ensure_lease_valid()
@@ -94,10 +127,16 @@ class CallExecutor:
             # A person's word came first: nothing went wrong, so it counts as no error.
             result = ToolResult(call=call, kind="interrupted", success=True, text=NOT_RUN_TEXT)
         point("worker.call.after")
-        await self._store_result(step, result, of, results)
+        await self._store_result(step, result, of, results, attempt, counts)
 
     async def _recover(
-        self, step: int, intent: CallIntent, of: int, results: list[ToolResult]
+        self,
+        step: int,
+        intent: CallIntent,
+        of: int,
+        results: list[ToolResult],
+        attempt: int,
+        counts: bool,
     ) -> None:
         """The call that was under way when the worker before this one ended."""
         self._line.activity = f"{intent.call.name[:50]}, found again"
@@ -110,10 +149,16 @@ class CallExecutor:
             lambda standing, stop: environment.recover(intent, standing, stop),
         )
         point("worker.recover.after")
-        await self._store_result(step, result, of, results)
+        await self._store_result(step, result, of, results, attempt, counts)
 
     async def _store_result(
-        self, step: int, result: ToolResult, of: int, results: list[ToolResult]
+        self,
+        step: int,
+        result: ToolResult,
+        of: int,
+        results: list[ToolResult],
+        attempt: int,
+        counts: bool,
     ) -> None:
         text, fields = redact(result.text), redact_all(result.fields)
         if (text, fields) != (result.text, result.fields):
@@ -124,10 +169,11 @@ class CallExecutor:
         if text != result.text:
             result = msgspec.structs.replace(result, text=text)
         await self._line.store(
-            wire.StoreResult, step=step, attempt=1, index=len(results), result=result
+            wire.StoreResult, step=step, attempt=attempt, index=len(results), result=result
         )
         point("worker.result.after")
-        self._budgets.scores.count_result(result, self._budgets.clock.seconds)
+        if counts:
+            self._budgets.scores.count_result(result, self._budgets.clock.seconds)
         results.append(result)
 
     async def _run_interruptibly(self, step: int, call: ToolCall, run: _RunCall) -> ToolResult:

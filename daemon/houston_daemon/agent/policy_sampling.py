@@ -62,24 +62,27 @@ class SampleRequestBuilder:
         max_tokens: int,
         role: SampleRole = "policy",
         grammar: Mapping[str, Any] | None = None,
+        attempt: int = 1,
     ) -> SampleRequest:
         """One request. A summary is asked for without tools and without reasoning."""
+        acts = role in ("policy", "lookahead")
         return SampleRequest(
             prompt_ids=ids,
             messages=messages,
-            tools=self.tools if role == "policy" else (),
+            tools=self.tools if acts else (),
             max_tokens=max_tokens,
-            is_max_tokens_set=self.is_max_tokens_set and role == "policy",
+            is_max_tokens_set=self.is_max_tokens_set and acts,
             stop_token_ids=self.stop_token_ids,
             grammar=grammar if self.guided else None,
             temperature=self.sampling.temperature,
             top_p=self.sampling.top_p,
             policy=self.policy,
             policy_hash=self.policy_hash,
-            reasoning=self.reasoning and role == "policy",
+            reasoning=self.reasoning and acts,
             cache_salt=self.policy,
             role=role,
             step=step,
+            attempt=attempt,
             rollout=self.rollout,
         )
 

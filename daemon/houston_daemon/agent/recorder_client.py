@@ -32,6 +32,10 @@ DISK_FULL_WAITS = (0.5, 1.0, 2.0)
 Reply = TypeVar("Reply", wire.Welcome, wire.Steps, wire.Ack)
 
 
+class GuidanceWaits(HoustonError):
+    """The recorder refused a purified step: a person has spoken since."""
+
+
 class IngestSocket:
     """One DEALER socket; many requests may be under way at once."""
 
@@ -60,8 +64,9 @@ class IngestSocket:
     async def ask(self, message: wire.FromWorker, kind: type[Reply]) -> Reply:
         """Send until answered with `kind`; the answer.
 
-        Raises WorkerExit when the lease is old or the rollout has ended, HoustonError for any other
-        refusal that sending again cannot change.
+        Raises WorkerExit when the lease is old or the rollout has ended, GuidanceWaits where that
+        is why a step is not purified, HoustonError for any other refusal that sending again cannot
+        change.
         """
         number = next(self._numbers).to_bytes(8, "big")
         body = wire.encode_message(message)
@@ -119,6 +124,8 @@ class IngestSocket:
             raise WorkerExit("lease")
         if reply.code == "ENDED":
             raise WorkerExit("ended")
+        if reply.code == "GUIDED":
+            raise GuidanceWaits(reply.reason)
         if reply.code != "DISK_FULL":
             raise HoustonError(f"The recorder refused a message: {reply.code}, {reply.reason}")
         self._refusals.setdefault(number, reply.reason)

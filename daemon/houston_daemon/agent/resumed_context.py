@@ -11,7 +11,13 @@ from dataclasses import dataclass, replace
 from houston_daemon.prompts.context_ledger import Context, ContextEntry, PromptAnchor
 from houston_daemon.prompts.prompt_renderer import PromptRenderer, head_messages
 from houston_shared.errors import HoustonError
-from houston_shared.records import ContextHead, DeliveredGuidance, ForkBody, StepRecord
+from houston_shared.records import (
+    ContextHead,
+    DeliveredGuidance,
+    ForkBody,
+    SampleBody,
+    StepRecord,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ def rebuild_context(
             context.add(_render_fork_pair(renderer, record, fork, fork_guidance))
         else:
             entry = _render_entry(renderer, record)
-            context.add(_with_ledger_ids(entry, record, after))
+            context.add(with_ledger_ids(entry, record.sample, after.sample if after else None))
         if record.step + 1 == begun and after is not None:
             context = _match_ledger_prompt(context, after)
     if closed and closed[-1].step >= begun:
@@ -83,23 +89,20 @@ def _render_fork_pair(
     )
 
 
-def _with_ledger_ids(
-    entry: ContextEntry, record: StepRecord, after: StepRecord | None
-) -> ContextEntry:
+def with_ledger_ids(entry: ContextEntry, own: SampleBody, after: SampleBody | None) -> ContextEntry:
     """`entry` with the ids that the next sample's prompt tells, where it extends this one."""
-    if after is None or after.sample.new_prompt_ids is None or after.sample.drift == "forked":
+    if after is None or after.new_prompt_ids is None or after.drift == "forked":
         return entry
-    own = record.sample
     length = own.kept + len(own.new_prompt_ids or ())
-    kept = after.sample.kept - length
+    kept = after.kept - length
     if kept < 0:
         raise HoustonError(
-            f"The ledger contradicts itself: step {after.step} keeps less than the prompt of "
-            f"step {record.step}.",
+            "The ledger contradicts itself: the sample after that of step "
+            f"{entry.step} keeps less than its prompt.",
             "The rollout was not resumed.",
             "houston verify",
         )
-    ids = ((own.token_ids or ())[:kept]) + after.sample.new_prompt_ids
+    ids = ((own.token_ids or ())[:kept]) + after.new_prompt_ids
     return replace_entry_ids(entry, ids)
 
 

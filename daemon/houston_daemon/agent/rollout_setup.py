@@ -10,7 +10,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
-from houston_daemon.agent.agent_loop import AgentLoop, UnscoredChanges, reopen_step
+from houston_daemon.agent.agent_loop import AgentLoop, UnscoredChanges
 from houston_daemon.agent.call_execution import CallExecutor
 from houston_daemon.agent.context_fork import ContextForker
 from houston_daemon.agent.policy_sampling import (
@@ -18,6 +18,11 @@ from houston_daemon.agent.policy_sampling import (
     EngineRefusalPause,
     PolicySampler,
     SampleRequestBuilder,
+)
+from houston_daemon.agent.purification import (
+    StepPurifier,
+    is_purified_rollout,
+    reopen_attempt,
 )
 from houston_daemon.agent.recorder_client import RecorderClient
 from houston_daemon.agent.resumed_context import ResumedContext, rebuild_context
@@ -40,7 +45,7 @@ from houston_shared.errors import ConfigurationError
 from houston_shared.faults import point
 from houston_shared.guidance_tag import disarm
 from houston_shared.records import AWAY_ACTIVITY, ContextHead, RolloutSpec
-from houston_shared.task import Task, parse_task_record
+from houston_shared.task import Task, parse_task_record, purify_settings
 
 CHARACTERS_PER_TOKEN = 3
 
@@ -215,6 +220,8 @@ async def build_agent_loop(
         rollout=spec.rollout,
         is_max_tokens_set=task.budget.answer_tokens > 0,
     )
+    purify = purify_settings(task, spec.purify)
+    executor = CallExecutor(line, environment, budgets, renderer.measure, limits.observation)
     return _restore_loop_state(
         AgentLoop(
             line=line,
@@ -224,7 +231,19 @@ async def build_agent_loop(
             limits=limits,
             budgets=budgets,
             request_builder=asking,
-            executor=CallExecutor(line, environment, budgets, renderer.measure, limits.observation),
+            executor=executor,
+            purifier=StepPurifier(
+                settings=purify,
+                active=is_purified_rollout(purify, spec.seed),
+                sampler=sampler,
+                environment=environment,
+                renderer=renderer,
+                limits=limits,
+                budgets=budgets,
+                request_builder=asking,
+                executor=executor,
+                stored=[reopen_attempt(record) for record in welcome.attempts],
+            ),
             forker=ContextForker(
                 sampler, renderer, limits, asking, full_instructions(spec, environment)
             ),
@@ -296,7 +315,7 @@ def _restore_loop_state(rollout: AgentLoop, resumed: ResumedContext) -> AgentLoo
     if resumed.last is not None and resumed.open is None and not resumed.last.inherited:
         rollout.last_closed = resumed.last  # the end of a parent is not that of its branch
     if resumed.open is not None:
-        rollout.open_step = reopen_step(resumed.open)
+        rollout.open_step = reopen_attempt(resumed.open)
         prompt = rollout.context.prompt_ids
         rollout.context.anchor_sample(
             resumed.open.sample_seq, prompt, resumed.open.sample.token_ids

@@ -113,6 +113,12 @@ def add_row_arguments(parser: argparse.ArgumentParser) -> None:
         help="steps of which nobody said anything (keep)",
     )
     parser.add_argument(
+        "--attempts",
+        choices=("purified", "raw"),
+        default="purified",
+        help="of purified steps what replaced them, or all that was sampled (purified)",
+    )
+    parser.add_argument(
         "--thoughts", choices=("strip",), help="leave thoughts out, train actions only"
     )
     parser.add_argument("--dialect", default="", metavar="NAME", help="that rows are rendered in")
@@ -160,6 +166,7 @@ def read_row_options(arguments: argparse.Namespace) -> RowOptions:
         overlap=arguments.overlap,
         thoughts=arguments.thoughts or "as sampled",
         unjudged=arguments.unjudged,
+        attempts=arguments.attempts,
         masking=not arguments.no_masking,
         summaries=not arguments.no_summaries,
         dialect=arguments.dialect,

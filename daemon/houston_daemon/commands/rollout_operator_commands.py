@@ -40,7 +40,7 @@ ROLLOUTS_PER_START_LIMIT = 1_000
 
 
 def add_rollout_start_arguments(parser: argparse.ArgumentParser) -> None:
-    """`TASK.toml`, `--engine`, `--policy`, `-n`, `--seed`, `--json`."""
+    """`TASK.toml`, `--engine`, `--policy`, `-n`, `--seed`, `--purify`, `--json`."""
     parser.add_argument("task", metavar="TASK.toml", help="task file, or the folder that holds it")
     parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
     number = whole_number(1, ROLLOUTS_PER_START_LIMIT)
@@ -58,6 +58,13 @@ def add_rollout_start_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--hints", action="store_true", help="show them the task's hints, which are off by default"
+    )
+    parser.add_argument(
+        "--purify",
+        default="",
+        metavar="on|off|KEY=VALUE,…",
+        help="correct failed calls ahead: in every one, in none, or with other values than the "
+        "task's [purify]",
     )
     parser.add_argument("--json", action="store_true", help="one JSON line a rollout")
 
@@ -83,7 +90,13 @@ def run_rollout_start(arguments: argparse.Namespace, loaded: LoadedConfiguration
         )
     flags = (arguments.seed, arguments.share_gpus, arguments.hints)
     specs = rollout_start_checks.build_rollout_specs(
-        loaded, task, engine, arguments.n, *flags, policy=arguments.policy
+        loaded,
+        task,
+        engine,
+        arguments.n,
+        *flags,
+        policy=arguments.policy,
+        purify=rollout_start_checks.parse_purify_words(task.task, arguments.purify),
     )
     message = StartRollouts(request=uuid.uuid4().hex, specs=specs)
     answer = send_with_retry(

@@ -55,6 +55,8 @@ class SampleRequest:
     step: int = 0
     """Number of the step that the sample decides, from 1: the line that the script engine plays,
     so that a resumed rollout goes on at the right one."""
+    attempt: int = 1
+    """Which attempt at the step, for a `lookahead`: the correction that the script engine plays."""
     rollout: str = ""
     """Id of the rollout that asks; empty for others. A chat endpoint is told it in a header."""
 

@@ -1,8 +1,9 @@
 """The script engine: plays actions from a JSON Lines file, for tests, benchmarks and samples.
 
-One step a line: `{"thought": text, "calls": [{"name", "arguments"}], "delay": seconds}`. It has no
-token ids, and it answers whatever it is asked for besides the policy with one fixed sentence
-(docs/design.md#commands-and-formats).
+One step a line: `{"thought": text, "calls": [{"name", "arguments"}], "delay": seconds}`. Lines in
+`lookahead` are the corrections that it samples where a call of the step fails; after them it says
+the step's own line again. It has no token ids, and it answers whatever else it is asked for with
+one fixed sentence (docs/design.md#commands-and-formats).
 """
 
 import asyncio
@@ -34,6 +35,12 @@ class ScriptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     calls: tuple[ScriptedCall, ...] = ()
     delay: float = 0.0
     """Seconds that the sample takes; an interrupt cuts it short."""
+    lookahead: tuple["ScriptLine", ...] = ()
+    """Corrections, in their order (docs/purification.md)."""
+
+    def attempt(self, number: int) -> "ScriptLine":
+        """What is said at this attempt at the step, from 1."""
+        return self.lookahead[number - 2] if 2 <= number <= len(self.lookahead) + 1 else self
 
 
 _LINE_FORM = 'A step is {"thought": text, "calls": [{"name", "arguments"}], "delay"}, one a line.'
@@ -57,10 +64,11 @@ class ScriptEngine:
     async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
         """Play one line; after the last one, call `finish`."""
         started = time.monotonic_ns()
-        if request.role != "policy":
+        if request.role not in ("policy", "lookahead"):
             return EngineSample(SCRIPTED_SUMMARY, "stop", thought=SCRIPTED_SUMMARY, calls=())
         step = request.step or self._next
         line = self._lines[step - 1] if step <= len(self._lines) else _FINISH_LINE
+        line = line.attempt(request.attempt)
         if line.delay > 0 and await wait_until_set(stop, line.delay):
             seconds = (time.monotonic_ns() - started) / 1e9
             return EngineSample("", "interrupted", thought="", calls=(), seconds=seconds)

@@ -11,7 +11,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from houston_daemon.environments import observation_boundary
-from houston_daemon.environments.environment_protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.environment_protocol import (
+    Closing,
+    Standing,
+    Stop,
+    ToolSpec,
+    Undo,
+)
 from houston_daemon.environments.typed_observation import Failed, Finished, Observation, render
 from houston_daemon.hosts.host_protocol import FileDiff, RolloutHost
 from houston_daemon.hosts.resource_limits import LimitHit
@@ -116,8 +122,11 @@ class ToolEnvironment:
     """What environments without terminals do alike. See `protocol.Environment`.
 
     Each one opens its world and says what is wrong with a call (`_check`), what a call does (`_do`)
-    and what it tells of errors that it knows (`_error_text`).
+    and what it tells of errors that it knows (`_error_text`). Where `undo` is `restore` it also
+    saves and restores its world.
     """
+
+    undo: Undo = "none"
 
     def __init__(self, characters: int, *, scores: bool, host: RolloutHost | None = None) -> None:
         """scores: whether the loop may ask for the score. host: where calls run processes."""
@@ -146,6 +155,12 @@ class ToolEnvironment:
     async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """The same as `act`, where a call that was done and written is not done again."""
         return await self.act(intent.call, standing, stop)
+
+    async def save_state(self, name: str) -> None:
+        """There is no state that a call could change."""
+
+    async def restore_state(self, name: str) -> None:
+        """There is no state that a call could have changed."""
 
     async def close_step(self, step: int) -> Closing:
         """Nothing changes but what the environment keeps on disk."""

@@ -11,6 +11,9 @@ from typing import Any, Literal, Protocol
 
 from houston_shared.records import CallIntent, FileChange, TerminalSpan, ToolCall, ToolResult
 
+Undo = Literal["none", "stateless", "restore"]
+"""Whether calls can be taken back, so that a failed one may be corrected ahead: not at all; they
+leave nothing behind; or the world is brought back from a saved state."""
 StopReason = Literal["", "wake", "interrupt", "budget"]
 """`wake` ends sleeps and waits; `interrupt` and `budget` (active time is spent) end any waiting."""
 
@@ -86,6 +89,8 @@ class Environment(Protocol):
     brief: str
     """What this rollout of the task is about (its question, its variation), known once it is open;
     it follows the task's instructions. Empty where these say everything."""
+    undo: Undo
+    """Whether its calls can be taken back."""
 
     async def open(self, begun: bool = False) -> None:
         """Make the world, or find it again after a restart.
@@ -117,6 +122,15 @@ class Environment(Protocol):
         A sleep goes on until its deadline. Everything else is not run again: the result says that
         the outcome is unknown and what the terminal shows now.
         """
+        ...
+
+    async def save_state(self, name: str) -> None:
+        """Keep the world as it is now under `name`, through any kill; what had the name is
+        replaced. Asked only where `undo` is `restore`."""
+        ...
+
+    async def restore_state(self, name: str) -> None:
+        """Bring the world back to what `name` kept. Raises HoustonError when it cannot."""
         ...
 
     async def close_step(self, step: int) -> Closing:

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from houston_daemon.environments import observation_boundary
 from houston_daemon.environments.call_handling import ToolEnvironment
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
 from houston_daemon.environments.environment_registry import EnvironmentKind
 from houston_daemon.environments.tool_arguments import Arguments, Catalog
 from houston_shared.records import CallIntent, ToolCall, ToolResult
@@ -32,6 +32,8 @@ class Finish(Arguments, frozen=True, kw_only=True):
 
 class NullEnvironment(ToolEnvironment):
     """Answers at once and keeps nothing. See `protocol.Environment`."""
+
+    undo: Undo = "stateless"
 
     def __init__(self, task: Task) -> None:
         super().__init__(_CHARACTERS, scores=False)

@@ -277,7 +277,7 @@ def project_sample(connection: Connection, event: EventHeader, body: StoredSampl
         completion_tokens=body.completion_tokens,
         reasoning_tokens=body.reasoning_tokens,
     )
-    if event.part == "sample":
+    if event.part == "sample" or body.role == "lookahead":
         _insert_step(connection, event, body)
 
 
@@ -286,7 +286,9 @@ def _count_or_none(ids: tuple[int, ...] | None) -> int | None:
 
 
 def _insert_step(connection: Connection, event: EventHeader, body: StoredSample) -> None:
-    if event.attempt > 1:
+    """An attempt at a step. A look-ahead does not count: another attempt takes over what it did."""
+    counts = body.role != "lookahead"
+    if event.attempt > 1 and counts:
         _supersede_attempts(connection, event)
     insert_row(
         connection,
@@ -294,6 +296,7 @@ def _insert_step(connection: Connection, event: EventHeader, body: StoredSample)
         rollout=event.rollout,
         step=event.step,
         attempt=event.attempt,
+        current=int(counts),
         sample_seq=event.seq,
         last_seq=event.seq,
         policy=body.policy,
@@ -322,16 +325,26 @@ def _supersede_attempts(connection: Connection, event: EventHeader) -> None:
 
 
 def project_result(connection: Connection, event: EventHeader, body: ToolResult) -> None:
-    """What a call returned; evaluations and searches have rows of their own."""
+    """What a call returned; evaluations and searches have rows of their own, those of look-aheads
+    once an attempt that counts has taken them over."""
     if not body.success:
         connection.execute(
             "UPDATE steps SET errors = errors + 1 WHERE rollout = ? AND step = ? AND attempt = ?",
             (event.rollout, event.step, event.attempt),
         )
     if body.kind == "eval":
-        _insert_evaluation(connection, event, body)
+        if not _is_lookahead(connection, event):
+            _insert_evaluation(connection, event, body)
     elif body.kind in SEARCH_RESULT_KINDS:
         _insert_search(connection, event, body)
+
+
+def _is_lookahead(connection: Connection, event: EventHeader) -> bool:
+    row = connection.execute(
+        "SELECT current FROM steps WHERE rollout = ? AND step = ? AND attempt = ?",
+        (event.rollout, event.step, event.attempt),
+    ).fetchone()
+    return row is not None and not row[0]  # a repair may have left a result without its sample
 
 
 def _insert_evaluation(connection: Connection, event: EventHeader, body: ToolResult) -> None:

@@ -28,7 +28,14 @@ from houston_shared.store.event_bodies import (
 from houston_shared.store.journal_events import OUT_OF_STEP_EVENTS
 
 RefusalCode = Literal[
-    "STALE_LEASE", "SEQ_CONFLICT", "ENDED", "PROTOCOL", "UNKNOWN", "INVALID", "DISK_FULL"
+    "STALE_LEASE",
+    "SEQ_CONFLICT",
+    "ENDED",
+    "PROTOCOL",
+    "UNKNOWN",
+    "INVALID",
+    "DISK_FULL",
+    "GUIDED",
 ]
 
 UNCHANGED = "Nothing was changed."

@@ -134,6 +134,7 @@ def build_welcome(store: Store, row: RolloutRow) -> Welcome:
         else (),
         forks=forks,
         summaries=_read_summary_tries(store, row),
+        attempts=_read_other_attempts(store, row),
         next_step=row.steps + 1,
         first_step=row.first_step,
         active_us=row.active_us,
@@ -172,6 +173,17 @@ def _read_summary_tries(store: Store, row: RolloutRow) -> tuple[SummaryTry, ...]
     return tuple(
         SummaryTry(seq=seq, part=part, sample=sample) for seq, part, sample in tries if sample
     )
+
+
+def _read_other_attempts(store: Store, row: RolloutRow) -> tuple[StepRecord, ...]:
+    """Attempts at the open step besides the one that counts, in order."""
+    step = row.steps + 1
+    rows = store.read(step_queries.list_step_rows(row.id, step, step, attempts=True))
+    if len(rows) < 2:
+        return ()
+    other = {attempt.attempt for attempt in rows if not attempt.current}
+    records = store.read(step_queries.read_steps(row.id, step, step, attempts=True))
+    return tuple(record for record in records if record.attempt in other)
 
 
 def read_steps_page(store: Store, row: RolloutRow, first: int) -> Steps:

@@ -36,7 +36,7 @@ from houston_shared.control_messages import Status
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import read_training_progress
-from houston_shared.records import STATE_TRANSITIONS
+from houston_shared.records import PURIFIED_ENGINE, STATE_TRANSITIONS
 
 SAMPLES_PER_READ = 20_000
 """Rows of samples read at a time."""
@@ -73,6 +73,7 @@ class DatabaseTotals:
         self.cached_tokens = 0
         """Of those prompts of which the engine said how much its cache held."""
         self.sampled_tokens = 0
+        self.purified_steps = self.lookahead_samples = 0
         self.usage: Counter[tuple[str, str]] = Counter()
         """Tokens by engine and kind (prompt, cached, completion, reasoning), as engines say."""
         self.attention: Counter[str] = Counter()
@@ -120,12 +121,16 @@ class DatabaseTotals:
     def _read_samples(self, reader: sqlite3.Connection) -> bool:
         """Count the next samples; whether there may be more."""
         rows = reader.execute(
-            "SELECT seq, drift, engine, prompt_tokens, cached_tokens, sampled_ids,"
+            "SELECT seq, role, drift, engine, prompt_tokens, cached_tokens, sampled_ids,"
             " completion_tokens, reasoning_tokens FROM samples WHERE seq > ? ORDER BY seq LIMIT ?",
             (self._newest_sample, SAMPLES_PER_READ),
         ).fetchall()
-        for seq, drift, engine, prompt, cached, sampled, *answer in rows:
+        for seq, role, drift, engine, prompt, cached, sampled, *answer in rows:
             self._newest_sample = seq
+            if engine == PURIFIED_ENGINE:
+                self.purified_steps += 1
+                continue  # no request to a model
+            self.lookahead_samples += role == "lookahead"
             self.drift[drift] += 1
             self.samples[engine] += 1
             self.sampled_tokens += sampled or 0
@@ -194,6 +199,9 @@ def _store_metrics(totals: DatabaseTotals) -> Iterator[Metric]:
     yield _metric("cached_tokens_total", "Of them, from the prefix cache.", cached)
     sampled = totals.sampled_tokens
     yield _metric("sampled_tokens_total", "Tokens sampled by token engines.", sampled)
+    ahead, purified = totals.lookahead_samples, totals.purified_steps
+    yield _metric("lookahead_samples_total", "Corrections of failed calls.", ahead)
+    yield _metric("purified_steps_total", "Steps that a correction replaced.", purified)
     usage = _metric("usage_tokens_total", "Tokens by engine and kind, as engines say.", {})
     for (engine, kind), count in sorted(totals.usage.items()):
         usage.add_sample(f"{usage.name}_total", {"engine": engine, "kind": kind}, count)

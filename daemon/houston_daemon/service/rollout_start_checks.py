@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,8 @@ from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
 from houston_shared.records import RolloutSpec
 from houston_shared.store.store_reader import Reader
-from houston_shared.task import LoadedTask
+from houston_shared.task import LoadedTask, Task, purify_settings
+from houston_shared.toml_file import parse_toml
 
 
 def check_task_names(task: LoadedTask) -> None:
@@ -140,11 +141,13 @@ def build_rollout_specs(
     hints: bool = False,
     *,
     policy: str = "",
+    purify: Mapping[str, Any] | None = None,
 ) -> tuple[RolloutSpec, ...]:
     """Specs of `count` rollouts of one group; seeds are `seed`, `seed + 1`, … (or random).
 
     share_gpus, hints: whether they may share GPUs and are shown the task's hints, whatever it says.
-    policy: empty for the one that is active as they are queued.
+    policy: empty for the one that is active as they are queued. purify: values over the task's
+    `[purify]`.
     """
     engine = loaded.engine(engine_name)
     if engine_name not in loaded.config.engines and engine.kind in FILE_ENGINES:
@@ -172,9 +175,25 @@ def build_rollout_specs(
             thoughts=task.task.sampling.thoughts,
             tool_settings=tools,
             policy=policy,
+            purify=dict(purify or {}),
         )
         for index in range(count)
     )
+
+
+def parse_purify_words(task: Task, words: str) -> dict[str, Any]:
+    """What `--purify` sets over the task's `[purify]`: `on` for every one of the rollouts, `off`,
+    or `KEY=VALUE,…`. Raises ConfigurationError for a key or value that is none."""
+    named: dict[str, dict[str, Any]] = {
+        "": {},
+        "on": {"enabled": True, "share": 1.0},
+        "off": {"enabled": False},
+    }
+    changed = named.get(words)
+    if changed is None:
+        changed = parse_toml("\n".join(words.split(",")), "--purify")
+    purify_settings(task, changed)
+    return changed
 
 
 def task_host_settings(loaded: LoadedConfiguration, task: LoadedTask) -> dict[str, dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from houston_shared.policy_and_run_files import TrainingProgress
+from houston_shared.records import PURIFIED_ENGINE
 from houston_shared.store.journal_events import (
     ReadPlan,
     RowRecord,
@@ -173,7 +174,9 @@ def list_policy_uses() -> ReadPlan[list[PolicyUse]]:
 def count_sampled_tokens() -> ReadPlan[dict[str, int]]:
     """Policy → tokens that were sampled with it; empty for engines' own models."""
     found = yield RunSql(
-        "SELECT policy, coalesce(sum(sampled_ids), 0) FROM samples GROUP BY policy"
+        "SELECT policy, coalesce(sum(sampled_ids), 0) FROM samples WHERE engine <> ?"
+        " GROUP BY policy",
+        (PURIFIED_ENGINE,),
     )
     return {policy: int(tokens) for policy, tokens in found}
 

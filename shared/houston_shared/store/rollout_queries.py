@@ -17,6 +17,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.records import (
     AT_REST_ACTIVITY,
     AWAY_ACTIVITY,
+    PURIFIED_ENGINE,
     ContextHead,
     ForkBody,
     RolloutSpec,
@@ -394,9 +395,9 @@ def read_token_usage(rollout: str) -> ReadPlan[RolloutTokenUsage]:
     """What a rollout's own samples cost, as the engines counted it."""
     rows = yield RunSql(
         "SELECT count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens),"
-        " sum(reasoning_tokens) FROM samples WHERE seq IN"
+        " sum(reasoning_tokens) FROM samples WHERE engine <> ? AND seq IN"
         " (SELECT seq FROM events WHERE rollout = ? AND part IS NOT NULL)",
-        (rollout,),
+        (PURIFIED_ENGINE, rollout),
     )
     return RolloutTokenUsage(*rows[0])
 

@@ -15,11 +15,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from houston_shared import context_messages
 from houston_shared.context_messages import ContextBody
 from houston_shared.errors import HoustonError
-from houston_shared.records import ContextHead, DeliveredGuidance, ForkBody, Message
+from houston_shared.records import (
+    LOOKAHEAD_KEY,
+    ContextHead,
+    DeliveredGuidance,
+    ForkBody,
+    Message,
+    ObservationBody,
+    StepRecord,
+)
 from houston_shared.store import annotation_queries, journal_events, rollout_queries, step_queries
 from houston_shared.store.journal_events import ReadPlan, Row, RunSql
 from houston_shared.store.rollout_queries import ForkRow, RolloutRow, SampleRow
@@ -172,7 +181,8 @@ def read_request(rollout: str, step: int, attempt: int | None = None) -> ReadPla
         ids = yield from read_prompt_ids(row.sample_seq)
     except TokenIdsErased:
         ids, note = None, ERASED_IDS_NOTE
-    messages = yield from _read_context_messages(rollout_row, step, head)
+    failed = (yield from _read_failed_attempts(row)) if sample.role == "lookahead" else []
+    messages = yield from _read_context_messages(rollout_row, step, head, failed)
     return SampledRequest(rollout, step, row.attempt, sample, parent, head, messages, ids, note)
 
 
@@ -267,12 +277,28 @@ def _read_policy_sample(row: step_queries.StepRow) -> ReadPlan[SampleRow]:
 
 
 def _read_context_messages(
-    rollout: RolloutRow, step: int, head: ContextHead | None
+    rollout: RolloutRow,
+    step: int,
+    head: ContextHead | None,
+    failed: Sequence[StepRecord] = (),
 ) -> ReadPlan[list[Message]]:
-    """The messages of the context that `step` was sampled in."""
+    """The messages of the context that `step` was sampled in, then those of failed attempts."""
     spec = yield from rollout_queries.read_rollout_spec(rollout)
     body = yield from _read_context_body(rollout.id, step)
+    body = body._replace(steps=[*body.steps, *failed])
     return context_messages.build_messages(head, body, strip=spec.thoughts == "strip")
+
+
+def _read_failed_attempts(row: step_queries.StepRow) -> ReadPlan[list[StepRecord]]:
+    """Attempts at a step that a correction was sampled after, as they stood in its context: the
+    end of each one's observation is a parameter of the correction after it."""
+    every = yield from step_queries.read_steps(row.rollout, row.step, row.step, attempts=True)
+    attempts = [one for one in every if one.attempt <= row.attempt]
+    tails = [one.sample.parameters.get(LOOKAHEAD_KEY, {}).get("tail", "") for one in attempts[1:]]
+    return [
+        replace(one, observation=ObservationBody(tail=tail))
+        for one, tail in zip(attempts, tails, strict=False)
+    ]
 
 
 def _read_context_body(rollout: str, step: int) -> ReadPlan[ContextBody]:

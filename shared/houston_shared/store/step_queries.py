@@ -49,7 +49,7 @@ class StepRow(RowRecord, frozen=True):
     step: int
     attempt: int
     current: int
-    """0 for attempts that purification replaced."""
+    """0 for attempts that purification replaced, and for look-aheads."""
     sample_seq: int
     observation_seq: int | None
     """None while the step is open."""
@@ -128,7 +128,8 @@ def read_steps(
 ) -> ReadPlan[list[StepRecord]]:
     """Steps `first` to `last` (both included) with everything they hold, in order.
 
-    attempts: also those that purification replaced. A body that was erased reads as `ERASED`.
+    attempts: also those that purification replaced, and its look-aheads. A body that was erased
+    reads as `ERASED`.
     """
     rows = yield from list_step_rows(rollout, first, last, attempts)
     steps = []
@@ -142,6 +143,21 @@ def read_steps(
             joined = guidance.get(row.step, ()) if row.current else ()
             step = yield from _build_step(row, events, joined)
             steps.append(step if owner == rollout else replace(step, inherited=owner))
+    return steps
+
+
+def read_steps_with_attempts(rollout: str, first: int, last: int) -> ReadPlan[list[StepRecord]]:
+    """Steps as `read_steps` gives them, each with the other attempts at it (`others`).
+
+    The last attempt counts that is no look-ahead.
+    """
+    every = yield from read_steps(rollout, first, last, attempts=True)
+    steps = []
+    for _, group in groupby(every, key=lambda record: record.step):
+        attempts = list(group)
+        counting = [one for one in attempts if one.sample.role != "lookahead"] or attempts
+        others = tuple(one for one in attempts if one is not counting[-1])
+        steps.append(replace(counting[-1], others=others) if others else counting[-1])
     return steps
 
 
@@ -197,7 +213,7 @@ def _build_step(
     observation: ObservationBody | None = None
     for event in events:
         part = (event.part or "").partition(".")[0]
-        if part == "sample":
+        if part in ("sample", "lookahead"):
             sample = yield from read_event_record(event, SampleBody, ERASED_SAMPLE)
         elif part == "intent":
             erased_intent = CallIntent(call=_ERASED_CALL)

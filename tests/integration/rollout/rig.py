@@ -77,6 +77,7 @@ class Rig:
         environment: str = "null",
         name: str = "probe",
         files: dict[str, str] | None = None,
+        purify: dict[str, Any] | None = None,
     ) -> str:
         """Queue a rollout of a task by a script or an engine's settings; its id."""
         folder = self.folder / "tasks" / name
@@ -100,6 +101,7 @@ class Rig:
             host_root=str(self.folder / "host"),
             hidden=(str(self.home.path),),
             thoughts=loaded.task.sampling.thoughts,
+            purify=purify or {},
         )
         self._number += 1
         done = self.ask(wire.StartRollouts(request=f"request-{self._number}", specs=(spec,)))

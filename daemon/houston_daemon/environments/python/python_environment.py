@@ -17,7 +17,7 @@ from houston_daemon.environments.call_handling import (
     too_early,
     unless_stopped,
 )
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.python.python_tool import (
     MISSING,
@@ -110,6 +110,8 @@ class PythonEnvironment(ToolEnvironment):
             QuestionAnswering(spec, task, _compare_answers, "Check it by code.") if asks else None
         )
         self.tools = self._catalog.tools
+        # Each call is a process of its own in a scratch folder; what it sent out stays sent.
+        self.undo: Undo = "none" if task.mapped.network else "stateless"
 
     async def open(self, begun: bool = False) -> None:
         """Try the sandbox; choose the question, or find it again. Raises HoustonError."""

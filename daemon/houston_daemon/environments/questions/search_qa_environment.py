@@ -17,7 +17,7 @@ from houston_daemon.environments.call_handling import (
     ToolEnvironment,
     unless_stopped,
 )
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.observation_boundary import numbered_lines
 from houston_daemon.environments.questions.answer_scoring import exact_match, token_f1
@@ -183,6 +183,8 @@ _HEAD = 300
 
 class SearchQa(ToolEnvironment):
     """One question for one rollout. See `protocol.Environment`."""
+
+    undo: Undo = "stateless"
 
     def __init__(self, spec: RolloutSpec, task: Task, characters: int) -> None:
         super().__init__(characters, scores=True)

@@ -104,6 +104,22 @@ class ActionLog:
         data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
         atomic_file.write_atomically(self._file, data)
 
+    def save_as(self, file: Path) -> None:
+        """Keep a copy. Raises OSError."""
+        atomic_file.write_atomically(file, self._file.read_bytes())
+
+    def return_to(self, file: Path) -> bool:
+        """Take a kept copy's place; False where nothing was done since. Raises OSError, Damaged."""
+        kept = ActionLog(file)
+        kept._read()
+        if kept.beginning is None:
+            raise LogDamaged(f"{file}, the state that was kept, is no longer there")
+        if kept.turns == self.turns:
+            return False
+        atomic_file.write_atomically(self._file, file.read_bytes())
+        self.load()
+        return True
+
     def begin(self, beginning: WorldSettings) -> None:
         """Write the first line. Raises OSError."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -168,6 +184,7 @@ class SimulatedWorld:
     def __init__(self, module: str, rollout: str, file: Path, patience: SimulatorTimeouts) -> None:
         self._module = module
         self._rollout = rollout
+        self._file = file
         self._log = ActionLog(file)
         self._patience = patience
         self._child: Child | None = None
@@ -246,6 +263,25 @@ class SimulatedWorld:
         if not isinstance(answer, Lines):
             raise SimulatorFailed("its answer is none to a look")
         return answer.lines
+
+    async def save(self, name: str) -> None:
+        """Keep under `name` what was done so far. Raises OSError."""
+        await asyncio.to_thread(self._log.save_as, self._kept_file(name))
+
+    async def restore(self, name: str) -> None:
+        """The world as `name` kept it; made again where something was done since.
+
+        Raises SimulatorFailed, WorldLost, OSError.
+        """
+        try:
+            changed = await asyncio.to_thread(self._log.return_to, self._kept_file(name))
+        except LogDamaged as problem:
+            raise WorldLost(str(problem)) from None
+        if changed:
+            await self._again()
+
+    def _kept_file(self, name: str) -> Path:
+        return self._file.with_name(f"{self._file.stem}.{name}{self._file.suffix}")
 
     async def close(self) -> None:
         """End the simulator."""

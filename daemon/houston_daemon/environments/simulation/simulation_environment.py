@@ -16,7 +16,7 @@ from houston_daemon.environments.call_handling import (
     too_early,
     unless_stopped,
 )
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import Standing, Stop, Undo
 from houston_daemon.environments.simulation.simulated_world import (
     SimulatedWorld,
     SimulatorTimeouts,
@@ -206,6 +206,8 @@ class Simulator(Protocol):
 class Simulation(ToolEnvironment):
     """One world for one rollout."""
 
+    undo: Undo = "restore"
+
     def __init__(
         self,
         simulator: Simulator,
@@ -244,6 +246,19 @@ class Simulation(ToolEnvironment):
                 "The rollout cannot start.",
             ) from None
         self.brief = "\n\n".join(part for part in (opened.goal, opened.place) if part)
+
+    async def save_state(self, name: str) -> None:
+        """See `protocol.Environment.save_state`: what was done is copied."""
+        await self.world.save(name)
+
+    async def restore_state(self, name: str) -> None:
+        """See `protocol.Environment.restore_state`: a new world does again what the copy has."""
+        try:
+            await self.world.restore(name)
+        except (SimulatorFailed, WorldLost, OSError) as problem:
+            raise HoustonError(
+                f"The world could not be brought back: {problem}.", "The rollout cannot go on."
+            ) from None
 
     async def close(self, ended: bool) -> None:
         """End the simulator."""

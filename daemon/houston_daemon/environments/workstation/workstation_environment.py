@@ -19,7 +19,13 @@ import msgspec
 
 from houston_daemon.environments import call_handling
 from houston_daemon.environments.call_handling import finish, internal_failure, named_failure
-from houston_daemon.environments.environment_protocol import Closing, Standing, Stop, ToolSpec
+from houston_daemon.environments.environment_protocol import (
+    Closing,
+    Standing,
+    Stop,
+    ToolSpec,
+    Undo,
+)
 from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.local_host_setup import local_host, task_variables
 from houston_daemon.environments.retrieval.searcher import Searcher, make_searcher
@@ -160,6 +166,8 @@ class Workstation:
     """Terminals, files, an evaluator and patience, for one rollout. See `protocol.Environment`."""
 
     brief = ""
+    undo: Undo = "none"
+    """Files come back from a snapshot; a shell's variables and running programs do not."""
 
     def __init__(
         self,
@@ -245,6 +253,12 @@ class Workstation:
         self._state.now.last_action = ""
         met = await self._places.limits_met()
         return await asyncio.to_thread(self._result, call, observation, begun, met)
+
+    async def save_state(self, name: str) -> None:
+        """Never asked: nothing here is taken back."""
+
+    async def restore_state(self, name: str) -> None:
+        """Never asked, as above."""
 
     async def close_step(self, step: int) -> Closing:
         """Take the step's snapshot and the terminals' spans; the same again for the same step."""

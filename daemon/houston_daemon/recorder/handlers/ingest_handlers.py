@@ -25,6 +25,7 @@ from houston_daemon.recorder.request_checks import Refusal
 from houston_daemon.recorder.rollout_states import SELF_ENDING_PAUSES, change_state, has_ended
 from houston_shared.records import (
     ENDED_STATES,
+    PURIFICATION_KEY,
     STATE_TRANSITIONS,
     CallIntent,
     DeliveredGuidance,
@@ -81,15 +82,17 @@ def check_message_order(store: Store, row: RolloutRow, message: IngestRequest) -
 
 
 def _check_sample(store: Store, row: RolloutRow, message: StoreSample) -> None:
+    if message.sample.role == "lookahead":
+        return _check_lookahead(store, row, message)
     if message.part != "sample":
         _check_side_sample(row, message)
         return
     newest = store.connection.execute(
-        "SELECT attempt, observation_seq, guided FROM steps WHERE rollout = ? AND step = ?"
-        " ORDER BY attempt DESC LIMIT 1",
+        "SELECT max(attempt), max(iif(current, observation_seq, NULL)), max(current * guided)"
+        " FROM steps WHERE rollout = ? AND step = ?",
         (row.id, message.step),
     ).fetchone()
-    if newest is None:
+    if newest[0] is None:
         if message.attempt != 1 or message.step != row.steps + 1:
             raise _invalid_message(
                 f"a sample for step {message.step}, attempt {message.attempt};"
@@ -101,6 +104,26 @@ def _check_sample(store: Store, row: RolloutRow, message: StoreSample) -> None:
         raise _invalid_message(f"attempt {message.attempt} of step {message.step} after {attempt}")
     if observation is not None:
         _check_replaceable(store, row, message.step, bool(guided))
+    purified = PURIFICATION_KEY in message.sample.parameters
+    if purified and guidance_delivery.has_queued_guidance(store, row.id):
+        raise Refusal("GUIDED", f"Guidance waits: step {message.step} is not purified.")
+
+
+def _check_lookahead(store: Store, row: RolloutRow, message: StoreSample) -> None:
+    """A correction of a failed call, ahead of the end of its step: the next attempt of the open
+    step, which does not count before a purified one takes it over."""
+    _check_side_sample(row, message)
+    number = int(message.part.partition(".")[2])
+    attempts, is_open = store.connection.execute(
+        "SELECT count(*), total(current AND observation_seq IS NULL) FROM steps"
+        " WHERE rollout = ? AND step = ?",
+        (row.id, message.step),
+    ).fetchone()
+    if not is_open or message.attempt != attempts + 1 or number != attempts:
+        raise _invalid_message(
+            f"{message.part} of step {message.step} as attempt {message.attempt}; the step has"
+            f" {attempts} attempts"
+        )
 
 
 def _check_side_sample(row: RolloutRow, message: StoreSample) -> None:
@@ -139,17 +162,28 @@ def _current_attempt(store: Store, row: RolloutRow, step: int) -> int | None:
 
 
 def _check_step_open(store: Store, row: RolloutRow, step: int, attempt: int) -> None:
-    """The step must have a sample and no observation, and the attempt must be the current one."""
+    """The step must have a sample and no observation, and the attempt must be the current one, or
+    the newest look-ahead of an open step."""
     step_row = store.connection.execute(
-        "SELECT current, observation_seq FROM steps WHERE rollout = ? AND step = ? AND attempt = ?",
+        "SELECT current, observation_seq, role FROM steps s JOIN samples ON seq = sample_seq"
+        " WHERE s.rollout = ? AND s.step = ? AND s.attempt = ?",
         (row.id, step, attempt),
     ).fetchone()
     if step_row is None:
         raise _invalid_message(f"step {step}, attempt {attempt} has no sample")
     if step_row[1] is not None:
         raise _invalid_message(f"step {step}, attempt {attempt} is closed")
-    if not step_row[0]:
+    if not step_row[0] and not _is_lookahead_open(store, row, step, attempt, step_row[2]):
         raise _invalid_message(f"attempt {attempt} of step {step} was replaced by a later one")
+
+
+def _is_lookahead_open(store: Store, row: RolloutRow, step: int, attempt: int, role: str) -> bool:
+    newest, is_open = store.connection.execute(
+        "SELECT max(attempt), total(current AND observation_seq IS NULL) FROM steps"
+        " WHERE rollout = ? AND step = ?",
+        (row.id, step),
+    ).fetchone()
+    return role == "lookahead" and attempt == newest and bool(is_open)
 
 
 def _check_result(store: Store, row: RolloutRow, message: StoreResult) -> None:
@@ -187,6 +221,8 @@ def _check_evaluation(result: ToolResult) -> None:
 
 def _check_observation(store: Store, row: RolloutRow, message: StoreObservation) -> None:
     _check_step_open(store, row, message.step, message.attempt)
+    if message.attempt != _current_attempt(store, row, message.step):
+        raise _invalid_message(f"attempt {message.attempt} of step {message.step} is a look-ahead")
     intents, results = store.connection.execute(
         "SELECT total(part GLOB 'intent.*'), total(part GLOB 'call.*') FROM events"
         " WHERE rollout = ? AND step = ? AND attempt = ? AND part IS NOT NULL",

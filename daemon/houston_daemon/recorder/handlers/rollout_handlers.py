@@ -43,7 +43,7 @@ from houston_shared.store.event_bodies import (
     StoredSpec,
 )
 from houston_shared.store.store_reader import read_blob
-from houston_shared.task import Task, parse_task_record
+from houston_shared.task import Task, parse_task_record, purify_settings
 from houston_shared.wire import RequestStored, Steer, StopDaemon
 
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
@@ -72,6 +72,7 @@ def _queue_rollout(store: Store, spec: RolloutSpec, request: str, author: Author
     task = parse_task_record(spec.task)
     if task.name != spec.task.name:
         raise denial(f"The task file of {spec.task.name!r} is named {task.name!r}.")
+    purify_settings(task, spec.purify)
     if spec.parent or spec.origin:
         raise denial("A branch is started from its parent.", "houston rollout branch R --at STEP")
     spec = redact_spec(spec)

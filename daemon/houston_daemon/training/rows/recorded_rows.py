@@ -17,6 +17,7 @@ from houston_daemon.training.rows.answer_soundness import ReservedTokens
 from houston_daemon.training.rows.rollout_plan import NO_ROWS_MESSAGE
 from houston_daemon.training.rows.row_weights import (
     AnswerFacts,
+    AnswerWeight,
     PlannedContext,
     PlannedStep,
     RolloutPlan,
@@ -28,7 +29,7 @@ from houston_daemon.training.rows.row_weights import (
 from houston_daemon.training.rows.token_sequence import SampledAnswer, TokenSequence
 from houston_daemon.training.rows.training_row import RowOptions, TokenRow, check_role
 from houston_shared.errors import HoustonError
-from houston_shared.records import LogprobKind, SampleRole
+from houston_shared.records import PURIFICATION_KEY, LogprobKind, SampleRole
 from houston_shared.store import journal_events, step_context
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.store_reader import Reader
@@ -67,6 +68,11 @@ class SampleFacts(msgspec.Struct, frozen=True):
         unfit = reserved.forged(ids, self.finish_reason) if reserved else ""
         why = no_action_reason(self.malformed, [call.error for call in self.calls])
         return AnswerFacts(self.finish_reason, why, stopped=self._stopped, unfit=unfit)
+
+    @property
+    def purified(self) -> bool:
+        """Whether purification put it together, so that nobody sampled it as it stands."""
+        return PURIFICATION_KEY in self.parameters
 
     @property
     def _named(self) -> dict[str, Any]:
@@ -160,6 +166,36 @@ def _context_rows(
         _follow_prompt(reader, sequence, seq, body, context.kept_from)
         said = body.sampled(seq, step.number, step.row.attempt, "policy")
         weight = weigh_answer(step, body.answer(reserved), options)
+        raw = sequence.branch() if body.purified and step.others else None
+        if raw is not None:
+            reason = f"put together by purification; sampled in row {plan.raw_row_id(step.number)}"
+            weight = AnswerWeight(0.0, reason, "")
+        sequence.add_answer(said, weight, own=not step.trained_in_rollout)
+        if step.others:
+            raw = raw or sequence.branch()
+            yield from _raw_rows(reader, plan, context, step, options, raw)
+    yield from sequence.rows("react")
+
+
+def _raw_rows(
+    reader: Reader,
+    plan: RolloutPlan,
+    context: PlannedContext,
+    step: PlannedStep,
+    options: RowOptions,
+    sequence: TokenSequence,
+) -> Iterator[TokenRow]:
+    """The row of the attempts at a step that do not count, each after what it was sampled after.
+
+    sequence: the context as it stood before the first of them.
+    """
+    sequence.open(plan.raw_row_id(step.number), context.number)
+    reserved = answer_soundness.reserved_of_head(plan.head)
+    for attempt, body in _sample_pages(reader, step.others):
+        seq, number = attempt.row.sample_seq, attempt.row.attempt
+        _follow_prompt(reader, sequence, seq, body, context.kept_from)
+        said = body.sampled(seq, step.number, number, "policy" if number == 1 else "lookahead")
+        weight = weigh_answer(attempt, body.answer(reserved), options)
         sequence.add_answer(said, weight, own=not step.trained_in_rollout)
     yield from sequence.rows("react")
 

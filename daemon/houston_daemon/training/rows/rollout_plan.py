@@ -29,9 +29,12 @@ TrainedElsewhere = Callable[[AnswerKey], str]
 
 
 def query_rollout_plan(
-    rollout: str, shared: SharedSteps, rules: RuleVerdicts | None = None
+    rollout: str,
+    shared: SharedSteps,
+    rules: RuleVerdicts | None = None,
+    attempts: bool = False,
 ) -> ReadPlan[RolloutPlan]:
-    """What the rows of a rollout (a whole id) are.
+    """What the rows of a rollout (a whole id) are. attempts: with those that do not count.
 
     shared: rollouts of the same export; what a branch shares is trained once among them. rules:
     what rules say of it in place of what was stored. Raises HoustonError for what was erased or set
@@ -41,11 +44,8 @@ def query_rollout_plan(
     spec = yield from rollout_queries.read_rollout_spec(one)
     stretches = yield from rollout_queries.step_ranges(one.id)
     yield from _refuse_erased(one.id)
-    found = [
-        row
-        for row in (yield from step_queries.list_step_rows(one.id))
-        if row.observation_seq is not None
-    ]
+    rows = yield from step_queries.list_step_rows(one.id, attempts=attempts)
+    found = [row for row in rows if row.current and row.observation_seq is not None]
     _refuse_gaps(one.id, found)
 
     def elsewhere(answer: AnswerKey) -> str:
@@ -54,7 +54,19 @@ def query_rollout_plan(
 
     given = yield from _verdict_lookup(one.id, rules)
     forks = yield from rollout_queries.list_forks(one.id)
-    made = [PlannedStep(row, given(row), elsewhere(AnswerKey("policy", row.step))) for row in found]
+    others: dict[int, list[PlannedStep]] = {}
+    for row in rows:
+        if not row.current:
+            others.setdefault(row.step, []).append(PlannedStep(row, None, ""))
+    made = [
+        PlannedStep(
+            row,
+            given(row),
+            elsewhere(AnswerKey("policy", row.step)),
+            tuple(others.get(row.step, ())),
+        )
+        for row in found
+    ]
     head = yield from rollout_queries.read_rollout_head(one)
     return _make_plan(one, spec, head, tuple(_planned_contexts(forks, made, elsewhere)))
 

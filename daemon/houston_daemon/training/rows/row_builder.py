@@ -43,13 +43,15 @@ def build_token_rows(
     HoustonError for erased or damaged ledgers, and ConfigurationError where a dialect or tokenizer
     is not known.
     """
-    plan = reader.run(rollout_plan.query_rollout_plan(rollout, shared, rules))
+    plan = _read_plan(reader, rollout, options, shared, rules)
     if plan.head is None:
         return
     strip, own = (
         _row_thoughts(plan, options) == "strip",
         _can_use_recorded_ids(plan, plan.head, options),
     )
+    if strip or not own:
+        _refuse_raw_attempts(plan)
     if own and not strip:
         yield from recorded_rows.make_recorded_rows(reader, plan, options)
     else:
@@ -66,9 +68,35 @@ def build_chat_rows(
     rules: RuleVerdicts | None = None,
 ) -> Iterator[ChatRow]:
     """The same rows as messages (see `build_token_rows`), without a dialect or tokenizer."""
-    plan = reader.run(rollout_plan.query_rollout_plan(rollout, shared, rules))
+    plan = _read_plan(reader, rollout, options, shared, rules)
+    _refuse_raw_attempts(plan)
     if plan.head is not None:
         yield from chat_rows.make_chat_rows(reader, plan, options, _row_thoughts(plan, options))
+
+
+def _read_plan(
+    reader: Reader,
+    rollout: str,
+    options: RowOptions,
+    shared: SharedSteps,
+    rules: RuleVerdicts | None,
+) -> RolloutPlan:
+    raw = options.attempts == "raw"
+    plan: RolloutPlan = reader.run(
+        rollout_plan.query_rollout_plan(rollout, shared, rules, attempts=raw)
+    )
+    return plan
+
+
+def _refuse_raw_attempts(plan: RolloutPlan) -> None:
+    """Raw attempts stand in the ledger as they were sampled; nothing renders them."""
+    if any(step.others for context in plan.contexts for step in context.steps):
+        raise ConfigurationError(
+            f"{plan.rollout} was purified, and what was sampled there is rows of the ledger's ids"
+            " only.",
+            rollout_plan.NO_ROWS_MESSAGE,
+            "Export it with the dialect and tokenizer that it ran with, in a format of ids.",
+        )
 
 
 def _row_thoughts(plan: RolloutPlan, options: RowOptions) -> ThoughtHandling:

@@ -35,6 +35,8 @@ class PlannedStep:
     """The verdict that counts; None where nobody judged it."""
     trained_in_rollout: str
     """The rollout whose rows train it, where that is not this one."""
+    others: tuple["PlannedStep", ...] = ()
+    """Other attempts at it, in order; only where raw attempts are asked for."""
 
     @property
     def number(self) -> int:
@@ -95,6 +97,10 @@ class RolloutPlan:
     def row_id(self, context: int, part: int = 0) -> str:
         """Id of a row of actions."""
         return f"{self.rollout}/{context}.{part}"
+
+    def raw_row_id(self, step: int) -> str:
+        """Id of the row of what was sampled at a step that purification replaced, or tried to."""
+        return f"{self.rollout}/raw.{step}"
 
     def summary_row_id(self, fork: int) -> str:
         """Id of the row of the n-th summary, from 1."""

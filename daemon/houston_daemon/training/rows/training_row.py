@@ -97,7 +97,8 @@ class TokenRow:
     """
 
     id: str
-    """`<rollout>/<context>.<part>` or `<rollout>/summary.<n>`: the same after every export."""
+    """`<rollout>/<context>.<part>`, `<rollout>/summary.<n>`, or of what purification replaced
+    `<rollout>/raw.<step>`: the same after every export."""
     kind: RowKind
     rollout: str
     task: str
@@ -217,6 +218,9 @@ class RowOptions:
     """`as sampled`: a thought is trained with its action where the policy saw it that way.
     `strip`: contexts without thoughts, of which the actions are trained, as in APOLLO. A rollout
     that ran with `thoughts = "strip"` gives such rows in any case."""
+    attempts: Literal["purified", "raw"] = "purified"
+    """`purified`: of a purified step what replaced it is trained. `raw`: what was sampled, each
+    attempt and correction in the context it was sampled in; needs the ledger's ids."""
     unjudged: Literal["keep", "mask"] = "keep"
     """What a step weighs of which nobody said anything."""
     masking: bool = True

@@ -1,0 +1,177 @@
+"""Rows of purified rollouts: no failed call and no traceback is in them, and what was sampled can
+still be had. Played on the real loop with token ids, in every dialect."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
+from houston_daemon.prompts.model_dialects import choose_dialect
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.training.rows.training_row import RowOptions
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import ToolCall
+from tests.training.rows.stage import Acting, Family, Played, Said, Stage, Turn
+
+RETRIES = 2
+FAMILIES = ("chatml-json", "hermes", "qwen3", "glm45")
+
+
+class Try(NamedTuple):
+    """One attempt at a step."""
+
+    name: str
+    """`noop` comes right, `nop` is no tool, empty is no action."""
+    text: str
+    thought: str
+
+
+@dataclass
+class Erring(Acting):
+    """Says one attempt after the other."""
+
+    tries: Sequence[Sequence[Try]] = ()
+    told: dict[tuple[int, int], Said] = field(default_factory=dict)
+    """By step and attempt."""
+
+    async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
+        step, attempt = request.step, request.attempt
+        if step > len(self.tries):
+            return await super().sample(request, stop)
+        one = self.tries[step - 1][attempt - 1]
+        call = ToolCall(id="", name=one.name, arguments={"text": one.text})
+        calls = [call] if one.name else []
+        pieces = choose_dialect(self.family.name).assistant(one.thought, calls)[:-1]
+        acting = replace(request, role="policy")
+        made = self._sampled(acting, pieces, "stop" if calls else "malformed")
+        self.told[step, attempt] = self.said["policy", step]
+        return made
+
+
+def play(
+    stage: Stage, family: Family, tries: Sequence[Sequence[Try]], share: float = 1.0
+) -> Played:
+    stage._number += 1
+    made = {"kind": "token", "url": "http://nobody", "tokenizer": family.tokenizer}
+    rollout = stage.rig.rollout(
+        settings={**made, "dialect": family.name},
+        task=f"[budget]\nsteps = {len(tries) + 1}\nanswer_tokens = 64\n",
+        name=f"t{stage._number}",
+        files={"README.md": f"Hello {stage._number}.\n"},
+        purify={"enabled": True, "share": share, "retries": RETRIES},
+    )
+    turns = [Turn("", ())] * len(tries)
+    played = Played(rollout, Erring(stage.rig, family, turns, rollout, tries=tries))
+    stage.go_on(played)
+    return played
+
+
+def written(family: dict[str, Family], name: str) -> Family:
+    """A dialect of any name, with the tokenizer of the module."""
+    return Family(name, family["chatml"].tokenizer)
+
+
+WORDS = st.text("abc xyz", min_size=1, max_size=12).map(lambda text: f"w{text}w")
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> list[list[Try]]:
+    """Steps of one to three attempts; every text has the mark of its step and attempt."""
+    steps = []
+    for number in range(1, draw(st.integers(1, 4)) + 1):
+        failures = draw(st.sampled_from([0, 0, 1, 1, 2, RETRIES + 1]))
+        names = [draw(st.sampled_from(["nop", "nop", ""])) for _ in range(failures)]
+        names += ["noop"] if failures <= RETRIES else []
+        same = draw(WORDS)
+        steps.append(
+            [
+                Try(
+                    name,
+                    f"{'F' if name != 'noop' else 'C'}{number}.{at}f {draw(st.just(same) | WORDS)}",
+                    f"T{number}.{at}t {draw(WORDS)}",
+                )
+                for at, name in enumerate(names, 1)
+            ]
+        )
+    return steps
+
+
+def purified(one: Sequence[Try]) -> bool:
+    return len(one) > 1 and one[-1].name == "noop"
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(tries=scripts(), name=st.sampled_from(FAMILIES))
+def test_purified_rows_hold_no_failed_call_and_no_traceback(
+    stage: Stage, family: dict[str, Family], tries: list[list[Try]], name: str
+) -> None:
+    played = play(stage, written(family, name), tries)
+    tokens = PromptTokenizer(written(family, name).tokenizer)
+    (row,) = stage.rows(played)
+    text = tokens.decode(row.token_ids.tolist())
+    for number, step in enumerate(tries, 1):
+        for at, one in enumerate(step, 1):
+            if not purified(step):
+                continue
+            gone = one.name != "noop"
+            if gone and one.name:
+                assert one.text not in text, "the failed call"
+            assert f"O{number}.0o error" not in text, "what came back of it"
+            assert not gone or f"O{number}.0.{at}o error" not in text
+    spans = {span.step: span for span in row.spans}
+    for number, step in enumerate(tries, 1):
+        span = spans[number]
+        said = tokens.decode(row.token_ids[span.start : span.end].tolist())
+        assert (span.attempt > 1) == purified(step)
+        if purified(step):
+            assert step[-1].text in said
+            assert (step[0].thought in said) or (step[-1].thought in said)
+            assert span.logprob_kind == "none", "nobody sampled it in this context"
+            assert said.endswith(written(family, name).stop)
+            dialect = choose_dialect(name)
+            read = dialect.parse(said.removesuffix(written(family, name).stop), number, {})
+            assert [call.arguments for call in read.calls] == [{"text": step[-1].text}]
+
+
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(tries=scripts(), name=st.sampled_from(FAMILIES))
+def test_raw_rows_hold_all_that_was_sampled_once(
+    stage: Stage, family: dict[str, Family], tries: list[list[Try]], name: str
+) -> None:
+    played = play(stage, written(family, name), tries)
+    rows = stage.rows(played, RowOptions(attempts="raw", masking=False))
+    trained: dict[tuple[int, int], list[int]] = {}
+    for row in rows:
+        for index, span in enumerate(row.spans):
+            if not span.weight or span.step > len(tries):
+                continue
+            assert (span.step, span.attempt) not in trained, "once"
+            trained[span.step, span.attempt] = row.token_ids[span.start : span.end].tolist()
+            said = played.engine.told[span.step, span.attempt]  # type: ignore[attr-defined]
+            assert row.token_ids[: span.start].tolist() == list(said.prompt), "where it was said"
+            assert len(row.logprobs[index]) == span.end - span.start
+            assert span.role == ("policy" if span.attempt == 1 else "lookahead")
+    told = {key: list(one.ids) for key, one in played.engine.told.items()}  # type: ignore[attr-defined]
+    assert trained == told
+
+
+def test_a_rollout_that_was_not_drawn_is_as_it_was(stage: Stage, family: dict[str, Family]) -> None:
+    tries = [[Try("nop", "F1.1f", "T1.1t")]]
+    played = play(stage, written(family, "hermes"), tries, share=0.0)
+    (row,) = stage.rows(played)
+    assert [span.attempt for span in row.spans] == [1, 1]
+
+
+def test_raw_attempts_are_never_rendered(stage: Stage, family: dict[str, Family]) -> None:
+    played = play(stage, written(family, "hermes"), [[Try("nop", "F", "a"), Try("noop", "C", "b")]])
+    with pytest.raises(ConfigurationError, match="was purified"):
+        stage.rows(played, RowOptions(attempts="raw", dialect="glm45"))
