@@ -78,6 +78,7 @@ PAGES = {
             ("McpServerSettings", "[mcp.servers.NAME]"),
             ("ScienceWorldSettings", "[scienceworld]"),
             ("TextWorldSettings", "[textworld]"),
+            ("WordWorldSettings", "[word_world]"),
             ("AttentionSettings", "[attention]"),
             ("RuleSettings", "[rules]"),
             ("GuidanceContradiction", "[[rules.guidance]]"),

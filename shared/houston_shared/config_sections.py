@@ -44,7 +44,8 @@ class EngineSettings(Settings, frozen=True):
     """How the model's family writes prompts and calls, for engines that take token ids (and `chat`
     with `tool_calls = "text"`). `chatml-json`: models with `<|im_end|>` that write JSON under a
     schema (SmolLM2, any small ChatML model). `hermes`: `<tool_call>` with JSON (Hermes, Qwen2.5).
-    `qwen3`: as that, with thinking switched by `reasoning` (Qwen3). `glm45`: GLM-4.5 and 4.6."""
+    `qwen3`: as that, with thinking switched by `reasoning` (Qwen3). `glm45`: GLM-4.5 and 4.6.
+    `words`: tiny policies (`houston policy tiny`)."""
     window: int = 0
     """Largest prompt + answer in tokens; 0 for what the model or server says. A `chat` endpoint
     that is not said to have one refuses what is too long, and the context is then forked."""

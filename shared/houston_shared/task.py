@@ -32,6 +32,7 @@ from houston_shared.task_tables import (
     ScienceWorldSettings,
     TaskDomain,
     TextWorldSettings,
+    WordWorldSettings,
     evaluation_trouble,
 )
 from houston_shared.toml_file import Settings, convert_toml, find_nul, parse_toml, read_text_file
@@ -189,8 +190,9 @@ class Task(Settings, frozen=True):
     environment: Annotated[str, msgspec.Meta(min_length=1, max_length=60)] = "workstation"
     """What turns actions into observations: one of Houston's own, or of a package that is installed
     beside it. `search_qa` asks one of the task's questions over its corpus; `python` is a code
-    tool, perhaps with a question; `scienceworld` and `textworld` are simulated worlds; `http` is a
-    simulator that you run; `mcp` is servers of tools; `null` does nothing, for benchmarks."""
+    tool, perhaps with a question; `scienceworld` and `textworld` are simulated worlds, `word_world`
+    is one of a few words for tiny policies; `http` is a simulator that you run; `mcp` is servers of
+    tools; `null` does nothing, for benchmarks."""
     agent: Literal["react"] = "react"
     """How the loop thinks: `react` is thought, action, observation."""
     sandbox: Literal["bubblewrap", "none"] | SandboxSettings = "bubblewrap"
@@ -239,6 +241,8 @@ class Task(Settings, frozen=True):
     """Which worlds `scienceworld` gives to rollouts."""
     textworld: TextWorldSettings = TextWorldSettings()
     """Which games `textworld` makes for rollouts."""
+    word_world: WordWorldSettings = WordWorldSettings()
+    """The world of `word_world`."""
     attention: AttentionSettings = AttentionSettings()
     """When a step is marked for people to look at."""
     rules: RuleSettings = RuleSettings()

@@ -173,6 +173,18 @@ class TextWorldSettings(Settings, frozen=True):
     """How many consecutive seeds get the same game: the size of a group that is compared."""
 
 
+WorldWord = Annotated[str, msgspec.Meta(pattern=r"^[a-z]{1,20}$")]
+
+
+class WordWorldSettings(Settings, frozen=True):
+    """The world of `word_world`, whole: a suite writes a task for each (docs/suites.md)."""
+
+    right: str = ""
+    """Box that holds what the instructions ask for; nothing in the world says so."""
+    codes: dict[WorldWord, Annotated[str, msgspec.Meta(pattern=r"^[0-9]{3}$")]] = {}
+    """`BOX = "123"`, for each box the code on the paper in it."""
+
+
 class PythonToolSettings(Settings, frozen=True):
     """The code tool of `python`."""
 

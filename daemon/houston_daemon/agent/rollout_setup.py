@@ -30,7 +30,11 @@ from houston_daemon.agent.rollout_budgets import EvaluationScores, RolloutBudget
 from houston_daemon.agent.step_attention import load_step_attention
 from houston_daemon.engines.engine_protocol import Engine, EngineRefused, EngineUnavailable
 from houston_daemon.engines.engine_registry import choose_engine
-from houston_daemon.environments.environment_protocol import Environment, Gpus
+from houston_daemon.environments.environment_protocol import (
+    Environment,
+    Gpus,
+    ReplayedEnvironment,
+)
 from houston_daemon.environments.environment_registry import kind, make_environment
 from houston_daemon.hosts.host_protocol import HostAway, NeedsPerson
 from houston_daemon.prompts import token_limits as fitting
@@ -204,7 +208,7 @@ async def build_agent_loop(
         line, renderer, environment, task, spec, engine.window
     )
     fitting.check_head_fits(renderer.head_size(head), limits)
-    resumed = await _resume_context(line, renderer, head, welcome)
+    resumed = await _resume_context(line, renderer, head, welcome, environment)
     budgets = RolloutBudgets(task, line.clock, _scores_so_far(welcome))
     next_step = welcome.next_step
     watched = await load_step_attention(line, budgets, task, resumed.closed, next_step)
@@ -345,11 +349,18 @@ async def _store_new_head(
 
 
 async def _resume_context(
-    line: RecorderClient, renderer: PromptRenderer, head: ContextHead, welcome: wire.Welcome
+    line: RecorderClient,
+    renderer: PromptRenderer,
+    head: ContextHead,
+    welcome: wire.Welcome,
+    environment: Environment,
 ) -> ResumedContext:
     fork = welcome.fork
     first = fork.first_kept_step - 1 if fork else welcome.first_step
     point("worker.resume.before")
     steps = await line.read_steps(first)
+    if isinstance(environment, ReplayedEnvironment):
+        past = steps if first == 1 else await line.read_steps(1)
+        environment.replay([result for record in past for result in record.results])
     point("worker.resume.after")
     return rebuild_context(renderer, head, steps, fork, welcome.fork_guidance)

@@ -7,7 +7,7 @@ it never raises for what an agent did wrong: that is an observation.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from houston_shared.records import CallIntent, FileChange, TerminalSpan, ToolCall, ToolResult
 
@@ -139,6 +139,20 @@ class Environment(Protocol):
 
     async def close(self, ended: bool) -> None:
         """Let go; with `ended`, also end the rollout's terminals."""
+        ...
+
+
+@runtime_checkable
+class ReplayedEnvironment(Protocol):
+    """An environment that is nothing but what was done in it, and so keeps no file.
+
+    After a restart, and in a branch, the loop tells it the results that the journal has. Told fewer
+    than it gave it stands where it stood before the others: so a step is undone.
+    """
+
+    def replay(self, results: Sequence[ToolResult]) -> None:
+        """Stand where the calls of these results lead from the beginning, in order. Those that
+        failed, or were not run since a person spoke, are among them and change nothing."""
         ...
 
 

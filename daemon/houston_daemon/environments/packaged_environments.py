@@ -57,6 +57,13 @@ TEXTWORLD = EnvironmentKind(
     scores=lambda task: True,
     secret_score=True,
 )
+WORD_WORLD = EnvironmentKind(
+    make=_imported_when_called("word_world:build_environment"),
+    check=_imported_when_called("word_world:check_task"),
+    catalog=_imported_when_called("word_world:catalog"),
+    scores=lambda task: True,
+    secret_score=True,
+)
 HTTP = EnvironmentKind(
     make=_imported_when_called("http.http_environment:build_environment"),
     check=_imported_when_called("http.http_environment:check_task"),

@@ -18,6 +18,7 @@ from houston_daemon.prompts.dialect_protocol import (
     PromptPiece,
     PromptToolResult,
 )
+from houston_daemon.prompts.words_dialect import WordsDialect
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
 
@@ -409,7 +410,7 @@ def _glm45_argument(text: str, schema: Mapping[str, Any]) -> Any:
         return text  # the environment says what type it wants
 
 
-DIALECT_NAMES = ("chatml-json", "glm45", "hermes", "qwen3")
+DIALECT_NAMES = ("chatml-json", "glm45", "hermes", "qwen3", "words")
 
 
 def choose_dialect(name: str, reasoning: bool = False) -> Dialect:
@@ -426,4 +427,6 @@ def choose_dialect(name: str, reasoning: bool = False) -> Dialect:
             return Qwen3Dialect(reasoning)
         case "glm45":
             return Glm45Dialect(reasoning)
+        case "words":
+            return WordsDialect()
     raise ConfigurationError(f"There is no dialect {name!r}; known: {', '.join(DIALECT_NAMES)}.")

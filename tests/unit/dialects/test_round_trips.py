@@ -71,6 +71,8 @@ def test_an_answer_is_read_as_it_was_written(
         for index, (command, wait, count) in enumerate(commands)
     ]
     for dialect in dialects():
+        if dialect.name == "words":  # has neither thoughts nor letters beyond its vocabulary
+            continue
         action = dialect.parse(written(dialect, thought, calls), 7, TOOLS)
         assert action.malformed == "", dialect.name
         assert list(action.calls) == calls, dialect.name

@@ -1,0 +1,152 @@
+"""`houston suite list|run|compare`: generated tasks, how a policy does on them, before and after.
+
+`run` drives the daemon of the home and keeps a JSON file in it; `compare` reads two such files.
+Tasks, runs and figures are the room `suites`.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.suites import suite_results, suite_run
+from houston_daemon.suites.base_rates import base_rates
+from houston_daemon.suites.suite_catalog import SPLITS, SUITES, find_suite
+from houston_daemon.suites.suite_results import SuiteRun
+from houston_daemon.suites.suite_run import SuiteOrder
+from houston_shared import command_output
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.wilson_interval import wilson_interval
+
+_MEANS = ("score", "steps", "failures", "no_action")
+
+
+def add_suite_list_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--json`."""
+    parser.add_argument("--json", action="store_true", help="one JSON line a suite")
+
+
+def run_suite_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """List suites with what was measured on them."""
+    for suite in SUITES.values():
+        rates = [rate for rate in base_rates() if rate.suite == suite.name]
+        if arguments.json:
+            command_output.print_json_line(
+                {
+                    "suite": suite.name,
+                    "version": suite.version,
+                    "about": suite.about,
+                    "splits": list(SPLITS),
+                    "steps": suite.steps,
+                    "context_tokens": suite.context_tokens,
+                    "dialect": suite.dialect,
+                    "base_rates": [
+                        {name: getattr(rate, name) for name in rate.__struct_fields__}
+                        for rate in rates
+                    ],
+                }
+            )
+            continue
+        command_output.print_line(
+            f"{suite.name}: {suite.about}; {suite.steps} steps, {suite.context_tokens} tokens"
+        )
+        for rate in rates:
+            share = wilson_interval(rate.solved, rate.worlds)
+            command_output.print_line(
+                f"  {rate.model}: {rate.solved} of {rate.worlds} of {rate.split}"
+                f" [{share.low:.2f}, {share.high:.2f}]  {rate.note}".rstrip()
+            )
+    return int(ExitCode.DONE)
+
+
+def add_suite_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """`SUITE`, `--engine`, `--policy`, `--split`, `-n`, `--attempts`, `--name`, `--json`."""
+    parser.add_argument("suite", metavar="SUITE", help=f"one of {', '.join(SUITES)}")
+    parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
+    parser.add_argument(
+        "--policy", default="", metavar="POLICY", help="policy@2, or `base`; default: the active"
+    )
+    parser.add_argument("--split", choices=SPLITS, default="test", help="of its tasks (test)")
+    parser.add_argument(
+        "-n", type=whole_number(1, 100_000), default=200, metavar="N", help="worlds (200)"
+    )
+    parser.add_argument(
+        "--attempts", type=whole_number(1, 100), default=1, metavar="K", help="at each world (1)"
+    )
+    parser.add_argument("--seed", type=whole_number(), default=0, help="of the first attempt (0)")
+    parser.add_argument("--name", default="", help="of the result; default: from the time")
+    parser.add_argument("--json", action="store_true", help="one JSON object: file and figures")
+
+
+def run_suite_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Run it, keep the result, print its figures."""
+    find_suite(arguments.suite)
+    name = arguments.name or time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    file = _result_file(loaded, f"{arguments.suite}/{name}")
+    if file.exists():
+        raise HoustonError(f"{file} is there already.", "Nothing was run.", "Name another --name.")
+    order = SuiteOrder(
+        suite=arguments.suite,
+        split=arguments.split,
+        worlds=arguments.n,
+        attempts=arguments.attempts,
+        engine=arguments.engine or loaded.config.default_engine,
+        policy=arguments.policy,
+        seed=arguments.seed,
+    )
+    run = suite_run.run_suite(loaded, order, command_output.print_note)
+    suite_results.write_run(file, run)
+    figures = suite_results.run_figures(run)
+    if arguments.json:
+        command_output.print_json_line({"file": str(file), **figures})
+    else:
+        command_output.print_line(str(file))
+        _print_figures(figures)
+        speed = figures["episodes_per_second"]
+        command_output.print_line(f"{run.seconds:.1f} s, {speed} rollouts a second")
+    return int(ExitCode.DONE)
+
+
+def add_suite_compare_arguments(parser: argparse.ArgumentParser) -> None:
+    """`BEFORE`, `AFTER`, `--json`."""
+    what = "file that `suite run` wrote, or SUITE/NAME of this home"
+    parser.add_argument("before", metavar="BEFORE", help=what)
+    parser.add_argument("after", metavar="AFTER", help="the same")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_suite_compare(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Say how much better the second is, world by world."""
+    runs: list[SuiteRun] = [
+        suite_results.read_run(_result_file(loaded, named))
+        for named in (arguments.before, arguments.after)
+    ]
+    compared = suite_results.compare_runs(*runs)
+    if arguments.json:
+        command_output.print_json_line(compared)
+        return int(ExitCode.DONE)
+    flips = compared["flips"]
+    command_output.print_line(
+        f"{compared['worlds']} worlds; {runs[1].policy or runs[1].engine} minus "
+        f"{runs[0].policy or runs[0].engine}:"
+    )
+    _print_figures(compared)
+    command_output.print_line(
+        f"{len(flips['gained'])} worlds gained, {len(flips['lost'])} lost; p = {flips['p']:.2g}"
+    )
+    return int(ExitCode.DONE)
+
+
+def _print_figures(figures: dict[str, Any]) -> None:
+    names = [name for name in figures if name.startswith("pass@")]
+    for line in suite_results.figure_lines(figures, [*names, *_MEANS]):
+        command_output.print_line(line)
+
+
+def _result_file(loaded: LoadedConfiguration, named: str) -> Path:
+    """A result's file: a path that is there, or a name in the home."""
+    given = Path(named)
+    own = suite_run.suites_folder(loaded.home) / f"{named}.json"
+    return given.absolute() if given.is_file() else own

@@ -1,0 +1,92 @@
+"""`houston policy tiny`: makes a small model that writes words, for the suites of words.
+
+torch is imported inside the function, since it takes seconds. The work is `suites.tiny_policy`.
+"""
+
+import argparse
+from pathlib import Path
+
+from houston_daemon.suites.word_worlds import LEVELS
+from houston_shared import command_output
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
+
+PARAMETERS, TRACES = 1_800_000, 1_200
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return value
+
+
+def add_policy_tiny_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--out`, `--parameters`, `--warm-up`, `--level`, `--wrong`, `--seed`, `--json`."""
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="new or empty folder for the model"
+    )
+    parser.add_argument(
+        "--parameters",
+        type=whole_number(100_000, 20_000_000),
+        default=PARAMETERS,
+        metavar="N",
+        help=f"about how many ({PARAMETERS:,})",
+    )
+    parser.add_argument(
+        "--warm-up",
+        type=whole_number(32, 100_000),
+        default=TRACES,
+        metavar="N",
+        help=f"scripted traces to begin with ({TRACES:,})",
+    )
+    parser.add_argument(
+        "--level", choices=tuple(LEVELS), default="medium", help="of the worlds in them (medium)"
+    )
+    parser.add_argument(
+        "--wrong", type=_share, default=0.8, help="share of traces for a wrong box (0.8)"
+    )
+    parser.add_argument("--seed", type=whole_number(), default=0, help="of all that is random (0)")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Make it and say how to use it."""
+    folder = arguments.out.absolute()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise HoustonError(
+            f"{folder} is there and is no empty folder.",
+            "Nothing was made.",
+            "Name a new folder: --out",
+            ExitCode.USAGE,
+        )
+    try:
+        from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
+    except ImportError as problem:
+        raise HoustonError(
+            f"Making a model needs torch and transformers: {problem}.",
+            "Nothing was made.",
+            "pip install 'houston-agents[local]'",
+            ExitCode.CONFIGURATION,
+        ) from None
+    recipe = TinyRecipe(
+        parameters=arguments.parameters,
+        traces=arguments.warm_up,
+        level=arguments.level,
+        wrong=arguments.wrong,
+        seed=arguments.seed,
+    )
+    made = make_tiny_policy(folder, recipe, command_output.print_note)
+    if arguments.json:
+        command_output.print_json_line({"out": str(folder), **made})
+        return int(ExitCode.DONE)
+    command_output.print_line(
+        f"{folder}: {made['parameters']:,} parameters, solves {made['success']:.0%} of "
+        f"{made['worlds']} validation worlds, {made['seconds']:.0f} s"
+    )
+    command_output.print_note(
+        f'next: in houston.toml [engines.tiny] kind = "embedded", model = "{folder}", '
+        'dialect = "words"; then houston suite run word-worlds --engine tiny'
+    )
+    return int(ExitCode.DONE)

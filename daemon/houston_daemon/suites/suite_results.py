@@ -1,0 +1,208 @@
+"""What a suite's run gave, as a file, and its figures: pass@1, pass@k, steps, failed calls.
+
+pass@k is the unbiased estimator of Chen et al. 2021 (arXiv:2107.03374, eq. 1). A world is what
+repeats: intervals are Wilson's where each was tried once, else the percentile bootstrap over
+worlds. Two runs are held against each other world by world, with the exact test of McNemar (1947)
+on the worlds that flipped. Runs nothing.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import msgspec
+
+from houston_daemon.experiments.experiment_statistics import bootstrap_mean, score_differences
+from houston_shared import atomic_file
+from houston_shared.errors import HoustonError
+from houston_shared.wilson_interval import ConfidenceInterval, wilson_interval
+
+SOLVED = 100.0
+_BOOTSTRAP_SEED = 1
+
+
+class SuiteAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One rollout of a world."""
+
+    rollout: str
+    state: str
+    """`finished`, or how else it ended: it then has no score and counts as not solved."""
+    score: float
+    """0 to 100."""
+    steps: int
+    failures: int
+    """Calls that failed, in all attempts at its steps."""
+    no_action: int
+    """Answers from which no call could be read."""
+
+    @property
+    def solved(self) -> bool:
+        """Whether it has the whole score."""
+        return self.score >= SOLVED
+
+
+class SuiteWorld(msgspec.Struct, frozen=True, kw_only=True):
+    """One task of the suite."""
+
+    index: int
+    attempts: tuple[SuiteAttempt, ...]
+
+
+class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of a suite, as its file has it."""
+
+    suite: str
+    version: int
+    split: str
+    engine: str
+    policy: str
+    """As it sampled; empty for the engine's own model."""
+    started_at: str
+    seconds: float
+    """From the first rollout queued to the last one ended."""
+    worlds: tuple[SuiteWorld, ...]
+
+
+def write_run(file: Path, run: SuiteRun) -> None:
+    """Keep a run. Raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    atomic_file.write_atomically(file, msgspec.json.format(msgspec.json.encode(run), indent=1))
+
+
+def read_run(file: Path) -> SuiteRun:
+    """A kept run. Raises HoustonError where the file is none."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=SuiteRun)
+    except (OSError, msgspec.MsgspecError) as problem:
+        raise HoustonError(f"{file} is no result of houston suite run: {problem}.") from None
+
+
+def pass_at(k: int, tried: int, solved: int) -> float:
+    """The chance that one of `k` attempts solves a world of whose `tried` attempts `solved` did:
+    1 - C(n - c, k) / C(n, k)."""
+    return 1.0 - math.comb(tried - solved, k) / math.comb(tried, k)
+
+
+def run_figures(run: SuiteRun) -> dict[str, Any]:
+    """Figures of a run, each with its 95 % interval; `pass@k` for 1, 2, 4, … and all attempts."""
+    least = min((len(world.attempts) for world in run.worlds), default=0)
+    powers = [2**n for n in range(least.bit_length()) if 2**n <= least]
+    passes = {f"pass@{k}": _interval_json(_pass_interval(run, k)) for k in {*powers, least} if k}
+    means = {name: _interval_json(_mean_interval(run, value)) for name, value in _MEASURES.items()}
+    return {
+        "worlds": len(run.worlds),
+        "attempts": least,
+        "unfinished": sum(
+            attempt.state != "finished" for world in run.worlds for attempt in world.attempts
+        ),
+        "episodes_per_second": round(_episodes(run) / run.seconds, 2) if run.seconds else None,
+        **dict(sorted(passes.items(), key=lambda item: int(item[0][5:]))),
+        **means,
+    }
+
+
+_MEASURES: Mapping[str, Callable[[SuiteAttempt], float]] = {
+    "score": lambda attempt: attempt.score,
+    "steps": lambda attempt: attempt.steps,
+    "failures": lambda attempt: attempt.failures,
+    "no_action": lambda attempt: attempt.no_action,
+}
+
+
+def _episodes(run: SuiteRun) -> int:
+    return sum(len(world.attempts) for world in run.worlds)
+
+
+def _solved(world: SuiteWorld) -> int:
+    return sum(attempt.solved for attempt in world.attempts)
+
+
+def _pass_interval(run: SuiteRun, k: int) -> ConfidenceInterval:
+    if all(len(world.attempts) == 1 for world in run.worlds):
+        return wilson_interval(sum(map(_solved, run.worlds)), len(run.worlds))
+    shares = {
+        str(world.index): {0: pass_at(k, len(world.attempts), _solved(world))}
+        for world in run.worlds
+    }
+    return bootstrap_mean(shares, _BOOTSTRAP_SEED)
+
+
+Cells = Mapping[str, Mapping[int, float]]
+
+
+def _cells(run: SuiteRun, value: Callable[[SuiteAttempt], float]) -> Cells:
+    """By world the mean of its attempts."""
+    return {
+        str(world.index): {0: fmean(map(value, world.attempts))}
+        for world in run.worlds
+        if world.attempts
+    }
+
+
+def _mean_interval(run: SuiteRun, value: Callable[[SuiteAttempt], float]) -> ConfidenceInterval:
+    return bootstrap_mean(_cells(run, value), _BOOTSTRAP_SEED)
+
+
+def compare_runs(before: SuiteRun, after: SuiteRun) -> dict[str, Any]:
+    """How `after` does in the worlds of both, minus how `before` does.
+
+    Each difference with its paired 95 % interval; `flips` where a world's solved share moved across
+    one half, and the two-sided p of McNemar's exact test on them. Raises HoustonError for runs of
+    other tasks, or without a world in common.
+    """
+    tasks = [(run.suite, run.version, run.split) for run in (before, after)]
+    both = {world.index for world in before.worlds} & {world.index for world in after.worlds}
+    if tasks[0] != tasks[1] or not both:
+        named = " and ".join(f"{suite} {version}, {split}" for suite, version, split in tasks)
+        raise HoustonError(f"The runs have no world in common: {named}.", "Nothing was compared.")
+    measures = {"pass@1": lambda attempt: float(attempt.solved), **_MEASURES}
+    differences = {
+        name: bootstrap_mean(
+            score_differences(_cells(after, value), _cells(before, value)), _BOOTSTRAP_SEED
+        )
+        for name, value in measures.items()
+    }
+    gained, lost = _flips(before, after)
+    return {
+        "worlds": len(both),
+        **{name: _interval_json(each) for name, each in differences.items()},
+        "flips": {"gained": gained, "lost": lost, "p": mcnemar_p(len(gained), len(lost))},
+    }
+
+
+def _flips(before: SuiteRun, after: SuiteRun) -> tuple[list[int], list[int]]:
+    """Worlds that are solved after and were not before, and the other way round."""
+    solved = [
+        {world.index: 2 * _solved(world) > len(world.attempts) for world in run.worlds}
+        for run in (before, after)
+    ]
+    both = sorted(solved[0].keys() & solved[1].keys())
+    gained = [index for index in both if solved[1][index] and not solved[0][index]]
+    return gained, [index for index in both if solved[0][index] and not solved[1][index]]
+
+
+def mcnemar_p(gained: int, lost: int) -> float:
+    """Two-sided p of McNemar's exact test: as many flips one way by a fair coin (binomial)."""
+    flips = gained + lost
+    if not flips:
+        return 1.0
+    tail = sum(math.comb(flips, each) for each in range(min(gained, lost) + 1)) / 2**flips
+    return min(1.0, 2 * tail)
+
+
+def _interval_json(interval: ConfidenceInterval) -> dict[str, float | None]:
+    return {
+        name: None if value is None or math.isnan(value) else round(value, 4)
+        for name, value in interval._asdict().items()
+    }
+
+
+def figure_lines(figures: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """Figures for people, a line each: value and bounds."""
+    return [
+        f"{name:>10} {each['value']:.3f}  [{each['low']:.3f}, {each['high']:.3f}]"
+        for name in names
+        if (each := figures.get(name)) and each["value"] is not None
+    ]

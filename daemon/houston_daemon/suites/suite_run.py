@@ -1,0 +1,180 @@
+"""Runs a suite: one rollout for each world and attempt, through the daemon, and waits for the end.
+
+The rollouts are like any others; what is said of each here is read from the store. Tasks lie in
+`<home>/suites/tasks/`, results beside them. Figures are `suite_results`.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from houston_daemon.service import rollout_start_checks
+from houston_daemon.suites.suite_catalog import find_suite, write_suite_task
+from houston_daemon.suites.suite_results import SuiteAttempt, SuiteRun, SuiteWorld
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_client import ControlClient, send_with_retry
+from houston_shared.control_messages import StartRollouts, Status
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.records import ENDED_STATES, RolloutSpec
+from houston_shared.store.journal_events import ReadPlan, RunSql, split_for_in
+from houston_shared.store.store_reader import Reader
+from houston_shared.task import load_task
+from houston_shared.times_and_counts import iso_time
+from houston_shared.wire import AskStatus
+
+SPECS_PER_MESSAGE = 100
+_LOOK_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteOrder:
+    """What is to be run."""
+
+    suite: str
+    split: str
+    worlds: int
+    """The first so many of the split."""
+    attempts: int
+    engine: str
+    policy: str = ""
+    """Empty for the one that is active."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutOutcome:
+    """How a rollout stands."""
+
+    id: str
+    state: str
+    paused_by: str
+    reason: str
+    policy: str
+    score: float | None
+    steps: int
+    failures: int
+    no_action: int
+
+
+def suites_folder(home: Home) -> Path:
+    """Where tasks and results of suites lie in a home."""
+    return home.path / "suites"
+
+
+def run_suite(
+    loaded: LoadedConfiguration, order: SuiteOrder, tell: Callable[[str], None]
+) -> SuiteRun:
+    """Start every rollout and wait for all of them.
+
+    tell: takes a line for people now and then. Raises HoustonError where a rollout cannot start, or
+    waits for a person.
+    """
+    suite = find_suite(order.suite)
+    rollout_start_checks.check_policy(loaded, order.engine, order.policy)
+    _check_engine(loaded, order.engine)
+    begun, started_at = time.monotonic(), iso_time(time.time_ns() // 1_000)
+    by_world: list[list[str]] = []
+    for specs in _spec_batches(loaded, order):
+        message = StartRollouts(request=uuid.uuid4().hex, specs=tuple(specs))
+        answer = send_with_retry(
+            loaded.home, message, "They may have been queued.", "houston rollout list"
+        )
+        ids = list(answer.rollouts)
+        by_world += [ids[at : at + order.attempts] for at in range(0, len(ids), order.attempts)]
+    outcomes = _wait(loaded.home, [id for ids in by_world for id in ids], tell)
+    return SuiteRun(
+        suite=order.suite,
+        version=suite.version,
+        split=order.split,
+        engine=order.engine,
+        policy=next((outcome.policy for outcome in outcomes.values()), order.policy),
+        started_at=started_at,
+        seconds=round(time.monotonic() - begun, 3),
+        worlds=tuple(
+            SuiteWorld(index=index, attempts=tuple(_attempt(outcomes[id]) for id in ids))
+            for index, ids in enumerate(by_world)
+        ),
+    )
+
+
+def _check_engine(loaded: LoadedConfiguration, engine: str) -> None:
+    loaded.engine(engine)
+    with ControlClient(loaded.home) as client:
+        status = client.ask(AskStatus())
+    running = status.engines if isinstance(status, Status) else {}
+    rollout_start_checks.check_engine(loaded, engine, running)
+
+
+def _spec_batches(loaded: LoadedConfiguration, order: SuiteOrder) -> Iterator[list[RolloutSpec]]:
+    """Specs of whole worlds, about `SPECS_PER_MESSAGE` at a time."""
+    batch: list[RolloutSpec] = []
+    folder = suites_folder(loaded.home) / "tasks"
+    for index in range(order.worlds):
+        task = load_task(write_suite_task(order.suite, order.split, index, folder))
+        if not index:  # they are all of one kind
+            rollout_start_checks.check_task_names(task)
+            rollout_start_checks.check_machine(task)
+        batch += rollout_start_checks.build_rollout_specs(
+            loaded, task, order.engine, order.attempts, order.seed, policy=order.policy
+        )
+        if len(batch) >= SPECS_PER_MESSAGE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _wait(
+    home: Home, rollouts: Sequence[str], tell: Callable[[str], None]
+) -> dict[str, RolloutOutcome]:
+    """How each of them ended. Raises HoustonError where one is paused until a person ends it."""
+    told = 0.0
+    with Reader(home) as reader:
+        while True:
+            outcomes = reader.run(_read_outcomes(rollouts))
+            ended = sum(outcome.state in ENDED_STATES for outcome in outcomes.values())
+            if ended == len(rollouts):
+                return outcomes
+            paused = [one for one in outcomes.values() if one.state == "paused"]
+            if stuck := next((one for one in paused if one.paused_by not in _SELF_ENDING), None):
+                raise HoustonError(
+                    f"Rollout {stuck.id} waits for a person: {stuck.reason}",
+                    "The suite has no result.",
+                    f"houston rollout show {stuck.id}",
+                )
+            if time.monotonic() - told > 5:
+                tell(f"{ended} of {len(rollouts)} ended")
+                told = time.monotonic()
+            time.sleep(_LOOK_SECONDS)
+
+
+_SELF_ENDING = ("engine", "host-away", "disk")
+
+
+def _read_outcomes(rollouts: Sequence[str]) -> ReadPlan[dict[str, RolloutOutcome]]:
+    """By id how rollouts stand, with what the steps of all their attempts count."""
+    outcomes: dict[str, RolloutOutcome] = {}
+    for marks, part in split_for_in(rollouts):
+        rows = yield RunSql(
+            "SELECT r.id, r.state, r.paused_by, r.reason, r.policy, r.last_score, r.steps,"
+            " coalesce(sum(s.errors), 0), coalesce(sum(s.calls = 0), 0)"
+            f" FROM rollouts r LEFT JOIN steps s ON s.rollout = r.id WHERE r.id IN ({marks})"
+            " GROUP BY r.id",
+            part,
+        )
+        outcomes |= {row[0]: RolloutOutcome(*row) for row in rows}
+    return outcomes
+
+
+def _attempt(outcome: RolloutOutcome) -> SuiteAttempt:
+    return SuiteAttempt(
+        rollout=outcome.id,
+        state=outcome.state,
+        score=outcome.score or 0.0,
+        steps=outcome.steps,
+        failures=outcome.failures,
+        no_action=outcome.no_action,
+    )

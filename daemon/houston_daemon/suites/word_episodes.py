@@ -1,0 +1,129 @@
+"""Episodes in worlds of words without a daemon: the same environment, dialect and ids, much faster.
+
+Every part is the one that a rollout uses (`WordWorldEnvironment`, `WordsDialect`,
+`PromptRenderer`), so that the ids are exactly what the loop sends and stores; a test holds an
+episode against the ledger of a rollout. There is no journal and no guidance but what a script says:
+rollouts that are learned from by reward are Houston's own.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from houston_daemon.agent.agent_loop import is_finish_accepted
+from houston_daemon.environments.tool_arguments import Catalog
+from houston_daemon.environments.word_world import WORD_ACTIONS, WordWorldEnvironment
+from houston_daemon.prompts.prompt_renderer import PromptRenderer
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.prompts.words_dialect import END, WordsDialect
+from houston_daemon.suites.word_worlds import WordWorldTask, scripted_answers
+from houston_shared.records import DeliveredGuidance, ObservationBody, SampleBody
+from houston_shared.task_tables import WordWorldSettings
+
+_CHARACTERS = 600
+_NO_SAMPLE = SampleBody(
+    role="policy",
+    parent_seq=None,
+    kept=0,
+    new_prompt_ids=None,
+    token_ids=None,
+    logprobs=None,
+    logprob_kind="none",
+    finish_reason="stop",
+    policy="",
+    engine="",
+    parameters={},
+    drift="clean",
+    thought="",
+)
+
+
+class WordSpeaker:
+    """What all episodes of one tokenizer share."""
+
+    def __init__(self, tokenizer: Path) -> None:
+        self.dialect = WordsDialect()
+        self.tokens = PromptTokenizer(str(tokenizer))
+        self.renderer = PromptRenderer(self.dialect, self.tokens, "keep")
+        self.catalog = Catalog({action.name: action for action in WORD_ACTIONS})
+        self.tools = {tool.name: tool for tool in self.catalog.tools}
+        self.end = next(id for id, stop in self.renderer.stops.items() if stop == END)
+
+    def answer_ids(self, text: str) -> list[int]:
+        """An answer's ids with their stop token."""
+        return self.tokens.encode(self.dialect.assistant(text, ()))
+
+
+@dataclass(slots=True)
+class WordEpisode:
+    """One episode, as it goes."""
+
+    speaker: WordSpeaker
+    world: WordWorldTask
+    most_steps: int
+    ids: list[int] = field(init=False)
+    """The context so far, up to the opening of the next answer."""
+    answers: list[tuple[int, int]] = field(default_factory=list)
+    """Where each answer begins and ends in `ids`."""
+    failures: int = 0
+    """Calls that failed."""
+    done: bool = False
+    score: float = 0.0
+    _environment: WordWorldEnvironment = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = WordWorldSettings(right=self.world.right, codes=self.world.codes)
+        self._environment = WordWorldEnvironment(settings, self.speaker.catalog, _CHARACTERS)
+        head = self.speaker.renderer.head("", (), self.world.instructions, False)
+        self.ids = list(head.token_ids or ())
+
+    def step(self, sampled: Sequence[int], said: str = "") -> None:
+        """Take an answer, with its stop token. said: what a person says behind its observation."""
+        speaker, number = self.speaker, len(self.answers) + 1
+        self.answers.append((len(self.ids), len(self.ids) + len(sampled)))
+        words = sampled[:-1] if sampled and sampled[-1] == speaker.end else sampled
+        action = speaker.dialect.parse(speaker.tokens.decode(words), number, speaker.tools)
+        results = [self._environment.answer(call) for call in action.calls]
+        self.failures += sum(not result.success for result in results)
+        for result in results:
+            self.score = float(result.fields.get("overall_score", self.score))
+        self.done = is_finish_accepted(results) or number >= self.most_steps
+        # The dialect shows nothing of clock and budgets, which stand in the tail.
+        told = (DeliveredGuidance(id="1", author="", text=said),) if said else ()
+        self.ids += speaker.renderer.render_step(
+            number,
+            msgspec.structs.replace(_NO_SAMPLE, token_ids=tuple(sampled)),
+            results,
+            ObservationBody(tail="", finished=self.done),
+            told,
+        ).ids
+
+
+def scripted_episode(
+    speaker: WordSpeaker,
+    world: WordWorldTask,
+    source: random.Random,
+    *,
+    wrong: float,
+    errors: float,
+    steps: int,
+    ordered: float = 0.0,
+) -> WordEpisode:
+    """An episode of the imperfect scripted agent (`word_worlds.scripted_answers`).
+
+    ordered: how often a person names a box, any one, before the code is read, and is obeyed: so a
+    policy learns that words of people are followed, and nothing about which box is right.
+    """
+    episode = WordEpisode(speaker, world, steps)
+    order = source.choice(list(world.codes)) if source.random() < ordered else ""
+    for answer in scripted_answers(world, source, wrong, errors, steps - 3 * bool(order)):
+        said = f"open {order}" if order and answer.startswith("open") else ""
+        episode.step(speaker.answer_ids(answer), said)
+        if said and not episode.done:
+            for obeyed in (said, "read", f"enter {' '.join(world.codes[order])}"):
+                episode.step(speaker.answer_ids(obeyed))
+            break
+    return episode
