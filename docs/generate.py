@@ -79,6 +79,7 @@ PAGES = {
             ("ScienceWorldSettings", "[scienceworld]"),
             ("TextWorldSettings", "[textworld]"),
             ("WordWorldSettings", "[word_world]"),
+            ("SmallWorkstationSettings", "[small_workstation]"),
             ("AttentionSettings", "[attention]"),
             ("RuleSettings", "[rules]"),
             ("GuidanceContradiction", "[[rules.guidance]]"),

@@ -45,6 +45,7 @@ class EngineSettings(Settings, frozen=True):
     with `tool_calls = "text"`). `chatml-json`: models with `<|im_end|>` that write JSON under a
     schema (SmolLM2, any small ChatML model). `hermes`: `<tool_call>` with JSON (Hermes, Qwen2.5).
     `qwen3`: as that, with thinking switched by `reasoning` (Qwen3). `glm45`: GLM-4.5 and 4.6.
+    `chatml-calls`: one call a line and a short head, for small ChatML models in short contexts.
     `words`: tiny policies (`houston policy tiny`)."""
     window: int = 0
     """Largest prompt + answer in tokens; 0 for what the model or server says. A `chat` endpoint

@@ -30,6 +30,7 @@ from houston_shared.task_tables import (
     QuestionSettings,
     RuleSettings,
     ScienceWorldSettings,
+    SmallWorkstationSettings,
     TaskDomain,
     TextWorldSettings,
     WordWorldSettings,
@@ -191,8 +192,8 @@ class Task(Settings, frozen=True):
     """What turns actions into observations: one of Houston's own, or of a package that is installed
     beside it. `search_qa` asks one of the task's questions over its corpus; `python` is a code
     tool, perhaps with a question; `scienceworld` and `textworld` are simulated worlds, `word_world`
-    is one of a few words for tiny policies; `http` is a simulator that you run; `mcp` is servers of
-    tools; `null` does nothing, for benchmarks."""
+    is one of a few words for tiny policies, `small_workstation` has files and four actions; `http`
+    is a simulator that you run; `mcp` is servers of tools; `null` does nothing, for benchmarks."""
     agent: Literal["react"] = "react"
     """How the loop thinks: `react` is thought, action, observation."""
     sandbox: Literal["bubblewrap", "none"] | SandboxSettings = "bubblewrap"
@@ -241,6 +242,8 @@ class Task(Settings, frozen=True):
     """Which worlds `scienceworld` gives to rollouts."""
     textworld: TextWorldSettings = TextWorldSettings()
     """Which games `textworld` makes for rollouts."""
+    small_workstation: SmallWorkstationSettings = SmallWorkstationSettings()
+    """The files of `small_workstation`."""
     word_world: WordWorldSettings = WordWorldSettings()
     """The world of `word_world`."""
     attention: AttentionSettings = AttentionSettings()

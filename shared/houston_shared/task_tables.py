@@ -185,6 +185,18 @@ class WordWorldSettings(Settings, frozen=True):
     """`BOX = "123"`, for each box the code on the paper in it."""
 
 
+FileName = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9_.-]{1,40}$")]
+
+
+class SmallWorkstationSettings(Settings, frozen=True):
+    """The files of `small_workstation`, which are in no folder (docs/suites.md)."""
+
+    files: dict[FileName, str] = {}
+    """`NAME = "text"`, as they are at the beginning."""
+    wanted: dict[FileName, str] = {}
+    """`NAME = "text"`, as they must be at the end, but for white space around them."""
+
+
 class PythonToolSettings(Settings, frozen=True):
     """The code tool of `python`."""
 

@@ -64,6 +64,13 @@ WORD_WORLD = EnvironmentKind(
     scores=lambda task: True,
     secret_score=True,
 )
+SMALL_WORKSTATION = EnvironmentKind(
+    make=_imported_when_called("small_workstation:build_environment"),
+    check=_imported_when_called("small_workstation:check_task"),
+    catalog=_imported_when_called("small_workstation:catalog"),
+    scores=lambda task: True,
+    secret_score=True,
+)
 HTTP = EnvironmentKind(
     make=_imported_when_called("http.http_environment:build_environment"),
     check=_imported_when_called("http.http_environment:check_task"),

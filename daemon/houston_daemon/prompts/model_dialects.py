@@ -12,6 +12,7 @@ from typing import Any
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts import dialect_protocol as read
 from houston_daemon.prompts.answer_grammar import answer_schema
+from houston_daemon.prompts.calls_dialect import CallsDialect
 from houston_daemon.prompts.dialect_protocol import (
     AgentAction,
     Dialect,
@@ -410,7 +411,7 @@ def _glm45_argument(text: str, schema: Mapping[str, Any]) -> Any:
         return text  # the environment says what type it wants
 
 
-DIALECT_NAMES = ("chatml-json", "glm45", "hermes", "qwen3", "words")
+DIALECT_NAMES = ("chatml-calls", "chatml-json", "glm45", "hermes", "qwen3", "words")
 
 
 def choose_dialect(name: str, reasoning: bool = False) -> Dialect:
@@ -427,6 +428,8 @@ def choose_dialect(name: str, reasoning: bool = False) -> Dialect:
             return Qwen3Dialect(reasoning)
         case "glm45":
             return Glm45Dialect(reasoning)
+        case "chatml-calls":
+            return CallsDialect()
         case "words":
             return WordsDialect()
     raise ConfigurationError(f"There is no dialect {name!r}; known: {', '.join(DIALECT_NAMES)}.")

@@ -55,7 +55,7 @@ class WordsDialect:
         pieces = [PromptPiece(f"{closing} {OBSERVED} ", True)]
         for result in results:
             pieces += _words(result.text)
-        for said in _SAID.findall(tail):
+        for said in said_in_tail(tail):
             pieces += [_mark(OPENING_TAG), *_words(said), _mark(CLOSING_TAG)]
         return [*pieces, _mark(ANSWER)]
 
@@ -79,13 +79,23 @@ class WordsDialect:
         return None
 
 
+def without_own_lines(text: str) -> str:
+    """A text without the lines that are Houston's own: clock, budgets, notes."""
+    return _OWN_LINE.sub("", text).strip()
+
+
+def said_in_tail(tail: str) -> list[str]:
+    """What people say in the tail of an observation, in order."""
+    return list(_SAID.findall(tail))
+
+
 def _mark(token: str) -> PromptPiece:
     return PromptPiece(f" {token} ", True)
 
 
 def _words(text: str) -> list[PromptPiece]:
     """A text's words, without lines that are Houston's own."""
-    words = " ".join(_OWN_LINE.sub("", text).split())
+    words = " ".join(without_own_lines(text).split())
     return [PromptPiece(words, False)] if words else []
 
 

@@ -5,11 +5,13 @@ name holds the suite's version: other rules, other tasks, other names.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from houston_daemon.suites.file_tasks import file_task
+from houston_daemon.suites.python_problems import python_problem
 from houston_daemon.suites.word_worlds import LEVELS, WordLevel, word_world
 from houston_shared import atomic_file
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
@@ -28,6 +30,8 @@ class Suite:
     """One line for people."""
     write: Callable[[str, int, Path], str]
     """split, index, folder → the text of `task.toml`; further files go into the folder."""
+    solve: Callable[[str, int], list[dict[str, object]]]
+    """split, index → calls that solve the task, one a step, as a script engine plays them."""
     steps: int
     """Most steps of a rollout."""
     context_tokens: int
@@ -40,15 +44,15 @@ class Suite:
         return f"{self.name}-{self.version}-{split}-{index}"
 
 
-_WORDS_TASK = """\
+_TASK = """\
 name = {name}
 instructions = {instructions}
-environment = "word_world"
+environment = "{environment}"
 
 [budget]
 steps = {steps}
 active_seconds = 600
-answer_tokens = 48
+answer_tokens = {answer_tokens}
 evaluations = 1
 
 [sampling]
@@ -56,24 +60,40 @@ temperature = 1.0
 top_p = 1.0
 guided = false
 
-[word_world]
-right = {right}
-
-[word_world.codes]
-{codes}
 """
+"""As reinforcement learning wants samples: from the policy's own distribution."""
+
+
+def _task_text(
+    suite: str, split: str, index: int, environment: str, instructions: str, answer_tokens: int
+) -> str:
+    return _TASK.format(
+        name=json.dumps(SUITES[suite].task_name(split, index)),
+        instructions=json.dumps(instructions),
+        environment=environment,
+        steps=SUITES[suite].steps,
+        answer_tokens=answer_tokens,
+    )
+
+
+def _table(name: str, pairs: Mapping[str, str]) -> str:
+    return f"[{name}]\n" + "".join(f"{json.dumps(k)} = {json.dumps(v)}\n" for k, v in pairs.items())
 
 
 def _write_word_world(level: WordLevel, split: str, index: int, folder: Path) -> str:
     world = word_world(level, split, index)
-    suite = SUITES[_words_name(level)]
-    return _WORDS_TASK.format(
-        name=json.dumps(suite.task_name(split, index)),
-        instructions=json.dumps(world.instructions),
-        steps=suite.steps,
-        right=json.dumps(world.right),
-        codes="\n".join(f"{box} = {json.dumps(code)}" for box, code in world.codes.items()),
-    )
+    head = _task_text(_words_name(level), split, index, "word_world", world.instructions, 48)
+    own = _table("word_world", {"right": world.right}) + _table("word_world.codes", world.codes)
+    return head + own
+
+
+def _solve_word_world(level: WordLevel, split: str, index: int) -> list[dict[str, object]]:
+    world = word_world(level, split, index)
+    return [
+        {"name": "open", "arguments": {"box": world.right}},
+        {"name": "read", "arguments": {}},
+        {"name": "enter", "arguments": {"code": " ".join(world.codes[world.right])}},
+    ]
 
 
 def _words_name(level: WordLevel) -> str:
@@ -87,13 +107,62 @@ def _word_suite(level: WordLevel) -> Suite:
         version=1,
         about=f"{level.boxes} boxes, {rules} known by experience only, for tiny policies",
         write=partial(_write_word_world, level),
+        solve=partial(_solve_word_world, level),
         steps=8,
         context_tokens=120,
         dialect="words",
     )
 
 
-SUITES = {suite.name: suite for suite in map(_word_suite, LEVELS.values())}
+def _write_file_task(split: str, index: int, folder: Path) -> str:
+    task = file_task(split, index)
+    head = _task_text("small-workstation", split, index, "small_workstation", task.instructions, 64)
+    files = _table("small_workstation.files", task.files)
+    return head + files + _table("small_workstation.wanted", task.wanted)
+
+
+def _write_python_problem(split: str, index: int, folder: Path) -> str:
+    problem = python_problem(split, index)
+    line = {"id": "0", "question": problem.question, "answers": [problem.answer]}
+    text = json.dumps(line, ensure_ascii=False) + "\n"
+    atomic_file.write_atomically(folder / "questions.jsonl", text.encode())
+    say = "Compute the answer with python, then finish with it."
+    head = _task_text("python-problems", split, index, "python", say, 96)
+    return head + '[questions]\nfile = "questions.jsonl"\nsplit = "all"\n'
+
+
+def _solve_python_problem(split: str, index: int) -> list[dict[str, object]]:
+    problem = python_problem(split, index)
+    return [
+        {"name": "python", "arguments": {"code": problem.program}},
+        {"name": "finish", "arguments": {"answer": problem.answer}},
+    ]
+
+
+_ALL = (
+    *map(_word_suite, LEVELS.values()),
+    Suite(
+        name="small-workstation",
+        version=1,
+        about="files to be found, read and changed by four actions, for small language models",
+        write=_write_file_task,
+        solve=lambda split, index: file_task(split, index).solution,
+        steps=8,
+        context_tokens=400,
+        dialect="chatml-calls",
+    ),
+    Suite(
+        name="python-problems",
+        version=1,
+        about="questions to be computed with a code tool, for small language models",
+        write=_write_python_problem,
+        solve=_solve_python_problem,
+        steps=6,
+        context_tokens=400,
+        dialect="chatml-calls",
+    ),
+)
+SUITES = {suite.name: suite for suite in _ALL}
 
 
 def find_suite(name: str) -> Suite:

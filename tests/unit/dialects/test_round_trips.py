@@ -71,7 +71,7 @@ def test_an_answer_is_read_as_it_was_written(
         for index, (command, wait, count) in enumerate(commands)
     ]
     for dialect in dialects():
-        if dialect.name == "words":  # has neither thoughts nor letters beyond its vocabulary
+        if dialect.name in ("words", "chatml-calls"):  # one call an answer; see their own tests
             continue
         action = dialect.parse(written(dialect, thought, calls), 7, TOOLS)
         assert action.malformed == "", dialect.name

@@ -1,6 +1,5 @@
 """The dialect of tiny policies: words in, words out, nothing else in the prompt, nothing forged."""
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

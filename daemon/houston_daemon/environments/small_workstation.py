@@ -1,0 +1,208 @@
+"""A small workstation: a few files in memory, and four actions that list, read, write and finish.
+
+For suites in which a small model finds, reads and changes files in short contexts: no terminal, no
+sandbox, no folder on a host. What stands is what was done (`ReplayedEnvironment`), so a step can be
+undone. The score is exact: 100 where every wanted file says what it must, else 0.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from houston_daemon.environments import call_handling
+from houston_daemon.environments.call_handling import SCORE_CALL, ToolEnvironment, too_early
+from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_registry import EnvironmentSetup
+from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
+from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
+from houston_shared.errors import ConfigurationError
+from houston_shared.records import ToolCall, ToolResult
+from houston_shared.task import LoadedTask, Task
+
+
+class FileAction(Arguments, frozen=True, kw_only=True):
+    """Base of the actions of a small workstation."""
+
+    family: ClassVar[str] = "small_workstation"
+
+
+class ListNames(FileAction, frozen=True, kw_only=True):
+    """Name all files."""
+
+    name: ClassVar[str] = "list"
+
+
+class ReadText(FileAction, frozen=True, kw_only=True):
+    """Show what a file says."""
+
+    name: ClassVar[str] = "read"
+    path: Annotated[str, Meta(max_length=80, description="Its name.")]
+
+
+class WriteText(FileAction, frozen=True, kw_only=True):
+    """Write a file whole; one that is there is replaced."""
+
+    name: ClassVar[str] = "write"
+    path: Annotated[str, Meta(max_length=80, description="Its name.")]
+    text: Annotated[str, Meta(max_length=2_000, description="All that it says.")]
+
+
+class FinishFiles(FileAction, frozen=True, kw_only=True):
+    """End the task when every file is as it should be."""
+
+    name: ClassVar[str] = "finish"
+
+
+FILE_ACTIONS: tuple[type[FileAction], ...] = (ListNames, ReadText, WriteText, FinishFiles)
+
+
+class NamesListed(Observation, frozen=True, kw_only=True):
+    """The files there are."""
+
+    kind: ClassVar[str] = "list"
+    names: tuple[str, ...]
+
+
+class TextRead(Observation, frozen=True, kw_only=True):
+    """What a file says."""
+
+    kind: ClassVar[str] = "read"
+    bulk: ClassVar[tuple[str, ...]] = ("text",)
+    path: str
+    text: str
+
+
+class TextWritten(Observation, frozen=True, kw_only=True):
+    """A file that was written."""
+
+    kind: ClassVar[str] = "write"
+    path: str
+    characters: int
+
+
+class FilesScored(Observation, frozen=True, kw_only=True):
+    """The rollout's one score, 0 or 100."""
+
+    kind: ClassVar[str] = "eval"
+    overall_score: float
+    state: str = "scored"
+    finished: bool
+    counted: bool = True
+
+
+@render.register
+def _(result: NamesListed) -> Text:
+    return Text(" ".join(result.names) or "no files")
+
+
+@render.register
+def _(result: TextRead) -> Text:
+    return Text("", result.text or "(empty)")
+
+
+@render.register
+def _(result: TextWritten) -> Text:
+    return Text(f"{result.path} written")
+
+
+@render.register
+def _(result: FilesScored) -> Text:
+    return Text("Finished." if result.finished else "The budget is spent.")
+
+
+@dataclass(slots=True)
+class FileTable:
+    """The files, and what an action does to them."""
+
+    wanted: Mapping[str, str]
+    files: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def score(self) -> float:
+        """100 where every wanted file is as it must be, else 0."""
+        same = (
+            self.files.get(name, "").strip() == text.strip() for name, text in self.wanted.items()
+        )
+        return 100.0 * all(same)
+
+    def do(self, action: Arguments) -> Observation:
+        """What an action gives. One that cannot be done changes nothing."""
+        match action:
+            case ListNames():
+                return NamesListed(names=tuple(sorted(self.files)))
+            case ReadText(path=path) if path in self.files:
+                return TextRead(path=path, text=self.files[path])
+            case WriteText(path=path, text=text) if path:
+                self.files[path] = text
+                return TextWritten(path=path, characters=len(text))
+            case ReadText(path=path):
+                return Failed(error=f"there is no file {path!r}; list() names them")
+        return Failed(error="a file needs a name")
+
+
+class SmallWorkstation(ToolEnvironment):
+    """The files of one rollout. See `environment_protocol.Environment`."""
+
+    def __init__(self, task: Task, tools: Catalog, characters: int) -> None:
+        super().__init__(characters, scores=True)
+        self._task = task
+        self._catalog = tools
+        self.tools = tools.tools
+        self.table = self._first()
+
+    def _first(self) -> FileTable:
+        settings = self._task.small_workstation
+        return FileTable(settings.wanted, dict(settings.files))
+
+    async def open(self, begun: bool = False) -> None:
+        """Nothing to make: `replay` brings back what was done."""
+
+    def replay(self, results: Sequence[ToolResult]) -> None:
+        """See `environment_protocol.ReplayedEnvironment`."""
+        self.table = self._first()
+        for result in results:
+            if result.success and result.kind == WriteText.name:
+                self.table.do(self._catalog.arguments(result.call))
+
+    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
+        """Run one call, at once."""
+        call = self.check(call)
+        seen = Failed(error=call.error) if call.error else self._seen(call, standing)
+        return call_handling.result(call, seen, self._characters, 0.0)
+
+    def _seen(self, call: ToolCall, standing: Standing) -> Observation:
+        if call.name == SCORE_CALL:
+            if standing.steps_left and standing.seconds_left > 0:
+                return Failed(error=f"There is no tool {SCORE_CALL!r}; finish ends the task.")
+            return FilesScored(overall_score=self.table.score, finished=False)
+        action = self._catalog.arguments(call)
+        if not isinstance(action, FinishFiles):
+            return self.table.do(action)
+        if error := too_early(standing, self._task.budget.minimum_steps):
+            return Failed(error=error)
+        return FilesScored(overall_score=self.table.score, finished=True)
+
+    def _check(self, call: ToolCall) -> ToolCall:
+        return self._catalog.check(call)
+
+
+def catalog(task: Task) -> Catalog:
+    """The task's tools. Raises ConfigurationError for names that are none, or that are missing."""
+    return Catalog(chosen_actions(task, FILE_ACTIONS, "small_workstation", (FinishFiles.name,)))
+
+
+def check_task(task: LoadedTask) -> None:
+    """Raise ConfigurationError for a task that every rollout would solve by doing nothing."""
+    catalog(task.task)
+    settings = task.task.small_workstation
+    if FileTable(settings.wanted, dict(settings.files)).score:
+        raise ConfigurationError(
+            f"{task.file}: `small_workstation.wanted` names nothing that is not there already."
+        )
+
+
+def build_environment(setup: EnvironmentSetup) -> SmallWorkstation:
+    """The environment; nothing is touched before `open`."""
+    return SmallWorkstation(setup.task, catalog(setup.task), setup.characters)

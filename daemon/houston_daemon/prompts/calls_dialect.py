@@ -1,0 +1,123 @@
+"""ChatML with one call a line, for small models in short contexts: `read("notes.txt")`.
+
+A head is a line for each tool and the task: no system prompt, no schemas, about 100 tokens where
+`chatml-json` takes 700. An answer is one call as Python writes it, perhaps behind a thought; a
+block of Python in backticks is a call of the tool `python`. Houston's own lines (clock, budgets,
+notes; in square brackets) are left out, and what a person says stands behind the observation.
+"""
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from houston_daemon.environments.environment_protocol import ToolSpec
+from houston_daemon.prompts import dialect_protocol as read
+from houston_daemon.prompts.dialect_protocol import AgentAction, PromptPiece, PromptToolResult
+from houston_daemon.prompts.words_dialect import said_in_tail, without_own_lines
+from houston_shared.guidance_tag import CLOSING_TAG, OPENING_TAG
+from houston_shared.records import ToolCall
+
+_STOP = "<|im_end|>"
+_OPENING = "<|im_start|>assistant\n"
+_RULES = "Answer with one call and nothing else. Do what a person says in <real_user>. Calls:\n"
+NO_CALL = "Error: that is no call."
+"""Stands for the observation of an answer from which no call could be read."""
+_CODE = re.compile(r"```(?:python|py)?\n(.*?)\n?```", re.DOTALL)
+_CODE_TOOL = "python"
+
+
+class CallsDialect:
+    """See `dialect_protocol.Dialect`."""
+
+    name = "chatml-calls"
+    stop_tokens: tuple[str, ...] = (_STOP,)
+    answer_tokens: tuple[str, ...] = ()
+    form = 'name("argument")'
+
+    def head(
+        self, system: str, tools: Sequence[ToolSpec], task: str, short: bool = False
+    ) -> list[PromptPiece]:
+        """See `Dialect.head`; the system prompt is left out, and the budgets behind the task."""
+        return self.question(_RULES + read.tool_signatures(tools), without_own_lines(task))
+
+    def question(self, system: str, text: str) -> list[PromptPiece]:
+        """See `Dialect.question`."""
+        return [
+            PromptPiece("<|im_start|>system\n", True),
+            PromptPiece(system, False),
+            PromptPiece(f"{_STOP}\n<|im_start|>user\n", True),
+            PromptPiece(text, False),
+            PromptPiece(f"{_STOP}\n{_OPENING}", True),
+        ]
+
+    def observation(
+        self, results: Sequence[PromptToolResult], tail: str, stop: str | None = None
+    ) -> list[PromptPiece]:
+        """See `Dialect.observation`; of the tail only what people say."""
+        lines = [without_own_lines(result.text) for result in results] or [NO_CALL]
+        lines += [f"{OPENING_TAG}{said}{CLOSING_TAG}" for said in said_in_tail(tail)]
+        closing = "" if stop in (None, _STOP) else _STOP
+        return [
+            PromptPiece(f"{closing}\n<|im_start|>user\n", True),
+            PromptPiece("\n".join(lines), False),
+            PromptPiece(f"{_STOP}\n{_OPENING}", True),
+        ]
+
+    def assistant(self, thought: str, calls: Sequence[ToolCall]) -> list[PromptPiece]:
+        """See `Dialect.assistant`: the first call."""
+        lines = [thought, *map(written_call, calls[:1])]
+        return [PromptPiece("\n".join(filter(None, lines)), False), PromptPiece(_STOP, True)]
+
+    def parse(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> AgentAction:
+        """See `Dialect.parse`; the call begins a line, and ends the text."""
+        try:
+            thought, name, arguments = _split_answer(text, tools)
+            call = read.build_call(name, arguments, step, 0, tools)
+        except read.UnreadableAnswer as problem:
+            return AgentAction(thought=text, calls=(), malformed=str(problem))
+        return AgentAction(thought=thought, calls=(call,))
+
+    def grammar(
+        self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
+    ) -> Mapping[str, Any] | None:
+        """None: the form is no JSON."""
+        return None
+
+
+def written_call(call: ToolCall) -> str:
+    """A call as Python writes it; code as a block of its own."""
+    if call.name == _CODE_TOOL and list(call.arguments) == ["code"]:
+        return f"```python\n{call.arguments['code']}\n```"
+    return f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
+
+
+def _split_answer(text: str, tools: Mapping[str, ToolSpec]) -> tuple[str, str, dict[str, Any]]:
+    """Thought, name and arguments. Raises UnreadableAnswer."""
+    if _CODE_TOOL in tools and (block := _CODE.search(text)):
+        return text[: block.start()].strip(), _CODE_TOOL, {"code": block[1]}
+    begins = [match.start() for match in re.finditer(r"^ *\w+\(", text, re.MULTILINE)]
+    for begin in begins:
+        try:
+            parsed = ast.parse(text[begin:].strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        if isinstance(parsed, ast.Call) and isinstance(parsed.func, ast.Name):
+            return text[:begin].strip(), parsed.func.id, _arguments(parsed, tools)
+    raise read.UnreadableAnswer("it is no call")
+
+
+def _arguments(call: ast.Call, tools: Mapping[str, ToolSpec]) -> dict[str, Any]:
+    """Arguments by name; those without one take the tool's names in order."""
+    assert isinstance(call.func, ast.Name)
+    tool = tools.get(call.func.id)
+    names = list(tool.parameters.get("properties", {})) if tool else []
+    names += [f"argument{number}" for number in range(len(names), len(call.args))]
+    pairs = [*zip(names, call.args, strict=False)]
+    pairs += [(keyword.arg or "**", keyword.value) for keyword in call.keywords]
+    try:
+        arguments = {name: ast.literal_eval(value) for name, value in pairs}
+        read.compact_json(arguments)  # bytes, sets and complex numbers are none that a tool takes
+        return arguments
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        raise read.UnreadableAnswer("an argument is no plain value") from None
