@@ -30,14 +30,15 @@ class Suite:
     """One line for people."""
     write: Callable[[str, int, Path], str]
     """split, index, folder → the text of `task.toml`; further files go into the folder."""
-    solve: Callable[[str, int], list[dict[str, object]]]
-    """split, index → calls that solve the task, one a step, as a script engine plays them."""
     steps: int
     """Most steps of a rollout."""
     context_tokens: int
     """About how long a context gets, in tokens of the model that it is for."""
-    dialect: str = ""
-    """The one that its policies write, where it is not any."""
+    dialect: str
+    """The one whose contexts are that short."""
+    solve: Callable[[str, int], list[dict[str, object]]] | None = None
+    """split, index → calls that solve the task, one a step, as a script engine plays them; None
+    where only the simulator knows them."""
 
     def task_name(self, split: str, index: int) -> str:
         """Name of a task, at most 40 letters: what results are paired by."""
@@ -139,6 +140,21 @@ def _solve_python_problem(split: str, index: int) -> list[dict[str, object]]:
     ]
 
 
+_GAME_SEEDS = {"train": 0, "validation": 1_000_000, "test": 2_000_000}
+"""First seed of a split's games."""
+_GAME_LEVELS = 3
+"""Rooms on the way to the coin; the levels take turns."""
+
+
+def _write_text_game(split: str, index: int, folder: Path) -> str:
+    say = "Play the game with act, in plain commands: go north, take coin."
+    head = _task_text("text-games", split, index, "textworld", say, 48)
+    tools = 'tools = ["act", "finish"]\n'
+    level, seed = index % _GAME_LEVELS + 1, _GAME_SEEDS[split] + index
+    game = f'[textworld]\ngame = "coin_collector"\nlevel = {level}\nseed = {seed}\n'
+    return head.replace("[budget]", f"{tools}\n[budget]", 1) + game
+
+
 _ALL = (
     *map(_word_suite, LEVELS.values()),
     Suite(
@@ -158,6 +174,15 @@ _ALL = (
         write=_write_python_problem,
         solve=_solve_python_problem,
         steps=6,
+        context_tokens=400,
+        dialect="chatml-calls",
+    ),
+    Suite(
+        name="text-games",
+        version=1,
+        about="a coin to be found in TextWorld, over one to three rooms, for small language models",
+        write=_write_text_game,
+        steps=8,
         context_tokens=400,
         dialect="chatml-calls",
     ),

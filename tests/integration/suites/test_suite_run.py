@@ -24,9 +24,15 @@ def script(calls: list[dict[str, Any]], delay: float = 0.0) -> list[dict[str, An
     return [{"thought": "", "calls": [call], "delay": delay} for call in calls]
 
 
+def solution(name: str, split: str, index: int) -> list[dict[str, Any]]:
+    solve = SUITES[name].solve
+    assert solve is not None
+    return solve(split, index)
+
+
 def test_a_world_of_words_is_the_same_after_a_kill_and_in_a_branch(station: Station) -> None:
     station.start()
-    calls = SUITES["word-worlds"].solve("test", 0)
+    calls = solution("word-worlds", "test", 0)
     wrong = {"name": "search", "arguments": {"words": "coin"}}
     engine = station.script(script([calls[0], wrong, *calls[1:]], delay=0.3))
     task = write_suite_task("word-worlds", "test", 0, station.folder / "tasks")
@@ -44,7 +50,7 @@ def test_a_world_of_words_is_the_same_after_a_kill_and_in_a_branch(station: Stat
 
 def test_a_suite_is_run_kept_and_compared(station: Station) -> None:
     station.start()
-    solving = SUITES["word-worlds-easy"].solve("test", 0)
+    solving = solution("word-worlds-easy", "test", 0)
     good = station.script(script(solving), "good")
     poor = station.script(script([{"name": "push", "arguments": {}}] * 8), "poor")
     words = ("suite", "run", "word-worlds-easy", "-n", "6", "--attempts", "2")
@@ -68,7 +74,7 @@ def test_a_suite_is_run_kept_and_compared(station: Station) -> None:
 def test_suites_for_language_models_are_solved_by_their_calls(station: Station, name: str) -> None:
     station.start()
     task = write_suite_task(name, "validation", 3, station.folder / "tasks")
-    engine = station.script(script(SUITES[name].solve("validation", 3)))
+    engine = station.script(script(solution(name, "validation", 3)))
     (rollout,) = station.rollout(task, engine)
     assert station.ended(rollout)["state"] == "finished"
     assert station.query(SCORES, rollout)[0][:2] == (100.0, 100.0)

@@ -10,7 +10,18 @@ from houston_daemon.environments.environment_registry import kind
 from houston_shared import plugins
 from houston_shared.errors import ConfigurationError
 
-OWN = ("workstation", "search_qa", "python", "scienceworld", "textworld", "http", "mcp", "null")
+OWN = (
+    "workstation",
+    "search_qa",
+    "python",
+    "scienceworld",
+    "textworld",
+    "small_workstation",
+    "word_world",
+    "http",
+    "mcp",
+    "null",
+)
 TABLES = {
     "search_qa": (
         "search=TaskSearchSettings(corpus='c.jsonl'), questions=QuestionSettings(file='q.jsonl')"

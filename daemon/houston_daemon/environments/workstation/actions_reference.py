@@ -14,13 +14,15 @@ from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.environments.python.python_environment import PYTHON_ACTIONS
 from houston_daemon.environments.questions.search_qa_environment import SEARCH_QA_ACTIONS
 from houston_daemon.environments.simulation.simulation_environment import SIMULATION_ACTIONS
+from houston_daemon.environments.small_workstation import FILE_ACTIONS
 from houston_daemon.environments.tool_arguments import tool
+from houston_daemon.environments.word_world import WORD_ACTIONS
 from houston_daemon.environments.workstation_actions import ACTIONS
 
 _INTRODUCTION = """\
 # Actions of the workstation
 
-Those of search_qa, python, scienceworld, textworld, http and mcp follow at the end. Written by
+Those of the other environments follow at the end. Written by
 `python -m houston_daemon.environments.workstation.actions_reference docs/actions.md`; do not edit.
 A task may offer a part of them (`tools`) and sets the longest `sleep` (`[budget] sleep_seconds`).
 A call with an unknown, missing or wrong argument is not run: its observation says what is wrong.
@@ -34,6 +36,8 @@ _OTHERS = {
     "search_qa": SEARCH_QA_ACTIONS,
     "python": PYTHON_ACTIONS,
     "scienceworld and textworld": SIMULATION_ACTIONS,
+    "word_world": WORD_ACTIONS,
+    "small_workstation": FILE_ACTIONS,
 }
 _FOREIGN = """\
 # Other environments
