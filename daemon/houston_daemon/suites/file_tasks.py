@@ -43,7 +43,7 @@ THINGS = {
     "validation": ("forks", "tents"),
     "test": ("boots", "drums", "ropes"),
 }
-_SAY = {
+_SAY: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "train": {
         "write": ("Write the word {word} into {out}, then finish.",
                   "{out} must say {word} and nothing else."),

@@ -84,9 +84,10 @@ def python_problem(split: str, index: int) -> PythonProblem:
     source = random.Random(f"python-problems/1/{split}/{index}")
     template = _TEMPLATES[index % len(_TEMPLATES)]
     first = 10 * source.randrange(3, 60) + source.choice(_REMAINDERS[split])
-    numbers = {"a": first, "b": source.randrange(12, 99), "c": source.randrange(3, 12)}
+    second, third = source.randrange(12, 99), source.randrange(3, 12)
+    numbers = {"a": first, "b": second, "c": third}
     return PythonProblem(
         question=template.ask[split].format(**numbers),
-        answer=str(template.answer(**numbers)),
+        answer=str(template.answer(first, second, third)),
         program=template.program.format(**numbers),
     )

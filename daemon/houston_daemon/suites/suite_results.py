@@ -188,7 +188,7 @@ def mcnemar_p(gained: int, lost: int) -> float:
     flips = gained + lost
     if not flips:
         return 1.0
-    tail = sum(math.comb(flips, each) for each in range(min(gained, lost) + 1)) / 2**flips
+    tail = sum(math.comb(flips, each) for each in range(min(gained, lost) + 1)) / 2.0**flips
     return min(1.0, 2 * tail)
 
 
