@@ -1,24 +1,23 @@
 """A small workstation: a few files in memory, and four actions that list, read, write and finish.
 
 For suites in which a small model finds, reads and changes files in short contexts: no terminal, no
-sandbox, no folder on a host. What stands is what was done (`ReplayedEnvironment`), so a step can be
-undone. The score is exact: 100 where every wanted file says what it must, else 0.
+sandbox, no folder on a host. The world is what was done in it (`journal_world`). The score is
+exact: 100 where every wanted file says what it must, else 0.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from houston_daemon.environments import call_handling
-from houston_daemon.environments.call_handling import SCORE_CALL, ToolEnvironment, too_early
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.call_handling import too_early
+from houston_daemon.environments.environment_protocol import Standing
 from houston_daemon.environments.environment_registry import EnvironmentSetup
+from houston_daemon.environments.journal_world import JournalWorld
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import ToolCall, ToolResult
 from houston_shared.task import LoadedTask, Task
 
 
@@ -142,50 +141,26 @@ class FileTable:
         return Failed(error="a file needs a name")
 
 
-class SmallWorkstation(ToolEnvironment):
+class SmallWorkstation(JournalWorld[FileTable]):
     """The files of one rollout. See `environment_protocol.Environment`."""
 
-    def __init__(self, task: Task, tools: Catalog, characters: int) -> None:
-        super().__init__(characters, scores=True)
-        self._task = task
-        self._catalog = tools
-        self.tools = tools.tools
-        self.table = self._first()
+    def __init__(self, setup: EnvironmentSetup, tools: Catalog) -> None:
+        self._task = setup.task
+        super().__init__(setup, tools)
 
-    def _first(self) -> FileTable:
+    def _new_world(self) -> FileTable:
         settings = self._task.small_workstation
         return FileTable(settings.wanted, dict(settings.files))
 
-    async def open(self, begun: bool = False) -> None:
-        """Nothing to make: `replay` brings back what was done."""
-
-    def replay(self, results: Sequence[ToolResult]) -> None:
-        """See `environment_protocol.ReplayedEnvironment`."""
-        self.table = self._first()
-        for result in results:
-            if result.success and result.kind == WriteText.name:
-                self.table.do(self._catalog.arguments(result.call))
-
-    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
-        """Run one call, at once."""
-        call = self.check(call)
-        seen = Failed(error=call.error) if call.error else self._seen(call, standing)
-        return call_handling.result(call, seen, self._characters, 0.0)
-
-    def _seen(self, call: ToolCall, standing: Standing) -> Observation:
-        if call.name == SCORE_CALL:
-            if standing.steps_left and standing.seconds_left > 0:
-                return Failed(error=f"There is no tool {SCORE_CALL!r}; finish ends the task.")
-            return FilesScored(overall_score=self.table.score, finished=False)
-        action = self._catalog.arguments(call)
+    def _do_action(self, action: Arguments, standing: Standing) -> Observation:
         if not isinstance(action, FinishFiles):
-            return self.table.do(action)
+            return self.world.do(action)
         if error := too_early(standing, self._task.budget.minimum_steps):
             return Failed(error=error)
-        return FilesScored(overall_score=self.table.score, finished=True)
+        return FilesScored(overall_score=self.world.score, finished=True)
 
-    def _check(self, call: ToolCall) -> ToolCall:
-        return self._catalog.check(call)
+    def _score_spent(self) -> Observation:
+        return FilesScored(overall_score=self.world.score, finished=False)
 
 
 def catalog(task: Task) -> Catalog:
@@ -205,4 +180,4 @@ def check_task(task: LoadedTask) -> None:
 
 def build_environment(setup: EnvironmentSetup) -> SmallWorkstation:
     """The environment; nothing is touched before `open`."""
-    return SmallWorkstation(setup.task, catalog(setup.task), setup.characters)
+    return SmallWorkstation(setup, catalog(setup.task))

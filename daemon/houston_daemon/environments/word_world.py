@@ -2,27 +2,23 @@
 
 Which box is right is known by experience only: nothing in the world says it, and a wrong box has a
 paper with a code of its own. So a policy of a million parameters learns here in minutes what larger
-ones need hours for. The world is what was done in it: it keeps no file, is made again from the
-results of the journal, and a step is undone the same way (`ReplayedEnvironment`). Which worlds
-there are, and by which rule a box is right, is a suite's to say.
+ones need hours for. The world is what was done in it (`journal_world`). Which worlds there are, and
+by which rule a box is right, is a suite's to say.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from houston_daemon.environments import call_handling
-from houston_daemon.environments.call_handling import SCORE_CALL, ToolEnvironment
-from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_protocol import Standing
 from houston_daemon.environments.environment_registry import EnvironmentSetup
+from houston_daemon.environments.journal_world import JournalWorld
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import ToolCall, ToolResult
 from houston_shared.task import LoadedTask, Task
-from houston_shared.task_tables import WordWorldSettings
 
 UNKNOWN_WORDS = "unknown words"
 """What is said of a call that is none of the world's; the journal has why."""
@@ -153,48 +149,24 @@ def _is_code(text: str) -> bool:
     return len(digits) == 3 and digits.isdecimal() and digits.isascii()
 
 
-class WordWorldEnvironment(ToolEnvironment):
+class WordWorldEnvironment(JournalWorld[WordWorld]):
     """One world for one rollout. See `environment_protocol.Environment`."""
 
-    def __init__(self, settings: WordWorldSettings, tools: Catalog, characters: int) -> None:
-        super().__init__(characters, scores=True)
-        self._settings = settings
-        self._catalog = tools
-        self.tools = tools.tools
-        self.world = WordWorld(settings.right, settings.codes)
+    def __init__(self, setup: EnvironmentSetup, tools: Catalog) -> None:
+        self._settings = setup.task.word_world
+        super().__init__(setup, tools)
 
-    async def open(self, begun: bool = False) -> None:
-        """Nothing to make: `replay` brings back what was done."""
+    def _new_world(self) -> WordWorld:
+        return WordWorld(self._settings.right, self._settings.codes)
 
-    def replay(self, results: Sequence[ToolResult]) -> None:
-        """See `environment_protocol.ReplayedEnvironment`."""
-        self.world = WordWorld(self._settings.right, self._settings.codes)
-        for result in results:
-            run = result.success and result.kind != "interrupted"
-            if run and result.call.name != SCORE_CALL:
-                self.world.do(self._catalog.arguments(result.call))
+    def _do_action(self, action: Arguments, standing: Standing) -> Observation:
+        return self.world.do(action)
 
-    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
-        """Run one call, at once."""
-        spent = not standing.steps_left or standing.seconds_left <= 0
-        return self.answer(call, spent=spent)
-
-    def answer(self, call: ToolCall, *, spent: bool = False) -> ToolResult:
-        """The result of a call. spent: the budget is, so that the loop may ask for the score."""
-        call = self.check(call)
-        return call_handling.result(call, self._answered(call, spent), self._characters, 0.0)
-
-    def _answered(self, call: ToolCall, spent: bool) -> Observation:
-        if call.error:
-            return Failed(error=UNKNOWN_WORDS)
-        if call.name != SCORE_CALL:
-            return self.world.do(self._catalog.arguments(call))
-        if not spent:
-            return Failed(error=UNKNOWN_WORDS)
+    def _score_spent(self) -> Observation:
         return WorldEnded(overall_score=self.world.score or 0.0, finished=False)
 
-    def _check(self, call: ToolCall) -> ToolCall:
-        return self._catalog.check(call)
+    def _say_error(self, error: str) -> str:
+        return UNKNOWN_WORDS
 
 
 def catalog(task: Task) -> Catalog:
@@ -215,4 +187,4 @@ def check_task(task: LoadedTask) -> None:
 
 def build_environment(setup: EnvironmentSetup) -> WordWorldEnvironment:
     """The environment; nothing is touched before `open`."""
-    return WordWorldEnvironment(setup.task.word_world, catalog(setup.task), setup.characters)
+    return WordWorldEnvironment(setup, catalog(setup.task))

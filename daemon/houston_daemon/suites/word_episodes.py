@@ -14,16 +14,32 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.agent.agent_loop import is_finish_accepted
+from houston_daemon.environments.environment_protocol import Standing
+from houston_daemon.environments.environment_registry import EnvironmentSetup
 from houston_daemon.environments.tool_arguments import Catalog
 from houston_daemon.environments.word_world import WORD_ACTIONS, WordWorldEnvironment
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
 from houston_daemon.prompts.words_dialect import END, WordsDialect
 from houston_daemon.suites.word_worlds import WordWorldTask, scripted_answers
-from houston_shared.records import DeliveredGuidance, ObservationBody, SampleBody
+from houston_shared.records import (
+    DeliveredGuidance,
+    ObservationBody,
+    RolloutSpec,
+    SampleBody,
+    TaskRecord,
+)
+from houston_shared.task import Task
 from houston_shared.task_tables import WordWorldSettings
 
 _CHARACTERS = 600
+_GOES_ON = Standing(1, 1, 0.0, 1.0, 0, None, None)
+_SPEC = RolloutSpec(
+    rollout="",
+    task=TaskRecord(name="episode", folder="", definition="", instructions=""),
+    engine="",
+    engine_settings={},
+)
 _NO_SAMPLE = SampleBody(
     role="policy",
     parent_seq=None,
@@ -76,7 +92,9 @@ class WordEpisode:
 
     def __post_init__(self) -> None:
         settings = WordWorldSettings(right=self.world.right, codes=self.world.codes)
-        self._environment = WordWorldEnvironment(settings, self.speaker.catalog, _CHARACTERS)
+        task = Task(name="episode", environment="word_world", word_world=settings)
+        setup = EnvironmentSetup(_SPEC, task, _CHARACTERS)
+        self._environment = WordWorldEnvironment(setup, self.speaker.catalog)
         head = self.speaker.renderer.head("", (), self.world.instructions, False)
         self.ids = list(head.token_ids or ())
 
@@ -86,7 +104,7 @@ class WordEpisode:
         self.answers.append((len(self.ids), len(self.ids) + len(sampled)))
         words = sampled[:-1] if sampled and sampled[-1] == speaker.end else sampled
         action = speaker.dialect.parse(speaker.tokens.decode(words), number, speaker.tools)
-        results = [self._environment.answer(call) for call in action.calls]
+        results = [self._environment.answer(call, _GOES_ON) for call in action.calls]
         self.failures += sum(not result.success for result in results)
         for result in results:
             self.score = float(result.fields.get("overall_score", self.score))

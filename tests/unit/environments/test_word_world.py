@@ -1,5 +1,6 @@
 """A world of words: what each action gives, what fails, how it ends, and how a step is undone."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,19 @@ from houston_daemon.environments.environment_protocol import (
     Stop,
 )
 from houston_daemon.environments.environment_registry import make_environment
+from houston_daemon.environments.journal_world import JournalWorld
 from houston_daemon.service.rollout_start_checks import check_task_names
-from houston_shared.errors import ConfigurationError
+from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.records import CallIntent, RolloutSpec, TaskRecord, ToolCall, ToolResult
 from houston_shared.task import Task, load_task
 from houston_shared.task_tables import WordWorldSettings
 
 RECORD = TaskRecord(name="t", folder="/nowhere", definition="", instructions="")
-SPEC = RolloutSpec(rollout="r", task=RECORD, engine="script:x", engine_settings={})
+SPEC = RolloutSpec(
+    rollout="r", task=RECORD, engine="x", engine_settings={}, host_root="/nowhere/houston"
+)
 WORLD = WordWorldSettings(right="red", codes={"red": "123", "blue": "456"})
+STEPS = itertools.count(1)
 GOES_ON = Standing(3, 5, 0.0, 100.0, 0, None, None)
 SPENT = Standing(8, 0, 0.0, 100.0, 0, None, None)
 
@@ -33,7 +38,7 @@ def world() -> Environment:
 async def act(
     world: Environment, name: str, standing: Standing = GOES_ON, **arguments: Any
 ) -> ToolResult:
-    call = ToolCall(id="1.0", name=name, arguments=arguments)
+    call = ToolCall(id=f"{next(STEPS)}.0", name=name, arguments=arguments)
     return await world.act(call, standing, Stop())
 
 
@@ -103,6 +108,44 @@ async def test_told_its_results_again_it_stands_where_it_stood(world: Environmen
     assert (await act(again, "look")).text == "red blue open blue", "the last step is undone"
     again.replay([])
     assert (await act(again, "read")).text == "Error: nothing open"
+
+
+def kept(folder: Path) -> JournalWorld[Any]:
+    """A world of a rollout whose host is `folder`, as each of its workers makes it."""
+    spec = RolloutSpec(
+        rollout="r", task=RECORD, engine="x", engine_settings={}, host_root=str(folder)
+    )
+    made = make_environment(spec, Task(name="t", environment="word_world", word_world=WORLD))
+    assert isinstance(made, JournalWorld)
+    return made
+
+
+async def test_a_saved_state_comes_back_through_a_kill(tmp_path: Path) -> None:
+    world = kept(tmp_path)
+    await world.open()
+    opened = await act(world, "open", box="red")
+    assert not list(tmp_path.rglob("*")), "nothing is written but for purified steps"
+    await world.save_state("before")
+    await act(world, "open", box="blue")
+    again = kept(tmp_path)
+    await again.open(begun=True)
+    again.replay([opened])
+    assert (await act(again, "look")).text == "red blue open blue", "ahead of the journal"
+    await again.restore_state("before")
+    assert (await act(again, "look")).text == "red blue open red"
+    with pytest.raises(HoustonError, match="No state 'never'"):
+        await again.restore_state("never")
+
+
+async def test_a_broken_off_call_is_made_once(tmp_path: Path) -> None:
+    world = kept(tmp_path)
+    await world.open()
+    await world.save_state("before")
+    over = await act(world, "enter", code="123")
+    again = kept(tmp_path)
+    await again.open(begun=True)
+    call = over.call
+    assert (await again.recover(CallIntent(call=call), GOES_ON, Stop())).fields == over.fields
 
 
 async def test_a_call_that_a_person_forestalled_was_not_made(world: Environment) -> None:

@@ -1,0 +1,141 @@
+"""Worlds that are nothing but what was done in them: made again from the journal, and taken back.
+
+Such a world writes nothing by itself. After a restart, and in a branch, the loop tells it the
+results of the journal (`environment_protocol.ReplayedEnvironment`). Only a rollout whose steps are
+purified keeps a file, from its first saved state on: calls of a look-ahead are then ahead of what
+the journal says of the step. What a world does with a call is its own.
+"""
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from houston_daemon.environments import call_handling
+from houston_daemon.environments.call_handling import SCORE_CALL, ToolEnvironment
+from houston_daemon.environments.environment_protocol import Standing, Stop
+from houston_daemon.environments.environment_registry import EnvironmentSetup
+from houston_daemon.environments.rollout_state import load_state, save_state, state_file
+from houston_daemon.environments.tool_arguments import Arguments, Catalog
+from houston_daemon.environments.typed_observation import Failed, Observation
+from houston_shared.errors import HoustonError
+from houston_shared.records import ToolCall, ToolResult
+
+
+class CallsMade(msgspec.Struct):
+    """What the file of a purified rollout holds."""
+
+    calls: list[ToolCall]
+    """Calls that succeeded, in order: the world as it is."""
+    saved: dict[str, list[ToolCall]]
+    """The same for each saved state, by name."""
+
+
+WorldT = TypeVar("WorldT")
+
+
+class JournalWorld(ToolEnvironment, Generic[WorldT]):
+    """One such world for one rollout. See `environment_protocol.Environment`."""
+
+    undo = "restore"
+    """Its calls can be taken back."""
+
+    def __init__(self, setup: EnvironmentSetup, tools: Catalog) -> None:
+        super().__init__(setup.characters, scores=True)
+        self._catalog = tools
+        self.tools = tools.tools
+        self._file = state_file(setup.spec, f"{setup.task.environment}.json")
+        self._made = CallsMade([], {})
+        self._keeps_file = False
+        self._found = False
+        """Whether the file was found and nothing was done since."""
+        self._begin_with([])
+
+    def _new_world(self) -> WorldT:
+        """The world at its beginning."""
+        raise NotImplementedError
+
+    def _do_action(self, action: Arguments, standing: Standing) -> Observation:
+        """What an action does in `world`. One that fails changes nothing."""
+        raise NotImplementedError
+
+    def _score_spent(self) -> Observation:
+        """The score of a rollout whose budget is spent."""
+        raise NotImplementedError
+
+    async def open(self, begun: bool = False) -> None:
+        """Find the file of a purified rollout; any other is told by `replay`."""
+        try:
+            kept = load_state(self._file, CallsMade)
+        except (OSError, msgspec.MsgspecError) as problem:
+            raise HoustonError(
+                f"{self._file} cannot be read: {problem}.", "The rollout cannot go on."
+            ) from None
+        if kept is not None:
+            self._keeps_file = self._found = True
+            self._made = kept
+            self._begin_with(kept.calls)
+
+    def replay(self, results: Sequence[ToolResult]) -> None:
+        """See `environment_protocol.ReplayedEnvironment`."""
+        if not self._keeps_file:
+            run = (one for one in results if one.success and one.kind != "interrupted")
+            self._begin_with([one.call for one in run if one.call.name != SCORE_CALL])
+
+    async def save_state(self, name: str) -> None:
+        """Keep the world as it is now under `name`, through any kill."""
+        self._keeps_file = True
+        self._made.saved[name] = list(self._made.calls)
+        save_state(self._file, self._made)
+
+    async def restore_state(self, name: str) -> None:
+        """Bring the world back to what `name` kept."""
+        if name not in self._made.saved:
+            raise HoustonError(f"No state {name!r} of this world was saved.")
+        self._begin_with(self._made.saved[name])
+        save_state(self._file, self._made)
+
+    async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
+        """Run one call, at once."""
+        return self.answer(call, standing)
+
+    def answer(self, call: ToolCall, standing: Standing) -> ToolResult:
+        """The result of a call. The one that a restart broke off is made once, whatever became of
+        it."""
+        call = self.check(call)
+        if self._found and self._made.calls and self._made.calls[-1].id == call.id:
+            self._begin_with(self._made.calls[:-1])
+        self._found = False
+        seen = self._seen(call, standing)
+        if seen.success and call.name != SCORE_CALL:
+            self._made.calls.append(call)
+            if self._keeps_file:
+                save_state(self._file, self._made)
+        return call_handling.result(call, seen, self._characters, 0.0)
+
+    def _seen(self, call: ToolCall, standing: Standing) -> Observation:
+        if call.error:
+            return Failed(error=self._say_error(call.error))
+        if call.name != SCORE_CALL:
+            return self._do_action(self._catalog.arguments(call), standing)
+        if standing.steps_left and standing.seconds_left > 0:
+            return Failed(error=self._say_error(f"There is no tool {SCORE_CALL!r}."))
+        return self._score_spent()
+
+    def _say_error(self, error: str) -> str:
+        """What is said of a call that is none of the world's."""
+        return error
+
+    def _begin_with(self, calls: Sequence[ToolCall]) -> None:
+        """The world from its beginning through these calls."""
+        self.world = self._new_world()
+        self._made.calls = list(calls)
+        for call in calls:
+            self._do_action(self._catalog.arguments(call), _REPLAYED)
+
+    def _check(self, call: ToolCall) -> ToolCall:
+        return self._catalog.check(call)
+
+
+_REPLAYED = Standing(1 << 30, 1, 0.0, 1.0, 0, None, None)
+"""Late enough for every call that succeeded once."""
