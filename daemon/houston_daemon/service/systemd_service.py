@@ -93,11 +93,10 @@ def feed_watchdog() -> None:
 
 
 def send_changed_state(assignment: str) -> None:
-    """Send `STATUS=…` or the like, when it is another than last."""
+    """Send `STATUS=…` or the like, when it is another than last; again where it was not heard."""
     name, _, value = assignment.partition("=")
-    if _sent_states.get(name) != value:
+    if _sent_states.get(name) != value and notify_systemd(assignment):
         _sent_states[name] = value
-        notify_systemd(assignment)
 
 
 def extend_timeout(seconds: float) -> None:
@@ -105,11 +104,11 @@ def extend_timeout(seconds: float) -> None:
     notify_systemd(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}")
 
 
-def notify_systemd(state: str) -> None:
-    """Send `READY=1`, `STOPPING=1`, …; several assignments, a line each."""
+def notify_systemd(state: str) -> bool:
+    """Send `READY=1`, `STOPPING=1`, …; several assignments, a line each. Whether it was sent."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
-        return
+        return False
     if address.startswith("@"):
         address = "\0" + address[1:]
     try:
@@ -118,6 +117,8 @@ def notify_systemd(state: str) -> None:
             out.sendto(state.encode(), address)
     except OSError as problem:
         LOGGER.warning("systemd could not be told %s: %s", state.partition("\n")[0], problem)
+        return False
+    return True
 
 
 WATCHDOG_SECONDS = 60
