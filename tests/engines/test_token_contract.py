@@ -8,9 +8,11 @@ import signal
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from houston_daemon.engines import token_engine
 from houston_daemon.engines.engine_http import RetryPolicy
 from houston_daemon.engines.engine_protocol import EngineRefused, EngineUnavailable, SampleRequest
 from houston_daemon.engines.token_engine import TokenEngine
@@ -102,6 +104,7 @@ async def test_the_stop_token_is_sampled_and_not_shown(engine: TokenEngine, serv
     assert "<|im_end|>" not in got.text
 
 
+@pytest.mark.slow
 async def test_a_stop_token_of_the_request_ends_the_sample(
     engine: TokenEngine, served: Served
 ) -> None:
@@ -112,6 +115,7 @@ async def test_a_stop_token_of_the_request_ends_the_sample(
     assert list(got.token_ids) == list(free.token_ids[: list(free.token_ids).index(third) + 1])
 
 
+@pytest.mark.slow
 async def test_an_answer_at_its_bound_says_length(engine: TokenEngine, served: Served) -> None:
     got = await sampled(engine, ask(served, max_tokens=3))
     assert got.finish_reason == "length"
@@ -153,6 +157,7 @@ async def test_log_probabilities_say_what_they_are_of(engine: TokenEngine, serve
     assert forced.text == '"Z"'
 
 
+@pytest.mark.slow
 async def test_temperature_zero_is_deterministic(engine: TokenEngine, served: Served) -> None:
     first, second = [
         await sampled(engine, ask(served, "Name three colours.", max_tokens=12)) for _ in range(2)
@@ -188,10 +193,28 @@ async def test_a_cached_continuation_is_the_uncached_one(
     assert cached.token_ids == fresh.token_ids
 
 
-async def test_an_interrupt_keeps_what_was_sampled(engine: TokenEngine, served: Served) -> None:
+@pytest.fixture
+def first_ids(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set when ids of any sample have come: from then on it is under way."""
+    came, add = asyncio.Event(), token_engine._PartialSample._add_choice
+
+    def add_and_tell(partial: Any, choice: Any) -> None:
+        add(partial, choice)
+        if partial.ids:
+            came.set()
+
+    monkeypatch.setattr(token_engine._PartialSample, "_add_choice", add_and_tell)
+    return came
+
+
+async def test_an_interrupt_keeps_what_was_sampled(
+    engine: TokenEngine, served: Served, first_ids: asyncio.Event
+) -> None:
     stop = asyncio.Event()
-    asyncio.get_running_loop().call_later(1.0, stop.set)
-    got = await engine.sample(endless(served), stop)
+    running = asyncio.create_task(engine.sample(endless(served), stop))
+    await first_ids.wait()
+    stop.set()
+    got = await running
     assert got.finish_reason == "interrupted"
     assert 0 < len(got.token_ids) == len(got.logprobs) < 4000
     after = await sampled(engine, ask(served))  # the server is free at once
@@ -220,11 +243,13 @@ async def test_a_wrong_request_is_refused(engine: TokenEngine, served: Served, c
     assert (await sampled(engine, ask(served, max_tokens=1))).token_ids
 
 
-async def test_requests_in_flight_share_the_server(engine: TokenEngine, served: Served) -> None:
+async def test_requests_in_flight_share_the_server(
+    engine: TokenEngine, served: Served, first_ids: asyncio.Event
+) -> None:
     """A short request does not wait for the end of a long one."""
     stop = asyncio.Event()
     running = asyncio.create_task(engine.sample(endless(served), stop))
-    await asyncio.sleep(0.5)
+    await first_ids.wait()
     short = await sampled(engine, ask(served, max_tokens=3))
     assert len(short.token_ids) == 3
     assert not running.done()
@@ -247,6 +272,7 @@ async def test_a_policy_is_loaded_when_it_is_first_asked_for(
     await engine.close()
 
 
+@pytest.mark.slow
 async def test_another_policy_of_the_same_name_is_never_sampled_from(
     served: Served, adapters: dict[str, str], tmp_path: Path
 ) -> None:
@@ -283,6 +309,7 @@ async def test_what_a_home_at_the_same_path_has_left_is_never_sampled_from(
     assert got[0] != got[1] == got[2]
 
 
+@pytest.mark.slow
 async def test_an_adapter_that_is_not_there_is_refused(served: Served, tmp_path: Path) -> None:
     gone = {"policy@8": str(tmp_path / "gone")}
     engine = TokenEngine(served.kind, served.process.url, adapters=gone)
@@ -293,7 +320,7 @@ async def test_an_adapter_that_is_not_there_is_refused(served: Served, tmp_path:
 
 @pytest.mark.slow
 async def test_a_killed_server_is_unavailable_and_the_request_works_later(
-    served: Served, adapters: dict[str, str]
+    served: Served, adapters: dict[str, str], first_ids: asyncio.Event
 ) -> None:
     """kill -9 in mid-sample: the same request is answered by the server that is started again,
     which has lost its adapters and gets them again."""
@@ -305,8 +332,9 @@ async def test_a_killed_server_is_unavailable_and_the_request_works_later(
     )
     await engine.ready()
     before = await sampled(engine, ask(served, policy="policy@2"))
+    first_ids.clear()
     running = asyncio.create_task(sampled(engine, endless(served)))
-    await asyncio.sleep(1.0)
+    await first_ids.wait()
     os.kill(served.process.pid or 0, signal.SIGKILL)
     with pytest.raises(EngineUnavailable):
         await running

@@ -10,7 +10,6 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -21,7 +20,8 @@ from tests.faults import loads
 from tests.faults.account import until_over, wrong
 from tests.faults.ground import Ground
 from tests.integration.rollout.rig import Rig, Wire
-from tests.support.station import alive
+from tests.support.station import alive, process_state
+from tests.support.tiers import sampled
 
 SCRIPT = [
     {
@@ -133,7 +133,7 @@ def after_a_stop(rig: Rig) -> dict[tuple[str, int], Told]:
         rollout = rig.rollout(SCRIPT, environment="workstation", name=name)
         firsts[at, times] = (rollout, rig.start(stopped, rollout, f"{at}=stop@{times}"))
     for at, (_, first) in firsts.items():
-        rig.until(lambda one=first: state(one.pid) == "T", why=f"it stops at {at}")
+        rig.until(lambda one=first: process_state(one.pid) == "T", why=f"it stops at {at}")
     told = taken_over(rig, firsts)
     time.sleep(3.2)  # a worker believes in its lease for three seconds
     for one in told.values():
@@ -149,10 +149,6 @@ def test_a_stopped_worker_that_goes_on_beside_its_successor_does_nothing(
     after_a_stop: dict[tuple[str, int], Told], at: str, times: int
 ) -> None:
     after_a_stop[at, times].check()
-
-
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
 def impatient(arguments: list[str]) -> None:
@@ -229,6 +225,10 @@ def test_a_worker_that_is_cut_off_does_not_act_and_ends_when_it_is_heard_again(
 # --- the station notices -------------------------------------------------------------------------
 
 
+SILENT = 5
+"""Seconds after which a worker is silent; each beats every second, on a full machine less often."""
+
+
 def patient(ground: Ground, seconds: float) -> None:
     ground.environment["HOUSTON__DAEMON__SILENT_SECONDS"] = str(seconds)
     ground.started()
@@ -239,33 +239,37 @@ def worker_of(ground: Ground) -> int:
     return pid
 
 
-@pytest.mark.parametrize("how", ["stopped", "hung"])
+@pytest.mark.parametrize("how", sampled(["stopped", "hung"], 1))
 def test_a_silent_worker_is_shown_killed_and_replaced(ground: Ground, how: str) -> None:
-    patient(ground, 3)
+    patient(ground, SILENT)
     steps = 8
     (rollout,) = ground.rollouts(loads.workstation(ground, steps, 0.1))
     ground.until(lambda: ground.query("SELECT 1 FROM steps WHERE step = 3"), 60, "three steps")
-    pid = worker_of(ground)
     if how == "stopped":
+        pid = worker_of(ground)
         os.kill(pid, signal.SIGSTOP)
     else:
         ground.order("worker.result.after", "delay=3600")
+        ((_, _, pid),) = ground.until(ground.fired, 60, "a worker hangs")
+    ((lease,),) = ground.query("SELECT lease FROM rollouts")
 
     def trouble() -> str:
         status = ground.ask(wire.AskStatus())
         return str(status.troubles.get(f"worker of {rollout}", ""))
 
     said = ground.until(trouble, 60, "the status shows it")
-    assert re.search(r"silent for \d+ s; ended after 3 s", said), said
+    assert re.search(rf"silent for \d+ s; ended after {SILENT} s", said), said
     ground.until(lambda: not alive(pid), 60, "it is killed")
     until_over(ground)
     log = (ground.home.logs / "daemon.log").read_text()
-    assert f"worker of {rollout} (pid {pid}, lease 1) has been silent for" in log
+    assert f"worker of {rollout} (pid {pid}, lease {lease}) has been silent for" in log
     assert "was killed" in log, "and its death says why"
-    assert ground.query("SELECT lease FROM rollouts") == [(2,)], "one death, one successor"
-    assert ground.ask(wire.AskStatus()).restarts["workers"] == 1
+    ((last,),) = ground.query("SELECT lease FROM rollouts")
+    assert last > lease, "it has a successor"
+    # A worker that the machine starves is silent, too: each death has one successor.
+    assert ground.ask(wire.AskStatus()).restarts["workers"] == last - 1
     said = (ground.folder / f"host/rollouts/{rollout}/workspace/log.txt").read_text()
-    assert len(set(said.split())) == len(said.split()) >= steps - 1, "one outcome may be unknown"
+    assert len(set(said.split())) == len(said.split()) >= steps - (last - 1), "one may be unknown"
     assert wrong(ground) == []
 
 

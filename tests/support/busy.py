@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.support.station import Station
+from tests.support.station import Station, process_state
 
 SERVES = """
 import http.server, sys
@@ -131,7 +131,9 @@ def beside_a_console_that_does_not_read(station: Station, later: ExitStack) -> N
 
 def frozen(station: Station, later: ExitStack) -> None:
     sleeping(station, later)
-    os.kill(station.pid, signal.SIGSTOP)
+    pid = station.pid
+    os.kill(pid, signal.SIGSTOP)
+    station.until(lambda: process_state(pid) == "T", why="the daemon is frozen")
 
 
 def _ordered(station: Station, point: str, fault: str) -> None:
@@ -164,6 +166,15 @@ LEAVING: dict[str, Scenario] = {
 """What a daemon is in the middle of when it is told to end."""
 HUNG = frozenset({"a recorder that hangs", "a supervisor that hangs"})
 """Scenarios that end by force, with exit code 1; all others by a drain, with 0."""
+STUCK = frozenset(
+    {
+        "a sample from an engine that does not answer",
+        "a frozen worker",
+        "a frozen nursery",
+        "a frozen engine",
+    }
+)
+"""Scenarios in which a part of it is ended by force, when most of the time for leaving is over."""
 
 
 def left(station: Station) -> list[str]:

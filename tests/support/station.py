@@ -206,10 +206,15 @@ class Station:
 
 def alive(pid: int) -> bool:
     """Whether a process runs (a zombie does not)."""
+    return process_state(pid) not in "ZX"
+
+
+def process_state(pid: int) -> str:
+    """Its letter in /proc: T while a signal has stopped it; X where there is no such process."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except (FileNotFoundError, ProcessLookupError):  # gone, or going while it is read
-        return False
+        return "X"
 
 
 def command_line(entry: Path) -> str:

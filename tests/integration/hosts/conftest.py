@@ -56,6 +56,18 @@ async def finish(
     return status, await terminal.lines(start)
 
 
+async def until(true: Callable[[], object]) -> None:
+    """Wait until something is so; the limit only bounds a hanging test."""
+    async with asyncio.timeout(60):
+        while not true():  # noqa: ASYNC110 what other processes do
+            await asyncio.sleep(0.01)
+
+
+async def runs(terminal: LocalTerminal, names: list[str]) -> None:
+    """Wait until these programs run in the foreground, and no shell that is about to."""
+    await until(lambda: [entry.name for entry in terminal._foreground(deep=False)] == names)
+
+
 async def kill_tmux(host: LocalHost) -> None:
     """End the rollout's tmux server as the machine's memory killer would."""
     _, said = await TmuxServer(find_tmux_socket(host.folder / "terminals")).call(

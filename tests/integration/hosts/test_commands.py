@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from typing import Literal
 
 import pytest
 
@@ -9,8 +10,9 @@ from houston_daemon.hosts.host_protocol import TerminalBusy, TerminalDead, Termi
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
 from houston_shared.errors import HoustonError
+from tests.support.station import process_state
 
-from .conftest import MakeHost, finish
+from .conftest import MakeHost, finish, runs, until
 
 
 @pytest.fixture(params=["bubblewrap", "none"])
@@ -48,13 +50,13 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-async def test_a_command_ends_with_its_code_and_its_lines(name: str, either: LocalTerminal) -> None:
-    command, code, expected = COMMANDS[name]
-    status, lines = await finish(either, command)
-    assert status.exit_code == code
-    if expected is not None:
-        assert lines == expected
+async def test_a_command_ends_with_its_code_and_its_lines(either: LocalTerminal) -> None:
+    """In one shell: none of them changes what the next one prints."""
+    for name, (command, code, expected) in COMMANDS.items():
+        status, lines = await finish(either, command)
+        assert status.exit_code == code, name
+        if expected is not None:
+            assert lines == expected, name
 
 
 async def test_200_exit_codes_in_a_row_are_right(terminal: LocalTerminal) -> None:
@@ -114,13 +116,13 @@ async def test_long_lines_and_long_commands_are_not_cut(terminal: LocalTerminal)
 
 async def test_a_busy_terminal_refuses_and_a_wait_ends_nothing(terminal: LocalTerminal) -> None:
     await terminal.run("sleep 60; echo never")
+    await runs(terminal, ["sleep"])
     with pytest.raises(TerminalBusy, match="sleep 60"):
         await terminal.run("echo other")
     assert (await terminal.wait(0.05, asyncio.Event())).busy
     stop = asyncio.Event()
     waiting = asyncio.create_task(terminal.wait(60, stop))
-    await asyncio.sleep(0.05)
-    stop.set()
+    asyncio.get_running_loop().call_soon(stop.set)
     assert (await waiting).busy
     assert await terminal.signal("INT") == ["sleep"]
     assert (await terminal.wait(10, asyncio.Event())).exit_code == 130
@@ -135,22 +137,21 @@ FOREGROUND = {
 
 
 @pytest.mark.parametrize("signal", ["INT", "KILL", "TERM"])
-@pytest.mark.parametrize("name", FOREGROUND)
 async def test_a_signal_ends_the_command_and_never_the_shell(
-    name: str, signal: str, either: LocalTerminal
+    signal: Literal["INT", "KILL", "TERM"], either: LocalTerminal
 ) -> None:
-    command, expected = FOREGROUND[name]
     await finish(either, "kept=yes; sleep 300 & background=$!")
-    start = await either.run(command)
-    await asyncio.sleep(0.2)
-    assert await either.signal(signal) == expected
-    status = await either.wait(10, asyncio.Event())
-    assert not status.busy
-    if signal != "TERM":  # after TERM the shell may reach its next line before it is stopped
-        assert status.exit_code != 0
-        assert "never" not in await either.lines(start)
-    status, lines = await finish(either, "echo $kept; kill -0 $background && echo alive")
-    assert lines[-2:] == ["yes", "alive"]
+    for name, (command, expected) in FOREGROUND.items():
+        start = await either.run(command)
+        await runs(either, expected)
+        assert await either.signal(signal) == expected, name
+        status = await either.wait(10, asyncio.Event())
+        assert not status.busy, name
+        if signal != "TERM":  # after TERM the shell may reach its next line before it is stopped
+            assert status.exit_code != 0, name
+            assert "never" not in await either.lines(start), name
+        status, lines = await finish(either, "echo $kept; kill -0 $background && echo alive")
+        assert lines[-2:] == ["yes", "alive"], name
 
 
 @pytest.mark.parametrize("odd", ["set -u; unset PWD", "alias builtin=false . =false"])
@@ -172,7 +173,7 @@ async def test_a_line_that_the_shell_refuses_is_an_end_with_its_words(
 
 async def test_a_shell_that_stopped_itself_can_be_ended(either: LocalTerminal) -> None:
     await either.run("sleep 0.1; suspend -f; echo never")
-    await asyncio.sleep(0.3)
+    await until(lambda: process_state(either.state.shell.pid) == "T")
     await either.signal("KILL")
     assert not (await either.wait(10, asyncio.Event())).busy
     assert (await finish(either, "echo on"))[1] == ["on"]
@@ -181,8 +182,9 @@ async def test_a_shell_that_stopped_itself_can_be_ended(either: LocalTerminal) -
 async def test_ctrl_c_typed_at_a_program_ends_it_and_keeps_the_session(
     either: LocalTerminal,
 ) -> None:
-    start = await either.run("python3 -c 'import time; time.sleep(60)'; echo never")
-    await asyncio.sleep(0.5)
+    program = 'import time; print("up", flush=True); time.sleep(60)'
+    start = await either.run(f"python3 -c '{program}'; echo never")
+    await until(lambda: b"up" in either.log.read(start, either.log.size()))
     await either.type_text("\x03")
     assert (await either.wait(10, asyncio.Event())).exit_code == 130
     assert "never" not in await either.lines(start)
@@ -191,7 +193,7 @@ async def test_ctrl_c_typed_at_a_program_ends_it_and_keeps_the_session(
 
 async def test_typed_text_answers_a_prompt(either: LocalTerminal) -> None:
     start = await either.run("read -p 'name? ' a; echo hello $a")
-    await asyncio.sleep(0.1)
+    await until(lambda: b"name? " in either.log.read(start, either.log.size()))
     await either.type_text("Ada; #{x} %d\n")
     await either.wait(10, asyncio.Event())
     assert (await either.lines(start))[-1] == "hello Ada; #{x} %d"
@@ -213,9 +215,11 @@ async def test_text_typed_at_the_shell_is_a_command(terminal: LocalTerminal) -> 
 
 async def test_background_jobs_survive_and_print(terminal: LocalTerminal) -> None:
     start = terminal.log.size()
-    status, _ = await finish(terminal, "(sleep 0.3; echo from behind) & disown")
+    wait = "until [ -e {} ]; do sleep 0.02; done"
+    behind = f"({wait.format('go')}; echo from behind; touch over) & disown"
+    status, _ = await finish(terminal, behind)
     assert not status.busy
-    await finish(terminal, "sleep 0.5")
+    await finish(terminal, f"touch go; {wait.format('over')}")
     assert "from behind" in await terminal.lines(start)
 
 

@@ -19,7 +19,7 @@ from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.sandbox import process_enclosure, sandbox_profile
 from houston_shared.errors import HoustonError
 
-from .conftest import MakeHost, finish
+from .conftest import MakeHost, finish, until
 
 
 async def _says(host: LocalHost, script: str, **settings: object) -> tuple[int | None, str]:
@@ -45,9 +45,8 @@ HIDDEN = {
 }
 
 
-@pytest.mark.parametrize("name", HIDDEN)
-async def test_an_agent_cannot_reach(
-    name: str, make_host: MakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_an_agent_cannot_reach(
+    make_host: MakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A_KEY", "secret")
     home = tmp_path / "home"
@@ -59,19 +58,19 @@ async def test_an_agent_cannot_reach(
     host = make_host(hidden=(home,))
     await host.prepare(None)
     await host.snapshots.take("first")
+    terminal = await host.terminal("main", create=True)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        script = HIDDEN[name].format(
-            root=tmp_path / "root", home=home, pid=os.getpid(), port=server.getsockname()[1]
-        )
-        for code, said in (
-            await _says(host, script),
-            await _says(host, script, writable=False),
-        ):
-            assert code != 0, said
-            assert "secret" not in said.replace("/secret", "")
-        terminal = await host.terminal("main", create=True)
-        status, lines = await finish(terminal, f"( {script} )")
-        assert status.exit_code != 0, lines
+        port = server.getsockname()[1]
+        for name, text in HIDDEN.items():
+            script = text.format(root=tmp_path / "root", home=home, pid=os.getpid(), port=port)
+            for code, said in (
+                await _says(host, script),
+                await _says(host, script, writable=False),
+            ):
+                assert code != 0, (name, said)
+                assert "secret" not in said.replace("/secret", ""), name
+            status, lines = await finish(terminal, f"( {script} )")
+            assert status.exit_code != 0, (name, lines)
 
 
 _OPEN_TO_WRITING = """
@@ -239,17 +238,16 @@ async def test_a_process_is_ended_with_all_it_started(kind: str, make_host: Make
     assert not _sleepers()
     stop = asyncio.Event()
     running = asyncio.create_task(host.spawn(_NAP.split(), seconds=600, stop=stop))
-    await asyncio.sleep(0.2)
+    await until(_sleepers)
     stop.set()
     assert (await asyncio.wait_for(running, 60)).exit_code is None
     running = asyncio.create_task(host.spawn(_NAP.split(), seconds=600))
-    await asyncio.sleep(0.2)
+    await until(_sleepers)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     await host.spawn(["bash", "-c", f"setsid {_NAP} >/dev/null 2>&1 & exit 0"], seconds=30)
-    await asyncio.sleep(0.1)
-    assert not _sleepers()
+    await until(lambda: not _sleepers())
 
 
 _NAP = f"sleep 6{os.getpid()}"
@@ -298,7 +296,7 @@ async def test_a_daemon_that_is_killed_takes_its_spawned_processes_along(
         "    h = LocalHost(Path(sys.argv[1]), 'r', **SHUT_IN)\n"
         "    await h.prepare(None)\n"
         "    run = asyncio.create_task(h.spawn(sys.argv[2].split(), seconds=600))\n"
-        "    await asyncio.sleep(0.3); print('up', flush=True); await run\n"
+        "    print('up', flush=True); await run\n"
         "asyncio.run(main())\n"
     )
     child = await asyncio.create_subprocess_exec(
@@ -306,11 +304,10 @@ async def test_a_daemon_that_is_killed_takes_its_spawned_processes_along(
     )
     assert child.stdout is not None
     assert await asyncio.wait_for(child.stdout.readline(), 30) == b"up\n"
-    assert _sleepers()
+    await until(_sleepers)
     child.kill()
     await child.wait()
-    await asyncio.sleep(0.3)
-    assert not _sleepers()
+    await until(lambda: not _sleepers())
 
 
 async def test_prepare_copies_the_source_once(make_host: MakeHost, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from houston_daemon.hosts.ssh import ssh_host as far_host
 from houston_daemon.hosts.ssh.ssh_host import SshHost, SshTerminal
 from houston_daemon.hosts.ssh.ssh_protocol import Hello
 from tests.support.sshd import Sshd
+from tests.support.tiers import sampled
 
 from .conftest import finish
 
@@ -147,7 +148,7 @@ async def test_file_actions_are_done_there(make: Make) -> None:
     assert listed.success, listed.error
 
 
-@pytest.mark.parametrize("what", ["cut", "kill_master"])
+@pytest.mark.parametrize("what", sampled(["cut", "kill_master"], 1))
 async def test_a_cut_connection_is_said_and_terminals_are_found_again(
     make: Make, sshd: Sshd, what: str
 ) -> None:
@@ -169,6 +170,7 @@ async def test_a_cut_connection_is_said_and_terminals_are_found_again(
     assert (await finish(found, "echo on"))[1] == ["on"]
 
 
+@pytest.mark.slow
 async def test_a_host_that_is_down_is_said_at_once_and_found_when_it_is_back(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +230,7 @@ async def _why_away(host: SshHost) -> str:
     return ""
 
 
+@pytest.mark.slow
 async def test_a_far_end_that_does_not_answer_to_hello_is_no_host(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +251,7 @@ async def test_a_far_end_that_does_not_answer_to_hello_is_no_host(
     await _back(host)
 
 
+@pytest.mark.slow
 async def test_many_rollouts_that_begin_at_once_share_connections(make: Make, sshd: Sshd) -> None:
     before = sshd.log().count("Accepted publickey")
     hosts = [make(f"many-{number}") for number in range(12)]
@@ -257,6 +261,7 @@ async def test_many_rollouts_that_begin_at_once_share_connections(make: Make, ss
     assert sshd.log().count("Accepted publickey") - before <= 3
 
 
+@pytest.mark.slow
 async def test_what_is_wrong_with_a_machine_is_named(make: Make, tmp_path: Path) -> None:
     own = Sshd(tmp_path / "s")
     own.start()

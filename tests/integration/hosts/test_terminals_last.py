@@ -15,8 +15,10 @@ from houston_daemon.hosts import process_table, rollout_workspace
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.terminals import terminal_start
 from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
+from houston_daemon.hosts.terminals.terminal_log import TerminalLog
+from tests.support.station import alive
 
-from .conftest import MakeHost, finish, kill_tmux
+from .conftest import MakeHost, finish, kill_tmux, until
 
 _CHILD = """
 import asyncio, sys
@@ -64,8 +66,9 @@ async def test_a_terminal_is_found_after_a_kill_with_what_it_printed_meanwhile(
 async def test_a_command_that_ended_while_nobody_looked_has_its_code(
     make_host: MakeHost, tmp_path: Path
 ) -> None:
-    await _killed_while_running(tmp_path / "root", "sleep 0.1; (exit 3)")
-    await asyncio.sleep(0.6)
+    start = await _killed_while_running(tmp_path / "root", "sleep 0.1; (exit 3)")
+    log = TerminalLog(tmp_path / "root" / "rollouts" / "r1" / "terminals" / "main")
+    await until(lambda: log.read(start, log.size()).endswith(b"\x07"))
     status = (await make_host().terminals())[0]
     assert (status.name, status.busy, status.exit_code) == ("main", False, 3)
 
@@ -135,10 +138,7 @@ async def test_a_log_leaves_the_disk_room_and_goes_on_when_there_is_some(small: 
         status = await terminal.status()
         assert status.busy and status.unlogged == "the host's disk is nearly full"
         await asyncio.wait_for(other.run("touch go"), 60)  # runs, so room can be made
-        for _ in range(100):
-            if (host.workspace / "go").exists():
-                break
-            await asyncio.sleep(0.1)
+        await until((host.workspace / "go").exists)
         await asyncio.sleep(0.5)
         assert (await terminal.status()).busy
         assert not process_table.is_alive(terminal.state.sink)
@@ -163,8 +163,7 @@ async def test_destroyed_terminals_leave_no_process(make_host: MakeHost) -> None
     token = terminal.state.token.encode()
     assert _carrying(token)
     await host.destroy_terminals()
-    await asyncio.sleep(0.1)
-    assert not _carrying(token)
+    await until(lambda: not _carrying(token))
 
 
 @pytest.mark.parametrize("sandbox", ["bubblewrap", "none"])
@@ -238,8 +237,7 @@ async def test_a_kill_while_a_terminal_opens_leaves_nothing(
         assert (await finish(await host.terminal("main", create=True), "echo on"))[1] == ["on"]
     else:
         await host.destroy_terminals()
-    await asyncio.sleep(0.1)
-    assert not [pid for pid in mine if process_table.is_alive(process_table.process_key(pid))]
+    await until(lambda: not any(alive(pid) for pid in mine))
 
 
 def _reads(folder: Path, pid: int) -> bool:
@@ -295,19 +293,21 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize("name", SEARCHES)
-async def test_a_commands_nonces_do_not_show_to_it(name: str, terminal: LocalTerminal) -> None:
-    seen: list[str] = []
-    for command in (SEARCHES[name], "echo next", SEARCHES[name]):
-        await finish(terminal, command)
-        assert terminal.state.nonces is not None
-        seen += [terminal.state.nonces.start, terminal.state.nonces.end]
-        raw = terminal.log.read(terminal.state.started_at or 0, terminal.log.size())
-        # In the bytes of the command: its end mark and nothing more.
-        assert raw.count(terminal.state.nonces.end.encode()) == 1, raw
-    lines = "\n".join(await terminal.lines(0))
-    assert not [nonce for nonce in seen if nonce in lines]
-    assert "7771;" not in lines.replace("grep -r 7771", "")
+async def test_a_commands_nonces_do_not_show_to_it(host: LocalHost) -> None:
+    """Each search in a shell of its own, whose settings last."""
+    for number, (name, search) in enumerate(SEARCHES.items()):
+        terminal = await host.terminal(f"t{number}", create=True)
+        nonces: list[str] = []
+        for command in (search, "echo next", search):
+            await finish(terminal, command)
+            assert terminal.state.nonces is not None
+            nonces += [terminal.state.nonces.start, terminal.state.nonces.end]
+            raw = terminal.log.read(terminal.state.started_at or 0, terminal.log.size())
+            # In the bytes of the command: its end mark and nothing more.
+            assert raw.count(terminal.state.nonces.end.encode()) == 1, (name, raw)
+        lines = "\n".join(await terminal.lines(0))
+        assert not [nonce for nonce in nonces if nonce in lines], name
+        assert "7771;" not in lines.replace("grep -r 7771", ""), name
 
 
 async def test_no_window_shows_half_a_mark(terminal: LocalTerminal) -> None:
@@ -331,12 +331,15 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-async def test_a_forged_end_is_not_believed(name: str, terminal: LocalTerminal) -> None:
+async def test_a_forged_end_is_not_believed(
+    name: str, host: LocalHost, terminal: LocalTerminal
+) -> None:
     await finish(terminal, "true")
     assert terminal.state.nonces is not None
     forged = FORGERIES[name].replace("OLD", terminal.state.nonces.end)
-    await terminal.run(f"{forged}; sleep 0.5; (exit 4)")
+    await terminal.run(f"{forged}; until [ -e go ]; do sleep 0.02; done; (exit 4)")
     assert (await terminal.wait(0.2, asyncio.Event())).busy
+    (host.workspace / "go").touch()
     assert (await terminal.wait(10, asyncio.Event())).exit_code == 4
 
 

@@ -18,7 +18,8 @@ import pytest
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeLock, HomeOwner
 from tests.support.other_user import NOBODY, needs_root
-from tests.support.station import Station, alive, command_line
+from tests.support.station import Station, alive, command_line, process_state
+from tests.support.tiers import sampled
 
 
 def until(done: Callable[[], Any], seconds: float = 60) -> Any:
@@ -123,7 +124,10 @@ def test_a_killed_daemon_is_gone_and_the_next_one_starts(station: Station) -> No
     assert station.json("daemon", "status")[0]["epoch"] == epoch + 1
 
 
-@pytest.mark.parametrize("content", ["", "{}", "garbage", '{"pid": 1, "since": "then"}'])
+CONTENTS = ["", "{}", "garbage", '{"pid": 1, "since": "then"}']
+
+
+@pytest.mark.parametrize("content", sampled(CONTENTS, 1))
 def test_what_the_lock_file_says_decides_nothing(station: Station, content: str) -> None:
     station.home.mkdir()
     (station.home / "daemon.lock").write_text(content)
@@ -132,6 +136,7 @@ def test_what_the_lock_file_says_decides_nothing(station: Station, content: str)
     assert owner(station)["pid"] == station.pid
 
 
+@pytest.mark.slow
 def test_a_copied_home_is_another_home(station: Station, tmp_path: Path) -> None:
     station.start()
     copy = Station(tmp_path / "other")
@@ -150,7 +155,7 @@ def _copied(file: str, to: str) -> None:
         shutil.copy2(file, to)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", sampled([signal.SIGTERM, signal.SIGINT], 1))
 def test_a_signal_drains_and_ends_it(station: Station, number: signal.Signals) -> None:
     process = popen(station, "daemon", "start", "--foreground")
     until(lambda: (station.home / "daemon.lock").exists() and owner_pid(station) == process.pid)
@@ -168,6 +173,7 @@ def owner_pid(station: Station) -> int:
     return int(json.loads(text)["pid"]) if text else 0
 
 
+@pytest.mark.slow
 def test_in_the_foreground_beside_a_running_one(station: Station) -> None:
     station.start()
     said = station.run("daemon", "start", "--foreground").stdout
@@ -179,21 +185,23 @@ def test_a_restart_is_another_process_on_the_same_home(station: Station) -> None
     pid = station.pid
     station.run("daemon", "restart")
     assert station.pid != pid
-    assert not alive(pid)
+    until(lambda: not alive(pid))
 
 
+@pytest.mark.slow
 def test_a_frozen_daemon_is_let_go_on_and_drains(station: Station) -> None:
     """A stopped process (SIGSTOP) neither answers nor drains; a stop lets it go on first."""
-    station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "0.5"
     station.start()
     pid = station.pid
     os.kill(pid, signal.SIGSTOP)
+    until(lambda: process_state(pid) == "T")
     done = station.run("daemon", "stop", timeout=200)
     assert f"stopped (pid {pid}): a signal had frozen it" in done.stdout
     until(lambda: not alive(pid))
     station.start()
 
 
+@pytest.mark.slow
 def test_a_start_beside_a_daemon_that_hangs_says_so(station: Station) -> None:
     station.environment["HOUSTON__DAEMON__DRAIN_SECONDS"] = "0.5"
     station.start()
@@ -208,6 +216,7 @@ def test_a_start_beside_a_daemon_that_hangs_says_so(station: Station) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 def test_a_start_beside_a_stop_starts(station: Station) -> None:
     """It finds a daemon that ends before it answers: then it is the one that starts."""
     station.home.mkdir()
@@ -221,6 +230,7 @@ def test_a_start_beside_a_stop_starts(station: Station) -> None:
     assert str(station.pid) in said[0]
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_cannot_be_run_is_not_blamed_on_the_home(station: Station) -> None:
     (station.folder / "python").write_text("")
     code = (
@@ -269,6 +279,7 @@ def test_a_start_that_fails_says_the_line_of_the_log(station: Station) -> None:
     station.start()
 
 
+@pytest.mark.slow
 def test_a_daemon_that_cannot_even_begin_says_why(station: Station) -> None:
     """Something that breaks the interpreter's start shows in the log and in the command."""
     broken = station.folder / "broken"
@@ -295,6 +306,7 @@ def test_a_daemon_that_cannot_even_begin_says_why(station: Station) -> None:
     assert "libzmq is of another world" in done.stderr
 
 
+@pytest.mark.slow
 @needs_root
 def test_only_the_owner_of_a_home_restarts_its_daemon(station: Station) -> None:
     """An operator who is somebody else (here: root, of another's home) ends nothing."""
@@ -342,6 +354,7 @@ def test_logs_without_a_daemon_ever(station: Station) -> None:
     assert "houston daemon start" in station.run("daemon", "logs", code=1).stderr
 
 
+@pytest.mark.slow
 def test_systemd_hears_of_ready_and_stopping(station: Station, tmp_path: Path) -> None:
     address = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
@@ -361,6 +374,7 @@ def test_systemd_hears_of_ready_and_stopping(station: Station, tmp_path: Path) -
     assert any(said.startswith("STOPPING=1") for said in heard)
 
 
+@pytest.mark.slow
 def test_a_long_home_has_its_sockets_elsewhere(station: Station) -> None:
     station.environment["HOUSTON_HOME"] = str(station.home / ("deep/" * 20) / "home")
     station.environment.pop("XDG_RUNTIME_DIR", None)

@@ -139,6 +139,7 @@ def test_terminals_end_with_their_rollout_even_without_a_worker(station: Station
         task(station, sandbox="bubblewrap"), station.script([*steps, *thinking(1, 600)])
     )
     station.until(lambda: station.closed(rollout) >= 1)
+    station.until(naps, why="the shell's child has become the program")
     assert may_have_orphans(station.host_root, rollout)
     place = find_tmux_socket(station.host_root / "rollouts" / rollout / "terminals")
     server = subprocess.check_output(["tmux", "-S", place, "display-message", "-p", "#{pid}"])
@@ -153,7 +154,7 @@ def test_terminals_end_with_their_rollout_even_without_a_worker(station: Station
     station.until(
         lambda: not may_have_orphans(station.host_root, rollout), 60, "nothing of it is left"
     )
-    assert not naps(), "its sandbox has ended"
+    station.until(lambda: not naps(), why="its sandbox has ended")
 
 
 def naps() -> list[str]:
@@ -182,7 +183,7 @@ def test_a_stop_leaves_rollouts_running_and_a_start_goes_on(station: Station) ->
     station.until(lambda: all(station.closed(r) >= 2 for r in ids))
     workers = [worker(station, r) for r in ids]
     station.stop()
-    assert not any(alive(pid) for pid in workers)
+    station.until(lambda: not any(alive(pid) for pid in workers))
     assert [station.state(r) for r in ids] == ["running"] * 2
     station.start()
     assert [over(station, r) for r in ids] == ["finished"] * 2
@@ -232,12 +233,13 @@ def test_a_worker_that_does_not_drain_is_ended(station: Station) -> None:
     # On a crowded machine the daemon itself may not come to its end in that time.
     said = station.run("daemon", "stop").stdout
     assert "stopped" in said or "nothing that was stored is lost" in said
-    assert not alive(runs)
+    station.until(lambda: not alive(runs))
     station.start()
     assert over(station, rollout) == "finished"
     assert numbers(station, rollout) == list(range(1, 8))
 
 
+@pytest.mark.slow
 def test_a_failing_writer_ends_the_daemon_with_its_cause(station: Station) -> None:
     """The recorder meets a database that another program has broken."""
     station.start()

@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from houston_daemon.experiments import order_vocabulary, run_stages
+from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.experiments.scripted_endpoint import (
     PlayedConversation,
     ScriptedEndpoint,
@@ -33,10 +35,15 @@ held_out = 4
 """
 
 
-def slow(seen: PlayedConversation) -> ScriptedTurn:
-    """Three steps of it take longer than a test needs to kill."""
-    threading.Event().wait(0.5)
-    return ScriptedTurn("", "list_files", {"path": "."})
+LIMIT = 180
+"""Seconds that only bound a hanging test."""
+
+
+def until(true: Callable[[], Any], why: str) -> None:
+    end = time.monotonic() + LIMIT
+    while not true():
+        assert time.monotonic() < end, f"it did not happen: {why}"
+        time.sleep(0.02)
 
 
 def houston(*words: str) -> "subprocess.Popen[str]":
@@ -55,8 +62,16 @@ def run(tmp_path: Path) -> Iterator[Path]:
         run_stages.open_run(folder, lambda line: None).ground.stop()
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_path: Path) -> None:
-    with ScriptedEndpoint(slow) as endpoint:
+    all_told = threading.Event()
+
+    def waits(seen: PlayedConversation) -> ScriptedTurn:
+        """No first step ends before its order is said, however long nobody is there to say it."""
+        all_told.wait(LIMIT)
+        return ScriptedTurn("", "list_files", {"path": "."})
+
+    with ScriptedEndpoint(waits) as endpoint:
         table = ", ".join(
             f"{k} = {json.dumps(v)}" for k, v in endpoint_engine(endpoint.port).items()
         )
@@ -65,19 +80,21 @@ def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_pat
         words = ("experiment", str(recipe), "--out", str(run))
         first = houston(*words)
         try:
-            begun, end = run / "stages" / "measure-base-1.begun.json", time.monotonic() + 120
-            while not begun.is_file() and time.monotonic() < end and first.poll() is None:
-                time.sleep(0.02)
-            assert begun.is_file(), first.communicate()
+            begun = run / "stages" / "measure-base-1.begun.json"
+            until(lambda: begun.is_file() or first.poll() is not None, "rollouts are begun")
         finally:
             first.send_signal(signal.SIGKILL)
-            first.communicate()
+            told = first.communicate()
+        assert begun.is_file(), told
         again = houston(*words)
-        told = again.communicate(timeout=60)
+        told = again.communicate(timeout=LIMIT)
         assert again.returncode == 2
         assert "holds a run of an experiment" in told[1]
+        ground = run_stages.open_run(run, lambda line: None).ground
         last = houston(*words, "--resume")
-        told = last.communicate(timeout=200)
+        until(lambda: orders_said(ground) == 4 or last.poll() is not None, "orders are said")
+        all_told.set()
+        told = last.communicate(timeout=LIMIT)
         assert last.returncode == 0, told[1]
     assert "differs" not in told[1]
     assert Path(told[0].strip()) == run / "report" / "report.md"
@@ -86,22 +103,26 @@ def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_pat
     assert about["commands"] == [about["command"], f"{about['command']} --resume"]
     recipe.write_text(recipe.read_text().replace("held_out = 4", "held_out = 5"))
     report = houston(*words, "--report")
-    told = report.communicate(timeout=60)
+    told = report.communicate(timeout=LIMIT)
     assert report.returncode == 0
     assert f"{recipe} differs from the recipe that {run} keeps: the kept one counts" in told[1]
     text = (run / "report" / "report.md").read_text(encoding="utf-8")
     assert f"`houston {' '.join(words)}`" in text
     assert "0 of 4, 0% [0%, 49%]" in text
-    ground = run_stages.open_run(run, lambda line: None).ground
-    found = ground.read(rollout_queries.list_rollouts())
-    assert [one.state for one in found] == ["finished"] * 4
-    assert all(len(ground.guidance(one.id)) == 1 for one in found)
+    rollouts = ground.read(rollout_queries.list_rollouts())
+    assert [rollout.state for rollout in rollouts] == ["finished"] * 4
+    assert all(len(ground.guidance(rollout.id)) == 1 for rollout in rollouts)
+
+
+def orders_said(ground: ExperimentHome) -> int:
+    rollouts = ground.read(rollout_queries.list_rollouts())
+    return sum(bool(ground.guidance(rollout.id)) for rollout in rollouts)
 
 
 def test_a_report_of_no_run_makes_none(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     asked = houston("experiment", "small", "--out", str(folder), "--report")
-    told = asked.communicate(timeout=60)
+    told = asked.communicate(timeout=LIMIT)
     assert asked.returncode == 2
     assert f"There is no run of an experiment in {folder}." in told[1]
     assert not folder.exists()
