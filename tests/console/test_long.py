@@ -11,6 +11,7 @@ from houston_shared.records import StepRecord
 from tests.console.conftest import Sit
 from tests.console.homes import HomeBuilder
 
+pytestmark = pytest.mark.slow
 STEPS = 50_000
 
 

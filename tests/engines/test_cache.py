@@ -96,6 +96,7 @@ def test_without_the_extra_nothing_is_downloaded(
     assert not (cache / "models").exists()
 
 
+@pytest.mark.slow
 def test_the_engine_is_made_where_this_python_has_no_pip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,6 +187,7 @@ async def test_log_probabilities_are_those_at_temperature_1_and_are_called_so(
     await engine.close()
 
 
+@pytest.mark.slow
 @pytest.mark.model
 async def test_a_whole_answer_is_the_streamed_one(embedded: Served) -> None:
     engine = TokenEngine("embedded", embedded.process.url)
@@ -201,6 +202,7 @@ async def test_a_whole_answer_is_the_streamed_one(embedded: Served) -> None:
     await engine.close()
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_it_ends_with_its_parent_when_asked(model_folder: Path, tmp_path: Path) -> None:
     port = free_port()

@@ -14,6 +14,7 @@ from houston_shared.records import CallIntent, ToolCall
 from tests.faults import loads
 from tests.faults.account import until_over, wrong
 from tests.faults.ground import Ground, Speaker
+from tests.support.tiers import sampled
 
 HOUR, YEARS = 3_600, 315_360_000
 
@@ -44,7 +45,7 @@ def test_a_daemon_whose_clock_jumps_goes_on_and_says_so(ground: Ground) -> None:
     assert ground.stop() == 0, "a clock behind the journal's last event is no reason not to start"
 
 
-@pytest.mark.parametrize("seconds", [HOUR, -HOUR, YEARS, -YEARS])
+@pytest.mark.parametrize("seconds", sampled([-YEARS, HOUR, -HOUR, YEARS], 1))
 def test_a_worker_whose_clock_jumps_goes_on(ground: Ground, seconds: int) -> None:
     ground.started()
     ground.order("worker.result.after", f"clock={seconds}@2")

@@ -25,7 +25,7 @@ def segment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Segment]:
         made.ground.close()
 
 
-@pytest.mark.parametrize("point", sampled(NAMES, 12))
+@pytest.mark.parametrize("point", sampled(NAMES, 8))
 def test_it_goes_on_after_a_death_at(segment: Segment, point: str) -> None:
     assert segment.kill_at(point) or segment.kill_at(point), f"{point} was not reached"
 
@@ -35,7 +35,7 @@ def test_it_goes_on_after_a_death_of(segment: Segment, kind: str) -> None:
     segment.random(kind)
 
 
-@pytest.mark.parametrize("kind", sampled(FAULTS, 4))
+@pytest.mark.parametrize("kind", sampled(FAULTS, 2))
 def test_it_goes_on_with(segment: Segment, kind: str) -> None:
     segment.disturb(kind)
 

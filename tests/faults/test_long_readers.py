@@ -20,6 +20,7 @@ from houston_shared.store.async_reader import AsyncReader
 from houston_shared.store.journal_events import RunSql
 from houston_shared.store.store_reader import Reader, ReadFailed
 from tests.support.recorder_client import Person, Station, Worker, until
+from tests.support.tiers import sampled
 
 LIMIT = 64 * 1024 * 1024
 READER = """
@@ -109,11 +110,12 @@ ENDED = {
 }
 
 
-@pytest.mark.parametrize(("state", "program"), ENDED)
+@pytest.mark.parametrize("case", sampled(ENDED, 1))
 def test_what_is_in_the_way_and_may_be_ended_is_ended(
-    station: Station, state: str, program: str, monkeypatch: pytest.MonkeyPatch
+    station: Station, case: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wal_checkpoints, ENDED[state, program], 0.5)
+    state, program = case
+    monkeypatch.setattr(wal_checkpoints, ENDED[case], 0.5)
     writer = Writer(station)
     holder = Holder(station.home.database, program)
     try:
@@ -156,7 +158,7 @@ def swollen(station: Station) -> Iterator[Station]:
     reader.close()
 
 
-@pytest.mark.parametrize("plan", [long_plan, heavy_plan])
+@pytest.mark.parametrize("plan", sampled([long_plan, heavy_plan], 1))
 async def test_our_readers_cut_themselves_where_they_do_harm(swollen: Station, plan: Any) -> None:
     with Reader(swollen.home) as reader, pytest.raises(ReadFailed) as problem:
         reader.run(plan(swollen.home.database))
@@ -166,6 +168,7 @@ async def test_our_readers_cut_themselves_where_they_do_harm(swollen: Station, p
             await following.run(plan(swollen.home.database))
 
 
+@pytest.mark.slow
 def test_a_long_read_of_a_quiet_home_goes_on(station: Station) -> None:
     def patient() -> Generator[RunSql, Any, int]:
         rows = yield RunSql("SELECT count(*) FROM events")

@@ -3,6 +3,8 @@
 import signal
 import time
 
+import pytest
+
 from houston_shared import wire
 from tests.faults import loads
 from tests.faults.account import until_over, wrong
@@ -93,6 +95,7 @@ def test_a_submission_is_counted_once_and_only_with_its_score(ground: Ground) ->
     assert wrong(ground) == []
 
 
+@pytest.mark.slow
 def test_a_last_evaluation_that_kills_broke_off_is_made_again(ground: Ground) -> None:
     """A rollout of days must not end without a score because a daemon was restarted then."""
     evaluate = "[evaluate]\ncommand = 'echo {\\\"overall_score\\\": 50}'\nseconds = 8\n"

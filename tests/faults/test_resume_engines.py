@@ -154,6 +154,7 @@ def test_an_engine_that_is_down_for_long_pauses_its_rollouts_until_it_answers(
         ground.close()
 
 
+@pytest.mark.slow
 def test_an_engine_that_answers_with_errors_is_shown_as_failing_and_asked_again(
     engine: str, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from houston_shared import faults
 from tests.faults import equal, loads
 from tests.faults.ground import Ground
+from tests.support.tiers import sampled
 
 NOW = 1_800_000_000
 SCRIPT = [
@@ -119,11 +120,12 @@ def test_a_rollout_whose_workers_are_killed_between_calls(
     assert ground.query("SELECT sum(lease - 1) FROM rollouts") == [(deaths - over,)]
 
 
+@pytest.mark.parametrize("deaths", sampled([DAEMON[::3], DAEMON], 1), ids=len)
 def test_a_rollout_whose_daemon_is_killed_between_calls(
-    ground: Ground, task: tuple[Path, str], whole: Whole
+    ground: Ground, task: tuple[Path, str], whole: Whole, deaths: list[tuple[str, int, str]]
 ) -> None:
     (rollout,) = ground.rollouts(task)
-    for point, times, when in DAEMON:
+    for point, times, when in deaths:
         before = len(ground.fired())
         ground.order(point, f"delay=0.3@{times}")
         ground.until(lambda b=before: ground.fired()[b:], 60, f"a worker at {point}")
@@ -135,4 +137,4 @@ def test_a_rollout_whose_daemon_is_killed_between_calls(
         ground.started()
     ended(ground, rollout)
     same(ground, rollout, whole)
-    assert ground.query("SELECT lease FROM rollouts WHERE id = ?", rollout)[0][0] > len(DAEMON) - 1
+    assert ground.query("SELECT lease FROM rollouts WHERE id = ?", rollout)[0][0] > len(deaths) - 1

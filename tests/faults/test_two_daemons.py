@@ -90,6 +90,7 @@ def test_a_stale_name_in_the_lock_hurts_nobody(station: Station) -> None:
             bystander.kill()
 
 
+@pytest.mark.slow
 def test_a_copy_made_while_it_runs_is_a_home_of_its_own(ground: Ground, tmp_path: Path) -> None:
     ground.started()
     ground.rollouts(loads.null(ground, 60), 2)

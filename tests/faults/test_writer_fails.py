@@ -6,19 +6,20 @@ from tests.faults import loads
 from tests.faults.account import until_over, wrong
 from tests.faults.ground import Ground, Speaker
 from tests.support.station import Station
+from tests.support.tiers import sampled
 
 RECORDER_FAILED = 70
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        "recorder.commit.before",
-        "recorder.commit.after",
-        "recorder.answer.before",
-        "recorder.checkpoint.before",
-    ],
-)
+POINTS = [
+    "recorder.commit.before",
+    "recorder.commit.after",
+    "recorder.answer.before",
+    "recorder.checkpoint.before",
+]
+
+
+@pytest.mark.parametrize("point", sampled(POINTS, 1))
 def test_the_daemon_ends_and_says_why(ground: Ground, station: Station, point: str) -> None:
     ground.started()
     speaker = Speaker(ground, "ann")

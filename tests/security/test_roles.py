@@ -147,6 +147,7 @@ def test_who_may_not_stop_the_daemon_hears_who_may() -> None:
             station.clear()
 
 
+@pytest.mark.slow
 @needs_root
 def test_a_group_reads_a_home_that_was_its_owner_s_alone() -> None:
     """All of it, from the first start with the group on: also what a killed daemon left."""
@@ -242,6 +243,7 @@ def test_only_one_s_own_words_are_changed_but_by_an_operator(shared: Station) ->
     assert shared.query("SELECT state FROM guidance WHERE id = 'o'") == [("queued",)]
 
 
+@pytest.mark.slow
 @needs_root
 def test_a_group_without_named_annotators_annotates_as_before() -> None:
     group = grp.getgrgid(NOBODY).gr_name

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.security.escape_probes import PROBES
+from tests.support.tiers import sampled
 
 NOBODY = 65534
 
@@ -19,7 +20,7 @@ def test_there_are_as_many_probes_as_were_promised() -> None:
     assert len(PROBES) >= 40
 
 
-@pytest.mark.parametrize("user", ["the user of the tests", "an ordinary user"])
+@pytest.mark.parametrize("user", sampled(["the user of the tests", "an ordinary user"], 1))
 def test_nothing_that_an_agent_tries_gets_out(user: str) -> None:
     number = os.getuid()
     if user == "an ordinary user":

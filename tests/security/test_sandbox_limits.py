@@ -23,13 +23,23 @@ from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.resource_limits import ResourceLimits
 from houston_shared.records import ToolCall
 from tests.security.limit_cases import CASES, LIMITS, Case
+from tests.support.tiers import sampled
 
 HERE = control_groups.find_cgroup_folders().mechanism
 CLEAR = "rm -rf -- * ; kill -9 $(jobs -p) 2>/dev/null; echo still here"
 
 BOTH = ("groups", "watchdog") if HERE != "watchdog" else ("watchdog",)
+SAMPLE = (
+    "a shell that starts on and on",
+    "8 GB of memory",
+    "a sparse file of 100 GB",
+    "many files",
+)
+"""Of each kind of limit one."""
 RUNS = [
-    (mechanism, name)
+    pytest.param(
+        mechanism, name, marks=() if name in SAMPLE and mechanism == BOTH[0] else pytest.mark.slow
+    )
     for name, case in CASES.items()
     for mechanism in BOTH
     # The disk is measured alike; and without groups a fork bomb would be the machine's.
@@ -38,7 +48,7 @@ RUNS = [
 ]
 
 
-@pytest.fixture(params=BOTH)
+@pytest.fixture(params=sampled(BOTH, 1))
 async def host(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[LocalHost]:

@@ -294,6 +294,7 @@ def test_a_task_gives_a_key_that_nobody_sees(station: Station) -> None:
     assert stored(station) == []
 
 
+@pytest.mark.slow
 def test_a_key_that_the_daemon_does_not_have_is_no_key(station: Station) -> None:
     """Its placeholder must not reach the agent's programs as if it were the key."""
     task = station.task("keyless", sampling='[environment_variables]\nA = "[secret:NO_SUCH_KEY]"')

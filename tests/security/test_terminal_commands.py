@@ -12,6 +12,7 @@ from houston_shared.home import Home
 from tests.security import hostile_home, payloads, recogniser
 from tests.security.payloads import Payload
 from tests.security.pty_session import ENVIRONMENT, Session
+from tests.support.tiers import sampled
 
 Seeded = tuple[Home, Sequence[Payload]]
 FLOOD, LONG = hostile_home.FLOOD, hostile_home.LONG
@@ -78,7 +79,7 @@ def _on_pipe(words: tuple[str, ...], home: Home) -> bytes:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", sampled(WHOLE, 1))
 def test_the_whole_corpus_is_shown_and_obeyed_nowhere(name: str, seeded: Seeded) -> None:
     home, all_payloads = seeded
     coloured = _in_terminal(WHOLE[name], home)
@@ -90,7 +91,7 @@ def test_the_whole_corpus_is_shown_and_obeyed_nowhere(name: str, seeded: Seeded)
     assert b"\x1b[" not in plain
 
 
-@pytest.mark.parametrize("name", READING)
+@pytest.mark.parametrize("name", sampled(READING, 5))
 def test_no_reading_command_writes_a_hostile_byte(name: str, seeded: Seeded) -> None:
     home = seeded[0]
     for captured in (
@@ -101,7 +102,7 @@ def test_no_reading_command_writes_a_hostile_byte(name: str, seeded: Seeded) -> 
         assert len(captured) > 20
 
 
-@pytest.mark.parametrize("name", [*WHOLE, *READING])
+@pytest.mark.parametrize("name", sampled([*WHOLE, *READING], 5))
 def test_json_is_harmless_on_a_terminal_and_says_the_same(name: str, seeded: Seeded) -> None:
     words = {**WHOLE, **READING}[name]
     if words[:2] == ("daemon", "logs"):
@@ -119,7 +120,7 @@ def test_json_holds_what_was_written_byte_for_byte(seeded: Seeded) -> None:
     assert [one.mark for one in all_payloads if one.text not in observed] == []
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", sampled(WRONG, 5))
 def test_no_error_repeats_what_a_terminal_obeys(name: str, seeded: Seeded) -> None:
     captured = _in_terminal(WRONG[name], seeded[0])
     assert recogniser.hostile(captured, recogniser.in_commands) == []

@@ -72,6 +72,7 @@ def test_every_area_at_every_size(seeded: Seeded, size: tuple[int, int]) -> None
         assert len(payloads.marks(recogniser.shown(bytes(session.captured)))) > 50
 
 
+@pytest.mark.slow
 def test_a_line_of_a_megabyte(seeded: Seeded) -> None:
     with Session(["console", hostile_home.LONG], seeded[0].path, *HIGH) as session:
         session.until("following")
@@ -83,6 +84,7 @@ def test_a_line_of_a_megabyte(seeded: Seeded) -> None:
         _judge(session, HIGH)
 
 
+@pytest.mark.slow
 def test_names_of_rollouts_and_tasks_open_the_console(seeded: Seeded) -> None:
     """The window's title stays as it is, whatever is opened."""
     for name in ("00", "07", "13"):
@@ -140,6 +142,7 @@ def test_a_fault_that_ends_the_console_is_told_in_safe_words(
         assert b"hidden" in told
 
 
+@pytest.mark.slow
 def test_a_fault_of_one_pane_is_kept_in_safe_words(tmp_path: Path, seeded: Seeded) -> None:
     program = (
         "from houston_console.transcript import step_rendering\n"

@@ -21,6 +21,7 @@ from tests.faults.power_cut import cuts, life, trace
 from tests.faults.power_cut.disk import Cut
 from tests.faults.power_cut.replay import Replay, differences
 from tests.faults.power_cut.trace import Record
+from tests.support.tiers import sampled
 
 CUTS = 120
 SEED = 20261
@@ -67,7 +68,7 @@ LIES: dict[str, Callable[[str], bool]] = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("lie", sampled(LIES, 2))
 def test_a_disk_that_lies_is_noticed(traced: Traced, tmp_path: Path, lie: str) -> None:
     def noticed(seed: int) -> bool:
         found = cuts.cut_many(*traced, 8, seed, lambda path: not LIES[lie](path), tmp_path)

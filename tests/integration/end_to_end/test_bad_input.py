@@ -25,6 +25,7 @@ def said(station: Station, *words: str, code: int) -> str:
     return sentence + after
 
 
+@pytest.mark.slow
 def test_an_unknown_task(station: Station) -> None:
     station.start()
     text = said(station, "rollout", "start", "nowhere/task.toml", code=78)
@@ -64,6 +65,7 @@ def test_a_configuration_with_a_wrong_key(station: Station) -> None:
     assert "max_rollouts" in text
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_not_configured(station: Station) -> None:
     station.start()
     text = said(station, "rollout", "start", str(station.task()), "--engine", "gpt", code=78)
@@ -85,6 +87,7 @@ def test_an_unreachable_engine(station: Station) -> None:
     assert station.json("rollout", "list") == [], "nothing was started"
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_busy_port(station: Station) -> None:
     with socket.socket() as busy:
@@ -114,6 +117,7 @@ def test_a_rollout_that_does_not_exist(station: Station) -> None:
         assert "houston rollout list" in text
 
 
+@pytest.mark.slow
 def test_commands_that_need_a_daemon_without_one(station: Station) -> None:
     station.start()
     (rollout,) = station.rollout(station.task(), station.script(ONE_STEP))

@@ -33,6 +33,7 @@ def test_the_demo_runs_guides_and_stops(station: Station) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_without_the_extra_local_script_and_recording_play(
     station: Station, tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ def test_interrupt_stops_a_sample_in_flight(station: Station) -> None:
     assert step["observation"].endswith("<real_user>think again</real_user>")
 
 
+@pytest.mark.slow
 def test_pause_and_resume(station: Station) -> None:
     steps = [
         {

@@ -133,6 +133,7 @@ def test_the_only_host_may_be_another_machine(station: Station, sshd: Sshd) -> N
     _looked_at_from_here(station, sshd, rollout)
 
 
+@pytest.mark.slow
 def test_work_is_scored_where_the_task_says(station: Station, sshd: Sshd) -> None:
     """The evaluator runs on the second machine, over the workspace there and nothing else."""
     sshd.start()
@@ -241,6 +242,7 @@ def _runs(words: str) -> bool:
     return any(words in command_line(entry) for entry in Path("/proc").glob("[0-9]*"))
 
 
+@pytest.mark.slow
 def test_a_task_that_names_an_unknown_host_is_not_started(station: Station) -> None:
     task = _task(station, ["local", "mars"])
     engine = station.script([{"calls": []}])

@@ -45,6 +45,7 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_daemon_killed_in_mid_step(station: Station) -> None:
     station.start()
     (rollout,) = station.rollout(station.task(), station.script(STEPS))
@@ -59,6 +60,7 @@ def test_daemon_killed_in_mid_step(station: Station) -> None:
     assert len(lines) == len(set(lines)), "no command ran twice"
 
 
+@pytest.mark.slow
 def test_worker_killed_in_mid_call(station: Station) -> None:
     steps = [
         {

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.ledger import Ledger
 from tests.support.station import Station
+from tests.support.tiers import sampled
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
@@ -33,10 +34,10 @@ def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
     made.clear()
 
 
-@pytest.fixture(scope="module")
-def rollouts(station: Station) -> list[str]:
-    """Three rollouts of at least eight steps; one is guided while it runs."""
-    ids = station.rollout(station.task(budget=BUDGET), "embedded", n=3)
+@pytest.fixture(scope="module", params=sampled([1, 3], 1))
+def rollouts(request: pytest.FixtureRequest, station: Station) -> list[str]:
+    """One rollout of at least eight steps, or three; the first is guided while it runs."""
+    ids = station.rollout(station.task(budget=BUDGET), "embedded", n=request.param)
     station.until(lambda: station.closed(ids[0]), 240, "the first step")
     (said,) = station.json("guide", ids[0], GUIDANCE)
     assert said["state"] == "queued"
@@ -46,6 +47,7 @@ def rollouts(station: Station) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rollouts", [3], indirect=True)
 def test_every_step_of_three_rollouts_has_a_valid_call(
     station: Station, rollouts: list[str]
 ) -> None:

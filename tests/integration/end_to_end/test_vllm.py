@@ -48,11 +48,13 @@ def test_every_step_has_a_valid_call(rollout: tuple[Station, str]) -> None:
     assert not [s for s in steps if not s["calls"] or any(c.get("error") for c in s["calls"])]
 
 
+@pytest.mark.slow
 def test_prompts_rebuilt_from_the_ledger_extend_each_other(rollout: tuple[Station, str]) -> None:
     station, id = rollout
     assert Ledger(station.home, id).check() == 29
 
 
+@pytest.mark.slow
 def test_the_prefix_cache_holds_everything_but_the_newest_observation(
     rollout: tuple[Station, str],
 ) -> None:

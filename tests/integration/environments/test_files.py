@@ -69,15 +69,13 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "arguments", "says"), BAD)
-async def test_failures_are_observations(
-    station: Station, name: str, arguments: dict[str, Any], says: str
-) -> None:
+async def test_failures_are_observations(station: Station) -> None:
     await station("run_command", command=f"ln -s {station.folder}/home escape")
-    result = await station(name, **arguments)
-    assert (result.kind, result.success) == ("error", False)
-    assert says in result.text
-    assert "secret" not in result.text
+    for name, arguments, says in BAD:
+        result = await station(name, **arguments)
+        assert (result.kind, result.success) == ("error", False), (name, arguments)
+        assert says in result.text
+        assert "secret" not in result.text, (name, arguments)
 
 
 async def test_without_an_open_file_the_info_says_so(station: Station) -> None:

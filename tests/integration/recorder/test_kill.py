@@ -19,8 +19,9 @@ from houston_shared import records, wire
 from houston_shared.home import Home
 from tests.support.killed_recorder import Killed
 from tests.support.recorder_client import Person, Worker, call, result, sample
+from tests.support.tiers import sampled
 
-KILLS = 36
+KILLS = [12, 36]
 ROLLOUTS = 4
 
 
@@ -109,7 +110,8 @@ class Annotator:
 
 
 @pytest.mark.timeout(300)
-def test_nothing_acked_is_lost_or_doubled(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", sampled(KILLS, 1))
+def test_nothing_acked_is_lost_or_doubled(tmp_path: Path, kills: int) -> None:
     dice = random.Random(20261)
     home = Home(tmp_path / "home")
     recorder = Killed(home)
@@ -120,7 +122,7 @@ def test_nothing_acked_is_lost_or_doubled(tmp_path: Path) -> None:
     clients = [Client(home, rollout) for rollout in rollouts]
     annotator = Annotator(home, rollouts)
     failures: list[BaseException] = []
-    for life in range(KILLS + 1):
+    for life in range(kills + 1):
         over = threading.Event()
         threads = [
             threading.Thread(
@@ -131,13 +133,13 @@ def test_nothing_acked_is_lost_or_doubled(tmp_path: Path) -> None:
         threads.append(threading.Thread(target=_caught, args=(failures, annotator.live, over)))
         for thread in threads:
             thread.start()
-        time.sleep(dice.uniform(0.0, 0.25) if life < KILLS else 1.0)
+        time.sleep(dice.uniform(0.0, 0.25) if life < kills else 1.0)
         recorder.kill()
         over.set()
         for thread in threads:
             thread.join()
         assert not failures, failures[0]
-        if life < KILLS:
+        if life < kills:
             recorder.begin()
     _hold_against(home, clients, annotator)
 

@@ -30,6 +30,7 @@ from houston_shared.store.async_reader import AsyncReader
 from tests.support import small_disk
 from tests.support.full_home import change, fill, flip, train
 from tests.support.recorder_client import Station, sample, until
+from tests.support.tiers import sampled
 
 STEPS = 5
 
@@ -142,7 +143,7 @@ PUT_BACK = {"body_hash", "chain", "erased"}
 """Columns that follow from the others."""
 
 
-@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("column", sampled(COLUMNS, 3))
 def test_a_changed_column_is_put_back_or_set_aside(home: Home, column: str) -> None:
     two = rollouts(home)[1]
     seq = event(home, two, 3, "call.0")
@@ -378,7 +379,7 @@ WHERE = {
 }
 
 
-@pytest.mark.parametrize("case", WHERE)
+@pytest.mark.parametrize("case", sampled(WHERE, 2))
 def test_verify_says_where_it_is_when_no_event_is_damaged(home: Home, case: str) -> None:
     said, harm = WHERE[case]
     harm(home)
@@ -411,7 +412,7 @@ def ended(home: Home) -> str:
 PARTS = {"a result": "call.0", "the sample": "sample", "the observation": "observation"}
 
 
-@pytest.mark.parametrize("case", PARTS)
+@pytest.mark.parametrize("case", sampled(PARTS, 2))
 def test_a_step_with_a_hole_says_so_everywhere(home: Home, case: str) -> None:
     two = ended(home)
     change(home, "UPDATE events SET body = x'00' WHERE seq = ?", event(home, two, 3, PARTS[case]))

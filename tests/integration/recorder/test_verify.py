@@ -19,6 +19,7 @@ from houston_shared.errors import HoustonError
 from houston_shared.home import Home
 from tests.support.full_home import change, fill, flip, other
 from tests.support.recorder_client import Station
+from tests.support.tiers import sampled
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("column", sampled(COLUMNS, 4))
 def test_every_column_of_every_event_is_covered(home: Home, column: str) -> None:
     connection = sqlite3.connect(home.database)
     rows = connection.execute(f"SELECT seq, {column} FROM events WHERE {column} IS NOT NULL")
@@ -153,7 +154,7 @@ HARMS: dict[str, tuple[Callable[[Home], None], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", HARMS)
+@pytest.mark.parametrize("name", sampled(HARMS, 4))
 def test_harm_is_found_and_named(home: Home, name: str) -> None:
     harm, sentence = HARMS[name]
     harm(home)
@@ -226,7 +227,7 @@ def _content(home: Home) -> list[Any]:
     return rows
 
 
-@pytest.mark.parametrize("harm", ["a bit", "cut", "deleted"])
+@pytest.mark.parametrize("harm", sampled(["a bit", "cut", "deleted"], 1))
 def test_a_harmed_wal_is_a_cut_end(tmp_path: Path, harm: str) -> None:
     """SQLite takes a damaged WAL for a shorter one and calls it ok; the head file knows better."""
     script = (

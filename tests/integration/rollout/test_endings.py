@@ -4,6 +4,7 @@ import pytest
 
 from houston_shared import context_messages
 from tests.integration.rollout.rig import Rig
+from tests.support.tiers import sampled
 
 WRITE = {"name": "create_file", "arguments": {"filename": "answer.txt", "content": "1\n"}}
 EVAL = {"name": "eval", "arguments": {}}
@@ -25,27 +26,22 @@ def task(steps: int = 9, evaluations: int = 2, seconds: float = 600, minimum: in
     return TASK.format(steps=steps, evaluations=evaluations, seconds=seconds, minimum=minimum)
 
 
-@pytest.mark.parametrize(
-    ("name", "steps", "budget", "reason", "scores"),
-    [
-        ("finish scores the newest state", [[WRITE], [FINISH]], {}, "finish", [70.0]),
-        ("a scored state is not scored again", [[WRITE], [EVAL], [FINISH]], {}, "finish", [70.0]),
-        ("steps are spent", [[WRITE], [LIST]], {"steps": 2}, "budget: steps", [70.0]),
-        ("work after the last score", [[EVAL], [WRITE], [FINISH]], {}, "finish", [None, 70.0]),
-        ("no submission left", [[WRITE], [EVAL], [WRITE]],
-         {"steps": 3, "evaluations": 1}, "budget: steps", [70.0]),
-        ("finish is refused before its step", [[WRITE], [FINISH], [FINISH]],
-         {"minimum": 3}, "finish", [70.0]),
-    ],
-)  # fmt: skip
-def test_a_rollout_ends_honestly(
-    rig: Rig,
-    name: str,
-    steps: list[list[dict[str, object]]],
-    budget: dict[str, int],
-    reason: str,
-    scores: list[float | None],
-) -> None:
+ENDINGS = [
+    ("finish scores the newest state", [[WRITE], [FINISH]], {}, "finish", [70.0]),
+    ("a scored state is not scored again", [[WRITE], [EVAL], [FINISH]], {}, "finish", [70.0]),
+    ("steps are spent", [[WRITE], [LIST]], {"steps": 2}, "budget: steps", [70.0]),
+    ("work after the last score", [[EVAL], [WRITE], [FINISH]], {}, "finish", [None, 70.0]),
+    ("no submission left", [[WRITE], [EVAL], [WRITE]],
+     {"steps": 3, "evaluations": 1}, "budget: steps", [70.0]),
+    ("finish is refused before its step", [[WRITE], [FINISH], [FINISH]],
+     {"minimum": 3}, "finish", [70.0]),
+]  # fmt: skip
+Ending = tuple[str, list[list[dict[str, object]]], dict[str, int], str, list[float | None]]
+
+
+@pytest.mark.parametrize("ending", sampled(ENDINGS, 3), ids=lambda ending: ending[0])
+def test_a_rollout_ends_honestly(rig: Rig, ending: Ending) -> None:
+    name, steps, budget, reason, scores = ending
     script = [{"thought": "on", "calls": calls} for calls in steps]
     rollout = rig.rollout(script, environment="workstation", task=task(**budget))
     rig.run(rollout)

@@ -23,6 +23,7 @@ from houston_shared.store.step_context import read_context
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import parse_task_record
 from tests.integration.rollout.rig import Rig
+from tests.support.tiers import sampled
 
 CUT = "do not fit this model's window"
 STEPS = 14
@@ -56,21 +57,21 @@ class Windowed(ScriptEngine):
         return await super().sample(request, stop)
 
 
-@pytest.mark.parametrize("window", [2_048, 8_192, 32_768])
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("one of 30 KB", {2: [LONG]}),
-        ("one of 30 KB at the first step", {1: [LONG]}),
-        ("one of 28 KB in characters of four bytes", {2: [ODD]}),
-        ("several", {3: [LONG, "Be quick.", LONG], 4: [LONG]}),
-        ("one at every step", {n: [f"{n}: {LONG}"] for n in range(1, STEPS + 1)}),
-        ("many small ones", {n: [f"Remember {n}.{m}."[:40] for m in range(40)] for n in range(9)}),
-    ],
-)
-async def test_words_never_end_a_rollout(
-    rig: Rig, name: str, said: dict[int, list[str]], window: int
-) -> None:
+SAID = {
+    "one of 30 KB": {2: [LONG]},
+    "one of 30 KB at the first step": {1: [LONG]},
+    "one of 28 KB in characters of four bytes": {2: [ODD]},
+    "several": {3: [LONG, "Be quick.", LONG], 4: [LONG]},
+    "one at every step": {n: [f"{n}: {LONG}"] for n in range(1, STEPS + 1)},
+    "many small ones": {n: [f"Remember {n}.{m}."[:40] for m in range(40)] for n in range(9)},
+}
+WINDOWS = [(name, window) for name in SAID for window in (2_048, 8_192, 32_768)]
+
+
+@pytest.mark.parametrize("case", sampled(WINDOWS, 5))
+async def test_words_never_end_a_rollout(rig: Rig, case: tuple[str, int]) -> None:
+    name, window = case
+    said = SAID[name]
     line = {"thought": "on", "calls": [{"name": "noop", "arguments": {"text": "x " * 400}}]}
     rollout = rig.rollout([line] * STEPS, task="[budget]\nanswer_tokens = 256\n")
     engine = Windowed(rig, rollout, rig.folder / "probe.jsonl", window, said)

@@ -7,6 +7,7 @@ import pytest
 from houston_shared import context_messages, wire
 from houston_shared.records import StepRecord
 from tests.integration.rollout.rig import Rig
+from tests.support.tiers import sampled
 
 SLEEP = {"name": "sleep", "arguments": {"sleep_time": 600}}
 LIST = {"name": "list_files", "arguments": {"path": "."}}
@@ -63,6 +64,7 @@ def test_guidance_while_a_call_runs(
     assert rig.state(rollout) == ("finished", "finish")
 
 
+@pytest.mark.slow
 def test_next_does_not_wake(rig: Rig) -> None:
     short = {"name": "sleep", "arguments": {"sleep_time": 2}}
     rollout = rig.rollout([line(short)], environment="workstation")
@@ -126,7 +128,7 @@ def test_pause_holds_at_a_safe_point_and_is_no_active_time(rig: Rig) -> None:
     assert len(rig.steps(rollout)) == 9 > held
 
 
-@pytest.mark.parametrize("during", ["call", "sample"])
+@pytest.mark.parametrize("during", sampled(["call", "sample"], 1))
 def test_cancel_ends_the_rollout_at_once(rig: Rig, during: str) -> None:
     script = [line(SLEEP)] if during == "call" else [line(LIST, delay=600)]
     rollout = rig.rollout(script, environment="workstation")
@@ -151,7 +153,7 @@ def test_cancel_ends_the_rollout_at_once(rig: Rig, during: str) -> None:
         assert reason.removesuffix(": no use") in seen(step)
 
 
-@pytest.mark.parametrize("how", ["recorder", "signal"])
+@pytest.mark.parametrize("how", sampled(["recorder", "signal"], 1))
 def test_drain_leaves_a_sleep_that_goes_on_later(rig: Rig, how: str) -> None:
     sleep = {"name": "sleep", "arguments": {"sleep_time": 3}}
     rollout = rig.rollout([line(sleep)], environment="workstation")
@@ -174,7 +176,7 @@ def test_drain_leaves_a_sleep_that_goes_on_later(rig: Rig, how: str) -> None:
         assert rig.state(rollout) == ("finished", "finish")
 
 
-@pytest.mark.parametrize("then", ["cancel", "drain"])
+@pytest.mark.parametrize("then", sampled(["cancel", "drain"], 1))
 def test_a_worker_whose_engine_is_away_waits_and_can_be_told_to_go(rig: Rig, then: str) -> None:
     rollout = rig.rollout(settings={"kind": "chat", "url": "http://127.0.0.1:9/v1", "model": "m"})
     worker = rig.work(rollout)

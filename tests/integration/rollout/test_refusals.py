@@ -19,6 +19,7 @@ from houston_shared.store import rollout_queries
 from houston_shared.store.store_reader import Reader
 from tests.integration.rollout.endpoint import Answer, Endpoint, call, error, says
 from tests.integration.rollout.rig import Rig
+from tests.support.tiers import sampled
 
 STEPS = 4
 TASK = f"[budget]\nsteps = {STEPS}\nminimum_steps = {STEPS}\nevaluations = 0\n"
@@ -86,7 +87,7 @@ REFUSALS: dict[str, tuple[Answer, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSALS)
+@pytest.mark.parametrize("case", sampled(REFUSALS, 2))
 def test_a_refusal_pauses_and_a_person_resumes(rig: Rig, endpoint: Endpoint, case: str) -> None:
     answer, why = REFUSALS[case]
     endpoint.decide = lambda body: noops(body) if len(endpoint.asked) < 3 else answer
@@ -100,6 +101,7 @@ def test_a_refusal_pauses_and_a_person_resumes(rig: Rig, endpoint: Endpoint, cas
     finished(rig, rollout, process)
 
 
+@pytest.mark.slow
 def test_resumed_too_early_it_is_paused_again(rig: Rig, endpoint: Endpoint) -> None:
     refuse(endpoint, error(401, "Incorrect API key"))
     rollout = rig.rollout(settings=endpoint.settings, task=TASK)
@@ -142,7 +144,7 @@ def test_a_persons_pause_outlasts_the_engines(rig: Rig, endpoint: Endpoint) -> N
     finished(rig, rollout, process)
 
 
-@pytest.mark.parametrize("how", ["killed", "the daemon started again"])
+@pytest.mark.parametrize("how", sampled(["the daemon started again", "killed"], 1))
 def test_another_worker_asks_again(rig: Rig, endpoint: Endpoint, how: str) -> None:
     refuse(endpoint, error(401, "Incorrect API key"))
     rollout = rig.rollout(settings=endpoint.settings, task=TASK)
@@ -175,7 +177,7 @@ OVERFLOWS: dict[str, Answer] = {
 LONG_TASK = "[budget]\nsteps = 12\nminimum_steps = 12\nevaluations = 0\n"
 
 
-@pytest.mark.parametrize("case", OVERFLOWS)
+@pytest.mark.parametrize("case", sampled(OVERFLOWS, 1))
 def test_what_is_too_long_is_forked(rig: Rig, endpoint: Endpoint, case: str) -> None:
     """Guidance of the compressed part stays verbatim, and nothing is paused."""
 
@@ -197,6 +199,7 @@ def test_what_is_too_long_is_forked(rig: Rig, endpoint: Endpoint, case: str) -> 
     assert told.count("<real_user>Keep notes.</real_user>") == 1
 
 
+@pytest.mark.slow
 def test_what_cannot_be_made_shorter_pauses(rig: Rig, endpoint: Endpoint) -> None:
     endpoint.decide = lambda body: OVERFLOWS["OpenAI"]
     rollout = rig.rollout(settings=endpoint.settings, task=TASK)
@@ -249,7 +252,7 @@ def test_one_that_is_damaged_stays_failed(rig: Rig, endpoint: Endpoint) -> None:
     assert rig.state(rollout)[0] == "failed"
 
 
-@pytest.mark.parametrize("state", ["finished", "cancelled"])
+@pytest.mark.parametrize("state", sampled(["finished", "cancelled"], 1))
 def test_what_ended_otherwise_stays_ended(rig: Rig, endpoint: Endpoint, state: str) -> None:
     rollout = rig.rollout(settings=endpoint.settings, task=TASK)
     if state == "cancelled":

@@ -106,6 +106,7 @@ async def _restored(own: Path, into: Path, snapshot: str) -> None:
     assert (into / "note").read_text() == "1\n"
 
 
+@pytest.mark.slow
 def test_what_another_home_drives_is_left_alone(station: Station, tmp_path: Path) -> None:
     engine = station.script([{"thought": "Nothing.", "calls": []}])
     station.start()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.station import Station
+from tests.support.tiers import sampled
 
 STEPS = 12
 FIRST_GOES_ON = "the first goes on"
@@ -53,7 +54,7 @@ def _working(station: Station) -> str:
     return rollout
 
 
-@pytest.mark.parametrize("state", [FIRST_GOES_ON, FIRST_WAS_KILLED])
+@pytest.mark.parametrize("state", sampled([FIRST_GOES_ON, FIRST_WAS_KILLED], 1))
 def test_a_copy_drives_no_workspace_of_the_first(
     state: str, station: Station, copy: Station
 ) -> None:

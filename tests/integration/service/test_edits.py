@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.station import Station
+from tests.support.tiers import sampled
 
 LOOK = {"thought": "look", "calls": [{"name": "list_files", "arguments": {"path": "."}}]}
 
@@ -58,7 +59,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", sampled(REFUSED, 1))
 def test_what_is_wrong_is_refused_and_the_old_one_stays(
     case: str, station: Station, settings: Path
 ) -> None:
@@ -75,6 +76,7 @@ def test_what_is_wrong_is_refused_and_the_old_one_stays(
     assert "daemon.max_rollouts in force" in log(station), "read again when it is whole"
 
 
+@pytest.mark.slow
 def test_a_file_that_goes_keeps_what_it_said(station: Station, settings: Path) -> None:
     settings.unlink()
     station.until(lambda: "is gone" in trouble(station))
@@ -90,6 +92,7 @@ def test_what_needs_a_restart_is_named(station: Station, settings: Path) -> None
     assert trouble(station) == ""
 
 
+@pytest.mark.slow
 def test_a_file_that_was_not_there_is_taken(station: Station) -> None:
     station.start()
     edit(station.home / "houston.toml", "[daemon]\nmax_rollouts = 0\n")

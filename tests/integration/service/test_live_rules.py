@@ -89,6 +89,7 @@ def running(station: Station) -> int:
         return 0
 
 
+@pytest.mark.slow
 def test_a_rule_that_fails_on_one_rollout_is_named_and_stops_no_other(station: Station) -> None:
     station.start()
     bad = station.task("stumbling")
@@ -105,6 +106,7 @@ def test_a_rule_that_fails_on_one_rollout_is_named_and_stops_no_other(station: S
     assert masked(station, failing) == {}
 
 
+@pytest.mark.slow
 def test_they_can_be_turned_off(station: Station) -> None:
     station.environment["HOUSTON__DAEMON__LIVE_RULES"] = "false"
     station.start()

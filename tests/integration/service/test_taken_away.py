@@ -85,6 +85,7 @@ def test_logs_are_closed_to_others_and_that_is_said() -> None:
             assert "daemon.log cannot be read: Permission denied." in done.stderr
 
 
+@pytest.mark.slow
 def test_a_start_that_is_killed_names_no_line_of_an_earlier_daemon(station: Station) -> None:
     log = station.home / "logs" / "daemon.log"
     log.parent.mkdir(parents=True)

@@ -27,9 +27,9 @@ def score(task: Path, answer: Any) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
+def test_a_new_task_has_an_evaluator_that_scores(station: Station) -> None:
+    station.run("task", "new", "my-task", "--dir", str(station.folder / "made"))
+    for answer, expected in (
         (None, 0),
         ([], 0),
         (RIGHT[:3], 30),
@@ -37,14 +37,9 @@ def score(task: Path, answer: Any) -> "subprocess.CompletedProcess[str]":
         ([["the", 56]] * 10, 10),
         (RIGHT[::-1], 0),
         (RIGHT, 100),
-    ],
-)
-def test_a_new_task_has_an_evaluator_that_scores(
-    station: Station, answer: Any, expected: int
-) -> None:
-    station.run("task", "new", "my-task", "--dir", str(station.folder / "made"))
-    done = score(station.folder / "made" / "my-task", answer)
-    assert json.loads(done.stdout)["overall_score"] == expected
+    ):
+        done = score(station.folder / "made" / "my-task", answer)
+        assert json.loads(done.stdout)["overall_score"] == expected, answer
 
 
 def test_an_answer_of_the_wrong_form_is_said_so(station: Station) -> None:

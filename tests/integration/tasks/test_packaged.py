@@ -20,6 +20,7 @@ from houston_shared.records import RolloutSpec, ToolCall, ToolResult
 from houston_shared.task import LoadedTask, load_task
 from houston_shared.task_tables import TaskDomain
 from tests.support.terminals import end_terminals
+from tests.support.tiers import sampled
 
 RESEARCH = {
     task.task.name: task
@@ -89,7 +90,7 @@ def solved(trial: Trial) -> bytes:
     return (copy / trial.submission.name).read_bytes()
 
 
-@pytest.mark.parametrize("trial", RESEARCH, indirect=True)
+@pytest.mark.parametrize("trial", sampled(RESEARCH, 2), indirect=True)
 async def test_the_scale_goes_from_what_is_given_to_the_reference(trial: Trial) -> None:
     given = await trial("eval")
     assert given.fields["overall_score"] == 0, given.text
@@ -136,7 +137,7 @@ read = ["{}"]
 """
 
 
-@pytest.mark.parametrize("name", RESEARCH)
+@pytest.mark.parametrize("name", sampled(RESEARCH, 2))
 def test_nonsense_is_told_in_a_sentence(name: str, tmp_path: Path) -> None:
     evaluate = RESEARCH[name].task.evaluate
     submission = tmp_path / evaluate.required[0]
@@ -173,7 +174,7 @@ LOOK = (
 )
 
 
-@pytest.mark.parametrize("name", RESEARCH)
+@pytest.mark.parametrize("name", sampled(RESEARCH, 2))
 def test_the_data_is_what_its_script_writes(name: str, tmp_path: Path) -> None:
     source, copy = RESEARCH[name].folder, tmp_path / "copy"
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))

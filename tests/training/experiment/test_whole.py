@@ -24,6 +24,7 @@ from houston_shared.store import step_json
 from tests.support.small_tokenizer import small_tokenizer
 from tests.training.experiment.test_orders import measured_in
 
+pytestmark = pytest.mark.slow
 RECIPE = """
 name = "whole"
 seeds = [1]
@@ -131,7 +132,6 @@ def rollouts(run: ExperimentRun, kind: str, what: str) -> list[str]:
     return [rollout for rollout, each in found.items() if each == what]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("world", ["house", "lifespan"])
 def test_a_word_brings_a_drifting_agent_to_the_end_and_without_it_it_gives_up(
     run: ExperimentRun, world: str

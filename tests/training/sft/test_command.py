@@ -36,6 +36,7 @@ STEPS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 def test_from_rollouts_to_a_policy_under_the_daemon(station: Station) -> None:
     """Rows are rendered for the model that is trained; the home tells what became of them."""
     base = tiny.save_model(station.folder / "base", vocab_size=400, max_position_embeddings=8192)

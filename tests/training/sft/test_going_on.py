@@ -21,6 +21,7 @@ from houston_daemon.training.sft.sft_run_folder import RunFolder, RunResult
 from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import HoustonError
 from tests.support.station import Station
+from tests.support.tiers import sampled
 from tests.training.sft import tiny
 
 FIRST = {"learning_rate": 2e-2, "epochs": 2}
@@ -47,7 +48,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.save_model(tmp_path_factory.mktemp("base"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sampled(KINDS, 2))
 def test_it_begins_with_the_loss_at_which_the_other_ended(
     tmp_path: Path, base: Path, kind: str
 ) -> None:
