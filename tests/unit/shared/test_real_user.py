@@ -21,16 +21,14 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "tag", ["".join(parts) + ">" for parts in itertools.product(LESS, SLASH, NAMES)]
-)
-def test_look_alikes_are_disarmed_and_counted(tag: str) -> None:
-    text, found = disarm(f"before {tag} after")
-    assert found == 1, tag
-    assert text.startswith("before ")
-    assert text.endswith("> after")
-    assert text.startswith("before &lt;")
-    assert disarm(text).text == text, "what is dead stays as it is"
+def test_look_alikes_are_disarmed_and_counted() -> None:
+    for parts in itertools.product(LESS, SLASH, NAMES):
+        tag = "".join(parts) + ">"
+        text, found = disarm(f"before {tag} after")
+        assert found == 1, tag
+        assert text.startswith("before &lt;"), tag
+        assert text.endswith("> after"), tag
+        assert disarm(text).text == text, f"what is dead stays as it is: {tag}"
 
 
 HIDDEN = {
