@@ -157,10 +157,10 @@ LEAVING: dict[str, Scenario] = {
     "a running command": running_a_command,
     "a sample from an engine that does not answer": sampling_from_a_slow_engine,
     "a frozen worker": with_a_frozen_worker,
+    "a recorder that hangs": with_a_recorder_that_hangs,
     "a frozen nursery": with_a_frozen_nursery,
     "a frozen engine": with_a_frozen_engine,
     "a console that does not read": beside_a_console_that_does_not_read,
-    "a recorder that hangs": with_a_recorder_that_hangs,
     "a supervisor that hangs": with_a_supervisor_that_hangs,
 }
 """What a daemon is in the middle of when it is told to end."""

@@ -24,7 +24,7 @@ def drained_within(station: Station, seconds: float) -> None:
 @pytest.mark.parametrize("scenario", sampled(LEAVING, 2))
 def test_one_signal_ends_it(station: Station, scenario: str) -> None:
     # What drains has all the time that it needs; what cannot uses up whatever it is given.
-    drained_within(station, 4 if scenario in HUNG else 8 if scenario in STUCK else BOUND)
+    drained_within(station, 4 if scenario in HUNG else 15 if scenario in STUCK else BOUND)
     with ExitStack() as later:
         LEAVING[scenario](station, later)
         pid = owner(station)
