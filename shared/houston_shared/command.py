@@ -91,6 +91,8 @@ COMMANDS = _build_commands(
     ("suite run", "daemon.suite_commands", "how a policy does on a suite"),
     ("suite compare", "daemon.suite_commands", "two runs of a suite, world by world"),
     ("train sft", "daemon.train_commands", "train a model on rows of rollouts"),
+    ("train dapo", "daemon.train_rl_commands", "train a policy on rollouts of a suite (DAPO)"),
+    ("train grpo", "daemon.train_rl_commands", "the same with GRPO's settings"),
     ("train list", "console.training_run_commands", "training runs, how far they are"),
     ("train show", "console.training_run_commands", "one training run"),
     ("train cancel", "console.training_run_commands", "end a training run"),

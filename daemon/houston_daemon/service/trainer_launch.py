@@ -4,12 +4,12 @@ The mark is an environment variable by which processes that a killed trainer lef
 imported by the trainer itself, so it imports little. When a run starts is `trainers`.
 """
 
-import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+from houston_daemon.training.sft.sft_launch import launch_command
 from houston_shared import policy_and_run_files
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
@@ -17,6 +17,7 @@ from houston_shared.home import Home
 from houston_shared.policy_and_run_files import training_folder
 
 TRAINER_CHILD_MODULE = "houston_daemon.service.trainer_child"
+RL_TRAINER_PACKAGE = "houston_daemon.training.rl"
 TRAINER_VARIABLE = "HOUSTON_TRAINER"
 """Environment variable by which what a trainer left is found."""
 
@@ -82,11 +83,9 @@ def all_trainer_marks(home: Home) -> list[bytes]:
 
 
 def _trainer_command(kind: str, folder: Path, gpus: int) -> list[str]:
-    """What trains; a package of the trainer may know better (`launch.command`)."""
-    package = f"houston_daemon.training.{kind}"
-    if importlib.util.find_spec(package) is None:
-        raise HoustonError(f"This Houston has no trainer {kind}.", code=ExitCode.CONFIGURATION)
-    if importlib.util.find_spec(f"{package}.launch") is not None:
-        launch = importlib.import_module(f"{package}.launch")
-        return [str(word) for word in launch.command(folder, gpus)]
-    return [sys.executable, "-m", package, str(folder)]
+    """What trains a run of this kind. Raises HoustonError for a kind that has no trainer."""
+    if kind == "sft":
+        return launch_command(folder, gpus)
+    if kind in ("dapo", "grpo"):
+        return [sys.executable, "-m", RL_TRAINER_PACKAGE, str(folder)]
+    raise HoustonError(f"This Houston has no trainer {kind}.", code=ExitCode.CONFIGURATION)

@@ -17,7 +17,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from houston_daemon.training.sft import __main__ as program
-from houston_daemon.training.sft import sft_checkpoints, sft_launch, sft_progress, sft_run_folder
+from houston_daemon.training.sft import (
+    sft_checkpoints,
+    sft_launch,
+    sft_progress,
+    sft_run_folder,
+    trainer_process,
+)
 from houston_daemon.training.sft.sft_run_folder import RunFolder, settle_run
 from houston_shared.errors import ExitCode, HoustonError
 from tests.training.sft import tiny
@@ -158,7 +164,7 @@ def test_asked_to_end_it_saves_and_ends(tmp_path: Path, base: Path, children: An
     child = Child(children, folder)
     child.until("step 3/")
     child.process.terminate()
-    assert child.ended() == program.TERMINATED_EXIT_CODE
+    assert child.ended() == trainer_process.TERMINATED_EXIT_CODE
     said = sft_progress.read_progress(folder.path)
     assert said is not None and said.state == "cancelled"
     newest = sft_checkpoints.newest_checkpoint(folder.checkpoints)
@@ -208,7 +214,7 @@ def test_a_process_that_lost_another_does_not_speak_over_it(tmp_path: Path, base
     """One runs out of memory and says what to change; the others only see it gone."""
     folder = tiny.run_folder(tmp_path, base, tiny.rows())
     sft_progress.ProgressWriter(folder.path).set_state("failed", "Memory ran out.")
-    program._report_failure(folder, RuntimeError("Connection closed by peer"))
+    trainer_process.report_failure(folder, RuntimeError("Connection closed by peer"))
     said = sft_progress.read_progress(folder.path)
     assert said is not None and said.message == "Memory ran out."
     assert "Connection closed by peer" in sft_progress.log_file(folder.path).read_text()

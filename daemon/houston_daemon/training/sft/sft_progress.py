@@ -108,6 +108,22 @@ class ProgressWriter:
         if time.monotonic() - self._written >= WRITE_SECONDS:
             self._write()
 
+    def update_done(self, line: str, update: int, updates: int) -> None:
+        """An update of reinforcement learning is done. line: how it went."""
+        now = time.monotonic()
+        self._speed.append((now, update))
+        (began, before), (ended, after) = self._speed[0], self._speed[-1]
+        seconds = (ended - began) / (after - before) if after > before else 0.0
+        self.now = msgspec.structs.replace(
+            self.now,
+            step=update,
+            steps=updates,
+            message=line,
+            eta_seconds=round((updates - update) * seconds, 1) if seconds else None,
+        )
+        self.log(f"update {update}/{updates}  {line}")
+        self._write()
+
     def _write(self) -> None:
         if self._silent:
             return

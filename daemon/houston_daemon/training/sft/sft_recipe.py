@@ -122,8 +122,7 @@ def load_recipe(name: str, settings: list[str]) -> SftRecipe:
 def changed_recipe(recipe: SftRecipe, settings: list[str]) -> SftRecipe:
     """A recipe with `key=value` settings laid over it. Raises ConfigurationError."""
     tables = msgspec.to_builtins(recipe)
-    for setting in settings:
-        _lay_setting(tables, setting)
+    lay_settings(tables, settings)
     found = toml_file.convert_toml(tables, SftRecipe, "--set")
     if not _rate_rises(
         recipe
@@ -155,6 +154,12 @@ def _check_rates(recipe: SftRecipe) -> None:
             NOTHING_TRAINED_MESSAGE,
             f"Lower it, too: --set final_learning_rate={recipe.learning_rate / 10:g}",
         )
+
+
+def lay_settings(tables: dict[str, Any], settings: list[str]) -> None:
+    """Lay `key=value` settings over the tables of a recipe. Raises ConfigurationError."""
+    for setting in settings:
+        _lay_setting(tables, setting)
 
 
 def _lay_setting(tables: dict[str, Any], setting: str) -> None:

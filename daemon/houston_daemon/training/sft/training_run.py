@@ -87,7 +87,7 @@ _LAST_STEPS = 10
 def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
     """Train, or go on with training. Returns whether it finished; False: it was asked to end."""
     recipe = folder.spec.recipe
-    device = _training_device(recipe)
+    device = training_device(recipe.device)
     state = PartialState(cpu=device.type == "cpu")
     processes = state.num_processes
     if state.is_main_process:
@@ -181,11 +181,12 @@ def _run_result(
     )
 
 
-def _training_device(recipe: SftRecipe) -> torch.device:
+def training_device(asked: str) -> torch.device:
+    """The device of a recipe: `cuda`, `cpu` or `auto`. Raises HoustonError without a GPU."""
     there = torch.cuda.is_available()
-    if recipe.device == "cuda" and not there:
+    if asked == "cuda" and not there:
         raise HoustonError("No GPU can be seen.", NOTHING_TRAINED_MESSAGE, "--set device=cpu")
-    return torch.device("cuda" if there and recipe.device != "cpu" else "cpu")
+    return torch.device("cuda" if there and asked != "cpu" else "cpu")
 
 
 def _cut_rows(folder: RunFolder, recipe: SftRecipe, say: Callable[[str], None]) -> None:

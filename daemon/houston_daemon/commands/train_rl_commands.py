@@ -1,0 +1,185 @@
+"""`houston train dapo` and `houston train grpo`: train a policy on rollouts of a suite, as a child
+of the daemon.
+
+Both are the same trainer with another recipe. The daemon samples, so it has to run. Ctrl-C stops
+following; the run goes on. Training itself is `training.rl` and is not imported here.
+"""
+
+import argparse
+import secrets
+
+import msgspec
+
+from houston_daemon.training.rl import create_rl_run, rl_recipe
+from houston_daemon.training.rl.rl_run_folder import RlRunFolder
+from houston_daemon.training.sft import sft_launch, sft_progress
+from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
+from houston_shared import command_output
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import LOCAL_HOST
+from houston_shared.control_client import require_daemon, send_with_retry
+from houston_shared.control_messages import StartTraining
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.policy_and_run_files import is_run_name, training_folder
+from houston_shared.store import policy_queries
+from houston_shared.store.store_reader import Reader
+
+SMALL_RECIPE = "small"
+
+
+def add_train_dapo_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--suite`, `--engine`, `--base`, recipe and settings, where it runs."""
+    _add_arguments(parser, "dapo")
+
+
+def add_train_grpo_arguments(parser: argparse.ArgumentParser) -> None:
+    """The same, with the recipe `grpo`."""
+    _add_arguments(parser, "grpo")
+
+
+def run_train_dapo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Make or find the run, start it, follow it. Raises HoustonError."""
+    return _run(arguments, loaded, "dapo")
+
+
+def run_train_grpo(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """The same, with the recipe `grpo`."""
+    return _run(arguments, loaded, "grpo")
+
+
+def _add_arguments(parser: argparse.ArgumentParser, algorithm: str) -> None:
+    parser.add_argument("--suite", default="", help="tasks to train on (houston suite list)")
+    parser.add_argument(
+        "--engine", default="", help="engine that samples, embedded or vllm; default: the default"
+    )
+    parser.add_argument(
+        "--base", default="", metavar="POLICY", help="go on from policy@2; default: engine's model"
+    )
+    names = ", ".join(rl_recipe.rl_recipe_names())
+    parser.add_argument(
+        "--recipe",
+        default=algorithm,
+        metavar="NAME",
+        help=f"{names}, or a TOML file ({algorithm}); docs/reinforcement-learning.md has the keys",
+    )
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a key of the recipe, for this run",
+    )
+    parser.add_argument("--name", default="", help="family of the policies that come out")
+    parser.add_argument(
+        "--gpus", type=whole_number(0, 1), metavar="N", help="GPUs of this machine, at most one"
+    )
+    parser.add_argument("--share-gpus", action="store_true", help="a GPU on which an engine runs")
+    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was cut short")
+    parser.add_argument("--detach", action="store_true", help="return when it has been started")
+    parser.add_argument("--json", action="store_true", help="one JSON object at the end")
+
+
+def _run(arguments: argparse.Namespace, loaded: LoadedConfiguration, algorithm: str) -> int:
+    require_daemon(loaded.home)
+    if arguments.resume:
+        folder = _resumed(loaded, arguments)
+    else:
+        folder = _created(loaded, arguments, algorithm)
+    _start(loaded, folder)
+    command_output.print_note(f"{folder.path.name}: {folder.path}")
+    if arguments.detach:
+        return _say(arguments, loaded, folder, "running")
+    return _say(arguments, loaded, folder, sft_launch.follow_daemon_run(loaded, folder))
+
+
+def _created(
+    loaded: LoadedConfiguration, arguments: argparse.Namespace, algorithm: str
+) -> RlRunFolder:
+    request = create_rl_run.RlRequest(
+        algorithm=algorithm,
+        suite=arguments.suite,
+        recipe=arguments.recipe,
+        settings=arguments.settings,
+        engine=arguments.engine,
+        base=arguments.base,
+        name=arguments.name,
+    )
+    folder = create_rl_run.create_rl_run(loaded, request)
+    gpus = arguments.gpus
+    if gpus is None:
+        gpus = 0 if folder.rl_spec.recipe.device == "cpu" else min(1, loaded.gpus(LOCAL_HOST))
+    folder.write_rl_spec(
+        msgspec.structs.replace(folder.rl_spec, gpus=gpus, share_gpus=arguments.share_gpus)
+    )
+    return folder
+
+
+def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> RlRunFolder:
+    """The folder of a run that goes on. Raises HoustonError for what it cannot have otherwise."""
+    run = arguments.resume
+    given = ["--set"] if arguments.settings else []
+    given += [
+        f"--{name}" for name in ("suite", "engine", "base", "name") if getattr(arguments, name)
+    ]
+    if given or not is_run_name(run):
+        cause = f"A run that goes on has its recipe: --resume takes no {', '.join(given)}."
+        raise HoustonError(
+            cause if given else f"{run[:80]!r} is no training run.",
+            NOTHING_TRAINED_MESSAGE,
+            "houston train list",
+            ExitCode.USAGE,
+        )
+    folder = RlRunFolder(training_folder(loaded.home) / run)
+    progress = sft_progress.read_progress(folder.path)
+    if folder.rl_spec and progress is not None and progress.state == "finished":
+        raise HoustonError(
+            f"{run} has finished: {folder.output}.", next=f"houston train show {run}"
+        )
+    return folder
+
+
+def _start(loaded: LoadedConfiguration, folder: RlRunFolder) -> None:
+    """Have the daemon queue the run."""
+    spec = folder.rl_spec
+    sft_progress.ProgressWriter(folder.path).set_state("queued")  # what an earlier try said is over
+    message = StartTraining(
+        request=secrets.token_hex(16),
+        run=spec.run,
+        kind=create_rl_run.RUN_KIND,
+        name=spec.name,
+        parent=spec.parent,
+        base=spec.recipe.base,
+        base_hash=spec.base_hash,
+        recipe=msgspec.to_builtins(spec.recipe),
+        gpus=spec.gpus,
+        share_gpus=spec.share_gpus,
+    )
+    send_with_retry(
+        loaded.home, message, "It may have been queued.", f"houston train show {spec.run}"
+    )
+
+
+def _say(
+    arguments: argparse.Namespace, loaded: LoadedConfiguration, folder: RlRunFolder, state: str
+) -> int:
+    run, progress = folder.path.name, sft_progress.read_progress(folder.path)
+    with Reader(loaded.home) as reader:
+        row = reader.run(policy_queries.find_training_run(run))
+    policy = row.policy if row else ""
+    if state in ("failed", "cancelled"):
+        effect, _, advice = (progress.message if progress else "").partition(" Next: ")
+        what = "failed" if state == "failed" else "was ended"
+        raise HoustonError(f"{run} {what}.", effect, advice or folder.resume_command)
+    if arguments.json:
+        command_output.print_json_line(
+            {"run": run, "state": state, "folder": str(folder.path), "policy": policy}
+            | {"updates": folder.updates}
+        )
+    elif state == "finished":
+        command_output.print_line(f"{run} became {policy}.")
+        command_output.print_note(f"next: houston policy activate {policy}")
+    else:
+        command_output.print_line(run)
+    return int(ExitCode.DONE)

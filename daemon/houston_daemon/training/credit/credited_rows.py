@@ -1,0 +1,78 @@
+"""Rows with credit: a reward, a return and an advantage beside each sampled token.
+
+A row's weight stays its mask, so that an advantage may be negative. Today a rollout's outcome is
+every step's return; a reward for each step sets `SpanCredit` of each answer otherwise.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from houston_daemon.training.rows.training_row import BrokenRow, TokenRow
+
+
+@dataclass(frozen=True, slots=True)
+class SpanCredit:
+    """What one sampled answer is given."""
+
+    reward: float
+    """Earned by this answer itself; the outcome stands at the last one."""
+    returned: float
+    """Reward from here to the end of the rollout."""
+    advantage: float
+    """How much better than its group this answer is taken to be; below 0: it is made rarer."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreditedRow:
+    """A row, and the credit of each of its spans."""
+
+    row: TokenRow
+    credits: tuple[SpanCredit, ...]
+    """One for each of the row's spans, in their order."""
+    masked: str = ""
+    """Why nothing of the row is trained although its spans have weights; empty where they are."""
+
+    def __post_init__(self) -> None:
+        if len(self.credits) != len(self.row.spans):
+            raise BrokenRow(f"row {self.row.id} has another number of credits than of spans")
+
+    def advantages(self) -> "array[float]":
+        """One advantage per token; 0.0 outside every span (`array('f')`)."""
+        values = array("f", bytes(4 * len(self.row.token_ids)))
+        for span, credit in zip(self.row.spans, self.credits, strict=True):
+            length = span.end - span.start
+            values[span.start : span.end] = array("f", [credit.advantage]) * length
+        return values
+
+    def mask(self) -> "array[int]":
+        """1 where a token is trained, else 0 (`array('b')`)."""
+        values = array("b", bytes(len(self.row.token_ids)))
+        if not self.masked:
+            for span in self.row.spans:
+                if span.weight:
+                    values[span.start : span.end] = array("b", [1]) * (span.end - span.start)
+        return values
+
+    @property
+    def trained(self) -> int:
+        """Tokens that are trained."""
+        return 0 if self.masked else self.row.trained
+
+
+def credit_outcome(
+    rows: Iterable[TokenRow], reward: float, advantage: float, masked: str = ""
+) -> Iterator[CreditedRow]:
+    """All rows of one rollout, each answer with the rollout's outcome and its advantage.
+
+    masked: why the rollout is not trained although its group counts it (overlong filtering: DAPO,
+    section 3.4); empty where it is.
+    """
+    made = list(rows)
+    last = max((span.step for row in made for span in row.spans), default=0)
+    for row in made:
+        spans = (
+            SpanCredit(reward if span.step == last else 0.0, reward, advantage)
+            for span in row.spans
+        )
+        yield CreditedRow(row, tuple(spans), masked)

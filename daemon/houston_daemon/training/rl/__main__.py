@@ -1,0 +1,29 @@
+"""The trainer process: `python -m houston_daemon.training.rl RUN_FOLDER`.
+
+SIGTERM ends it after the update at work, or at once while it waits for rollouts. What it has to
+say is in the folder (`progress.json`, `log.txt`, `updates.jsonl`).
+"""
+
+import sys
+from pathlib import Path
+
+from houston_daemon.training.rl.rl_run_folder import RlRunFolder
+from houston_daemon.training.sft import trainer_process
+from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_shared.errors import ExitCode
+
+
+def _train(folder: RlRunFolder, writer: ProgressWriter) -> int:
+    from houston_daemon.training.rl.rl_run import RlRun, register_result
+
+    if not RlRun(folder, writer).train():
+        return trainer_process.report_stop(folder, writer)
+    policy = register_result(folder)
+    writer.set_state("finished", f"{policy} lies in {folder.output}.")
+    writer.log(f"finished {policy}")
+    return int(ExitCode.DONE)
+
+
+if __name__ == "__main__":
+    run_folder = RlRunFolder(Path(sys.argv[1]).absolute())
+    sys.exit(trainer_process.run_trainer(run_folder, _train))

@@ -1,0 +1,135 @@
+"""From what a person asked to the folder of a run of reinforcement learning.
+
+It checks everything that can be checked before a trainer starts: engine, suite, the policy to go
+on from, and whether what comes out could be registered and loaded. A new folder is whole or not
+there. It imports no torch.
+"""
+
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from houston_daemon.engines.local_model import model_path
+from houston_daemon.suites.suite_catalog import find_suite
+from houston_daemon.training.policies import policy_constraints, policy_files
+from houston_daemon.training.rl.rl_recipe import RlRecipe, load_rl_recipe
+from houston_daemon.training.rl.rl_run_folder import RlRunFolder, RlRunSpec
+from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
+from houston_shared.config import LoadedConfiguration
+from houston_shared.config_sections import EngineSettings
+from houston_shared.errors import ExitCode, HoustonError
+from houston_shared.policy_and_run_files import (
+    DEFAULT_FAMILY,
+    check_family_name,
+    is_policy_name,
+    parse_policy_name,
+    training_folder,
+)
+from houston_shared.store import policy_queries
+from houston_shared.store.store_reader import Reader
+from houston_shared.store.training_event_bodies import RunKind
+
+RUN_KIND: RunKind = "dapo"
+"""Kind of every run of this trainer, in the journal."""
+TRAINED_ENGINES = ("embedded", "vllm")
+"""Kinds of engines that return token ids with log-probabilities and load adapters."""
+
+
+class RlRequest(NamedTuple):
+    """What the command line said."""
+
+    algorithm: str
+    """`dapo` or `grpo`: begins the name of the run."""
+    suite: str
+    recipe: str
+    settings: Sequence[str]
+    engine: str
+    """Empty for the default one."""
+    base: str
+    """Policy to go on from; empty for the engine's own model."""
+    name: str
+    """Family of the policies; empty for that of the policy that it goes on from."""
+
+
+def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolder:
+    """Make the folder of a new run. Raises HoustonError; nothing then stays."""
+    recipe = load_rl_recipe(request.recipe, list(request.settings))
+    engine = request.engine or recipe.engine or loaded.config.default_engine
+    suite = find_suite(request.suite or recipe.suite)
+    settings = loaded.engine(engine)
+    _check_engine(engine, settings)
+    parent = request.base or recipe.base
+    recipe = _with_base(loaded, recipe, settings, parent)
+    recipe = msgspec.structs.replace(recipe, engine=engine, suite=suite.name)
+    family = request.name or (parse_policy_name(parent).family if parent else DEFAULT_FAMILY)
+    check_family_name(family)
+    base_hash = policy_files.model_hash(Path(recipe.base), loaded.home)
+    with Reader(loaded.home) as reader:
+        known = reader.run(policy_queries.list_policies())
+        active = reader.run(policy_queries.find_active_policy(engine))
+    policy_constraints.check_family_lineage(
+        known, family, recipe.base, base_hash, parent, NOTHING_TRAINED_MESSAGE
+    )
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    run = f"{request.algorithm}-{stamp}-{secrets.token_hex(2)}"
+    spec = RlRunSpec(
+        run=run,
+        name=family,
+        parent=parent,
+        home=str(loaded.home.path),
+        recipe=recipe,
+        base_hash=base_hash,
+        active_before=active,
+    )
+    folder = RlRunFolder(training_folder(loaded.home) / run)
+    folder.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.path.mkdir(mode=0o700)
+    folder.write_rl_spec(spec)
+    return folder
+
+
+def _check_engine(name: str, settings: EngineSettings) -> None:
+    if settings.kind not in TRAINED_ENGINES or not settings.lora:
+        raise HoustonError(
+            f"Engine {name} ({settings.kind}) gives no token ids, or loads no adapters: a policy"
+            " that is trained cannot sample with it.",
+            NOTHING_TRAINED_MESSAGE,
+            f"Name an engine of kind {' or '.join(TRAINED_ENGINES)} with --engine",
+            ExitCode.USAGE,
+        )
+
+
+def _with_base(
+    loaded: LoadedConfiguration, recipe: RlRecipe, settings: EngineSettings, parent: str
+) -> RlRecipe:
+    """With the folder of the engine's model, and of the adapter to go on from."""
+    if parent and not is_policy_name(parent):
+        raise HoustonError(
+            f"{parent} is no policy: the engine's own model or one of its policies is trained.",
+            NOTHING_TRAINED_MESSAGE,
+            "houston policy list",
+            ExitCode.USAGE,
+        )
+    model = Path(settings.model) if settings.model else model_path()
+    if model is None or not (model / "config.json").is_file():
+        raise HoustonError(
+            f"The model of the engine is not a folder of this machine: {model or 'none'}.",
+            NOTHING_TRAINED_MESSAGE,
+            "houston doctor --fetch-model, or name its folder in [engines.NAME] model",
+        )
+    if not parent:
+        return msgspec.structs.replace(recipe, base=str(model.absolute()), adapter="")
+    begun = policy_files.named_policy(loaded.home, parent)
+    if begun.policy.kind == "full":
+        raise HoustonError(
+            f"{parent} has weights of its own, which an engine of its own serves.",
+            NOTHING_TRAINED_MESSAGE,
+            f"Name that engine with --engine {parent}, and leave out --base",
+        )
+    if begun.policy.kind == "base":
+        return msgspec.structs.replace(recipe, base=str(model.absolute()), adapter="")
+    return msgspec.structs.replace(recipe, base=str(begun.base), adapter=str(begun.folder))

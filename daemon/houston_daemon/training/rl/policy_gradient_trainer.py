@@ -1,0 +1,169 @@
+"""TRL's GRPOTrainer on rows of Houston's rollouts, in place of what it would generate itself.
+
+TRL's are the loss with clipping, entropy and KL, log-probabilities, reference model and optimizer;
+transformers' are schedule and resume. Ours is where the batch comes from: a source is asked for
+the passes of each optimizer step, and may take hours to have them. A checkpoint is whole or not
+there (`training.runs`).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from datasets import Dataset
+from peft import PeftModel
+from transformers import PrinterCallback, Trainer
+from trl import GRPOConfig, GRPOTrainer
+from trl.models.utils import disable_gradient_checkpointing
+from trl.trainer.utils import use_adapter
+
+from houston_daemon.training.sft import sft_checkpoints
+
+Pass = dict[str, torch.Tensor]
+"""What `policy_gradient_batches.collate_pass` gives, with log-probabilities after scoring."""
+PassSource = Callable[[int], Sequence[Pass]]
+"""All passes of an optimizer step, by its number from 0. They have been scored."""
+LOSS_TYPE = "dapo"
+"""A sum over tokens divided by all trained tokens of the step; weights of tokens do the rest."""
+
+
+class EngineGap(NamedTuple):
+    """How far the engine's log-probabilities are from the trainer's, over trained tokens."""
+
+    tokens: int
+    """Tokens for which the engine said theirs."""
+    mean: float
+    """Mean of the absolute difference, nats."""
+    largest: float
+    truncated: int
+    """Tokens whose importance weight was cut off at the cap."""
+
+
+NO_GAP = EngineGap(0, 0.0, 0.0, 0)
+
+
+class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
+    """Trains on the passes that a source has for each step."""
+
+    def __init__(
+        self, *, model: Any, arguments: GRPOConfig, source: PassSource, keep: int, **more: Any
+    ) -> None:
+        """source: asked at the beginning of each optimizer step. keep: checkpoints."""
+        steps = Dataset.from_dict({"prompt": [""] * max(arguments.max_steps, 2)})
+        super().__init__(
+            model=model, reward_funcs=_never_called, args=arguments, train_dataset=steps, **more
+        )
+        self.remove_callback(PrinterCallback)
+        self._source = source
+        self._keep = keep
+
+    def training_step(
+        self, model: Any, inputs: Any, num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        """Forward and backward of all passes of the step."""
+        losses = [
+            super(PolicyGradientTrainer, self).training_step(model, one_pass, None)
+            for one_pass in self._source(self.state.global_step)
+        ]
+        return torch.stack(losses).sum()
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        """To the device; nothing is generated."""
+        return Trainer._prepare_inputs(self, inputs)
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def score(self, passes: Sequence[Pass], cap: float) -> EngineGap:
+        """Add the log-probabilities that the loss needs, all of the policy as it is now.
+
+        Adds `old_per_token_logps`, with KL also `ref_per_token_logps`, and multiplies advantages by
+        the truncated importance weight min(p_trainer / p_engine, cap) where the engine's is known:
+        TRL's `token_truncate`, folded into the advantage, which scales a token's loss alike.
+        Returns how far engine and trainer are apart.
+        """
+        training = self.model.training
+        self.model.eval()
+        gaps, truncated = [], 0
+        with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
+            for one_pass in passes:
+                one_pass.update(self._logps_of(one_pass))
+                sampled = one_pass["sampling_per_token_logps"].to(self.accelerator.device)
+                known = ~sampled.isnan() & (one_pass["tool_mask"] > 0).to(sampled.device)
+                gap = torch.where(known, one_pass["old_per_token_logps"] - sampled, 0.0)
+                weight = gap.exp()
+                truncated += int((weight > cap).sum())
+                one_pass["advantages"] = one_pass["advantages"].to(gap.device) * weight.clamp(
+                    max=cap
+                )
+                gaps.append(gap[known])
+        self.model.train(training)
+        return _gap_of(torch.cat(gaps) if gaps else torch.zeros(0), truncated)
+
+    def _logps_of(self, one_pass: Pass) -> Pass:
+        """Old and, with KL, reference log-probabilities of a pass, (rows, completion tokens)."""
+        inputs = Trainer._prepare_inputs(self, one_pass)
+        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+        mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+
+        def logps(model: Any) -> torch.Tensor:
+            kept = inputs["completion_ids"].size(1)
+            found, _, _ = self._get_per_token_logps_and_entropies(model, ids, mask, kept)
+            assert isinstance(found, torch.Tensor)
+            return found
+
+        scored = {"old_per_token_logps": logps(self.model)}
+        if self.beta:
+            if self.ref_model is not None:
+                scored["ref_per_token_logps"] = logps(self.ref_model)
+            else:
+                assert isinstance(self.model, PeftModel)
+                with use_adapter(self.model, "ref" if "ref" in self.model.peft_config else None):
+                    scored["ref_per_token_logps"] = logps(self.model)
+        return scored
+
+    def _send_telemetry(self) -> None:
+        """Nobody is told what is trained."""
+
+    def create_model_card(self, *args: Any, **more: Any) -> None:
+        """None: what a policy comes from is in its lineage."""
+
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
+        """One item a step; items hold nothing."""
+        return torch.utils.data.SequentialSampler(self.train_dataset)
+
+    def get_train_dataloader(self) -> Any:
+        """Counts steps."""
+        return self._get_dataloader(
+            dataset=self.train_dataset,
+            description="Training",
+            batch_size=1,
+            sampler_fn=self._get_train_sampler,
+            is_training=True,
+        )
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """transformers' own checkpoint, written beside and renamed when it is whole."""
+        folder = Path(self.args.output_dir)
+        with sft_checkpoints.unfinished_checkpoint(folder) as unfinished:
+            self.args.output_dir = str(unfinished)
+            try:
+                super()._save_checkpoint(model, trial)
+            finally:
+                self.args.output_dir = str(folder)
+        sft_checkpoints.finish_checkpoint(folder, self.state.global_step, self._keep)
+
+
+def _never_called(*prompts: Any, **more: Any) -> list[float]:
+    """TRL asks for a reward function; rewards come with the rows."""
+    raise AssertionError("rewards come with the rows")
+
+
+def _gap_of(gaps: torch.Tensor, truncated: int) -> EngineGap:
+    if not len(gaps):
+        return NO_GAP
+    size = gaps.abs()
+    mean, largest = float(size.mean()), float(size.max())
+    if not math.isfinite(largest):
+        raise ValueError(f"the engine and the trainer are {largest} nats apart on a token")
+    return EngineGap(len(gaps), mean, largest, truncated)

@@ -1,0 +1,122 @@
+"""Giving each version of a policy that is being trained to the engine that samples with it.
+
+A version is a registered policy (`policy@n`), loaded while the engine runs. All of it may be asked
+again: weights that are registered already are the same policy, and a policy that is active stays.
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from houston_daemon.training.policies.policy_registration import register_policy
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_client import send_with_retry
+from houston_shared.control_messages import ActivatePolicy
+from houston_shared.errors import HoustonError
+from houston_shared.store import policy_queries
+from houston_shared.store.policy_queries import ActivationRow
+from houston_shared.store.store_reader import Reader
+
+POLL_SECONDS = 0.02
+ACTIVATION_SECONDS = 900.0
+"""For an engine that was killed to be back with what it is asked for."""
+
+
+class PolicyVersions:
+    """Registers and activates versions of one run. Blocks."""
+
+    def __init__(
+        self,
+        loaded: LoadedConfiguration,
+        engine: str,
+        run: str,
+        family: str,
+        parent: str,
+        base: Path,
+        base_hash: str,
+    ) -> None:
+        """family: of the policies; parent: what the run began from, empty for the base model."""
+        self._loaded = loaded
+        self._engine = engine
+        self._run = run
+        self._family = family
+        self._parent = parent
+        self._base = base
+        self._base_hash = base_hash
+
+    def publish(self, adapter: Path, update: int) -> tuple[str, float]:
+        """Register an adapter and have the engine sample with it; its name, and the seconds that
+        it took. Raises HoustonError."""
+        began = time.monotonic()
+        registered = register_policy(
+            self._loaded,
+            adapter,
+            self._base,
+            name=self._family,
+            base_hash=self._base_hash,
+            parent=self._parent,
+            note=f"{self._run}, update {update}",
+        )
+        self.activate(registered.name, f"{self._run}/{update}")
+        return registered.name, time.monotonic() - began
+
+    def activate(self, policy: str, key: str) -> None:
+        """Have new rollouts of the engine sample with a policy; empty: with its own model.
+
+        Returns once the engine has answered with it. Raises HoustonError where it cannot.
+        """
+        with Reader(self._loaded.home) as reader:
+            if reader.run(policy_queries.find_active_policy(self._engine)) == policy:
+                return
+        tries = 0
+        while True:
+            activation = self._asked(policy, f"{key}/{tries}")
+            if activation.state == "active":
+                return
+            tries += 1
+            if tries > _ACTIVATION_TRIES:
+                raise HoustonError(
+                    f"Engine {self._engine} does not take {policy or 'its own model'}:"
+                    f" {activation.reason}.",
+                    "Training stops here; its checkpoints stay.",
+                    f"houston train show {self._run}",
+                )
+            time.sleep(_AGAIN_SECONDS)
+
+    def _asked(self, policy: str, request: str) -> ActivationRow:
+        """What came of an activation, once that is known."""
+        message = ActivatePolicy(request=request, engine=self._engine, policy=policy)
+        answer = send_with_retry(
+            self._loaded.home, message, "It may be activated.", "houston policy list"
+        )
+        end = time.monotonic() + ACTIVATION_SECONDS
+        with Reader(self._loaded.home) as reader:
+            while time.monotonic() < end:
+                row = reader.run(policy_queries.find_activation(answer.seq))
+                if row is not None and row.state != "asked":
+                    return row
+                time.sleep(POLL_SECONDS)
+        raise HoustonError(
+            f"Engine {self._engine} has not answered with {policy} for"
+            f" {ACTIVATION_SECONDS / 60:.0f} minutes.",
+            "Training stops here; its checkpoints stay.",
+            "houston daemon status",
+        )
+
+
+_ACTIVATION_TRIES = 3
+"""An engine that dies as it is given a policy is started again by the daemon."""
+_AGAIN_SECONDS = 5.0
+
+
+def save_adapter(save: Callable[[str], None], place: Path) -> Path:
+    """An adapter at `place`, whole or not there. save: writes it into the folder it is given."""
+    unfinished = place.with_name(f".{place.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    save(str(unfinished))
+    (unfinished / "training_args.bin").unlink(missing_ok=True)  # a pickle, for nobody
+    if place.exists():
+        shutil.rmtree(place)
+    unfinished.replace(place)
+    return place

@@ -1,0 +1,139 @@
+"""The recipe of reinforcement learning: every setting with its default and explanation, and the
+packaged recipes.
+
+A recipe is a TOML file with `key=value` settings laid over it. `dapo` and `grpo` differ in a few
+keys only. It knows nothing of rollouts and imports no torch.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from houston_daemon.training.credit.group_advantages import AdvantageScale, RewardKind
+from houston_daemon.training.sft.sft_recipe import (
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    UnitShare,
+    lay_settings,
+)
+from houston_shared import toml_file
+from houston_shared.errors import ConfigurationError
+from houston_shared.toml_file import Settings
+
+RECIPES_FOLDER = Path(__file__).parent / "recipes"
+NonNegativeFloat = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All settings of a run."""
+
+    base: str = ""
+    """Folder of the model that the engine serves, or a policy (`policy@2`) to go on from; empty:
+    the engine's model."""
+    adapter: str = ""
+    """Folder of a LoRA adapter of that model to go on from; a policy that is one fills this in."""
+    engine: str = ""
+    """Engine of the configuration that samples; empty: the default one."""
+    suite: str = ""
+    """Suite whose tasks are trained on (`houston suite list`)."""
+    tasks: PositiveInt = 10_000
+    """How many tasks of its training split; they are drawn by the seed, and may come again."""
+
+    updates: PositiveInt = 30
+    """How often the policy is trained and given to the engine."""
+    groups: PositiveInt = 16
+    """Tasks of one update; each is tried by a group of rollouts."""
+    group_size: Annotated[int, msgspec.Meta(ge=2)] = 8
+    """Rollouts of each task."""
+    minibatches: PositiveInt = 2
+    """Optimizer steps of one update, each on a share of its rollouts."""
+    refill: NonNegativeInt = 2
+    """Dynamic sampling: groups whose rewards are all alike are dropped whole and replaced, in so
+    many further batches at most; 0: they are dropped and not replaced."""
+    ahead: Annotated[int, msgspec.Meta(ge=0, le=1)] = 0
+    """1: the rollouts of the next update begin before this one is trained, so that sampling goes on
+    meanwhile; they are one version behind, which importance weights make up for."""
+
+    reward: RewardKind = "binary"
+    """`binary`: +1 for a solved task, else -1. `score`: the final score as a share."""
+    solved: PositiveFloat = 100.0
+    """Least final score that is solved."""
+    scale: AdvantageScale = "group"
+    """Divide advantages by the standard deviation of their group, or not at all (`none`)."""
+    normalization: Literal["token", "rollout"] = "token"
+    """`token`: every trained token weighs alike (DAPO). `rollout`: every rollout does (GRPO)."""
+    clip_low: PositiveFloat = 0.2
+    """A token's probability ratio is clipped at 1 - clip_low."""
+    clip_high: PositiveFloat = 0.28
+    """And at 1 + clip_high."""
+    kl: NonNegativeFloat = 0.0
+    """Weight of the divergence from the policy that the run began from."""
+    importance_cap: PositiveFloat = 3.0
+    """Most that a token's importance weight, trainer's over engine's probability, may be."""
+    overlong_filter: bool = True
+    """Rollouts with an answer that was cut at its limit of tokens are not trained, but count in
+    their group."""
+    overlong_limit: NonNegativeInt = 0
+    """Tokens of a rollout's context from which the reward is one less; 0: no such penalty."""
+    overlong_margin: PositiveInt = 64
+    """Tokens before that over which the penalty grows."""
+    purify: UnitShare = 0.0
+    """Share of the rollouts in which failed calls are replaced by their corrections (SAAR)."""
+
+    lora_rank: PositiveInt = 16
+    """Rank of the adapter; vLLM takes up to 16 unless it is told otherwise."""
+    lora_alpha: PositiveInt = 32
+    """Its scale is lora_alpha / lora_rank."""
+    lora_targets: str | tuple[str, ...] = "all-linear"
+    """Modules with an adapter: all linear ones except the head, or their names."""
+    learning_rate: PositiveFloat = 1e-5
+    """After the warm-up."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """How the rate falls: not at all, or to 0."""
+    warmup_steps: NonNegativeInt = 0
+    """Optimizer steps in which the rate rises from 0."""
+    weight_decay: NonNegativeFloat = 0.0
+    """Of AdamW."""
+    max_grad_norm: NonNegativeFloat = 1.0
+    """Gradients are scaled down to this norm; 0: never."""
+    pass_tokens: PositiveInt = 8192
+    """Tokens of one forward and backward pass with their padding. What memory allows."""
+    seed: NonNegativeInt = 0
+    """Of the tasks, the rollouts, the minibatches and the adapter's start."""
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    """bf16 multiplies in bfloat16; auto: where the device does that fast."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to train; auto: a GPU where one can be seen."""
+    gradient_checkpointing: bool = False
+    """Keep fewer activations and compute them again: less memory, a third more time."""
+    save_updates: PositiveInt = 1
+    """Write a checkpoint every so many updates; what comes after the last one is sampled and
+    trained again where a run is killed."""
+    keep_checkpoints: PositiveInt = 2
+    """Older ones are removed."""
+    evaluate_updates: NonNegativeInt = 0
+    """Measure the policy on validation tasks every so many updates, and at both ends; 0: never."""
+    evaluate_tasks: PositiveInt = 64
+    """Validation tasks, one rollout each, the same every time."""
+
+
+def rl_recipe_names() -> list[str]:
+    """The recipes that come with Houston."""
+    return sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
+
+
+def load_rl_recipe(name: str, settings: list[str]) -> RlRecipe:
+    """A named recipe or a file, with `key=value` settings laid over it. Raises ConfigurationError.
+
+    A value is read as TOML (`2e-4`, `true`), and as text where it is none.
+    """
+    file = RECIPES_FOLDER / f"{name}.toml" if name in rl_recipe_names() else Path(name)
+    if not file.is_file() and file.suffix != ".toml":
+        raise ConfigurationError(
+            f"There is no recipe {name}; there are {', '.join(rl_recipe_names())}, or a .toml file."
+        )
+    tables = toml_file.read_toml(file)
+    lay_settings(tables, settings)
+    return toml_file.convert_toml(tables, RlRecipe, str(file))

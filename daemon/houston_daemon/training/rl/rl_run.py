@@ -1,0 +1,362 @@
+"""One run of reinforcement learning, from its folder to the policy that comes out.
+
+Over and over: give the policy to the engine, wait for the groups that it sampled, train on them,
+write a checkpoint. After a kill it goes on from the last checkpoint with the groups that it had:
+they are found under their keys, and weights that were registered are the same version again.
+"""
+
+import math
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from transformers import TrainerCallback, set_seed
+from trl import GRPOConfig
+
+from houston_daemon.suites.suite_run import suites_folder
+from houston_daemon.training.policies.policy_registration import register_policy
+from houston_daemon.training.rl.policy_gradient_trainer import (
+    LOSS_TYPE,
+    Pass,
+    PolicyGradientTrainer,
+)
+from houston_daemon.training.rl.policy_versions import PolicyVersions, save_adapter
+from houston_daemon.training.rl.rl_recipe import RlRecipe
+from houston_daemon.training.rl.rl_run_folder import RlRunFolder
+from houston_daemon.training.rl.rollout_groups import GroupCoordinator, GroupOutcome, SuiteTasks
+from houston_daemon.training.rl.update_batches import StopRequested, UpdateBatch, UpdateBatches
+from houston_daemon.training.rl.update_figures import (
+    LossFigures,
+    UpdateFigures,
+    ValidationFigures,
+)
+from houston_daemon.training.sft import sft_checkpoints, sft_model, training_run
+from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.sft.sft_recipe import SftRecipe
+from houston_shared.config import load_configuration
+from houston_shared.errors import HoustonError
+from houston_shared.policy_and_run_files import BASE_MODEL
+
+_SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear"}
+
+
+class RlRun:
+    """A run at work; used by one process."""
+
+    def __init__(self, folder: RlRunFolder, writer: ProgressWriter) -> None:
+        self._folder = folder
+        self._writer = writer
+        spec = self._spec = folder.rl_spec
+        self._recipe = spec.recipe
+        loaded = load_configuration(spec.home, os.environ.get("HOUSTON_CONFIG"))
+        self._versions = PolicyVersions(
+            loaded,
+            spec.recipe.engine,
+            spec.run,
+            spec.name,
+            spec.parent,
+            Path(spec.recipe.base),
+            spec.base_hash,
+        )
+        self._watch = UpdateWatch(spec.recipe, self._update_done, lambda: folder.what_is_kept)
+        recipe = spec.recipe
+        tasks = SuiteTasks(recipe.suite, suites_folder(loaded.home) / "tasks", recipe.tasks)
+        self._coordinator = GroupCoordinator(
+            loaded, spec.run, spec.recipe, tasks, folder.path, self._watch.stop_requested
+        )
+        self._trainer = self._make_trainer()
+        self._batches = UpdateBatches(
+            loaded, spec.recipe, self._coordinator, self._trainer.score, self._pad()
+        )
+        self._update = -1
+        self._policy = ""
+        self._batch: UpdateBatch | None = None
+        self._sync_seconds = 0.0
+        self._validation: ValidationFigures | None = None
+        self._began_training = 0.0
+
+    def train(self) -> bool:
+        """Train, or go on; whether it finished. False: it was asked to end."""
+        newest = sft_checkpoints.newest_checkpoint(self._folder.checkpoints)
+        if newest:
+            self._writer.log(f"going on from {newest.name}")
+        try:
+            self._trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+        except StopRequested:
+            return False
+        if self._watch.ended:
+            return False
+        self._writer.set_state("running", "saving")
+        training_run.save_output(self._trainer, self._folder, full=False)
+        self._versions.activate(self._spec.active_before, f"{self._spec.run}/end")
+        updates = self._folder.updates
+        self._folder.write_rl_result(
+            {
+                "updates": len(updates),
+                "first": updates[0] if updates else None,
+                "last": updates[-1] if updates else None,
+            }
+        )
+        return True
+
+    def _passes(self, step: int) -> list[Pass]:
+        """The passes of an optimizer step: with the first of an update its batch is made."""
+        update, part = divmod(step, self._recipe.minibatches)
+        if update != self._update:
+            self._begin_update(update)
+        assert self._batch is not None
+        return self._batch.parts[part]
+
+    def _update_done(self, logged: list[dict[str, float]]) -> None:
+        """Keep and show the figures of an update whose last optimizer step is done."""
+        batch = self._batch
+        assert batch is not None
+        figures = UpdateFigures(
+            update=self._update,
+            policy=self._policy,
+            sampling=batch.figures,
+            loss=_mean_losses(logged),
+            trained_tokens=batch.trained,
+            gap_mean=batch.gap.mean,
+            gap_largest=batch.gap.largest,
+            gap_tokens=batch.gap.tokens,
+            gap_truncated=batch.gap.truncated,
+            seconds={
+                "sampling": round(batch.sampling_seconds, 3),
+                "scoring": round(batch.scoring_seconds, 3),
+                "training": round(time.monotonic() - self._began_training, 3),
+                "syncing": round(self._sync_seconds, 3),
+            },
+            validation=self._validation,
+        )
+        self._folder.keep_update(figures)
+        self._writer.update_done(figures_line(figures), self._update + 1, self._recipe.updates)
+        self._batch = None
+
+    def _begin_update(self, update: int) -> None:
+        """Give the engine the policy as it is now, and have its rollouts."""
+        self._policy = self._publish(update)
+        self._validation = self._validate(update)
+        self._writer.set_state("running", f"sampling for update {update + 1}")
+        self._batches.begin(update, self._policy)
+        self._batch = self._batches.make(update, self._policy)
+        self._update = update
+        if self._recipe.ahead and update + 1 < self._recipe.updates:
+            self._batches.begin(update + 1, self._policy)
+        self._writer.set_state("running", f"training update {update + 1}")
+        self._began_training = time.monotonic()
+
+    def _publish(self, update: int) -> str:
+        """The policy of an update, active on the engine; of the first: what the run began from."""
+        if not update:
+            self._versions.activate(self._spec.parent, f"{self._spec.run}/begin")
+            self._sync_seconds = 0.0
+            return self._spec.parent or BASE_MODEL
+        self._writer.set_state("running", f"giving the engine the policy of update {update}")
+        place = save_adapter(self._trainer.save_model, self._folder.path / "version")
+        name, self._sync_seconds = self._versions.publish(place, update)
+        return name
+
+    def _validate(self, update: int) -> ValidationFigures | None:
+        every = self._recipe.evaluate_updates
+        if not every or update % every:
+            return None
+        self._writer.set_state("running", f"measuring the policy of update {update}")
+        groups = self._coordinator.begin_validation(update, self._policy)
+        outcomes = self._coordinator.wait(groups)
+        if not outcomes:
+            raise StopRequested
+        return _validation_figures(outcomes, self._recipe.solved)
+
+    def _make_trainer(self) -> PolicyGradientTrainer:
+        recipe = self._recipe
+        device = training_run.training_device(recipe.device)
+        set_seed(recipe.seed)
+        loaded = sft_model.load_model(_model_recipe(recipe), device)
+        net, new = sft_model.add_adapter(loaded.net, _model_recipe(recipe))
+        return PolicyGradientTrainer(
+            model=net,
+            arguments=_trainer_arguments(self._folder, recipe, loaded.bf16, device),
+            source=self._passes,
+            keep=recipe.keep_checkpoints,
+            processing_class=loaded.tokenizer,
+            peft_config=new,
+            callbacks=[self._watch],
+        )
+
+    def _pad(self) -> int:
+        tokenizer: Any = self._trainer.processing_class
+        return int(tokenizer.pad_token_id or 0)
+
+
+class UpdateWatch(TrainerCallback):  # type: ignore[misc]
+    """Tells a run when an update is done; saves, ends on SIGTERM, refuses what is no number."""
+
+    def __init__(
+        self,
+        recipe: RlRecipe,
+        update_done: Callable[[list[dict[str, float]]], None],
+        what_is_kept: Callable[[], str],
+    ) -> None:
+        """update_done: called with what was logged in its optimizer steps. what_is_kept: which
+        checkpoint is the last one, in words."""
+        self._recipe = recipe
+        self._update_done = update_done
+        self._what_is_kept = what_is_kept
+        self._logged: list[dict[str, float]] = []
+        self._asked_to_end = False
+        self.ended = False
+        """Whether it ended before the last update because it was asked to."""
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def _on_sigterm(self, number: int, frame: Any) -> None:
+        self._asked_to_end = True
+
+    def stop_requested(self) -> bool:
+        """Whether somebody asked it to end."""
+        return self._asked_to_end
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Save where an update is done, and end there where that was asked for."""
+        update, part = divmod(state.global_step, self._recipe.minibatches)
+        if part:
+            return
+        last = update == self._recipe.updates
+        self.ended = self._asked_to_end and not last
+        control.should_save = last or self.ended or update % self._recipe.save_updates == 0
+        control.should_training_stop = self.ended or control.should_training_stop
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, float], **rest: Any
+    ) -> None:
+        """Raises HoustonError where loss or gradient is not a number, before that is saved."""
+        if "loss" not in logs:
+            return
+        loss, norm = logs["loss"], logs.get("grad_norm", 0.0)
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise HoustonError(
+                f"The loss or the gradient of optimizer step {state.global_step} is not a number"
+                f" (loss {loss}, gradient norm {norm}).",
+                f"Training ended there. {self._what_is_kept()}",
+                "Next: a new run with a lower rate,"
+                f" --set learning_rate={self._recipe.learning_rate / 10:g}",
+            )
+        self._logged.append(dict(logs))
+        if state.global_step % self._recipe.minibatches == 0:
+            logged, self._logged = self._logged, []
+            self._update_done(logged)
+
+
+def _model_recipe(recipe: RlRecipe) -> SftRecipe:
+    """What loading a model and its adapter takes of a recipe."""
+    return SftRecipe(
+        base=recipe.base,
+        adapter=recipe.adapter,
+        lora_rank=recipe.lora_rank,
+        lora_alpha=recipe.lora_alpha,
+        lora_targets=recipe.lora_targets,
+        precision=recipe.precision,
+        device=recipe.device,
+        packing=False,
+    )
+
+
+def _trainer_arguments(
+    folder: RlRunFolder, recipe: RlRecipe, bf16: bool, device: torch.device
+) -> GRPOConfig:
+    more: dict[str, Any] = {"use_cpu": True} if device.type == "cpu" else {}
+    return GRPOConfig(
+        output_dir=str(folder.checkpoints),
+        max_steps=recipe.updates * recipe.minibatches,
+        per_device_train_batch_size=2,  # TRL wants whole groups in a batch; ours come otherwise
+        num_generations=2,
+        gradient_accumulation_steps=1,
+        loss_type=LOSS_TYPE,
+        epsilon=recipe.clip_low,
+        epsilon_high=recipe.clip_high,
+        beta=recipe.kl,
+        temperature=1.0,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type=_SCHEDULES[recipe.schedule],
+        warmup_steps=recipe.warmup_steps,
+        weight_decay=recipe.weight_decay,
+        max_grad_norm=recipe.max_grad_norm,
+        seed=recipe.seed,
+        bf16=bf16,
+        gradient_checkpointing=recipe.gradient_checkpointing,
+        save_strategy="no",  # the watch says when
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        report_to="none",
+        disable_tqdm=True,
+        log_level="error",
+        remove_unused_columns=False,
+        dataloader_pin_memory=device.type == "cuda",
+        **more,
+    )
+
+
+def _mean_losses(logged: Sequence[Mapping[str, float]]) -> LossFigures:
+    """The mean of what TRL logged in each optimizer step."""
+
+    def mean(name: str) -> float:
+        values = [logs[name] for logs in logged if name in logs]
+        return sum(values) / len(values) if values else 0.0
+
+    return LossFigures(
+        loss=mean("loss"),
+        grad_norm=mean("grad_norm"),
+        entropy=mean("entropy"),
+        clip_low=mean("clip_ratio/low_mean"),
+        clip_high=mean("clip_ratio/high_mean"),
+        kl=mean("kl"),
+    )
+
+
+def _validation_figures(outcomes: Sequence[GroupOutcome], solved: float) -> ValidationFigures:
+    members = [member for outcome in outcomes for member in outcome.members]
+    count = max(len(members), 1)
+    return ValidationFigures(
+        tasks=len(members),
+        solved=sum((member.score or 0.0) >= solved for member in members) / count,
+        tool_failures=sum(outcome.failures for outcome in outcomes) / count,
+        steps=sum(outcome.steps for outcome in outcomes) / count,
+    )
+
+
+def figures_line(figures: UpdateFigures) -> str:
+    """An update as a person reads it."""
+    sampling, loss = figures.sampling, figures.loss
+    parts = [
+        f"solved {sampling.solved:.0%}",
+        f"reward {sampling.reward:+.2f}",
+        f"{sampling.tool_failures:.2f} failed calls a rollout",
+        f"{sampling.groups - sampling.zero_variance - sampling.failed} of {sampling.groups} groups",
+        f"entropy {loss.entropy:.2f}",
+        f"clipped {loss.clip_low + loss.clip_high:.1%}",
+    ]
+    if figures.validation is not None:
+        parts.insert(0, f"validation {figures.validation.solved:.0%}")
+    return ", ".join(parts)
+
+
+def register_result(folder: RlRunFolder) -> str:
+    """The policy that a finished run became; asked again, the same one. Raises HoustonError."""
+    spec = folder.rl_spec
+    updates = folder.updates
+    return register_policy(
+        load_configuration(spec.home, os.environ.get("HOUSTON_CONFIG")),
+        folder.output,
+        Path(spec.recipe.base),
+        name=spec.name,
+        base_hash=spec.base_hash,
+        run=spec.run,
+        parent=spec.parent,
+        recipe=msgspec.to_builtins(spec.recipe),
+        metrics=msgspec.to_builtins(updates[-1]) if updates else {},
+    ).name

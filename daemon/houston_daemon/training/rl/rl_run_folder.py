@@ -1,0 +1,84 @@
+"""The folder of one run of reinforcement learning: what was asked, its updates, what came out.
+
+Beside `sft_run_folder`'s, whose lock, checkpoints and progress it shares: `updates.jsonl`, a line
+for each update, and `groups/`, a file for each group of rollouts. It imports no torch.
+"""
+
+from typing import Any
+
+import msgspec
+
+from houston_daemon.training.rl.rl_recipe import RlRecipe
+from houston_daemon.training.rl.update_figures import UpdateFigures
+from houston_daemon.training.sft.sft_run_folder import RunFolder
+from houston_shared import atomic_file
+from houston_shared.errors import HoustonError
+
+
+class RlRunSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """`recipe.json`: all that the trainer needs to know."""
+
+    run: str
+    """Id of the run, the folder's name."""
+    name: str
+    """Family of its policies: `NAME@n`."""
+    parent: str
+    """The policy that it begins from; empty for the engine's own model."""
+    home: str
+    recipe: RlRecipe
+    """With the base model, engine and adapter filled in."""
+    base_hash: str
+    """What the base model is, by content, as the run was asked for."""
+    active_before: str
+    """Policy with which the engine's rollouts sampled before the run; empty for its own model."""
+    gpus: int = 0
+    """GPUs that were asked for; none: it trains on the CPU."""
+    share_gpus: bool = False
+    """Whether it may have one that an engine uses."""
+
+
+class RlRunFolder(RunFolder):
+    """Paths and small files of a run."""
+
+    @property
+    def rl_spec(self) -> RlRunSpec:
+        """What was asked. Raises HoustonError where this is no folder of such a run."""
+        try:
+            return msgspec.json.decode((self.path / "recipe.json").read_bytes(), type=RlRunSpec)
+        except (OSError, msgspec.DecodeError) as problem:
+            raise HoustonError(
+                f"{self.path} is not the folder of a run of reinforcement learning: {problem}.",
+                "Nothing was trained.",
+                "houston train list",
+            ) from None
+
+    def write_rl_spec(self, spec: RlRunSpec) -> None:
+        """Write what is asked; the folder may be there already."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        text = msgspec.json.format(msgspec.json.encode(spec), indent=1)
+        atomic_file.write_atomically(self.path / "recipe.json", text)
+
+    @property
+    def updates(self) -> list[UpdateFigures]:
+        """Every update that was trained, in order."""
+        try:
+            lines = (self.path / "updates.jsonl").read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        return [msgspec.json.decode(line, type=UpdateFigures) for line in lines]
+
+    def keep_update(self, figures: UpdateFigures) -> None:
+        """Add an update; what an earlier try said of it and of later ones is replaced."""
+        earlier = [known for known in self.updates if known.update < figures.update]
+        lines = [msgspec.json.encode(known) for known in (*earlier, figures)]
+        atomic_file.write_atomically(self.path / "updates.jsonl", b"\n".join(lines) + b"\n")
+
+    def write_rl_result(self, result: dict[str, Any]) -> None:
+        """Keep the figures of a finished run."""
+        text = msgspec.json.format(msgspec.json.encode(result), indent=1)
+        atomic_file.write_atomically(self.path / "result.json", text)
+
+    @property
+    def resume_command(self) -> str:
+        """The command that goes on with it."""
+        return f"houston train dapo --resume {self.path.name}"

@@ -1,0 +1,218 @@
+"""Groups of rollouts of a training run: started, waited for, counted, and started once only.
+
+One place knows which rollouts belong to which update and whether all of a group have ended. A
+group is written down when it has been started, and starting it again under the same key gives the
+same rollouts, so that a trainer that was killed goes on with the groups that it had.
+"""
+
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from houston_daemon.service.rollout_start_checks import build_rollout_specs
+from houston_daemon.suites.suite_catalog import write_suite_task
+from houston_daemon.training.credit.group_advantages import ScoredRollout
+from houston_daemon.training.rl.rl_recipe import RlRecipe
+from houston_shared import atomic_file
+from houston_shared.config import LoadedConfiguration
+from houston_shared.control_client import send_with_retry
+from houston_shared.control_messages import StartRollouts
+from houston_shared.errors import HoustonError
+from houston_shared.records import ENDED_STATES
+from houston_shared.store import outcome_queries
+from houston_shared.store.rollout_queries import RolloutRow
+from houston_shared.store.store_reader import Reader
+from houston_shared.task import LoadedTask, load_task
+
+POLL_SECONDS = 0.1
+TRAIN_SPLIT, VALIDATION_SPLIT = "train", "validation"
+
+
+class SuiteTasks(NamedTuple):
+    """The tasks of a suite that a run is trained and measured on."""
+
+    suite: str
+    folder: Path
+    """Where they are written as they are needed."""
+    train: int
+    """How many of the training split; every task may come again."""
+
+    def task(self, split: str, index: int) -> LoadedTask:
+        """One of them, the same every time."""
+        return load_task(write_suite_task(self.suite, split, index, self.folder))
+
+
+class RolloutGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Rollouts of one task that are compared with each other."""
+
+    update: int
+    """Of which update, from 0."""
+    batch: int
+    """0: the first of the update; then the refills."""
+    split: str
+    index: int
+    """Number of the task in its split."""
+    policy: str
+    """With which its rollouts sample; `base` for the engine's own model."""
+    rollouts: tuple[str, ...]
+
+
+class GroupOutcome(NamedTuple):
+    """A group of which all have ended."""
+
+    group: RolloutGroup
+    members: tuple[ScoredRollout, ...]
+    """One for each rollout, in order; none where one of them failed, which is no fault of the
+    policy."""
+    failures: int
+    """Failed tool calls of all of them."""
+    steps: int
+    """Steps of all of them."""
+
+
+class GroupFolder:
+    """The groups of a run, each a file: written when it has been started, never changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, update: int, batch: int, split: str, index: int) -> RolloutGroup | None:
+        """The group that was started; None where none was noted."""
+        try:
+            raw = self._file(update, batch, split, index).read_bytes()
+        except FileNotFoundError:
+            return None
+        return msgspec.json.decode(raw, type=RolloutGroup)
+
+    def keep(self, group: RolloutGroup) -> None:
+        """Note a group, durably."""
+        self._folder.mkdir(exist_ok=True)
+        atomic_file.write_atomically(
+            self._file(group.update, group.batch, group.split, group.index),
+            msgspec.json.encode(group),
+        )
+
+    def _file(self, update: int, batch: int, split: str, index: int) -> Path:
+        return self._folder / f"{update}.{batch}-{split}-{index}.json"
+
+
+class GroupCoordinator:
+    """Starts groups and waits for them. Blocks; used by one trainer only."""
+
+    def __init__(
+        self,
+        loaded: LoadedConfiguration,
+        run: str,
+        recipe: RlRecipe,
+        tasks: SuiteTasks,
+        folder: Path,
+        stop: Callable[[], bool],
+    ) -> None:
+        """run: its id, a part of every key. folder: of the run. stop: asked while it waits."""
+        self._loaded = loaded
+        self._run = run
+        self._recipe = recipe
+        self._tasks = tasks
+        self._groups = GroupFolder(folder / "groups")
+        self._stop = stop
+
+    def task_order(self, update: int) -> list[int]:
+        """The tasks of an update, all different, drawn by the run's seed: first those that it
+        begins with, then those that take the place of dropped ones."""
+        size = self._tasks.train
+        count = self._recipe.groups * (self._recipe.refill + 1)
+        return random.Random(f"{self._recipe.seed} {update}").sample(range(size), min(count, size))
+
+    def begin(
+        self, update: int, batch: int, indices: Iterable[int], policy: str
+    ) -> list[RolloutGroup]:
+        """Groups of the recipe's size for tasks of the training split; those that were begun
+        before are found again."""
+        size = self._recipe.group_size
+        return [self._begin(update, batch, TRAIN_SPLIT, index, policy, size) for index in indices]
+
+    def begin_validation(self, update: int, policy: str) -> list[RolloutGroup]:
+        """One rollout for each of the validation tasks, the same tasks every time."""
+        return [
+            self._begin(update, 0, VALIDATION_SPLIT, index, policy, 1)
+            for index in range(self._recipe.evaluate_tasks)
+        ]
+
+    def wait(self, groups: Sequence[RolloutGroup]) -> list[GroupOutcome]:
+        """All of them, in order, once every rollout has ended; none where it was asked to stop."""
+        wanted = [rollout for group in groups for rollout in group.rollouts]
+        with Reader(self._loaded.home) as reader:
+            while True:
+                rows = reader.run(outcome_queries.find_rollouts(wanted))
+                _require_all(rows, wanted)
+                if all(row.state in ENDED_STATES for row in rows.values()):
+                    cut = reader.run(outcome_queries.rollouts_with_cut_answers(wanted))
+                    tokens = reader.run(outcome_queries.longest_contexts(wanted))
+                    return [_outcome(group, rows, cut, tokens) for group in groups]
+                if self._stop():
+                    return []
+                time.sleep(POLL_SECONDS)
+
+    def _begin(
+        self, update: int, batch: int, split: str, index: int, policy: str, size: int
+    ) -> RolloutGroup:
+        if begun := self._groups.find(update, batch, split, index):
+            return begun
+        recipe = self._recipe
+        specs = build_rollout_specs(
+            self._loaded,
+            self._tasks.task(split, index),
+            recipe.engine,
+            size,
+            _rollout_seed(recipe.seed, update, batch, index),
+            policy=policy,
+        )
+        answer = send_with_retry(
+            self._loaded.home,
+            StartRollouts(request=f"{self._run}/{update}.{batch}/{split}/{index}", specs=specs),
+            "They may have been queued; the run finds them when it goes on.",
+            f"houston train show {self._run}",
+        )
+        group = RolloutGroup(
+            update=update,
+            batch=batch,
+            split=split,
+            index=index,
+            policy=policy,
+            rollouts=tuple(answer.rollouts),
+        )
+        self._groups.keep(group)
+        return group
+
+
+def _rollout_seed(seed: int, update: int, batch: int, index: int) -> int:
+    """Of a group's first rollout; the others count on from it."""
+    return random.Random(f"{seed} {update} {batch} {index}").randrange(2**30)
+
+
+def _outcome(
+    group: RolloutGroup,
+    known: Mapping[str, RolloutRow],
+    cut: Collection[str],
+    tokens: Mapping[str, int],
+) -> GroupOutcome:
+    rows = [known[rollout] for rollout in group.rollouts]
+    sound = all(row.state == "finished" for row in rows)
+    members = tuple(
+        ScoredRollout(row.id, row.last_score, tokens.get(row.id, 0), row.id in cut) for row in rows
+    )
+    errors, steps = sum(row.errors for row in rows), sum(row.steps for row in rows)
+    return GroupOutcome(group, members if sound else (), errors, steps)
+
+
+def _require_all(known: Mapping[str, RolloutRow], wanted: Collection[str]) -> None:
+    if missing := [rollout for rollout in wanted if rollout not in known]:
+        raise HoustonError(
+            f"Rollout {missing[0]} of this run is not in the home any more.",
+            "Nothing was trained further.",
+            "Start a new run",
+        )

@@ -1,0 +1,201 @@
+"""What one update trains on: groups sampled, dropped and replaced, their rows with credit, and the
+passes of each minibatch, scored.
+
+Dynamic sampling is DAPO's (arXiv 2503.14476, eq. 11): a group whose rewards are all alike is
+dropped whole and another task takes its place, up to a cap. Nothing is dropped for its age: a
+rollout that an older version sampled is trained with importance weights, and counted as stale.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+
+from houston_daemon.engines.logprob_kind import NEUTRAL_SAMPLING
+from houston_daemon.training.credit.credited_rows import credit_outcome
+from houston_daemon.training.credit.group_advantages import (
+    OverlongPenalty,
+    group_advantages,
+    has_reward_spread,
+    rollout_reward,
+)
+from houston_daemon.training.rl.policy_gradient_batches import (
+    PolicyGradientRow,
+    collate_pass,
+    pack_passes,
+    policy_gradient_row,
+    rollout_weights,
+    split_by_rollout,
+)
+from houston_daemon.training.rl.policy_gradient_trainer import EngineGap, Pass
+from houston_daemon.training.rl.rl_recipe import RlRecipe
+from houston_daemon.training.rl.rollout_groups import (
+    GroupCoordinator,
+    GroupOutcome,
+    RolloutGroup,
+)
+from houston_daemon.training.rl.update_figures import SamplingFigures
+from houston_daemon.training.rows.row_builder import build_token_rows
+from houston_daemon.training.rows.training_row import RowOptions, TokenRow
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import HoustonError
+from houston_shared.store.store_reader import Reader
+
+ROW_OPTIONS = RowOptions(masking=False)
+"""What was sampled is trained, good or bad: its advantage says which."""
+_OVERLONG_REASON = "an answer was cut at its limit of tokens"
+
+
+class StopRequested(Exception):
+    """Somebody asked the run to end while it waited for rollouts."""
+
+
+class UpdateBatch(NamedTuple):
+    """One update, ready to be trained."""
+
+    parts: list[list[Pass]]
+    """The passes of each optimizer step; as many as the recipe has minibatches, empty where there
+    were too few rollouts."""
+    trained: int
+    """Tokens that are trained."""
+    figures: SamplingFigures
+    gap: EngineGap
+    sampling_seconds: float
+    scoring_seconds: float
+
+
+class UpdateBatches:
+    """Makes the batch of each update. Blocks until its rollouts have ended."""
+
+    def __init__(
+        self,
+        loaded: LoadedConfiguration,
+        recipe: RlRecipe,
+        coordinator: GroupCoordinator,
+        score: Callable[[Sequence[Pass], float], EngineGap],
+        pad: int,
+    ) -> None:
+        """score: adds log-probabilities of the policy as it is (`PolicyGradientTrainer.score`).
+        pad: the id that fills rows up."""
+        self._loaded = loaded
+        self._recipe = recipe
+        self._coordinator = coordinator
+        self._score = score
+        self._pad = pad
+        self._penalty = OverlongPenalty(recipe.overlong_limit, recipe.overlong_margin)
+
+    def begin(self, update: int, policy: str) -> list[RolloutGroup]:
+        """Start the first groups of an update, unless they were."""
+        tasks = self._coordinator.task_order(update)[: self._recipe.groups]
+        return self._coordinator.begin(update, 0, tasks, policy)
+
+    def make(self, update: int, policy: str) -> UpdateBatch:
+        """Wait for the rollouts of an update and make its batch. Raises StopRequested."""
+        began = time.monotonic()
+        every, kept = self._sample(update, policy)
+        sampled = time.monotonic()
+        rows = [row for outcome in kept for row in self._rows(outcome)]
+        parts = [
+            self._passes(part) for part in split_by_rollout(rows, self._recipe.minibatches, update)
+        ]
+        gap = self._score([each for part in parts for each in part], self._recipe.importance_cap)
+        parts += [[] for _ in range(self._recipe.minibatches - len(parts))]
+        return UpdateBatch(
+            parts=parts,
+            trained=sum(row.trained for row in rows),
+            figures=self._figures(every, kept, policy),
+            gap=gap,
+            sampling_seconds=sampled - began,
+            scoring_seconds=time.monotonic() - sampled,
+        )
+
+    def _sample(self, update: int, policy: str) -> tuple[list[GroupOutcome], list[GroupOutcome]]:
+        """Every group of the update that ended, and those of them that teach something."""
+        order = iter(self._coordinator.task_order(update))
+        every: list[GroupOutcome] = []
+        kept: list[GroupOutcome] = []
+        for batch in range(self._recipe.refill + 1):
+            missing = self._recipe.groups - len(kept)
+            tasks = [index for index, _ in zip(order, range(missing), strict=False)]
+            if not tasks:
+                break
+            groups = self._coordinator.begin(update, batch, tasks, policy)
+            ended = self._coordinator.wait(groups)
+            if not ended:
+                raise StopRequested
+            every += ended
+            kept += [outcome for outcome in ended if has_reward_spread(self._rewards(outcome))]
+        return every, kept
+
+    def _rewards(self, outcome: GroupOutcome) -> list[float]:
+        recipe = self._recipe
+        return [
+            rollout_reward(member, recipe.reward, recipe.solved, self._penalty)
+            for member in outcome.members
+        ]
+
+    def _rows(self, outcome: GroupOutcome) -> Iterator[PolicyGradientRow]:
+        """Rows of all rollouts of a group that are trained."""
+        rewards = self._rewards(outcome)
+        advantages = group_advantages(rewards, self._recipe.scale)
+        with Reader(self._loaded.home) as reader:
+            for member, reward, advantage in zip(outcome.members, rewards, advantages, strict=True):
+                overlong = member.truncated and self._recipe.overlong_filter
+                rows = list(build_token_rows(reader, member.rollout, ROW_OPTIONS))
+                _require_plain_sampling(rows)
+                masked = _OVERLONG_REASON if overlong else ""
+                for credited in credit_outcome(rows, reward, advantage, masked):
+                    if (row := policy_gradient_row(credited)) is not None:
+                        yield row
+
+    def _passes(self, rows: Sequence[PolicyGradientRow]) -> list[Pass]:
+        """The passes of one optimizer step."""
+        weights = rollout_weights(rows, self._recipe.normalization)
+        whole = torch.tensor(float(sum(row.trained for row in rows)))
+        return [
+            collate_pass(part, weights, self._pad) | {"num_items_in_batch": whole}
+            for part in pack_passes(rows, self._recipe.pass_tokens)
+        ]
+
+    def _figures(
+        self, every: Sequence[GroupOutcome], kept: Sequence[GroupOutcome], policy: str
+    ) -> SamplingFigures:
+        members = [member for outcome in every for member in outcome.members]
+        rewards = [reward for outcome in every for reward in self._rewards(outcome)]
+        sound = [outcome for outcome in every if outcome.members]
+        solved = [(member.score or 0.0) >= self._recipe.solved for member in members]
+        stale = [outcome for outcome in kept if outcome.group.policy != policy]
+        count = max(len(members), 1)
+        return SamplingFigures(
+            groups=len(every),
+            zero_variance=len(sound) - len(kept),
+            failed=len(every) - len(sound),
+            rollouts=len(members),
+            solved=sum(solved) / count,
+            reward=sum(rewards) / count,
+            tool_failures=sum(outcome.failures for outcome in sound) / count,
+            steps=sum(outcome.steps for outcome in sound) / count,
+            tokens=sum(member.tokens for member in members) / count,
+            overlong=sum(member.truncated for member in members),
+            stale=len(stale) / max(len(kept), 1),
+        )
+
+
+def _require_plain_sampling(rows: Sequence[TokenRow]) -> None:
+    """Raise HoustonError for rollouts whose answers were drawn otherwise than the policy says."""
+    for row in rows:
+        for span in row.spans:
+            bent = {
+                name: value
+                for name, value in span.sampling.items()
+                if value not in NEUTRAL_SAMPLING.get(name, (value,))
+            }
+            if span.weight and (bent or span.guided):
+                how = ", ".join(f"{name} = {value}" for name, value in bent.items())
+                raise HoustonError(
+                    f"Rollout {row.rollout} was sampled with {how or 'a grammar'}: the policy would"
+                    " be trained on answers that are not its own.",
+                    "Nothing was trained further.",
+                    "Set temperature = 1 and top_p = 1 in [sampling] of the task, and no grammar",
+                )

@@ -1,0 +1,73 @@
+"""The figures of one update, as they are kept, shown and reported: sampling, loss, time."""
+
+import msgspec
+
+
+class SamplingFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """How the rollouts of one update went, before anything was dropped."""
+
+    groups: int
+    zero_variance: int
+    """Groups that were dropped because their rewards were all alike."""
+    failed: int
+    """Groups that were dropped because one of their rollouts failed."""
+    rollouts: int
+    solved: float
+    """Share of them with the least score that is solved."""
+    reward: float
+    """Their mean reward."""
+    tool_failures: float
+    """Failed calls of a rollout, mean."""
+    steps: float
+    """Steps of a rollout, mean."""
+    tokens: float
+    """Tokens of a rollout's longest context, mean."""
+    overlong: int
+    """Rollouts with a cut answer."""
+    stale: float
+    """Share of the trained groups that an older version than the newest sampled."""
+
+
+class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What TRL says of the loss, mean over the optimizer steps of an update."""
+
+    loss: float = 0.0
+    grad_norm: float = 0.0
+    entropy: float = 0.0
+    """Of the policy at trained tokens, nats."""
+    clip_low: float = 0.0
+    """Share of trained tokens whose ratio was clipped from below."""
+    clip_high: float = 0.0
+    kl: float = 0.0
+
+
+class ValidationFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The policy on validation tasks, one rollout each."""
+
+    tasks: int
+    solved: float
+    tool_failures: float
+    steps: float
+
+
+class UpdateFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `updates.jsonl`."""
+
+    update: int
+    """From 0."""
+    policy: str
+    """That the update began from; `base` for the engine's own model."""
+    sampling: SamplingFigures
+    loss: LossFigures
+    trained_tokens: int
+    gap_mean: float
+    """Mean distance of engine's and trainer's log-probabilities at a trained token, nats."""
+    gap_largest: float
+    gap_tokens: int
+    """Tokens for which the engine's were known."""
+    gap_truncated: int
+    """Tokens whose importance weight was cut off."""
+    seconds: dict[str, float]
+    """Of `sampling`, `scoring`, `training`, `syncing` (registering and loading the version)."""
+    validation: ValidationFigures | None = None
+    """Of the version that the update began from."""

@@ -1,0 +1,105 @@
+"""What every trainer process does around its training: environment, lock, progress, how it ends.
+
+An error is one sentence in the run's folder and on stderr, and exit code 1. What is trained is the
+caller's.
+"""
+
+import os
+import signal
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import TypeVar
+
+from houston_daemon.service.trainer_launch import TRAINER_VARIABLE
+from houston_daemon.training.sft import sft_progress, sft_run_folder
+from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.sft.sft_run_folder import RunFolder
+from houston_shared import command_output
+from houston_shared.errors import ExitCode, HoustonError
+
+TERMINATED_EXIT_CODE = 128 + signal.SIGTERM
+"""Exit code of a run that SIGTERM ended before its last step: started again, it goes on."""
+_QUIET_ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",  # a base is a folder; nothing is fetched
+    "HF_HUB_DISABLE_TELEMETRY": "1",  # TRL reports what is trained
+    "TOKENIZERS_PARALLELISM": "false",
+    "TQDM_DISABLE": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+_IGNORED_WARNINGS = ("`gradient_checkpointing` is dep", "`is_gradient_checkpointing` is dep")
+"""What TRL and PEFT still call by its old name, and transformers tells everybody who trains."""
+Folder = TypeVar("Folder", bound=RunFolder)
+
+
+def run_trainer(
+    folder: Folder,
+    train: Callable[[Folder, ProgressWriter], int],
+    tell_failure: Callable[[str], None] = lambda cause: None,
+) -> int:
+    """Train in this process, which has the folder until it ends; returns the exit code.
+
+    train: does the work and says how it ended; an error of it is reported here. tell_failure:
+    called with its cause, for whoever waits for the end elsewhere.
+    """
+    os.environ.update(_QUIET_ENVIRONMENT)
+    os.umask(0o077)  # libraries write pages and descriptions beside the weights, for all to read
+    for renamed in _IGNORED_WARNINGS:
+        warnings.filterwarnings("ignore", renamed, FutureWarning, "transformers")
+    first = is_first_process()
+    if first:
+        try:
+            sft_run_folder.take_folder(folder.path)  # until this process ends
+        except HoustonError as problem:  # the folder is the other's to write into
+            command_output.print_note(str(problem))
+            return int(problem.code)
+    writer = ProgressWriter(folder.path, silent=not first)
+    try:
+        writer.started(alone=TRAINER_VARIABLE not in os.environ)
+        return train(folder, writer)
+    except Exception as problem:  # noqa: BLE001 whatever it is, the folder says how it ended
+        tell_failure(report_failure(folder, problem))
+        return int(ExitCode.FAILED)
+
+
+def is_first_process() -> bool:
+    """Whether this is the first of several processes, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def use_one_gpu() -> None:
+    """Without a launcher transformers would put one model on all GPUs, badly; TRL refuses that."""
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0" if seen is None else seen.partition(",")[0]
+
+
+def report_stop(folder: RunFolder, writer: ProgressWriter) -> int:
+    """Say that a run was asked to end before its last step; returns the exit code."""
+    writer.set_state(
+        "cancelled", f"It was asked to end. {folder.what_is_kept} Next: {folder.resume_command}"
+    )
+    writer.log(writer.now.message)
+    return TERMINATED_EXIT_CODE
+
+
+def report_failure(folder: RunFolder, problem: Exception) -> str:
+    """Say it, whichever process this is: the first may know nothing of it. Returns the cause."""
+    from houston_daemon.training.sft import training_memory
+
+    if training_memory.is_out_of_memory(problem):  # passes have their own word for it
+        problem = training_memory.out_of_memory_elsewhere(folder)
+    writer, now = ProgressWriter(folder.path), sft_progress.read_progress(folder.path)
+    if not isinstance(problem, HoustonError):
+        writer.log("".join(traceback.format_exception(problem)))
+        if now is not None and now.state == "failed":
+            return now.message  # another process has said why; this one lost touch with it
+        what = str(problem).strip().partition("\n")[0]
+        problem = HoustonError(
+            f"The trainer met {type(problem).__name__}: {what}.",
+            f"Training ended there. {folder.what_is_kept}",
+            f"Next: look into {folder.path / 'log.txt'}",
+        )
+    writer.set_state("failed", str(problem))
+    writer.log(str(problem))
+    command_output.print_note(str(problem))
+    return problem.cause

@@ -1,0 +1,92 @@
+"""Credit beside tokens: which tokens get an advantage, and which are trained."""
+
+from array import array
+
+import pytest
+
+from houston_daemon.training.credit.credited_rows import CreditedRow, SpanCredit, credit_outcome
+from houston_daemon.training.rl.policy_gradient_batches import policy_gradient_row
+from houston_daemon.training.rows.training_row import BrokenRow, SampledSpan, TokenRow
+
+
+def span(start: int, end: int, step: int, weight: float = 1.0, kind: str = "policy") -> SampledSpan:
+    return SampledSpan(
+        start=start,
+        end=end,
+        step=step,
+        attempt=1,
+        role="policy",
+        sample_seq=step,
+        policy="p@2",
+        policy_hash="h",
+        weight=weight,
+        why="" if weight else "masked",
+        logprob_kind=kind,  # type: ignore[arg-type]
+        sampling={},
+        guided=False,
+    )
+
+
+def row(*spans: SampledSpan, tokens: int = 12) -> TokenRow:
+    return TokenRow(
+        id="r/0.0",
+        kind="react",
+        rollout="r",
+        task="t",
+        group="g",
+        domain="",
+        context=0,
+        source="ledger",
+        provenance="none",
+        token_ids=array("i", range(10, 10 + tokens)),
+        spans=spans,
+        logprobs={0: array("f", [-0.5] * (spans[0].end - spans[0].start))},
+    )
+
+
+def test_an_outcome_is_every_answers_advantage_and_the_last_ones_reward() -> None:
+    (credited,) = credit_outcome([row(span(3, 5, 1), span(7, 10, 2))], 1.0, -0.7)
+    assert credited.advantages().tolist() == pytest.approx(
+        [0, 0, 0, -0.7, -0.7, 0, 0, -0.7, -0.7, -0.7, 0, 0]
+    )
+    assert credited.mask().tolist() == [0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0, 0]
+    assert [(credit.reward, credit.returned) for credit in credited.credits] == [
+        (0.0, 1.0),
+        (1.0, 1.0),
+    ]
+
+
+def test_what_weighs_nothing_is_not_trained_whatever_its_advantage() -> None:
+    (credited,) = credit_outcome([row(span(3, 5, 1, weight=0.0), span(7, 10, 2))], 1.0, 2.0)
+    assert credited.mask().tolist() == [0] * 7 + [1] * 3 + [0] * 2
+    assert credited.trained == 3
+
+
+def test_a_rollout_that_was_broken_off_keeps_its_credit_and_trains_nothing() -> None:
+    (credited,) = credit_outcome([row(span(3, 5, 1))], -1.0, -1.0, masked="cut by a limit")
+    assert credited.trained == 0
+    assert policy_gradient_row(credited) is None
+
+
+def test_a_row_for_the_loss_begins_and_ends_with_trained_tokens() -> None:
+    (credited,) = credit_outcome([row(span(3, 5, 1), span(7, 10, 2))], 1.0, 0.5)
+    cut = policy_gradient_row(credited)
+    assert cut is not None
+    assert (cut.prompt, cut.completion) == ([10, 11, 12], list(range(13, 20)))
+    assert cut.mask == [1, 1, 0, 0, 1, 1, 1]
+    assert cut.sampled_logprobs[:2] == [-0.5, -0.5]
+    assert all(value != value for value in cut.sampled_logprobs[2:])  # NaN: nobody said
+
+
+@pytest.mark.parametrize("kind", ["before_temperature", "after_grammar", "none"])
+def test_only_the_probability_of_the_draw_is_a_ratio(kind: str) -> None:
+    """Others are off by up to 22 nats an answer."""
+    (credited,) = credit_outcome([row(span(3, 5, 1, kind=kind))], 1.0, 0.5)
+    cut = policy_gradient_row(credited)
+    assert cut is not None
+    assert all(value != value for value in cut.sampled_logprobs)
+
+
+def test_credit_is_for_each_span() -> None:
+    with pytest.raises(BrokenRow):
+        CreditedRow(row(span(3, 5, 1)), (SpanCredit(0, 0, 0), SpanCredit(0, 0, 0)))
