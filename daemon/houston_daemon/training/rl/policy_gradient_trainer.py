@@ -7,7 +7,7 @@ there (`training.runs`).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,6 +99,11 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
                 gaps.append(gap[known])
         self.model.train(training)
         return _gap_of(torch.cat(gaps) if gaps else torch.zeros(0), truncated)
+
+    def note_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Further figures for the next log, for whichever tracker the run reports to."""
+        for name, value in metrics.items():
+            self._metrics["train"][name].append(value)
 
     def _logps_of(self, one_pass: Pass) -> Pass:
         """Old and, with KL, reference log-probabilities of a pass, (rows, completion tokens)."""

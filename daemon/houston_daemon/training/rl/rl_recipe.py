@@ -5,6 +5,7 @@ A recipe is a TOML file with `key=value` settings laid over it. `dapo` and `grpo
 keys only. It knows nothing of rollouts and imports no torch.
 """
 
+import importlib.util
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +13,7 @@ import msgspec
 
 from houston_daemon.training.credit.group_advantages import AdvantageScale, RewardKind
 from houston_daemon.training.sft.sft_recipe import (
+    NOTHING_TRAINED_MESSAGE,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -23,6 +25,7 @@ from houston_shared.errors import ConfigurationError
 from houston_shared.toml_file import Settings
 
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
+Tracker = Literal["trackio", "wandb", "tensorboard"]
 NonNegativeFloat = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -108,6 +111,8 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where to train; auto: a GPU where one can be seen."""
     gradient_checkpointing: bool = False
     """Keep fewer activations and compute them again: less memory, a third more time."""
+    report_to: tuple[Tracker, ...] = ()
+    """Trackers that are told every figure as well; each is a package of its own."""
     save_updates: PositiveInt = 1
     """Write a checkpoint every so many updates; what comes after the last one is sampled and
     trained again where a run is killed."""
@@ -136,4 +141,12 @@ def load_rl_recipe(name: str, settings: list[str]) -> RlRecipe:
         )
     tables = toml_file.read_toml(file)
     lay_settings(tables, settings)
-    return toml_file.convert_toml(tables, RlRecipe, str(file))
+    recipe = toml_file.convert_toml(tables, RlRecipe, str(file))
+    for tracker in recipe.report_to:
+        if importlib.util.find_spec(tracker) is None:
+            raise ConfigurationError(
+                f"report_to names {tracker}, which is not installed.",
+                NOTHING_TRAINED_MESSAGE,
+                f"pip install {tracker}, or leave it out: every figure is in updates.jsonl too",
+            )
+    return recipe

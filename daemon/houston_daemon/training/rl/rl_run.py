@@ -148,6 +148,7 @@ class RlRun:
         self._update = update
         if self._recipe.ahead and update + 1 < self._recipe.updates:
             self._batches.begin(update + 1, self._policy)
+        self._trainer.note_metrics(_tracked_figures(self._batch, self._sync_seconds))
         self._writer.set_state("running", f"training update {update + 1}")
         self._began_training = time.monotonic()
 
@@ -292,13 +293,33 @@ def _trainer_arguments(
         save_strategy="no",  # the watch says when
         logging_steps=1,
         logging_nan_inf_filter=False,
-        report_to="none",
+        report_to=list(recipe.report_to) or "none",
+        run_name=folder.path.name,
         disable_tqdm=True,
         log_level="error",
         remove_unused_columns=False,
         dataloader_pin_memory=device.type == "cuda",
         **more,
     )
+
+
+def _tracked_figures(batch: UpdateBatch, syncing: float) -> dict[str, float]:
+    """What a tracker is told of an update beside TRL's own figures."""
+    sampling = batch.figures
+    return {
+        "rollouts/solved": sampling.solved,
+        "rollouts/reward": sampling.reward,
+        "rollouts/tool_failures": sampling.tool_failures,
+        "rollouts/steps": sampling.steps,
+        "rollouts/tokens": sampling.tokens,
+        "rollouts/zero_variance_groups": sampling.zero_variance,
+        "rollouts/stale": sampling.stale,
+        "engine/gap_mean": batch.gap.mean,
+        "engine/gap_largest": batch.gap.largest,
+        "seconds/sampling": batch.sampling_seconds,
+        "seconds/scoring": batch.scoring_seconds,
+        "seconds/syncing": syncing,
+    }
 
 
 def _mean_losses(logged: Sequence[Mapping[str, float]]) -> LossFigures:
