@@ -9,15 +9,22 @@ from pathlib import Path
 import httpx
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import (
+    DynamicCache,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
-from houston_daemon.engines.embedded import embedded_model
+from houston_daemon.engines.embedded.embedded_model import EmbeddedModel
 from houston_daemon.engines.embedded.prefix_cache import PrefixCache, PrefixCacheEntry
 from houston_daemon.engines.embedded.sampling_jobs import MAX_RUNNING_JOBS, draw_token
 from houston_daemon.engines.engine_process import process_start_time
 from houston_daemon.engines.token_engine import TokenEngine
 from tests.engines.conftest import Served, free_port
 from tests.engines.test_token_contract import ask, endless
+from tests.training.sft.tiny import save_tokenizer
 
 SCOPE = ("", "")
 
@@ -44,16 +51,40 @@ def run(model: LlamaForCausalLM, entry: PrefixCacheEntry, ids: list[int]) -> tor
     return out.logits[0, -1]
 
 
-def test_one_new_token_sees_what_the_library_sees(tiny: LlamaForCausalLM) -> None:
-    embedded_model.register_grouped_attention()
-    ids = list(range(1, 40))
-    logits = []
-    for name in ("eager", embedded_model.GROUPED_ATTENTION):
-        tiny.set_attn_implementation(name)
-        entry = PrefixCache(tiny.config, 1000).take(SCOPE, ids)
-        run(tiny, entry, ids[:-1])
-        logits.append(run(tiny, entry, ids))
-    torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
+@pytest.mark.parametrize("window", [None, 6], ids=["full attention", "sliding window"])
+def test_rows_of_one_pass_come_out_as_the_library_computes_each(
+    tmp_path: Path, window: int | None
+) -> None:
+    """Long and short rows, prompts in parts, one new token beside many: nobody sees another row."""
+    torch.manual_seed(1)
+    more = {} if window is None else {"sliding_window": window, "use_sliding_window": True}
+    kind = (
+        (LlamaConfig, LlamaForCausalLM) if window is None else (MistralConfig, MistralForCausalLM)
+    )
+    config = kind[0](
+        vocab_size=97, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, **more,
+    )  # fmt: skip
+    net = kind[1](config).eval()
+    net.save_pretrained(tmp_path)
+    save_tokenizer(tmp_path)
+    model = EmbeddedModel(tmp_path, "float32")
+    assert model.shares_passes
+    rows = [list(range(1, 40)), [5, 6, 7], list(range(60, 90))]
+    cuts = [(20, 38, 39), (1, 2, 3), (29, 29, 30)]
+    caches = [DynamicCache(config=config) for _ in rows]
+    begun = [0] * len(rows)
+    for turn in range(3):
+        some = [at for at, cut in enumerate(cuts) if cut[turn] > begun[at]]
+        logits = model.forward(
+            [(rows[at][begun[at] : cuts[at][turn]], caches[at]) for at in some], ""
+        )
+        for at in some:
+            begun[at] = cuts[at][turn]
+        for at, found in zip(some, logits, strict=True):
+            with torch.inference_mode():
+                wanted = net(torch.tensor([rows[at][: begun[at]]])).logits[0, -1]
+            torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
 
 
 REUSED = {

@@ -1,53 +1,30 @@
-"""The model in memory: weights, tokenizer, adapters, one forward pass, attention fast on a CPU.
+"""The model in memory: weights, tokenizer, adapters, and one forward pass for several rows.
 
-Used from the sampling thread only, except for the plain facts (name, window, tokenizer). Attention
-for a single new token does not copy the keys of grouped heads, which the library's own does at each
-token. Knows nothing of requests. Adapters need peft, which only the `train` extra brings.
+Used from the sampling thread only, except for the plain facts (name, window, tokenizer). Rows share
+a pass and see only their own caches (`row_attention`). Knows nothing of requests. Adapters need
+peft, which only the `train` extra brings.
 """
 
 import importlib
 import importlib.util
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer, DynamicCache
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
+from houston_daemon.engines.embedded.row_attention import (
+    ROW_ATTENTION,
+    RowCaches,
+    register_row_attention,
+)
 from houston_daemon.engines.local_machine import has_fast_bfloat16
 
-GROUPED_ATTENTION = "grouped"
-
-
-def grouped_attention(
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
-    **rest: Any,
-) -> tuple[torch.Tensor, None]:
-    """Attend over the whole cache; shapes (1, heads, new, width) and (1, groups, length, width)."""
-    batch, heads, new, width = query.shape
-    if new != 1 or batch != 1 or rest.get("sliding_window"):
-        out: tuple[torch.Tensor, None] = sdpa_attention_forward(
-            module, query, key, value, attention_mask, scaling=scaling, **rest
-        )
-        return out
-    groups = key.shape[1]
-    by_group = query.view(batch, groups, heads // groups, width)
-    scores = (by_group @ key.transpose(-1, -2)).float() * (scaling or width**-0.5)
-    mixed = torch.softmax(scores, -1).to(value.dtype) @ value
-    return mixed.view(batch, 1, heads, width), None
-
-
-def register_grouped_attention() -> None:
-    """Make it known to transformers under `NAME`."""
-    AttentionInterface.register(GROUPED_ATTENTION, grouped_attention)
-    AttentionMaskInterface.register(GROUPED_ATTENTION, sdpa_mask)
+LOGGER = logging.getLogger(__name__)
+_ROUNDING = {torch.float32: 1e-3, torch.bfloat16: 3e-2, torch.float16: 1e-2}
+"""Relative distance of logits that is rounding and no difference."""
 
 
 class AdaptersUnavailable(RuntimeError):
@@ -65,11 +42,10 @@ class EmbeddedModel:
     """
 
     def __init__(self, folder: Path, dtype: str = "auto") -> None:
-        register_grouped_attention()
+        register_row_attention()
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         chosen = _best_dtype(self.device) if dtype == "auto" else getattr(torch, dtype)
         self.net: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=chosen)
-        self.net.set_attn_implementation(GROUPED_ATTENTION)
         self.net.eval().to(self.device)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         self.dtype = str(chosen).removeprefix("torch.")
@@ -77,20 +53,76 @@ class EmbeddedModel:
         self.window: int = self.config.max_position_embeddings
         self.vocabulary: int = self.config.vocab_size
         self.ends = _end_ids(self.net.generation_config.eos_token_id, self.tokenizer.eos_token_id)
+        self.shares_passes = self._try_shared_pass()
+        """Whether rows are computed together; else one after the other, as the library does."""
         self._peft: Any = None
         self._adapters: dict[str, str] = {}
         self._folders: dict[str, str] = {}
         self._active = ""
         self._loads = 0
 
-    def forward(self, ids: Sequence[int], kv: DynamicCache, adapter: str) -> torch.Tensor:
-        """Append `ids` to the cache; return the logits after the last one, shape (vocabulary,)."""
+    def forward(
+        self, rows: Sequence[tuple[Sequence[int], DynamicCache]], adapter: str
+    ) -> torch.Tensor:
+        """Append each row's new ids to its cache; the logits after the last id of each, shape
+        (rows, vocabulary)."""
         self._activate(adapter)
         with torch.inference_mode():
-            batch = torch.tensor([list(ids)], device=self.device)
-            out = self.net(batch, past_key_values=kv, use_cache=True, logits_to_keep=1)
-            logits: torch.Tensor = out.logits[0, -1].float().cpu()
+            if self.shares_passes:
+                return self._shared_pass(rows)
+            return torch.stack([self._own_pass(ids, cache) for ids, cache in rows])
+
+    def _shared_pass(self, rows: Sequence[tuple[Sequence[int], DynamicCache]]) -> torch.Tensor:
+        new = [len(ids) for ids, _ in rows]
+        places = [
+            torch.arange(length) + cache.get_seq_length()
+            for length, (_, cache) in zip(new, rows, strict=True)
+        ]
+        ends = torch.tensor(new).cumsum(0) - 1
+        out = self.net(
+            torch.tensor([[id for ids, _ in rows for id in ids]], device=self.device),
+            position_ids=torch.cat(places)[None].to(self.device),
+            past_key_values=RowCaches([cache for _, cache in rows], new),
+            new_tokens=new,
+            use_cache=True,
+            logits_to_keep=ends.to(self.device),
+        )
+        logits: torch.Tensor = out.logits[0].float().cpu()
         return logits
+
+    def _own_pass(self, ids: Sequence[int], cache: DynamicCache) -> torch.Tensor:
+        batch = torch.tensor([list(ids)], device=self.device)
+        out = self.net(batch, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        logits: torch.Tensor = out.logits[0, -1].float().cpu()
+        return logits
+
+    def _try_shared_pass(self) -> bool:
+        """Switch to `row_attention`, unless this architecture gives other logits with it.
+
+        Names of architectures promise nothing, so it is tried on two rows of several parts.
+        """
+        own = self.net.config._attn_implementation
+        draw = torch.Generator().manual_seed(0)
+        rows = [torch.randint(self.vocabulary, (9,), generator=draw).tolist() for _ in range(2)]
+        try:
+            with torch.inference_mode():
+                alone = [self._own_pass(ids, DynamicCache(config=self.config)) for ids in rows]
+                self.net.set_attn_implementation(ROW_ATTENTION)
+                caches = [DynamicCache(config=self.config) for _ in rows]
+                for part in (slice(0, 5), slice(5, 8), slice(8, 9)):
+                    shared = self._shared_pass(
+                        [(ids[part], cache) for ids, cache in zip(rows, caches, strict=True)]
+                    )
+        except (ValueError, TypeError, RuntimeError, AttributeError, IndexError) as problem:
+            LOGGER.warning("rows are computed one by one: %s", problem)
+            self.net.set_attn_implementation(own)
+            return False
+        wanted = torch.stack(alone)
+        near = (shared - wanted).norm() <= _ROUNDING[self.net.dtype] * wanted.norm()
+        if not near:
+            LOGGER.warning("rows are computed one by one: together they come out otherwise")
+            self.net.set_attn_implementation(own)
+        return bool(near)
 
     @property
     def adapters(self) -> dict[str, str]:

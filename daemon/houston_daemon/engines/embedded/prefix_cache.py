@@ -69,6 +69,10 @@ class PrefixCache:
         while len(idle) > 1 and self._over(idle):
             self._entries.remove(idle.pop(0))
 
+    def drop(self, entry: PrefixCacheEntry) -> None:
+        """Forget a busy entry whose keys may be wrong."""
+        self._entries.remove(entry)
+
     def forget(self, adapter: str) -> None:
         """Never use a cache of this adapter again: its weights are about to change."""
         self._entries = [e for e in self._entries if e.busy or e.scope[0] != adapter]

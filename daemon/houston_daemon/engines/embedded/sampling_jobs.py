@@ -1,7 +1,8 @@
 """Sampling in the embedded server: a token from logits, under a JSON schema, jobs in turn.
 
-Jobs share one thread. Each takes short turns (a slice of its prompt, or one token), so that several
-share one model fairly and an abandoned one ends at once; jobs beyond a limit wait in order.
+Jobs share one thread and, with the same adapter, one forward pass: each turn takes a slice of each
+one's prompt, or one token, so that several share one model fairly and an abandoned one ends at
+once; jobs beyond a limit wait in order.
 Log-probabilities are taken after a grammar's mask, before temperature and top-p, as vLLM's
 `raw_logprobs` are. Knows no HTTP.
 """
@@ -19,7 +20,7 @@ import msgspec
 import numpy as np
 import torch
 from tokenizers.decoders import DecodeStream
-from transformers import PreTrainedTokenizerBase
+from transformers import DynamicCache, PreTrainedTokenizerBase
 
 from houston_daemon.engines.embedded.completions_wire import CompletionRequest, SampledPiece
 from houston_daemon.engines.embedded.embedded_model import EmbeddedModel
@@ -152,13 +153,25 @@ class SamplingJob:
         self._feed: list[int] = []
         self._text = DecodeStream(skip_special_tokens=request.skip_special_tokens)
 
-    def turn(self, sampler: JobSampler) -> bool:
-        """Do a little; return whether the job is over."""
-        entry = self._entry or self._begin(sampler)
-        part, self._feed = self._feed[:PREFILL_TOKENS], self._feed[PREFILL_TOKENS:]
-        logits = sampler.model.forward(part, entry.kv, self.adapter)
-        entry.ids += part
-        return not self._feed and self._sample(sampler.model, logits)
+    def begin(self, sampler: JobSampler) -> None:
+        """Take a cache and the grammar, once. Raises GrammarError."""
+        if self._entry is not None:
+            return
+        self._grammar = sampler.grammar(self.request)
+        self._entry = sampler.prefixes.take((self.adapter, self.request.cache_salt), self.prompt)
+        self.cached_tokens = len(self._entry.ids)
+        self._feed = self.prompt[self.cached_tokens :]
+
+    def next_part(self, most: int) -> tuple[list[int], DynamicCache]:
+        """At most so many ids that are computed next, and the cache that they go into."""
+        assert self._entry is not None
+        part, self._feed = self._feed[:most], self._feed[most:]
+        self._entry.ids += part
+        return part, self._entry.kv
+
+    def take_logits(self, model: EmbeddedModel, logits: torch.Tensor) -> bool:
+        """Sample where the prompt is computed; whether the job is over. logits: (vocabulary,)."""
+        return not self._feed and self._sample(model, logits)
 
     def end(self, sampler: JobSampler) -> None:
         """Give the cache back; what was computed serves the next prompt."""
@@ -166,12 +179,11 @@ class SamplingJob:
             sampler.prefixes.give_back(self._entry)
             self._entry = None
 
-    def _begin(self, sampler: JobSampler) -> PrefixCacheEntry:
-        self._grammar = sampler.grammar(self.request)
-        self._entry = sampler.prefixes.take((self.adapter, self.request.cache_salt), self.prompt)
-        self.cached_tokens = len(self._entry.ids)
-        self._feed = self.prompt[self.cached_tokens :]
-        return self._entry
+    def drop_cache(self, sampler: JobSampler) -> None:
+        """Forget the cache: nothing may be computed from it any more."""
+        if self._entry is not None:
+            sampler.prefixes.drop(self._entry)
+            self._entry = None
 
     def _sample(self, model: EmbeddedModel, logits: torch.Tensor) -> bool:
         asked = self.request
@@ -190,7 +202,7 @@ class SamplingJob:
         return reason is not None
 
 
-MAX_RUNNING_JOBS = 16
+MAX_RUNNING_JOBS = 32
 """Each running job holds a key-value cache of its own."""
 
 Answer = TypeVar("Answer")
@@ -234,9 +246,7 @@ class JobScheduler:
             while self._waiting and len(self._running) < MAX_RUNNING_JOBS:
                 self._running.append(self._waiting.popleft())
             if self._running:
-                job = self._running.popleft()
-                if not self._turn(job):
-                    self._running.append(job)
+                self._turn()
 
     def _receive(self) -> None:
         """Take what came in; wait for something when there is nothing to do."""
@@ -247,15 +257,48 @@ class JobScheduler:
             else:
                 item()
 
-    def _turn(self, job: SamplingJob) -> bool:
-        """Return whether the job is over."""
-        over = job.cancelled
-        if not over:
+    def _turn(self) -> None:
+        """One pass for the job at the front and every other one with its adapter."""
+        for job in [job for job in self._running if job.cancelled]:
+            self._end(job)
+        adapter = self._running[0].adapter if self._running else ""
+        jobs = [job for job in self._running if job.adapter == adapter]
+        jobs = [job for job in jobs if self._begun(job)]
+        if not jobs:
+            return
+        share = max(1, PREFILL_TOKENS // len(jobs))
+        parts = [job.next_part(share) for job in jobs]
+        try:
+            logits = self.sampler.model.forward(parts, adapter)
+        except Exception as problem:  # noqa: BLE001 - nobody knows whose fault it was
+            for job in jobs:
+                job.drop_cache(self.sampler)  # what lies in it is not known any more
+                self._fail(job, problem)
+            return
+        for job, row in zip(jobs, logits, strict=True):
             try:
-                over = job.turn(self.sampler)
+                over = job.take_logits(self.sampler.model, row)
             except Exception as problem:  # noqa: BLE001 - one job's failure is that job's answer
-                job.deliver(problem)
-                over = True
-        if over:
-            job.end(self.sampler)
-        return over
+                self._fail(job, problem)
+                continue
+            if over:
+                self._end(job)
+            else:  # behind those of other adapters
+                self._running.remove(job)
+                self._running.append(job)
+
+    def _begun(self, job: SamplingJob) -> bool:
+        try:
+            job.begin(self.sampler)
+        except Exception as problem:  # noqa: BLE001 - one job's failure is that job's answer
+            self._fail(job, problem)
+            return False
+        return True
+
+    def _fail(self, job: SamplingJob, problem: Exception) -> None:
+        job.deliver(problem)
+        self._end(job)
+
+    def _end(self, job: SamplingJob) -> None:
+        self._running.remove(job)
+        job.end(self.sampler)
