@@ -83,7 +83,12 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     overlong_margin: PositiveInt = 64
     """Tokens before that over which the penalty grows."""
     purify: UnitShare = 0.0
-    """Share of the rollouts in which failed calls are replaced by their corrections (SAAR)."""
+    """Share of the rollouts that are purified: failed calls are replaced by their corrections
+    (CLEANER's SAAR). Validation is never purified."""
+    purify_retries: Annotated[int, msgspec.Meta(ge=1, le=16)] = 3
+    """Most corrections that are sampled for one step."""
+    purify_similarity: UnitShare = 0.5
+    """From this likeness of failed and corrected call on, the first thought is kept."""
 
     lora_rank: PositiveInt = 16
     """Rank of the adapter; vLLM takes up to 16 unless it is told otherwise."""

@@ -310,6 +310,7 @@ def _tracked_figures(batch: UpdateBatch, syncing: float) -> dict[str, float]:
         "rollouts/solved": sampling.solved,
         "rollouts/reward": sampling.reward,
         "rollouts/tool_failures": sampling.tool_failures,
+        "rollouts/tool_failures_kept": sampling.tool_failures_kept,
         "rollouts/steps": sampling.steps,
         "rollouts/tokens": sampling.tokens,
         "rollouts/zero_variance_groups": sampling.zero_variance,
@@ -345,7 +346,10 @@ def _validation_figures(outcomes: Sequence[GroupOutcome], solved: float) -> Vali
     return ValidationFigures(
         tasks=len(members),
         solved=sum((member.score or 0.0) >= solved for member in members) / count,
-        tool_failures=sum(outcome.failures for outcome in outcomes) / count,
+        tool_failures=sum(
+            counts.failures_after for outcome in outcomes for counts in outcome.purification
+        )
+        / count,
         steps=sum(outcome.steps for outcome in outcomes) / count,
     )
 

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,8 @@ from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import StartRollouts
 from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES
-from houston_shared.store import outcome_queries
+from houston_shared.store import outcome_queries, purification_queries
+from houston_shared.store.purification_queries import PurificationCounts
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import LoadedTask, load_task
@@ -68,8 +69,8 @@ class GroupOutcome(NamedTuple):
     members: tuple[ScoredRollout, ...]
     """One for each rollout, in order; none where one of them failed, which is no fault of the
     policy."""
-    failures: int
-    """Failed tool calls of all of them."""
+    purification: tuple[PurificationCounts, ...]
+    """Of each rollout: failed calls before and after purification, and what that took."""
     steps: int
     """Steps of all of them."""
 
@@ -152,7 +153,8 @@ class GroupCoordinator:
                 if all(row.state in ENDED_STATES for row in rows.values()):
                     cut = reader.run(outcome_queries.rollouts_with_cut_answers(wanted))
                     tokens = reader.run(outcome_queries.longest_contexts(wanted))
-                    return [_outcome(group, rows, cut, tokens) for group in groups]
+                    counts = reader.run(purification_queries.count_purification(wanted))
+                    return [_outcome(group, rows, cut, tokens, counts) for group in groups]
                 if self._stop():
                     return []
                 time.sleep(POLL_SECONDS)
@@ -170,6 +172,7 @@ class GroupCoordinator:
             size,
             _rollout_seed(recipe.seed, update, batch, index),
             policy=policy,
+            purify=self._purify(split),
         )
         answer = send_with_retry(
             self._loaded.home,
@@ -188,6 +191,16 @@ class GroupCoordinator:
         self._groups.keep(group)
         return group
 
+    def _purify(self, split: str) -> dict[str, Any]:
+        """Settings over the task's `[purify]`."""
+        recipe = self._recipe
+        return {
+            "enabled": bool(recipe.purify) and split == TRAIN_SPLIT,
+            "share": recipe.purify,
+            "retries": recipe.purify_retries,
+            "similarity": recipe.purify_similarity,
+        }
+
 
 def _rollout_seed(seed: int, update: int, batch: int, index: int) -> int:
     """Of a group's first rollout; the others count on from it."""
@@ -199,14 +212,19 @@ def _outcome(
     known: Mapping[str, RolloutRow],
     cut: Collection[str],
     tokens: Mapping[str, int],
+    counts: Mapping[str, PurificationCounts],
 ) -> GroupOutcome:
     rows = [known[rollout] for rollout in group.rollouts]
     sound = all(row.state == "finished" for row in rows)
     members = tuple(
         ScoredRollout(row.id, row.last_score, tokens.get(row.id, 0), row.id in cut) for row in rows
     )
-    errors, steps = sum(row.errors for row in rows), sum(row.steps for row in rows)
-    return GroupOutcome(group, members if sound else (), errors, steps)
+    return GroupOutcome(
+        group,
+        members if sound else (),
+        tuple(counts[rollout] for rollout in group.rollouts),
+        sum(row.steps for row in rows),
+    )
 
 
 def _require_all(known: Mapping[str, RolloutRow], wanted: Collection[str]) -> None:

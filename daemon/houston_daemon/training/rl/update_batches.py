@@ -7,7 +7,8 @@ rollout that an older version sampled is trained with importance weights, and co
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -164,21 +165,31 @@ class UpdateBatches:
         members = [member for outcome in every for member in outcome.members]
         rewards = [reward for outcome in every for reward in self._rewards(outcome)]
         sound = [outcome for outcome in every if outcome.members]
-        solved = [(member.score or 0.0) >= self._recipe.solved for member in members]
-        stale = [outcome for outcome in kept if outcome.group.policy != policy]
-        count = max(len(members), 1)
+        purified = [counts for outcome in sound for counts in outcome.purification]
+        recovered: Counter[str] = Counter()
+        for counts in purified:
+            recovered.update({str(key): times for key, times in counts.recovered_at.items()})
+
+        def mean(values: Iterable[float]) -> float:
+            return sum(values) / max(len(members), 1)
+
         return SamplingFigures(
             groups=len(every),
             zero_variance=len(sound) - len(kept),
             failed=len(every) - len(sound),
             rollouts=len(members),
-            solved=sum(solved) / count,
-            reward=sum(rewards) / count,
-            tool_failures=sum(outcome.failures for outcome in sound) / count,
-            steps=sum(outcome.steps for outcome in sound) / count,
-            tokens=sum(member.tokens for member in members) / count,
+            solved=mean((member.score or 0.0) >= self._recipe.solved for member in members),
+            reward=mean(rewards),
+            tool_failures=mean(counts.failures_before for counts in purified),
+            tool_failures_kept=mean(counts.failures_after for counts in purified),
+            purified_steps=mean(counts.purified for counts in purified),
+            corrections=mean(counts.lookahead_samples for counts in purified),
+            correction_seconds=sum(counts.lookahead_seconds for counts in purified),
+            recovered_at=dict(recovered),
+            steps=mean(outcome.steps for outcome in sound),
+            tokens=mean(member.tokens for member in members),
             overlong=sum(member.truncated for member in members),
-            stale=len(stale) / max(len(kept), 1),
+            stale=sum(outcome.group.policy != policy for outcome in kept) / max(len(kept), 1),
         )
 
 

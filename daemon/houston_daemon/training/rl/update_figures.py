@@ -17,7 +17,17 @@ class SamplingFigures(msgspec.Struct, frozen=True, kw_only=True):
     reward: float
     """Their mean reward."""
     tool_failures: float
-    """Failed calls of a rollout, mean."""
+    """Failed calls of a rollout as the policy made them at first, mean."""
+    tool_failures_kept: float
+    """Failed calls that stand in a rollout after purification, mean."""
+    purified_steps: float
+    """Steps of a rollout that were replaced by a correction, mean."""
+    corrections: float
+    """Corrections that were sampled for a rollout, mean."""
+    correction_seconds: float
+    """Time that sampling and running them took, of all rollouts together."""
+    recovered_at: dict[str, int]
+    """By number of the correction that came right, how many steps it replaced."""
     steps: float
     """Steps of a rollout, mean."""
     tokens: float
