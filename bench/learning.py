@@ -1,0 +1,196 @@
+"""What a tiny policy learns by DAPO, and by DAPO with purified rollouts (CLEANER, figures 1, 4, 5).
+
+    python bench/learning.py [--seeds 3] [--updates 30] [--worlds 256] [--arms dapo saar …]
+                             [--folder DIR] [--model DIR]
+
+One daemon, one engine, real rollouts of the suite `word-worlds`. A policy is made and warmed up
+(`houston policy tiny`), measured on held-out worlds, trained once for each arm and seed
+(`houston train dapo`), and measured on the same worlds, unpurified. Differences are paired by
+world; intervals draw worlds and seeds anew (95 %). Nothing is tuned on the test split. The same
+command goes on where it was broken off in `--folder`. Written to bench/results/learning.json.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+from bench.durable.machine import machine
+
+from houston_daemon.experiments.experiment_home import ExperimentHome
+from houston_daemon.experiments.experiment_statistics import bootstrap_mean, score_differences
+from houston_daemon.suites.suite_results import SuiteRun, read_run
+
+RESULTS = ROOT / "bench" / "results" / "learning.json"
+SUITE, ENGINE = "word-worlds", "tiny"
+ARMS = {
+    "dapo": (),
+    "saar": ("purify=0.7",),
+    "saar, one correction": ("purify=0.7", "purify_retries=1"),
+    "saar, every rollout": ("purify=1.0",),
+    "sampling ahead": ("ahead=1",),
+    "no dynamic sampling": ("refill=0",),
+}
+"""Settings over the recipe `small`."""
+BASE = "before"
+
+Cells = dict[str, dict[int, float]]
+
+
+def cells(runs: Mapping[int, SuiteRun], failures: bool) -> Cells:
+    """By world, by seed: whether it was solved, or how many calls failed."""
+    values: Cells = {}
+    for seed, run in runs.items():
+        for world in run.worlds:
+            (attempt,) = world.attempts
+            value = float(attempt.failures if failures else attempt.solved)
+            values.setdefault(str(world.index), {})[seed] = value
+    return values
+
+
+def interval(values: Cells) -> dict[str, float]:
+    """Mean and 95 % interval over worlds and seeds."""
+    found = bootstrap_mean(values, 1)
+    return {name: round(float(value), 4) for name, value in found._asdict().items()}
+
+
+def compared(runs: Mapping[str, Mapping[int, SuiteRun]], one: str, other: str) -> dict[str, Any]:
+    """How much better `one` is than `other`, paired by world and seed."""
+    seeds = runs[one].keys()
+    base = runs[other]
+    paired = {seed: base.get(seed) or next(iter(base.values())) for seed in seeds}
+    return {
+        name: interval(score_differences(cells(runs[one], failures), cells(paired, failures)))
+        for name, failures in (("solved", False), ("failed calls", True))
+    }
+
+
+def measured(home: ExperimentHome, policy: str, name: str, worlds: int) -> SuiteRun:
+    """The policy on held-out worlds; what was measured before is read."""
+    file = home.home.path / "suites" / SUITE / f"{name}.json"
+    if not file.is_file():
+        words = ("suite", "run", SUITE, "--engine", ENGINE, "--policy", policy)
+        home.run(*words, "--split", "test", "-n", str(worlds), "--name", name, seconds=3600)
+    return read_run(file)
+
+
+def trained(home: ExperimentHome, arm: str, seed: int, updates: int) -> tuple[str, dict[str, Any]]:
+    """Train one policy; its name and its curve. What was trained before is read."""
+    family = f"{arm.replace(' ', '-').replace(',', '')}-{seed}"
+    kept = home.folder / f"{family}.json"
+    if not kept.is_file():
+        settings = (f"seed={seed}", f"updates={updates}", *ARMS[arm])
+        words = [word for setting in settings for word in ("--set", setting)]
+        began = time.monotonic()
+        told = home.run(
+            *("train", "dapo", "--suite", SUITE, "--engine", ENGINE, "--recipe", "small"),
+            *("--name", family, "--json", *words),
+            seconds=4 * 3600,
+        )
+        run = json.loads(told.splitlines()[-1])
+        kept.write_text(json.dumps({**run, "seconds": round(time.monotonic() - began, 1)}))
+    run = json.loads(kept.read_text())
+    return run["policy"], curve(run)
+
+
+def curve(run: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run's updates tell, a list for each figure."""
+    updates = run["updates"]
+    sampling = {
+        name: [round(update["sampling"][name], 4) for update in updates]
+        for name in (
+            *("solved", "tool_failures", "tool_failures_kept", "purified_steps", "corrections"),
+            *("rollouts", "zero_variance", "tokens", "stale"),
+        )
+    }
+    spent: dict[str, float] = {}
+    for update in updates:
+        for name, seconds in update["seconds"].items():
+            spent[name] = round(spent.get(name, 0.0) + seconds, 1)
+    rollouts = sum(sampling["rollouts"])
+    return {
+        "seconds": run["seconds"],
+        "rollouts": rollouts,
+        "rollouts_per_second": round(rollouts / run["seconds"], 2),
+        "trained_tokens": sum(update["trained_tokens"] for update in updates),
+        "seconds_of": spent,
+        "largest_gap": max(update["gap_largest"] for update in updates),
+        "entropy": [round(update["loss"]["entropy"], 4) for update in updates],
+        **sampling,
+    }
+
+
+def learn(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, Any]:
+    """All arms and seeds, and what came out."""
+    runs: dict[str, dict[int, SuiteRun]] = {BASE: {0: measured(home, "base", BASE, asked.worlds)}}
+    curves: dict[str, dict[str, Any]] = {}
+    for seed in range(1, asked.seeds + 1):
+        for arm in asked.arms:
+            policy, told = trained(home, arm, seed, asked.updates)
+            name = policy.replace("@", "-")
+            runs.setdefault(arm, {})[seed] = measured(home, policy, name, asked.worlds)
+            curves.setdefault(arm, {})[str(seed)] = told
+            solved = interval(cells({seed: runs[arm][seed]}, False))
+            print(
+                f"{arm}, seed {seed}: {solved['value']:.3f} solved, {told['seconds']} s", flush=True
+            )
+    arms = [arm for arm in runs if arm != BASE]
+    return {
+        "held out": {
+            arm: {
+                "solved": interval(cells(seeds, False)),
+                "failed calls": interval(cells(seeds, True)),
+            }
+            for arm, seeds in runs.items()
+        },
+        "minus before": {arm: compared(runs, arm, BASE) for arm in arms},
+        "minus dapo": {arm: compared(runs, arm, "dapo") for arm in arms if arm != "dapo"},
+        "training": curves,
+    }
+
+
+def main() -> int:
+    """Learn, print, keep; exit code 1 where an arm is not better than before."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--updates", type=int, default=30)
+    parser.add_argument("--worlds", type=int, default=256)
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=["dapo", "saar"])
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--model", type=Path, help="a policy of `houston policy tiny`")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="houston-learning-") as temporary:
+        folder = (asked.folder or Path(temporary)).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        model = asked.model or folder / "model"
+        engine = {"kind": "embedded", "model": str(model.absolute()), "dialect": "words"}
+        home = ExperimentHome(folder, {ENGINE: engine}, at_once=64)
+        if not (model / "config.json").is_file():
+            home.run("policy", "tiny", "--out", str(model))
+        home.start()
+        try:
+            result = learn(home, asked)
+        finally:
+            home.stop()
+        about = machine(folder)
+        about["versions"] |= {name: version(name) for name in ("torch", "transformers", "trl")}
+        made = json.loads((model / "tiny_policy.json").read_text())
+        result = {**about, "updates": asked.updates, "policy": made, **result}
+    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+    print(
+        json.dumps(
+            {key: result[key] for key in ("held out", "minus before", "minus dapo")}, indent=1
+        )
+    )
+    return int(any(arm["solved"]["low"] <= 0 for arm in result["minus before"].values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
