@@ -76,6 +76,7 @@ def measured(home: ExperimentHome, policy: str, name: str, worlds: int) -> Suite
     """The policy on held-out worlds; what was measured before is read."""
     file = home.home.path / "suites" / SUITE / f"{name}.json"
     if not file.is_file():
+        home.run("policy", "activate", policy, "--engine", ENGINE)
         words = ("suite", "run", SUITE, "--engine", ENGINE, "--policy", policy)
         home.run(*words, "--split", "test", "-n", str(worlds), "--name", name, seconds=3600)
     return read_run(file)
