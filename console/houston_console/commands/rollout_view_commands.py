@@ -305,7 +305,6 @@ def _print_rollout(
     page: OutputPage, row: RolloutRow, facts: dict[str, Any], scores: list[EvaluationRow]
 ) -> None:
     drift = ", ".join(f"{count} {name}" for name, count in sorted(facts["drift"].items()))
-    guidance = facts["guidance"]
     history = ", ".join(
         f"{format_score(score.score)} at step {score.step}"
         + ("" if score.state == "scored" else " (no score, no submission used)")
@@ -325,7 +324,7 @@ def _print_rollout(
         f" {'final' if row.state in ENDED_STATES else 'last'} {format_score(row.last_score)}",
         "scores": history,
         "purified": facts["purified"],
-        "guidance": f"{guidance['queued']} queued, {guidance['delivered']} delivered",
+        "guidance": "{queued} queued, {delivered} delivered".format(**facts["guidance"]),
         "need": "; ".join(reason["text"] for reason in facts["reasons"]),
         "claim": _claim_text(facts["claim"]),
         "people": f"{', '.join(facts['looking'])} looking" if facts["looking"] else "",

@@ -112,14 +112,14 @@ def _print_attempts(page: OutputPage, record: StepRecord, full: bool) -> None:
     """How a step was purified, and what else was tried; `full` shows that whole."""
     if line := step_json.purification_line(record):
         page.line("  ", span(line, "name"))
-    for one in record.others:
-        page.line("  ", span(step_json.attempt_name(one), "dim"))
+    for attempt in record.others:
+        page.line("  ", span(step_json.attempt_name(attempt), "dim"))
         if not full:
             continue
-        page.block(one.sample.thought, f"    {AGENT_BAR}", "dim", 0)
-        for call in one.sample.calls:
+        page.block(attempt.sample.thought, f"    {AGENT_BAR}", "dim", 0)
+        for call in attempt.sample.calls:
             page.line("    → ", span(call_line(call, 10**6), "dim"))
-        for result in one.results:
+        for result in attempt.results:
             page.block(result.text, f"    {AGENT_BAR}", "dim", 0)
 
 

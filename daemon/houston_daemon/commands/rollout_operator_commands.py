@@ -89,14 +89,9 @@ def run_rollout_start(arguments: argparse.Namespace, loaded: LoadedConfiguration
             ExitCode.USAGE,
         )
     flags = (arguments.seed, arguments.share_gpus, arguments.hints)
+    purify = rollout_start_checks.parse_purify_words(task.task, arguments.purify)
     specs = rollout_start_checks.build_rollout_specs(
-        loaded,
-        task,
-        engine,
-        arguments.n,
-        *flags,
-        policy=arguments.policy,
-        purify=rollout_start_checks.parse_purify_words(task.task, arguments.purify),
+        loaded, task, engine, arguments.n, *flags, policy=arguments.policy, purify=purify
     )
     message = StartRollouts(request=uuid.uuid4().hex, specs=specs)
     answer = send_with_retry(

@@ -147,6 +147,6 @@ def _print_figures(figures: dict[str, Any]) -> None:
 
 def _result_file(loaded: LoadedConfiguration, named: str) -> Path:
     """A result's file: a path that is there, or a name in the home."""
-    given = Path(named)
+    path = Path(named)
     own = suite_run.suites_folder(loaded.home) / f"{named}.json"
-    return given.absolute() if given.is_file() else own
+    return path.absolute() if path.is_file() else own

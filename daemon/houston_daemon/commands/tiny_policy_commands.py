@@ -77,13 +77,13 @@ def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         wrong=arguments.wrong,
         seed=arguments.seed,
     )
-    made = make_tiny_policy(folder, recipe, command_output.print_note)
+    figures = make_tiny_policy(folder, recipe, command_output.print_note)
     if arguments.json:
-        command_output.print_json_line({"out": str(folder), **made})
+        command_output.print_json_line({"out": str(folder), **figures})
         return int(ExitCode.DONE)
     command_output.print_line(
-        f"{folder}: {made['parameters']:,} parameters, solves {made['success']:.0%} of "
-        f"{made['worlds']} validation worlds, {made['seconds']:.0f} s"
+        f"{folder}: {figures['parameters']:,} parameters, solves {figures['success']:.0%} of "
+        f"{figures['worlds']} validation worlds, {figures['seconds']:.0f} s"
     )
     command_output.print_note(
         f'next: in houston.toml [engines.tiny] kind = "embedded", model = "{folder}", '

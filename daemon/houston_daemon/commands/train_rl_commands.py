@@ -119,14 +119,14 @@ def _created(
 def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> RlRunFolder:
     """The folder of a run that goes on. Raises HoustonError for what it cannot have otherwise."""
     run = arguments.resume
-    given = ["--set"] if arguments.settings else []
-    given += [
+    flags = ["--set"] if arguments.settings else []
+    flags += [
         f"--{name}" for name in ("suite", "engine", "base", "name") if getattr(arguments, name)
     ]
-    if given or not is_run_name(run):
-        cause = f"A run that goes on has its recipe: --resume takes no {', '.join(given)}."
+    if flags or not is_run_name(run):
+        cause = f"A run that goes on has its recipe: --resume takes no {', '.join(flags)}."
         raise HoustonError(
-            cause if given else f"{run[:80]!r} is no training run.",
+            cause if flags else f"{run[:80]!r} is no training run.",
             NOTHING_TRAINED_MESSAGE,
             "houston train list",
             ExitCode.USAGE,
