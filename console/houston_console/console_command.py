@@ -140,8 +140,8 @@ def _resolve_rollout_id(name: str, loaded: LoadedConfiguration) -> str:
 
 def _parse_screen_size(text: str) -> tuple[int, int]:
     width, _, height = text.partition("x")
-    known = all(re.fullmatch("[0-9]{1,4}", side) for side in (width, height))
-    if not known or int(width) < 40 or int(height) < 12:
+    valid = all(re.fullmatch("[0-9]{1,4}", side) for side in (width, height))
+    if not valid or int(width) < 40 or int(height) < 12:
         raise HoustonError(
             f"{text!r} is no size of a screen.",
             "No picture was made.",

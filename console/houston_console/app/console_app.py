@@ -143,10 +143,10 @@ class ConfigurationWatcher:
         if "console.theme" in edit.changed:
             self._app.apply_theme(self._app.loaded.config.console.theme)
         ours = [key for key in edit.changed if key.startswith(CONSOLE_KEYS)]
-        said = [f"{', '.join(ours)} in force"] if ours else []
+        parts = [f"{', '.join(ours)} in force"] if ours else []
         if edit.later:
-            said.append(f"{', '.join(edit.later)}: open the console again")
-        words = "; ".join(said) or "nothing of it is for the console"
+            parts.append(f"{', '.join(edit.later)}: open the console again")
+        words = "; ".join(parts) or "nothing of it is for the console"
         self._app.top_screen.show_message(
             f"{self._configuration.path.name} was edited: {words}.", "success"
         )
@@ -266,16 +266,16 @@ class HoustonConsole(ErrorBoundary, App[None]):
 
     def apply_theme(self, wanted: str) -> None:
         """Use the theme that the configuration names."""
-        given = wanted if wanted in self.available_themes else DEFAULT_THEME
-        self.theme = ANSI_THEME.name if self.low and given == DEFAULT_THEME else given
+        chosen = wanted if wanted in self.available_themes else DEFAULT_THEME
+        self.theme = ANSI_THEME.name if self.low and chosen == DEFAULT_THEME else chosen
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """What every line passes before it is drawn: the colours that the terminal has.
 
         Textual's own shades of grey for NO_COLOR are left out: a terminal shows them as colours.
         """
-        kept = [one for one in super().get_line_filters() if not isinstance(one, Monochrome)]
-        return kept if self.depth == "truecolor" else [*kept, self._quantized_colors]
+        filters = [item for item in super().get_line_filters() if not isinstance(item, Monochrome)]
+        return filters if self.depth == "truecolor" else [*filters, self._quantized_colors]
 
     async def on_unmount(self) -> None:
         """What is on its way arrives; then let go of files and sockets."""
@@ -338,8 +338,8 @@ class HoustonConsole(ErrorBoundary, App[None]):
 
     async def refresh_from_store(self) -> None:
         """Bring everything that is shown up to the newest commit. Raises HoustonError."""
-        seen = await self.reader.run(read_rollout_changes(self.state.seq))
-        changed = self.state.merge(seen)
+        changes = await self.reader.run(read_rollout_changes(self.state.seq))
+        changed = self.state.merge(changes)
         self.state.problem = ""
         self.needs.wake()
         await self._open_first_screen()
@@ -460,7 +460,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
             rollout for rollout in self.state.rollouts.values() if rollout.id != self.state.selected
         )
         commands = dialogs.available_commands(
-            self.top_screen.area, sorted(others, key=lambda one: -one.updated_at)
+            self.top_screen.area, sorted(others, key=lambda rollout: -rollout.updated_at)
         )
         self.push_screen(CommandPalette(commands), self._run_command)
 
@@ -470,7 +470,7 @@ class HoustonConsole(ErrorBoundary, App[None]):
             return
         _, name, _ = actions.parse(command.action)
         chain = [*(self.focused.ancestors_with_self if self.focused else [self.screen]), self]
-        node = next((one for one in chain if hasattr(one, f"action_{name}")), self)
+        node = next((widget for widget in chain if hasattr(widget, f"action_{name}")), self)
         await self.run_action(command.action, default_namespace=node)
 
     async def action_open(self, rollout: str) -> None:
@@ -502,9 +502,9 @@ class HoustonConsole(ErrorBoundary, App[None]):
 
     def may_copy(self) -> bool:
         """Whether a key was just pressed; one key copies once."""
-        asked = time.monotonic() - self._pressed_at < COPY_AFTER_KEY_SECONDS
+        just_pressed = time.monotonic() - self._pressed_at < COPY_AFTER_KEY_SECONDS
         self._pressed_at = -COPY_AFTER_KEY_SECONDS
-        return asked
+        return just_pressed
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy what Textual has found selected."""
@@ -523,13 +523,13 @@ class HoustonConsole(ErrorBoundary, App[None]):
 
     async def _write_clipboard(self, what: str, text: str) -> None:
         try:
-            done = await terminal_driver.copy_text(
+            result = await terminal_driver.copy_text(
                 text, what, os.environ, self._write_to_terminal, self.outbox.folder / "copied"
             )
         except OSError as problem:
             self.top_screen.show_message(f"Nothing was copied: {problem}", "error")
         else:
-            self.top_screen.show_message(done.text, "success" if done.succeeded else "warning")
+            self.top_screen.show_message(result.text, "success" if result.succeeded else "warning")
 
     def _write_to_terminal(self, data: str) -> None:
         if self._driver is not None:

@@ -111,7 +111,7 @@ def _parse_budget(definition: str) -> BudgetSettings:
 def read_people_at_home(person: Person, now: int) -> ReadPlan[tuple[str, ...]]:
     """Others who have a console open and look at no rollout."""
     people = yield from annotation_queries.list_annotators(now - SILENCE_US - WRITTEN_US)
-    return tuple(one.name for one in people if not one.rollout and one.name != person.name)
+    return tuple(other.name for other in people if not other.rollout and other.name != person.name)
 
 
 class NeedsReader:
@@ -163,8 +163,8 @@ class NeedsReader:
         overviews = await self._reader.run(homes.read_rollout_overviews(self._person, now))
         overviews = await asyncio.to_thread(apply_current_conditions, overviews, self._home)
         await self._read_budgets(overviews)
-        here = await self._reader.run(read_people_at_home(self._person, now))
-        return NeedsBoard(rank_rollouts(overviews, now), here)
+        people = await self._reader.run(read_people_at_home(self._person, now))
+        return NeedsBoard(rank_rollouts(overviews, now), people)
 
     async def _read_budgets(self, overviews: Iterable[RolloutOverview]) -> None:
         rows = [
@@ -207,18 +207,18 @@ class ConsoleState:
     problem: str = ""
     """Why the newest read failed; empty when it did not."""
 
-    def merge(self, seen: RolloutChanges) -> bool:
+    def merge(self, changes: RolloutChanges) -> bool:
         """Merge what was read; returns whether the selector shows something else now."""
         before = (dict(self.rollouts), self.waiting_counts)
-        self.rollouts.update((rollout.id, rollout) for rollout in seen.rollouts)
-        self.waiting_counts = seen.waiting
-        self.seq = max(self.seq, seen.seq)
+        self.rollouts.update((rollout.id, rollout) for rollout in changes.rollouts)
+        self.waiting_counts = changes.waiting
+        self.seq = max(self.seq, changes.seq)
         self.was_read = True
         return before != (self.rollouts, self.waiting_counts)
 
-    def empty_list_text(self, read: bool) -> str:
-        """What a list without rollouts says. read: whether what it lists was read."""
-        if read:
+    def empty_list_text(self, was_read: bool) -> str:
+        """What a list without rollouts says. was_read: whether what it lists was read."""
+        if was_read:
             return " no rollouts yet"
         return f" not read: {self.problem}" if self.problem else " loading …"
 
@@ -235,9 +235,9 @@ class ConsoleState:
     def needs(self) -> list[RolloutNeed]:
         """Who needs a person most first, with the newest rows; what nobody judged yet is last."""
         judged = [self._newest(need) for need in self.board.needs]
-        known = {one.standing.rollout.id for one in judged}
+        ids = {need.standing.rollout.id for need in judged}
         others = [
-            self._standing(rollout) for rollout in self.rollouts.values() if rollout.id not in known
+            self._standing(rollout) for rollout in self.rollouts.values() if rollout.id not in ids
         ]
         return [*judged, *rank_rollouts(others, 0)]
 
@@ -253,8 +253,8 @@ class ConsoleState:
 
     def need_of(self, rollout: str) -> RolloutNeed | None:
         """How one rollout stands; None before it was judged."""
-        found = (need for need in self.board.needs if need.standing.rollout.id == rollout)
-        return next(found, None)
+        matches = (need for need in self.board.needs if need.standing.rollout.id == rollout)
+        return next(matches, None)
 
     def only_one(self) -> str:
         """The rollout to open when none was named: where there is no choice."""

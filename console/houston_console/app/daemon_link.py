@@ -78,11 +78,11 @@ class PresenceReport:
 
     def due_message(self) -> ReportPresence | None:
         """The message to send now; None when none is due."""
-        now, said = self.current, self._sent
-        if said is None or said.rollout != now.rollout:
+        now, last = self.current, self._sent
+        if last is None or last.rollout != now.rollout:
             return now
         waited = self._clock() - self._sent_at
-        if waited >= (MIN_PRESENCE_INTERVAL_SECONDS if now != said else REPEAT_PRESENCE_SECONDS):
+        if waited >= (MIN_PRESENCE_INTERVAL_SECONDS if now != last else REPEAT_PRESENCE_SECONDS):
             return now
         return None
 
@@ -268,10 +268,10 @@ async def withdraw_guidance(link: DaemonLink, entry: GuidanceEntry) -> str:
 
 
 async def reorder_guidance(
-    link: DaemonLink, rollout: str, seen: tuple[str, ...], order: tuple[str, ...]
+    link: DaemonLink, rollout: str, before: tuple[str, ...], order: tuple[str, ...]
 ) -> str:
     """Have what waits heard in another order; returns what to say. Raises HoustonError."""
-    await link.ask(ReorderGuidance(rollout=rollout, order=order, seen=seen, claimed=link.claimed))
+    await link.ask(ReorderGuidance(rollout=rollout, order=order, seen=before, claimed=link.claimed))
     return "Moved: the agent hears what waits in this order."
 
 

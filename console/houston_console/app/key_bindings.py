@@ -289,7 +289,7 @@ FOCUS_CHAINS: tuple[tuple[Area, ...], ...] = (
 
 def focus_chain(area: Area) -> tuple[Area, ...]:
     """The areas whose keys can be pressed with the focus in `area`."""
-    return next((one for one in FOCUS_CHAINS if area in one), (area, "app"))
+    return next((chain for chain in FOCUS_CHAINS if area in chain), (area, "app"))
 
 
 class _KeyRegistry:
@@ -297,7 +297,7 @@ class _KeyRegistry:
 
     def __init__(self) -> None:
         self.keys: tuple[Key, ...] = KEYS
-        self.asked = False
+        self.was_read = False
 
 
 _ACTIVE_REGISTRY = _KeyRegistry()
@@ -306,23 +306,23 @@ _ACTIVE_REGISTRY = _KeyRegistry()
 def set_active_keys(keys: Iterable[Key]) -> None:
     """Use a person's keys from now on: before any widget is imported, which takes its own then."""
     wanted = tuple(keys)
-    if _ACTIVE_REGISTRY.asked and wanted != _ACTIVE_REGISTRY.keys:
+    if _ACTIVE_REGISTRY.was_read and wanted != _ACTIVE_REGISTRY.keys:
         raise RuntimeError("widgets have taken their keys already")
     _ACTIVE_REGISTRY.keys = wanted
 
 
 def keys_of_areas(*areas: Area) -> list[Key]:
     """What can be done in these areas, area by area."""
-    return [one for area in areas for one in _ACTIVE_REGISTRY.keys if one.area == area]
+    return [binding for area in areas for binding in _ACTIVE_REGISTRY.keys if binding.area == area]
 
 
 def bindings_for(area: Area) -> list[BindingType]:
     """Textual bindings of one area."""
-    _ACTIVE_REGISTRY.asked = True
+    _ACTIVE_REGISTRY.was_read = True
     return [
-        Binding(key, one.action, one.description, show=False, priority=one.priority)
-        for one in keys_of_areas(area)
-        for key in one.keys.split(",")
+        Binding(key, binding.action, binding.description, show=False, priority=binding.priority)
+        for binding in keys_of_areas(area)
+        for key in binding.keys.split(",")
     ]
 
 
@@ -335,7 +335,7 @@ def key_label(area: Area, action: str) -> str:
 
 def actions_by_key(area: Area) -> dict[str, str]:
     """Actions of one area by key, for a widget that must take keys in the order they came."""
-    return {key: one.action for one in keys_of_areas(area) for key in one.keys.split(",")}
+    return {key: entry.action for entry in keys_of_areas(area) for key in entry.keys.split(",")}
 
 
 def hints_for(area: Area) -> list[tuple[str, str]]:
@@ -409,14 +409,14 @@ def load_keymap(path: Path) -> tuple[Key, ...]:
     if not path.exists():
         return KEYS
     wanted = _read_key_overrides(path)
-    known = {(binding.area, binding.name) for binding in KEYS}
+    actions = {(binding.area, binding.name) for binding in KEYS}
     for area, name in wanted:
-        if (area, name) not in known:
+        if (area, name) not in actions:
             raise _keymap_error(path, f"names `[{area}] {name}`, which is no action of the console")
-    changed = tuple(_override_keys(one, wanted.get((one.area, one.name)), path) for one in KEYS)
-    for key, one, other in find_key_conflicts(changed):
+    changed = tuple(_override_keys(key, wanted.get((key.area, key.name)), path) for key in KEYS)
+    for key, first, other in find_key_conflicts(changed):
         raise _keymap_error(
-            path, f"leaves {key!r} with two meanings: {one.description}, and {other.description}"
+            path, f"leaves {key!r} with two meanings: {first.description}, and {other.description}"
         )
     return changed
 
@@ -450,11 +450,11 @@ def _override_keys(binding: Key, keys: str | None, path: Path) -> Key:
 
 
 def _is_valid_key_name(name: str) -> bool:
-    *held, last = name.split("+")
-    known = (
+    *modifiers, last = name.split("+")
+    is_key = (
         last in _KEY_NAMES or last in _CHARACTER_OF_KEY_NAME or (len(last) == 1 and last.isalnum())
     )
-    return known and set(held) <= {"ctrl", "shift", "alt"}
+    return is_key and set(modifiers) <= {"ctrl", "shift", "alt"}
 
 
 def find_key_conflicts(keys: Iterable[Key]) -> list[tuple[str, Key, Key]]:
@@ -463,12 +463,12 @@ def find_key_conflicts(keys: Iterable[Key]) -> list[tuple[str, Key, Key]]:
     conflicts: list[tuple[str, Key, Key]] = []
     every = list(keys)
     for chain in FOCUS_CHAINS:
-        taken: dict[str, Key] = {}
-        for one in (one for area in chain for one in every if one.area == area):
-            for key in one.keys.split(","):
-                other = taken.setdefault(key, one)
-                if other is not one and (key, other, one) not in conflicts:
-                    conflicts.append((key, other, one))
+        meanings: dict[str, Key] = {}
+        for binding in (binding for area in chain for binding in every if binding.area == area):
+            for key in binding.keys.split(","):
+                other = meanings.setdefault(key, binding)
+                if other is not binding and (key, other, binding) not in conflicts:
+                    conflicts.append((key, other, binding))
     return conflicts
 
 
@@ -476,11 +476,11 @@ def keymap_toml(keys: Iterable[Key]) -> str:
     """Every action with its keys, as a file to begin with."""
     lines = ["# Keys of `houston console`. What is left out keeps its key.", ""]
     area = ""
-    for one in sorted(keys, key=lambda one: one.area):
-        if one.area != area:
-            area = one.area
+    for binding in sorted(keys, key=lambda binding: binding.area):
+        if binding.area != area:
+            area = binding.area
             lines += ["", f"[{area}]"]
-        lines.append(f'{one.name} = "{one.keys}"  # {one.description}')
+        lines.append(f'{binding.name} = "{binding.keys}"  # {binding.description}')
     return "\n".join(lines) + "\n"
 
 

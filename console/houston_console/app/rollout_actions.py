@@ -102,7 +102,7 @@ class SteeringActions:
             QuestionDialog(
                 "Branch here", text, {BRANCH_COUNT_PROMPT: "1", BRANCH_GUIDANCE_PROMPT: ""}
             ),
-            lambda said: None if said is None else self._start_branches(rollout, step, *said),
+            lambda typed: None if typed is None else self._start_branches(rollout, step, *typed),
         )
 
     def _start_branches(self, rollout: str, step: int, many: str, words: str) -> None:
@@ -113,14 +113,14 @@ class SteeringActions:
         self._screen.run_worker(work, group="asking")
 
     async def _branch(self, rollout: str, step: int, many: int, words: str) -> None:
-        made: list[str] = []
+        branches: list[str] = []
         try:
             for _ in range(many):
-                made.append(await self._start_branch(rollout, step, words))
+                branches.append(await self._start_branch(rollout, step, words))
         except HoustonError as problem:
             self._screen.show_error(problem)
-        if made:
-            self._screen.show_message(f"Queued: {', '.join(made)}.", "success")
+        if branches:
+            self._screen.show_message(f"Queued: {', '.join(branches)}.", "success")
 
     async def _start_branch(self, rollout: str, step: int, words: str) -> str:
         message = BranchRollout(
@@ -131,8 +131,8 @@ class SteeringActions:
             text=words,
             claimed=self._link.claimed,
         )
-        done = await self._link.ask(message)
-        return done.rollouts[0] if isinstance(done, RequestStored) and done.rollouts else rollout
+        ack = await self._link.ask(message)
+        return ack.rollouts[0] if isinstance(ack, RequestStored) and ack.rollouts else rollout
 
 
 HANDOVER_NOTE_PROMPT = "a note for who comes next (may stay empty)"
@@ -164,13 +164,13 @@ class ClaimActions:
                 _claim_undo_key(rollout),
             )
         elif holder == state.person:
-            asked = QuestionDialog(
+            dialog = QuestionDialog(
                 "Hand over", f"You look after {rollout} no longer?", {HANDOVER_NOTE_PROMPT: ""}
             )
             self._screen.app.push_screen(
-                asked,
-                lambda said: (
-                    self._run_claim(rollout, said[0].strip(), release=True) if said else None
+                dialog,
+                lambda typed: (
+                    self._run_claim(rollout, typed[0].strip(), release=True) if typed else None
                 ),
             )
         else:
@@ -210,23 +210,23 @@ class ClaimActions:
             words = " Your note waits for who comes next." if note else ""
             self._screen.show_message(f"You look after {rollout} no longer.{words}", "success")
 
-    async def _send_claim(self, rollout: str, note: str, release: bool, seen: int) -> int:
+    async def _send_claim(self, rollout: str, note: str, release: bool, known_seq: int) -> int:
         """Send the claim; returns its event. Raises HoustonError."""
         message = ClaimRollout(
             request=uuid.uuid4().hex,
             rollout=rollout,
             note=note,
             release=release,
-            seen=seen,
+            seen=known_seq,
             claimed=self._link.claimed,
         )
-        done = await self._link.ask(message)
+        answer = await self._link.ask(message)
         self._claimed_here = "" if release else rollout
-        return getattr(done, "seq", 0)
+        return getattr(answer, "seq", 0)
 
-    async def _claim_with_undo(self, rollout: str, seen: int) -> UndoableAction:
-        """Claim what is free, as it was known at the event `seen`. Raises HoustonError."""
-        seq = await self._send_claim(rollout, "", False, seen)
+    async def _claim_with_undo(self, rollout: str, known_seq: int) -> UndoableAction:
+        """Claim what is free, as it was known at the event `known_seq`. Raises HoustonError."""
+        seq = await self._send_claim(rollout, "", False, known_seq)
 
         async def back() -> str:
             await self._send_claim(rollout, "", True, seq)

@@ -47,7 +47,7 @@ def reposition_after_disputed_width(data: str) -> str:
     if data.isascii() or not _DISPUTED_WIDTH.search(data):
         return data
     row, column = 0, 0
-    made: list[str] = []
+    parts: list[str] = []
     for part in _CSI_SEQUENCE.split(data):
         if part.startswith("\x1b"):
             place = _CURSOR_POSITION.fullmatch(part)
@@ -55,15 +55,15 @@ def reposition_after_disputed_width(data: str) -> str:
                 row, column = int(place[1]), int(place[2])
             elif not part.endswith(("m", "h", "l")):
                 row = 0
-            made.append(part)
+            parts.append(part)
             continue
         before, feed, after = part.rpartition("\n")
         if feed:
-            made.append(before + feed)
+            parts.append(before + feed)
             row, part = 0, after
         text, column = _reposition_text(part, row, column)
-        made.append(text)
-    return "".join(made)
+        parts.append(text)
+    return "".join(parts)
 
 
 def _reposition_text(text: str, row: int, column: int) -> tuple[str, int]:
@@ -75,18 +75,18 @@ def _reposition_text(text: str, row: int, column: int) -> tuple[str, int]:
     spans, cells = split_graphemes(text)
     if not _DISPUTED_WIDTH.search(text):
         return text, column + cells
-    made: list[str] = []
+    parts: list[str] = []
     for start, end, wide in spans:
-        one = text[start:end]
-        if wide and _EMOJI_PATTERN.search(one):
-            here = f"\x1b[{row};{column}H"
-            made.append(f"{here}{' ' * wide}{here}{one}\x1b[{row};{column + wide}H")
+        grapheme = text[start:end]
+        if wide and _EMOJI_PATTERN.search(grapheme):
+            move = f"\x1b[{row};{column}H"
+            parts.append(f"{move}{' ' * wide}{move}{grapheme}\x1b[{row};{column + wide}H")
         else:
-            made.append(one)
+            parts.append(grapheme)
         column += wide
     if _SCRIPT_PATTERN.search(text):
-        made.append(f"\x1b[{row};{column}H")
-    return "".join(made), column
+        parts.append(f"\x1b[{row};{column}H")
+    return "".join(parts), column
 
 
 _SGR_SEQUENCE = re.compile(r"\x1b\[([0-9;]*)m")
@@ -157,7 +157,7 @@ def compress_sgr(data: str) -> str:
     if len(parts) < 3:
         return data
     have = want = PLAIN_STYLE
-    made: list[str] = []
+    output: list[str] = []
     for number, part in enumerate(parts):
         if number % 2:
             want = (
@@ -167,16 +167,16 @@ def compress_sgr(data: str) -> str:
             )
         elif part:
             needed = _style_needed_for(part, have, want)
-            made.append(style_change(have, needed))
-            made.append(part)
+            output.append(style_change(have, needed))
+            output.append(part)
             have = needed
-    return "".join(made) + style_change(have, PLAIN_STYLE)
+    return "".join(output) + style_change(have, PLAIN_STYLE)
 
 
 def _apply_codes(before: SgrStyle, codes: str) -> SgrStyle:
     """Codes that come without a reset."""
-    there = ";".join(code for code in (*before.attributes, before.ground, before.behind) if code)
-    return style_after_reset(f"{there};{codes}")
+    previous = ";".join(code for code in (*before.attributes, before.ground, before.behind) if code)
+    return style_after_reset(f"{previous};{codes}")
 
 
 def _style_needed_for(part: str, have: SgrStyle, want: SgrStyle) -> SgrStyle:
@@ -216,8 +216,8 @@ def allow_only(sequences: str, data: str) -> str:
 
 def clipboard_sequence(text: str, passed: bool) -> str:
     """OSC 52 for `text`; passed: wrapped for a multiplexer in between."""
-    made = f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07"
-    return "\x1bPtmux;" + made.replace("\x1b", "\x1b\x1b") + "\x1b\\" if passed else made
+    sequence = f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07"
+    return "\x1bPtmux;" + sequence.replace("\x1b", "\x1b\x1b") + "\x1b\\" if passed else sequence
 
 
 @runtime_checkable
@@ -237,7 +237,7 @@ class SafeDriver(LinuxDriver):
     end for ever, and wait for ever to write once its queue is full.
     """
 
-    _gone = False
+    _hung_up = False
     """Whether there is no terminal any more."""
 
     def __init__(self, app: Any, **arguments: Any) -> None:
@@ -254,14 +254,14 @@ class SafeDriver(LinuxDriver):
         watched.register(self.fileno, 0)  # a hang-up is told always
         while not self.exit_event.is_set():
             if watched.poll(HANGUP_POLL_MS):
-                self._gone = True
+                self._hung_up = True
                 self.exit_event.set()  # nothing more is read
                 self._app.call_later(self._app.exit)
                 return
 
     def write(self, data: str) -> None:
         """Write what Textual wrote; OSC 52 (the clipboard) only when a key asked, no bell."""
-        if data == BELL or self._gone:
+        if data == BELL or self._hung_up:
             return
         if _CLIPBOARD_SEQUENCE.fullmatch(data):
             if isinstance(self._app, KeyPressTracker) and self._app.may_copy():

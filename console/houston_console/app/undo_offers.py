@@ -96,7 +96,7 @@ class UndoOffers:
         """End offers whose time is up; called once a second."""
         now = self.clock()
         if any(offer.expires_at <= now for offer in self.offers):
-            self.offers = [one for one in self.offers if one.expires_at > now]
+            self.offers = [offer for offer in self.offers if offer.expires_at > now]
 
     async def settle(self) -> None:
         """Wait for what is on its way: whoever leaves has done it."""
@@ -121,11 +121,11 @@ class UndoOffers:
     def _finish(self, offer: UndoOffer, act: UndoableAction | None) -> None:
         if act is not None and act.undo is not None:
             self.offers = [
-                one for one in self.offers if one is offer or not offer.key or one.key != offer.key
+                old for old in self.offers if old is offer or not offer.key or old.key != offer.key
             ]
             offer.expires_at = self.clock() + UNDO_OFFER_SECONDS
         else:
-            self.offers = [one for one in self.offers if one is not offer]
+            self.offers = [old for old in self.offers if old is not offer]
             if act is not None:
                 self._on_done(act.text)
         self._on_change()

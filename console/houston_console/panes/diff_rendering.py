@@ -58,7 +58,7 @@ def highlight_code(path: str, rows: Sequence[SafeText]) -> list[TextLine]:
     lines = _token_lines(lexer, text) if lexer is not None else []
     if [("".join(part.text for part in row)) for row in lines] != list(rows):
         return [
-            (TextSpan(one),) for one in rows
+            (TextSpan(row),) for row in rows
         ]  # a lexer that changes what it reads is not believed
     return lines
 
@@ -151,19 +151,19 @@ def parse_diff(path: str, diff: str) -> list[DiffRow]:
 
 
 def _highlight_sides(
-    path: str, found: Sequence[tuple[DiffRowKind, SafeText, int | None, int | None]]
+    path: str, rows: Sequence[tuple[DiffRowKind, SafeText, int | None, int | None]]
 ) -> list[DiffRow]:
     """Each side is coloured as a text of its own: a quote that was removed ends nothing."""
-    before = [at for at, one in enumerate(found) if one[0] in " -"]
-    after = [at for at, one in enumerate(found) if one[0] in " +"]
+    before = [at for at, row in enumerate(rows) if row[0] in " -"]
+    after = [at for at, row in enumerate(rows) if row[0] in " +"]
     code: dict[int, TextLine] = {}
     for side in (before, after):
-        code.update(zip(side, highlight_code(path, [found[at][1] for at in side]), strict=True))
+        code.update(zip(side, highlight_code(path, [rows[at][1] for at in side]), strict=True))
     return [
         DiffRow(
             kind, code.get(at, (TextSpan(text, "hunk" if kind == "@" else "dim"),)), number, old
         )
-        for at, (kind, text, number, old) in enumerate(found)
+        for at, (kind, text, number, old) in enumerate(rows)
     ]
 
 
@@ -180,8 +180,8 @@ def unified_diff_lines(rows: Sequence[DiffRow], width: int) -> list[DrawnLine]:
 def unified_diff_with_grounds(rows: Sequence[DiffRow], width: int) -> list[TextLine]:
     """As `unified_diff_lines`, the grounds in the lines themselves."""
     return [
-        _line_on_ground(one, min(width, MAX_GROUND_CELLS))
-        for one in unified_diff_lines(rows, width)
+        _line_on_ground(drawn, min(width, MAX_GROUND_CELLS))
+        for drawn in unified_diff_lines(rows, width)
     ]
 
 
@@ -201,8 +201,8 @@ def side_by_side_diff_lines(rows: Sequence[DiffRow], width: int) -> list[DrawnLi
         if left is not None and left.kind in "@!":
             drawn += [DrawnLine(part) for part in _half_row(left, None, width)]
             continue
-        one = _half_row(left, left.old if left.kind == " " else left.number, half) if left else []
-        two = _half_row(right, right.number, half) if right else []
+        old = _half_row(left, left.old if left.kind == " " else left.number, half) if left else []
+        new = _half_row(right, right.number, half) if right else []
         grounds = (
             *((GroundRange(LINE_NUMBER_CELLS, half, "-"),) if left and left.kind == "-" else ()),
             *(
@@ -211,7 +211,7 @@ def side_by_side_diff_lines(rows: Sequence[DiffRow], width: int) -> list[DrawnLi
                 else ()
             ),
         )
-        for a, b in zip_longest(one, two, fillvalue=()):
+        for a, b in zip_longest(old, new, fillvalue=()):
             gap = TextSpan(SafeText(" " * (half - line_width(a))))
             drawn.append(DrawnLine((*a, gap, span("│", "faint"), *b), grounds))
     return drawn
@@ -275,13 +275,13 @@ SIDE_BY_SIDE_MIN_CELLS = 120
 class ParsedChange(NamedTuple):
     """One change of one file, its diff read and coloured."""
 
-    made: RecordedFileEdit
+    edit: RecordedFileEdit
     rows: list[DiffRow]
 
 
-def parse_change(made: RecordedFileEdit) -> ParsedChange:
+def parse_change(edit: RecordedFileEdit) -> ParsedChange:
     """Read a diff; takes some milliseconds for a long one."""
-    return ParsedChange(made, parse_diff(made.change.path, made.change.diff))
+    return ParsedChange(edit, parse_diff(edit.change.path, edit.change.diff))
 
 
 def file_line(file: FileHistoryRow, width: int) -> TextLine:
@@ -321,10 +321,10 @@ def agent_search_line(search: SearchRow, width: int) -> TextLine:
 
 def change_lines(parsed: ParsedChange, width: int, side_by_side: bool) -> list[DrawnLine]:
     """One change of one file: where it was made, then its diff."""
-    made, change = parsed.made, parsed.made.change
+    edit, change = parsed.edit, parsed.edit.change
     title = flow_groups(
         [
-            line(span(f"step {made.step} ", "number"), span(change.path, "key")),
+            line(span(f"step {edit.step} ", "number"), span(change.path, "key")),
             line(span(f"  {change.kind}", "dim")),
             line(span(f"  +{change.added}", "added"), span(f" −{change.removed}", "removed")),
         ],
@@ -346,5 +346,5 @@ def result_lines(search: SearchRow, text: str, width: int) -> list[DrawnLine]:
         line(span(search.query, "strong")),
         line(span(f"  {search.results} found", "dim")),
     ]
-    found = [*flow_groups(head, width), (), *(text_block(text, width) if text else [])]
-    return [DrawnLine(row) for row in found]
+    lines = [*flow_groups(head, width), (), *(text_block(text, width) if text else [])]
+    return [DrawnLine(row) for row in lines]

@@ -114,18 +114,18 @@ class DiffView(LineView):
             if self.result is not None:
                 self._append_lines(self.result[0].step, result_lines(*self.result, self.line_cells))
             for change in self.changes:
-                self._append_lines(change.made.step, change_lines(change, *wanted))
+                self._append_lines(change.edit.step, change_lines(change, *wanted))
         super().show()
 
-    def _append_lines(self, step: int, made: list[DrawnLine]) -> None:
+    def _append_lines(self, step: int, lines: list[DrawnLine]) -> None:
         room = MAX_DIFF_LINES - len(self._drawn)
-        if len(made) > room:
-            words = f"… {len(made) - room:,} more lines: `houston files` shows all"
-            made = [
-                *made[:room],
+        if len(lines) > room:
+            words = f"… {len(lines) - room:,} more lines: `houston files` shows all"
+            lines = [
+                *lines[:room],
                 *(DrawnLine(row) for row in text_block(words, self.line_cells, "dim")),
             ]
-        self._drawn += made if room > 0 else []
+        self._drawn += lines if room > 0 else []
         self._steps += [step] * (len(self._drawn) - len(self._steps))
 
     def render_line(self, y: int) -> Strip:
@@ -163,7 +163,7 @@ class DiffView(LineView):
 def _with_ground(strip: Strip, ground: GroundRange, style: Style) -> Strip:
     """`strip` with another ground, or colour, between two cells."""
     within = strip.crop(ground.start, ground.end)
-    styled = [one._replace(style=(one.style or Style()) + style) for one in within]
+    styled = [segment._replace(style=(segment.style or Style()) + style) for segment in within]
     return Strip.join([strip.crop(0, ground.start), Strip(styled), strip.crop(ground.end)])
 
 
@@ -306,9 +306,9 @@ class FilesPane(Pane):
 
     def _go_back(self, rows: Sequence[FileListItem]) -> None:
         """To the file whose changes were listed, wherever it stands by now."""
-        left, self._path_to_return_to = self._path_to_return_to, ""
-        for at, row in enumerate(rows if left else ()):
-            if isinstance(row, FileHistoryRow) and row.path == left:
+        path, self._path_to_return_to = self._path_to_return_to, ""
+        for at, row in enumerate(rows if path else ()):
+            if isinstance(row, FileHistoryRow) and row.path == path:
                 self.list.set_cursor(at)
 
     def sort_when_idle(self) -> None:
@@ -333,8 +333,8 @@ class FilesPane(Pane):
                 workspace_queries.list_file_edits_of_step(source.rollout, self.step)
             )
         self._unread_files = max(0, len(edits) - MOST_STEP_DIFFS)
-        found = await source.read(workspace_queries.read_file_diffs(edits[:MOST_STEP_DIFFS]))
-        changes = await asyncio.to_thread(lambda: [parse_change(one) for one in found])
+        recorded = await source.read(workspace_queries.read_file_diffs(edits[:MOST_STEP_DIFFS]))
+        changes = await asyncio.to_thread(lambda: [parse_change(edit) for edit in recorded])
         if source is self.source:
             self.diffs.show_changes(changes)
 

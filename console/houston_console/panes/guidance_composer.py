@@ -75,8 +75,8 @@ def complete_word(before: str, candidates: Sequence[str]) -> WordCompletion | No
     Candidates that begin with it come first, then those of which a part (after `/` or a space)
     does, then those that contain it; each group in the given order.
     """
-    found = _WORD_BEFORE_CURSOR.search(before)
-    typed = found.group() if found else ""
+    match = _WORD_BEFORE_CURSOR.search(before)
+    typed = match.group() if match else ""
     low = typed.lower()
     groups: tuple[list[str], ...] = ([], [], [])
     for word in dict.fromkeys(candidates):
@@ -127,11 +127,11 @@ class Composer(PaneBoundary, TextArea):
     def __init__(
         self,
         outbox: GuidanceOutbox,
-        said: CompletionSource,
-        known: CompletionSource,
+        read_messages: CompletionSource,
+        read_completions: CompletionSource,
         **arguments: Any,
     ) -> None:
-        """said: what this person said before, the newest last; known: words to finish with."""
+        """read_messages: what this person said before, newest last. read_completions: words."""
         super().__init__(
             soft_wrap=True,
             show_line_numbers=False,
@@ -144,7 +144,7 @@ class Composer(PaneBoundary, TextArea):
         self._outbox = outbox
         self.draft = GuidanceDraft("", "")
         self._is_heard = True
-        self._read_messages, self._read_completions = said, known
+        self._read_messages, self._read_completions = read_messages, read_completions
         self._history = InputHistory[str]()
         self._completion: WordCompletion | None = None
         self._was_left = False
@@ -291,17 +291,17 @@ class Composer(PaneBoundary, TextArea):
         before = self.document.get_line(row)[:column]
         last = self._completion
         if last is not None and before.endswith(last.word):
-            found: WordCompletion | None = last.next()
+            completion: WordCompletion | None = last.next()
             length = len(last.word)
         else:
-            found = complete_word(before, await self._read_completions())
-            length = len(found.typed) if found else 0
-        self._completion = found
-        if found is None:
+            completion = complete_word(before, await self._read_completions())
+            length = len(completion.typed) if completion else 0
+        self._completion = completion
+        if completion is None:
             post_from(self, UserNotice("Nothing is called that."))
             return
-        self.replace(found.word, (row, column - length), (row, column))
-        post_from(self, UserNotice(found.text(), good=True))
+        self.replace(completion.word, (row, column - length), (row, column))
+        post_from(self, UserNotice(completion.text(), good=True))
 
     def action_snippets(self) -> None:
         """Open the list of snippets."""

@@ -83,10 +83,10 @@ def merge_guidance_entries(
         )
         for message in stored
     ]
-    known = {entry.id for entry in entries}
-    here = [one for one in unsent if one.id not in known]
-    waiting = [one for one in entries if one.state == "queued"]
-    return here + waiting + [one for one in entries[::-1] if one.state != "queued"]
+    stored_ids = {entry.id for entry in entries}
+    local = [entry for entry in unsent if entry.id not in stored_ids]
+    waiting = [entry for entry in entries if entry.state == "queued"]
+    return local + waiting + [entry for entry in entries[::-1] if entry.state != "queued"]
 
 
 def move_in_order(
@@ -156,8 +156,8 @@ class GuidanceOutbox:
 
     def draft(self, rollout: str) -> GuidanceDraft:
         """The draft for `rollout`; an empty one when there is none."""
-        found = _read_record(self._drafts / _file_name(rollout), GuidanceDraft)
-        return found or GuidanceDraft(rollout, "")
+        draft = _read_record(self._drafts / _file_name(rollout), GuidanceDraft)
+        return draft or GuidanceDraft(rollout, "")
 
     def store_draft(self, draft: GuidanceDraft) -> None:
         """Store a draft; an empty one is removed."""
@@ -185,9 +185,9 @@ class GuidanceOutbox:
 
     def unsent(self, rollout: str = "") -> list[UnsentMessage]:
         """Messages without an acknowledgement, oldest first; of one rollout when named."""
-        read = [_read_record(path, UnsentMessage) for path in self._unsent.glob("*.json")]
-        found = [one for one in read if one and rollout in ("", one.rollout)]
-        return sorted(found, key=lambda one: one.number)
+        records = [_read_record(path, UnsentMessage) for path in self._unsent.glob("*.json")]
+        messages = [record for record in records if record and rollout in ("", record.rollout)]
+        return sorted(messages, key=lambda message: message.number)
 
     def entries(self, rollout: str, author: str) -> list[GuidanceEntry]:
         """The unsent messages of a rollout as the queue shows them."""
@@ -239,8 +239,8 @@ class AgentReaction(NamedTuple):
 def read_messages_by(author: str) -> ReadPlan[list[str]]:
     """What a person said to any rollout, the newest last."""
     return [
-        one.text
-        for one in (
+        message.text
+        for message in (
             yield from annotation_queries.list_guidance_by_author(author, MAX_HISTORY_MESSAGES)
         )
     ]
@@ -307,10 +307,10 @@ def delivery_lines(
         return text_block(entry.reason, width, "error", span("             "))
     if not entry.queued_at:
         return []
-    told = f"{entry.author} said it {format_local_time(entry.queued_at)}"
+    text = f"{entry.author} said it {format_local_time(entry.queued_at)}"
     if entry.state == "delivered":
-        told += f"; heard at step {entry.step}, {format_local_time(entry.delivered_at)}"
-    parts = [line(span("             "), span(fit_text(told, width - 13), "dim"))]
+        text += f"; heard at step {entry.step}, {format_local_time(entry.delivered_at)}"
+    parts = [line(span("             "), span(fit_text(text, width - 13), "dim"))]
     if followed is None or followed.guidance_id != entry.id:
         return parts
     for at, acted in enumerate(followed.steps):

@@ -76,16 +76,16 @@ def read_snippets(path: Path) -> list[str]:
             parts.append([])
         else:
             parts[-1].append(text_line)
-    return [found for part in parts if (found := "\n".join(part).strip())]
+    return [snippet for part in parts if (snippet := "\n".join(part).strip())]
 
 
 def add_snippet(path: Path, text: str) -> bool:
     """Add a text at the end; returns whether it was new. Raises OSError."""
-    known = read_snippets(path)
-    if text.strip() in known:
+    snippets = read_snippets(path)
+    if text.strip() in snippets:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = f"\n{_SNIPPET_SEPARATOR}\n".join([*known, text.strip()]) + "\n"
+    whole = f"\n{_SNIPPET_SEPARATOR}\n".join([*snippets, text.strip()]) + "\n"
     atomic_file.write_atomically(path, whole.encode())
     return True
 
@@ -140,7 +140,7 @@ class GuidanceQueue(ItemList[GuidanceEntry]):
             self.empty = EMPTY_QUEUE_LINE
             self.refresh()
         if entries != self.items:
-            self.set_items(entries, lambda one: one.id)
+            self.set_items(entries, lambda entry: entry.id)
             self.cursor_moved()
 
     def _request(self, what: QueueAction) -> None:
@@ -245,7 +245,7 @@ class GuidancePane(Pane):
         steps = [
             f"step {number}" for number in range(newest, max(0, newest - COMPLETABLE_STEPS), -1)
         ]
-        return [one.path for one in changed] + steps
+        return [file.path for file in changed] + steps
 
     def on_composer_snippets(self) -> None:
         """Open the list of snippets."""
@@ -256,7 +256,8 @@ class GuidancePane(Pane):
             self.show_notice(f"{path} cannot be read: {problem.strerror}")
             return
         offered = [
-            PaletteCommand(" ".join(one.split()), str(at)) for at, one in enumerate(snippets)
+            PaletteCommand(" ".join(snippet.split()), str(at))
+            for at, snippet in enumerate(snippets)
         ]
         if text and text not in snippets:
             offered.append(
@@ -269,11 +270,11 @@ class GuidancePane(Pane):
             CommandPalette(offered, "Snippets"), lambda chosen: self._take_snippet(chosen, snippets)
         )
 
-    def _take_snippet(self, chosen: PaletteCommand | None, found: list[str]) -> None:
+    def _take_snippet(self, chosen: PaletteCommand | None, snippets: list[str]) -> None:
         if chosen is None:
             return
         if chosen.action != KEEP_SNIPPET:
-            self.composer.insert(found[int(chosen.action)])
+            self.composer.insert(snippets[int(chosen.action)])
             return
         path = snippets_path()
         try:
@@ -292,8 +293,8 @@ class GuidancePane(Pane):
         whom = f" to {name}" if name else ""
         set_frame_title(self, f"5 Editing what waits for {name}" if edits else f"5 Say{whom}")
         manner = STRATEGY_HINT if is_mostly_commands(self.composer.text) else ""
-        told = [one for one in (manner, f"{waiting} waiting" if waiting else "") if one]
-        set_frame_subtitle(self, line("   ".join(told)))
+        parts = [part for part in (manner, f"{waiting} waiting" if waiting else "") if part]
+        set_frame_subtitle(self, line("   ".join(parts)))
         lines = self._preview_lines()
         self.preview.display = bool(lines)
         self.preview.styles.height = max(1, len(lines))
@@ -360,7 +361,7 @@ class GuidancePane(Pane):
         before = {item.id for item in self.queue.items if item.state == "refused"}
         await self._link.send_unsent()
         await self.refresh_queue()
-        refused = [one for one in self.queue.items if one.state == "refused"]
+        refused = [item for item in self.queue.items if item.state == "refused"]
         if refused and refused[-1].id not in before:
             self.show_notice(refused[-1].reason)
         if self._link.state != "live":
@@ -400,11 +401,11 @@ class GuidancePane(Pane):
         words = self.composer.text
         if newer:
             self.composer.write(GuidanceDraft(draft.rollout, words, draft.edits, now.revision))
-            told = "It was changed meanwhile, and reads now as below. enter: your words instead."
+            text = "It was changed meanwhile, and reads now as below. enter: your words instead."
         else:
             self.composer.write(GuidanceDraft(draft.rollout, words))
-            told = f"It is {now.state} already, as it was. enter: say your words as a new message."
-        self.show_notice(told)
+            text = f"It is {now.state} already, as it was. enter: say your words as a new message."
+        self.show_notice(text)
 
     # --- the queue ---------------------------------------------------------------------------
 
@@ -429,9 +430,9 @@ class GuidancePane(Pane):
             self._open_in_composer(entry)
 
     async def _move(self, entry: GuidanceEntry, by: int) -> None:
-        seen, order = move_in_order(self.queue.items, entry.id, by)
-        if self.source is not None and order != seen:
-            words = await daemon_link.reorder_guidance(self._link, self.source.rollout, seen, order)
+        old, order = move_in_order(self.queue.items, entry.id, by)
+        if self.source is not None and order != old:
+            words = await daemon_link.reorder_guidance(self._link, self.source.rollout, old, order)
             self.show_notice(words, good=True)
             await self.refresh_queue()
 

@@ -99,8 +99,8 @@ def summary_strip(
         when = format_age(visit.seen_at, now)
         leads = [f"since you were here, {when}:", f"since {when}:"]
     facts = _summary_facts(visit.changes)
-    found = [_join_fitting_facts(lead, facts, room) for lead in leads]
-    whole = next((line for line, left_out in found if not left_out), found[-1][0])
+    candidates = [_join_fitting_facts(lead, facts, room) for lead in leads]
+    whole = next((line for line, left_out in candidates if not left_out), candidates[-1][0])
     return justify_line(whole, keys, width)
 
 
@@ -172,14 +172,14 @@ def _step_and_time(step: int, at: int, now: int) -> list[TextSpan]:
 
 
 def _evaluation_entry(evaluation: ScoredEvaluation, now: int) -> SinceEntry:
-    said = (
+    label = (
         format_score(evaluation.score)
         if evaluation.score is not None
         else f"no score: {evaluation.state}"
     )
     tone: Tone = "score" if evaluation.score is not None else "warning"
     return SinceEntry(
-        line(*_step_and_time(evaluation.step, evaluation.at, now), span(said, tone)),
+        line(*_step_and_time(evaluation.step, evaluation.at, now), span(label, tone)),
         evaluation.step,
     )
 
@@ -195,10 +195,10 @@ def _guidance_entries(guidance: HeardGuidance, now: int) -> list[SinceEntry]:
         )
     ]
     if guidance.followed is not None:
-        told = span(f"→ {guidance.followed.text}", "text")
+        reaction = span(f"→ {guidance.followed.text}", "text")
         entries.append(
             SinceEntry(
-                line(*_step_and_time(guidance.followed.step, guidance.followed.at, now), told),
+                line(*_step_and_time(guidance.followed.step, guidance.followed.at, now), reaction),
                 guidance.followed.step,
             )
         )
@@ -242,7 +242,7 @@ class WalkStop(NamedTuple):
 def walk_stops(events: Sequence[NotableEvent]) -> list[WalkStop]:
     """Steps that are worth a stop; events that belong to no step have none."""
     stops: dict[int, WalkStop] = {}
-    for event in sorted(events, key=lambda one: (one.step, one.seq)):
+    for event in sorted(events, key=lambda event: (event.step, event.seq)):
         if not event.step:
             continue
         had = stops.get(event.step)
@@ -264,8 +264,8 @@ class EventWalk:
 
         step: where the cursor is: who has gone elsewhere walks on from there.
         """
-        here = self.stops[self.position].step if 0 <= self.position < len(self.stops) else None
-        if here is not None and here != step:
+        current = self.stops[self.position].step if 0 <= self.position < len(self.stops) else None
+        if current is not None and current != step:
             after = [at for at, stop in enumerate(self.stops) if stop.step > step]
             before = [at for at, stop in enumerate(self.stops) if stop.step < step]
             place = (after or [len(self.stops)])[0] if by > 0 else (before or [-1])[-1]
@@ -394,12 +394,12 @@ class SinceVisitPane(Pane):
             post_from(self, self.Read())
 
     async def _read_seen(self, rollout: str) -> None:
-        seen = await self._reader.run(presence_queries.read_last_seen(rollout, self._person))
+        last_seen = await self._reader.run(presence_queries.read_last_seen(rollout, self._person))
         if rollout != self._rollout:
             return
-        self._last_seen = seen
-        if seen is not None:
-            await self._read_after(rollout, seen.seq, seen.at)
+        self._last_seen = last_seen
+        if last_seen is not None:
+            await self._read_after(rollout, last_seen.seq, last_seen.at)
         self._was_read = True
         if self._unfold_once_read and rollout == self._rollout:
             await self.unfold()
@@ -433,11 +433,11 @@ class SinceVisitPane(Pane):
 
     def show_people(self, overview: RolloutOverview | None, person: str) -> None:
         """Who else is here and who looks after it, and a note that was not read yet."""
-        here = overview is not None and overview.rollout.id == self._rollout
-        note = unread_note(overview.holding, self._last_seen, person) if overview and here else None
+        ours = overview is not None and overview.rollout.id == self._rollout
+        note = unread_note(overview.holding, self._last_seen, person) if overview and ours else None
         shown = bool(
             overview
-            and here
+            and ours
             and (other_viewers(overview, person) or (overview.holding and overview.holding.holder))
         )
         self.people.display = shown or note is not None
@@ -520,13 +520,13 @@ class SinceVisitPane(Pane):
 
 
 def _people_lines(
-    overview: RolloutOverview, seen: LastSeen | None, person: str, width: int
+    overview: RolloutOverview, last_seen: LastSeen | None, person: str, width: int
 ) -> list[TextLine]:
     """One line of who is here; under it a note that was not read."""
     now = now_us()
-    here = [(mark, text) for mark, text in people_text(overview, person, now) if mark != "✉"]
-    rows = [line(*(span(f" {mark} {text}  ", "tool") for mark, text in here))] if here else []
-    note = unread_note(overview.holding, seen, person)
+    people = [(mark, text) for mark, text in people_text(overview, person, now) if mark != "✉"]
+    rows = [line(*(span(f" {mark} {text}  ", "tool") for mark, text in people))] if people else []
+    note = unread_note(overview.holding, last_seen, person)
     if note is not None:
         text = f"{note.note_by} left a note {format_age(note.note_at, now)}: {note.note}"
         wrapped = text_block(text, width - 3, "guidance_text")

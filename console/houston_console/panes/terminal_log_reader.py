@@ -206,11 +206,11 @@ def _nearest_tone(index: str | None, red: str | None, green: str | None, blue: s
         number -= 16
         parts = [number // 36 * 51, number // 6 % 6 * 51, number % 6 * 51]
     else:
-        parts = [min(255, int(one or 0)) for one in (red, green, blue)]
+        parts = [min(255, int(part or 0)) for part in (red, green, blue)]
     least, most = min(parts), max(parts)
     if most - least < 40:
         return "faint" if most < 130 else "dim" if most < 200 else "text"
-    bright = [one > (least + most) / 2 for one in parts]
+    bright = [part > (least + most) / 2 for part in parts]
     names: dict[tuple[bool, ...], Tone] = {
         (True, False, False): "error",
         (False, True, False): "success",
@@ -293,12 +293,12 @@ class LogIndex(NamedTuple):
 
     def up_to(self, byte: int) -> "LogIndex":
         """The log as it was when it ended at `byte`."""
-        kept = [page for page in self.pages if page.start < byte]
-        if kept and kept[-1].end > byte:
-            last = kept.pop()
+        pages = [page for page in self.pages if page.start < byte]
+        if pages and pages[-1].end > byte:
+            last = pages.pop()
             data = read_log_bytes(self.folder, last.start, byte)
-            kept.append(LogPage(last.start, byte, last.first, count_lines(data)))
-        return self._replace(pages=tuple(kept))
+            pages.append(LogPage(last.start, byte, last.first, count_lines(data)))
+        return self._replace(pages=tuple(pages))
 
 
 def update_log_index(index: LogIndex) -> LogIndex:
@@ -419,13 +419,13 @@ def terminals_with_log(host_root: str, rollout: str) -> list[str]:
 
 async def read_terminal(folder: Path, before: TerminalSnapshot, live: bool) -> TerminalSnapshot:
     """A terminal as it stands now. live: a program that paints its screen is shown by tmux."""
-    known = (
+    previous = (
         before.log_index
         if before.log_index and before.log_index.folder == folder
         else LogIndex(folder)
     )
     try:
-        index = await asyncio.to_thread(update_log_index, known)
+        index = await asyncio.to_thread(update_log_index, previous)
         paints = live and await asyncio.to_thread(_uses_alternate_screen, index)
     except OSError as problem:
         why = f"Its log cannot be read ({problem.strerror})"
@@ -448,8 +448,8 @@ def _uses_alternate_screen(index: LogIndex) -> bool:
     end = read_log_bytes(
         index.folder, max(index.start, index.end - _SCREEN_SEARCH_BYTES), index.end
     )
-    begun = max(end.rfind(one) for one in _ENTER_ALTERNATE_SCREEN)
-    return begun >= 0 and begun > max(end.rfind(one) for one in _LEAVE_ALTERNATE_SCREEN)
+    begun = max(end.rfind(sequence) for sequence in _ENTER_ALTERNATE_SCREEN)
+    return begun >= 0 and begun > max(end.rfind(sequence) for sequence in _LEAVE_ALTERNATE_SCREEN)
 
 
 async def _capture_tmux_pane(folder: Path) -> tuple[tuple[TextLine, ...], str]:
@@ -505,9 +505,9 @@ class FetchedLogs:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
-        _, said = await process.communicate()
+        _, stderr = await process.communicate()
         if process.returncode:
-            lines = said.decode(errors="replace").removeprefix("houston: ").splitlines()
+            lines = stderr.decode(errors="replace").removeprefix("houston: ").splitlines()
             raise HoustonError(lines[0] if lines else "The log could not be read.")
         if into.stat().st_size or not segments:
             into.replace(file)

@@ -68,9 +68,9 @@ class StepOutput(RowRecord, frozen=True):
 
 def read_rollout_terminals(rollout: str) -> ReadPlan[RolloutTerminals]:
     """Terminals that steps used."""
-    names = [(one.host, one.name) for one in (yield from workspace_queries.list_terminals(rollout))]
-    one = yield from rollout_queries.find_rollout(rollout)
-    return RolloutTerminals(names, (yield from rollout_queries.read_rollout_spec(one)))
+    names = [(row.host, row.name) for row in (yield from workspace_queries.list_terminals(rollout))]
+    row = yield from rollout_queries.find_rollout(rollout)
+    return RolloutTerminals(names, (yield from rollout_queries.read_rollout_spec(row)))
 
 
 def read_step_output(
@@ -151,13 +151,13 @@ def _ssh_attach_command(spec: RolloutSpec, host: str, name: str) -> AttachComman
     terminals = terminal_log_files.terminals_folder(Path(root), spec.rollout)
     note = str(terminal_log_files.socket_note(terminals))
     quoted = f"~/{shlex.quote(note[2:])}" if note.startswith("~/") else shlex.quote(note)
-    given = [
+    options = [
         *(("-p", str(settings["port"])) if settings.get("port") else ()),
         *(("-i", settings["identity_file"]) if settings.get("identity_file") else ()),
         *(("-F", settings["ssh_config"]) if settings.get("ssh_config") else ()),
     ]
     far = _shell_command(f'"$(cat {quoted})"', name)
-    return AttachCommand(("ssh", "-t", *given, "--", settings.get("ssh", ""), far))
+    return AttachCommand(("ssh", "-t", *options, "--", settings.get("ssh", ""), far))
 
 
 def _login_name(uid: int) -> str:
@@ -193,27 +193,27 @@ class TerminalView(LineView):
 
     def line_at(self, number: int) -> TextLine:
         """One of them; longer than the width is cut with `…`."""
-        found = self._index.line(number) if self._index is not None else self._screen_lines[number]
+        parts = self._index.line(number) if self._index is not None else self._screen_lines[number]
         if not self._marked_lines:
-            return justify_line(found, (), self.line_cells)
+            return justify_line(parts, (), self.line_cells)
         edge = STEP_EDGE if number in self._marked_lines else span(" ")
-        return (edge, *justify_line(found, (), self.line_cells - 1))
+        return (edge, *justify_line(parts, (), self.line_cells - 1))
 
     async def text_to_copy(self) -> tuple[str, str]:
         """What the step printed, else what can be seen."""
         top = round(self.scroll_y)
-        seen = range(top, min(self.line_count(), top + self.size.height))
-        wanted = self._marked_lines[:MAX_COPIED_LINES] or seen
+        visible = range(top, min(self.line_count(), top + self.size.height))
+        wanted = self._marked_lines[:MAX_COPIED_LINES] or visible
         rows = [self._index.line(n) if self._index else self._screen_lines[n] for n in wanted]
         text = "\n".join("".join(part.text for part in row) for row in rows)
         return "what the step printed" if self._marked_lines else "what the terminal shows", text
 
     def show_live(self, shown: TerminalSnapshot) -> None:
         """As it stands; at its end where it was there before."""
-        there = round(self.scroll_y) >= round(self.max_scroll_y)
-        held = self._stays_at_line and shown.origin == "log" and not there
-        at_end = not held and (bool(self._marked_lines) or there)
-        if not held:
+        was_at_end = round(self.scroll_y) >= round(self.max_scroll_y)
+        stays = self._stays_at_line and shown.origin == "log" and not was_at_end
+        at_end = not stays and (bool(self._marked_lines) or was_at_end)
+        if not stays:
             self._marked_lines, self._stays_at_line = range(0), False
         self._index = shown.log_index if shown.origin == "log" else None
         self._screen_lines = shown.screen_lines
@@ -307,12 +307,12 @@ class TerminalsPane(Pane):
         source = self.source
         if source is None:
             return
-        known = await source.read(read_rollout_terminals(source.rollout))
-        here = terminal_log_reader.terminals_with_log(known.spec.host_root, source.rollout)
-        names = sorted({*known.names, *((LOCAL_HOST, name) for name in here)})
+        terminals = await source.read(read_rollout_terminals(source.rollout))
+        logged = terminal_log_reader.terminals_with_log(terminals.spec.host_root, source.rollout)
+        names = sorted({*terminals.names, *((LOCAL_HOST, name) for name in logged)})
         if source is not self.source:
             return
-        first, self._spec = self._spec is None, known.spec
+        first, self._spec = self._spec is None, terminals.spec
         if first and not names:
             self._update_titles()
         if names != self.names:
@@ -340,8 +340,8 @@ class TerminalsPane(Pane):
 
     async def poll(self) -> None:
         """Read what is new of the chosen terminal, when somebody can see it."""
-        seen = self.size.width > 0 and self.app.screen is self.screen
-        if self._is_polling or not seen or not self.names or self._spec is None:
+        visible = self.size.width > 0 and self.app.screen is self.screen
+        if self._is_polling or not visible or not self.names or self._spec is None:
             return
         self._is_polling = True
         try:
@@ -371,10 +371,10 @@ class TerminalsPane(Pane):
     def _update_titles(self) -> None:
         several = len({host for host, _ in self.names}) > 1
         shown = [
-            f"‹{_terminal_label(one, several)}›"
+            f"‹{_terminal_label(terminal, several)}›"
             if index == self.chosen
-            else _terminal_label(one, several)
-            for index, one in enumerate(self.names)
+            else _terminal_label(terminal, several)
+            for index, terminal in enumerate(self.names)
         ]
         while len(shown) > 2 and sum(map(len, shown)) > TITLE_NAME_CELLS:
             shown.pop(0 if self.chosen > len(self.names) // 2 else -1)
@@ -468,12 +468,12 @@ class TerminalsPane(Pane):
             return
         await self._show(output, host, name)
 
-    async def _show(self, found: StepOutput, host: str, name: str) -> None:
+    async def _show(self, output: StepOutput, host: str, name: str) -> None:
         """What a terminal showed when a step was over, its own part marked."""
         folder = self._folder
-        if found.rollout != (self.source.rollout if self.source else "") and self._spec:
+        if output.rollout != (self.source.rollout if self.source else "") and self._spec:
             folder = terminal_log_reader.terminal_log_folder(
-                self._spec.host_root, found.rollout, name
+                self._spec.host_root, output.rollout, name
             )
         if folder is None:
             self.show_notice(_missing_log_text(host, name))
@@ -483,15 +483,15 @@ class TerminalsPane(Pane):
             if shown.log_index is None:
                 self.show_notice(shown.reason or "Its log is gone.")
                 return
-            index = await asyncio.to_thread(shown.log_index.up_to, found.end)
+            index = await asyncio.to_thread(shown.log_index.up_to, output.end)
         except OSError as problem:
             self.show_notice(f"Its log cannot be read: {problem.strerror}.")
             return
-        if index.end <= found.start:
-            self.show_notice(f"Its log does not hold what step {found.step} printed.")
+        if index.end <= output.start:
+            self.show_notice(f"Its log does not hold what step {output.step} printed.")
             return
-        self._replayed = found
-        self.text.show_step(index, found.start)
+        self._replayed = output
+        self.text.show_step(index, output.start)
         self._update_titles()
 
     def action_choose(self) -> None:
@@ -516,13 +516,13 @@ class TerminalsPane(Pane):
         environment = {name: value for name, value in os.environ.items() if name != "TMUX"}
         try:
             with self.app.suspend():
-                done = subprocess.run(attach.command, env=environment, check=False)
+                run = subprocess.run(attach.command, env=environment, check=False)
         except (SuspendNotSupported, OSError):
             self.show_notice(f"From a shell: {shlex.join(attach.command)}")
             return
-        if done.returncode:
+        if run.returncode:
             words = shlex.join(attach.command)
-            self.show_notice(f"It could not be attached ({done.returncode}). From a shell: {words}")
+            self.show_notice(f"It could not be attached ({run.returncode}). From a shell: {words}")
 
     def action_fetch(self) -> None:
         """Bring the log of a terminal on another machine here, or what is new of it."""

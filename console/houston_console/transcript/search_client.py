@@ -103,10 +103,10 @@ MAX_EARLIER_SEARCHES = 50
 class SearchHistory(InputHistory[SearchInput]):
     """Earlier searches, to be repeated."""
 
-    def add(self, asked: SearchInput) -> None:
+    def add(self, search: SearchInput) -> None:
         """Add a search as the newest."""
-        rest = [entry for entry in self._entries if entry.text != asked.text]
-        self._entries = [*rest, asked][-MAX_EARLIER_SEARCHES:] if asked.text else rest
+        rest = [entry for entry in self._entries if entry.text != search.text]
+        self._entries = [*rest, search][-MAX_EARLIER_SEARCHES:] if search.text else rest
         self.leave()
 
 
@@ -242,14 +242,14 @@ class SearchClient:
     """At most one process that searches."""
 
     def __init__(
-        self, home: Home, found: Callable[[SearchReport], None], anew: Callable[[], None]
+        self, home: Home, on_report: Callable[[SearchReport], None], on_restart: Callable[[], None]
     ) -> None:
-        """found: told what was found for the newest job, on the event loop. anew: the newest job
-        begins once more, and what was found for it is found again.
+        """on_report: told what was found for the newest job, on the event loop. on_restart: the
+        newest job begins once more, and what was found for it is found again.
         """
         self._home = home
-        self._on_restart = anew
-        self._on_report = found
+        self._on_restart = on_restart
+        self._on_report = on_report
         self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
         self._job = SearchJob(0, SearchQuery(""))
@@ -317,10 +317,10 @@ class SearchClient:
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
         async for report_line in process.stdout:
-            found = msgspec.json.decode(report_line, type=SearchReport)
-            self._accepted = max(self._accepted, found.number)
-            if found.number == self._job.number:
-                self._on_report(found)
+            report = msgspec.json.decode(report_line, type=SearchReport)
+            self._accepted = max(self._accepted, report.number)
+            if report.number == self._job.number:
+                self._on_report(report)
         if process is self._process and self._job.query.text:
             cause = "The process that searches has ended."
             self._on_report(

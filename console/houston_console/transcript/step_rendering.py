@@ -78,8 +78,8 @@ def attention_lines(observation: ObservationBody, width: int) -> list[TextLine]:
 def annotation_lines(what: StepAnnotations, width: int) -> list[TextLine]:
     """Verdicts, the one that counts first, then bookmarks and notes with their authors."""
     lines: list[TextLine] = []
-    for number, given in enumerate(what.verdicts):
-        lines += _verdict_lines(given, number == 0, width)
+    for number, verdict in enumerate(what.verdicts):
+        lines += _verdict_lines(verdict, number == 0, width)
     noted = {(note.author, note.seq) for note in what.notes}
     for mark in (
         bookmark for bookmark in what.bookmarks if (bookmark.author, bookmark.seq) not in noted
@@ -94,14 +94,14 @@ def annotation_lines(what: StepAnnotations, width: int) -> list[TextLine]:
     return lines
 
 
-def _verdict_lines(given: SourceVerdict, counts: bool, width: int) -> list[TextLine]:
-    glyph, tone = VERDICT_GLYPHS[given.verdict]
-    who = f"{given.by} (person)" if given.source == "human" else given.source
-    if given.source != "human" and given.by not in ("", given.source, "rules"):
-        who += f" {given.by}"
-    why = f": {given.reason}" if given.reason else ", no reason given"
+def _verdict_lines(verdict: SourceVerdict, counts: bool, width: int) -> list[TextLine]:
+    glyph, tone = VERDICT_GLYPHS[verdict.verdict]
+    who = f"{verdict.by} (person)" if verdict.source == "human" else verdict.source
+    if verdict.source != "human" and verdict.by not in ("", verdict.source, "rules"):
+        who += f" {verdict.by}"
+    why = f": {verdict.reason}" if verdict.reason else ", no reason given"
     rest = "" if counts else "  (outranked)"
-    return text_block(f"{glyph} {given.verdict} by {who}{why}{rest}", width,
+    return text_block(f"{glyph} {verdict.verdict} by {who}{why}{rest}", width,
                   tone if counts else "faint",
                  _MARGIN_INDENT)  # fmt: skip
 
@@ -119,7 +119,7 @@ class StepMark(NamedTuple):
 def list_marks(bookmarks: Sequence[BookmarkRow], notes: Sequence[NoteRow]) -> list[StepMark]:
     """Everything that people left, by step and time; a bookmark with its note is one line."""
     noted = {(note.step, note.author) for note in notes}
-    marks = [StepMark(one.step, one.at, one.author, one.text) for one in notes]
+    marks = [StepMark(note.step, note.at, note.author, note.text) for note in notes]
     marks += [
         StepMark(bookmark.step, bookmark.at, bookmark.author, "")
         for bookmark in bookmarks
@@ -172,7 +172,7 @@ def with_chosen_bar(parts: TextLine) -> TextLine:
 
 def _flag_columns(row: FoldedStepRow) -> list[TextSpan]:
     """A column for each flag, so that the eye runs down it."""
-    signals = [one for one in row.attention.split(",") if one and one != "error"]
+    signals = [signal for signal in row.attention.split(",") if signal and signal != "error"]
     worst = (
         span(ERROR_GLYPH, "error")
         if row.errors
@@ -331,8 +331,8 @@ def _file_lines(files: tuple[FileChange, ...], more: int, width: int) -> list[Te
         lines.append(justify_line(left, counts, width))
         rows = diff_rendering.parse_diff(change.path, change.diff)
         lines += [
-            (_DIFF_INDENT, *one)
-            for one in diff_rendering.unified_diff_with_grounds(
+            (_DIFF_INDENT, *parts)
+            for parts in diff_rendering.unified_diff_with_grounds(
                 rows, width - line_width((_DIFF_INDENT,))
             )
         ]

@@ -43,13 +43,13 @@ def parse_step_target(text: str, cursor: int, now_us: int) -> StepTarget | None:
     text = text.strip()
     if _STEP_PATTERN.fullmatch(text):
         return StepTarget("step", max(0, int(text) + (cursor if text[0] in "+-" else 0)))
-    if found := _ACTIVE_TIME_PATTERN.fullmatch(text):
-        hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    if match := _ACTIVE_TIME_PATTERN.fullmatch(text):
+        hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return StepTarget("active", (hours * 3600 + minutes * 60 + seconds) * 1_000_000)
-    if found := _AGO_PATTERN.fullmatch(text):
-        return StepTarget("ended", now_us - int(found[1]) * SECONDS_PER_UNIT[found[2]] * 1_000_000)
-    if found := _PERMALINK_PATTERN.fullmatch(text):
-        return StepTarget("link", int(found[2]), found[1])
+    if match := _AGO_PATTERN.fullmatch(text):
+        return StepTarget("ended", now_us - int(match[1]) * SECONDS_PER_UNIT[match[2]] * 1_000_000)
+    if match := _PERMALINK_PATTERN.fullmatch(text):
+        return StepTarget("link", int(match[2]), match[1])
     return None
 
 
@@ -120,8 +120,8 @@ def read_changes(rollout: str, since: int) -> ReadPlan[TrajectoryChanges]:
     newest = yield from rollout_queries.newest_seq(rollout)
     touched: set[int] = set()
     if since:
-        found = yield RunSql(CHANGED_STEPS, (rollout, since))
-        touched.update(row[0] for row in found)
+        rows = yield RunSql(CHANGED_STEPS, (rollout, since))
+        touched.update(row[0] for row in rows)
         touched.update((yield from _read_judged_steps(rollout, since)))
     return TrajectoryChanges(sorted(touched - {0}), last, newest)
 
@@ -165,7 +165,7 @@ def read_step_rows(rollout: str, first: int, last: int) -> ReadPlan[list[FoldedS
         (yield from annotation_queries.list_verdicts(rollout, first, last))
     )
     samples = yield from journal_events.events_by_seq([row[-1] for row in rows])
-    found: list[FoldedStepRow] = []
+    folded: list[FoldedStepRow] = []
     for row in rows:
         thought = journal_events.ERASED_TEXT
         if row[-1] in samples:
@@ -173,20 +173,20 @@ def read_step_rows(rollout: str, first: int, last: int) -> ReadPlan[list[FoldedS
                 samples[row[-1]], _ThoughtField, _ThoughtField(journal_events.ERASED_TEXT)
             )
             thought = sample.thought.strip()[:MAX_THOUGHT_CHARACTERS]
-        given = counts.get((row[0], row[1]))
-        verdict = f"{given.source}{given.keep}" if given else ""
-        found.append(FoldedStepRow._make((*row[:-2], verdict, row[-2], thought, row[0] in noted)))
+        effective = counts.get((row[0], row[1]))
+        verdict = f"{effective.source}{effective.keep}" if effective else ""
+        folded.append(FoldedStepRow._make((*row[:-2], verdict, row[-2], thought, row[0] in noted)))
     lost = {
-        one.step
-        for one in (yield from step_queries.list_quarantined_events(rollout))
-        if first <= one.step <= last
+        event.step
+        for event in (yield from step_queries.list_quarantined_events(rollout))
+        if first <= event.step <= last
     }
     for step in (
-        yield from step_queries.list_steps_without_row(rollout, lost - {row.step for row in found})
+        yield from step_queries.list_steps_without_row(rollout, lost - {row.step for row in folded})
     ):
         lost_row = (step, 1, "", 0, 0, 0, "", None, "", 0, 0, 0, 0, 0, 0, "", 0, QUARANTINED_TEXT)
-        found.append(FoldedStepRow._make((*lost_row, False)))
-    return sorted(found)
+        folded.append(FoldedStepRow._make((*lost_row, False)))
+    return sorted(folded)
 
 
 def read_step_record(rollout: str, step: int) -> ReadPlan[StepRecord | None]:
@@ -198,22 +198,22 @@ def read_step_record(rollout: str, step: int) -> ReadPlan[StepRecord | None]:
 
 def read_annotations(rollout: str, step: int) -> ReadPlan[StepAnnotations]:
     """Verdicts, bookmarks and notes on one step, also those left on a parent's own step."""
-    given = (yield from annotation_queries.read_verdicts_with_reasons(rollout, step, step)).get(
+    verdicts = (yield from annotation_queries.read_verdicts_with_reasons(rollout, step, step)).get(
         step, []
     )
     owner = yield from rollout_queries.owner_of_step(rollout, step)
     marks: list[annotation_queries.BookmarkRow] = []
     notes: list[annotation_queries.NoteRow] = []
-    for one in dict.fromkeys((owner, rollout)):
+    for holder in dict.fromkeys((owner, rollout)):
         marks += [
             mark
-            for mark in (yield from annotation_queries.list_bookmarks(one))
+            for mark in (yield from annotation_queries.list_bookmarks(holder))
             if mark.step == step
         ]
         notes += [
-            note for note in (yield from annotation_queries.list_notes(one)) if note.step == step
+            note for note in (yield from annotation_queries.list_notes(holder)) if note.step == step
         ]
-    return StepAnnotations(tuple(given), tuple(marks), tuple(notes))
+    return StepAnnotations(tuple(verdicts), tuple(marks), tuple(notes))
 
 
 class _TaskInstructions(msgspec.Struct, frozen=True):
@@ -383,9 +383,9 @@ class RolloutSource:
 
     async def changes(self, since: int) -> TrajectoryChanges:
         """What is new after the sequence `since`."""
-        found = await self.read(read_changes(self.rollout, since))
-        self.seq = found.seq
-        return found
+        changes = await self.read(read_changes(self.rollout, since))
+        self.seq = changes.seq
+        return changes
 
     async def beside(self, step: int) -> StepAnnotations:
         """What people and judges said of one step."""

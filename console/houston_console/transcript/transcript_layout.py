@@ -258,10 +258,10 @@ class TranscriptCache:
 
     def wrapped(self, step: int) -> list[TextLine] | None:
         """The lines of an unfolded step (0: the task), when they are here."""
-        found = self._wrapped.get(step)
-        if found is not None:
+        lines = self._wrapped.get(step)
+        if lines is not None:
             self._wrapped.move_to_end(step)
-        return found
+        return lines
 
     def put_wrapped(self, step: int, lines: list[TextLine]) -> None:
         """Keep the lines of an unfolded step."""

@@ -50,10 +50,10 @@ from houston_shared.store.search_matching import PatternTooSlow, SearchMatcher, 
 class SearchInputLine(BottomPrompt):
     """What is typed. Leaves at once: the next key is the transcript's already."""
 
-    def __init__(self, done: Callable[[bool], None], **arguments: Any) -> None:
-        """done: told whether what stands there is to be searched."""
+    def __init__(self, on_done: Callable[[bool], None], **arguments: Any) -> None:
+        """on_done: told whether what stands there is to be searched."""
         super().__init__(**arguments)
-        self._on_done = done
+        self._on_done = on_done
 
     def action_leave(self) -> None:
         """Leave without a search."""
@@ -147,8 +147,8 @@ class SearchPrompt(Pane):
             self.input_line.value = earlier.text
             self.input_line.cursor_position = len(earlier.text)
 
-    def _change(self, asked: SearchInput) -> None:
-        self.input = asked
+    def _change(self, search: SearchInput) -> None:
+        self.input = search
         self.update_choices()
         post_from(self, self.Changed())
 
@@ -158,20 +158,20 @@ class HitList(LineView):
 
     def __init__(self, hits: SearchHits, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.found = hits
+        self.hits = hits
         self._counted, self._cells = 0, 0
 
     def line_count(self) -> int:
         """One line for each hit that is kept."""
-        return len(self.found.hits)
+        return len(self.hits.hits)
 
     def line_at(self, number: int) -> TextLine:
         """The line at this position."""
-        return hit_line(self.found.hits[number], self.line_cells, self._longest())
+        return hit_line(self.hits.hits[number], self.line_cells, self._longest())
 
     def _longest(self) -> int:
         """Cells of the longest place, counted as more are found."""
-        new = self.found.hits[self._counted :]
+        new = self.hits.hits[self._counted :]
         self._counted += len(new)
         self._cells = max([self._cells, *(cell_len(hit_permalink(hit)) for hit in new)])
         return self._cells
@@ -194,29 +194,29 @@ class HitsDialog(Dialog[SearchHit | None]):
     def on_mount(self) -> None:
         """Stand where somebody went last."""
         self.refresh_hits()
-        self.call_after_refresh(self.list.set_cursor, max(0, self.list.found.place_index))
+        self.call_after_refresh(self.list.set_cursor, max(0, self.list.hits.place_index))
 
     def refresh_hits(self) -> None:
         """Show what was found meanwhile."""
-        hits = self.list.found
+        hits = self.list.hits
         query, box = hits.query, self._box
         where = " · ".join(
-            SEARCH_CHOICE_NAMES[one] for one in (query.mode, query.where, query.what)
+            SEARCH_CHOICE_NAMES[choice] for choice in (query.mode, query.where, query.what)
         )
         more = "" if hits.done else "…"
         set_frame_title(box, f"/{query.text}  {hits.count}{more} found · {where}")
-        kept = f"the first {MAX_LISTED_HITS:,} are listed   " if hits.count > len(hits.hits) else ""
+        cap = f"the first {MAX_LISTED_HITS:,} are listed   " if hits.count > len(hits.hits) else ""
         notes = f"{'  '.join(hits.notes)}   " if hits.notes else ""
-        set_frame_subtitle(box, line(f"{notes}{kept}enter go there   esc close"))
+        set_frame_subtitle(box, line(f"{notes}{cap}enter go there   esc close"))
         words = " Nothing was found." if hits.done else " being looked for …"
         self.list.empty = line(span(words, "dim"))
         self.list.show()
 
     def action_choose(self) -> None:
         """Close, and go to the hit at the cursor."""
-        hits = self.list.found.hits
+        hits = self.list.hits.hits
         if hits:
-            self.list.found.place_index = self.list.cursor
+            self.list.hits.place_index = self.list.cursor
         self.dismiss(hits[self.list.cursor] if hits else None)
 
 
@@ -320,11 +320,11 @@ class TranscriptSearch(Pane):
 
     def on_transcript_view_moved(self) -> None:
         """The rollout may have gone on: what is new is looked for too."""
-        source, found = self._place()[0], self.hits
-        if source is None or found is None or not (found.done and found.in_place):
+        source, hits = self._place()[0], self.hits
+        if source is None or hits is None or not (hits.done and hits.in_place):
             return
-        if source.rollout == found.query.rollout and source.seq > self._searched_until > 0:
-            query = msgspec.structs.replace(found.query, after=self._searched_until)
+        if source.rollout == hits.query.rollout and source.seq > self._searched_until > 0:
+            query = msgspec.structs.replace(hits.query, after=self._searched_until)
             self._searched_until = source.seq
             self.run_worker(self._client.ask(query), group="search")
 
@@ -419,8 +419,8 @@ class TranscriptSearch(Pane):
         if hit is not None and hit.byte >= 0:
             post_from(self, GoToTerminalLine(hit.rollout, hit.step, hit.name, hit.byte))
         elif hit is not None and hits is not None:
-            here = hits.query.where == "rollout"  # a shared step is a step of the branch, too
-            post_from(self, GoToStep(hit.step, "" if here else hit.rollout))
+            same = hits.query.where == "rollout"  # a shared step is a step of the branch, too
+            post_from(self, GoToStep(hit.step, "" if same else hit.rollout))
 
     def action_filter(self) -> None:
         """Show only the steps that were found, or all again."""

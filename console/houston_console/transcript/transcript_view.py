@@ -173,12 +173,12 @@ class TranscriptView(LineView):
                 return wrapped[offset]
         if row == 0:
             return step_rendering.head_line(self.opening.instructions, self.line_cells)
-        found = self.cache.row(row)
-        if found is None or offset:
+        folded = self.cache.row(row)
+        if folded is None or offset:
             return step_rendering.loading_line(row, self.line_cells) if not offset else ()
         if self.folds.filtered and self.words_in_step:
-            found = found._replace(thought=self.words_in_step(row) or found.thought)
-        parts = step_rendering.folded_line(found, self.line_cells, self.folds.is_open(row))
+            folded = folded._replace(thought=self.words_in_step(row) or folded.thought)
+        parts = step_rendering.folded_line(folded, self.line_cells, self.folds.is_open(row))
         return step_rendering.with_chosen_bar(parts) if self.is_chosen(row) else parts
 
     def is_chosen(self, row: int) -> bool:
@@ -232,12 +232,12 @@ class TranscriptView(LineView):
         spots: Callable[[str], list[tuple[int, int]]] | None,
         words: str,
         tally: Callable[[int], str] | None,
-        said: Callable[[int], str] | None,
+        words_in_step: Callable[[int], str] | None,
     ) -> None:
         """Show what is searched: where it is in a line, how it was written, from the cursor's step
         how much was found, and the words around it. Nothing was found yet."""
         self.find_matches, self.searched_text, self.hits = spots, words, []
-        self.tally, self.words_in_step = tally, said
+        self.tally, self.words_in_step = tally, words_in_step
         self._strips.clear()
         self.refresh()
         post_from(self, self.Moved())
@@ -546,11 +546,11 @@ class Transcript(TranscriptView):
             return "nothing", ""
         if row == 0:
             return "the task", self.opening.instructions
-        found, record = self.cache.row(row), await source.record(row)
-        if found is None or record is None:
+        folded, record = self.cache.row(row), await source.record(row)
+        if folded is None or record is None:
             return "nothing", ""
-        lines = await asyncio.to_thread(step_rendering.unfolded_lines, found, record, COPY_WIDTH)
-        return f"step {row}", "\n".join(line_text(one).rstrip() for one in lines)
+        lines = await asyncio.to_thread(step_rendering.unfolded_lines, folded, record, COPY_WIDTH)
+        return f"step {row}", "\n".join(line_text(text_line).rstrip() for text_line in lines)
 
     # --- which steps are chosen, which are shown ------------------------------------------
 
@@ -582,7 +582,7 @@ class Transcript(TranscriptView):
             first, last = sorted((self._anchor, self.cursor))
             ends = f"{first}–{last}" if last > first else f"{first}"
             if self.folds.shown_rows is not None:
-                ends = f"{sum(first <= one <= last for one in self.folds.shown_rows)} of {ends}"
+                ends = f"{sum(first <= row <= last for row in self.folds.shown_rows)} of {ends}"
             parts.append(span(f"   ▌ {ends} chosen", "title"))
         if self.searched_text:
             count = self.tally(self.cursor) if self.tally else ""

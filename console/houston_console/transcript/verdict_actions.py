@@ -110,42 +110,42 @@ class VerdictSession:
         return self.chosen_steps(rollout, cursor, shown)
 
     def request_for(
-        self, steps: StepRange, given: tuple[JudgedSteps, ...], seen: int
+        self, steps: StepRange, verdicts: tuple[JudgedSteps, ...], seq: int
     ) -> VerdictRequest:
         """A message, or once more the one that was not answered when it says the same."""
         again = self.unanswered
-        if again is not None and (again.steps, again.verdicts) == (steps, given):
+        if again is not None and (again.steps, again.verdicts) == (steps, verdicts):
             return again
-        return VerdictRequest(uuid.uuid4().hex, steps, given, seen)
+        return VerdictRequest(uuid.uuid4().hex, steps, verdicts, seq)
 
-    def verdict_request(self, steps: StepRange, verdict: Judgement, seen: int) -> VerdictRequest:
+    def verdict_request(self, steps: StepRange, verdict: Judgement, seq: int) -> VerdictRequest:
         """Keep, mask or leave undecided; without a reason."""
         runs = _contiguous_runs(steps.only) if steps.only else [(steps.first, steps.last)]
-        given = (JudgedSteps(first=first, last=last, verdict=verdict) for first, last in runs)
-        return self.request_for(steps, tuple(given), seen)
+        verdicts = (JudgedSteps(first=first, last=last, verdict=verdict) for first, last in runs)
+        return self.request_for(steps, tuple(verdicts), seq)
 
     def record_applied(
         self, deed: VerdictRequest, before: tuple[JudgedSteps, ...], seq: int
     ) -> AppliedVerdict:
         """The daemon has it: the range is chosen no longer, and it can be taken back."""
-        done = AppliedVerdict(deed.steps, before, seq)
-        self.applied = [*self.applied, done][-MAX_UNDO_VERDICTS:]
+        applied = AppliedVerdict(deed.steps, before, seq)
+        self.applied = [*self.applied, applied][-MAX_UNDO_VERDICTS:]
         self.anchor, self.unanswered = 0, None
-        return done
+        return applied
 
-    def undo_request(self, done: AppliedVerdict) -> VerdictRequest:
+    def undo_request(self, applied: AppliedVerdict) -> VerdictRequest:
         """What brings back what stood before it."""
-        return self.request_for(done.steps, done.previous, done.seq)
+        return self.request_for(applied.steps, applied.previous, applied.seq)
 
     def newest_undo(self, rollout: str) -> tuple[AppliedVerdict, VerdictRequest] | None:
         """The newest deed on this rollout, and what brings back what stood before it."""
-        found = next(
+        newest = next(
             (verdict for verdict in reversed(self.applied) if verdict.steps.rollout == rollout),
             None,
         )
-        if found is None:
+        if newest is None:
             return None
-        return found, self.undo_request(found)
+        return newest, self.undo_request(newest)
 
     def record_undone(self, what: AppliedVerdict) -> None:
         """Note that a verdict was taken back."""
@@ -169,10 +169,10 @@ def verdicts_within(verdicts: tuple[JudgedSteps, ...], steps: StepRange) -> tupl
     """What stands on the steps that are meant, and on no others."""
     only = set(steps.only) or range(steps.first, steps.last + 1)
     return tuple(
-        JudgedSteps(first=first, last=last, verdict=one.verdict, reason=one.reason)
-        for one in verdicts
+        JudgedSteps(first=first, last=last, verdict=verdict.verdict, reason=verdict.reason)
+        for verdict in verdicts
         for first, last in _contiguous_runs(
-            [s for s in range(one.first, one.last + 1) if s in only]
+            [s for s in range(verdict.first, verdict.last + 1) if s in only]
         )
     )
 
@@ -204,18 +204,18 @@ def verdict_history_lines(
 ) -> list[TextLine]:
     """One paragraph a word that was said; what counts now comes last."""
     lines: list[TextLine] = []
-    for one in history:
-        glyph, tone = VERDICT_GLYPHS.get(one.verdict, ("–", "dim"))
-        ends = f"step {one.first}" if one.first == one.last else f"steps {one.first}–{one.last}"
-        who = one.by if one.verified else f"{one.by} (unverified)"
-        when = span(f"  {who}, {local_time(one.at)}  ", "dim")
-        head = line(span(f" {glyph} {one.verdict}", tone), when, span(ends, "number"))
-        lines += [head, *(text_block(one.reason, width, "text", span("   ")) if one.reason else [])]
+    for row in history:
+        glyph, tone = VERDICT_GLYPHS.get(row.verdict, ("–", "dim"))
+        ends = f"step {row.first}" if row.first == row.last else f"steps {row.first}–{row.last}"
+        who = row.by if row.verified else f"{row.by} (unverified)"
+        when = span(f"  {who}, {local_time(row.at)}  ", "dim")
+        head = line(span(f" {glyph} {row.verdict}", tone), when, span(ends, "number"))
+        lines += [head, *(text_block(row.reason, width, "text", span("   ")) if row.reason else [])]
     if not lines:
         lines.append(line(span(" Nobody has said anything of it.", "dim")))
-    told = [f"{verdict.source}: {verdict.verdict}" for verdict in verdicts]
-    now = f"{told[0]} counts" if told else "undecided: no source has said anything that stands"
-    outranked = f"; outranked: {', '.join(told[1:])}" if told[1:] else ""
+    words = [f"{verdict.source}: {verdict.verdict}" for verdict in verdicts]
+    now = f"{words[0]} counts" if words else "undecided: no source has said anything that stands"
+    outranked = f"; outranked: {', '.join(words[1:])}" if words[1:] else ""
     return [*lines, (), *text_block(f"now  {now}{outranked}", width, "strong", span(" "))]
 
 
@@ -302,10 +302,10 @@ class VerdictActions(Pane):
         self, pick: Callable[[str, int, Collection[int] | None], StepRange | None]
     ) -> StepRange | None:
         source, folds = self._source(), self._transcript.folds
-        found = pick(source.rollout, self._transcript.cursor, folds.shown_rows) if source else None
-        if source and found is None:
+        steps = pick(source.rollout, self._transcript.cursor, folds.shown_rows) if source else None
+        if source and steps is None:
             self.show_notice("The task is no step: only steps are judged.")
-        return found
+        return steps
 
     # --- verdicts ----------------------------------------------------------------------------
 
@@ -332,13 +332,13 @@ class VerdictActions(Pane):
             seq = await self._send(deed)
             if seq is None:
                 return None
-            done = self.session.record_applied(deed, before, seq)
+            applied = self.session.record_applied(deed, before, seq)
             self._transcript.choose(0)
             await self._refresh_steps(source, steps)
 
         async def back() -> str:
             async with self._lock:
-                return await self._undo(source, done, self.session.undo_request(done))
+                return await self._undo(source, applied, self.session.undo_request(applied))
 
         more = " R adds a reason." if "taken back" not in words else ""
         return UndoableAction(
@@ -387,23 +387,23 @@ class VerdictActions(Pane):
         source = self._source()
         if source is None:
             return
-        found = self.session.newest_undo(source.rollout)
-        if found is None:
+        undo = self.session.newest_undo(source.rollout)
+        if undo is None:
             self.show_notice("Nothing to take back: no verdict was given at this console.")
             return
-        self._run_in_turn(self._undo_older(source, *found))
+        self._run_in_turn(self._undo_older(source, *undo))
 
     async def _undo_older(
-        self, source: RolloutSource, done: AppliedVerdict, deed: VerdictRequest
+        self, source: RolloutSource, old: AppliedVerdict, deed: VerdictRequest
     ) -> None:
-        if words := await self._undo(source, done, deed):
+        if words := await self._undo(source, old, deed):
             self.show_notice(words, good=True)
 
-    async def _undo(self, source: RolloutSource, done: AppliedVerdict, deed: VerdictRequest) -> str:
+    async def _undo(self, source: RolloutSource, old: AppliedVerdict, deed: VerdictRequest) -> str:
         """What to say; nothing without a daemon, which is said. Raises HoustonError."""
         if await self._send(deed) is None:
             return ""
-        self.session.record_undone(done)
+        self.session.record_undone(old)
         await self._refresh_steps(source, deed.steps)
         return f"{deed.steps.text.capitalize()}: as it was before."
 
@@ -416,19 +416,19 @@ class VerdictActions(Pane):
             self._run_in_turn(self._ask_why(source, steps))
 
     async def _ask_why(self, source: RolloutSource, steps: StepRange) -> None:
-        stands = await self._read_standing(source, steps)
-        said = [one for one in stands if one.verdict != "undecided"]
-        if not said:
+        verdicts = await self._read_standing(source, steps)
+        judged = [verdict for verdict in verdicts if verdict.verdict != "undecided"]
+        if not judged:
             words = f"Nobody has judged {steps.text}: K keeps, M masks, then R adds a reason."
             self.show_notice(words)
             return
-        what = " and ".join(sorted({one.verdict for one in said}))
+        what = " and ".join(sorted({verdict.verdict for verdict in judged}))
 
         async def answer(text: str) -> None:
-            deed = self.session.request_for(steps, with_reason(stands, text), source.seq)
+            deed = self.session.request_for(steps, with_reason(verdicts, text), source.seq)
             self._start(source, deed, "Noted why for {steps}.")
 
-        post_from(self, AskForLine(f"why {what} {steps.text}", answer, said[0].reason))
+        post_from(self, AskForLine(f"why {what} {steps.text}", answer, judged[0].reason))
 
     def action_history(self) -> None:
         """Everything that was said of the step at the cursor."""

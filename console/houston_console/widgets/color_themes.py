@@ -192,7 +192,7 @@ def _theme_256(
 ) -> HoustonTheme:
     """A theme of 256 colours. styles: names and colours of the tones, as in `_parse_styles`."""
     named = {role: xterm_color(number) for role, number in colours.items()}
-    roles = [one.name for one in fields(Theme) if one.name in named]
+    roles = [role.name for role in fields(Theme) if role.name in named]
     main: dict[str, Any] = {role: named.pop(role) for role in roles}
     background, text = main["background"], main["foreground"]
     variables = {
@@ -368,7 +368,7 @@ def _theme_16(
     """
     named = {role: f"ansi_{colour}" for role, colour in colours.items()}
     ground, text, other = named["background"], named["foreground"], named.pop("selection")
-    roles = [one.name for one in fields(Theme)]
+    roles = [role.name for role in fields(Theme)]
     main: dict[str, Any] = {role: named[role] for role in named if role in roles}
     variables = {
         **BUILTIN_THEMES["ansi-dark"].variables,
@@ -501,6 +501,6 @@ def themes_for_depth(depth: ColorDepth) -> list[Theme]:
 
 
 def _with_ground_styles(theme: Theme, of: HoustonTheme) -> HoustonTheme:
-    own = {one.name: getattr(theme, one.name) for one in fields(Theme)}
+    own = {role.name: getattr(theme, role.name) for role in fields(Theme)}
     styles = {name: of.styles[name] for name in GROUND_STYLES}
     return HoustonTheme(**own, styles={**styles, "cursor_away": "underline"})

@@ -45,10 +45,10 @@ from houston_shared.safe_text import safe_line
 from houston_shared.store.rollout_queries import RolloutRow
 
 EDITING_ACTIONS = {
-    key: one.action
-    for one in Input.BINDINGS
-    if isinstance(one, Binding)
-    for key in one.key.split(",")
+    key: binding.action
+    for binding in Input.BINDINGS
+    if isinstance(binding, Binding)
+    for key in binding.key.split(",")
 }
 """What Textual's own line does by a key."""
 
@@ -174,11 +174,11 @@ class HelpDialog(Dialog[None]):
             yield FixedLines(_help_lines(self._area))
 
 
-def _help_lines(here: Area) -> list[TextLine]:
+def _help_lines(focused: Area) -> list[TextLine]:
     lines: list[TextLine] = []
-    near = focus_chain(here)
+    near = focus_chain(focused)
     for area, name in sorted(
-        AREA_TITLES, key=lambda one: near.index(one[0]) if one[0] in near else len(near)
+        AREA_TITLES, key=lambda pair: near.index(pair[0]) if pair[0] in near else len(near)
     ):
         lines.append(line(span(f" {name}", "title")))
         lines += [
@@ -195,10 +195,10 @@ class BottomPrompt(OneLineInput):
     own = {"escape": "leave"}
     kind = ""
 
-    def __init__(self, taken: Callable[[str], None] | None = None, **arguments: Any) -> None:
-        """taken: told at once what was typed, before any key that follows; else Submitted tells."""
+    def __init__(self, on_submit: Callable[[str], None] | None = None, **arguments: Any) -> None:
+        """on_submit: told at once what was typed, before any key that follows."""
         super().__init__(**arguments)
-        self._on_submit = taken
+        self._on_submit = on_submit
 
     def ask(self, kind: str, placeholder: str) -> None:
         """Appear and take the focus. kind: `/` or `:`."""
@@ -241,11 +241,11 @@ class QuestionDialog(Dialog[tuple[str, ...] | None]):
 
     BINDINGS = bindings_for("words")
 
-    def __init__(self, name: str, text: str, asked: dict[str, str]) -> None:
-        """name: on the frame. asked: what stands in each line at first, by what is asked."""
+    def __init__(self, name: str, text: str, initial_values: dict[str, str]) -> None:
+        """name: on the frame. initial_values: what stands in each line, by what is asked."""
         super().__init__()
-        self._title, self._text, self._initial_values = name, text, asked
-        self.fields = [OneLineInput(value=value) for value in asked.values()]
+        self._title, self._text, self._initial_values = name, text, initial_values
+        self.fields = [OneLineInput(value=value) for value in initial_values.values()]
 
     def compose(self) -> ComposeResult:
         """The question, then each line under what it is for."""
@@ -315,9 +315,9 @@ def match_commands(commands: Sequence[PaletteCommand], typed: str) -> list[Palet
     if not typed.strip():
         return list(commands)
     matcher = Matcher(typed)
-    scored = [(matcher.match(one.text), at) for at, one in enumerate(commands)]
-    kept = sorted((-score, at) for score, at in scored if score > 0)
-    return [commands[at] for _, at in kept]
+    scored = [(matcher.match(command.text), at) for at, command in enumerate(commands)]
+    ranked = sorted((-score, at) for score, at in scored if score > 0)
+    return [commands[at] for _, at in ranked]
 
 
 class _CommandList(ItemList[PaletteCommand], can_focus=False):
@@ -329,9 +329,9 @@ class _CommandList(ItemList[PaletteCommand], can_focus=False):
 
     def line_at(self, number: int) -> TextLine:
         """One command and its key."""
-        one = self.items[number]
-        left = line(span("  "), span(one.text))
-        return justify_line(left, line(span(f" {one.key} ", "tool")), self.line_cells)
+        command = self.items[number]
+        left = line(span("  "), span(command.text))
+        return justify_line(left, line(span(f" {command.key} ", "tool")), self.line_cells)
 
     def take(self, commands: list[PaletteCommand]) -> None:
         """Show other commands, from the best match."""
@@ -357,11 +357,11 @@ class CommandInput(OneLineInput):
         listed = self.screen.query_one(_CommandList)
         listed.set_cursor(listed.cursor + by)
 
-    def action_choose(self, taken: bool) -> None:
+    def action_choose(self, accepted: bool) -> None:
         """Close the screen, with the command under the cursor or without."""
         screen = self.screen
         if isinstance(screen, CommandPalette):
-            screen.choose(taken)
+            screen.choose(accepted)
 
 
 class CommandPalette(Dialog[PaletteCommand | None]):
@@ -391,6 +391,6 @@ class CommandPalette(Dialog[PaletteCommand | None]):
         """List the commands that match."""
         self.list.take(match_commands(self._commands, event.value))
 
-    def choose(self, taken: bool) -> None:
+    def choose(self, accepted: bool) -> None:
         """Close, with the command under the cursor if it is wanted."""
-        self.dismiss(self.list.under_cursor if taken else None)
+        self.dismiss(self.list.under_cursor if accepted else None)

@@ -95,7 +95,7 @@ def highlight_ranges(strip: Strip, places: Sequence[tuple[int, int]], style: Sty
 def _needle_ranges(low: str, needles: Sequence[str]) -> list[tuple[int, int]]:
     """Where needles begin and end."""
     ranges: list[tuple[int, int]] = []
-    for needle in filter(None, (one.lower() for one in needles)):
+    for needle in filter(None, (word.lower() for word in needles)):
         at = low.find(needle)
         while at >= 0:
             ranges.append((at, at + len(needle)))
@@ -105,13 +105,13 @@ def _needle_ranges(low: str, needles: Sequence[str]) -> list[tuple[int, int]]:
 
 def _merge_ranges(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The same places in order, without overlaps."""
-    kept: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for start, end in sorted(places):
-        if not kept or start > kept[-1][1]:
-            kept.append((start, end))
-        elif end > kept[-1][1]:
-            kept[-1] = (kept[-1][0], end)
-    return kept
+        if not merged or start > merged[-1][1]:
+            merged.append((start, end))
+        elif end > merged[-1][1]:
+            merged[-1] = (merged[-1][0], end)
+    return merged
 
 
 MAX_SELECTED_LINES = 20_000
@@ -208,10 +208,10 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         )
         first = selection.start.y if selection.start else 0
         spans = ((number, selection.get_span(number)) for number in range(first, last))
-        found = [
+        lines = [
             selected_text(line_text(self.line_at(number)), span) for number, span in spans if span
         ]
-        return "\n".join(found), "\n"
+        return "\n".join(lines), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         """Something else is selected."""

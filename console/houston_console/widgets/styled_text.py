@@ -116,16 +116,16 @@ def fit_name(text: str, width: int) -> SafeText:
 def justify_line(left: TextLine, right: TextLine, width: int) -> TextLine:
     """`left` and `right` at the two ends of a line of `width` cells; `left` gives way."""
     room = width - line_width(right)
-    kept: list[TextSpan] = []
+    spans: list[TextSpan] = []
     for part in left:
         cells = cell_len(part.text)
         if cells > room:
-            kept.append(TextSpan(fit_text(part.text, room), part.tone))
+            spans.append(TextSpan(fit_text(part.text, room), part.tone))
             room = 0
             break
-        kept.append(part)
+        spans.append(part)
         room -= cells
-    return (*kept, TextSpan(SafeText(" " * max(0, room))), *right)
+    return (*spans, TextSpan(SafeText(" " * max(0, room))), *right)
 
 
 CURSOR_GLYPH, UNFOCUSED_CURSOR_GLYPH = "»", "›"
@@ -134,7 +134,7 @@ CURSOR_EDGE_CHARACTERS = 4
 """Characters among which it finds a blank to stand in."""
 
 
-def with_cursor(parts: TextLine, here: bool) -> TextLine:
+def with_cursor(parts: TextLine, focused: bool) -> TextLine:
     """A line with the cursor: a glyph in the first blank of its edge, so that no colour is needed.
 
     Of the same width; without a blank there it stays as it is.
@@ -148,15 +148,15 @@ def with_cursor(parts: TextLine, here: bool) -> TextLine:
             spans += [
                 TextSpan(SafeText(part.text[:at]), part.tone),
                 TextSpan(
-                    SafeText(CURSOR_GLYPH if here else UNFOCUSED_CURSOR_GLYPH),
-                    "title" if here else "dim",
+                    SafeText(CURSOR_GLYPH if focused else UNFOCUSED_CURSOR_GLYPH),
+                    "title" if focused else "dim",
                 ),
                 TextSpan(SafeText(part.text[at + 1 :]), part.tone),
             ]
         else:
             spans.append(part)
         at -= len(part.text)
-    return tuple(one for one in spans if one.text)
+    return tuple(piece for piece in spans if piece.text)
 
 
 def wrap_text(text: str, width: int) -> list[SafeText]:
@@ -280,8 +280,8 @@ def palette_for_theme(theme: Theme, variables: dict[str, str]) -> Palette:
 
     What the theme does not say itself is mixed of its colours.
     """
-    given = theme.styles if isinstance(theme, HoustonTheme) else {}
-    own = {name: Style.parse(text) for name, text in given.items()}
+    styles = theme.styles if isinstance(theme, HoustonTheme) else {}
+    own = {name: Style.parse(text) for name, text in styles.items()}
     mixed = _mix_palette(variables)
     tones: dict[Tone, Style] = {tone: own.get(tone, mixed.tones[tone]) for tone in get_args(Tone)}
     return Palette(
