@@ -122,4 +122,4 @@ def test_the_edge_counts_who_is_needed_and_names_who_is_at_home() -> None:
         "1 of 2 need somebody   you look after 1   also at home: ben"
     )
     assert line_text(home_summary([], (), "me")) == "nobody is needed"
-    assert "others do not see you" in line_text(home_summary([], (), "me", seen=False))
+    assert "others do not see you" in line_text(home_summary([], (), "me", visible=False))

@@ -225,10 +225,10 @@ class UndoBar(BarWidget):
         """offered: acts and how long still, the newest first. key: what takes the newest back."""
         self.display = bool(offered)
         lines = []
-        for at, (words, left) in enumerate(offered[:MAX_UNDO_OFFERS]):
+        for at, (words, remaining) in enumerate(offered[:MAX_UNDO_OFFERS]):
             named = span("" if at else f" {key} ", "tool")
             right = line(
-                named, span("" if at else "takes it back", "dim"), span(f" {left:>5} ", "dim")
+                named, span("" if at else "takes it back", "dim"), span(f" {remaining:>5} ", "dim")
             )
             tone: Tone = "dim" if at else "warning"
             lead = line(span("   then " if at else " ↶ ", tone), span(words, tone))
@@ -264,17 +264,17 @@ class HintBar(BarWidget):
     def _redraw_hints(self) -> None:
         if self._message:
             words = self._message[0]
-            told = text_block(words.text, max(20, self.size.width - 1), words.tone, span(" "))[
+            lines = text_block(words.text, max(20, self.size.width - 1), words.tone, span(" "))[
                 :MAX_NOTICE_LINES
             ]
-            self.show_lines(*told)
+            self.show_lines(*lines)
             return
-        found = [line(span(f" {key}", "tool"), span(f" {word}  ", "dim"))
+        hints = [line(span(f" {key}", "tool"), span(f" {word}  ", "dim"))
                  for key, word in hints_for(self._area)]  # fmt: skip
         # What does not fit is left out before the last two, help and quit.
-        while len(found) > ALWAYS_SHOWN_HINTS and sum(map(line_width, found)) > self.size.width > 0:
-            found.pop(-ALWAYS_SHOWN_HINTS - 1)
-        self.show_lines(tuple(part for hint in found for part in hint))
+        while len(hints) > ALWAYS_SHOWN_HINTS and sum(map(line_width, hints)) > self.size.width > 0:
+            hints.pop(-ALWAYS_SHOWN_HINTS - 1)
+        self.show_lines(tuple(part for hint in hints for part in hint))
 
     def on_resize(self) -> None:
         """More or fewer of them fit."""
@@ -293,7 +293,7 @@ class HoustonScreen(ErrorBoundary, Screen[None]):
         """Nothing while another full screen hides it: Textual would draw that one again, whole."""
         stack = self.app.screen_stack
         above = stack[stack.index(self) + 1 :] if self in stack else ()
-        if any(isinstance(one, HoustonScreen) for one in above):
+        if any(isinstance(screen, HoustonScreen) for screen in above):
             self._dirty_widgets.clear()
             self._compositor._dirty_regions.clear()
             self._repaint_required = True  # once it is seen again

@@ -126,17 +126,15 @@ def plot_scores(
     hours: active time at the right edge.
     """
     columns, hours = max(8, width - AXIS_CELLS), max(hours, 1e-6)
-    top = max([PLOT_TOP_SCORE, *(score for one in series for _, score in one.points)])
+    top = max([PLOT_TOP_SCORE, *(score for curve in series for _, score in curve.points)])
     grid: list[list[_PlotCell]] = [[(" ", "text")] * columns for _ in range(height)]
-    for one in series:
-        _draw_series(grid, one, hours, top)
+    for curve in series:
+        _draw_series(grid, curve, hours, top)
     rows = [_plot_row(grid[y], _score_label(y, height, top)) for y in range(height)]
     axis = span(f"{'':>{AXIS_CELLS - 1}}└{'─' * columns}", "faint")
     rows += [(axis,), _time_labels(columns, hours)]
     return rows + [
-        _guidance_marks(rollout_scores, columns, hours)
-        for rollout_scores in series
-        if rollout_scores.guidance_hours
+        _guidance_marks(curve, columns, hours) for curve in series if curve.guidance_hours
     ]
 
 
@@ -144,29 +142,19 @@ def _plot_column(at: float, hours: float, columns: int) -> int:
     return min(columns - 1, int(at / hours * columns))
 
 
-def _draw_series(
-    grid: list[list[_PlotCell]], rollout_scores: ScoreSeries, hours: float, top: float
-) -> None:
+def _draw_series(grid: list[list[_PlotCell]], curve: ScoreSeries, hours: float, top: float) -> None:
     height, columns = len(grid), len(grid[0])
     places = [
         (_plot_column(at, hours, columns), height - 1 - min(height - 1, int(score / top * height)))
-        for at, score in rollout_scores.points
+        for at, score in curve.points
     ]
     for (x, y), (end, _) in pairwise([*places, (columns, 0)]):
         for between in range(x + 1, end):
             if grid[y][between][0] == " ":
-                grid[y][between] = (rollout_scores.line_glyph, rollout_scores.tone)
+                grid[y][between] = (curve.line_glyph, curve.tone)
     for x, y in places:
-        taken = grid[y][x][0] not in (
-            " ",
-            rollout_scores.line_glyph,
-            rollout_scores.glyph,
-            "─",
-            "┄",
-        )
-        grid[y][x] = (
-            (SHARED_POINT_GLYPH, "strong") if taken else (rollout_scores.glyph, rollout_scores.tone)
-        )
+        is_shared = grid[y][x][0] not in (" ", curve.line_glyph, curve.glyph, "─", "┄")
+        grid[y][x] = (SHARED_POINT_GLYPH, "strong") if is_shared else (curve.glyph, curve.tone)
 
 
 def _plot_row(cells: Sequence[_PlotCell], label: str) -> TextLine:
@@ -242,17 +230,17 @@ def _score_series(pair: Sequence[ComparedRollout]) -> list[ScoreSeries]:
         ScoreSeries(
             [(score.active_us / MICROSECONDS_PER_HOUR, score.score) for score in side.scores],
             glyph,
-            held,
+            line_glyph,
             tone,
             [at / MICROSECONDS_PER_HOUR for at, _ in side.delivered],
         )
-        for side, (glyph, held, tone) in zip(pair, SERIES_GLYPHS, strict=True)
+        for side, (glyph, line_glyph, tone) in zip(pair, SERIES_GLYPHS, strict=True)
     ]
 
 
 def _longest_hours(pair: Sequence[ComparedRollout]) -> float:
     ends = [side.rollout.active_us for side in pair]
-    ends += [one.active_us for side in pair for one in side.scores]
+    ends += [score.active_us for side in pair for score in side.scores]
     return max(ends) / MICROSECONDS_PER_HOUR
 
 
@@ -265,8 +253,8 @@ def _comparison_facts(
         return "; ".join(person_cost(cost, person) for cost in side.costs) or "none"
 
     def each(name: str, text: str, tone: Tone = "text") -> tuple[str, list[TextLine]]:
-        said = [getattr(side.rollout, text) for side in pair]
-        return name, [line(span(str(one), tone)) for one in said]
+        values = [getattr(side.rollout, text) for side in pair]
+        return name, [line(span(str(value), tone)) for value in values]
 
     return [
         ("", [_rollout_head(side, at) for at, side in enumerate(pair)]),
@@ -297,8 +285,8 @@ def _state_cell(side: ComparedRollout) -> TextLine:
 
 def _score_cell(side: ComparedRollout) -> TextLine:
     rollout = side.rollout
-    said = f"{format_score(rollout.best_score)} best, {format_score(rollout.last_score)} last"
-    return line(span("none", "dim") if rollout.last_score is None else span(said, "score"))
+    text = f"{format_score(rollout.best_score)} best, {format_score(rollout.last_score)} last"
+    return line(span("none", "dim") if rollout.last_score is None else span(text, "score"))
 
 
 def _guidance_count(side: ComparedRollout) -> str:
@@ -341,16 +329,18 @@ def _join_columns(both: Sequence[list[TextLine]], indent: int, half: int) -> lis
 def _guidance_effects(side: ComparedRollout, width: int) -> list[TextLine]:
     """Guidance that it heard, and how its score stood before and after."""
     lines: list[TextLine] = []
-    for at, said in side.delivered:
+    for at, guidance in side.delivered:
         before = [score.score for score in side.scores if score.active_us <= at]
-        after = [one.score for one in side.scores if one.active_us > at]
-        was, became = before[-1] if before else None, after[0] if after else None
-        then = f"  score {format_score(was)} → {format_score(became)}"
+        after = [score.score for score in side.scores if score.active_us > at]
+        old, became = before[-1] if before else None, after[0] if after else None
+        then = f"  score {format_score(old)} → {format_score(became)}"
         head = line(
-            span(f"{said.step:>6} ", "number"), span(said.author, "guidance"), span(then, "score")
+            span(f"{guidance.step:>6} ", "number"),
+            span(guidance.author, "guidance"),
+            span(then, "score"),
         )
         lines.append(head)
-        lines += text_block(said.text, width - 7, "guidance_text", span(" " * 7))
+        lines += text_block(guidance.text, width - 7, "guidance_text", span(" " * 7))
     return lines or [line(span("nothing", "dim"))]
 
 
@@ -400,8 +390,8 @@ class CompareScreen(HoustonScreen):
         except HoustonError as problem:
             self.show_error(problem)
             return
-        one, _ = self._pair
-        set_frame_title(self.query_one("#compare"), f"Side by side · {one.rollout.task}")
+        task = self._pair[0].rollout.task
+        set_frame_title(self.query_one("#compare"), f"Side by side · {task}")
         self.text.show_lines(self._lines)
 
     def _lines(self, width: int) -> list[TextLine]:

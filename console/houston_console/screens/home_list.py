@@ -127,7 +127,7 @@ def column_heads(view: HomeViewContext) -> TextLine:
 
 def task_line(task: str, shown: Sequence[RolloutNeed], width: int) -> TextLine:
     """A task above its rollouts."""
-    needy = sum(one.weight > 0 for one in shown)
+    needy = sum(need.weight > 0 for need in shown)
     count = f"{len(shown)} rollout{'s' * (len(shown) != 1)}"
     tail = f", {needy} need{'s' * (needy == 1)} somebody" if needy else ""
     return justify_line(
@@ -222,32 +222,32 @@ def _number_cells(entry: HomeEntry) -> TextLine:
 
 
 def _people_cells(need: RolloutNeed, view: HomeViewContext) -> TextLine:
-    found, parts = need.standing, []
-    for look in other_viewers(found, view.person):
+    overview, parts = need.standing, []
+    for look in other_viewers(overview, view.person):
         parts.append(span(f"◉{person_name(look.name, look.verified, view.person)} ", "tool"))
-    if found.holding is not None and found.holding.holder:
-        holder = person_name(found.holding.holder, found.holding.verified, view.person)
+    if overview.holding is not None and overview.holding.holder:
+        holder = person_name(overview.holding.holder, overview.holding.verified, view.person)
         parts.append(span(f"☞{holder} ", "guidance"))
-    if handover_note(found.holding, view.person):
+    if handover_note(overview.holding, view.person):
         parts.append(span("✉ ", "guidance"))
     return line(*parts)
 
 
 def _pad_line(parts: TextLine, width: int) -> TextLine:
     """Exactly `width` cells."""
-    room, kept = width, []
+    room, spans = width, []
     for part in parts:
         cells = min(room, line_width((part,)))
-        kept.append(TextSpan(fit_text(part.text, cells), part.tone))
+        spans.append(TextSpan(fit_text(part.text, cells), part.tone))
         room -= cells
-    return (*kept, TextSpan(SafeText(" " * room)))
+    return (*spans, TextSpan(SafeText(" " * room)))
 
 
 def rollout_card(
     entry: HomeEntry, spent: Sequence[AttentionCost], view: HomeViewContext
 ) -> list[TextLine]:
     """Everything that is known of the rollout at the cursor from afar."""
-    stands, rollout = entry.need.standing, entry.need.standing.rollout
+    overview, rollout = entry.need.standing, entry.need.standing.rollout
     glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
     where = f"{rollout.task} · {rollout.policy or rollout.engine}"
     head = line(span(f" {glyph} ", tone), span(rollout.id, "strong"), span(f"  {where}  ", "dim"),
@@ -259,14 +259,14 @@ def rollout_card(
         )
     for text in need_reasons(entry.need):
         rows += _card_block("!", text, urgency_mark(entry.need).tone, view)
-    if stands.acted is not None:
-        when = format_moment(stands.acted.at, view.now_us)
-        text = f"step {stands.acted.step}, {when} ({format_age(stands.acted.at, view.now_us)}): "
-        rows += _card_block("▸", text + stands.acted.text, "dim", view)
-    if stands.new_steps:
-        many = f"{stands.new_steps} step{'s' * (stands.new_steps > 1)}"
+    if (acted := overview.acted) is not None:
+        when = format_moment(acted.at, view.now_us)
+        text = f"step {acted.step}, {when} ({format_age(acted.at, view.now_us)}): {acted.text}"
+        rows += _card_block("▸", text, "dim", view)
+    if overview.new_steps:
+        many = f"{overview.new_steps} step{'s' * (overview.new_steps > 1)}"
         rows += _card_block("+", f"{many} since you were here", "text", view)
-    for mark, text in people_text(stands, view.person, view.now_us):
+    for mark, text in people_text(overview, view.person, view.now_us):
         rows += _card_block(mark, text, "guidance_text" if mark == "✉" else "text", view)
     if spent:
         rows += _card_block(
@@ -283,21 +283,21 @@ def _card_block(mark: str, text: str, tone: Tone, view: HomeViewContext) -> list
 
 
 def home_summary(
-    needs: Sequence[RolloutNeed], at_home: Sequence[str], person: str, seen: bool = True
+    needs: Sequence[RolloutNeed], at_home: Sequence[str], person: str, visible: bool = True
 ) -> TextLine:
     """The lower edge of the frame: how many need somebody, who else is at home, what is yours.
 
-    seen: whether others see that this console is here.
+    visible: whether others see that this console is here.
     """
-    needy = sum(one.weight > 0 for one in needs)
+    needy = sum(need.weight > 0 for need in needs)
     parts = [f"{needy} of {len(needs)} need somebody" if needy else "nobody is needed"]
     mine = [need.standing.holding for need in needs if need.standing.holding]
-    yours = sum(one.holder == person for one in mine)
+    yours = sum(claim.holder == person for claim in mine)
     if yours:
         parts.append(f"you look after {yours}")
     if at_home:
         parts.append(f"also at home: {', '.join(at_home)}")
-    if not seen:
+    if not visible:
         parts.append("others do not see you")
     return line(span("   ".join(parts), "dim"))
 
@@ -344,16 +344,16 @@ class HomeList(LineView):
     def line_at(self, number: int) -> TextLine:
         """The line at this position."""
         at, offset = self._lines[number]
-        made = self._lines_of_rows.get(at)
-        if made is None:
-            made = self._lines_of_rows[at] = self._row_lines(at)
-        return made[offset]
+        lines = self._lines_of_rows.get(at)
+        if lines is None:
+            lines = self._lines_of_rows[at] = self._row_lines(at)
+        return lines[offset]
 
     def _row_lines(self, at: int) -> list[TextLine]:
         row = self.rows[at]
         if row.need is None:
-            ones = [one.need for one in self.rows if one.task == row.task and one.need]
-            return [task_line(row.task, ones, self.line_cells)]
+            needs = [other.need for other in self.rows if other.task == row.task and other.need]
+            return [task_line(row.task, needs, self.line_cells)]
         return rollout_lines(self._entry_at(at), self.view)
 
     def _entry_at(self, at: int) -> HomeEntry:
@@ -422,8 +422,8 @@ class HomeList(LineView):
     def go_to_number(self, number: int) -> None:
         """Stand on the rollout at a place, counted from 1."""
         places = enumerate(zip(self.rows, self._numbers, strict=True))
-        found = (at for at, (row, place) in places if row.need and place == number)
-        for at in found:
+        matches = (at for at, (row, place) in places if row.need and place == number)
+        for at in matches:
             self.set_cursor(self._lines.index((at, 0)))
 
     def cursor_moved(self) -> None:
@@ -445,13 +445,13 @@ class HomeList(LineView):
         keep, line_before = at or self.chosen, self.cursor
         self.rows, self.now_us = rows, now
         self._measure()
-        found = self.line_of(keep)
-        if found is None:
+        place = self.line_of(keep)
+        if place is None:
             self.cursor = min(line_before, max(0, len(self._lines) - 1))
-        elif found != line_before:
-            self.cursor = found
+        elif place != line_before:
+            self.cursor = place
             if not at:
-                self.jump(round(self.scroll_y) + found - line_before)
+                self.jump(round(self.scroll_y) + place - line_before)
         if self._lines:
             self.set_cursor(self.cursor)
         self.redraw_if_changed()
@@ -468,9 +468,9 @@ class HomeList(LineView):
 
     def show(self) -> None:
         """Measured again: the width decides how many lines a rollout takes."""
-        found = self.chosen
+        chosen = self.chosen
         self._measure()
-        place = self.line_of(found)
+        place = self.line_of(chosen)
         self.cursor = min(self.cursor, max(0, len(self._lines) - 1)) if place is None else place
         super().show()
 

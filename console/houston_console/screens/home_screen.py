@@ -120,13 +120,13 @@ class HomeScreen(HoustonScreen):
 
         hold: keep the order where somebody moves through the list.
         """
-        listed, read = self.list, self.state.board is not EMPTY_BOARD
+        listed, was_read = self.list, self.state.board is not EMPTY_BOARD
         needs = filter_needs(self.state.board.needs, self.filter.value)
         keep = "" if anew else listed.chosen
         rows = listed.order.arrange(needs, self.by_task, keep, hold and not anew)
         listed.budgets = self._needs.budgets
-        words = " no rollout holds these words" if self.filter.value and read else ""
-        listed.empty = line(span(words or self.state.empty_list_text(read), "dim"))
+        words = " no rollout holds these words" if self.filter.value and was_read else ""
+        listed.empty = line(span(words or self.state.empty_list_text(was_read), "dim"))
         listed.show_rows(rows, now_us(), at)
         self._update_heads()
         self._update_summary()
@@ -263,7 +263,7 @@ class HomeScreen(HoustonScreen):
             return
         rollout, marks = under.need.standing.rollout, self.list.marks
         if rollout.id in marks:
-            marks = tuple(one for one in marks if one != rollout.id)
+            marks = tuple(mark for mark in marks if mark != rollout.id)
         else:
             same = [mark for mark in marks if self._task_of(mark) == rollout.task]
             marks = (*same[-1:], rollout.id)
@@ -290,9 +290,9 @@ class HomeScreen(HoustonScreen):
         """Look after the rollout at the cursor, or hand it over; back: no longer, unasked."""
         under = self.list.under_cursor
         if under is not None:
-            stands = under.need.standing
+            overview = under.need.standing
             do = self._claiming.take_back if back else self._claiming.toggle
-            do(stands.rollout.id, stands.holding, self.state)
+            do(overview.rollout.id, overview.holding, self.state)
 
     def action_steer(self, action: str) -> None:
         """Pause, resume or cancel the rollout at the cursor; cancelling asks first."""

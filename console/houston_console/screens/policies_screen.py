@@ -64,12 +64,12 @@ def read_policies_snapshot() -> ReadPlan[PoliciesSnapshot]:
 
 def read_run_progress(home: Home, runs: list[TrainingRunRow]) -> dict[str, TrainingProgress]:
     """How far runs have come that go on, as their folders say it; who may not look sees none."""
-    read = {
-        one.id: policy_and_run_files.read_training_progress(home, one.id)
-        for one in runs
-        if one.state == "running"
+    return {
+        run.id: progress
+        for run in runs
+        if run.state == "running"
+        and (progress := policy_and_run_files.read_training_progress(home, run.id))
     }
-    return {run: one for run, one in read.items() if one is not None}
 
 
 PROGRESS_BAR_CELLS = 16
@@ -93,36 +93,37 @@ class PolicyListRow(NamedTuple):
 
 
 def policy_rows(
-    known: PoliciesSnapshot, progress: Mapping[str, TrainingProgress], width: int
+    snapshot: PoliciesSnapshot, progress: Mapping[str, TrainingProgress], width: int
 ) -> list[PolicyListRow]:
     """Policies, the newest first, then training runs; what is wrong stands where it belongs."""
-    found = [PolicyListRow(line(span(" Policies", "title")))]
-    found += [
-        PolicyListRow(_policy_line(policy, known, width), policy=policy.name)
-        for policy in known.policies[::-1]
+    rows = [PolicyListRow(line(span(" Policies", "title")))]
+    rows += [
+        PolicyListRow(_policy_line(policy, snapshot, width), policy=policy.name)
+        for policy in snapshot.policies[::-1]
     ]
-    if not known.policies:
-        found.append(
+    if not snapshot.policies:
+        rows.append(
             PolicyListRow(line(span("   Nothing was trained yet: houston train sft", "dim")))
         )
-    for text, tone in _activation_rows(known):
-        found.append(PolicyListRow(line(span(fit_text(f"   {text}", width).rstrip(), tone))))
-    found += [PolicyListRow(()), PolicyListRow(line(span(" Training", "title")))]
-    found += [
+    for text, tone in _activation_rows(snapshot):
+        rows.append(PolicyListRow(line(span(fit_text(f"   {text}", width).rstrip(), tone))))
+    rows += [PolicyListRow(()), PolicyListRow(line(span(" Training", "title")))]
+    rows += [
         PolicyListRow(_run_line(run, progress.get(run.id), width), run=run.id)
-        for run in known.runs[::-1]
+        for run in snapshot.runs[::-1]
     ]
-    if not known.runs:
-        found.append(PolicyListRow(line(span("   No run yet", "dim"))))
-    return found
+    if not snapshot.runs:
+        rows.append(PolicyListRow(line(span("   No run yet", "dim"))))
+    return rows
 
 
-def _policy_line(policy: PolicyRow, known: PoliciesSnapshot, width: int) -> TextLine:
+def _policy_line(policy: PolicyRow, snapshot: PoliciesSnapshot, width: int) -> TextLine:
     engines = sorted(
-        engine for engine, name in known.active_by_engine.items() if name == policy.name
+        engine for engine, name in snapshot.active_by_engine.items() if name == policy.name
     )
     own = "" if policy.kind == "base" else policy.name
-    using, tokens = len(known.engines_by_policy.get(own, ())), known.tokens_by_policy.get(own, 0)
+    using = len(snapshot.engines_by_policy.get(own, ()))
+    tokens = snapshot.tokens_by_policy.get(own, 0)
     facts = [policy.kind, f"from {policy.parent}" if policy.parent else "the base model"]
     facts += [f"{using} rollouts"] if using else []
     facts += [f"{tokens:,} tokens"] if tokens else []
@@ -139,11 +140,11 @@ def _policy_line(policy: PolicyRow, known: PoliciesSnapshot, width: int) -> Text
     )
 
 
-def _activation_rows(known: PoliciesSnapshot) -> list[tuple[str, Tone]]:
+def _activation_rows(snapshot: PoliciesSnapshot) -> list[tuple[str, Tone]]:
     """What is being tried, and how the newest of an engine failed."""
     rows: list[tuple[str, Tone]] = []
-    for engine in sorted({activation.engine for activation in known.activations}):
-        last = [one for one in known.activations if one.engine == engine][-1]
+    newest = {activation.engine: activation for activation in snapshot.activations}
+    for engine, last in sorted(newest.items()):
         what = last.policy or "its own model"
         if last.state == "asked":
             rows.append((f"{engine} is being given {what} …", "warning"))
@@ -154,13 +155,13 @@ def _activation_rows(known: PoliciesSnapshot) -> list[tuple[str, Tone]]:
 
 def _run_line(run: TrainingRunRow, progress: TrainingProgress | None, width: int) -> TextLine:
     glyph, tone = RUN_STATE_GLYPHS[run.state]
-    said = run.reason
+    text = run.reason
     if progress is not None and run.state == "running":
-        said = (
+        text = (
             f"{progress_bar(progress)} {policy_and_run_files.describe_training_progress(progress)}"
         )
     if run.cancelling and run.state == "running":
-        said = f"is being cancelled by {run.cancelling.removeprefix('person:')}"
+        text = f"is being cancelled by {run.cancelling.removeprefix('person:')}"
     became = f"became {run.policy}  " if run.policy else ""
     head = f"{run.id}  {run.kind}, {run.state}  "
     room = width - 3 - len(head) - len(became)
@@ -168,7 +169,7 @@ def _run_line(run: TrainingRunRow, progress: TrainingProgress | None, width: int
         span(f" {glyph} ", tone),
         span(head),
         span(became, "success"),
-        span(fit_text(said, max(0, room)).rstrip(), "error" if run.state == "failed" else "dim"),
+        span(fit_text(text, max(0, room)).rstrip(), "error" if run.state == "failed" else "dim"),
     )
 
 
@@ -211,7 +212,7 @@ class PolicyList(ItemList[PolicyListRow]):
         before, first = self.row_at_cursor, not self.items
         self.items = rows
         self.show()
-        same = (n for n, one in enumerate(rows) if one[1:] == before[1:] and any(one[1:]))
+        same = (n for n, row in enumerate(rows) if row[1:] == before[1:] and any(row[1:]))
         usable = (n for n in range(len(rows)) if self.selectable(n))
         at = next(usable, 0) if first else next(same, None)
         if at is not None:
@@ -260,8 +261,8 @@ class PoliciesScreen(HoustonScreen):
         except HoustonError as problem:
             self.show_error(problem)
             return
-        read = read_run_progress(self._link.home, self._snapshot.runs)
-        self.text.show_rows(policy_rows(self._snapshot, read, self.text.line_cells))
+        progress = read_run_progress(self._link.home, self._snapshot.runs)
+        self.text.show_rows(policy_rows(self._snapshot, progress, self.text.line_cells))
 
     # --- what is asked of the daemon ---------------------------------------------------------
 
@@ -277,7 +278,7 @@ class PoliciesScreen(HoustonScreen):
         )
         self.app.push_screen(
             QuestionDialog(f"Activate {policy}", text, {ENGINE_PROMPT: self._engine}),
-            lambda said: None if said is None else self._activate(said[0].strip(), policy),
+            lambda typed: None if typed is None else self._activate(typed[0].strip(), policy),
         )
 
     def action_rollback(self) -> None:
@@ -285,7 +286,7 @@ class PoliciesScreen(HoustonScreen):
         text = "New rollouts will sample with what they sampled with before."
         self.app.push_screen(
             QuestionDialog("Roll back", text, {ENGINE_PROMPT: self._engine}),
-            lambda said: None if said is None else self._activate(said[0].strip(), None),
+            lambda typed: None if typed is None else self._activate(typed[0].strip(), None),
         )
 
     def _activate(self, engine: str, policy: str | None) -> None:
@@ -310,14 +311,14 @@ class PoliciesScreen(HoustonScreen):
             lambda yes: self._send(message, f"{run} is to end.") if yes else None,
         )
 
-    def _send(self, message: ActivatePolicy | CancelTraining, done: str) -> None:
-        self.run_worker(self._send_and_report(message, done), group="asking")
+    def _send(self, message: ActivatePolicy | CancelTraining, notice: str) -> None:
+        self.run_worker(self._send_and_report(message, notice), group="asking")
 
-    async def _send_and_report(self, message: ActivatePolicy | CancelTraining, done: str) -> None:
+    async def _send_and_report(self, message: ActivatePolicy | CancelTraining, notice: str) -> None:
         try:
             await self._link.ask(message)
         except HoustonError as problem:
             self.show_error(problem)
         else:
-            self.show_message(done, "success")
+            self.show_message(notice, "success")
             self._refresh()

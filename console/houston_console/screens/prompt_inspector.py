@@ -194,23 +194,23 @@ class PromptInspector(HoustonScreen):
 
     async def _show(self) -> None:
         """Wrap the text that is wanted, from where a reader of it begins."""
-        seen, tab = self.request, INSPECTOR_TABS[self.tab]
-        if seen is None or not self.text.region.width:
+        request, tab = self.request, INSPECTOR_TABS[self.tab]
+        if request is None or not self.text.region.width:
             return
-        facts = request_facts(seen, self.facts.line_cells)
+        facts = request_facts(request, self.facts.line_cells)
         most = max(3, self.size.height // 3)
         self.facts.styles.height = min(len(facts), most) + 1
         self.facts.show_lines(lambda width: facts)
         width, needle = self.text.line_cells, self.text.needle
-        lines, at = await asyncio.to_thread(tab.make, seen, width)
+        lines, at = await asyncio.to_thread(tab.make, request, width)
         hits = await asyncio.to_thread(lines_with_needle, lines, needle) if needle else []
-        self.text.copy = (f"the whole request ({tab.name})", _copied_text(seen, self.tab))
+        self.text.copy = (f"the whole request ({tab.name})", _copied_text(request, self.tab))
         self.text.show_text(lines, hits, max(0, at - 2))
         self._update_titles()
 
     def _update_titles(self, now: str = "") -> None:
         names = "  ".join(
-            f"‹{one.name}›" if at == self.tab else one.name for at, one in enumerate(INSPECTOR_TABS)
+            f"‹{tab.name}›" if at == self.tab else tab.name for at, tab in enumerate(INSPECTOR_TABS)
         )
         newest = f" of {self.request.newest}" if self.request else ""
         box = self.query_one("#eye")
@@ -248,7 +248,7 @@ class PromptInspector(HoustonScreen):
 
     def action_cached(self) -> None:
         """Go to where the engine's cache ended."""
-        at = next((n for n, one in enumerate(self.text.lines) if _is_cache_rule(one)), None)
+        at = next((n for n, row in enumerate(self.text.lines) if _is_cache_rule(row)), None)
         reach = self.request.cached_prefix if self.request else None
         if at is not None:
             self.text.jump(max(0, at - self.text.size.height // 2))
@@ -295,13 +295,13 @@ def _is_cache_rule(parts: TextLine) -> bool:
     return len(parts) == 1 and parts[0].tone == "hunk" and parts[0].text.startswith("── ↑")
 
 
-def _copied_text(seen: InspectedRequest, tab: int) -> str:
+def _copied_text(request: InspectedRequest, tab: int) -> str:
     """A text as it is copied: not wrapped, nothing left out."""
-    view = seen.view
+    view = request.view
     if INSPECTOR_TABS[tab].make is eye_lines.token_id_lines and view.token_ids is not None:
         return " ".join(map(str, view.token_ids))
-    if INSPECTOR_TABS[tab].make is eye_lines.difference_lines and seen.diff is not None:
-        return context_messages.format_messages([one.message for one in seen.diff.new])
+    if INSPECTOR_TABS[tab].make is eye_lines.difference_lines and request.diff is not None:
+        return context_messages.format_messages([entry.message for entry in request.diff.new])
     if INSPECTOR_TABS[tab].make is eye_lines.message_lines:
         return context_messages.format_messages(view.messages)
     return view.rendered

@@ -63,15 +63,15 @@ def locate_in_messages(
 ) -> MessageOffset:
     """Where so many characters of the rendered text end in the messages that it was made from."""
     at = 0
-    for index, one in enumerate(messages):
-        begins = rendered.find(one.content, at) if one.content else -1
+    for index, message in enumerate(messages):
+        begins = rendered.find(message.content, at) if message.content else -1
         if begins < 0:
             continue
         if characters <= begins:
             return MessageOffset(index, 0)
-        if characters < begins + len(one.content):
+        if characters < begins + len(message.content):
             return MessageOffset(index, characters - begins)
-        at = begins + len(one.content)
+        at = begins + len(message.content)
     return MessageOffset(len(messages), 0)
 
 
@@ -111,7 +111,7 @@ class InspectedRequest(NamedTuple):
     @property
     def new(self) -> frozenset[int]:
         """Numbers of the messages that the request before did not have."""
-        return frozenset(one.number for one in self.diff.new) if self.diff else frozenset()
+        return frozenset(entry.number for entry in self.diff.new) if self.diff else frozenset()
 
 
 def read_request(rollout: str, step: int) -> ReadPlan[RawRequest]:
@@ -147,18 +147,18 @@ _MAX_NAMED_CUTS = 4
 """Cuts that are named one by one."""
 
 
-def request_facts(seen: InspectedRequest, width: int) -> list[TextLine]:
+def request_facts(request: InspectedRequest, width: int) -> list[TextLine]:
     """All that is known of a request but its text; wrapped."""
-    lines = flow_groups(_origin_lines(seen.view, seen.step), width) + flow_groups(
-        _token_count_lines(seen), width
+    lines = flow_groups(_origin_lines(request.view, request.step), width) + flow_groups(
+        _token_count_lines(request), width
     )
-    lines += flow_groups(_change_lines(seen), width)
-    for words in _omitted_lines(seen):
+    lines += flow_groups(_change_lines(request), width)
+    for words in _omitted_lines(request):
         lines += text_block(words, width, "fork", span(" "))
     note = (
         f"{NO_TOKEN_IDS_TEXT}; its text is made from the messages"
-        if lacks_token_ids(seen.view)
-        else seen.view.note
+        if lacks_token_ids(request.view)
+        else request.view.note
     )
     return lines + (text_block(note, width, "warning", span(" ")) if note else [])
 
@@ -172,16 +172,16 @@ def _origin_lines(view: ContextView, step: int) -> list[TextLine]:
     parent = view.parent
     came = f"extends step {parent.step} ({parent.role})" if parent else "extends nothing"
     tone: Tone = "success" if view.drift == "clean" else "warning"
-    kept = f", keeps {view.sample.kept:,} of its ids" if parent and view.token_ids else ""
+    keeps = f", keeps {view.sample.kept:,} of its ids" if parent and view.token_ids else ""
     return [
         line(span(f" step {step} ", "number")),
         line(span(f" {view.drift} ", tone)),
-        line(span(f" {came}{kept} ", "dim")),
+        line(span(f" {came}{keeps} ", "dim")),
     ]
 
 
-def _token_count_lines(seen: InspectedRequest) -> list[TextLine]:
-    view, sample = seen.view, seen.view.sample
+def _token_count_lines(request: InspectedRequest) -> list[TextLine]:
+    view, sample = request.view, request.view.sample
     counts: list[tuple[str, str]] = []
     if sample.prompt_tokens is not None:
         counts.append(("prompt", f"{sample.prompt_tokens:,} tokens"))
@@ -202,18 +202,15 @@ def _token_count_lines(seen: InspectedRequest) -> list[TextLine]:
     return [line(span(f" {name} ", "key"), span(f"{value} ")) for name, value in counts if value]
 
 
-def _change_lines(seen: InspectedRequest) -> list[TextLine]:
-    change = seen.diff
+def _change_lines(request: InspectedRequest) -> list[TextLine]:
+    change = request.diff
     if change is None:
         return [line(span(" the first request of this rollout ", "dim"))]
-    new, gone = [one.message for one in change.new], [one.message for one in change.gone]
-    lines = [
-        line(
-            span(f" since step {seen.step - 1} ", "key"), span(f"{_size_text('+', new)} ", "added")
-        ),
-    ]
-    if gone:
-        lines.append(line(span(f" {_size_text('−', gone)} ", "removed")))
+    new, removed = [entry.message for entry in change.new], [entry.message for entry in change.gone]
+    since = span(f" since step {request.step - 1} ", "key")
+    lines = [line(since, span(f"{_size_text('+', new)} ", "added"))]
+    if removed:
+        lines.append(line(span(f" {_size_text('−', removed)} ", "removed")))
     lines.append(line(span(f" {change.kept} as before ", "dim")))
     return lines
 
@@ -224,25 +221,22 @@ def _size_text(sign: str, messages: Iterable[Message]) -> str:
     return f"{sign}{len(sizes)} {named} ({sum(sizes):,} characters)"
 
 
-def _omitted_lines(seen: InspectedRequest) -> list[str]:
+def _omitted_lines(request: InspectedRequest) -> list[str]:
     """What the model no longer reads word for word, or never did."""
-    found = [
+    notes = [
         f"↳ steps {summary.first} to {summary.last} are a summary since step {summary.before}"
         + (", made without the model" if summary.mechanical else "")
-        for summary in seen.summarised
+        for summary in request.summarised
     ]
-    if seen.view.drift == "stripped":
-        found.append("✂ thoughts of earlier answers are left out")
-    if seen.omissions:
-        places = ", ".join(str(omission.number) for omission in seen.omissions[:_MAX_NAMED_CUTS])
-        more = (
-            f" and {len(seen.omissions) - _MAX_NAMED_CUTS} more"
-            if len(seen.omissions) > _MAX_NAMED_CUTS
-            else ""
-        )
-        count = "1 text says" if len(seen.omissions) == 1 else f"{len(seen.omissions)} texts say"
-        found.append(f"✂ {count} that something was left out: message {places}{more}")
-    return found
+    if request.view.drift == "stripped":
+        notes.append("✂ thoughts of earlier answers are left out")
+    if request.omissions:
+        places = ", ".join(str(omission.number) for omission in request.omissions[:_MAX_NAMED_CUTS])
+        total = len(request.omissions)
+        more = f" and {total - _MAX_NAMED_CUTS} more" if total > _MAX_NAMED_CUTS else ""
+        count = "1 text says" if total == 1 else f"{total} texts say"
+        notes.append(f"✂ {count} that something was left out: message {places}{more}")
+    return notes
 
 
 TOKEN_IDS_PER_LINE = 12
@@ -258,25 +252,25 @@ MAX_REMOVED_LINES = 6
 """Lines shown of a message that is no longer there; the step before has it whole."""
 
 
-def message_lines(seen: InspectedRequest, width: int) -> tuple[list[TextLine], int]:
+def message_lines(request: InspectedRequest, width: int) -> tuple[list[TextLine], int]:
     """The messages, each under its role, and the line with the first that is new."""
-    view, reach = seen.view, seen.cached_prefix
-    found, first_new = _tool_lines(view, width), -1
+    view, reach = request.view, request.cached_prefix
+    drawn, first_new = _tool_lines(view, width), -1
     ends = None
     if reach is not None and reach.characters is not None:
         ends = locate_in_messages(view.rendered, view.messages, reach.characters)
-    for index, one in enumerate(view.messages):
-        if index + 1 in seen.new and first_new < 0:
-            first_new = len(found)
-        new = index + 1 in seen.new
-        lines = _one_message_lines(index + 1, one, width, new)
+    for index, message in enumerate(view.messages):
+        if index + 1 in request.new and first_new < 0:
+            first_new = len(drawn)
+        new = index + 1 in request.new
+        lines = _one_message_lines(index + 1, message, width, new)
         if reach is not None and ends is not None and ends.number == index:
             place = _line_at_offset(
-                one, ends.offset, width, len(_message_head(index + 1, one, width, new))
+                message, ends.offset, width, len(_message_head(index + 1, message, width, new))
             )
             lines.insert(place, cache_rule(reach, width))
-        found += [*lines, ()]
-    return found, first_new if first_new >= 0 else len(found)
+        drawn += [*lines, ()]
+    return drawn, first_new if first_new >= 0 else len(drawn)
 
 
 def _tool_lines(view: ContextView, width: int) -> list[TextLine]:
@@ -332,26 +326,26 @@ def _content_lines(message: Message, text: str, width: int) -> list[TextLine]:
     return text_block(text, width, "text", bar)
 
 
-def rendered_prompt_lines(seen: InspectedRequest, width: int) -> tuple[list[TextLine], int]:
+def rendered_prompt_lines(request: InspectedRequest, width: int) -> tuple[list[TextLine], int]:
     """The prompt as text, and its line with the end of what was cached.
 
     Guidance is told apart only inside the messages that can hold it.
     """
-    view, reach = seen.view, seen.cached_prefix
+    view, reach = request.view, request.cached_prefix
     lines: list[TextLine] = []
     ends = -1
     cut = reach.characters if reach and reach.characters is not None else len(view.rendered)
     at = 0
     for start, stop, heard in _prompt_spans(view):
         text = view.rendered[start:stop]
-        made = prose_lines(text, width) if heard else text_block(text, width)
+        rows = prose_lines(text, width) if heard else text_block(text, width)
         if reach and ends < 0 and start <= cut < stop:
             before = line_start(text, cut - start)
             part = text[: before - 1] if before else ""
             above = (prose_lines(part, width) if heard else text_block(part, width)) if part else []
             ends = len(lines) + len(above)
-            made.insert(len(above), cache_rule(reach, width))
-        lines += made
+            rows.insert(len(above), cache_rule(reach, width))
+        lines += rows
         at = stop
     lines += _tool_schema_lines(view, width)
     return lines, ends if ends >= 0 else len(lines) if at else 0
@@ -399,7 +393,7 @@ def prose_lines(text: str, width: int, edge: TextSpan | None = None) -> list[Tex
             part, rest = rest[:at].removesuffix("\n"), rest[at:]
         tone: Tone = "guidance_text" if inside else "text"
         if part:
-            lines += [(*bar, TextSpan(one, tone)) for one in wrap_text(part, width - 5)]
+            lines += [(*bar, TextSpan(row, tone)) for row in wrap_text(part, width - 5)]
         inside = not inside
     return lines
 
@@ -407,10 +401,10 @@ def prose_lines(text: str, width: int, edge: TextSpan | None = None) -> list[Tex
 class TokenIdLines(Sequence[TextLine]):
     """The ids as lines, each made when it is shown; what the parent did not have in full colour."""
 
-    def __init__(self, seen: InspectedRequest, width: int) -> None:
-        self._ids = seen.view.token_ids or []
-        self._kept_ids = seen.view.sample.kept
-        self._cached_prefix, self._width = seen.cached_prefix, width
+    def __init__(self, request: InspectedRequest, width: int) -> None:
+        self._ids = request.view.token_ids or []
+        self._kept_ids = request.view.sample.kept
+        self._cached_prefix, self._width = request.cached_prefix, width
         self._per_line = max(4, min(TOKEN_IDS_PER_LINE, (width - 10) // 8))
         whole = -(-len(self._ids) // self._per_line)
         self.rule = (
@@ -434,35 +428,35 @@ class TokenIdLines(Sequence[TextLine]):
         old = max(0, min(len(chunk), self._kept_ids - start))
         return line(
             TextSpan(fit_text(f"{start:>8}", 10), "number"),
-            span("".join(f"{one:>7} " for one in chunk[:old]), "faint"),
-            span("".join(f"{one:>7} " for one in chunk[old:]), "text"),
+            span("".join(f"{token:>7} " for token in chunk[:old]), "faint"),
+            span("".join(f"{token:>7} " for token in chunk[old:]), "text"),
         )
 
 
-def token_id_lines(seen: InspectedRequest, width: int) -> tuple[Sequence[TextLine], int]:
+def token_id_lines(request: InspectedRequest, width: int) -> tuple[Sequence[TextLine], int]:
     """The ids, and the line of the first that the parent did not have."""
-    view = seen.view
+    view = request.view
     if view.token_ids is None:
         return text_block(
             NO_TOKEN_IDS_TEXT if lacks_token_ids(view) else view.note, width, "warning", span(" ")
         ), 0
-    lines = TokenIdLines(seen, width)
+    lines = TokenIdLines(request, width)
     return lines, len(lines)
 
 
-def difference_lines(seen: InspectedRequest, width: int) -> tuple[list[TextLine], int]:
+def difference_lines(request: InspectedRequest, width: int) -> tuple[list[TextLine], int]:
     """What the request has that the one before had not, and the other way round."""
-    change = seen.diff
+    change = request.diff
     if change is None:
         return [line(span(" There is no request before the first.", "dim"))], 0
     lines = _section_heading(f"new: {len(change.new)}", f"{change.kept} messages as before")
-    for one in change.new:
-        lines += [*_one_message_lines(one.number, one.message, width, True), ()]
+    for entry in change.new:
+        lines += [*_one_message_lines(entry.number, entry.message, width, True), ()]
     if change.gone:
         lines += _section_heading(
-            f"no longer there: {len(change.gone)}", f"as of step {seen.step - 1}"
+            f"no longer there: {len(change.gone)}", f"as of step {request.step - 1}"
         )
-        lines += [row for one in change.gone for row in _removed_message_lines(one, width)]
+        lines += [row for entry in change.gone for row in _removed_message_lines(entry, width)]
     return lines, 0
 
 

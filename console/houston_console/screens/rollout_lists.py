@@ -70,26 +70,26 @@ def handover_note(claim: ClaimStatus | None, person: str) -> ClaimStatus | None:
 
 
 def unread_note(
-    claim: ClaimStatus | None, seen: LastSeen | None, person: str
+    claim: ClaimStatus | None, last_seen: LastSeen | None, person: str
 ) -> ClaimStatus | None:
     """A note that this person has not had before their eyes."""
     if claim is None or not claim.note or claim.note_by == person:
         return None
-    return claim if seen is None or seen.at < claim.note_at else None
+    return claim if last_seen is None or last_seen.at < claim.note_at else None
 
 
 def people_text(overview: RolloutOverview, person: str, now: int) -> list[tuple[str, str]]:
     """Glyph and words: who looks and where, who holds it, what was left."""
-    said = [
+    facts = [
         ("◉", f"{person_name(look.name, look.verified, person)} at step {look.step}")
         for look in other_viewers(overview, person)
     ]
     if claim := claim_text(overview.holding, person, now):
         mine = overview.holding is not None and overview.holding.holder == person
-        said.append(("☞", f"{claim}, C lets go" if mine else claim))
+        facts.append(("☞", f"{claim}, C lets go" if mine else claim))
     if note := handover_note(overview.holding, person):
-        said.append(("✉", f"{note.note_by}, {format_age(note.note_at, now)}: {note.note}"))
-    return said
+        facts.append(("✉", f"{note.note_by}, {format_age(note.note_at, now)}: {note.note}"))
+    return facts
 
 
 ORDER_HOLD_SECONDS = 8.0
@@ -130,10 +130,10 @@ class ListAttention:
         return self._active_at is not None and self.clock() - self._active_at < seconds
 
 
-def keep_order(found: Sequence[T], before: Sequence[T], key: Callable[[T], Hashable]) -> list[T]:
-    """`found` in the order of before; what is new comes last, in the order in which it is found."""
-    places = {key(one): at for at, one in enumerate(before)}
-    return sorted(found, key=lambda one: places.get(key(one), len(places)))
+def keep_order(items: Sequence[T], before: Sequence[T], key: Callable[[T], Hashable]) -> list[T]:
+    """`items` in the order of before; what is new comes last, in its own order."""
+    places = {key(item): at for at, item in enumerate(before)}
+    return sorted(items, key=lambda item: places.get(key(item), len(places)))
 
 
 class ListRow(NamedTuple):
@@ -196,7 +196,7 @@ class ListOrder:
         self.rows: list[ListRow] = []
         self.is_held = False
         """Whether it would be another if nobody moved through the list."""
-        self._known: set[str] = set()
+        self._sorted_ids: set[str] = set()
         """Rollouts that were there when it was by need last."""
 
     def arrange(
@@ -212,7 +212,7 @@ class ListOrder:
             rows = arrange_rows(needs, by_task, self.rows, hold=True)
         self.rows, self.is_held = rows, rows != wanted
         if not self.is_held:
-            self._known = {row.id for row in rows}
+            self._sorted_ids = {row.id for row in rows}
         return rows
 
     @property
@@ -222,7 +222,7 @@ class ListOrder:
 
     def hold_text(self, key: str) -> str:
         """That it is held, and what is new; empty where it is by need. key: what sorts at once."""
-        new = len({row.id for row in self.rows} - self._known)
+        new = len({row.id for row in self.rows} - self._sorted_ids)
         return f"{f'{new} new, ' if new else ''}order held: {key} sorts" if self.is_held else ""
 
 
@@ -233,11 +233,11 @@ def filter_needs(needs: Sequence[RolloutNeed], words: str) -> list[RolloutNeed]:
 
 
 def _searchable_text(need: RolloutNeed) -> str:
-    stands, rollout = need.standing, need.standing.rollout
+    overview, rollout = need.standing, need.standing.rollout
     parts = [rollout.id, rollout.task, rollout.state, rollout.activity, rollout.policy, need.text]
-    parts += [look.name for look in stands.lookers]
-    parts += [stands.holding.holder] if stands.holding else []
-    parts += [stands.acted.text] if stands.acted else []
+    parts += [look.name for look in overview.lookers]
+    parts += [overview.holding.holder] if overview.holding else []
+    parts += [overview.acted.text] if overview.acted else []
     return "\n".join(parts).lower()
 
 
@@ -293,20 +293,20 @@ def name_within_task(rollout: str, task: str) -> str:
 
 def rollout_state_text(rollout: RolloutRow, down: bool = False) -> str:
     """A rollout's state, who owns its pause, and why; for what runs without a daemon: when."""
-    said = rollout.state
+    text = rollout.state
     if rollout.paused_by:
-        said += f" by {rollout.paused_by}"
+        text += f" by {rollout.paused_by}"
     if rollout.cancelling and rollout.state not in ENDED_STATES:
-        said += f", being cancelled by {rollout.cancelling}"
+        text += f", being cancelled by {rollout.cancelling}"
     if rollout.reason == "finish":
-        said += ": the agent called finish"
+        text += ": the agent called finish"
     elif rollout.reason:  # which may say all of it: "cancelled by person:ada: …"
-        said = (
+        text = (
             rollout.reason
             if rollout.reason.startswith(rollout.state)
-            else f"{said}: {rollout.reason}"
+            else f"{text}: {rollout.reason}"
         )
-    return f"{said} {LAST_KNOWN_TEXT}" if down and rollout.state == "running" else said
+    return f"{text} {LAST_KNOWN_TEXT}" if down and rollout.state == "running" else text
 
 
 def ending_text(rollout: RolloutRow) -> tuple[str, Tone]:
@@ -356,16 +356,16 @@ def rollout_facts(
 def need_reasons(need: RolloutNeed) -> list[str]:
     """Why somebody should look, but what the first line says already."""
     rollout = need.standing.rollout
-    found = [
+    reasons = [
         reason.text for reason in need.reasons if reason.kind not in ("paused", "failed", "gpu")
     ]
     if need.standing.queued:
-        found.append(f"{need.standing.queued} waiting")
+        reasons.append(f"{need.standing.queued} waiting")
     if rollout.errors:
-        found.append(f"{rollout.errors} with errors")
+        reasons.append(f"{rollout.errors} with errors")
     if rollout.sandbox == "none":
-        found.append("no sandbox")
-    return found
+        reasons.append("no sandbox")
+    return reasons
 
 
 def person_cost(cost: AttentionCost, person: str) -> str:

@@ -72,7 +72,7 @@ class RolloutList(ItemList[ListRow]):
             return
         before = self._visible_lines()
         self.items, self.chosen = listed, chosen
-        ids = [one.id for one in listed]
+        ids = [row.id for row in listed]
         if self._visible_lines() != before:
             self.show()
         if wanted not in ids:

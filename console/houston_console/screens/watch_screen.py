@@ -58,8 +58,8 @@ def area_of(widget: Widget) -> Area | None:
         if isinstance(node, GuidanceQueue):
             return "queue"
         if node.id in WATCH_AREAS:
-            found: Area = node.id
-            return found
+            area: Area = node.id
+            return area
     return None
 
 
@@ -188,9 +188,9 @@ class WatchScreen(HoustonScreen):
         current = self.state.open_rollout
         ended = current is not None and current.state in ENDED_STATES
         if ended and (
-            told := await source.read(removed_data_queries.describe_archived(source.rollout))
+            notice := await source.read(removed_data_queries.describe_archived(source.rollout))
         ):
-            self.show_message(told, "warning")
+            self.show_message(notice, "warning")
 
     # --- since when, and who is here ---------------------------------------------------------
 
