@@ -59,11 +59,11 @@ class AsyncControlClient(ControlConnection):
 
     async def _wait(self, waiting: "asyncio.Future[bytes]", seconds: float) -> bytes:
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            done, _ = await asyncio.wait([waiting], timeout=min(left, SLICE_SECONDS))
-            if done:
+        while (remaining := end - time.monotonic()) > 0:
+            answered, _ = await asyncio.wait([waiting], timeout=min(remaining, SLICE_SECONDS))
+            if answered:
                 return waiting.result()
-            check_daemon_may_answer(self._home, seconds - left)
+            check_daemon_may_answer(self._home, seconds - remaining)
         raise no_answer_error(self._home, seconds)
 
     async def _read(self) -> None:

@@ -28,8 +28,8 @@ def write_atomically(
 
 def sync_to_disk(path: Path) -> None:
     """Have a file, or the names in a folder, on the disk before going on. Raises OSError."""
-    held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(held)
+        os.fsync(descriptor)
     finally:
-        os.close(held)
+        os.close(descriptor)

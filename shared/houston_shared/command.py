@@ -238,15 +238,15 @@ def _read_global_flags(arguments: list[str]) -> tuple[argparse.Namespace, list[s
         return argparse.Namespace(home=None, config=None), arguments
     parser = _Parser(prog="houston", add_help=False, allow_abbrev=False)
     _add_global_flags(parser)
-    known, rest = parser.parse_known_args(arguments[:first])
-    return known, rest + arguments[first:]
+    flags, rest = parser.parse_known_args(arguments[:first])
+    return flags, rest + arguments[first:]
 
 
 def _is_command_at(arguments: list[str], index: int) -> bool:
     """Whether a command's words begin here (a flag's value before it does not count)."""
     before = arguments[index - 1] if index else ""
-    known = any(arguments[index] == command.words[0] for command in COMMANDS)
-    return known and before not in ("--home", "--config")
+    begins = any(arguments[index] == command.words[0] for command in COMMANDS)
+    return begins and before not in ("--home", "--config")
 
 
 def _add_global_flags(parser: argparse.ArgumentParser) -> None:
@@ -261,10 +261,10 @@ def _find_command(words: list[str]) -> CommandSpec | None:
 
 def _print_overview(words: list[str]) -> int:
     """Help for `houston` or for a group such as `houston rollout`."""
-    asked = not words or words[0] in ("-h", "--help", "help")
-    group = [] if asked or words[0].startswith("-") else words[:1]
+    wants_help = not words or words[0] in ("-h", "--help", "help")
+    group = [] if wants_help or words[0].startswith("-") else words[:1]
     shown = [c for c in COMMANDS if c.words[: len(group)] == tuple(group)]
-    if not asked and (not shown or words[1:2] not in ([], ["-h"], ["--help"])):
+    if not wants_help and (not shown or words[1:2] not in ([], ["-h"], ["--help"])):
         command_output.print_note(
             f"houston: there is no command `{' '.join(words)}`.\n  next: houston --help"
         )
@@ -273,7 +273,7 @@ def _print_overview(words: list[str]) -> int:
     for command in shown:
         command_output.print_line(f"  {' '.join(command.words):<16} {command.help}")
     command_output.print_line("\nEvery command takes --help; every reading command takes --json.")
-    return int(ExitCode.DONE) if asked or words[1:] else int(ExitCode.USAGE)
+    return int(ExitCode.DONE) if wants_help or words[1:] else int(ExitCode.USAGE)
 
 
 if __name__ == "__main__":

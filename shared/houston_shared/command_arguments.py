@@ -19,7 +19,7 @@ LARGEST_NUMBER = 10**12
 def whole_number(lowest: int = 0, highest: int = LARGEST_NUMBER) -> Callable[[str], int]:
     """A type for argparse: a whole number from `lowest` to `highest`."""
 
-    def read(text: str) -> int:
+    def parse(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
@@ -29,7 +29,7 @@ def whole_number(lowest: int = 0, highest: int = LARGEST_NUMBER) -> Callable[[st
         allowed = f"a whole number from {lowest:,} to {highest:,}"
         raise argparse.ArgumentTypeError(f"{_shorten(text)} is not {allowed}")
 
-    return read
+    return parse
 
 
 def seconds_argument(text: str) -> float:
@@ -85,7 +85,7 @@ def parse_step_range(text: str) -> tuple[int, int]:
     """`STEP` or `STEP-STEP`, both included; raises HoustonError (2)."""
     first, dash, last = text.partition("-")
     ends = [first, last] if dash else [first, first]
-    if not all(one.isascii() and one.isdigit() and len(one) <= 12 for one in ends):
+    if not all(end.isascii() and end.isdigit() and len(end) <= 12 for end in ends):
         raise _not_a_step(text)
     low, high = map(int, ends)
     if not 1 <= low <= high <= LARGEST_NUMBER:

@@ -186,10 +186,10 @@ class LoadedConfiguration(msgspec.Struct):
                 f"There is no engine {name!r} in {self.source}; "
                 f"known: {', '.join(sorted(engines))}, script:FILE, recorded:FILE."
             )
-        found = engines[name]
-        if found.path:
-            found = msgspec.structs.replace(found, path=str(self._folder / found.path))
-        return found
+        settings = engines[name]
+        if settings.path:
+            settings = msgspec.structs.replace(settings, path=str(self._folder / settings.path))
+        return settings
 
     @property
     def tools(self) -> ToolSettings:
@@ -212,11 +212,11 @@ class LoadedConfiguration(msgspec.Struct):
 
     def host(self, name: str) -> HostSettings:
         """The machine called `name`; raises ConfigurationError naming those there are."""
-        if found := self.config.hosts.named.get(name):
-            return found
-        known = ", ".join([LOCAL_HOST, *sorted(self.config.hosts.named)])
+        if settings := self.config.hosts.named.get(name):
+            return settings
+        names = ", ".join([LOCAL_HOST, *sorted(self.config.hosts.named)])
         raise ConfigurationError(
-            f"There is no host {name!r} in {self.source}; known: {known}.",
+            f"There is no host {name!r} in {self.source}; known: {names}.",
             next=f"Add a table [hosts.{name}] with `ssh` to it.",
         )
 
@@ -289,9 +289,9 @@ def _find_configuration_file(file: str | None, home: str | None) -> Path | None:
         return Path(file).absolute()
     if home and _file_exists(own := Path(home) / "houston.toml", must=True):
         return own.absolute()
-    here = Path("houston.toml")
-    if _file_exists(here):
-        return here.absolute()
+    local = Path("houston.toml")
+    if _file_exists(local):
+        return local.absolute()
     if not home and _file_exists(own := Path(DEFAULT_HOME) / "houston.toml", must=True):
         return own.absolute()
     return None

@@ -40,7 +40,7 @@ class EditedFiles:
     """Some files, of which one wants to know that they changed and are whole."""
 
     def __init__(self) -> None:
-        self._taken: dict[Path, FileStamp] = {}
+        self._reported: dict[Path, FileStamp] = {}
         """What each file was like when its content was last told of."""
         self._unsettled: dict[Path, tuple[FileStamp, float]] = {}
         """Files that changed since: what they are like now, and since when."""
@@ -51,30 +51,30 @@ class EditedFiles:
         as_changed: those that were not looked at before are told as changed.
         """
         wanted = set(paths)
-        for path in self._taken.keys() - wanted:
-            del self._taken[path]
+        for path in self._reported.keys() - wanted:
+            del self._reported[path]
             self._unsettled.pop(path, None)
-        for path in wanted - self._taken.keys():
-            self._taken[path] = _NEVER_SEEN if as_changed else read_file_stamp(path)
+        for path in wanted - self._reported.keys():
+            self._reported[path] = _NEVER_SEEN if as_changed else read_file_stamp(path)
 
     @property
     def followed(self) -> set[Path]:
         """The files that are looked at."""
-        return set(self._taken)
+        return set(self._reported)
 
     def changed(self, now: float) -> list[Path]:
         """Files that changed and have settled since; each change is told once. now: monotonic."""
         settled = []
-        for path, taken in self._taken.items():
+        for path, reported in self._reported.items():
             stamp = read_file_stamp(path)
-            last_stamp, since = self._unsettled.get(path, (taken, now))
+            last_stamp, since = self._unsettled.get(path, (reported, now))
             if stamp != last_stamp:
                 self._unsettled[path] = (stamp, now)
-            elif stamp == taken:
+            elif stamp == reported:
                 self._unsettled.pop(path, None)
             elif now - since >= SETTLE_SECONDS:
                 settled.append(path)
-                self._taken[path] = stamp
+                self._reported[path] = stamp
                 self._unsettled.pop(path, None)
         return settled
 
@@ -161,12 +161,8 @@ class ConfigurationEdit(NamedTuple):
 class ConfigurationFile:
     """houston.toml of one `LoadedConfiguration`, which is given what the file says from then on."""
 
-    def __init__(
-        self, loaded: LoadedConfiguration, read: Callable[[], LoadedConfiguration] | None = None
-    ) -> None:
-        """read: how it is read again; by default for the same home and file."""
+    def __init__(self, loaded: LoadedConfiguration) -> None:
         self._loaded = loaded
-        self._read = read or self._again
         home = loaded.home.path
         self.path = home / "houston.toml" if loaded.source == "defaults" else Path(loaded.source)
 
@@ -182,7 +178,7 @@ class ConfigurationFile:
         if not self.path.is_file() and self._loaded.source != "defaults":
             return ConfigurationEdit(refused=f"{self.path} is gone. {_STAYS_IN_FORCE}")
         try:
-            edited = self._read()
+            edited = self._read_again()
             if check:
                 check(edited)
         except HoustonError as problem:
@@ -198,7 +194,7 @@ class ConfigurationFile:
         self._loaded.source = edited.source
         return ConfigurationEdit(changed, later)
 
-    def _again(self) -> LoadedConfiguration:
+    def _read_again(self) -> LoadedConfiguration:
         loaded = self._loaded
         return load_configuration(
             str(loaded.home.path), None if loaded.source == "defaults" else loaded.source
@@ -208,7 +204,7 @@ class ConfigurationFile:
 def _is_within(key: str, tables: tuple[str, ...]) -> bool:
     # GPUs of hosts are counted once, whichever host they are of.
     gpus = key.startswith("hosts.named.") and key.endswith(".gpus") and "hosts.gpus" in tables
-    return gpus or any(key == one or key.startswith(f"{one}.") for one in tables)
+    return gpus or any(key == table or key.startswith(f"{table}.") for table in tables)
 
 
 def _flatten_configuration(config: Configuration) -> dict[str, Any]:
@@ -233,11 +229,11 @@ def _keep_values(
     tables, old = msgspec.to_builtins(after), msgspec.to_builtins(before)
     for key in keys:
         *path, name = key.split(".")
-        level, was = tables, old
+        level, old_level = tables, old
         for part in path:
-            level, was = level.setdefault(part, {}), was.get(part, {})
-        if name in was:
-            level[name] = was[name]
+            level, old_level = level.setdefault(part, {}), old_level.get(part, {})
+        if name in old_level:
+            level[name] = old_level[name]
         elif name in level:
             del level[name]
     try:

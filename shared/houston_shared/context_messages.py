@@ -48,40 +48,41 @@ def fit_guidance(
         return {}
     lengths = dict.fromkeys((message.id for message in guidance), 0)
     # With room to say how many are left out.
-    left = room - cost(guidance_tag.render_guidance(guidance, lengths))
+    remaining = room - cost(guidance_tag.render_guidance(guidance, lengths))
     costs: dict[str, int] = {}
     for newer, message in enumerate(reversed(guidance)):
         length = min(len(message.text), BEGINNING_CHARACTERS)
-        if not newer and _cost_when_shown(message, length, cost) > left:
-            length = _longest_that_fits(message, left, cost)
-        taken = _cost_when_shown(message, length, cost)
-        if not length or taken > left:
+        if not newer and _cost_when_shown(message, length, cost) > remaining:
+            length = _longest_that_fits(message, remaining, cost)
+        needed = _cost_when_shown(message, length, cost)
+        if not length or needed > remaining:
             break
-        lengths[message.id], costs[message.id] = length, taken
-        left -= taken
+        lengths[message.id], costs[message.id] = length, needed
+        remaining -= needed
     for message in reversed(guidance):
         id = message.id
         if id not in costs or lengths[id] == len(message.text):
             continue
-        lengths[id] = _longest_that_fits(message, left + costs[id], cost) or lengths[id]
-        left -= _cost_when_shown(message, lengths[id], cost) - costs[id]
+        lengths[id] = _longest_that_fits(message, remaining + costs[id], cost) or lengths[id]
+        remaining -= _cost_when_shown(message, lengths[id], cost) - costs[id]
     whole = {message.id for message in guidance if lengths[message.id] == len(message.text)}
     return {id: length for id, length in lengths.items() if id not in whole}
 
 
-def _cost_when_shown(one: DeliveredGuidance, length: int, cost: TextCost) -> int:
-    shown = {} if length >= len(one.text) else {one.id: length}
-    return cost(guidance_tag.render_guidance([one], shown))
+def _cost_when_shown(message: DeliveredGuidance, length: int, cost: TextCost) -> int:
+    shown = {} if length >= len(message.text) else {message.id: length}
+    return cost(guidance_tag.render_guidance([message], shown))
 
 
-def _longest_that_fits(one: DeliveredGuidance, room: int, cost: TextCost) -> int:
+def _longest_that_fits(message: DeliveredGuidance, room: int, cost: TextCost) -> int:
     """Most characters of a message that cost at most `room`; 0 when that is next to nothing."""
-    if _cost_when_shown(one, len(one.text), cost) <= room:
-        return len(one.text)
-    low, high = 0, len(one.text)
+    if _cost_when_shown(message, len(message.text), cost) <= room:
+        return len(message.text)
+    low, high = 0, len(message.text)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _cost_when_shown(one, middle, cost) <= room else (low, middle)
+        fits = _cost_when_shown(message, middle, cost) <= room
+        low, high = (middle, high) if fits else (low, middle)
     return low if low >= SHORTEST_BEGINNING else 0
 
 
@@ -177,8 +178,8 @@ def _fork_messages(
     """(S₁:ₖ, oₖ): the summary, then the last compressed observation after older guidance."""
     text, shown = "", fork.shortened
     if compressed is not None:
-        own = {one.id for one in compressed.guidance}
-        earlier = [one for one in earlier if one.id not in own]
+        own = {message.id for message in compressed.guidance}
+        earlier = [message for message in earlier if message.id not in own]
         text = observation_text(
             compressed.results, _observation_tail(compressed), compressed.guidance, shown
         )
@@ -199,12 +200,12 @@ def _observation_messages(step: StepRecord, answer: Message) -> list[Message]:
 
     A result that answers no call (a last evaluation by the loop) has no message of its own.
     """
-    asked = {call.id for call in answer.calls}
+    call_ids = {call.id for call in answer.calls}
     texts = zip(step.results, label_results(step.results), strict=True)
     answers: list[tuple[str, str]] = []
     rest: list[str] = []
     for result, text in texts:
-        if result.call.id in asked:
+        if result.call.id in call_ids:
             answers.append((result.call.id, text))
         else:
             rest.append(text)
@@ -228,7 +229,7 @@ def _text_message(role: Literal["system", "user", "assistant"], content: str) ->
 
 def format_messages(messages: Sequence[Message]) -> str:
     """Messages as text for people, where there is no template text to decode."""
-    return "\n".join(_format_message(one) for one in messages)
+    return "\n".join(_format_message(message) for message in messages)
 
 
 def _format_message(message: Message) -> str:

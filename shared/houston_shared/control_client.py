@@ -166,23 +166,23 @@ def set_socket_limits(socket: "zmq.Socket[Any]") -> None:
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
 
 
-def require_daemon(home: Home, asked: bool = False) -> HomeOwner:
+def require_daemon(home: Home, was_asked: bool = False) -> HomeOwner:
     """The daemon that holds the home; raises DaemonNotRunning without one.
 
-    asked: whether it was told something already; then AnswerLost is raised.
+    was_asked: whether it was told something already; then AnswerLost is raised.
     """
     owner = find_running_daemon(home)
     if owner is not None:
         return owner
     cause = f"No daemon runs on {home.path}."
-    if asked:
+    if was_asked:
         raise AnswerLost(cause, "It ended before it answered.")
     raise DaemonNotRunning(cause)
 
 
 def check_daemon_may_answer(home: Home, waited: float) -> None:
     """Raise where the answer to a question `waited` seconds old will not come."""
-    owner = require_daemon(home, asked=True)
+    owner = require_daemon(home, was_asked=True)
     if waited > _FROZEN_SECONDS and is_suspended(owner.pid):
         raise no_answer_error(home, waited)
 
@@ -293,9 +293,9 @@ class ControlClient(ControlConnection):
         while not self._connect(end, seconds):
             time.sleep(LOOK_SECONDS)
         self._socket.send_multipart(request)
-        while (left := end - time.monotonic()) > 0:
-            if not self._socket.poll(int(1000 * min(left, SLICE_SECONDS)) or 1):
-                check_daemon_may_answer(self._home, seconds - left)
+        while (remaining := end - time.monotonic()) > 0:
+            if not self._socket.poll(int(1000 * min(remaining, SLICE_SECONDS)) or 1):
+                check_daemon_may_answer(self._home, seconds - remaining)
                 continue
             frames = self._socket.recv_multipart()
             if len(frames) == 2 and frames[0] == request[0]:

@@ -58,11 +58,11 @@ def parse_fault(text: str) -> Fault:
 
 def parse_fault_orders(text: str) -> dict[str, Fault]:
     """Read `point=action[=value][@n]`, several with commas between; raises ValueError."""
-    found = {}
+    faults = {}
     for order in filter(None, text.split(",")):
         name, _, fault = order.partition("=")
-        found[name.strip()] = parse_fault(fault)
-    return found
+        faults[name.strip()] = parse_fault(fault)
+    return faults
 
 
 class ProcessFaults:
@@ -95,11 +95,11 @@ class FaultFolder:
         """Come by the point `name`."""
         order = self._path / name
         try:
-            made = order.stat().st_mtime_ns
+            stamp = order.stat().st_mtime_ns
             fault = parse_fault(order.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return
-        times = self._times[name, made] = self._times.get((name, made), 0) + 1
+        times = self._times[name, stamp] = self._times.get((name, stamp), 0) + 1
         if times < fault.at:
             return
         try:
@@ -138,10 +138,10 @@ def _shift_wall_clock(seconds: float) -> None:
 
 def _fix_wall_clock(seconds: int) -> None:
     """Let this process read `seconds` for good, and let no measured time pass."""
-    stands = time.monotonic_ns()
+    instant = time.monotonic_ns()
     time.time = lambda: float(seconds)
     time.time_ns = lambda: seconds * 1_000_000_000
-    time.monotonic_ns = lambda: stands
+    time.monotonic_ns = lambda: instant
 
 
 def _do_nothing(name: str) -> None:

@@ -50,9 +50,9 @@ def read_gpu_ledger(home: Home) -> GpuLeases:
 def describe_gpu_leases(host: str, leases: list[GpuLease]) -> str:
     """The GPUs of one host that are leased, as a person reads them: `0 by rollout r1`."""
     return ", ".join(
-        f"{one.gpu} by {one.holder.replace(':', ' ', 1)}{' (shared)' if one.shared else ''}"
-        for one in sorted(leases, key=lambda one: one.gpu)
-        if one.host == host
+        f"{lease.gpu} by {lease.holder.replace(':', ' ', 1)}{' (shared)' if lease.shared else ''}"
+        for lease in sorted(leases, key=lambda lease: lease.gpu)
+        if lease.host == host
     )
 
 

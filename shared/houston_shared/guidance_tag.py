@@ -126,30 +126,30 @@ def find_look_alikes(text: str) -> list[tuple[int, int]]:
         if needs is None or needs.search(text)
     ]
     places = (candidate.start() for candidate in _CANDIDATE.finditer(text))
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for at in places:
-        if reader := next((one for one in readers if one.finds(at)), None):
-            found.append((at, reader.ends(at)))
-    return found
+        if reader := next((candidate for candidate in readers if candidate.finds(at)), None):
+            spans.append((at, reader.ends(at)))
+    return spans
 
 
 def _begins_with_tag(characters: Iterator[str]) -> bool:
     """Whether what is read begins with the tag, open or closed."""
     if next(characters, "") != "<":
         return False
-    one, spaced = _skip_spaces(characters)
-    if one == "|" and not spaced:  # special tokens of models are written <|so|>
-        one, spaced = _skip_spaces(characters)
-    if one == "/":
-        one, spaced = _skip_spaces(characters)[0], False
+    char, spaced = _skip_spaces(characters)
+    if char == "|" and not spaced:  # special tokens of models are written <|so|>
+        char, spaced = _skip_spaces(characters)
+    if char == "/":
+        char, spaced = _skip_spaces(characters)[0], False
     odd = False
     for place, letter in enumerate(_TAG_NAME):
-        while place and (one == " " or (place == _GAP_AT and one and one in "_.:")):
-            odd = odd or one in ".:"
-            one = next(characters, "")
-        if one == "" or one not in _CONFUSABLES.get(letter, letter):
+        while place and (char == " " or (place == _GAP_AT and char and char in "_.:")):
+            odd = odd or char in ".:"
+            char = next(characters, "")
+        if char == "" or char not in _CONFUSABLES.get(letter, letter):
             return False
-        one = next(characters, "") if place < len(_TAG_NAME) - 1 else one
+        char = next(characters, "") if place < len(_TAG_NAME) - 1 else char
     return (
         not (spaced or odd)
         or _AFTER_NAME.match("".join(islice(characters, _ATTRIBUTE_CHARACTERS))) is not None
@@ -159,9 +159,9 @@ def _begins_with_tag(characters: Iterator[str]) -> bool:
 def _skip_spaces(characters: Iterator[str]) -> tuple[str, bool]:
     """The next character that is no space, and whether there was a space before it."""
     spaced = False
-    for one in characters:
-        if one != " ":
-            return one, spaced
+    for char in characters:
+        if char != " ":
+            return char, spaced
         spaced = True
     return "", spaced
 
@@ -196,29 +196,29 @@ class _TagReader:
     def _characters(self, at: int) -> Iterator[str]:
         """Characters from `at` on as they read; a run of spaces and joints has each once."""
         while at < len(self._text):
-            read, end = self._element(at)
-            if not read.strip(_BETWEEN_WORDS):
-                read, end = self._run(at)
-            yield from read
+            reading, end = self._element(at)
+            if not reading.strip(_BETWEEN_WORDS):
+                reading, end = self._run(at)
+            yield from reading
             at = end
 
     def _run(self, at: int) -> tuple[str, int]:
         """What is not seen, spaces and joints from `at` on: what they read as, and their end."""
         last = dict.fromkeys(_BETWEEN_WORDS, -1)  # which part of the run had one last
         chained: list[tuple[int, int]] = []
-        known, part = None, 0
-        while known is None and at < len(self._text):
-            known = self._runs.get(at)
-            read, end = known or self._element(at)
-            if read.strip(_BETWEEN_WORDS):
+        run, part = None, 0
+        while run is None and at < len(self._text):
+            run = self._runs.get(at)
+            reading, end = run or self._element(at)
+            if reading.strip(_BETWEEN_WORDS):
                 break
-            last.update(dict.fromkeys(read, part))
-            if known is None and end - at > 1 and _CANDIDATE.search(self._text, at + 1, end):
+            last.update(dict.fromkeys(reading, part))
+            if run is None and end - at > 1 and _CANDIDATE.search(self._text, at + 1, end):
                 chained.append((at, part))
             at, part = end, part + 1
         for place, first in chained:
-            self._runs[place] = ("".join(one for one in last if last[one] >= first), at)
-        return "".join(one for one in last if last[one] >= 0), at
+            self._runs[place] = ("".join(char for char in last if last[char] >= first), at)
+        return "".join(char for char in last if last[char] >= 0), at
 
     def _element(self, at: int) -> tuple[str, int]:
         """What stands at `at` as it reads, empty for what is not seen; and where it ends."""
@@ -230,7 +230,7 @@ class _TagReader:
             if sequence:
                 return "", sequence.end()
             if meant := _resolve_escape(text, at):
-                return "".join(_plain_character(one, self._hidden) for one in meant[0]), meant[1]
+                return "".join(_plain_character(char, self._hidden) for char in meant[0]), meant[1]
         return _plain_character(text[at], self._hidden), at + 1
 
 
@@ -298,7 +298,7 @@ def _plain_character(character: str, hidden: bool) -> str:
         return ""
     decomposed = unicodedata.normalize("NFKD", character)
     if decomposed != character:
-        return "".join(_plain_character(one, hidden) for one in decomposed)
+        return "".join(_plain_character(char, hidden) for char in decomposed)
     return _unstyled_letter(character)
 
 
@@ -351,27 +351,25 @@ def render_guidance(
 ) -> str:
     """Guidance as the model reads it, one live tag for each message, in order.
 
-    shown: by id, how many characters are shown of a message that does not fit (`shortening`); the
+    shown: by id, how many characters are shown of a message that does not fit (`fit_guidance`); the
     cut is declared. Those with 0 are counted in one line before the others.
     """
     shown = shown or {}
-    left_out = [one for one in guidance if shown.get(one.id) == 0]
-    said = [one for one in guidance if shown.get(one.id) != 0]
-    tags = "".join(f"\n{OPENING_TAG}{_shown_beginning(one, shown)}{CLOSING_TAG}" for one in said)
+    left_out = [message for message in guidance if shown.get(message.id) == 0]
+    texts = (_shown_beginning(message, shown) for message in guidance if shown.get(message.id) != 0)
+    tags = "".join(f"\n{OPENING_TAG}{text}{CLOSING_TAG}" for text in texts)
     if not left_out:
         return tags
-    length = sum(len(one.text) for one in left_out)
+    length = sum(len(message.text) for message in left_out)
     note = f"[… {len(left_out)} messages from people, {length} characters, {_DOES_NOT_FIT} …]"
     return f"\n{note}{tags}"
 
 
-def _shown_beginning(one: DeliveredGuidance, shown: Mapping[str, int]) -> str:
+def _shown_beginning(message: DeliveredGuidance, shown: Mapping[str, int]) -> str:
     """A message, or its beginning and how much is missing."""
-    length = shown.get(one.id, len(one.text))
-    if length >= len(one.text):
-        return disarm(one.text).text
-    missing = len(one.text) - length
-    return (
-        f"{disarm(one.text[:length]).text} [… {missing} characters of this message {_DOES_NOT_FIT}"
-        " …]"
-    )
+    length = shown.get(message.id, len(message.text))
+    if length >= len(message.text):
+        return disarm(message.text).text
+    missing = len(message.text) - length
+    shown_text = disarm(message.text[:length]).text
+    return f"{shown_text} [… {missing} characters of this message {_DOES_NOT_FIT} …]"

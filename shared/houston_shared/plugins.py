@@ -19,9 +19,8 @@ _OWN_PACKAGE = "houston-agents"
 
 def plugin_names(group: str) -> list[str]:
     """All names that are registered in `group`, Houston's own first; nothing is imported."""
-    return list(
-        dict.fromkeys(one.name for one in (*_own_entry_points(group), *entry_points(group=group)))
-    )
+    points = (*_own_entry_points(group), *entry_points(group=group))
+    return list(dict.fromkeys(point.name for point in points))
 
 
 def load_plugin(group: str, name: str, what: str) -> Any:
@@ -30,30 +29,30 @@ def load_plugin(group: str, name: str, what: str) -> Any:
     what: what it is, in words. Raises ConfigurationError that lists what there is, or that says
     which package cannot be imported and why.
     """
-    found = _find_entry_point(group, name)
-    if found is None:
-        known = ", ".join(plugin_names(group)) or "none"
+    point = _find_entry_point(group, name)
+    if point is None:
+        names = ", ".join(plugin_names(group)) or "none"
         raise ConfigurationError(
-            f"There is no {what} {name!r}; there are: {known}.",
+            f"There is no {what} {name!r}; there are: {names}.",
             next="Install the package that brings it beside Houston, or correct the name.",
         )
     try:
-        return found.load()
+        return point.load()
     except Exception as problem:
-        package = found.dist.name if found.dist else "a package"
-        said = " ".join(str(problem).split())[:300]
+        package = point.dist.name if point.dist else "a package"
+        cause = " ".join(str(problem).split())[:300]
         raise ConfigurationError(
-            f"The {what} {name!r} ({found.value}, of {package}) cannot be imported: "
-            f"{type(problem).__name__}{f': {said}' if said else ''}.",
+            f"The {what} {name!r} ({point.value}, of {package}) cannot be imported: "
+            f"{type(problem).__name__}{f': {cause}' if cause else ''}.",
             next=f"Mend or reinstall {package}.",
         ) from problem
 
 
 def _find_entry_point(group: str, name: str) -> EntryPoint | None:
     """Houston's own first: all packages are looked at (12 ms) only for what others bring."""
-    for one in _own_entry_points(group):
-        if one.name == name:
-            return one
+    for point in _own_entry_points(group):
+        if point.name == name:
+            return point
     return next(iter(entry_points(group=group, name=name)), None)
 
 

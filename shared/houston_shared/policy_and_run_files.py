@@ -117,20 +117,20 @@ def read_training_progress(home: Home, run: str) -> TrainingProgress | None:
         return None
 
 
-def describe_training_progress(one: TrainingProgress | None) -> str:
+def describe_training_progress(progress: TrainingProgress | None) -> str:
     """A reading in one line: `step 12 of 40, loss 1.2345, 2,310 tokens/s, 3 min left`."""
-    if one is None:
+    if progress is None:
         return "has said nothing yet"
-    parts = [f"step {one.step:,} of {one.steps:,}"] if one.steps else []
-    if one.loss is not None:
-        parts.append(f"loss {one.loss:.4f}")
-    if one.tokens_per_second is not None:
-        parts.append(f"{one.tokens_per_second:,.0f} tokens/s")
-    going = one.state in ("", "queued", "running")
-    if going and one.eta_seconds is not None and one.step < one.steps:
-        parts.append(f"{format_duration(one.eta_seconds)} left")
-    if one.message:
-        parts.append(one.message[:MESSAGE_CHARACTERS])
+    parts = [f"step {progress.step:,} of {progress.steps:,}"] if progress.steps else []
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.4f}")
+    if progress.tokens_per_second is not None:
+        parts.append(f"{progress.tokens_per_second:,.0f} tokens/s")
+    going = progress.state in ("", "queued", "running")
+    if going and progress.eta_seconds is not None and progress.step < progress.steps:
+        parts.append(f"{format_duration(progress.eta_seconds)} left")
+    if progress.message:
+        parts.append(progress.message[:MESSAGE_CHARACTERS])
     return ", ".join(parts) or "has begun"
 
 

@@ -93,6 +93,6 @@ def safe_cells(text: str) -> SafeText:
 
 
 def _single_glyph(match: re.Match[str]) -> str:
-    found = match.group()
-    shown = found if found == "\t" else _glyph(match)
+    character = match.group()
+    shown = character if character == "\t" else _glyph(match)
     return shown if len(shown) == 1 else "\ufffd"

@@ -130,18 +130,18 @@ class Redactor:
             case str():
                 return self.text(value)
             case dict():
-                return {self.value(key): self.value(one) for key, one in value.items()}
+                return {self.value(key): self.value(item) for key, item in value.items()}
             case list():
-                return [self.value(one) for one in value]
+                return [self.value(item) for item in value]
             case tuple():
-                return tuple(self.value(one) for one in value)
+                return tuple(self.value(item) for item in value)
             case _:
                 return value
 
 
 def _secret_spellings(values: Mapping[str, str]) -> Iterator[_SecretSpelling]:
     """Each value as it is, as JSON and URLs write it, and line by line."""
-    seen: set[str] = set()
+    spellings: set[str] = set()
     bare = {name: value.strip() for name, value in values.items()}
     for name, value in sorted(bare.items(), key=lambda item: (-len(item[1]), item[0])):
         forms = [value, json.dumps(value)[1:-1], quote(value, safe="")]
@@ -149,8 +149,8 @@ def _secret_spellings(values: Mapping[str, str]) -> Iterator[_SecretSpelling]:
             line.strip() for line in value.splitlines() if len(line.strip()) >= _SHORTEST_LINE
         ]
         for form in forms:
-            if form not in seen:
-                seen.add(form)
+            if form not in spellings:
+                spellings.add(form)
                 part = min(GIVEAWAY_CHARACTERS, max(SHORTEST_SECRET, len(form) * 2 // 3))
                 yield _SecretSpelling(name, form, form[:part], form[-part:])
 
@@ -184,22 +184,22 @@ def _replace_spans(text: str, spans: list[_SecretSpan], written: Collection[str]
 
     written: the names it writes: a value in such brackets, printed by a program, is none.
     """
-    kept = [match.span() for match in _PLACEHOLDER.finditer(text) if match[1] in written]
+    placeholders = [match.span() for match in _PLACEHOLDER.finditer(text) if match[1] in written]
     parts: list[str] = []
-    done = 0
+    position = 0
     for start, end, name in _join_spans(spans):
-        near = bisect_right(kept, (start, len(text))) - 1
-        if near >= 0 and end <= kept[near][1]:
+        near = bisect_right(placeholders, (start, len(text))) - 1
+        if near >= 0 and end <= placeholders[near][1]:
             continue
-        parts += [text[done:start], f"[secret:{name}]"]
-        done = end
-    return "".join([*parts, text[done:]])
+        parts += [text[position:start], f"[secret:{name}]"]
+        position = end
+    return "".join([*parts, text[position:]])
 
 
 def _join_spans(spans: list[_SecretSpan]) -> Iterator[_SecretSpan]:
     """Overlapping spans as one, under the name of the first; a known value before a shape."""
     current: _SecretSpan | None = None
-    for span in sorted(spans, key=lambda one: (one.start, -one.end)):
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if current is not None and span.start < current.end:
             current = _SecretSpan(current.start, max(current.end, span.end), current.name)
             continue
@@ -217,20 +217,20 @@ class _InheritedSecrets(msgspec.Struct, frozen=True):
     """What the daemon tells its children."""
 
     rules: SecretSettings
-    given: dict[str, str]
+    values: dict[str, str]
     """Secrets of the configuration itself, by name."""
 
 
 def install_secrets(config: Configuration) -> None:
     """Go by `config` from now on, in this process and in those that it starts."""
     rules = secret_rules(config)
-    given = {
+    values = {
         name: value
         for engine in config.engines.values()
         for name, value in engine.environment.items()
         if _is_secret(name, value, rules)
     }
-    os.environ[SECRETS_VARIABLE] = msgspec.json.encode(_InheritedSecrets(rules, given)).decode()
+    os.environ[SECRETS_VARIABLE] = msgspec.json.encode(_InheritedSecrets(rules, values)).decode()
     process_redactor.cache_clear()
 
 
@@ -251,7 +251,7 @@ def process_redactor() -> Redactor:
     if text := os.environ.get(SECRETS_VARIABLE):
         inherited = msgspec.json.decode(text, type=_InheritedSecrets)
     own = find_secret_values(os.environ, inherited.rules)
-    return Redactor({**inherited.given, **own}, inherited.rules.shapes)
+    return Redactor({**inherited.values, **own}, inherited.rules.shapes)
 
 
 def find_secret_values(environment: Mapping[str, str], rules: SecretSettings) -> dict[str, str]:
@@ -280,8 +280,8 @@ def restore_secrets(text: str) -> str:
 
 def too_short_secret_names(environment: Mapping[str, str], rules: SecretSettings) -> list[str]:
     """Names of variables that hold secrets of too few characters to be taken out of text."""
-    found = find_secret_values(environment, rules)
-    return sorted(name for name, value in found.items() if len(value.strip()) < SHORTEST_SECRET)
+    secrets = find_secret_values(environment, rules)
+    return sorted(name for name, value in secrets.items() if len(value.strip()) < SHORTEST_SECRET)
 
 
 def _is_secret(name: str, value: str, rules: SecretSettings) -> bool:

@@ -423,12 +423,12 @@ def _read_instructions(task: Task, file: Path) -> str:
 @cache
 def packaged_tasks_folder() -> Path:
     """The folder with a folder for each packaged task."""
-    found = find_spec("houston_daemon")
-    assert found is not None and found.submodule_search_locations, "one distribution holds both"
-    return Path(found.submodule_search_locations[0]) / "demo" / "tasks"
+    spec = find_spec("houston_daemon")
+    assert spec is not None and spec.submodule_search_locations, "one distribution holds both"
+    return Path(spec.submodule_search_locations[0]) / "demo" / "tasks"
 
 
 def load_packaged_tasks() -> list[LoadedTask]:
     """Every packaged task, those of research first, by name. Raises ConfigurationError."""
-    found = [load_task(file) for file in sorted(packaged_tasks_folder().glob("*/task.toml"))]
-    return sorted(found, key=lambda one: (not one.task.domain, one.task.domain, one.task.name))
+    tasks = [load_task(file) for file in sorted(packaged_tasks_folder().glob("*/task.toml"))]
+    return sorted(tasks, key=lambda item: (not item.task.domain, item.task.domain, item.task.name))

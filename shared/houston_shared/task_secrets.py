@@ -15,8 +15,8 @@ def named_secrets(task: Task) -> Iterator[tuple[str, str]]:
     """Where in the task file a secret is named, and its name."""
     for value in task.environment_variables.values():
         yield from (("environment_variables", name) for name in find_placeholders(value))
-    for server, one in task.mcp.servers.items():
-        for value in (*one.env.values(), *one.headers.values()):
+    for server, settings in task.mcp.servers.items():
+        for value in (*settings.env.values(), *settings.headers.values()):
             yield from ((f"mcp.servers.{server}", name) for name in find_placeholders(value))
     if task.environment == "http" and task.http.api_key_env:
         yield "http.api_key_env", task.http.api_key_env
@@ -24,9 +24,8 @@ def named_secrets(task: Task) -> Iterator[tuple[str, str]]:
 
 def missing_secrets(task: Task) -> list[tuple[str, str]]:
     """Those of `named` that this process does not have."""
-    return [
-        one for one in dict.fromkeys(named_secrets(task)) if one[1] not in process_redactor().names
-    ]
+    names = process_redactor().names
+    return [pair for pair in dict.fromkeys(named_secrets(task)) if pair[1] not in names]
 
 
 def describe_missing_secret(where: str, name: str) -> tuple[str, str]:

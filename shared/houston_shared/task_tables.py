@@ -350,7 +350,7 @@ class RuleSettings(Settings, frozen=True):
         return ""
 
     def _patterns(self) -> Iterator[tuple[str, str]]:
-        yield from (("error_patterns", one) for one in self.error_patterns)
-        yield from (("training", one) for one in self.training)
-        for one in self.guidance:
-            yield from (("guidance", one.said), ("guidance", one.action))
+        yield from (("error_patterns", pattern) for pattern in self.error_patterns)
+        yield from (("training", pattern) for pattern in self.training)
+        for rule in self.guidance:
+            yield from (("guidance", rule.said), ("guidance", rule.action))

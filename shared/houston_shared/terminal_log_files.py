@@ -59,9 +59,9 @@ def read_log_blocks(terminal: Path, start: int, end: int) -> Iterator[bytes]:
             continue
         with path.open("rb") as file:
             file.seek(max(0, start - offset))
-            left = end - max(start, offset)
-            while left > 0 and (data := file.read(min(_READ_BLOCK_BYTES, left))):
-                left -= len(data)
+            remaining = end - max(start, offset)
+            while remaining > 0 and (data := file.read(min(_READ_BLOCK_BYTES, remaining))):
+                remaining -= len(data)
                 yield data
 
 

@@ -54,8 +54,8 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
         end = f"at line {text.count(chr(10)) + 1}, where the file ends"
-        said = str(problem).replace("at end of document", end)
-        raise ConfigurationError(f"{where} is not valid TOML: {said}.") from None
+        cause = str(problem).replace("at end of document", end)
+        raise ConfigurationError(f"{where} is not valid TOML: {cause}.") from None
 
 
 def find_nul(value: Any, key: str = "") -> str:
@@ -71,7 +71,7 @@ def find_nul(value: Any, key: str = "") -> str:
             return bad.replace("\0", "\\0")
     else:
         entries = [(key, each) for each in value] if isinstance(value, list) else []
-    return next((found for name, each in entries if (found := find_nul(each, name))), "")
+    return next((place for name, each in entries if (place := find_nul(each, name))), "")
 
 
 def convert_toml(tables: dict[str, Any], kind: type[T], where: str) -> T:
@@ -89,24 +89,24 @@ def _explain_error(
     what, _, place = problem.partition(" - at `")
     of_key, _, place = place.rpartition("$")
     path = place.rstrip("`").replace("[...]", f".{_ANY_ENTRY}")
-    keys, found, at = _follow_path([key for key in path.split(".") if key], kind, tables)
+    keys, value, at = _follow_path([key for key in path.split(".") if key], kind, tables)
     dotted = ".".join(keys)
-    if of_key and get_origin(at) is dict and isinstance(found, dict):
+    if of_key and get_origin(at) is dict and isinstance(value, dict):
         allowed = get_args(at)[0]
-        bad = next((key for key in found if not _matches_type(key, allowed)), "")
+        bad = next((key for key in value if not _matches_type(key, allowed)), "")
         return (
             f"{where}: `{dotted}` cannot have a key {_quote_value(bad)}:"
             f" {what[0].lower()}{what[1:]}."
         )
     if "unknown field" in what or "missing required field" in what:
         name = what.rsplit("`", 2)[-2]
-        struct = next((one for one in (at, *get_args(at)) if _is_struct(one)), None)
+        struct = next((member for member in (at, *get_args(at)) if _is_struct(member)), None)
         allowed = ", ".join(struct.__struct_fields__) if struct else "none"
         verb = "has an unknown key" if "unknown" in what else "lacks the key"
         return f"{where} {verb} `{'.'.join([*keys, name])}`; allowed here: {allowed}."
     if words := _allowed_words(at):
-        return f"{where}: `{dotted}` is {_quote_value(found)}; allowed: {', '.join(words)}."
-    got = "" if found is msgspec.UNSET else f"; got {_quote_value(found)}"
+        return f"{where}: `{dotted}` is {_quote_value(value)}; allowed: {', '.join(words)}."
+    got = "" if value is msgspec.UNSET else f"; got {_quote_value(value)}"
     return f"{where}: `{dotted}`: {what[0].lower()}{what[1:]}{got}."
 
 
@@ -122,10 +122,9 @@ def _follow_path(path: list[str], kind: Any, value: Any) -> tuple[list[str], Any
     keys: list[str] = []
     for step in path:
         key, below = step, _type_below(kind, step)
-        if step == _ANY_ENTRY and isinstance(
-            value, dict
-        ):  # msgspec does not say which of the entries
-            key = next((one for one, each in value.items() if not _matches_type(each, below)), step)
+        if step == _ANY_ENTRY and isinstance(value, dict):  # which entry, msgspec does not say
+            bad = (name for name, each in value.items() if not _matches_type(each, below))
+            key = next(bad, step)
         keys.append("…" if key == _ANY_ENTRY else key)
         value = value.get(key, msgspec.UNSET) if isinstance(value, dict) else msgspec.UNSET
         kind = below
@@ -134,9 +133,9 @@ def _follow_path(path: list[str], kind: Any, value: Any) -> tuple[list[str], Any
 
 def _type_below(kind: Any, key: str) -> Any:
     """The type under a key of a struct, also one in a union, or of the entries of a table."""
-    for one in (kind, *get_args(kind)):
-        if _is_struct(one) and key in one.__struct_fields__:
-            return get_type_hints(one, include_extras=True)[key]
+    for member in (kind, *get_args(kind)):
+        if _is_struct(member) and key in member.__struct_fields__:
+            return get_type_hints(member, include_extras=True)[key]
     return get_args(kind)[1] if get_origin(kind) is dict else None
 
 
@@ -150,10 +149,10 @@ def _matches_type(value: Any, kind: Any) -> bool:
 
 def _allowed_words(kind: Any) -> tuple[str, ...]:
     """What a key may say where its type names every word; empty elsewhere."""
-    found = get_args(kind) if get_origin(kind) is Literal else ()
-    for one in get_args(kind) if not found else ():
-        found += get_args(one) if get_origin(one) is Literal else ()
-    return tuple(map(str, found))
+    words = get_args(kind) if get_origin(kind) is Literal else ()
+    for member in get_args(kind) if not words else ():
+        words += get_args(member) if get_origin(member) is Literal else ()
+    return tuple(map(str, words))
 
 
 def _is_struct(kind: Any) -> bool:

@@ -32,11 +32,11 @@ def join_rule_reasons(reasons: Sequence[RuleReason]) -> str:
     """
     room = max(40, REASON_LIMIT // max(1, len(reasons)) - 60)
     texts = (
-        _shorten_reason(" ".join(one.reason.split()), min(LONGEST_RULE_REASON, room))
-        for one in reasons
+        _shorten_reason(" ".join(part.reason.split()), min(LONGEST_RULE_REASON, room))
+        for part in reasons
     )
     named = zip(reasons, texts, strict=True)
-    return "; ".join(f"{one.rule}@{one.version}: {text}" for one, text in named)[:REASON_LIMIT]
+    return "; ".join(f"{part.rule}@{part.version}: {text}" for part, text in named)[:REASON_LIMIT]
 
 
 def split_rule_reasons(text: str) -> list[RuleReason]:
@@ -53,7 +53,7 @@ def split_rule_reasons(text: str) -> list[RuleReason]:
 
 def _shorten_reason(text: str, most: int) -> str:
     # A reason quotes what agents wrote: what looks like the next rule's head must not be one.
-    safe = _REASON_HEAD.sub(lambda found: found[0].replace("@", " @"), text)
+    safe = _REASON_HEAD.sub(lambda match: match[0].replace("@", " @"), text)
     return safe if len(safe) <= most else f"{safe[: most - 1]}…"
 
 
@@ -77,4 +77,4 @@ def verdict_rank(source: str, keep: bool, error: bool) -> int:
 
 def names_error_rule(reason: str) -> bool:
     """Whether the reason of a rule's mask names the rule that no judge overrules."""
-    return any(one.rule == ERROR_RULE for one in split_rule_reasons(reason))
+    return any(part.rule == ERROR_RULE for part in split_rule_reasons(reason))
