@@ -59,13 +59,13 @@ def list_guidance_by_author(author: str, most: int) -> ReadPlan[list[Guidance]]:
 
 def find_guidance(id: str) -> ReadPlan[Guidance]:
     """The guidance with this id, or unique beginning of one; raises HoustonError."""
-    found = yield from _read_guidance("substr(id, 1, length(?1)) = ?1 ORDER BY place", (id,))
-    exact = [each for each in found if each.id == id]
-    if len(exact or found) == 1 and id:
-        return (exact or found)[0]
-    several = f"{len(found)} messages have an id that begins with {id!r}."
+    matches = yield from _read_guidance("substr(id, 1, length(?1)) = ?1 ORDER BY place", (id,))
+    exact = [message for message in matches if message.id == id]
+    if len(exact or matches) == 1 and id:
+        return (exact or matches)[0]
+    several = f"{len(matches)} messages have an id that begins with {id!r}."
     raise HoustonError(
-        several if found else f"There is no guidance with id {id!r}.",
+        several if matches else f"There is no guidance with id {id!r}.",
         "Nothing was done.",
         "houston guidance ROLLOUT, to see the ids",
     )
@@ -78,16 +78,16 @@ def list_delivered_guidance(
 
     Steps that a branch shares have what was said to the rollout whose steps they are.
     """
-    found: list[Guidance] = []
+    messages: list[Guidance] = []
     for part in (yield from rollout_queries.step_ranges(rollout, first, last)):
-        found += yield from _read_guidance(
+        messages += yield from _read_guidance(
             "rollout = ? AND state = 'delivered' AND delivered_step BETWEEN ? AND ? ORDER BY place",
             part,
         )
     by_step: dict[int, tuple[DeliveredGuidance, ...]] = {}
-    for each in found:
-        said = DeliveredGuidance(id=each.id, author=each.author, text=each.text)
-        by_step[each.step or 0] = (*by_step.get(each.step or 0, ()), said)
+    for message in messages:
+        delivered = DeliveredGuidance(id=message.id, author=message.author, text=message.text)
+        by_step[message.step or 0] = (*by_step.get(message.step or 0, ()), delivered)
     return by_step
 
 
@@ -209,18 +209,18 @@ def list_verdicts(rollout: str, first: int = 1, last: int = OPEN_END) -> ReadPla
             " AND step >= ?2 AND step <= ?3 ORDER BY step, attempt, at",
             part,
         )
-    found = [VerdictRow(*row) for row in rows]
-    errors = yield from _error_mask_seqs(found)
-    return [replace(one, error=1) if one.seq in errors else one for one in found]
+    verdicts = [VerdictRow(*row) for row in rows]
+    errors = yield from _error_mask_seqs(verdicts)
+    return [replace(verdict, error=1) if verdict.seq in errors else verdict for verdict in verdicts]
 
 
-def _error_mask_seqs(found: list[VerdictRow]) -> ReadPlan[set[int]]:
+def _error_mask_seqs(verdicts: list[VerdictRow]) -> ReadPlan[set[int]]:
     """Events of rules beside a judge's keep that mask an error: only these bodies are read."""
-    kept = {(one.step, one.attempt) for one in found if one.source == "judge" and one.keep}
+    keeps = {(row.step, row.attempt) for row in verdicts if row.source == "judge" and row.keep}
     masks = [
-        one.seq
-        for one in found
-        if one.source == "rule" and not one.keep and (one.step, one.attempt) in kept
+        row.seq
+        for row in verdicts
+        if row.source == "rule" and not row.keep and (row.step, row.attempt) in keeps
     ]
     bodies = yield from journal_events.read_fields_at(list(dict.fromkeys(masks)))
     return {
@@ -230,10 +230,10 @@ def _error_mask_seqs(found: list[VerdictRow]) -> ReadPlan[set[int]]:
     }
 
 
-def effective_verdicts(found: list[VerdictRow]) -> dict[tuple[int, int], VerdictRow]:
+def effective_verdicts(verdicts: list[VerdictRow]) -> dict[tuple[int, int], VerdictRow]:
     """The verdict that counts for each (step, attempt)."""
-    ranked = sorted(found, key=lambda one: one.rank, reverse=True)
-    return {(one.step, one.attempt): one for one in ranked}
+    ranked = sorted(verdicts, key=lambda verdict: verdict.rank, reverse=True)
+    return {(verdict.step, verdict.attempt): verdict for verdict in ranked}
 
 
 def _field_text(body: dict[str, Any], *names: str) -> str:
@@ -283,7 +283,7 @@ def read_verdicts_with_reasons(
     bodies = yield from journal_events.read_fields_at(list(dict.fromkeys(row.seq for row in rows)))
     by_step: dict[int, list[SourceVerdict]] = {}
     for row in sorted(rows, key=lambda row: (row.step, row.rank)):
-        given = SourceVerdict(
+        verdict = SourceVerdict(
             step=row.step,
             attempt=row.attempt,
             source=row.source,
@@ -293,13 +293,13 @@ def read_verdicts_with_reasons(
             at=row.at,
             seq=row.seq,
         )
-        by_step.setdefault(row.step, []).append(given)
+        by_step.setdefault(row.step, []).append(verdict)
     return by_step
 
 
 def _current_attempts(rollout: str, first: int, last: int) -> ReadPlan[set[tuple[int, int]]]:
     """Steps that have a verdict, with the attempt that counts: no other speaks for a step."""
-    found: set[tuple[int, int]] = set()
+    attempts: set[tuple[int, int]] = set()
     for part in (yield from rollout_queries.step_ranges(rollout, first, last)):
         rows = yield RunSql(
             "SELECT DISTINCT s.step, s.attempt FROM verdicts v JOIN steps s"
@@ -307,8 +307,8 @@ def _current_attempts(rollout: str, first: int, last: int) -> ReadPlan[set[tuple
             " WHERE v.rollout = ? AND v.step BETWEEN ? AND ? AND s.current",
             part,
         )
-        found.update(rows)
-    return found
+        attempts.update(rows)
+    return attempts
 
 
 def read_verdict_history(
@@ -317,8 +317,8 @@ def read_verdict_history(
     """Everything that was said of a range of steps, oldest first, also what was taken back."""
     entries: list[VerdictHistoryEntry] = []
     for part in (yield from rollout_queries.step_ranges(rollout, first, last)):
-        given = yield from read_out_of_step_records(part.rollout, "verdict", VerdictGiven)
-        for seq, step, at, body in given:
+        records = yield from read_out_of_step_records(part.rollout, "verdict", VerdictGiven)
+        for seq, step, at, body in records:
             if step <= part.last and body.last >= part.first:
                 entries.append(
                     VerdictHistoryEntry(
@@ -348,6 +348,6 @@ def _human_verdict_ranges(
         yield JudgedSteps(first=steps[0], last=steps[-1], verdict=verdict, reason=reason)
 
 
-def _human_verdict(given: list[SourceVerdict]) -> tuple[Judgement, str]:
-    human = next((verdict for verdict in given if verdict.source == "human"), None)
+def _human_verdict(verdicts: list[SourceVerdict]) -> tuple[Judgement, str]:
+    human = next((verdict for verdict in verdicts if verdict.source == "human"), None)
     return (human.verdict, human.reason) if human else ("undecided", "")

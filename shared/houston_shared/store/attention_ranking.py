@@ -324,7 +324,7 @@ def _ended_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
 
 def _signal_need_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
     rollout = overview.rollout
-    seen = 0 < overview.marked_seq <= overview.seen_seq
+    was_seen = 0 < overview.marked_seq <= overview.seen_seq
     names_given: set[str] = set()
     for step in overview.marked:
         for name in step.signals:
@@ -336,7 +336,7 @@ def _signal_need_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
                 name, why = "low_finish", _with_reason(f"best score {best:.4g}", why)
             text = _with_reason(SIGNAL_WORDS.get(name, name.replace("_", " ")), why)
             weight = SIGNAL_WEIGHTS.get(name, UNKNOWN_SIGNAL_WEIGHT)
-            yield NeedReason(name, text, weight // 2 if seen else weight)
+            yield NeedReason(name, text, weight // 2 if was_seen else weight)
 
 
 def _paused_reason(rollout: RolloutRow) -> NeedReason:
@@ -472,7 +472,7 @@ def _read_heard_guidance() -> ReadPlan[dict[str, tuple[int, int]]]:
 
 
 def _count_new_steps(
-    one: RolloutRow, looks: list[PresenceRow], person: Person | None, now: int
+    rollout: RolloutRow, looks: list[PresenceRow], person: Person | None, now: int
 ) -> ReadPlan[int | None]:
     """Steps closed since a person was here; None for who never was, or where nobody asks.
 
@@ -488,12 +488,12 @@ def _count_new_steps(
     )
     if before is None:
         return None
-    if before.seq >= one.last_seq:
+    if before.seq >= rollout.last_seq:
         return 0
-    begun = yield from journal_events.step_at_seq(one.id, before.seq)
+    begun = yield from journal_events.step_at_seq(rollout.id, before.seq)
     rows = yield RunSql(
         "SELECT count(*) FROM steps WHERE rollout = ? AND step >= ? AND current"
         " AND observation_seq > ?",
-        (one.id, begun, before.seq),
+        (rollout.id, begun, before.seq),
     )
     return int(rows[0][0])

@@ -111,10 +111,10 @@ def read_changes_since(rollout: str, after: int) -> ReadPlan[ChangesSinceEvent]:
         *(yield from _read_marked_steps(steps)),
         *(yield from _read_people_events(rollout, after)),
     ]
-    events += [_evaluation_event(one) for one in scored]
+    events += [_evaluation_event(evaluation) for evaluation in scored]
     events += [
-        NotableEvent(seq, one.step, one.at, "guidance", f"{one.author}: {one.text}")
-        for seq, one in heard
+        NotableEvent(seq, message.step, message.at, "guidance", f"{message.author}: {message.text}")
+        for seq, message in heard
     ]
     rows = yield RunSql("SELECT last_seq FROM rollouts WHERE id = ?", (rollout,))
     return ChangesSinceEvent(
@@ -124,11 +124,11 @@ def read_changes_since(rollout: str, after: int) -> ReadPlan[ChangesSinceEvent]:
         first=steps[0].step if steps else 0,
         last=steps[-1].step if steps else 0,
         steps=len(steps),
-        errors=sum(one.errors > 0 for one in steps),
+        errors=sum(step.errors > 0 for step in steps),
         active_us=(yield from _read_active_time(rollout, steps)),
         evaluations=tuple(scored),
         best_before=(yield from _read_best_score(rollout, after)),
-        guidance=tuple(one for _, one in heard),
+        guidance=tuple(message for _, message in heard),
         files=tuple(files[:MOST_FILES_NAMED]),
         more_files=max(0, len(files) - MOST_FILES_NAMED),
         events=tuple(sorted(events)),
@@ -171,9 +171,10 @@ def _read_best_score(rollout: str, after: int) -> ReadPlan[float | None]:
     return best
 
 
-def _evaluation_event(one: ScoredEvaluation) -> NotableEvent:
-    text = f"score {one.score:.4g}" if one.score is not None else f"no score ({one.state})"
-    return NotableEvent(one.seq, one.step, one.at, "evaluation", text)
+def _evaluation_event(evaluation: ScoredEvaluation) -> NotableEvent:
+    score = evaluation.score
+    text = f"score {score:.4g}" if score is not None else f"no score ({evaluation.state})"
+    return NotableEvent(evaluation.seq, evaluation.step, evaluation.at, "evaluation", text)
 
 
 def _read_heard_guidance(rollout: str, after: int) -> ReadPlan[list[tuple[int, HeardGuidance]]]:

@@ -445,24 +445,24 @@ class _HitCounter:
         self._matcher = matcher
         self.looked = 0
         self.slow = 0
-        self._known: set[int] = set()
+        self._guessed: set[int] = set()
 
-    def guesses(self, found: Iterable[Sequence[SearchableText]]) -> Iterator[SearchProgress]:
+    def guesses(self, pages: Iterable[Sequence[SearchableText]]) -> Iterator[SearchProgress]:
         """What is in texts that are looked at again later, where they do not count twice."""
-        known: set[int] = set()
-        for texts in found:
+        guessed: set[int] = set()
+        for texts in pages:
             for progress in self.texts(texts):
-                known.update(hit.seq for hit in progress.hits)
+                guessed.update(hit.seq for hit in progress.hits)
                 yield progress
-        self._known = known
+        self._guessed = guessed
 
-    def texts(self, found: Iterable[SearchableText]) -> Iterator[SearchProgress]:
+    def texts(self, candidates: Iterable[SearchableText]) -> Iterator[SearchProgress]:
         """What is in these texts, reported at least every `PROGRESS_SECONDS`."""
         hits: list[SearchHit] = []
         reported_at = time.monotonic()
-        for text in found:
+        for text in candidates:
             event = text.event
-            if event.seq in self._known:
+            if event.seq in self._guessed:
                 continue
             self.looked += 1
             if place := self._place(text.text):
@@ -477,9 +477,9 @@ class _HitCounter:
                 hits, reported_at = [], time.monotonic()
         yield SearchProgress(tuple(hits), self.looked)
 
-    def lines(self, found: Iterable[TerminalLogLine | None]) -> Iterator[SearchProgress]:
+    def lines(self, log_lines: Iterable[TerminalLogLine | None]) -> Iterator[SearchProgress]:
         """What is in these lines; None says only that time went by."""
-        for line in found:
+        for line in log_lines:
             hits: tuple[SearchHit, ...] = ()
             if line is None:
                 self.looked += 1

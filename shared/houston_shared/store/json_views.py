@@ -24,50 +24,50 @@ if TYPE_CHECKING:
 JsonDict = dict[str, Any]
 
 
-def task_json(one: TaskRow, edited: bool, problem: str) -> JsonDict:
+def task_json(task: TaskRow, edited: bool, problem: str) -> JsonDict:
     """A line of `task list --json`; edited, problem: how its file stands now."""
     return {
-        "task": one.name,
-        "rollouts": one.rollouts,
-        "running": one.running,
-        "best_score": one.best_score,
-        "first_seen": iso_time(one.first_seen),
+        "task": task.name,
+        "rollouts": task.rollouts,
+        "running": task.running,
+        "best_score": task.best_score,
+        "first_seen": iso_time(task.first_seen),
         "edited": edited,
         "problem": problem,
     }
 
 
-def packaged_task_json(one: "LoadedTask") -> JsonDict:
+def packaged_task_json(loaded: "LoadedTask") -> JsonDict:
     """A line of `task list --packaged --json`."""
-    named, domain, world = one.folder.name, one.task.domain, one.task.environment
-    return {"task": named, "domain": domain, "environment": world, "folder": str(one.folder)}
+    named, domain, world = loaded.folder.name, loaded.task.domain, loaded.task.environment
+    return {"task": named, "domain": domain, "environment": world, "folder": str(loaded.folder)}
 
 
-def rollout_json(one: RolloutRow) -> JsonDict:
+def rollout_json(row: RolloutRow) -> JsonDict:
     """A line of `rollout list --json`, and the start of `rollout show --json`."""
     return {
-        "rollout": one.id,
-        "task": one.task,
-        "state": one.state,
-        "paused_by": one.paused_by,
-        "reason": one.reason,
-        "cancelling": one.cancelling,
-        "engine": one.engine,
-        "policy": one.policy,
-        "group": one.group_id,
-        "parent": {"rollout": one.parent, "step": one.parent_step} if one.parent else None,
-        "sandbox": one.sandbox,
-        "steps": one.steps,
-        "forks": one.forks,
-        "errors": one.errors,
-        "evaluations": one.evaluations,
-        "best_score": one.best_score,
-        "last_score": one.last_score,
-        "final_score": one.last_score if one.state in ENDED_STATES else None,
-        "active_seconds": one.active_us / 1_000_000,
-        "activity": one.activity,
-        "created_at": iso_time(one.created_at),
-        "updated_at": iso_time(one.updated_at),
+        "rollout": row.id,
+        "task": row.task,
+        "state": row.state,
+        "paused_by": row.paused_by,
+        "reason": row.reason,
+        "cancelling": row.cancelling,
+        "engine": row.engine,
+        "policy": row.policy,
+        "group": row.group_id,
+        "parent": {"rollout": row.parent, "step": row.parent_step} if row.parent else None,
+        "sandbox": row.sandbox,
+        "steps": row.steps,
+        "forks": row.forks,
+        "errors": row.errors,
+        "evaluations": row.evaluations,
+        "best_score": row.best_score,
+        "last_score": row.last_score,
+        "final_score": row.last_score if row.state in ENDED_STATES else None,
+        "active_seconds": row.active_us / 1_000_000,
+        "activity": row.activity,
+        "created_at": iso_time(row.created_at),
+        "updated_at": iso_time(row.updated_at),
     }
 
 
@@ -76,55 +76,55 @@ def attention_json(need: Mapping[str, str]) -> JsonDict:
     return {"attention": list(need), "attention_reasons": dict(need)}
 
 
-def need_json(one: RolloutNeed) -> JsonDict:
+def need_json(need: RolloutNeed) -> JsonDict:
     """What a line of `rollout list --json` says of people: why it needs one, who is there.
 
     `new_steps` is null for who was never there.
     """
-    standing = one.standing
-    held, acted = standing.holding, standing.acted
+    standing = need.standing
+    claim, acted = standing.holding, standing.acted
     return {
         **attention_json(signals(list(standing.marked))),
-        "need": one.weight,
-        "reasons": [{"kind": r.kind, "text": r.text, "weight": r.weight} for r in one.reasons],
+        "need": need.weight,
+        "reasons": [{"kind": r.kind, "text": r.text, "weight": r.weight} for r in need.reasons],
         "looking": sorted({look.name for look in standing.lookers}),
-        "claim": claim_json(held) if held else None,
+        "claim": claim_json(claim) if claim else None,
         "new_steps": standing.new_steps,
         "last_action": {"step": acted.step, "text": acted.text} if acted else None,
     }
 
 
-def claim_json(one: ClaimStatus) -> JsonDict:
+def claim_json(claim: ClaimStatus) -> JsonDict:
     """`claim R --json`: `holder` is null where nobody holds it."""
     return {
-        "rollout": one.rollout,
-        "holder": one.holder or None,
-        "verified": one.verified,
-        "since": iso_time(one.since),
-        "note": one.note,
-        "note_by": one.note_by or None,
-        "note_at": iso_time(one.note_at) if one.note_at else None,
+        "rollout": claim.rollout,
+        "holder": claim.holder or None,
+        "verified": claim.verified,
+        "since": iso_time(claim.since),
+        "note": claim.note,
+        "note_by": claim.note_by or None,
+        "note_at": iso_time(claim.note_at) if claim.note_at else None,
     }
 
 
-def attention_cost_json(rollout_id: str, one: AttentionCost) -> JsonDict:
+def attention_cost_json(rollout_id: str, cost: AttentionCost) -> JsonDict:
     """A line of `rollout people --json`."""
     return {
         "rollout": rollout_id,
-        "name": one.name,
-        "verified": one.verified,
-        "active_seconds": one.active_us / 1_000_000,
-        "looked_seconds": one.looked_us / 1_000_000,
-        "visits": one.visits,
-        "messages": one.messages,
-        "words": one.words,
+        "name": cost.name,
+        "verified": cost.verified,
+        "active_seconds": cost.active_us / 1_000_000,
+        "looked_seconds": cost.looked_us / 1_000_000,
+        "visits": cost.visits,
+        "messages": cost.messages,
+        "words": cost.words,
     }
 
 
-def guidance_json(one: Guidance) -> JsonDict:
+def guidance_json(guidance: Guidance) -> JsonDict:
     """`guide --json` and a line of `guidance R --json`.
 
     `revision` and `verified` are there only when they are not 1 and true.
     """
-    found: JsonDict = msgspec.to_builtins(one)
-    return found
+    fields: JsonDict = msgspec.to_builtins(guidance)
+    return fields

@@ -107,12 +107,12 @@ def find_activation(seq: int) -> ReadPlan[ActivationRow | None]:
 
 def find_active_policy(engine: str) -> ReadPlan[str]:
     """What new rollouts of an engine sample with; empty for its own model."""
-    found = yield RunSql(
+    rows = yield RunSql(
         "SELECT policy FROM activations WHERE engine = ? AND state = 'active'"
         " ORDER BY seq DESC LIMIT 1",
         (engine,),
     )
-    return str(found[0][0]) if found else ""
+    return str(rows[0][0]) if rows else ""
 
 
 def find_previous_policy(engine: str) -> ReadPlan[str | None]:
@@ -134,12 +134,12 @@ def find_previous_policy(engine: str) -> ReadPlan[str | None]:
 
 def list_active_policies() -> ReadPlan[dict[str, str]]:
     """Engine → what its new rollouts sample with, for engines that have one."""
-    found = yield RunSql(
+    rows = yield RunSql(
         "SELECT engine, policy FROM activations a WHERE state = 'active' AND policy != ''"
         " AND seq = (SELECT max(seq) FROM activations b WHERE b.engine = a.engine"
         " AND b.state = 'active') ORDER BY engine"
     )
-    return dict(found)
+    return dict(rows)
 
 
 def list_displayed_policies() -> ReadPlan[dict[str, str]]:
@@ -148,7 +148,7 @@ def list_displayed_policies() -> ReadPlan[dict[str, str]]:
     That is number 1 of the family that was active on it last: activating proved it the same model.
     Not so where that number is full weights of the home: those have an engine of their own.
     """
-    found = yield from list_active_policies()
+    active = yield from list_active_policies()
     own = yield RunSql(
         "SELECT a.engine, b.name FROM activations a JOIN policies p ON p.name = a.policy"
         " JOIN policies b ON b.family = p.family AND b.kind = 'base'"
@@ -156,29 +156,29 @@ def list_displayed_policies() -> ReadPlan[dict[str, str]]:
         " WHERE a.seq = (SELECT max(seq) FROM activations c WHERE c.engine = a.engine"
         " AND c.state = 'active' AND c.policy != '') ORDER BY a.engine"
     )
-    return {**dict(own), **found}
+    return {**dict(own), **active}
 
 
 def list_policy_uses() -> ReadPlan[list[PolicyUse]]:
     """Which policies unfinished rollouts sample with."""
-    found = yield RunSql(
+    rows = yield RunSql(
         f"SELECT engine, policy, id FROM rollouts WHERE state IN {UNFINISHED_STATES}"
         " ORDER BY engine, policy, id"
     )
     by: dict[tuple[str, str], list[str]] = {}
-    for engine, policy, rollout in found:
+    for engine, policy, rollout in rows:
         by.setdefault((engine, policy), []).append(rollout)
     return [PolicyUse(*key, tuple(rollouts)) for key, rollouts in by.items()]
 
 
 def count_sampled_tokens() -> ReadPlan[dict[str, int]]:
     """Policy → tokens that were sampled with it; empty for engines' own models."""
-    found = yield RunSql(
+    rows = yield RunSql(
         "SELECT policy, coalesce(sum(sampled_ids), 0) FROM samples WHERE engine <> ?"
         " GROUP BY policy",
         (PURIFIED_ENGINE,),
     )
-    return {policy: int(tokens) for policy, tokens in found}
+    return {policy: int(tokens) for policy, tokens in rows}
 
 
 def find_full_weights_engine(name: str) -> ReadPlan[tuple[PolicyRow, str] | None]:
@@ -189,12 +189,12 @@ def find_full_weights_engine(name: str) -> ReadPlan[tuple[PolicyRow, str] | None
     policy = yield from find_policy(name)
     if policy is None or policy.kind != "full":
         return None
-    found = yield RunSql(
+    rows = yield RunSql(
         "SELECT engine FROM activations WHERE policy = ? AND state != 'failed'"
         " ORDER BY seq DESC LIMIT 1",
         (name,),
     )
-    return (policy, str(found[0][0])) if found else None
+    return (policy, str(rows[0][0])) if rows else None
 
 
 class _RequestField(msgspec.Struct):
@@ -203,11 +203,11 @@ class _RequestField(msgspec.Struct):
 
 def find_activation_request(request: str) -> ReadPlan[int]:
     """The event that asked for an activation under this key; 0 for none."""
-    found = yield RunSql(
+    rows = yield RunSql(
         "SELECT a.seq, e.body FROM activations a JOIN events e ON e.seq = a.seq"
         " WHERE e.body IS NOT NULL ORDER BY a.seq DESC LIMIT 100"
     )
-    for seq, body in found:
+    for seq, body in rows:
         if msgspec.msgpack.decode(body, type=_RequestField).request == request:
             return int(seq)
     return 0
@@ -258,88 +258,88 @@ JsonObject = dict[str, Any]
 
 
 def policy_json(
-    one: PolicyRow, active: Mapping[str, str], used: Mapping[str, int], tokens: int
+    policy: PolicyRow, active: Mapping[str, str], used: Mapping[str, int], tokens: int
 ) -> JsonObject:
     """A line of `policy list --json`.
 
     active: engine → policy. used: policy → rollouts that have not ended. tokens: sampled with it.
     """
     return {
-        "policy": one.name,
-        "kind": one.kind,
-        "parent": one.parent or None,
-        "base": one.base,
-        "base_hash": one.base_hash,
-        "hash": one.hash,
-        "run": one.run or None,
-        "manifest": one.manifest or None,
-        "active": sorted(engine for engine, name in active.items() if name == one.name),
-        "rollouts": used.get(one.name, 0),
+        "policy": policy.name,
+        "kind": policy.kind,
+        "parent": policy.parent or None,
+        "base": policy.base,
+        "base_hash": policy.base_hash,
+        "hash": policy.hash,
+        "run": policy.run or None,
+        "manifest": policy.manifest or None,
+        "active": sorted(engine for engine, name in active.items() if name == policy.name),
+        "rollouts": used.get(policy.name, 0),
         "tokens": tokens,
-        "at": iso_time(one.created_at),
+        "at": iso_time(policy.created_at),
     }
 
 
-def registration_json(said: PolicyRegistered | None) -> JsonObject:
+def registration_json(registration: PolicyRegistered | None) -> JsonObject:
     """What `policy show --json` has besides."""
-    if said is None:
+    if registration is None:
         return {"recipe": None, "metrics": None, "files": None, "erased": True}
     return {
-        "recipe": said.recipe,
-        "metrics": said.metrics,
-        "files": said.files,
-        "rank": said.rank or None,
-        "engines": list(said.engines),
-        "note": said.note,
-        "by": said.by,
-        "version": said.version,
+        "recipe": registration.recipe,
+        "metrics": registration.metrics,
+        "files": registration.files,
+        "rank": registration.rank or None,
+        "engines": list(registration.engines),
+        "note": registration.note,
+        "by": registration.by,
+        "version": registration.version,
     }
 
 
-def activation_json(one: ActivationRow) -> JsonObject:
+def activation_json(activation: ActivationRow) -> JsonObject:
     """How an engine came to a policy: `policy activate --json`, and in `policy show --json`."""
     return {
-        "activation": one.seq,
-        "engine": one.engine,
-        "policy": one.policy or None,
-        "rollback": bool(one.rollback),
-        "state": one.state,
-        "reason": one.reason,
-        "by": one.by,
-        "at": iso_time(one.at),
-        "ended_at": one.ended_at and iso_time(one.ended_at),
+        "activation": activation.seq,
+        "engine": activation.engine,
+        "policy": activation.policy or None,
+        "rollback": bool(activation.rollback),
+        "state": activation.state,
+        "reason": activation.reason,
+        "by": activation.by,
+        "at": iso_time(activation.at),
+        "ended_at": activation.ended_at and iso_time(activation.ended_at),
     }
 
 
-def training_run_json(one: TrainingRunRow, progress: TrainingProgress | None) -> JsonObject:
+def training_run_json(run: TrainingRunRow, progress: TrainingProgress | None) -> JsonObject:
     """A line of `train list --json`."""
     return {
-        "run": one.id,
-        "kind": one.kind,
-        "state": one.state,
-        "reason": one.reason,
-        "alone": bool(one.alone),
-        "policy": one.policy or None,
-        "starts": one.starts,
-        "by": one.by,
-        "queued_at": iso_time(one.queued_at),
-        "started_at": one.started_at and iso_time(one.started_at),
-        "ended_at": one.ended_at and iso_time(one.ended_at),
+        "run": run.id,
+        "kind": run.kind,
+        "state": run.state,
+        "reason": run.reason,
+        "alone": bool(run.alone),
+        "policy": run.policy or None,
+        "starts": run.starts,
+        "by": run.by,
+        "queued_at": iso_time(run.queued_at),
+        "started_at": run.started_at and iso_time(run.started_at),
+        "ended_at": run.ended_at and iso_time(run.ended_at),
         "progress": msgspec.to_builtins(progress) if progress else None,
     }
 
 
-def training_request_json(said: TrainingQueued | None) -> JsonObject:
+def training_request_json(request: TrainingQueued | None) -> JsonObject:
     """What `train show --json` has besides."""
-    if said is None:
+    if request is None:
         return {"recipe": None, "erased": True}
     return {
-        "name": said.name,
-        "parent": said.parent or None,
-        "base": said.base,
-        "rollouts": list(said.rollouts),
-        "manifest": said.manifest or None,
-        "recipe": said.recipe,
-        "gpus": said.gpus,
-        "share_gpus": said.share_gpus,
+        "name": request.name,
+        "parent": request.parent or None,
+        "base": request.base,
+        "rollouts": list(request.rollouts),
+        "manifest": request.manifest or None,
+        "recipe": request.recipe,
+        "gpus": request.gpus,
+        "share_gpus": request.share_gpus,
     }

@@ -89,13 +89,13 @@ class PresenceRow(RowRecord, frozen=True):
     active_us: int
     """Of `looked_us`, with a key pressed in the last minute."""
 
-    def gone(self, now: int) -> bool:
+    def is_over(self, now: int) -> bool:
         """Whether the newest visit is over."""
         return now - self.last > SILENCE_US + WRITTEN_US
 
     def looks(self, now: int) -> bool:
         """Whether they look right now."""
-        return bool(self.here) and not self.gone(now)
+        return bool(self.here) and not self.is_over(now)
 
 
 class LastSeen(NamedTuple):
@@ -145,7 +145,7 @@ def last_seen_before_visit(look: PresenceRow | None, at: int = 0) -> LastSeen | 
     """As `last_seen`, of a row that was read already."""
     if look is None:
         return None
-    if look.gone(at or now_us()):
+    if look.is_over(at or now_us()):
         return last_seen_now(look)
     before = LastSeen(look.before_seq, look.before_step, look.before_at)
     return before if before.at else None

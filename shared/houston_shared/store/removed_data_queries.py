@@ -54,8 +54,8 @@ def _ends_archive(erasure: BodiesErased) -> bool:
 
 def _read_erasures(rollout: str) -> ReadPlan[list[BodiesErased]]:
     """Newest first."""
-    found = yield from read_out_of_step_records(rollout, "erased", BodiesErased)
-    return [erasure.body for erasure in reversed(found)]
+    erasures = yield from read_out_of_step_records(rollout, "erased", BodiesErased)
+    return [erasure.body for erasure in reversed(erasures)]
 
 
 def describe_archived(rollout: str) -> ReadPlan[str]:
@@ -63,8 +63,8 @@ def describe_archived(rollout: str) -> ReadPlan[str]:
     where = yield from find_archive_file(rollout)
     if not where:
         return ""
-    read = f"houston rollout archive --read {where}"
-    return f"{rollout} was archived: its texts are in {where}. next: {read}"
+    command = f"houston rollout archive --read {where}"
+    return f"{rollout} was archived: its texts are in {where}. next: {command}"
 
 
 _POLICY_EVENT_KINDS = ("head", "sample", "result", "observation", "fork", "guidance", "edit")
@@ -84,8 +84,8 @@ def find_missing_data(rollout: str) -> ReadPlan[MissingData | None]:
     """What of a rollout (a whole id) is gone, also of a past that it shares; None for nothing."""
     for part in (yield from rollout_queries.step_ranges(rollout)):
         if sentence := (yield from describe_archived(part.rollout)):
-            cause, _, read = sentence.partition(" next: ")
-            return MissingData(cause, read)
+            cause, _, command = sentence.partition(" next: ")
+            return MissingData(cause, command)
         erasures = yield from _read_erasures(part.rollout)
         seqs = [seq for erasure in reversed(erasures) for seq in erasure.seqs]
         step = yield from _first_erased_step(seqs, part.last)

@@ -70,7 +70,7 @@ def step_ranges(
     )
     if not rows:  # not a rollout of this home: then nothing is shared
         return [OwnedStepRange(rollout, first, last)]
-    parts = (OwnedStepRange(one, max(first, begin), min(last, end)) for one, begin, end in rows)
+    parts = (OwnedStepRange(owner, max(first, begin), min(last, end)) for owner, begin, end in rows)
     return [part for part in parts if part.first <= part.last]
 
 
@@ -118,13 +118,13 @@ class RolloutRow(RowRecord, frozen=True):
     """Who asked to cancel it while a worker still runs it."""
 
 
-def is_at_rest(one: RolloutRow) -> bool:
+def is_at_rest(rollout: RolloutRow) -> bool:
     """Whether a rollout is paused and nothing of it runs any more: no step is under way.
 
     A worker that an engine refused asks it again, and does nothing else.
     """
-    return one.state == "paused" and (
-        one.activity == AT_REST_ACTIVITY or one.activity.startswith(AWAY_ACTIVITY)
+    return rollout.state == "paused" and (
+        rollout.activity == AT_REST_ACTIVITY or rollout.activity.startswith(AWAY_ACTIVITY)
     )
 
 
@@ -199,19 +199,19 @@ def resolve_rollout_id(name: str) -> ReadPlan[str]:
     return (yield from find_rollout(name)).id
 
 
-def read_rollout_spec(one: RolloutRow) -> ReadPlan[RolloutSpec]:
+def read_rollout_spec(rollout: RolloutRow) -> ReadPlan[RolloutSpec]:
     """What the rollout was started with; raises HoustonError when it was erased."""
-    spec = yield from _read_spec_if_kept(one)
+    spec = yield from _read_spec_if_kept(rollout)
     if spec is None:
-        raise HoustonError(f"What rollout {one.id} was started with was erased.")
+        raise HoustonError(f"What rollout {rollout.id} was started with was erased.")
     return spec
 
 
-def read_workspace_folder(one: RolloutRow) -> ReadPlan[str | None]:
+def read_workspace_folder(rollout: RolloutRow) -> ReadPlan[str | None]:
     """Folder of the workspace on the rollout's host; None where that was erased or is none."""
-    spec = yield from _read_spec_if_kept(one)
+    spec = yield from _read_spec_if_kept(rollout)
     root = spec.host_root if spec else ""
-    return f"{root}/rollouts/{one.id}/workspace" if root else None
+    return f"{root}/rollouts/{rollout.id}/workspace" if root else None
 
 
 def _read_spec_if_kept(rollout: RolloutRow) -> ReadPlan[RolloutSpec | None]:
@@ -220,11 +220,11 @@ def _read_spec_if_kept(rollout: RolloutRow) -> ReadPlan[RolloutSpec | None]:
     return None if raw is None else msgspec.msgpack.decode(raw, type=RolloutSpec)
 
 
-def read_rollout_head(one: RolloutRow) -> ReadPlan[ContextHead | None]:
+def read_rollout_head(rollout: RolloutRow) -> ReadPlan[ContextHead | None]:
     """The head of the rollout's contexts as rendered; None before its first prompt."""
-    if one.head_seq is None:
+    if rollout.head_seq is None:
         return None
-    return (yield from journal_events.read_record_at(one.head_seq, ContextHead, ERASED_HEAD))
+    return (yield from journal_events.read_record_at(rollout.head_seq, ContextHead, ERASED_HEAD))
 
 
 def list_tasks() -> ReadPlan[list[TaskRow]]:
@@ -238,12 +238,12 @@ def list_tasks() -> ReadPlan[list[TaskRow]]:
     return rows_to_records(TaskRow, rows)
 
 
-def read_task_record(one: TaskRow) -> ReadPlan[TaskRecord]:
+def read_task_record(task: TaskRow) -> ReadPlan[TaskRecord]:
     """The newest definition of a task."""
     erased = TaskRecord(
-        name=one.name, folder="", definition="", instructions=journal_events.ERASED_TEXT
+        name=task.name, folder="", definition="", instructions=journal_events.ERASED_TEXT
     )
-    return (yield from journal_events.read_record_at(one.seq, TaskRecord, erased))
+    return (yield from journal_events.read_record_at(task.seq, TaskRecord, erased))
 
 
 ERASED_HEAD = ContextHead(

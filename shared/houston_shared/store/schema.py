@@ -22,10 +22,10 @@ def read_schema_version(connection: sqlite3.Connection) -> int:
 
 def check_schema(connection: sqlite3.Connection, where: str) -> None:
     """Refuse a database that this code cannot read; raises HoustonError."""
-    found = read_schema_version(connection)
-    if found > SCHEMA_VERSION:
+    version = read_schema_version(connection)
+    if version > SCHEMA_VERSION:
         raise HoustonError(
-            f"The home {where} has schema {found}; this Houston knows up to {SCHEMA_VERSION}.",
+            f"The home {where} has schema {version}; this Houston knows up to {SCHEMA_VERSION}.",
             "Nothing was opened or changed.",
             "Install the Houston that wrote it, or name another --home.",
             ExitCode.CONFIGURATION,
@@ -36,11 +36,11 @@ def pending_migrations(connection: sqlite3.Connection) -> list[tuple[int, str]]:
     """Numbers and SQL of the migrations that an open database still needs, in order."""
     from importlib import resources  # 5 ms that readers do not pay
 
-    found = read_schema_version(connection)
+    version = read_schema_version(connection)
     folder = resources.files(__package__) / "migrations"
     files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     numbered = [(int(name[:4]), (folder / name).read_text()) for name in files]
-    return [(number, sql) for number, sql in numbered if number > found]
+    return [(number, sql) for number, sql in numbered if number > version]
 
 
 def migrate_schema(connection: sqlite3.Connection, to: int | None = None) -> None:
@@ -48,7 +48,7 @@ def migrate_schema(connection: sqlite3.Connection, to: int | None = None) -> Non
 
     Raises sqlite3.Error; the transaction is then still open, or was never begun.
     """
-    steps = [one for one in pending_migrations(connection) if to is None or one[0] <= to]
+    steps = [step for step in pending_migrations(connection) if to is None or step[0] <= to]
     if steps:
         sql = "\n".join(sql for _, sql in steps)
         connection.executescript(f"BEGIN;\n{sql}\nPRAGMA user_version = {steps[-1][0]};\nCOMMIT;")

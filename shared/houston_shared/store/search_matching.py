@@ -56,35 +56,35 @@ class MatchSnippet(NamedTuple):
 
 def split_terms(query: str) -> list[SearchTerm]:
     """The terms of a query, at most `MAX_TERMS`."""
-    found: list[SearchTerm] = []
+    terms: list[SearchTerm] = []
     for quoted, word in _TERM_PATTERN.findall(query.replace("\0", " ")):
         text = quoted or word
         prefix = bool(word) and len(word) > 1 and word.endswith("*")
         if text.strip():
-            found.append(SearchTerm(text[:-1] if prefix else text.strip(), prefix))
-    return found[:MAX_TERMS]
+            terms.append(SearchTerm(text[:-1] if prefix else text.strip(), prefix))
+    return terms[:MAX_TERMS]
 
 
-def is_indexable(found: Sequence[SearchTerm]) -> bool:
+def is_indexable(terms: Sequence[SearchTerm]) -> bool:
     """Whether the index can answer: every term has a letter or digit, none an unsplit script."""
     return all(
         any(map(str.isalnum, term.text)) and not _UNSPLIT_SCRIPTS.search(term.text)
-        for term in found
+        for term in terms
     )
 
 
-def fts_expression(found: Sequence[SearchTerm], tag: str = "") -> str:
+def fts_expression(terms: Sequence[SearchTerm], tag: str = "") -> str:
     """The FTS5 query for terms, within one rollout's `tag` if given."""
     words = " AND ".join(
-        '"' + term.text.replace('"', '""') + ('"*' if term.prefix else '"') for term in found
+        '"' + term.text.replace('"', '""') + ('"*' if term.prefix else '"') for term in terms
     )
     within = f'tag : "{tag}" AND ' if tag else ""
     return f"{within}text : ({words})"
 
 
-def has_all_terms(found: Sequence[SearchTerm], text: str) -> bool:
+def has_all_terms(terms: Sequence[SearchTerm], text: str) -> bool:
     """Whether all terms are somewhere in a text, in any case: the search without an index."""
-    return all(term_pattern(term).search(text) for term in found)
+    return all(term_pattern(term).search(text) for term in terms)
 
 
 def snippet_around_match(text: str, start: int, end: int) -> MatchSnippet:
@@ -128,35 +128,35 @@ def required_runs(pattern: str) -> list[str]:
     """The runs, in order; none where they are not known for certain."""
     if any(sign in pattern for sign in "(|"):
         return []
-    found, at = [""], 0
+    runs, at = [""], 0
     while at < len(pattern):
         sign = pattern[at]
         if sign == "\\":
             sign, at = pattern[at + 1 : at + 2], at + 1
             if sign in _ESCAPE_CLASSES and sign:
-                found.append("")
+                runs.append("")
             elif not sign or sign.isalnum():
                 return []
             else:
-                found[-1] += sign
+                runs[-1] += sign
         elif sign == "[":
             at = _end_of_set(pattern, at)
             if at < 0:
                 return []
-            found.append("")
+            runs.append("")
         elif sign in "*?{":  # what stands before it may be missing
-            found[-1] = found[-1][:-1]
-            found.append("")
+            runs[-1] = runs[-1][:-1]
+            runs.append("")
             if sign == "{":
                 at = pattern.find("}", at)
                 if at < 0:
                     return []
         elif sign == "+" or sign in _PATTERN_ENDS:
-            found.append("")
+            runs.append("")
         else:
-            found[-1] += sign
+            runs[-1] += sign
         at += 1
-    return [one for one in found if one]
+    return [run for run in runs if run]
 
 
 def _end_of_set(pattern: str, at: int) -> int:
@@ -240,8 +240,8 @@ class SearchMatcher:
     def spans(self, text: str) -> list[MatchSpan]:
         """Where it is in a text, in order; raises PatternTooSlow."""
         if self._pattern is None:
-            found = (m.span() for t in self.terms for m in term_pattern(t).finditer(text))
-            return sorted(found)
+            spans = (m.span() for t in self.terms for m in term_pattern(t).finditer(text))
+            return sorted(spans)
         try:
             return [match.span() for match in self._pattern(text) if match.end() > match.start()]
         except TimeoutError:
@@ -255,7 +255,7 @@ class SearchMatcher:
             matches = (term_pattern(term).search(text) for term in self.terms)
             return min((match.span() for match in matches if match), default=(0, 0))
         try:
-            places = (one.span() for one in self._pattern(text))
+            places = (match.span() for match in self._pattern(text))
             return next((place for place in places if place[0] < place[1]), None)
         except TimeoutError:
             raise PatternTooSlow from None
@@ -339,15 +339,15 @@ def searchable_text(kind: str, body: bytes) -> str:
         return ""
     match msgspec.msgpack.decode(body, type=_SEARCHABLE_TYPES[kind]):
         case SampleBody() as sample:
-            return "\n".join([sample.thought, *(_call_text(one) for one in sample.calls)])
-        case ToolResult(text=said) | GuidanceQueued(text=said) | GuidanceEdited(text=said):
-            return said
+            return "\n".join([sample.thought, *(_call_text(call) for call in sample.calls)])
+        case ToolResult(text=text) | GuidanceQueued(text=text) | GuidanceEdited(text=text):
+            return text
         case VerdictGiven(source="rule"):  # it only quotes the step that it is about
             return ""
-        case ObservationBody(tail=said) | ForkBody(summary=said) | VerdictGiven(reason=said):
-            return said
-        case StepBookmarked(note=said) | RolloutClaimed(note=said):
-            return said
+        case ObservationBody(tail=text) | ForkBody(summary=text) | VerdictGiven(reason=text):
+            return text
+        case StepBookmarked(note=text) | RolloutClaimed(note=text):
+            return text
     return ""
 
 
@@ -387,7 +387,7 @@ def iterate_event_texts(what: SearchTarget, kind: str, body: bytes) -> Iterator[
     elif what == "searches":
         result = msgspec.msgpack.decode(body, type=ToolResult)
         if result.kind in SEARCH_RESULT_KINDS:
-            asked = "\n".join(argument_texts(result.call.arguments))
-            yield result.call.name, f"{asked}\n{result.text}"
+            arguments = "\n".join(argument_texts(result.call.arguments))
+            yield result.call.name, f"{arguments}\n{result.text}"
     else:
         yield kind, searchable_text(kind, body)

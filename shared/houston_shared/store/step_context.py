@@ -233,7 +233,7 @@ def context_as_json(view: ContextView) -> dict[str, Any]:
     """`context R STEP --json` (docs/design.md#commands-and-formats)."""
     parent = view.parent
     return {
-        "messages": [_message_as_json(one) for one in view.messages],
+        "messages": [_message_as_json(message) for message in view.messages],
         "rendered": view.rendered,
         "token_ids": view.token_ids,
         "drift": view.drift,
@@ -249,9 +249,9 @@ def context_as_json(view: ContextView) -> dict[str, Any]:
     }
 
 
-def _message_as_json(one: Message) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(one)
-    return found
+def _message_as_json(message: Message) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(message)
+    return fields
 
 
 def _read_step_row(rollout: str, step: int, attempt: int | None) -> ReadPlan[step_queries.StepRow]:
@@ -429,22 +429,22 @@ def compare_contexts(before: Sequence[Message], after: Sequence[Message]) -> Con
     second = [msgspec.msgpack.encode(message) for message in after]
     start = _common_prefix_length(first, second)
     matcher = SequenceMatcher(None, first[start:], second[start:], autojunk=False)
-    gone = [NumberedMessage(number, message) for number, message in enumerate(before, 1)][start:]
+    old = [NumberedMessage(number, message) for number, message in enumerate(before, 1)][start:]
     new = [NumberedMessage(number, message) for number, message in enumerate(after, 1)][start:]
-    kept = start
+    common = start
     for a, b, size in reversed(matcher.get_matching_blocks()):
-        del gone[a : a + size], new[b : b + size]
-        kept += size
-    return ContextChange(kept, gone, new)
+        del old[a : a + size], new[b : b + size]
+        common += size
+    return ContextChange(common, old, new)
 
 
 def find_omissions(messages: Sequence[Message]) -> list[TextOmission]:
     """Texts that say that something was left out; a system prompt only explains such words."""
     return [
         TextOmission(number, place.group())
-        for number, one in enumerate(messages, 1)
-        if one.role in ("user", "tool")
-        for place in _OMISSION_MARK.finditer(one.content)
+        for number, message in enumerate(messages, 1)
+        if message.role in ("user", "tool")
+        for place in _OMISSION_MARK.finditer(message.content)
     ]
 
 
@@ -456,14 +456,14 @@ def context_change_as_json(
         "step": step,
         "before": step - 1 if around.before is not None else None,
         "kept": change.kept,
-        "gone": [_message_line(one) for one in change.gone],
-        "new": [_message_line(one) for one in change.new],
-        "summarised": [one._asdict() for one in around.summarised],
+        "gone": [_message_line(entry) for entry in change.gone],
+        "new": [_message_line(entry) for entry in change.new],
+        "summarised": [summary._asdict() for summary in around.summarised],
     }
 
 
-def _message_line(one: NumberedMessage) -> dict[str, Any]:
-    return {"number": one.number, **msgspec.to_builtins(one.message)}
+def _message_line(entry: NumberedMessage) -> dict[str, Any]:
+    return {"number": entry.number, **msgspec.to_builtins(entry.message)}
 
 
 def _common_prefix_length(first: Sequence[object], second: Sequence[object]) -> int:

@@ -294,17 +294,17 @@ def group_repair_losses(
     ]
 
 
-def describe_repair_loss(one: LossFromRepair) -> str:
+def describe_repair_loss(loss: LossFromRepair) -> str:
     """`3 events of steps 2, 4 were set aside by repair T`."""
-    ranges = _format_step_ranges(one.steps)
-    of = f" of step{'s' if len(one.steps) > 1 else ''} {ranges}" if one.steps else ""
-    return f"{pluralize(one.events, 'event')}{of} {_by_repair(one.events, one.repair)}"
+    ranges = _format_step_ranges(loss.steps)
+    of = f" of step{'s' if len(loss.steps) > 1 else ''} {ranges}" if loss.steps else ""
+    return f"{pluralize(loss.events, 'event')}{of} {_by_repair(loss.events, loss.repair)}"
 
 
-def describe_quarantine(one: QuarantinedEvents) -> str:
+def describe_quarantine(mark: QuarantinedEvents) -> str:
     """The mark of a step, in words."""
-    of = "an earlier run of this step" if one.again else "this step"
-    return f"{pluralize(one.events, 'event')} of {of} {_by_repair(one.events, one.repair)}"
+    of = "an earlier run of this step" if mark.again else "this step"
+    return f"{pluralize(mark.events, 'event')} of {of} {_by_repair(mark.events, mark.repair)}"
 
 
 def mark_quarantined_steps(

@@ -113,9 +113,9 @@ class _ScoreFields(msgspec.Struct, frozen=True):
     fields: _SubmissionFields = _SubmissionFields()
 
 
-def read_submitted_snapshot(one: EvaluationRow) -> ReadPlan[str]:
+def read_submitted_snapshot(evaluation: EvaluationRow) -> ReadPlan[str]:
     """The snapshot that an evaluation scored; empty where its environment took none."""
-    body = yield from journal_events.read_record_at(one.seq, _ScoreFields, _ScoreFields())
+    body = yield from journal_events.read_record_at(evaluation.seq, _ScoreFields, _ScoreFields())
     return body.fields.snapshot
 
 
@@ -255,18 +255,18 @@ def list_newest_searches(rollout: str) -> ReadPlan[list[SearchRow]]:
     return searches[::-1]
 
 
-def file_edit_json(change: RecordedFileEdit, made: FileEditRow) -> dict[str, Any]:
+def file_edit_json(change: RecordedFileEdit, edit: FileEditRow) -> dict[str, Any]:
     """One change, for programs."""
-    one = change.change
+    recorded = change.change
     return {
-        "step": made.step,
-        "path": made.path,
-        "kind": made.kind,
-        "added": made.added,
-        "removed": made.removed,
+        "step": edit.step,
+        "path": edit.path,
+        "kind": edit.kind,
+        "added": edit.added,
+        "removed": edit.removed,
         "author": "agent",
-        "tools": [name for name in made.tools.split(",") if name],
-        "at": iso_time(made.at),
-        "diff": one.diff,
-        "note": one.note,
+        "tools": [name for name in edit.tools.split(",") if name],
+        "at": iso_time(edit.at),
+        "diff": recorded.diff,
+        "note": recorded.note,
     }
