@@ -63,25 +63,11 @@ def run_console(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     os.environ.setdefault("TEXTUAL_FPS", LOW_BANDWIDTH_FPS if parsed.low_bandwidth else MAX_FPS)
     os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"  # nothing is rounded after our own filter
     _apply_personal_keymap()
-    rollout, name = (
-        _resolve_rollout_id(parsed.rollout, loaded),
-        daemon_requests.claimed_name(parsed, loaded),
-    )
-    wanted: ColorChoice = parsed.colors or loaded.config.console.colors
+    rollout = _resolve_rollout_id(parsed.rollout, loaded)
+    name = daemon_requests.claimed_name(parsed, loaded)
+    colors: ColorChoice = parsed.colors or loaded.config.console.colors
     if parsed.picture:
-        from houston_console.app.console_app import write_screenshot
-        from houston_console.widgets.color_themes import choose_color_depth
-
-        path = Path(parsed.picture)
-        keys = ["colon" if key == ":" else key for key in parsed.keys.split()]
-        colours = choose_color_depth("truecolor" if wanted == "auto" else wanted, os.environ)
-        asyncio.run(
-            write_screenshot(
-                loaded, rollout, path, _parse_screen_size(parsed.size), keys, name, colours
-            )
-        )
-        command_output.print_note(f"wrote {path}")
-        return int(ExitCode.DONE)
+        return _write_picture(parsed, loaded, rollout, name, colors)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise HoustonError(
             "The console needs a terminal, and this is none.",
@@ -92,8 +78,8 @@ def run_console(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     from houston_console.app.console_app import HoustonConsole
     from houston_console.widgets.color_themes import choose_color_depth
 
-    colours = choose_color_depth(wanted, os.environ)
-    app = HoustonConsole(loaded, rollout, low=parsed.low_bandwidth, name=name, depth=colours)
+    depth = choose_color_depth(colors, os.environ)
+    app = HoustonConsole(loaded, rollout, low=parsed.low_bandwidth, name=name, depth=depth)
     tune_garbage_collector()
     app.run()
     for offer in app.undo_offers.offers:
@@ -102,6 +88,24 @@ def run_console(parsed: argparse.Namespace, loaded: LoadedConfiguration) -> int:
                 f"{offer.action.text} It stands; to undo it: {offer.action.undo_command}"
             )
     return app.return_code or int(ExitCode.DONE)
+
+
+def _write_picture(
+    parsed: argparse.Namespace,
+    loaded: LoadedConfiguration,
+    rollout: str,
+    name: str,
+    colors: ColorChoice,
+) -> int:
+    from houston_console.app.console_app import write_screenshot
+    from houston_console.widgets.color_themes import choose_color_depth
+
+    path, size = Path(parsed.picture), _parse_screen_size(parsed.size)
+    keys = ["colon" if key == ":" else key for key in parsed.keys.split()]
+    depth = choose_color_depth("truecolor" if colors == "auto" else colors, os.environ)
+    asyncio.run(write_screenshot(loaded, rollout, path, size, keys, name, depth))
+    command_output.print_note(f"wrote {path}")
+    return int(ExitCode.DONE)
 
 
 def _print_keymap() -> int:

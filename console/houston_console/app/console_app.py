@@ -64,7 +64,7 @@ from houston_shared.config_reload import (
 from houston_shared.errors import HoustonError
 from houston_shared.safe_text import safe
 from houston_shared.store.async_reader import AsyncReader
-from houston_shared.store.presence_queries import current_person
+from houston_shared.store.presence_queries import Person, current_person
 from houston_shared.wire import Notice
 
 EDIT_POLL_SECONDS = 5.0
@@ -202,7 +202,6 @@ class HoustonConsole(ErrorBoundary, App[None]):
             self._report_read_failure,
             LOW_BANDWIDTH_SECONDS if low else COALESCE_SECONDS,
         )
-        home = str(loaded.home.path).replace(str(Path.home()), "~", 1)
         self.background_reader = AsyncReader(loaded.home)  # for what no key waits for
         self.undo_offers = UndoOffers(
             self._show_undo_offers,
@@ -210,10 +209,20 @@ class HoustonConsole(ErrorBoundary, App[None]):
             lambda problem: self.top_screen.show_error(problem),
             self.run_worker,
         )
-        person = current_person(name)
+        self._begins_at_home = not rollout
+        self._configuration_watcher: ConfigurationWatcher | None = None
+        self.low = low
+        self._make_screens(rollout, current_person(name))
+
+    def _make_screens(self, rollout: str, person: Person) -> None:
+        home = str(self.loaded.home.path).replace(str(Path.home()), "~", 1)
         self.state.person = person.name
         self.needs = NeedsReader(
-            loaded.home, self.background_reader, person, self._show_board, self._report_read_failure
+            self.loaded.home,
+            self.background_reader,
+            person,
+            self._show_board,
+            self._report_read_failure,
         )
         self.watch_screen = WatchScreen(
             self.state,
@@ -236,9 +245,6 @@ class HoustonConsole(ErrorBoundary, App[None]):
             self.show_rollout,
             self.compare,
         )
-        self._begins_at_home = not rollout
-        self._configuration_watcher: ConfigurationWatcher | None = None
-        self.low = low
 
     def get_default_screen(self) -> Screen[None]:
         """The rollout that is looked at lies below everything else."""

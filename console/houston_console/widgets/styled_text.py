@@ -236,6 +236,32 @@ GROUND_STRENGTH = 0.14
 """How much of its colour a ground behind text has."""
 DIM_THRESHOLD = 0.3
 """From here on a colour that is mixed with the ground is one that a terminal dims."""
+_MIXED_TONES: dict[Tone, tuple[str, float, bool]] = {
+    "text": ("foreground", 0.0, False),
+    "strong": ("foreground", 0.0, True),
+    "dim": ("foreground", 0.3, False),
+    "faint": ("foreground", 0.58, False),
+    "title": ("primary", 0.0, True),
+    "key": ("secondary", 0.0, False),
+    "number": ("foreground", 0.45, False),
+    "tool": ("primary", 0.0, False),
+    "error": ("error", 0.0, False),
+    "warning": ("warning", 0.0, False),
+    "success": ("success", 0.0, False),
+    "guidance": ("accent", 0.0, True),
+    "guidance_text": ("accent", 0.0, False),
+    "score": ("success", 0.0, True),
+    "fork": ("primary", 0.2, False),
+    "added": ("success", 0.0, False),
+    "removed": ("error", 0.0, False),
+    "hunk": ("primary", 0.35, False),
+    "code_comment": ("foreground", 0.45, False),
+    "code_keyword": ("primary", 0.0, False),
+    "code_name": ("foreground", 0.0, True),
+    "code_number": ("secondary", 0.0, False),
+    "code_string": ("accent", 0.2, False),
+}
+"""The theme's colour of a tone, how far it is mixed with the ground, and whether it is bold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,69 +322,32 @@ def palette_for_theme(theme: Theme, variables: dict[str, str]) -> Palette:
 
 def _mix_palette(variables: dict[str, str]) -> Palette:
     """A palette of a theme's main colours."""
-    colour = {
-        name: Color.parse(variables[name])
-        for name in (
-            "foreground",
-            "surface",
-            "primary",
-            "secondary",
-            "accent",
-            "success",
-            "warning",
-            "error",
-            "panel",
-        )
-    }
-    text, ground = colour["foreground"], colour["surface"]
+    main = ("surface", "foreground", "primary", "accent", "success", "error")
+    ground, text, primary, accent, added, removed = (Color.parse(variables[n]) for n in main)
+    own = text.ansi is not None  # the terminal's colours cannot be mixed: it dims them itself
 
-    own = text.ansi is not None
-    """The terminal's colours: they cannot be mixed, it dims them itself."""
-
-    def style(name: str, toward: float = 0.0, bold: bool = False) -> Style:
+    def style(name: str, toward: float, bold: bool) -> Style:
+        colour = Color.parse(variables[name])
         if own:
             faint = toward >= DIM_THRESHOLD or None
-            return Style(color=colour[name].rich_color, bold=bold or None, dim=faint)
-        return Style(color=colour[name].blend(ground, toward).rich_color, bold=bold or None)
+            return Style(color=colour.rich_color, bold=bold or None, dim=faint)
+        return Style(color=colour.blend(ground, toward).rich_color, bold=bold or None)
 
-    tones: dict[Tone, Style] = {
-        "text": style("foreground"),
-        "strong": style("foreground", bold=True),
-        "dim": style("foreground", 0.3),
-        "faint": style("foreground", 0.58),
-        "title": style("primary", bold=True),
-        "key": style("secondary"),
-        "number": style("foreground", 0.45),
-        "tool": style("primary"),
-        "error": style("error"),
-        "warning": style("warning"),
-        "success": style("success"),
-        "guidance": style("accent", bold=True),
-        "guidance_text": style("accent"),
-        "score": style("success", bold=True),
-        "fork": style("primary", 0.2),
-        "added": style("success"),
-        "removed": style("error"),
-        "hunk": style("primary", 0.35),
-        "code_comment": style("foreground", 0.45),
-        "code_keyword": style("primary"),
-        "code_name": style("foreground", bold=True),
-        "code_number": style("secondary"),
-        "code_string": style("accent", 0.2),
-    }
+    tones: dict[Tone, Style] = {tone: style(*mix) for tone, mix in _MIXED_TONES.items()}
+    if own:
+        cursor, cursor_away = Style(reverse=True), Style(underline=True)
+        hit = Style(color="black", bgcolor="yellow", bold=True, underline=True)
+    else:
+        cursor = Style(bgcolor=ground.blend(primary, 0.28).rich_color)
+        cursor_away = Style(bgcolor=ground.blend(text, 0.08).rich_color)
+        hit = Style(color=ground.rich_color, bgcolor=accent.rich_color)
     return Palette(
-        tones=tones,
-        cursor=Style(reverse=True)
-        if own
-        else Style(bgcolor=ground.blend(colour["primary"], 0.28).rich_color),
-        cursor_away=Style(underline=True)
-        if own
-        else Style(bgcolor=ground.blend(text, 0.08).rich_color),
-        hit=Style(color="black", bgcolor="yellow", bold=True, underline=True)
-        if own
-        else Style(color=ground.rich_color, bgcolor=colour["accent"].rich_color),
-        added=_ground_style(ground, colour["success"]),
-        removed=_ground_style(ground, colour["error"]),
+        tones,
+        cursor,
+        cursor_away,
+        hit,
+        _ground_style(ground, added),
+        _ground_style(ground, removed),
     )
 
 
