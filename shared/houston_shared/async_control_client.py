@@ -32,10 +32,10 @@ from houston_shared.wire import ControlRequest, Notice, RequestStored
 class AsyncControlClient(ControlConnection):
     """The same for an event loop; questions may overlap. Use it from one loop."""
 
-    def __init__(self, home: Home, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, home: Home) -> None:
         context = zmq.asyncio.Context(1)
         self._socket = context.socket(zmq.DEALER)
-        super().__init__(home, timeout, self._socket, context)
+        super().__init__(home, TIMEOUT_SECONDS, self._socket, context)
         self._open: dict[bytes, asyncio.Future[bytes]] = {}
         self._reader: asyncio.Task[None] | None = None
 

@@ -55,16 +55,15 @@ class UndoOffers:
         tell: Callable[[str], None],
         failed: Callable[[HoustonError], None],
         watch: Callable[[Awaitable[None]], object],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """changed: other offers stand. tell: something was done. clock: seconds.
+        """changed: other offers stand. tell: something was done.
 
         watch: given each act as it goes on, to say what is wrong with the code of one; what it
         does with that must not end the act.
         """
         self.offers: list[UndoOffer] = []
         """The oldest first."""
-        self.clock = clock
+        self.clock: Callable[[], float] = time.monotonic
         self._on_change, self._on_done, self._on_failure, self._watch = changed, tell, failed, watch
         self._lock = asyncio.Lock()
         self._running: set[asyncio.Task[None]] = set()

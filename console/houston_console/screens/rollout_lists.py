@@ -103,9 +103,8 @@ T = TypeVar("T")
 class ListAttention:
     """Whether somebody is at a list."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """clock: seconds."""
-        self.clock = clock
+    def __init__(self) -> None:
+        self.clock: Callable[[], float] = time.monotonic
         self._active_at: float | None = None
 
     def note_activity(self) -> None:

@@ -28,7 +28,7 @@ from houston_shared.control_messages import GiveVerdicts, JudgedSteps, Judgement
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.store import annotation_queries
 from houston_shared.store.annotation_queries import SourceVerdict
-from houston_shared.times_and_counts import local_time
+from houston_shared.times_and_counts import local_time, number_ranges
 
 MAX_UNDO_VERDICTS = 100
 """Deeds that can be taken back."""
@@ -120,7 +120,7 @@ class VerdictSession:
 
     def verdict_request(self, steps: StepRange, verdict: Judgement, seq: int) -> VerdictRequest:
         """Keep, mask or leave undecided; without a reason."""
-        runs = _contiguous_runs(steps.only) if steps.only else [(steps.first, steps.last)]
+        runs = number_ranges(steps.only) if steps.only else [(steps.first, steps.last)]
         verdicts = (JudgedSteps(first=first, last=last, verdict=verdict) for first, last in runs)
         return self.request_for(steps, tuple(verdicts), seq)
 
@@ -171,7 +171,7 @@ def verdicts_within(verdicts: tuple[JudgedSteps, ...], steps: StepRange) -> tupl
     return tuple(
         JudgedSteps(first=first, last=last, verdict=verdict.verdict, reason=verdict.reason)
         for verdict in verdicts
-        for first, last in _contiguous_runs(
+        for first, last in number_ranges(
             [s for s in range(verdict.first, verdict.last + 1) if s in only]
         )
     )
@@ -184,17 +184,6 @@ def with_reason(verdicts: tuple[JudgedSteps, ...], reason: str) -> tuple[JudgedS
         for verdict in verdicts
         if verdict.verdict != "undecided"
     )
-
-
-def _contiguous_runs(steps: Sequence[int]) -> list[tuple[int, int]]:
-    """First and last of every run of numbers without a gap."""
-    ranges: list[tuple[int, int]] = []
-    for step in steps:
-        if ranges and step == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], step)
-        else:
-            ranges.append((step, step))
-    return ranges
 
 
 def verdict_history_lines(

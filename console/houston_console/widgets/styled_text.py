@@ -341,14 +341,8 @@ def _mix_palette(variables: dict[str, str]) -> Palette:
         cursor = Style(bgcolor=ground.blend(primary, 0.28).rich_color)
         cursor_away = Style(bgcolor=ground.blend(text, 0.08).rich_color)
         hit = Style(color=ground.rich_color, bgcolor=accent.rich_color)
-    return Palette(
-        tones,
-        cursor,
-        cursor_away,
-        hit,
-        _ground_style(ground, added),
-        _ground_style(ground, removed),
-    )
+    plus, minus = _ground_style(ground, added), _ground_style(ground, removed)
+    return Palette(tones, cursor, cursor_away, hit, plus, minus)
 
 
 def _ground_style(surface: Color, colour: Color) -> Style:

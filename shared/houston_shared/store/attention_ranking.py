@@ -373,13 +373,12 @@ def read_rollout_overviews(
     task: str = "",
     state: str = "",
     rollout: str = "",
-    reasons: bool = True,
     bodies: bool = True,
 ) -> ReadPlan[list[RolloutOverview]]:
     """Every rollout, newest first; of one task, in one state, or one alone when named.
 
-    person: whose new steps are counted. now: UTC microseconds, the clock's when 0. reasons: also
-    read why signals stand. bodies: also read last actions and scores, of rollouts that live.
+    person: whose new steps are counted. now: UTC microseconds, the clock's when 0. bodies: also
+    read last actions and scores, of rollouts that live.
     """
     moment = now or now_us()
     rows = (
@@ -387,7 +386,7 @@ def read_rollout_overviews(
         if rollout
         else (yield from rollout_queries.list_rollouts(task, state))
     )
-    marked = yield from read_recent_signals(states=ALIVE_STATES, rollout=rollout, reasons=reasons)
+    marked = yield from read_recent_signals(states=ALIVE_STATES, rollout=rollout)
     marks = yield from _read_marked_seqs()
     low = yield from _read_low_end_seqs()
     queued = yield from _read_queued_guidance()

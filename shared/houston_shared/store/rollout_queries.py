@@ -345,14 +345,12 @@ def events_since(
     return rows_to_records(JournalEventHeader, rows)
 
 
-def newest_events(
-    limit: int, rollout: str = "", kinds: tuple[str, ...] = ()
-) -> ReadPlan[list[JournalEventHeader]]:
+def newest_events(limit: int, rollout: str = "") -> ReadPlan[list[JournalEventHeader]]:
     """The last `limit` events, oldest first."""
     if rollout:
-        return (yield from newest_events_until(OPEN_END - 1, rollout, limit, kinds))
-    source = f"events WHERE seq > 0 {kinds_condition(kinds)} ORDER BY seq DESC LIMIT ?"
-    return (yield from select_records(JournalEventHeader, source, (*kinds, limit)))[::-1]
+        return (yield from newest_events_until(OPEN_END - 1, rollout, limit))
+    source = "events WHERE seq > 0 ORDER BY seq DESC LIMIT ?"
+    return (yield from select_records(JournalEventHeader, source, (limit,)))[::-1]
 
 
 def newest_events_until(
