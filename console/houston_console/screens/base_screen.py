@@ -325,11 +325,10 @@ class HoustonScreen(ErrorBoundary, Screen[None]):
         raise NotImplementedError
 
     async def refresh_from_state(self, changed: bool) -> None:
-        """The state is as new as the newest commit. changed: the rollouts are others than before.
+        """The state is as new as the newest commit; the board comes a moment later (`show_board`).
 
-        Raises HoustonError.
+        changed: the rollouts are others than before. Raises HoustonError.
         """
-        raise NotImplementedError
 
     def show_board(self) -> None:
         """Who needs a person, and who is where, was read again."""

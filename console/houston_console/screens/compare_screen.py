@@ -377,9 +377,6 @@ class CompareScreen(HoustonScreen):
         self.set_focus(self.text)
         self.show_board()
 
-    async def refresh_from_state(self, changed: bool) -> None:
-        """What is new comes a moment later, by `show_board`."""
-
     def show_board(self) -> None:
         """Something changed: read again."""
         self.run_latest(self._read, "compare")

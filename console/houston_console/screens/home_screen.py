@@ -107,9 +107,6 @@ class HomeScreen(HoustonScreen):
 
     # --- what changed ------------------------------------------------------------------------
 
-    async def refresh_from_state(self, changed: bool) -> None:
-        """The board comes a moment later, by `show_board`."""
-
     def show_board(self) -> None:
         """Who needs a person was judged again."""
         if self.is_mounted:  # being opened it has no parts yet; it lists them when it arrives

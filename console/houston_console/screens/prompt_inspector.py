@@ -169,9 +169,6 @@ class PromptInspector(HoustonScreen):
         """The step whose request is read."""
         return self._source.rollout, self.step
 
-    async def refresh_from_state(self, changed: bool) -> None:
-        """Do nothing: a request never changes."""
-
     @property
     def view(self) -> ContextView | None:
         """The request, once it was read."""
