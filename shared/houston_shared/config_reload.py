@@ -213,8 +213,8 @@ def _flatten_configuration(config: Configuration) -> dict[str, Any]:
 
     def walk(value: Any, where: str) -> None:
         if isinstance(value, dict):
-            for key, each in value.items():
-                walk(each, f"{where}.{key}".lstrip("."))
+            for key, item in value.items():
+                walk(item, f"{where}.{key}".lstrip("."))
         else:
             values[where] = value
 

@@ -66,12 +66,12 @@ def find_nul(value: Any, key: str = "") -> str:
     if isinstance(value, str):
         return key if "\0" in value else ""
     if isinstance(value, dict):
-        entries = [(f"{key}.{name}".strip("."), each) for name, each in value.items()]
+        entries = [(f"{key}.{name}".strip("."), item) for name, item in value.items()]
         if bad := next((name for name, _ in entries if "\0" in name), ""):
             return bad.replace("\0", "\\0")
     else:
-        entries = [(key, each) for each in value] if isinstance(value, list) else []
-    return next((place for name, each in entries if (place := find_nul(each, name))), "")
+        entries = [(key, item) for item in value] if isinstance(value, list) else []
+    return next((place for name, item in entries if (place := find_nul(item, name))), "")
 
 
 def convert_toml(tables: dict[str, Any], kind: type[T], where: str) -> T:
@@ -123,7 +123,7 @@ def _follow_path(path: list[str], kind: Any, value: Any) -> tuple[list[str], Any
     for step in path:
         key, below = step, _type_below(kind, step)
         if step == _ANY_ENTRY and isinstance(value, dict):  # which entry, msgspec does not say
-            bad = (name for name, each in value.items() if not _matches_type(each, below))
+            bad = (name for name, item in value.items() if not _matches_type(item, below))
             key = next(bad, step)
         keys.append("…" if key == _ANY_ENTRY else key)
         value = value.get(key, msgspec.UNSET) if isinstance(value, dict) else msgspec.UNSET

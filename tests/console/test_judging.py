@@ -40,8 +40,8 @@ def test_steps_that_are_not_shown_are_not_judged_with_those_that_are() -> None:
     steps = bench.chosen_steps("r", 3, {1, 3, 4, 5, 9, 40})
     assert steps is not None
     assert steps.text == "4 steps between 3 and 10"
-    deed = bench.verdict_request(steps, "mask", 1)
-    assert [(one.first, one.last) for one in deed.verdicts] == [(3, 5), (9, 9)]
+    request = bench.verdict_request(steps, "mask", 1)
+    assert [(one.first, one.last) for one in request.verdicts] == [(3, 5), (9, 9)]
     stood = (JudgedSteps(first=3, last=10, verdict="mask"),)
     assert [(one.first, one.last) for one in verdicts_within(stood, steps)] == [(3, 5), (9, 9)]
 
@@ -59,7 +59,7 @@ def test_more_ranges_than_the_daemon_takes_at_once_are_several_messages() -> Non
         MAX_RANGES_PER_REQUEST,
         1,
     ]
-    assert len({part.request for part in parts}) == 3
+    assert len({part.key for part in parts}) == 3
     assert tuple(one for part in parts for one in part.verdicts) == many
 
 
@@ -69,9 +69,9 @@ def test_what_was_not_answered_is_sent_again_under_its_own_key() -> None:
     first = bench.verdict_request(steps, "mask", 40)
     bench.unanswered = first
     assert bench.verdict_request(steps, "mask", 55) == first
-    assert bench.verdict_request(steps, "keep", 55).request != first.request
+    assert bench.verdict_request(steps, "keep", 55).key != first.key
     bench.record_applied(first, (KEEP, MASK), 60)
-    assert bench.verdict_request(steps, "mask", 61).request != first.request
+    assert bench.verdict_request(steps, "mask", 61).key != first.key
 
 
 def test_undo_gives_back_what_stood_in_the_rollout_that_is_open_newest_first() -> None:
@@ -80,11 +80,11 @@ def test_undo_gives_back_what_stood_in_the_rollout_that_is_open_newest_first() -
         bench.record_applied(
             bench.verdict_request(StepRange(rollout, 3, 9), "mask", 1), (before,), 70
         )
-    done, deed = bench.newest_undo("r") or (None, None)
-    assert deed and (deed.verdicts, deed.seen_seq) == ((MASK,), 70)
+    done, request = bench.newest_undo("r") or (None, None)
+    assert request and (request.verdicts, request.seen_seq) == ((MASK,), 70)
     assert done
     bench.record_undone(done)
-    assert (bench.newest_undo("r") or (0, deed))[1].verdicts == (KEEP,)
+    assert (bench.newest_undo("r") or (0, request))[1].verdicts == (KEEP,)
     assert bench.newest_undo("none") is None
 
 

@@ -73,9 +73,9 @@ def read_compared_rollouts(
             for message in messages
             if message.state == "delivered" and message.step is not None
         ]
-        at = yield from _read_active_times(name, [each.step or 0 for each in heard])
-        heard_at = [(at.get(each.step or 0, 0), each) for each in heard]
-        waiting = sum(each.state == "queued" for each in messages)
+        at = yield from _read_active_times(name, [message.step or 0 for message in heard])
+        heard_at = [(at.get(message.step or 0, 0), message) for message in heard]
+        waiting = sum(message.state == "queued" for message in messages)
         sides.append(ComparedRollout(*side, heard_at, waiting))
     return sides[0], sides[1]
 

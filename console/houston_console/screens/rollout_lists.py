@@ -346,8 +346,8 @@ def rollout_facts(
         rows += hanging_block(span(f"   {head} ", "key"), text, width, "text")
     rows += [
         row
-        for each in spent
-        for row in hanging_block(span("   ◷ ", "key"), person_cost(each, person), width, "dim")
+        for cost in spent
+        for row in hanging_block(span("   ◷ ", "key"), person_cost(cost, person), width, "dim")
     ]
     return rows
 

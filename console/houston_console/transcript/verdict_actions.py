@@ -60,14 +60,14 @@ class StepRange(NamedTuple):
 class VerdictRequest(NamedTuple):
     """What one message to the daemon says."""
 
-    request: str
+    key: str
     steps: StepRange
     verdicts: tuple[JudgedSteps, ...]
     seen_seq: int
 
 
 class AppliedVerdict(NamedTuple):
-    """A deed that the daemon took, and what stood before it."""
+    """A verdict that the daemon took, and what stood before it."""
 
     steps: StepRange
     previous: tuple[JudgedSteps, ...]
@@ -125,10 +125,10 @@ class VerdictSession:
         return self.request_for(steps, tuple(verdicts), seq)
 
     def record_applied(
-        self, deed: VerdictRequest, before: tuple[JudgedSteps, ...], seq: int
+        self, request: VerdictRequest, before: tuple[JudgedSteps, ...], seq: int
     ) -> AppliedVerdict:
         """The daemon has it: the range is chosen no longer, and it can be taken back."""
-        applied = AppliedVerdict(deed.steps, before, seq)
+        applied = AppliedVerdict(request.steps, before, seq)
         self.applied = [*self.applied, applied][-MAX_UNDO_VERDICTS:]
         self.anchor, self.unanswered = 0, None
         return applied
@@ -138,7 +138,7 @@ class VerdictSession:
         return self.request_for(applied.steps, applied.previous, applied.seq)
 
     def newest_undo(self, rollout: str) -> tuple[AppliedVerdict, VerdictRequest] | None:
-        """The newest deed on this rollout, and what brings back what stood before it."""
+        """The newest verdict on this rollout, and what brings back what stood before it."""
         newest = next(
             (verdict for verdict in reversed(self.applied) if verdict.steps.rollout == rollout),
             None,
@@ -153,14 +153,14 @@ class VerdictSession:
         self.unanswered = None
 
 
-def verdict_messages(deed: VerdictRequest) -> list[VerdictRequest]:
-    """A deed as what the daemon takes at once; each part under a key of its own."""
+def verdict_messages(request: VerdictRequest) -> list[VerdictRequest]:
+    """A request as what the daemon takes at once; each part under a key of its own."""
     parts = [
-        deed.verdicts[at : at + MAX_RANGES_PER_REQUEST]
-        for at in range(0, len(deed.verdicts), MAX_RANGES_PER_REQUEST)
+        request.verdicts[at : at + MAX_RANGES_PER_REQUEST]
+        for at in range(0, len(request.verdicts), MAX_RANGES_PER_REQUEST)
     ]
     return [
-        deed._replace(request=f"{deed.request}-{number}" if number else deed.request, verdicts=part)
+        request._replace(key=f"{request.key}-{number}" if number else request.key, verdicts=part)
         for number, part in enumerate(parts)
     ]
 
@@ -302,26 +302,26 @@ class VerdictActions(Pane):
         """Keep, mask or leave undecided what is chosen, or the step at the cursor."""
         source, steps = self._source(), self._chosen(self.session.chosen_steps)
         if source is not None and steps is not None:
-            deed = self.session.verdict_request(steps, verdict, source.seq)
-            self._start(source, deed, VERDICT_NOTICES[verdict])
+            request = self.session.verdict_request(steps, verdict, source.seq)
+            self._start(source, request, VERDICT_NOTICES[verdict])
 
-    def _start(self, source: RolloutSource, deed: VerdictRequest, words: str) -> None:
-        """Say it, and offer to undo it; those before it are the bench's to undo."""
+    def _start(self, source: RolloutSource, request: VerdictRequest, words: str) -> None:
+        """Say it, and offer to undo it; older ones are for `action_undo`."""
         self._undoing.do(
-            f"Judging {deed.steps.text} …", self._apply(source, deed, words), "verdict"
+            f"Judging {request.steps.text} …", self._apply(source, request, words), "verdict"
         )
 
     async def _apply(
-        self, source: RolloutSource, deed: VerdictRequest, words: str
+        self, source: RolloutSource, request: VerdictRequest, words: str
     ) -> UndoableAction | None:
         """None without a daemon, which is said. Raises HoustonError."""
-        steps = deed.steps
+        steps = request.steps
         async with self._lock:
             before = await self._read_standing(source, steps)
-            seq = await self._send(deed)
+            seq = await self._send(request)
             if seq is None:
                 return None
-            applied = self.session.record_applied(deed, before, seq)
+            applied = self.session.record_applied(request, before, seq)
             self._transcript.choose(0)
             await self._refresh_steps(source, steps)
 
@@ -343,25 +343,25 @@ class VerdictActions(Pane):
         )
         return verdicts_within(verdicts, steps)
 
-    async def _send(self, deed: VerdictRequest) -> int | None:
+    async def _send(self, request: VerdictRequest) -> int | None:
         """The event that says it now; None without a daemon. Raises HoustonError."""
         if self._link.state == "down":
-            self.show_notice(DAEMON_AWAY_TEXT.format(steps=deed.steps.text))
+            self.show_notice(DAEMON_AWAY_TEXT.format(steps=request.steps.text))
             return None
         seq = 0
-        for part in verdict_messages(deed):
+        for part in verdict_messages(request):
             message = GiveVerdicts(
-                request=part.request,
-                rollout=deed.steps.rollout,
+                request=part.key,
+                rollout=request.steps.rollout,
                 steps=part.verdicts,
-                seen=deed.seen_seq,
+                seen=request.seen_seq,
                 claimed=self._link.claimed,
             )
             try:
                 seq = getattr(await self._link.ask(message), "seq", seq)
             except HoustonError as problem:
                 if problem.code == ExitCode.BUSY:
-                    self.session.unanswered = deed
+                    self.session.unanswered = request
                 raise
         return seq
 
@@ -383,18 +383,20 @@ class VerdictActions(Pane):
         self._run_in_turn(self._undo_older(source, *undo))
 
     async def _undo_older(
-        self, source: RolloutSource, old: AppliedVerdict, deed: VerdictRequest
+        self, source: RolloutSource, old: AppliedVerdict, request: VerdictRequest
     ) -> None:
-        if words := await self._undo(source, old, deed):
+        if words := await self._undo(source, old, request):
             self.show_notice(words, good=True)
 
-    async def _undo(self, source: RolloutSource, old: AppliedVerdict, deed: VerdictRequest) -> str:
+    async def _undo(
+        self, source: RolloutSource, old: AppliedVerdict, request: VerdictRequest
+    ) -> str:
         """What to say; nothing without a daemon, which is said. Raises HoustonError."""
-        if await self._send(deed) is None:
+        if await self._send(request) is None:
             return ""
         self.session.record_undone(old)
-        await self._refresh_steps(source, deed.steps)
-        return f"{deed.steps.text.capitalize()}: as it was before."
+        await self._refresh_steps(source, request.steps)
+        return f"{request.steps.text.capitalize()}: as it was before."
 
     # --- reasons and history -----------------------------------------------------------------
 
@@ -414,8 +416,8 @@ class VerdictActions(Pane):
         what = " and ".join(sorted({verdict.verdict for verdict in judged}))
 
         async def answer(text: str) -> None:
-            deed = self.session.request_for(steps, with_reason(verdicts, text), source.seq)
-            self._start(source, deed, "Noted why for {steps}.")
+            request = self.session.request_for(steps, with_reason(verdicts, text), source.seq)
+            self._start(source, request, "Noted why for {steps}.")
 
         post_from(self, AskForLine(f"why {what} {steps.text}", answer, judged[0].reason))
 
@@ -442,7 +444,7 @@ class VerdictActions(Pane):
         )
 
     def _run_in_turn(self, work: Coroutine[Any, Any, None]) -> None:
-        """One deed after the other, and no key waits for any."""
+        """One request after the other, and no key waits for any."""
         self.run_reporting(self._in_turn(work), "judging")
 
     async def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:

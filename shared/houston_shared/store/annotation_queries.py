@@ -258,7 +258,7 @@ class SourceVerdict(NamedTuple):
 
 
 class VerdictHistoryEntry(NamedTuple):
-    """One deed: a verdict on steps `first` to `last`, or one taken back."""
+    """One entry: a verdict on steps `first` to `last`, or one taken back."""
 
     seq: int
     at: int

@@ -186,7 +186,8 @@ def _read_heard_guidance(rollout: str, after: int) -> ReadPlan[list[tuple[int, H
     )
     if not rows:
         return []
-    by_id = {each.id: each for each in (yield from annotation_queries.list_guidance(rollout))}
+    messages = yield from annotation_queries.list_guidance(rollout)
+    by_id = {message.id: message for message in messages}
     heard: list[tuple[int, HeardGuidance]] = []
     for id, seq, at in rows:
         guidance = by_id[id]

@@ -359,9 +359,9 @@ def _call_text(call: Any) -> str:
 def argument_texts(value: Any) -> list[str]:
     """The values of a call's arguments as text, however deep."""
     if isinstance(value, dict):
-        return [text for each in value.values() for text in argument_texts(each)]
+        return [text for item in value.values() for text in argument_texts(item)]
     if isinstance(value, list):
-        return [text for each in value for text in argument_texts(each)]
+        return [text for item in value for text in argument_texts(item)]
     return [str(value)]
 
 

@@ -323,7 +323,7 @@ def read_kept_guidance(
     delivered = yield from annotation_queries.list_delivered_guidance(
         rollout, 1, fork.first_kept_step - 1
     )
-    by_id = {each.id: each for joined in delivered.values() for each in joined}
+    by_id = {message.id: message for joined in delivered.values() for message in joined}
     return [by_id[id] for id in body.guidance if id in by_id]
 
 
