@@ -243,9 +243,7 @@ def fingerprint(config: Configuration) -> str:
 
 
 def load_configuration(
-    home: str | None = None,
-    file: str | None = None,
-    environment: Mapping[str, str] = os.environ,
+    home: str | None = None, file: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> LoadedConfiguration:
     """Read configuration. `home` and `file` are the flags; raises ConfigurationError."""
     named = home or environment.get("HOUSTON_HOME")

@@ -34,11 +34,7 @@ from houston_console.panes.guidance_messages import (
     merge_guidance_entries,
     move_in_order,
 )
-from houston_console.screens.base_screen import (
-    GoToStep,
-    Pane,
-    post_from,
-)
+from houston_console.screens.base_screen import GoToStep, Pane, post_from
 from houston_console.transcript.trajectory_reader import RolloutSource
 from houston_console.widgets.dialogs import CommandPalette, ConfirmDialog, PaletteCommand
 from houston_console.widgets.line_view import (

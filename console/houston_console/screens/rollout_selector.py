@@ -152,8 +152,7 @@ class RolloutSelector(Pane):
         rows = listed.order.arrange(state.needs(), True, under.id if under else "", not sort)
         listed.show_rows(rows, state.selected)
         set_frame_subtitle(
-            self,
-            line(span(listed.order.hold_text(key_label("rollouts", "sort")), "warning")),
+            self, line(span(listed.order.hold_text(key_label("rollouts", "sort")), "warning"))
         )
         self.on_rollout_list_moved()
 

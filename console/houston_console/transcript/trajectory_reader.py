@@ -281,8 +281,7 @@ STEP_KINDS = {
         " WHERE f.rollout = ?1 AND f.step BETWEEN ?2 AND ?3 AND current = 1",
     ),
     "evaluation": StepKind(
-        "evaluation",
-        "SELECT step FROM evaluations WHERE rollout = ?1 AND step BETWEEN ?2 AND ?3",
+        "evaluation", "SELECT step FROM evaluations WHERE rollout = ?1 AND step BETWEEN ?2 AND ?3"
     ),
     "drop": StepKind("fall of the score", _SCORE_DROPS_SQL),
     "fork": StepKind(
