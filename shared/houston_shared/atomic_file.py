@@ -14,8 +14,8 @@ def write_atomically(
 
     mode: permissions, whatever the umask says. durable: False where a power cut may leave it empty.
     """
-    beside = file.with_suffix(".new")
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    new_file = file.with_suffix(".new")
+    fd = os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     with os.fdopen(fd, "wb") as written:
         written.write(data)
         written.flush()
@@ -23,7 +23,7 @@ def write_atomically(
             os.fchmod(fd, mode)
         if durable:
             os.fsync(fd)
-    beside.replace(file)
+    new_file.replace(file)
 
 
 def sync_to_disk(path: Path) -> None:

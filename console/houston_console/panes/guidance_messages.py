@@ -218,9 +218,9 @@ def _read_record(path: Path, kind: type[T]) -> T | None:
 
 
 def _write_record(path: Path, record: msgspec.Struct) -> None:
-    beside = path.with_suffix(f".{os.getpid()}.new")
-    beside.write_bytes(msgspec.json.encode(record))
-    beside.replace(path)
+    new_file = path.with_suffix(f".{os.getpid()}.new")
+    new_file.write_bytes(msgspec.json.encode(record))
+    new_file.replace(path)
 
 
 MAX_HISTORY_MESSAGES = 200

@@ -460,8 +460,8 @@ def difference_lines(request: InspectedRequest, width: int) -> tuple[list[TextLi
     return lines, 0
 
 
-def _section_heading(words: str, beside: str) -> list[TextLine]:
-    return [line(span(f" {words}", "strong"), span(f"  {beside}", "dim")), ()]
+def _section_heading(words: str, note: str) -> list[TextLine]:
+    return [line(span(f" {words}", "strong"), span(f"  {note}", "dim")), ()]
 
 
 def _removed_message_lines(numbered: NumberedMessage, width: int) -> list[TextLine]:

@@ -227,7 +227,7 @@ def head_lines(instructions: str, system: str, width: int) -> list[TextLine]:
 
 
 def unfolded_lines(
-    row: FoldedStepRow, record: StepRecord, width: int, beside: StepAnnotations = NO_ANNOTATIONS
+    row: FoldedStepRow, record: StepRecord, width: int, notes: StepAnnotations = NO_ANNOTATIONS
 ) -> list[TextLine]:
     """Everything of a step: its folded line, thought, calls with results, guidance, files, and
     what people and judges said of it."""
@@ -254,7 +254,7 @@ def unfolded_lines(
         lines += _file_lines(record.observation.files, record.observation.more_files, width)
         lines += attention_lines(record.observation, width)
     lines += attempt_lines(record, width)
-    lines += annotation_lines(beside, width)
+    lines += annotation_lines(notes, width)
     for mark in record.aside:
         lines += text_block(
             f"{FLAG_GLYPH} {step_queries.describe_quarantine(mark)}", width, "warning", _TEXT_INDENT

@@ -386,7 +386,7 @@ class RolloutSource:
         self.seq = changes.seq
         return changes
 
-    async def beside(self, step: int) -> StepAnnotations:
+    async def annotations(self, step: int) -> StepAnnotations:
         """What people and judges said of one step."""
         return await self.read(read_annotations(self.rollout, step))
 

@@ -338,7 +338,7 @@ class TranscriptView(LineView):
         if folded is None or record is None:
             return []
         return await asyncio.to_thread(
-            step_rendering.unfolded_lines, folded, record, width, await source.beside(row)
+            step_rendering.unfolded_lines, folded, record, width, await source.annotations(row)
         )
 
     def _put_wrapped_step(self, row: int, lines: list[TextLine]) -> None:
