@@ -34,8 +34,8 @@ WIDE, SMALL = (160, 50), (80, 24)
 @pytest.fixture
 def builder(tmp_path: Path) -> Iterator[HomeBuilder]:
     """A home that a test writes, without a daemon."""
-    with HomeBuilder(tmp_path / "home") as made:
-        yield made
+    with HomeBuilder(tmp_path / "home") as builder:
+        yield builder
 
 
 class LiveStation(Station):
@@ -63,9 +63,9 @@ class LiveStation(Station):
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[LiveStation]:
-    made = LiveStation(tmp_path / "home").start()
-    yield made
-    made.stop()
+    station = LiveStation(tmp_path / "home").start()
+    yield station
+    station.stop()
 
 
 class Seat:
@@ -96,7 +96,7 @@ class Seat:
         """Wait until something is so."""
         waited = 0.0
         while not condition():
-            assert waited < SECONDS, f"not within {SECONDS} s: {what}\n{self.said()}"
+            assert waited < SECONDS, f"not within {SECONDS} s: {what}\n{self.hint()}"
             await self.pilot.pause(0.05)
             waited += 0.05
 
@@ -105,8 +105,8 @@ class Seat:
         view = self.app.screen.query_one(kind, LineView)
         shown = [view.render_line(y).text.rstrip() for y in range(view.size.height)]
         return [
-            _NO_CURSOR.sub(" ", one[:CURSOR_EDGE_CHARACTERS]) + one[CURSOR_EDGE_CHARACTERS:]
-            for one in shown
+            _NO_CURSOR.sub(" ", text[:CURSOR_EDGE_CHARACTERS]) + text[CURSOR_EDGE_CHARACTERS:]
+            for text in shown
         ]
 
     def text(self, kind: type[LineView] | str = Transcript) -> str:
@@ -116,7 +116,7 @@ class Seat:
         """What a bar says."""
         return str(self.app.screen_stack[0].query_one(name).render_line(0).text)
 
-    def said(self) -> str:
+    def hint(self) -> str:
         """What the line of keys of the screen before one's eyes says."""
         return str(self.app.top_screen.hints.render_line(0).text)
 
@@ -137,9 +137,9 @@ def _newest(home: Home) -> str:
     if not home.database.exists():
         return ""
     with Reader(home) as reader:
-        found = reader.run(rollout_queries.list_rollouts())
-    found.sort(key=lambda one: (one.state in ENDED_STATES, -one.created_at))
-    return found[0].id if found else ""
+        rollouts = reader.run(rollout_queries.list_rollouts())
+    rollouts.sort(key=lambda row: (row.state in ENDED_STATES, -row.created_at))
+    return rollouts[0].id if rollouts else ""
 
 
 Sit = Callable[..., AbstractAsyncContextManager[Seat]]

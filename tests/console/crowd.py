@@ -64,35 +64,35 @@ def build(path: Path) -> HomeBuilder:
     """The home; its newest rollouts have people around them."""
     builder = HomeBuilder(path / "home")
     with builder.bulk():
-        for one in CROWD:
-            _rollout(builder, one)
-    for one in CROWD:
-        builder.activity(one.id, one.activity if one.state == "running" else "")
+        for member in CROWD:
+            _rollout(builder, member)
+    for member in CROWD:
+        builder.activity(member.id, member.activity if member.state == "running" else "")
     _people(builder)
     return builder
 
 
-def _rollout(builder: HomeBuilder, one: One) -> None:
-    builder.start(one.id, one.task, definition=f'name = "task"\n{BUDGET}')
-    every = max(1, one.steps // (len(one.scores) + 1))
-    scores = list(one.scores)
-    for step in range(1, one.steps):
+def _rollout(builder: HomeBuilder, member: One) -> None:
+    builder.start(member.id, member.task, definition=f'name = "task"\n{BUDGET}')
+    every = max(1, member.steps // (len(member.scores) + 1))
+    scores = list(member.scores)
+    for step in range(1, member.steps):
         if scores and step % every == 0:
-            builder.scored(one.id, step, "Submit what there is.", scores.pop(0))
+            builder.scored(member.id, step, "Submit what there is.", scores.pop(0))
         else:
-            _step(builder, one.id, step)
-    calls = (("run_command", {"command": f"python3 run.py --seed {one.steps}"}),)
+            _step(builder, member.id, step)
+    calls = (("run_command", {"command": f"python3 run.py --seed {member.steps}"}),)
     builder.whole(
-        one.id,
-        one.steps,
+        member.id,
+        member.steps,
         "Once more.",
         calls,
-        attention=tuple(one.marks),
-        reasons=dict(one.marks),
-        success="error_streak" not in one.marks,
+        attention=tuple(member.marks),
+        reasons=dict(member.marks),
+        success="error_streak" not in member.marks,
     )
-    if one.state != "running":
-        builder.state(one.id, one.state, one.by, one.reason)
+    if member.state != "running":
+        builder.state(member.id, member.state, member.by, member.reason)
 
 
 def _step(builder: HomeBuilder, rollout: str, step: int) -> None:
@@ -114,15 +114,15 @@ def _step(builder: HomeBuilder, rollout: str, step: int) -> None:
 def look(builder: HomeBuilder, rollout: str, name: str, **fields: Any) -> None:
     """A row of presence, as the recorder keeps it."""
     now = now_us()
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         **dict.fromkeys(PresenceRow.__struct_fields__, 0), "rollout": rollout, "name": name,
         "uid": current_person().uid, "verified": 1, "first": now, "last": now, "visits": 1,
         "visit_at": now,
     }  # fmt: skip
-    builder.insert("looks", **{**given, **fields})
+    builder.insert("looks", **{**defaults, **fields})
 
 
-def seen(builder: HomeBuilder, rollout: str, after: int, ago: int) -> None:
+def mark_seen(builder: HomeBuilder, rollout: str, after: int, ago: int) -> None:
     """This person was at a rollout `ago` microseconds back, when the event `after` was newest."""
     at = now_us() - ago
     fields = {"seq": after, "seen_at": at, "before_seq": after, "before_at": at, "last": at}
@@ -146,7 +146,7 @@ def _people(builder: HomeBuilder) -> None:
     first = builder.connection.execute(
         "SELECT observation_seq FROM steps WHERE rollout = ? AND step = 20", (CROWD[0].id,)
     ).fetchone()[0]
-    seen(builder, CROWD[0].id, first, 360 * MINUTE)
+    mark_seen(builder, CROWD[0].id, first, 360 * MINUTE)
     look(builder, CROWD[0].id, "ben", here=1, step=57, active_us=9 * MINUTE, looked_us=MINUTE)
     look(builder, CROWD[5].id, "ada", here=1, step=118)
     claim(builder, CROWD[5].id, "ada")

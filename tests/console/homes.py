@@ -124,7 +124,7 @@ class HomeBuilder(WrittenHome):
         self, rollout: str, step: int, thought: str = "", calls: Calls = LIST, **fields: Any
     ) -> tuple[ToolCall, ...]:
         """The policy sampled a step; it is open until `close_step`."""
-        made = tuple(
+        stored_calls = tuple(
             ToolCall(id=f"{step}.{i}", name=name, arguments=given)
             for i, (name, given) in enumerate(calls)
         )
@@ -142,7 +142,7 @@ class HomeBuilder(WrittenHome):
             parameters={"temperature": 0.7},
             drift=fields.pop("drift", "clean" if parent else "forked"),
             thought=thought,
-            calls=made,
+            calls=stored_calls,
             seconds=1.5,
             **{
                 "new_prompt_ids": new,
@@ -152,10 +152,10 @@ class HomeBuilder(WrittenHome):
                 **fields,
             },
         )
-        kept = stored(StoredSample, body, active_us=step * 30_000_000)
-        seq = self.event(EventKey(rollout, step, part="sample"), "sample", kept)
+        record = stored(StoredSample, body, active_us=step * 30_000_000)
+        seq = self.event(EventKey(rollout, step, part="sample"), "sample", record)
         self._samples[rollout, step] = seq
-        return made
+        return stored_calls
 
     def answer(
         self,
@@ -179,8 +179,8 @@ class HomeBuilder(WrittenHome):
             snapshot="a1b2c3d4",
             **fields,
         )
-        kept = stored(StoredObservation, body, active_us=step * 30_000_000)
-        self.event(EventKey(rollout, step, part="observation"), "observation", kept)
+        record = stored(StoredObservation, body, active_us=step * 30_000_000)
+        self.event(EventKey(rollout, step, part="observation"), "observation", record)
         if waiting := self._waiting.pop(rollout, []):
             self.event(EventKey(rollout, step), "delivery", GuidanceDelivered(ids=tuple(waiting)))
 
@@ -196,8 +196,8 @@ class HomeBuilder(WrittenHome):
         **closing: Any,
     ) -> None:
         """A step from its sample to its observation."""
-        made = self.begin(rollout, step, thought, calls)
-        for call, text in zip(made, texts, strict=False):
+        stored_calls = self.begin(rollout, step, thought, calls)
+        for call, text in zip(stored_calls, texts, strict=False):
             self.answer(rollout, step, call, text, success, **(result or {}))
         self.close_step(rollout, step, **closing)
 

@@ -104,13 +104,13 @@ def _step(builder: HomeBuilder, rollout: str, number: int) -> None:
         text = "text = open('corpus.txt').read().lower()"
         edit = ("edit_file", {"path": "count.py", "start": 5, "end": 5, "text": text})
         change = FileChange(path="count.py", kind="changed", added=3, removed=1, diff=_DIFF)
-        done = ("3 lines changed in count.py.",)
-        builder.whole(rollout, number, thought, (edit,), done, files=(change,))
+        outputs = ("3 lines changed in count.py.",)
+        builder.whole(rollout, number, thought, (edit,), outputs, files=(change,))
     elif number % 8 == 5:
         call = ("search_dir", {"query": "tokenize", "path": "."})
-        found = {"kind": "search", "fields": {"query": "tokenize", "total_results": 3}}
+        result = {"kind": "search", "fields": {"query": "tokenize", "total_results": 3}}
         texts = ("3 files hold it:\ncount.py: 2\nevaluate.py: 1",)
-        builder.whole(rollout, number, thought, (call,), texts, result=found)
+        builder.whole(rollout, number, thought, (call,), texts, result=result)
     elif number % 11 == 7:
         call = ("run_command", {"command": "python3 cuont.py"})
         texts = ("python3: can't open file 'cuont.py': No such file or directory",)

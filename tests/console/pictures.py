@@ -44,7 +44,7 @@ async def shoot(folder: Path) -> None:
         _keep(app, "step")
         await _press(pilot, "v")
         _keep(app, "eye")
-        await _press(pilot, "escape", "5", *("space" if one == " " else one for one in WORDS))
+        await _press(pilot, "escape", "5", *("space" if key == " " else key for key in WORDS))
         _keep(app, "composer")
         await _press(pilot, "enter")
         _keep(app, "queued")

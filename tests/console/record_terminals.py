@@ -64,8 +64,8 @@ async def record(name: str, commands: list[str], root: Path) -> None:
     lines = [line.rstrip() for line in shown.rstrip("\n").split("\n")]
     while lines and not lines[-1]:
         lines.pop()
-    told = {"name": name, "commands": commands, "starts": starts, "tmux": lines}
-    stem.with_suffix(".json").write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+    session = {"name": name, "commands": commands, "starts": starts, "tmux": lines}
+    stem.with_suffix(".json").write_text(json.dumps(session, ensure_ascii=False, indent=1) + "\n")
 
 
 async def _all() -> None:

@@ -130,10 +130,10 @@ async def test_where_the_texts_of_an_archived_rollout_are_is_said(
         builder.start("r")
         builder.whole("r", 1, "gone")
         builder.state("r", "finished", "worker", "finish")
-        told = BodiesErased(
+        erasure = BodiesErased(
             by="person:ada", seqs=(), remainders=(), archive="archives/r.houston.zst"
         )
-        builder.event(EventKey("r"), "erased", told)
+        builder.event(EventKey("r"), "erased", erasure)
     async with sit(builder.home) as seat:
         await seat.until(lambda: "archives/r.houston.zst" in seat.bar("#hints"), "where")
 
@@ -148,7 +148,7 @@ async def test_help_lists_every_key_of_the_table(builder: HomeBuilder, sit: Sit)
         assert isinstance(seat.app.screen, HelpDialog)
         lines = seat.app.screen.query_one(FixedLines)
         text = "\n".join(line_text(lines.line_at(number)) for number in range(lines.line_count()))
-        assert [one.description for one in KEYS if one.description not in text] == []
+        assert [key.description for key in KEYS if key.description not in text] == []
         assert text.startswith(" Trajectory"), "where one is comes first"
         await seat.press("escape")
         assert not isinstance(seat.app.screen, HelpDialog)
@@ -172,7 +172,7 @@ def test_a_wrong_size_or_rollout_is_one_sentence(builder: HomeBuilder, capsys) -
     assert main([*home, "console", "--picture", "x.svg", "--size", "9x"]) == 2
     assert main([*home, "console", "nobody"]) == 1
     assert main([*home, "console"]) == 2
-    said = capsys.readouterr().err
-    assert "is no size of a screen" in said
-    assert "There is no rollout 'nobody'" in said
-    assert "needs a terminal" in said
+    errors = capsys.readouterr().err
+    assert "is no size of a screen" in errors
+    assert "There is no rollout 'nobody'" in errors
+    assert "needs a terminal" in errors

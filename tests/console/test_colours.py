@@ -92,8 +92,8 @@ def test_the_256_are_what_xterm_shows() -> None:
 
 
 def _theme(name: str, colours: ColorDepth) -> Theme:
-    (found,) = (one for one in themes_for_depth(colours) if one.name == name)
-    return found
+    (theme,) = (theme for theme in themes_for_depth(colours) if theme.name == name)
+    return theme
 
 
 def _palette(theme: Theme) -> Palette:
@@ -122,7 +122,7 @@ def _hex(colour: Color, terminal: str) -> str:
 
 
 def _ratio(first: TextualColor, second: TextualColor) -> float:
-    low, high = sorted(_luminance(one) for one in (first, second))
+    low, high = sorted(_luminance(colour) for colour in (first, second))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -139,26 +139,26 @@ def _parsed(theme: Theme, role: str) -> Color:
     return TextualColor.parse(text).rich_color
 
 
-def _grounds(theme: Theme, made: Palette, tone: Tone) -> dict[str, Style]:
+def _grounds(theme: Theme, palette: Palette, tone: Tone) -> dict[str, Style]:
     """By name, what a tone may lie on."""
-    found = {one: Style(bgcolor=_parsed(theme, one)) for one in ("surface", "background", "panel")}
-    found |= {"cursor": made.cursor, "cursor_away": made.cursor_away}
+    styles = {key: Style(bgcolor=_parsed(theme, key)) for key in ("surface", "background", "panel")}
+    styles |= {"cursor": palette.cursor, "cursor_away": palette.cursor_away}
     if tone in ON_GROUNDS:
-        found |= {"added": made.added} if tone != "removed" else {}
-        found |= {"removed": made.removed} if tone != "added" else {}
-    return found
+        styles |= {"added": palette.added} if tone != "removed" else {}
+        styles |= {"removed": palette.removed} if tone != "added" else {}
+    return styles
 
 
 @pytest.mark.parametrize("colours", ["256", "16"])
 @pytest.mark.parametrize("name", OURS)
 def test_every_tone_can_be_read_wherever_it_lies(name: str, colours: ColorDepth) -> None:
     theme = _theme(name, colours)
-    made, low = _palette(theme), {}
+    palette, low = _palette(theme), {}
     base = Style(bgcolor=_parsed(theme, "surface"))
     for tone in get_args(Tone):
-        for where, ground in _grounds(theme, made, tone).items():
+        for where, ground in _grounds(theme, palette, tone).items():
             # A ground with a colour of its own takes the place of the tone's.
-            style = base + made.tones[tone] + ground
+            style = base + palette.tones[tone] + ground
             least = TEXT
             if colours == "16":
                 least = DIM_16 if tone in FAINT and not theme.dark else BRIGHT_RED
@@ -172,11 +172,11 @@ def test_every_tone_can_be_read_wherever_it_lies(name: str, colours: ColorDepth)
 @pytest.mark.parametrize("name", OURS)
 def test_frames_and_marks_are_seen_on_their_ground(name: str, colours: ColorDepth) -> None:
     theme = _theme(name, colours)
-    made = _palette(theme)
+    palette = _palette(theme)
     for role in ("border", "primary"):
         for ground in ("surface", "background"):
             assert _contrast(_parsed(theme, role), _parsed(theme, ground)) >= BORDER, (role, ground)
-    assert _contrast(made.hit.color, made.hit.bgcolor) >= TEXT
+    assert _contrast(palette.hit.color, palette.hit.bgcolor) >= TEXT
     for what in ("input-cursor", "input-selection", "screen-selection"):
         text, ground = (_parsed(theme, f"{what}-{side}") for side in ("foreground", "background"))
         assert _contrast(text, ground) >= TEXT, what
@@ -188,19 +188,19 @@ def test_frames_and_marks_are_seen_on_their_ground(name: str, colours: ColorDept
 @pytest.mark.parametrize("colours", ["256", "16"])
 @pytest.mark.parametrize("name", get_args(ThemeName))
 def test_what_differs_in_meaning_is_written_differently(name: str, colours: ColorDepth) -> None:
-    found = [one for one in themes_for_depth(colours) if one.name == name]
-    theme = found[0] if found else App().available_themes[name]  # the terminal's own colours
-    made = _palette(theme)
+    themes = [theme for theme in themes_for_depth(colours) if theme.name == name]
+    theme = themes[0] if themes else App().available_themes[name]  # the terminal's own colours
+    palette = _palette(theme)
     plain = Style(bgcolor=_parsed(theme, "surface"))
-    pairs = [(made.added, made.removed), (made.tones["added"], made.tones["removed"])]
-    pairs += combinations((plain, made.cursor, made.cursor_away), 2)
-    pairs += [(plain, made.added), (plain, made.removed), (made.hit, made.cursor)]
+    pairs = [(palette.added, palette.removed), (palette.tones["added"], palette.tones["removed"])]
+    pairs += combinations((plain, palette.cursor, palette.cursor_away), 2)
+    pairs += [(plain, palette.added), (plain, palette.removed), (palette.hit, palette.cursor)]
     border, focused = (Style(color=_parsed(theme, role)) for role in ("border", "primary"))
     pairs += [(border, Style(color=plain.bgcolor))]
-    pairs += combinations([made.tones[tone] for tone in TOLD_APART[:4]], 2)
+    pairs += combinations([palette.tones[tone] for tone in TOLD_APART[:4]], 2)
     if name.startswith("houston"):
         pairs += [(border, focused)]
-        pairs += combinations([made.tones[tone] for tone in TOLD_APART], 2)
+        pairs += combinations([palette.tones[tone] for tone in TOLD_APART], 2)
     alike = [(str(a), str(b)) for a, b in pairs if _sgr(a, colours) == _sgr(b, colours)]
     assert not alike
 
@@ -223,23 +223,23 @@ class Terminal:
             start_new_session=True,
         )
         os.close(slave)
-        self.seen = b""
+        self.output = b""
 
     def until(self, text: bytes) -> None:
         end = time.monotonic() + SECONDS
-        while text not in self.seen:
-            assert time.monotonic() < end, f"no {text!r} in {self.seen[-2000:]!r}"
+        while text not in self.output:
+            assert time.monotonic() < end, f"no {text!r} in {self.output[-2000:]!r}"
             if select.select([self._master], [], [], 0.1)[0]:
-                self.seen += os.read(self._master, 1 << 16)
+                self.output += os.read(self._master, 1 << 16)
 
     def colours(self) -> set[str]:
         """Every colour that was set: `38;5;114`, `92`, `48;2;1;2;3`."""
-        found: set[str] = set()
-        for codes in re.findall(rb"\x1b\[([0-9;]*)m", self.seen):
-            found |= set(re.findall(r"[34]8;(?:5;\d+|2;\d+;\d+;\d+)", codes.decode()))
+        shown: set[str] = set()
+        for codes in re.findall(rb"\x1b\[([0-9;]*)m", self.output):
+            shown |= set(re.findall(r"[34]8;(?:5;\d+|2;\d+;\d+;\d+)", codes.decode()))
             rest = re.sub(r"[34]8;(?:5;\d+|2;\d+;\d+;\d+)", "", codes.decode())
-            found |= {code for code in rest.split(";") if re.fullmatch("[349][0-7]|10[0-7]", code)}
-        return found
+            shown |= {code for code in rest.split(";") if re.fullmatch("[349][0-7]|10[0-7]", code)}
+        return shown
 
     def close(self) -> None:
         self.process.kill()

@@ -16,12 +16,12 @@ from tests.support.station import Station
 
 def test_no_key_means_two_things_in_one_place() -> None:
     assert [
-        (key, one.description, other.description) for key, one, other in find_key_conflicts(KEYS)
+        (key, row.description, other.description) for key, row, other in find_key_conflicts(KEYS)
     ] == []
 
 
 def test_every_action_has_a_name_of_its_own() -> None:
-    names = [(one.area, one.name) for one in KEYS]
+    names = [(binding.area, binding.name) for binding in KEYS]
     assert sorted(set(names)) == sorted(names)
 
 
@@ -33,14 +33,14 @@ def _file(folder: Path, text: str) -> Path:
 
 def test_what_is_printed_is_a_file_that_changes_nothing(tmp_path: Path) -> None:
     keys = load_keymap(_file(tmp_path, keymap_toml(KEYS)))
-    assert {(one.area, one.name): one.keys for one in keys} == {
-        (one.area, one.name): one.keys for one in KEYS
+    assert {(binding.area, binding.name): binding.keys for binding in keys} == {
+        (binding.area, binding.name): binding.keys for binding in KEYS
     }
 
 
 def test_a_person_gives_an_action_other_keys(tmp_path: Path) -> None:
     text = '[find]\neye = "ctrl+e, ctrl+y"\n[watch]\narea-files = "9"\n'
-    keys = {(one.area, one.name): one for one in load_keymap(_file(tmp_path, text))}
+    keys = {(binding.area, binding.name): binding for binding in load_keymap(_file(tmp_path, text))}
     assert (keys["find", "eye"].keys, keys["find", "eye"].label) == (
         "ctrl+e,ctrl+y",
         "ctrl+e ctrl+y",
@@ -92,8 +92,8 @@ FOUND = {
 
 @pytest.mark.parametrize("typed", FOUND)
 def test_a_few_letters_find_a_command(typed: str) -> None:
-    found = dialogs.match_commands(dialogs.available_commands("trajectory", []), typed)
-    assert found[0].text == FOUND[typed]
+    matches = dialogs.match_commands(dialogs.available_commands("trajectory", []), typed)
+    assert matches[0].text == FOUND[typed]
 
 
 async def test_a_command_is_done_where_the_focus_was(builder: HomeBuilder, sit: Sit) -> None:

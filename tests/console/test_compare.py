@@ -14,36 +14,36 @@ def drawn(*series: ScoreSeries, hours: float = 2.0, height: int = 5) -> list[str
 
 
 def test_a_score_stands_at_its_time_and_holds_until_the_next() -> None:
-    found = drawn(ScoreSeries([(0.0, 0.0), (1.0, 100.0)], "●", "─", "tool"))
-    assert found[0] == " 100│          ●─────────"
-    assert found[4] == "   0│●─────────          "
-    assert found[5] == "    └────────────────────"
-    assert found[6].split() == ["0", "2", "h", "00", "active"]
+    lines = drawn(ScoreSeries([(0.0, 0.0), (1.0, 100.0)], "●", "─", "tool"))
+    assert lines[0] == " 100│          ●─────────"
+    assert lines[4] == "   0│●─────────          "
+    assert lines[5] == "    └────────────────────"
+    assert lines[6].split() == ["0", "2", "h", "00", "active"]
     wide = line_text(plot_scores([], 2.0, 65, 5)[6])
     assert wide.split() == ["0", "60", "min", "2", "h", "00", "active"]
     assert wide.index("60 min") == 5 + 30 - 3
 
 
 def test_two_are_told_apart_without_colours_and_one_cell_of_both_as_well() -> None:
-    one = ScoreSeries([(0.0, 50.0), (1.5, 90.0)], "●", "─", "tool", (0.5,))
+    first = ScoreSeries([(0.0, 50.0), (1.5, 90.0)], "●", "─", "tool", (0.5,))
     other = ScoreSeries([(0.0, 50.0), (1.0, 10.0)], "◆", "┄", "guidance_text")
-    found = drawn(one, other)
-    assert found[2].startswith("  50│◈──────────────")
-    assert "●" in found[0]
-    assert "◆┄┄┄┄" in found[4]
-    assert found[-1].index("✎") == 5 + 5
-    assert sum("✎" in line for line in found) == 1
+    lines = drawn(first, other)
+    assert lines[2].startswith("  50│◈──────────────")
+    assert "●" in lines[0]
+    assert "◆┄┄┄┄" in lines[4]
+    assert lines[-1].index("✎") == 5 + 5
+    assert sum("✎" in line for line in lines) == 1
 
 
 def test_one_without_a_score_leaves_the_other_as_it_is() -> None:
-    one = ScoreSeries([(0.0, 50.0)], "●", "─", "tool")
-    assert drawn(ScoreSeries([], "◆", "┄", "guidance_text"), one) == drawn(one)
+    first = ScoreSeries([(0.0, 50.0)], "●", "─", "tool")
+    assert drawn(ScoreSeries([], "◆", "┄", "guidance_text"), first) == drawn(first)
 
 
 def test_scores_above_the_scale_stretch_it() -> None:
-    found = drawn(ScoreSeries([(0.0, 400.0), (1.0, 100.0)], "●", "─", "tool"))
-    assert found[0].startswith(" 400│●")
-    assert "●" in found[3]
+    lines = drawn(ScoreSeries([(0.0, 400.0), (1.0, 100.0)], "●", "─", "tool"))
+    assert lines[0].startswith(" 400│●")
+    assert "●" in lines[3]
 
 
 async def test_two_of_a_task_are_marked_at_home_and_shown_side_by_side(
@@ -64,7 +64,7 @@ async def test_two_of_a_task_are_marked_at_home_and_shown_side_by_side(
             names = [row.id for row in seat.app.home_screen.list.rows]
             numbers = {name: str(names.index(name) + 1) for name in names}
             await seat.press(numbers["b-1"], "x", "v")
-            assert "two rollouts of one task" in seat.said()
+            assert "two rollouts of one task" in seat.hint()
             await seat.press(numbers["a-2"], "x", numbers["a-1"], "v")
             await seat.until(lambda: "a-1" in seat.text(FixedLines), "read")
             for part in ("● a-2", "◆ a-1", "80 best, 80 last", f"{last} last", "1 heard", "0 heard",

@@ -29,18 +29,18 @@ def test_the_way_is_told_by_the_environment(name: str) -> None:
 
 @pytest.mark.parametrize("passed", [False, True])
 def test_what_is_sent_is_all_that_the_driver_lets_through(passed: bool) -> None:
-    made = clipboard_sequence("words 中文\n", passed)
-    assert _CLIPBOARD_SEQUENCE.fullmatch(made)
-    assert base64.b64encode("words 中文\n".encode()).decode() in made
-    assert not _CLIPBOARD_SEQUENCE.fullmatch(made + "\x1b[2J")
+    sequence = clipboard_sequence("words 中文\n", passed)
+    assert _CLIPBOARD_SEQUENCE.fullmatch(sequence)
+    assert base64.b64encode("words 中文\n".encode()).decode() in sequence
+    assert not _CLIPBOARD_SEQUENCE.fullmatch(sequence + "\x1b[2J")
 
 
 async def test_what_is_too_long_for_a_terminal_is_in_a_file(tmp_path: Path) -> None:
     sent: list[str] = []
     text = "long " * 20_000
-    done = await terminal_driver.copy_text(text, "step 3", {}, sent.append, tmp_path / "state")
+    result = await terminal_driver.copy_text(text, "step 3", {}, sent.append, tmp_path / "state")
     (file,) = (tmp_path / "state").iterdir()
-    assert str(file) in done.text
+    assert str(file) in result.text
     assert file.read_text() == text
     assert file.stat().st_mode & 0o077 == 0
     assert not sent
@@ -48,9 +48,9 @@ async def test_what_is_too_long_for_a_terminal_is_in_a_file(tmp_path: Path) -> N
 
 async def test_a_tmux_that_is_gone_leaves_the_terminal(tmp_path: Path) -> None:
     sent: list[str] = []
-    gone = {"TMUX": f"{tmp_path}/gone,1,0", "PATH": "/usr/bin:/bin"}
-    done = await terminal_driver.copy_text("words", "a line", gone, sent.append, tmp_path)
-    assert done.succeeded
+    variables = {"TMUX": f"{tmp_path}/gone,1,0", "PATH": "/usr/bin:/bin"}
+    result = await terminal_driver.copy_text("words", "a line", variables, sent.append, tmp_path)
+    assert result.succeeded
     assert sent == [clipboard_sequence("words", False)]
 
 
@@ -60,14 +60,14 @@ async def test_a_real_tmux_has_it_in_its_buffer(tmp_path: Path) -> None:
     await asyncio.to_thread(subprocess.run, [*tmux, "new-session", "-d", "cat"], check=True)
     try:
         inside = {"TMUX": f"{socket},1,0", "PATH": "/usr/bin:/bin"}
-        done = await terminal_driver.copy_text(
+        result = await terminal_driver.copy_text(
             "héllo\n中文", "step 3", inside, lambda _: None, tmp_path
         )
         shown = await asyncio.to_thread(
             subprocess.run, [*tmux, "show-buffer"], capture_output=True, check=True
         )
         assert shown.stdout.decode() == "héllo\n中文"
-        assert done.text == "Copied step 3, 8 characters, through tmux."
+        assert result.text == "Copied step 3, 8 characters, through tmux."
     finally:
         await asyncio.to_thread(subprocess.run, [*tmux, "kill-server"], check=True)
 

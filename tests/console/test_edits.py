@@ -47,8 +47,8 @@ async def test_a_theme_is_put_on_and_half_a_file_is_refused(loaded: LoadedConfig
         await pilot.pause()
         assert app.theme == "nord"
         file.write_text('[console]\ntheme = "drac\n')
-        said = await says(app, pilot, "stays in force")
-        assert "line 2" in said
+        notice = await says(app, pilot, "stays in force")
+        assert "line 2" in notice
         assert app.theme == "nord"
         edit(file, '[console]\ntheme = "dracula"\n')
         await says(app, pilot, "console.theme in force")

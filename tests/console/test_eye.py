@@ -27,7 +27,7 @@ from tests.console.homes import HomeBuilder
 WIDTH = 60
 
 
-def _said(*texts: str) -> list[Message]:
+def _messages(*texts: str) -> list[Message]:
     roles: Any = ("user", "assistant")
     return [Message(role=roles[at % 2], content=text) for at, text in enumerate(texts)]
 
@@ -43,23 +43,23 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_two_requests_have_in_common(name: str) -> None:
-    before, after, kept, gone, new = CHANGES[name]
-    made = step_context.compare_contexts(
-        [Message(role="user", content=one) for one in before.split()],
-        [Message(role="user", content=one) for one in after.split()],
+    before, after, common, removed, new = CHANGES[name]
+    change = step_context.compare_contexts(
+        [Message(role="user", content=text) for text in before.split()],
+        [Message(role="user", content=text) for text in after.split()],
     )
-    assert made.kept == kept
-    assert [one.message.content for one in made.gone] == gone
-    assert [one.message.content for one in made.new] == new
-    assert all(after.split()[one.number - 1] == one.message.content for one in made.new)
+    assert change.kept == common
+    assert [entry.message.content for entry in change.gone] == removed
+    assert [entry.message.content for entry in change.new] == new
+    assert all(after.split()[entry.number - 1] == entry.message.content for entry in change.new)
 
 
 def test_texts_that_say_what_was_left_out_are_counted() -> None:
     cut = "start\n[… 4100 characters cut: the observation was too long …]\nend"
-    said = _said(cut, cut, "[… is written by hand", "nothing")
-    assert [(one.number, one.words[:8]) for one in step_context.find_omissions(said)] == [
-        (1, "[… 4100 ")
-    ]
+    messages = _messages(cut, cut, "[… is written by hand", "nothing")
+    assert [
+        (omission.number, omission.words[:8]) for omission in step_context.find_omissions(messages)
+    ] == [(1, "[… 4100 ")]
 
 
 PLACES = {
@@ -76,17 +76,17 @@ def test_the_end_of_the_cache_is_found_in_the_messages(name: str) -> None:
     characters, expected = PLACES[name]
     assert (
         prompt_rendering.locate_in_messages(
-            "first<tags>second", _said("first", "second"), characters
+            "first<tags>second", _messages("first", "second"), characters
         )
         == expected
     )
 
 
 def _texts(lines: list[TextLine]) -> list[str]:
-    return [line_text(one) for one in lines]
+    return [line_text(row) for row in lines]
 
 
-def _seen(view: ContextView, step: int, **fields: Any) -> InspectedRequest:
+def _request(view: ContextView, step: int, **fields: Any) -> InspectedRequest:
     values: dict[str, Any] = {
         "diff": None,
         "summarised": [],
@@ -104,16 +104,15 @@ def test_a_rule_stands_where_the_cache_ended(builder: HomeBuilder) -> None:
     with Reader(builder.home) as reader:
         view = step_context.read_context(reader, "r", 2)
     upto = view.rendered.index("three") + 2
-    seen = _seen(view, 2, cached_prefix=CachedPrefix(7, 9, upto))
+    request = _request(view, 2, cached_prefix=CachedPrefix(7, 9, upto))
     for make in (eye_lines.message_lines, eye_lines.rendered_prompt_lines):
-        texts = _texts(make(seen, WIDTH)[0])
-        rule = next(at for at, one in enumerate(texts) if "7 of 9 tokens" in one)
+        texts = _texts(make(request, WIDTH)[0])
+        rule = next(at for at, text in enumerate(texts) if "7 of 9 tokens" in text)
         assert texts[rule - 1].endswith("two"), make
         assert texts[rule + 1].endswith("three"), make
-    ids = _texts(
-        list(eye_lines.TokenIdLines(seen._replace(cached_prefix=CachedPrefix(12, 24, None)), WIDTH))
-    )
-    assert [at for at, one in enumerate(ids) if "12 of 24" in one] == [2]  # six ids in a line
+    request = request._replace(cached_prefix=CachedPrefix(12, 24, None))
+    ids = _texts(list(eye_lines.TokenIdLines(request, WIDTH)))
+    assert [at for at, text in enumerate(ids) if "12 of 24" in text] == [2]  # six ids in a line
 
 
 def _tokenizer(folder: Path) -> str:
@@ -121,12 +120,12 @@ def _tokenizer(folder: Path) -> str:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {one: at for at, one in enumerate([*letters, "ab"])}
-    made = Tokenizer(models.BPE(vocabulary, [("a", "b")]))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    made.decoder = decoders.ByteLevel()
+    vocabulary = {token: at for at, token in enumerate([*letters, "ab"])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [("a", "b")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
     file = folder / "tokenizer.json"
-    made.save(str(file))
+    tokenizer.save(str(file))
     return str(file)
 
 
@@ -185,10 +184,10 @@ async def test_from_step_to_step_without_leaving(builder: HomeBuilder, sit: Sit)
         await seat.until(lambda: "new: 4" in seat.text("#eye-text"), "the fork")
         eye = seat.app.screen
         assert isinstance(eye, PromptInspector)
-        shown = [line_text(one) for one in eye.text.lines]
-        assert any("no longer there: 4" in one for one in shown)
-        assert any("thought 1" in one for one in shown)
-        assert any("SUMMARY" in one for one in shown)
+        shown = [line_text(row) for row in eye.text.lines]
+        assert any("no longer there: 4" in text for text in shown)
+        assert any("thought 1" in text for text in shown)
+        assert any("SUMMARY" in text for text in shown)
         await seat.press("left_square_bracket", "slash")
         await seat.write("thought 3")
         await seat.press("enter")
@@ -215,11 +214,11 @@ def test_facts_say_what_was_left_out(builder: HomeBuilder) -> None:
     with Reader(builder.home) as reader:
         view = step_context.read_context(reader, "r", 6)
         around = reader.run(step_context.read_context_surroundings("r", 6))
-    cuts = step_context.find_omissions(_said("[… 12 characters cut: x …]"))
-    seen = _seen(view, 6, summarised=around.summarised, omissions=cuts,
+    cuts = step_context.find_omissions(_messages("[… 12 characters cut: x …]"))
+    request = _request(view, 6, summarised=around.summarised, omissions=cuts,
                  diff=step_context.compare_contexts(
                      around.before or [], view.messages))  # fmt: skip
-    said = " ".join(_texts(request_facts(seen, 100)))
+    facts = " ".join(_texts(request_facts(request, 100)))
     for part in (
         "since step 5 +2 messages",
         "steps 1 to 2",
@@ -227,16 +226,16 @@ def test_facts_say_what_was_left_out(builder: HomeBuilder) -> None:
         "message 1",
         "policy@1",
     ):
-        assert part in said
+        assert part in facts
 
 
 def test_the_command_says_the_same(builder: HomeBuilder, capsys) -> None:  # type: ignore[no-untyped-def]
     _forked(builder)
     command = ["--home", str(builder.home.path), "context", "r@5", "--diff"]
     assert main([*command, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["before"], found["kept"], len(found["gone"])) == (4, 4, 4)
-    assert found["summarised"] == [{"first": 1, "last": 2, "before": 5, "mechanical": False}]
+    report = json.loads(capsys.readouterr().out)
+    assert (report["before"], report["kept"], len(report["gone"])) == (4, 4, 4)
+    assert report["summarised"] == [{"first": 1, "last": 2, "before": 5, "mechanical": False}]
     assert main(command) == 0
     shown = capsys.readouterr().out
     assert "-   thought 1" in shown

@@ -93,7 +93,7 @@ async def test_a_pane_that_cannot_be_drawn_says_so_in_its_place(
         shown = "\n".join(strip.text for strip in strips)
         assert "This cannot be drawn: Transcript: IndexError in" in shown, shown
         assert "count3.py" in shown  # the files beside it
-        assert "A part of the console failed" in seat.said()
+        assert "A part of the console failed" in seat.hint()
         log = seat.app.errors.path.read_text()
         assert "line 0 of nothing" in log and "Traceback" in log
         view.render_line = whole  # type: ignore[method-assign]
@@ -116,7 +116,7 @@ async def test_a_key_that_fails_costs_only_itself(
         with monkeypatch.context() as broken:
             broken.setattr(Transcript, "action_down", lambda self: _raising(7))
             await seat.press("down")
-        assert "A part of the console failed: Transcript" in seat.said() or seat.app.errors.faults
+        assert "A part of the console failed: Transcript" in seat.hint() or seat.app.errors.faults
         before = seat.transcript.cursor
         await seat.press("up")
         assert seat.transcript.cursor != before

@@ -40,7 +40,7 @@ LONG = """--- a/x.py
 
 
 def _texts(drawn: list[diff_rendering.DrawnLine]) -> list[str]:
-    return [line_text(one.line).rstrip() for one in drawn]
+    return [line_text(row.line).rstrip() for row in drawn]
 
 
 def test_every_line_of_a_diff_has_its_number_and_its_sign() -> None:
@@ -65,7 +65,7 @@ def test_old_and_new_stand_side_by_side() -> None:
         "                    │  13 +4",
         "  13  five          │  14  five",
     ]
-    assert [[(one.start, one.kind) for one in row.grounds] for row in drawn[2:5]] == [
+    assert [[(ground.start, ground.kind) for ground in row.grounds] for row in drawn[2:5]] == [
         [(5, "-"), (26, "+")],
         [(5, "-"), (26, "+")],
         [(26, "+")],
@@ -86,14 +86,14 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("width", [24, 60, 130])
 def test_any_diff_fits_and_is_harmless(name: str, width: int) -> None:
-    found = parse_diff("x.py", HOSTILE[name])
-    for drawn in (*unified_diff_lines(found, width), *side_by_side_diff_lines(found, width)):
+    rows = parse_diff("x.py", HOSTILE[name])
+    for drawn in (*unified_diff_lines(rows, width), *side_by_side_diff_lines(rows, width)):
         assert line_width(drawn.line) <= width
         assert "\x1b" not in line_text(drawn.line)
     if name == "a line that looks like a head":
-        assert [one.kind for one in found] == ["@", "-", "+", " "]
+        assert [row.kind for row in rows] == ["@", "-", "+", " "]
     if name == "an open quote":
-        assert found[-1].code[0].tone != "code_string"
+        assert rows[-1].code[0].tone != "code_string"
 
 
 def _tones(line: TextLine) -> list[tuple[str, str]]:
@@ -101,7 +101,7 @@ def _tones(line: TextLine) -> list[tuple[str, str]]:
 
 
 def test_code_is_coloured_by_its_kind() -> None:
-    code = [safe_line(one) for one in ("def f(x):  # why", "    return 'a', 1", "")]
+    code = [safe_line(text) for text in ("def f(x):  # why", "    return 'a', 1", "")]
     first, second, _ = highlight_code("pkg/x.py", code)
     assert {("def", "code_keyword"), ("f", "code_name"), ("# why", "code_comment")} <= {
         *_tones(first)
@@ -114,8 +114,8 @@ def test_code_is_coloured_by_its_kind() -> None:
 def test_spans_are_folded_by_cells() -> None:
     line = highlight_code("x.py", [safe_line("字 = '字字字字字字'")])[0]
     parts = hard_wrap_spans(line, 7)
-    assert [line_width(one) for one in parts] == [6, 6, 7]
-    assert "".join(line_text(one) for one in parts) == line_text(line)
+    assert [line_width(row) for row in parts] == [6, 6, 7]
+    assert "".join(line_text(row) for row in parts) == line_text(line)
 
 
 def _home(builder: HomeBuilder) -> None:
@@ -137,14 +137,14 @@ def test_a_branch_has_the_past_that_it_shares(builder: HomeBuilder) -> None:
     builder.whole("limb", 3, "goes its own way", files=(change,))
     with Reader(builder.home) as reader:
         files = reader.run(workspace_queries.list_changed_files("limb"))
-        made = reader.run(workspace_queries.list_file_edits("limb", "x.py"))
+        edits = reader.run(workspace_queries.list_file_edits("limb", "x.py"))
         shared = reader.run(workspace_queries.list_file_edits_of_step("limb", 2))
-    assert [(one.path, one.changes, one.removed) for one in files] == [
+    assert [(file.path, file.changes, file.removed) for file in files] == [
         ("x.py", 2, 10),
         ("pic.png", 1, 0),
     ]
-    assert [(one.step, one.kind) for one in made] == [(3, "removed"), (1, "changed")]
-    assert [one.path for one in shared] == ["pic.png"]
+    assert [(edit.step, edit.kind) for edit in edits] == [(3, "removed"), (1, "changed")]
+    assert [file.path for file in shared] == ["pic.png"]
 
 
 async def test_a_diff_follows_the_step_and_every_file_has_its_history(
@@ -161,9 +161,9 @@ async def test_a_diff_follows_the_step_and_every_file_has_its_history(
         await seat.press("k", "k")
         await seat.until(lambda: "binary" in seat.text(DiffView), "the diff of step 2")
         await seat.press("4", "enter")
-        made = seat.lines(FileList)
-        assert made[0].split()[:5] == ["±", "step", "3", "agent", "edit_file"]
-        assert made[1].split()[:3] == ["±", "step", "1"]
+        rows = seat.lines(FileList)
+        assert rows[0].split()[:5] == ["±", "step", "3", "agent", "edit_file"]
+        assert rows[1].split()[:3] == ["±", "step", "1"]
         await seat.press("j")
         await seat.until(lambda: "step 1 x.py" in seat.text(DiffView), "the diff below follows")
         await seat.press("enter")
@@ -217,17 +217,17 @@ async def test_a_wide_diff_stands_side_by_side_until_somebody_says_otherwise(
         assert "│" not in seat.text(DiffView)
         await seat.press("z")
         await seat.until(lambda: "−old line" in seat.text(DiffView) and "│" in seat.text(DiffView))
-        assert any("−old line" in one and "+new line" in one for one in seat.lines(DiffView))
+        assert any("−old line" in row and "+new line" in row for row in seat.lines(DiffView))
         await seat.press("s")
         assert "│" not in seat.text(DiffView)
 
 
 async def test_searches_are_listed_with_what_they_found(builder: HomeBuilder, sit: Sit) -> None:
-    found = {"kind": "search", "fields": {"query": "tokenize", "total_results": 7}}
+    result = {"kind": "search", "fields": {"query": "tokenize", "total_results": 7}}
     with builder.bulk():
         builder.start("r")
         call = ("search_dir", {"query": "tokenize"})
-        builder.whole("r", 1, "", (call,), ("7 hits",), result=found)
+        builder.whole("r", 1, "", (call,), ("7 hits",), result=result)
         builder.whole("r", 2, "looks")
     async with sit(builder.home) as seat:
         await seat.press("4", "right")
@@ -239,22 +239,22 @@ async def test_searches_are_listed_with_what_they_found(builder: HomeBuilder, si
 
 def test_the_command_lists_files_changes_and_searches(builder: HomeBuilder, capsys) -> None:  # type: ignore[no-untyped-def]
     _home(builder)
-    found = {"kind": "search", "fields": {"query": "tokenize", "total_results": 7}}
+    result = {"kind": "search", "fields": {"query": "tokenize", "total_results": 7}}
     call = ("search_dir", {"query": "tokenize"})
-    builder.whole("r", 5, "", (call,), ("7 hits",), result=found)
+    builder.whole("r", 5, "", (call,), ("7 hits",), result=result)
 
-    def said(*words: str) -> list[dict[str, Any]]:
+    def report(*words: str) -> list[dict[str, Any]]:
         assert main(["--home", str(builder.home.path), "files", *words, "--json"]) == 0
-        return [json.loads(one) for one in capsys.readouterr().out.splitlines()]
+        return [json.loads(row) for row in capsys.readouterr().out.splitlines()]
 
-    assert [(one["path"], one["changes"]) for one in said("r")] == [("x.py", 2), ("pic.png", 1)]
-    assert [(one["step"], one["tools"], one["diff"]) for one in said("r", "x.py")] == [
+    assert [(row["path"], row["changes"]) for row in report("r")] == [("x.py", 2), ("pic.png", 1)]
+    assert [(row["step"], row["tools"], row["diff"]) for row in report("r", "x.py")] == [
         (3, ["edit_file"], DIFF),
         (1, ["edit_file"], DIFF),
     ]
-    assert [one["note"] for one in said("r@2")] == ["binary"]
-    assert said("r@2", "x.py") == []
-    assert said("r", "--searches") == [
+    assert [row["note"] for row in report("r@2")] == ["binary"]
+    assert report("r@2", "x.py") == []
+    assert report("r", "--searches") == [
         {"step": 5, "kind": "search_dir", "query": "tokenize", "results": 7}
     ]
     assert main(["--home", str(builder.home.path), "files", "r", "x.py"]) == 0

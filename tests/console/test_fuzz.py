@@ -44,9 +44,9 @@ class GoingOn:
 
     def __init__(self, builder: HomeBuilder, root: Path, chance: random.Random) -> None:
         self._builder, self._chance = builder, chance
-        self._steps = {known.id: known.steps for known in crowd.CROWD if known.state == "running"}
+        self._steps = {entry.id: entry.steps for entry in crowd.CROWD if entry.state == "running"}
         self._logs = sorted(RECORDED.glob("*.log"))
-        self._root, self._made = root, 0
+        self._root, self._count = root, 0
         self._begin()
 
     def happens(self) -> None:
@@ -58,8 +58,8 @@ class GoingOn:
         return self._chance.choice(sorted(self._steps))
 
     def _begin(self) -> None:
-        self._made += 1
-        name = f"fuzzed-{self._made}"
+        self._count += 1
+        name = f"fuzzed-{self._count}"
         self._builder.start(name, "fuzzed", host_root=str(self._root))
         self._steps[name] = 0
 
@@ -106,8 +106,8 @@ class GoingOn:
         )
 
     def _says(self) -> None:
-        self._made += 1
-        self._builder.say(self._some(), f"word-{self._made}", "Look <again> [b]at[/b] it.", "ben")
+        self._count += 1
+        self._builder.say(self._some(), f"word-{self._count}", "Look <again> [b]at[/b] it.", "ben")
 
     def _ends(self) -> None:
         if len(self._steps) > 4:

@@ -46,7 +46,7 @@ async def test_a_message_is_queued_then_heard_at_a_step(live: LiveStation, sit: 
         await seat.until(lambda: "queued" in _queue(seat), "queued")
         assert seat.app.query_one(Composer).text == ""
         ack = worker.step(2)
-        assert [one.text for one in ack.guidance] == ["look at it"]
+        assert [message.text for message in ack.guidance] == ["look at it"]
         await seat.until(lambda: "step 2" in _queue(seat), "delivered")
         await seat.until(lambda: "✎" in seat.text(), "flag")
         await seat.press("tab", "enter")
@@ -81,7 +81,7 @@ async def test_lines_are_written_with_ctrl_j_and_space_is_not_sent(
         await seat.press("a", "ctrl+j", "b", "ctrl+s")
         await seat.until(lambda: len(_texts(live)) == 1, "sent")
         ack = worker.step(2)
-        assert [one.text for one in ack.guidance] == [" a\nb"]
+        assert [message.text for message in ack.guidance] == [" a\nb"]
 
 
 async def test_queued_guidance_is_withdrawn_and_edited(live: LiveStation, sit: Sit) -> None:
@@ -101,7 +101,7 @@ async def test_queued_guidance_is_withdrawn_and_edited(live: LiveStation, sit: S
         await seat.press("enter")
         await seat.until(lambda: "first and more" in _queue(seat), "edited")
         ack = worker.step(2)
-        assert [one.text for one in ack.guidance] == ["first and more"]
+        assert [message.text for message in ack.guidance] == ["first and more"]
         await seat.until(lambda: "step 2" in _queue(seat), "delivered")
         await seat.press("escape", "6", "d")
         assert "only queued guidance can change" in seat.bar("#hints")
@@ -138,8 +138,8 @@ async def test_two_people_change_the_same_guidance_and_the_second_decides(
         await seat.until(lambda: "first" in _queue(seat), "there")
         await seat.press("E")
         await seat.write(" mine")
-        ((said, revision),) = live.query("SELECT id, revision FROM guidance")
-        live.person().ask(EditGuidance(id=said, revision=revision, text="first theirs"))
+        ((message_id, revision),) = live.query("SELECT id, revision FROM guidance")
+        live.person().ask(EditGuidance(id=message_id, revision=revision, text="first theirs"))
         await seat.press("enter")
         await seat.until(lambda: "changed meanwhile" in seat.bar("#hints"), "told")
         hints = seat.app.top_screen.hints
@@ -291,8 +291,8 @@ async def test_words_typed_behind_the_choice_of_a_rollout_are_for_that_rollout(
             await _is_live(seat)
             await seat.press("1", "k")
             await _burst(seat, "enter", "i", *"hear", "enter", "escape")
-            await seat.until(lambda: "hear" in _said(live, second), "said to the second")
-            assert _said(live, first) == []
+            await seat.until(lambda: "hear" in _texts(live, second), "said to the second")
+            assert _texts(live, first) == []
             assert f"Say to {second.rollout}" in seat.frame("#guidance")
 
 
@@ -380,15 +380,15 @@ async def test_keys_that_arrive_at_once_keep_their_order(live: LiveStation, sit:
     async with sit(live.home, worker.rollout) as seat:
         await _is_live(seat)
         await _burst(seat, "i", *"pqrd", "enter", *"next")
-        await seat.until(lambda: _said(live, worker) == ["pqrd"], "the message")
+        await seat.until(lambda: _texts(live, worker) == ["pqrd"], "the message")
         composer = seat.app.watch_screen.guidance.composer
         await seat.until(lambda: composer.text == "next", "the draft behind it")
         assert seat.app.state.open_rollout.state == "running"  # no letter was taken for a key
 
 
-def _said(live: LiveStation, worker: Worker) -> list[str]:
+def _texts(live: LiveStation, worker: Worker) -> list[str]:
     from houston_shared.store import annotation_queries
     from houston_shared.store.store_reader import Reader
 
     with Reader(live.home) as reader:
-        return [one.text for one in reader.run(annotation_queries.list_guidance(worker.rollout))]
+        return [row.text for row in reader.run(annotation_queries.list_guidance(worker.rollout))]

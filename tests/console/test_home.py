@@ -251,10 +251,10 @@ async def test_rollouts_are_found_by_words_by_task_and_by_number(
         assert "no rollout holds these words" in seat.text(HomeList)
         await seat.press("escape", "slash", *"b-0", "enter")
         assert ids(seat) == ["b-09", "b-07", "b-05", "b-03", "b-01"]
-        assert "enter open" in seat.said()
+        assert "enter open" in seat.hint()
         assert "/b-0" in str(seat.app.home_screen.query_one("#home").border_subtitle)
         await seat.press("slash")
-        assert "enter open" not in seat.said(), "letters are no keys now"
+        assert "enter open" not in seat.hint(), "letters are no keys now"
         await seat.press("1", "enter")
         assert ids(seat) == ["b-01"], "typed on at the end"
         await seat.press("escape", "t", "g")
@@ -297,7 +297,7 @@ async def test_the_card_says_what_attention_a_rollout_has_cost(
     builder: HomeBuilder, sit: Sit
 ) -> None:
     _three(builder)
-    crowd.seen(builder, "t-one", builder.seq, 60 * crowd.MINUTE)
+    crowd.mark_seen(builder, "t-one", builder.seq, 60 * crowd.MINUTE)
     builder.say("t-one", "g", "one two three", author="ben")
     async with sit(builder.home, at_home=True) as seat:
         await seat.press("G")

@@ -27,9 +27,9 @@ NOTE = "It keeps a cache that goes stale."
 
 
 def look(name: str, **fields: int) -> PresenceRow:
-    given = dict.fromkeys(PresenceRow.__struct_fields__, 0)
+    defaults = dict.fromkeys(PresenceRow.__struct_fields__, 0)
     return PresenceRow(
-        **{**given, "rollout": "r", "name": name, "verified": 1, "here": 1, **fields}
+        **{**defaults, "rollout": "r", "name": name, "verified": 1, "here": 1, **fields}
     )  # type: ignore[arg-type]
 
 
@@ -60,14 +60,14 @@ def view(width: int, lines: int = 2) -> HomeViewContext:
 
 def test_every_width_says_the_same_and_fits() -> None:
     for width, lines in ((77, 2), (109, 2), (157, 2), (197, 2), (197, 1)):
-        found = rollout_lines(shown(), view(width, lines))
-        assert len(found) == lines
-        assert [line_width(line) for line in found] == [width] * lines, width
-        said = " ".join(map(line_text, found))
+        drawn = rollout_lines(shown(), view(width, lines))
+        assert len(drawn) == lines
+        assert [line_width(line) for line in drawn] == [width] * lines, width
+        text = " ".join(map(line_text, drawn))
         for part in ("3 ●", "04aa", "score fell: 42 after 70.1", "118/400", "70.1", "42", "▆▄",
                      "3h05/10h", "run_comm", "◉ada", "✉"):  # fmt: skip
-            assert part in said, (width, part)
-        assert "◉me" not in said
+            assert part in text, (width, part)
+        assert "◉me" not in text
         assert line_width(column_heads(view(width, lines))) == width
 
 
@@ -92,9 +92,9 @@ def test_active_time_is_short() -> None:
 def test_an_ended_rollout_says_how_and_one_without_scores_shows_none() -> None:
     ended = shown(state="finished")
     calm = ended._replace(need=RolloutNeed(RolloutOverview(ended.need.standing.rollout), 0.0, ()))
-    said = " ".join(map(line_text, rollout_lines(calm, view(157))))
-    assert "finished" in said
-    assert "–     –" in said
+    text = " ".join(map(line_text, rollout_lines(calm, view(157))))
+    assert "finished" in text
+    assert "–     –" in text
 
 
 def test_the_card_says_all_that_is_known_from_afar() -> None:
@@ -105,20 +105,20 @@ def test_the_card_says_all_that_is_known_from_afar() -> None:
     for width in (70, 150):
         lines = rollout_card(shown(state="running", parent="r0", parent_step=7), spent, view(width))
         assert max(map(line_width, lines)) <= width
-        said = " ".join(" ".join(map(line_text, lines)).split())
+        text = " ".join(" ".join(map(line_text, lines)).split())
         for part in (
             "speed-up-attention-04aa", "branch of r0 at step 7", "score fell: 42 after 70.1",
             "step 118", "2 min ago", "run_command command=bench", "12 steps since you were here",
             "ada at step 117", f"ada, 2 h ago: {NOTE}", "ada 42 min, 31 words; you 1 word",
         ):  # fmt: skip
-            assert part in said, (width, part)
+            assert part in text, (width, part)
 
 
 def test_the_edge_counts_who_is_needed_and_names_who_is_at_home() -> None:
-    one = shown().need
-    mine = one._replace(standing=one.standing._replace(
+    other = shown().need
+    mine = other._replace(standing=other.standing._replace(
         holding=ClaimStatus("r", "me", 1, True, NOW, 1)), weight=0.0)  # fmt: skip
-    assert line_text(home_summary([one, mine], ("ben",), "me")) == (
+    assert line_text(home_summary([other, mine], ("ben",), "me")) == (
         "1 of 2 need somebody   you look after 1   also at home: ben"
     )
     assert line_text(home_summary([], (), "me")) == "nobody is needed"

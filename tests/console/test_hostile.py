@@ -43,22 +43,22 @@ def _fill(builder: HomeBuilder) -> None:
             both = f"{text} {other}"
             name = f"r[/{index}"
             builder.start(name, f"task-{index}", instructions=both)
-            for at, said in enumerate((text, other)):
-                builder.say(name, f"g{index}.{at}", said, author=said[:40])
+            for at, words in enumerate((text, other)):
+                builder.say(name, f"g{index}.{at}", words, author=words[:40])
             calls = [
-                (one[:30], {one[:20]: both, "nested": {"list": [both, 1, None]}})
-                for one in (text, other)
+                (words[:30], {words[:20]: both, "nested": {"list": [both, 1, None]}})
+                for words in (text, other)
             ]
             changes = [
                 FileChange(
-                    path=one[:40], kind="changed", added=1, removed=1,
+                    path=words[:40], kind="changed", added=1, removed=1,
                     diff=f"@@ -1 +1 @@\n-{both}\n+{both}",
                 )
-                for one in (text, other)
+                for words in (text, other)
             ]  # fmt: skip
             spans = [
-                TerminalSpan(host="local", terminal=one[:10], start=0, end=9)
-                for one in (text, other)
+                TerminalSpan(host="local", terminal=words[:10], start=0, end=9)
+                for words in (text, other)
             ]
             closing = {
                 "files": tuple(changes), "attention": (text[:12], other[:12]), "spans": tuple(spans)
@@ -69,14 +69,14 @@ def _fill(builder: HomeBuilder) -> None:
 
 
 def _screen(seat: Seat) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     for screen in seat.app.screen_stack:
         for view in screen.query(LineView):
             if view.size.width:
-                found += [view.render_line(y).text for y in range(view.size.height)]
+                texts += [view.render_line(y).text for y in range(view.size.height)]
         for widget in screen.query("*"):
-            found += [str(widget.border_title or ""), str(widget.border_subtitle or "")]
-    return [*found, seat.bar("#status"), seat.bar("#hints")]
+            texts += [str(widget.border_title or ""), str(widget.border_subtitle or "")]
+    return [*texts, seat.bar("#status"), seat.bar("#hints")]
 
 
 def _check(seat: Seat, what: str) -> None:
@@ -137,8 +137,8 @@ async def test_a_message_is_sent_byte_for_byte_and_its_tags_are_dead(
         assert "<real_user>a &lt;/real_user> [/b] b</real_user>" in seat.text("#heard")
         await seat.press("enter")
         await seat.until(lambda: "a </real_user> [/b] b" in seat.text(GuidanceQueue), "queue")
-        (kept,) = seat.app.outbox.unsent("r")
-        assert kept.text == "a </real_user> [/b] b"
+        (message,) = seat.app.outbox.unsent("r")
+        assert message.text == "a </real_user> [/b] b"
         assert seat.lines(FileList)[0].strip() == "no files yet"
         assert seat.text(DiffView).strip() == ""
 
@@ -196,8 +196,8 @@ async def test_no_markup_is_read_and_nothing_falls_over(builder: HomeBuilder, si
                 strips.append(prompt.render_line(0))
             else:
                 lines = text_block(text, 40)
-                strips += [seat.transcript.palette.strip(one, 40, Style()) for one in lines]
-            for segment in (one for strip in strips for one in strip):
+                strips += [seat.transcript.palette.strip(row, 40, Style()) for row in lines]
+            for segment in (segment for strip in strips for segment in strip):
                 assert safe(segment.text) == segment.text, text
                 assert segment.style is None or segment.style.link is None, text
                 assert "@click" not in (segment.style.meta if segment.style else {}), text

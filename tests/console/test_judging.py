@@ -41,9 +41,9 @@ def test_steps_that_are_not_shown_are_not_judged_with_those_that_are() -> None:
     assert steps is not None
     assert steps.text == "4 steps between 3 and 10"
     request = bench.verdict_request(steps, "mask", 1)
-    assert [(one.first, one.last) for one in request.verdicts] == [(3, 5), (9, 9)]
+    assert [(verdict.first, verdict.last) for verdict in request.verdicts] == [(3, 5), (9, 9)]
     stood = (JudgedSteps(first=3, last=10, verdict="mask"),)
-    assert [(one.first, one.last) for one in verdicts_within(stood, steps)] == [(3, 5), (9, 9)]
+    assert [(row.first, row.last) for row in verdicts_within(stood, steps)] == [(3, 5), (9, 9)]
 
 
 def test_more_ranges_than_the_daemon_takes_at_once_are_several_messages() -> None:
@@ -60,7 +60,7 @@ def test_more_ranges_than_the_daemon_takes_at_once_are_several_messages() -> Non
         1,
     ]
     assert len({part.key for part in parts}) == 3
-    assert tuple(one for part in parts for one in part.verdicts) == many
+    assert tuple(verdict for part in parts for verdict in part.verdicts) == many
 
 
 def test_what_was_not_answered_is_sent_again_under_its_own_key() -> None:
@@ -80,10 +80,10 @@ def test_undo_gives_back_what_stood_in_the_rollout_that_is_open_newest_first() -
         bench.record_applied(
             bench.verdict_request(StepRange(rollout, 3, 9), "mask", 1), (before,), 70
         )
-    done, request = bench.newest_undo("r") or (None, None)
+    applied, request = bench.newest_undo("r") or (None, None)
     assert request and (request.verdicts, request.seen_seq) == ((MASK,), 70)
-    assert done
-    bench.record_undone(done)
+    assert applied
+    bench.record_undone(applied)
     assert (bench.newest_undo("r") or (0, request))[1].verdicts == (KEEP,)
     assert bench.newest_undo("none") is None
 
@@ -95,39 +95,39 @@ def test_a_reason_is_for_what_was_just_judged_and_changes_no_verdict() -> None:
     assert bench.reason_steps("r", 12) == StepRange("r", 12, 12)
     assert bench.reason_steps("other", 5) == StepRange("other", 5, 5)
     undecided = JudgedSteps(first=10, last=12, verdict="undecided")
-    given = with_reason((KEEP, undecided, MASK), "copied the answer")
-    assert [(one.verdict, one.reason) for one in given] == [
+    verdicts = with_reason((KEEP, undecided, MASK), "copied the answer")
+    assert [(verdict.verdict, verdict.reason) for verdict in verdicts] == [
         ("keep", "copied the answer"), ("mask", "copied the answer"),
     ]  # fmt: skip
 
 
 def test_a_step_says_who_judged_it_and_why_and_what_was_outranked() -> None:
-    given = (
+    verdicts = (
         SourceVerdict(7, 1, "human", "keep", "ada", "it learns from the log", 0, 9),
         SourceVerdict(7, 1, "judge", "mask", "judge", "repeats step 5", 0, 8),
         SourceVerdict(7, 1, "rule", "mask", "blind_edit", "", 0, 7),
     )
     marks = (BookmarkRow("r", 7, "ben", 5, 0, "a turn"), BookmarkRow("r", 7, "ada", 6, 0))
     notes = (NoteRow(5, "r", 7, "ben", 0, "a turn"),)
-    said = "\n".join(
-        line_text(one)
-        for one in step_rendering.annotation_lines(StepAnnotations(given, marks, notes), 70)
+    text = "\n".join(
+        line_text(row)
+        for row in step_rendering.annotation_lines(StepAnnotations(verdicts, marks, notes), 70)
     )
-    assert "✓ keep by ada (person): it learns from the log" in said
-    assert "∅ mask by judge: repeats step 5  (outranked)" in said
-    assert "∅ mask by rule blind_edit, no reason given  (outranked)" in said
-    assert ("⚑ ada" in said, "¶ ben" in said, "⚑ ben" in said) == (True, True, False)
-    assert "│ a turn" in said
+    assert "✓ keep by ada (person): it learns from the log" in text
+    assert "∅ mask by judge: repeats step 5  (outranked)" in text
+    assert "∅ mask by rule blind_edit, no reason given  (outranked)" in text
+    assert ("⚑ ada" in text, "¶ ben" in text, "⚑ ben" in text) == (True, True, False)
+    assert "│ a turn" in text
 
 
-def _stands(live: LiveStation, rollout: str) -> dict[int, str]:
+def _verdicts(live: LiveStation, rollout: str) -> dict[int, str]:
     with Reader(live.home) as reader:
         by = reader.run(annotation_queries.read_verdicts_with_reasons(rollout))
-    return {step: f"{found[0].verdict} {found[0].reason}".strip() for step, found in by.items()}
+    return {step: f"{rows[0].verdict} {rows[0].reason}".strip() for step, rows in by.items()}
 
 
 async def _until(seat: Seat, live: LiveStation, rollout: str, wanted: dict[int, str]) -> None:
-    await seat.until(lambda: _stands(live, rollout) == wanted, f"{wanted}")
+    await seat.until(lambda: _verdicts(live, rollout) == wanted, f"{wanted}")
 
 
 async def test_steps_are_kept_masked_explained_and_given_back(live: LiveStation, sit: Sit) -> None:

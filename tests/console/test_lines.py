@@ -28,9 +28,9 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 @given(texts, st.integers(4, 60))
 def test_wrapped_lines_fit_and_keep_every_letter(text: str, width: int) -> None:
     lines = wrap_text(text, width)
-    assert all(cell_len(one) <= width for one in lines)
-    kept = "".join("".join(lines).split())
-    assert kept == "".join(safe(text).split())
+    assert all(cell_len(row) <= width for row in lines)
+    letters = "".join("".join(lines).split())
+    assert letters == "".join(safe(text).split())
 
 
 @given(texts, st.integers(0, 40))
@@ -42,9 +42,9 @@ def test_fitted_text_takes_exactly_its_room(text: str, width: int) -> None:
 def test_the_left_gives_way_to_the_right(left: str, right: str, width: int) -> None:
     end = line(span(right[: width // 3]))
     if line_width(end) <= width:
-        made = justify_line(line(span(left)), end, width)
-        assert line_width(made) == width
-        assert line_text(made).endswith(line_text(end))
+        row = justify_line(line(span(left)), end, width)
+        assert line_width(row) == width
+        assert line_text(row).endswith(line_text(end))
 
 
 def test_words_stay_whole_where_they_can() -> None:
@@ -55,9 +55,9 @@ def test_words_stay_whole_where_they_can() -> None:
 
 @given(st.binary(max_size=400))
 def test_no_byte_of_a_terminal_is_a_control_character_on_the_screen(data: bytes) -> None:
-    for one in parse_tail_lines(data):
-        assert safe(line_text(one)) == line_text(one)
-        assert "\n" not in line_text(one)
+    for row in parse_tail_lines(data):
+        assert safe(line_text(row)) == line_text(row)
+        assert "\n" not in line_text(row)
 
 
 TERMINALS = {
@@ -74,8 +74,8 @@ TERMINALS = {
 
 def test_a_terminal_reads_as_a_person_would_see_it() -> None:
     for what, (data, expected) in TERMINALS.items():
-        assert [line_text(one).rstrip("x") for one in parse_tail_lines(data)] == [
-            one.rstrip("x") for one in expected
+        assert [line_text(row).rstrip("x") for row in parse_tail_lines(data)] == [
+            row.rstrip("x") for row in expected
         ], what
 
 

@@ -33,8 +33,8 @@ def rows(*names: str) -> list[ListRow]:
     return [ListRow(n.partition(".")[0], need(n) if "." in n else None) for n in names]
 
 
-def shown(found: Sequence[ListRow]) -> list[str]:
-    return [row.id or row.task for row in found]
+def shown(rows: Sequence[ListRow]) -> list[str]:
+    return [row.id or row.task for row in rows]
 
 
 ORDERS = {
@@ -62,8 +62,8 @@ ORDERS = {
 
 
 def test_the_order_is_that_of_need_and_steady_under_who_reads() -> None:
-    for what, (found, by_task, before, keep, wanted) in ORDERS.items():
-        needs = [need(name, 10.0 - at) for at, name in enumerate(found)]
+    for what, (names, by_task, before, keep, wanted) in ORDERS.items():
+        needs = [need(name, 10.0 - at) for at, name in enumerate(names)]
         assert shown(arrange_rows(needs, by_task, rows(*before), keep)) == wanted, what
 
 
@@ -87,19 +87,19 @@ HELD = {
 
 
 def test_no_place_changes_between_two_keys() -> None:
-    for what, (seconds, found, wanted, words) in HELD.items():
+    for what, (seconds, names, wanted, words) in HELD.items():
         now = 0.0
         order = ListOrder()
         order.attention.clock = lambda: now  # noqa: B023  # read before it is bound again
         order.arrange([need(name) for name in ("x.a", "y.b", "x.c")], False, "")
         order.attention.note_activity()
         now += seconds
-        assert shown(order.arrange([need(name) for name in found], False, "y.b")) == wanted, what
+        assert shown(order.arrange([need(name) for name in names], False, "y.b")) == wanted, what
         assert order.hold_text("s") == words, what
         now += RESTS
         assert order.is_due == bool(words), what
         order.attention.note_activity()
-        assert shown(order.arrange([need(name) for name in found], False, "", hold=False)) == found
+        assert shown(order.arrange([need(name) for name in names], False, "", hold=False)) == names
 
 
 def test_no_task_changes_its_place_between_two_keys() -> None:
@@ -107,22 +107,22 @@ def test_no_task_changes_its_place_between_two_keys() -> None:
     order.attention.clock = lambda: 0.0
     order.arrange([need(name) for name in ("x.a", "y.b", "x.c")], True, "")
     order.attention.note_activity()
-    found = [need(name) for name in ("z.e", "y.d", "y.b", "x.c", "x.a")]
-    assert shown(order.arrange(found, True, "")) == [
+    needs = [need(name) for name in ("z.e", "y.d", "y.b", "x.c", "x.a")]
+    assert shown(order.arrange(needs, True, "")) == [
         "x", "x.a", "x.c", "y", "y.b", "y.d", "z", "z.e",
     ]  # fmt: skip
 
 
 def test_a_filter_keeps_what_holds_every_word() -> None:
     acted = LastAction(step=3, at=0, open=False, text="run_command command=训练 --seed 1")
-    one, other = need("words.a1", 60.0), need("words.b2", state="paused")
+    first, other = need("words.a1", 60.0), need("words.b2", state="paused")
     other = other._replace(standing=other.standing._replace(acted=acted))
     for words, wanted in {
         "": ["words.a1", "words.b2"], "WORDS": ["words.a1", "words.b2"], "words a1": ["words.a1"],
         "streak": ["words.a1"], "paused": ["words.b2"], "训练": ["words.b2"], "paused a1": [],
     }.items():  # fmt: skip
-        found = [each.standing.rollout.id for each in filter_needs([one, other], words)]
-        assert found == wanted, words
+        ids = [match.standing.rollout.id for match in filter_needs([first, other], words)]
+        assert ids == wanted, words
 
 
 def test_scores_are_drawn_on_one_scale() -> None:

@@ -42,8 +42,8 @@ async def test_where_a_console_looks_is_known_to_others_and_ends_when_it_leaves(
     looks = "SELECT rollout, step, here FROM looks ORDER BY last"
     async with sit(live.home, at_home=True) as seat:
         await _is_live(seat)
-        seen = "SELECT name, rollout FROM annotators"
-        await seat.until(lambda: live.query(seen) == [(current_person().name, "")], "at home")
+        query = "SELECT name, rollout FROM annotators"
+        await seat.until(lambda: live.query(query) == [(current_person().name, "")], "at home")
         await seat.press("1", "enter")
         opened = seat.app.state.selected
         assert opened in (first, second)
@@ -75,97 +75,97 @@ async def test_others_are_seen_at_home_and_beside_the_rollout(live: LiveStation,
 async def test_a_rollout_is_looked_after_handed_on_and_taken_over(
     live: LiveStation, sit: Sit
 ) -> None:
-    one, _ = _work(live), _work(live)
+    mine, _ = _work(live), _work(live)
     me = current_person().name
-    async with sit(live.home, one) as seat:
+    async with sit(live.home, mine) as seat:
         await _is_live(seat)
-        await seat.until(lambda: seat.app.state.need_of(one), "judged")
+        await seat.until(lambda: seat.app.state.need_of(mine), "judged")
         await seat.press("c")
-        await seat.until(lambda: _holds(live) == [(one, me)], "claimed")
+        await seat.until(lambda: _holds(live) == [(mine, me)], "claimed")
         await seat.until(
             lambda: "C lets go" in seat.text("#people"), "shown here, with the way out"
         )
         await seat.press("C")
-        await seat.until(lambda: _holds(live) == [(one, "")], "taken back, and nothing was asked")
+        await seat.until(lambda: _holds(live) == [(mine, "")], "taken back, and nothing was asked")
         await seat.until(lambda: not seat.app.watch_screen.since.people.display, "and seen here")
         await seat.press("c")
         await seat.until(lambda: "☞ you since" in seat.text("#people"), "claimed again")
         await seat.press("0")
         await seat.until(lambda: "☞you" in seat.text("#home-list"), "shown at home")
         assert "you look after 1" in seat.frame("#home")
-        assert seat.app.home_screen.list.chosen == one
+        assert seat.app.home_screen.list.chosen == mine
         await seat.press("c")
         assert isinstance(seat.app.screen, QuestionDialog)
         await seat.press("escape")
-        assert _holds(live) == [(one, me)]  # leaving the question leaves the claim
+        assert _holds(live) == [(mine, me)]  # leaving the question leaves the claim
         await seat.press("c", *"stale", "enter")
-        await seat.until(lambda: _holds(live) == [(one, "")], "released")
-        await seat.until(lambda: "Your note waits" in seat.said(), "said")
-        _claim(live, one, "ben")
+        await seat.until(lambda: _holds(live) == [(mine, "")], "released")
+        await seat.until(lambda: "Your note waits" in seat.hint(), "said")
+        _claim(live, mine, "ben")
         await seat.until(lambda: "☞ben?" in seat.text("#home-list"), "another holds it")
         await seat.press("c")
         assert isinstance(seat.app.screen, ConfirmDialog)
         await seat.press("n")
-        assert _holds(live) == [(one, "ben")]
+        assert _holds(live) == [(mine, "ben")]
         await seat.press("c", "y")
-        await seat.until(lambda: _holds(live) == [(one, me)], "taken over")
+        await seat.until(lambda: _holds(live) == [(mine, me)], "taken over")
 
 
 async def test_a_note_is_shown_to_who_comes_next_until_it_was_seen(
     live: LiveStation, sit: Sit
 ) -> None:
-    one, _ = _work(live), _work(live)
-    _claim(live, one, "ben")
-    _claim(live, one, "ben", note="It waits for the index. " * 12, release=True)
+    rollout, _ = _work(live), _work(live)
+    _claim(live, rollout, "ben")
+    _claim(live, rollout, "ben", note="It waits for the index. " * 12, release=True)
     async with sit(live.home, at_home=True) as seat:
         await seat.until(lambda: "✉" in seat.text("#home-list"), "at home")
-    async with sit(live.home, one) as seat:
+    async with sit(live.home, rollout) as seat:
         await seat.until(lambda: "ben left a note" in seat.text("#people"), "above the steps")
         assert "in full under 1" in seat.text("#people")
         await _is_live(seat)
         await seat.press("j")
-        seen = "SELECT seen_at > 0 FROM looks WHERE here = 1"
-        await seat.until(lambda: live.query(seen) == [(1,)], "seen")
+        query = "SELECT seen_at > 0 FROM looks WHERE here = 1"
+        await seat.until(lambda: live.query(query) == [(1,)], "seen")
         assert "ben left a note" in seat.text("#people")  # as long as this visit lasts
     live.stop()
     _past(live)
     live.again()
-    async with sit(live.home, one) as seat:
+    async with sit(live.home, rollout) as seat:
         await seat.until(lambda: seat.app.watch_screen.since._was_read, "read")
-        await seat.until(lambda: seat.app.state.need_of(one), "judged")
+        await seat.until(lambda: seat.app.state.need_of(rollout), "judged")
         await seat.press("j")
         assert not seat.app.watch_screen.since.people.display
 
 
 async def test_two_names_on_one_login_are_two_people(live: LiveStation, sit: Sit) -> None:
-    one, _ = _work(live), _work(live)
-    async with sit(live.home, one, name="ada") as seat:
+    rollout, _ = _work(live), _work(live)
+    async with sit(live.home, rollout, name="ada") as seat:
         await _is_live(seat)
-        await seat.until(lambda: seat.app.state.need_of(one), "judged")
+        await seat.until(lambda: seat.app.state.need_of(rollout), "judged")
         await seat.press("c")
         await seat.until(lambda: "☞ you since" in seat.text("#people"), "claimed")
         await seat.press("c")
         await seat.write("the index is stale")
         await seat.press("enter")
-        await seat.until(lambda: _holds(live) == [(one, "")], "handed on")
+        await seat.until(lambda: _holds(live) == [(rollout, "")], "handed on")
         await seat.press("K", "i")
         await seat.write("look again")
         await seat.press("enter")
-        said = "SELECT author, verified FROM guidance"
-        await seat.until(lambda: live.query(said) == [("ada", 0)], "said under that name")
+        query = "SELECT author, verified FROM guidance"
+        await seat.until(lambda: live.query(query) == [("ada", 0)], "said under that name")
         judged = "SELECT author FROM verdicts"
         await seat.until(lambda: live.query(judged) == [("ada",)], "judged under it")
         assert "left a note" not in seat.text("#people")
-    async with sit(live.home, one, name="ben") as seat:
+    async with sit(live.home, rollout, name="ben") as seat:
         await seat.until(lambda: "ada left a note" in seat.text("#people"), "unread by ben")
         assert "the index is stale" in seat.text("#people")
         assert not seat.app.watch_screen.guidance.composer.text
         await _is_live(seat)
-        here = "SELECT name, verified FROM looks WHERE here = 1"
-        await seat.until(lambda: live.query(here) == [("ben", 0)], "seen under his name")
-    _claim(live, one, "ben")
-    _claim(live, one, "ben", note="it is not", release=True)
-    async with sit(live.home, one, name="ada") as seat:
+        query = "SELECT name, verified FROM looks WHERE here = 1"
+        await seat.until(lambda: live.query(query) == [("ben", 0)], "seen under his name")
+    _claim(live, rollout, "ben")
+    _claim(live, rollout, "ben", note="it is not", release=True)
+    async with sit(live.home, rollout, name="ada") as seat:
         await seat.until(lambda: "ben left a note" in seat.text("#people"), "unread by ada")
 
 
@@ -180,26 +180,26 @@ def _past(live: LiveStation) -> None:
 
 
 async def test_what_the_daemon_refuses_is_said(live: LiveStation, sit: Sit) -> None:
-    one, other = _work(live), _work(live)
-    async with sit(live.home, one) as seat:
+    rollout, other = _work(live), _work(live)
+    async with sit(live.home, rollout) as seat:
         await _is_live(seat)
         await seat.press("g", "plus")
-        assert "Go to the step after which" in seat.said()
+        assert "Go to the step after which" in seat.hint()
         await seat.press("f", "plus")
         assert isinstance(seat.app.screen, QuestionDialog)
         await seat.press("shift+tab", "backspace", *"99", "enter")
-        assert "no number from 1 to 16" in seat.said()
+        assert "no number from 1 to 16" in seat.hint()
         await seat.press("plus", *"try it", "enter")
-        await seat.until(lambda: "No branch was started" in seat.said(), "refused")
-        await seat.until(lambda: seat.app.state.need_of(one), "judged")
-        stale = seat.app.state.need_of(one)
+        await seat.until(lambda: "No branch was started" in seat.hint(), "refused")
+        await seat.until(lambda: seat.app.state.need_of(rollout), "judged")
+        stale = seat.app.state.need_of(rollout)
         assert stale is not None
-        _claim(live, one, "ben")
+        _claim(live, rollout, "ben")
         seat.app.state.seq = 1  # as of before ben's claim
-        seat.app.watch_screen._claims.toggle(one, stale.standing.holding, seat.app.state)
-        await seat.until(lambda: "ben claimed" in seat.said(), "refused")
+        seat.app.watch_screen._claims.toggle(rollout, stale.standing.holding, seat.app.state)
+        await seat.until(lambda: "ben claimed" in seat.hint(), "refused")
         await seat.press("0", "2", "p")
         chosen = seat.app.home_screen.list.chosen
         state = "SELECT state FROM rollouts WHERE id = ?"
         await seat.until(lambda: live.query(state, chosen) == [("paused",)], "paused from home")
-        assert chosen in (one, other)
+        assert chosen in (rollout, other)

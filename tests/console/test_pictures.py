@@ -81,9 +81,9 @@ async def drawn(app: HoustonConsole, pilot: Pilot[None], wanted: str) -> str:
 @pytest.mark.parametrize("name", SHOTS)
 async def test_a_screen_looks_as_it_did(name: str, tmp_path: Path, still: None) -> None:
     shot, file = SHOTS[name], KEPT / f"{name}.txt"
-    made = crowd.build(tmp_path) if shot.many else look.build(tmp_path)
+    home = crowd.build(tmp_path) if shot.many else look.build(tmp_path)
     wanted = file.read_text() if file.exists() and not UPDATE else ""
-    with made as builder:
+    with home as builder:
         loaded = LoadedConfiguration(Configuration(), builder.home, "defaults")
         app = HoustonConsole(loaded, "" if shot.many else "r-7f3a", tmp_path / "state")
         async with app.run_test(size=shot.size) as pilot:
@@ -91,9 +91,9 @@ async def test_a_screen_looks_as_it_did(name: str, tmp_path: Path, still: None) 
             await drawn(app, pilot, "")
             for key in shot.keys.split():
                 await pilot.press(key)
-            found = await drawn(app, pilot, wanted)
+            picture = await drawn(app, pilot, wanted)
     if UPDATE:
         KEPT.mkdir(exist_ok=True)
-        file.write_text(found)
-    lines = difflib.unified_diff(wanted.splitlines(), found.splitlines(), file.name, "now", n=1)
-    assert UPDATE or found == wanted, "\n".join(lines)
+        file.write_text(picture)
+    lines = difflib.unified_diff(wanted.splitlines(), picture.splitlines(), file.name, "now", n=1)
+    assert UPDATE or picture == wanted, "\n".join(lines)

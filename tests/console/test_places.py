@@ -85,10 +85,10 @@ def test_jumps_of_every_kind_go_to_the_nearest_step(builder: HomeBuilder) -> Non
     with Reader(builder.home) as reader:
         for (kind, start), wanted in FROM_HERE.items():
             tools = reader.run(trajectory_reader.read_step_tools("r", abs(start)))
-            found = reader.run(
+            step = reader.run(
                 trajectory_reader.find_nearest_step("r", abs(start), kind, start > 0, tools)
             )
-            assert found == wanted, (kind, start)
+            assert step == wanted, (kind, start)
         assert (
             reader.run(trajectory_reader.find_step_at_time("r", "active", 10 * MINUTE)) == 20
         )  # half a minute each

@@ -89,9 +89,9 @@ def test_all_else_is_written_as_it_is(data: str) -> None:
 
 def test_only_positions_are_added() -> None:
     for text in TEXTS:
-        made = reposition_after_disputed_width(f"\x1b[7;9H{text}")
-        assert allow_only(SCREEN_SEQUENCES, made) == made
-        assert re.sub(r"\x1b\[7;[0-9]+H *", "", made).replace(" ", "") == text.replace(" ", "")
+        output = reposition_after_disputed_width(f"\x1b[7;9H{text}")
+        assert allow_only(SCREEN_SEQUENCES, output) == output
+        assert re.sub(r"\x1b\[7;[0-9]+H *", "", output).replace(" ", "") == text.replace(" ", "")
 
 
 def test_words_of_scripts_with_vowels_beside_a_letter_stay_whole() -> None:

@@ -23,22 +23,22 @@ def trained(live: LiveStation) -> None:
         folder = live.home.path / "policies" / f"policy@{number}"
         folder.mkdir(parents=True)
         (folder / "lineage.json").write_text("{}")
-        said = PolicyRegistered(
+        policy = PolicyRegistered(
             by="", name=f"policy@{number}", kind="lora", base="/models/base", base_hash="b",
             hash=str(number), folder=f"policy@{number}", run=f"sft-{number - 1}",
             parent=f"policy@{number - 1}",
         )  # fmt: skip
-        person.ask(wire.RegisterPolicy(request=f"p{number}", policy=said))
+        person.ask(wire.RegisterPolicy(request=f"p{number}", policy=policy))
     live.recorder.report_training_state("sft-1", "finished")
     live.recorder.report_training_state("sft-2", "running", start=True)
     live.recorder.report_training_state("sft-3", "failed", "memory ran out at step 4")
     progress(live.home, PROGRESS)
-    asked = wire.ActivatePolicy(request="a", engine="embedded", policy="policy@2")
-    live.recorder.report_activation(person.ask(asked).seq, True)
+    activation = wire.ActivatePolicy(request="a", engine="embedded", policy="policy@2")
+    live.recorder.report_activation(person.ask(activation).seq, True)
 
 
-def progress(home: Home, said: str) -> None:
-    (Path(home.path) / "training" / "sft-2" / "progress.json").write_text(said)
+def progress(home: Home, text: str) -> None:
+    (Path(home.path) / "training" / "sft-2" / "progress.json").write_text(text)
 
 
 async def test_policies_and_runs_are_shown_and_kept_up_to_date(live: LiveStation, sit: Sit) -> None:
@@ -50,11 +50,11 @@ async def test_policies_and_runs_are_shown_and_kept_up_to_date(live: LiveStation
             assert isinstance(seat.app.screen, PoliciesScreen)
             await seat.until(lambda: "policy@3" in seat.text(PolicyList), "read")
             lines = seat.lines(PolicyList)
-            (active,) = [one for one in lines if "policy@2 " in one and "active on" in one]
+            (active,) = [row for row in lines if "policy@2 " in row and "active on" in row]
             assert "active on embedded" in active
-            (running,) = [one for one in lines if one.strip().startswith("▶")]
+            (running,) = [row for row in lines if row.strip().startswith("▶")]
             assert "[████░░░░░░░░░░░░] step 12 of 48" in running
-            (failed,) = [one for one in lines if "sft-3" in one]
+            (failed,) = [row for row in lines if "sft-3" in row]
             assert "memory ran out" in failed
             progress(live.home, PROGRESS.replace("12", "24"))
             await seat.until(lambda: "step 24 of 48" in seat.text(PolicyList), "a trainer's word")
@@ -87,7 +87,7 @@ async def test_activating_asks_for_the_engine_and_cancelling_asks_first(
         while seat.app.screen.query_one(PolicyList).row_at_cursor.run != "sft-2":
             await seat.press("j")
         await seat.press("enter")
-        assert "Go to a policy first" in seat.said()
+        assert "Go to a policy first" in seat.hint()
         await seat.press("ctrl+k")
         assert isinstance(seat.app.screen, ConfirmDialog)
         await seat.press("n")

@@ -42,7 +42,7 @@ def test_where_a_console_looks_is_said_in_time_and_not_more_often() -> None:
             else:
                 presence.forget_sent()
             due = presence.due_message()
-            said = due and (due.rollout, due.step, due.active)
-            assert said == wanted, (what, at, event)
+            report = due and (due.rollout, due.step, due.active)
+            assert report == wanted, (what, at, event)
             if due:
                 presence.mark_sent(due)

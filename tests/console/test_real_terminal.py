@@ -37,10 +37,10 @@ class Desk:
     """A person's terminal, and their login on the node."""
 
     def __init__(self, folder: Path, sshd: Sshd, station: Station) -> None:
-        self._socket, self._there = folder / "desk", folder / "there"
+        self._socket, self._remote = folder / "desk", folder / "there"
         variables = [f"{k}={v}" for k, v in station.environment.items() if k.startswith("HOUSTON")]
         console = [sys.executable, "-m", "houston_shared.command", "console"]
-        far = ["tmux", "-u", "-S", str(self._there), "-f", "/dev/null", "new-session"]
+        far = ["tmux", "-u", "-S", str(self._remote), "-f", "/dev/null", "new-session"]
         home = [f"HOME={station.folder}", f"XDG_STATE_HOME={station.folder}/state"]
         self._login = folder / "login"
         self._login.write_text(f"exec {shlex.join([*far, 'env', *home, *variables, *console])}\n")
@@ -74,10 +74,10 @@ class Desk:
     @property
     def copied(self) -> list[str]:
         """What was copied last: in the tmux of the node, and in the person's own terminal."""
-        return [_tmux(one, "show-buffer") for one in (self._there, self._socket)]
+        return [_tmux(socket, "show-buffer") for socket in (self._remote, self._socket)]
 
     def close(self) -> None:
-        for server in (self._there, self._socket):
+        for server in (self._remote, self._socket):
             _tmux(server, "kill-server")
 
 
@@ -93,21 +93,21 @@ def desk(station: Station, tmp_path: Path) -> Iterator[Desk]:
     sshd.start()
     station.start()
     (rollout,) = station.rollout(station.task(), station.script(STEPS))
-    made = Desk(tmp_path, sshd, station)
+    desk = Desk(tmp_path, sshd, station)
     station.until(lambda: station.closed(rollout) == 2, 30, "the agent sleeps in step 3")
-    made.until("I wait for a word", "the step shows")
-    yield made
-    made.close()
+    desk.until("I wait for a word", "the step shows")
+    yield desk
+    desk.close()
     sshd.close()
 
 
-def _said(station: Station) -> list[dict[str, Any]]:
+def _sent(station: Station) -> list[dict[str, Any]]:
     (row,) = station.json("rollout", "list")
     return station.json("guidance", row["rollout"])
 
 
 def _branches(station: Station) -> list[dict[str, Any]]:
-    return [one for one in station.json("rollout", "list") if one["parent"]]
+    return [row for row in station.json("rollout", "list") if row["parent"]]
 
 
 def test_look_search_speak_and_copy_over_ssh(station: Station, desk: Desk) -> None:
@@ -120,9 +120,9 @@ def test_look_search_speak_and_copy_over_ssh(station: Station, desk: Desk) -> No
     desk.until("先看 README, then go on.", "what is typed shows")
     desk.press("C-w")
     heard = station.until(
-        lambda: [one for one in _said(station) if one["state"] == "delivered"], 30, "it is heard"
+        lambda: [row for row in _sent(station) if row["state"] == "delivered"], 30, "it is heard"
     )
-    assert [(one["text"], one["mode"], one["step"]) for one in heard] == [
+    assert [(row["text"], row["mode"], row["step"]) for row in heard] == [
         ("先看 README, then go on.", "wake", 3)
     ]
     desk.until("step 3 +wake", "the queue says where it was heard")
@@ -139,7 +139,7 @@ def test_look_search_speak_and_copy_over_ssh(station: Station, desk: Desk) -> No
     (word,) = station.json("guidance", limb["rollout"])
     assert word["text"] == "Take another way."
     station.until(
-        lambda: [one["state"] for one in _branches(station)] == ["running"], 30, "it goes"
+        lambda: [branch["state"] for branch in _branches(station)] == ["running"], 30, "it goes"
     )
 
 
@@ -158,9 +158,9 @@ def test_a_daemon_that_is_killed_while_somebody_types_costs_nothing(
     desk.until("unsent", "it waits, unsent")
     station.start()
     station.until(
-        lambda: [one["state"] for one in _said(station)] == ["delivered"], 30, "sent once"
+        lambda: [row["state"] for row in _sent(station)] == ["delivered"], 30, "sent once"
     )
-    assert [one["text"] for one in _said(station)] == [whole]
+    assert [row["text"] for row in _sent(station)] == [whole]
     desk.until("I wait again", "the newest step shows")
     assert "daemon down" not in desk.shows()
     shown = [int(number) for number in re.findall(r"[▸◌][ »›] *(\d+) ", desk.shows())]

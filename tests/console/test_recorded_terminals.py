@@ -53,9 +53,9 @@ WITHOUT_FEED = ("no line feed", "again")
 
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_real_terminal_is_drawn_as_tmux_shows_it(name: str) -> None:
-    data, told = SESSIONS[name]
+    data, session = SESSIONS[name]
     drawn = [line_text(line).rstrip() for line in parse_tail_lines(data)]
-    assert _as_tmux_joins(drawn, name) == told["tmux"]
+    assert _as_tmux_joins(drawn, name) == session["tmux"]
     assert count_lines(data) == len(parse_all_lines(data))
 
 
@@ -65,10 +65,10 @@ def test_pages_of_a_real_terminal_have_its_lines_as_it_grows(
     name: str, page: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "PAGE_BYTES", page)
-    data, told = SESSIONS[name]
+    data, session = SESSIONS[name]
     whole = [line_text(line) for line in parse_all_lines(data)]
     index = LogIndex(tmp_path)
-    for end in (*told["starts"], len(data)):
+    for end in (*session["starts"], len(data)):
         terminal_log_files.segment_file(tmp_path, 0).write_bytes(data[:end])
         index = update_log_index(index)
         drawn = [line_text(index.line(number)) for number in range(index.lines)]
@@ -78,10 +78,10 @@ def test_pages_of_a_real_terminal_have_its_lines_as_it_grows(
 
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_step_is_marked_where_its_output_begins(name: str, tmp_path: Path) -> None:
-    data, told = SESSIONS[name]
+    data, session = SESSIONS[name]
     terminal_log_files.segment_file(tmp_path, 0).write_bytes(data)
     index = update_log_index(LogIndex(tmp_path))
-    for command, start in zip(told["commands"], told["starts"], strict=True):
+    for command, start in zip(session["commands"], session["starts"], strict=True):
         before = line_text(index.line(index.line_of(start) - 1))
         assert f"$ {command.splitlines()[0]}"[:60] in before
 
@@ -147,19 +147,19 @@ def test_a_byte_is_in_a_line_that_is_drawn(before: bytes, after: bytes) -> None:
 async def test_a_terminal_that_is_followed_shows_its_last_command(
     builder: HomeBuilder, sit: Sit, tmp_path: Path
 ) -> None:
-    data, told = SESSIONS["many commands"]
+    data, session = SESSIONS["many commands"]
     folder = terminal_log_files.terminals_folder(tmp_path / "host", "r") / "main"
     folder.mkdir(parents=True)
     segment = terminal_log_files.segment_file(folder, 0)
-    segment.write_bytes(data[: told["starts"][0]])
+    segment.write_bytes(data[: session["starts"][0]])
     with builder.bulk():
         builder.start("r", host_root=str(tmp_path / "host"))
-        span = TerminalSpan(host="local", terminal="main", start=0, end=told["starts"][0])
+        span = TerminalSpan(host="local", terminal="main", start=0, end=session["starts"][0])
         builder.whole("r", 1, "runs", spans=(span,))
     async with sit(builder.home, size=SMALL) as seat:
         await seat.press("3")
         await seat.until(lambda: "output of command 1" in seat.text(TerminalView), "opened")
-        for command, end in enumerate((*told["starts"][1:], len(data)), start=1):
+        for command, end in enumerate((*session["starts"][1:], len(data)), start=1):
             segment.write_bytes(data[:end])
             await seat.until(
                 lambda end=end: seat.app.watch_screen.terminals.text._index.end == end, "grown"

@@ -25,15 +25,15 @@ from tests.console.homes import HomeBuilder
 
 
 def test_every_choice_of_a_search_is_reached_and_comes_round() -> None:
-    asked = SearchInput("x")
+    search = SearchInput("x")
     for toggle, count in (("mode", 3), ("where", 3), ("what", 4)):
-        seen = [asked]
+        inputs = [search]
         for _ in range(count):
-            seen.append(seen[-1].turned(toggle))
-        assert len(set(seen)) == count
-        assert seen[-1] == asked
-    assert "‹pattern›" in line_text(asked.turned("mode").toggles(160))
-    assert line_width(asked.toggles(78)) <= 60  # the count stands beside it
+            inputs.append(inputs[-1].turned(toggle))
+        assert len(set(inputs)) == count
+        assert inputs[-1] == search
+    assert "‹pattern›" in line_text(search.turned("mode").toggles(160))
+    assert line_width(search.toggles(78)) <= 60  # the count stands beside it
 
 
 def test_searches_of_before_are_walked_each_once() -> None:
@@ -50,28 +50,26 @@ def _hit(step: int, rollout: str = "r") -> SearchHit:
 
 
 def test_steps_are_counted_once_in_order_and_walked_round_the_ends() -> None:
-    found = SearchHits(SearchQuery("x", where="rollout", rollout="r"))
-    assert (found.first_step(5), found.next_step(5, 1)) == (None, None)
+    hits = SearchHits(SearchQuery("x", where="rollout", rollout="r"))
+    assert (hits.first_step(5), hits.next_step(5, 1)) == (None, None)
     for steps in ((40, 39), (7, 7), (40, 12)):
-        found.add_progress(SearchProgress(tuple(_hit(step) for step in steps)))
-    assert (found.steps, found.count, found.total) == ([7, 12, 39, 40], 6, "4… steps")
-    assert found.tally(13) == "2/4…"
-    assert [found.first_step(at) for at in (1, 12, 13, 50)] == [7, 12, 39, 40]
-    assert [found.next_step(40, 1), found.next_step(12, 1), found.next_step(7, -1)] == [7, 39, 40]
-    found.add_progress(SearchProgress(done=True))
-    assert found.tally(50) == "4/4"
+        hits.add_progress(SearchProgress(tuple(_hit(step) for step in steps)))
+    assert (hits.steps, hits.count, hits.total) == ([7, 12, 39, 40], 6, "4… steps")
+    assert hits.tally(13) == "2/4…"
+    assert [hits.first_step(at) for at in (1, 12, 13, 50)] == [7, 12, 39, 40]
+    assert [hits.next_step(40, 1), hits.next_step(12, 1), hits.next_step(7, -1)] == [7, 39, 40]
+    hits.add_progress(SearchProgress(done=True))
+    assert hits.tally(50) == "4/4"
 
 
 def test_places_are_listed_up_to_a_number_and_all_counted() -> None:
-    found = SearchHits(SearchQuery("x", where="all"))
+    hits = SearchHits(SearchQuery("x", where="all"))
     for _ in range(3):
-        found.add_progress(
-            SearchProgress(tuple(_hit(step) for step in range(MAX_LISTED_HITS // 2)))
-        )
-    assert (len(found.hits), found.count) == (MAX_LISTED_HITS, MAX_LISTED_HITS // 2 * 3)
-    assert found.next_place(-1) == found.hits[-1]
-    assert found.next_place(1) == found.hits[0]
-    assert found.tally(0) == f"1/{found.count}… in all rollouts, steps"
+        hits.add_progress(SearchProgress(tuple(_hit(step) for step in range(MAX_LISTED_HITS // 2))))
+    assert (len(hits.hits), hits.count) == (MAX_LISTED_HITS, MAX_LISTED_HITS // 2 * 3)
+    assert hits.next_place(-1) == hits.hits[-1]
+    assert hits.next_place(1) == hits.hits[0]
+    assert hits.tally(0) == f"1/{hits.count}… in all rollouts, steps"
 
 
 @pytest.mark.parametrize("width", [40, 76, 150])
@@ -111,9 +109,9 @@ async def test_a_search_that_hangs_in_a_pattern_gives_way_to_the_next(builder: H
 
     async def until_done(number: int) -> list[int]:
         for _ in range(int(SECONDS / 0.05)):
-            mine = [one for one in heard if one.number == number]
-            if any(one.progress.done for one in mine):
-                return sorted(hit.step for one in mine for hit in one.progress.hits)
+            mine = [report for report in heard if report.number == number]
+            if any(report.progress.done for report in mine):
+                return sorted(hit.step for report in mine for hit in report.progress.hits)
             await asyncio.sleep(0.05)
         raise AssertionError(heard)
 
@@ -147,8 +145,8 @@ async def _find(seat: Seat, words: str, *turns: str) -> SearchHits:
 async def test_hits_are_counted_and_visited_in_order(builder: HomeBuilder, sit: Sit) -> None:
     _home(builder)
     async with sit(builder.home, "r") as seat:
-        found = await _find(seat, "needle")
-        assert found.steps == [40, 41, 120, 200, 280]
+        hits = await _find(seat, "needle")
+        assert hits.steps == [40, 41, 120, 200, 280]
         assert seat.transcript.cursor == 280  # the nearest before the end
         await seat.until(lambda: "/needle  5/5" in seat.frame("#trajectory"), "the count")
         visited = []
@@ -165,7 +163,7 @@ async def test_hits_are_counted_and_visited_in_order(builder: HomeBuilder, sit: 
         await seat.press("k", "k")
         assert seat.transcript.cursor in (120, 200)
         builder.whole("r", 301, "one more needle")
-        await seat.until(lambda: found.steps[-1:] == [301], "what came since")
+        await seat.until(lambda: hits.steps[-1:] == [301], "what came since")
         await seat.until(lambda: "one more needle" in seat.text(), "shown with the others")
         await seat.press("g", "V", "f")
         assert "▌ 6 of 40–301 chosen" in seat.frame("#trajectory")
@@ -191,7 +189,7 @@ async def test_a_hit_is_unfolded_and_marked(builder: HomeBuilder, sit: Sit) -> N
         place = next(i for i, row in enumerate(rows) if "second: needle in output" in row)
         strip = seat.transcript.render_line(place)
         hit = seat.transcript.palette.hit
-        marked = [one.text for one in strip if one.style and one.style.bgcolor == hit.bgcolor]
+        marked = [part.text for part in strip if part.style and part.style.bgcolor == hit.bgcolor]
         assert marked == ["needle in out"]
 
 
@@ -229,9 +227,9 @@ async def test_chinese_is_found_and_nothing_found_is_said(builder: HomeBuilder, 
 async def test_places_of_all_rollouts_are_listed_and_opened(builder: HomeBuilder, sit: Sit) -> None:
     _home(builder)
     async with sit(builder.home, "r") as seat:
-        found = await _find(seat, "needle", "ctrl+o", "ctrl+o")
+        hits = await _find(seat, "needle", "ctrl+o", "ctrl+o")
         assert isinstance(seat.app.screen, HitsDialog)
-        assert found.count == 6
+        assert hits.count == 6
         assert "other@1" in seat.text(HitList)
         await seat.press("G", "enter")
         await seat.until(lambda: seat.app.state.selected == "other", "the other rollout")

@@ -54,7 +54,7 @@ def test_a_key_walks_from_step_to_step() -> None:
 
 
 def since(**fields: Any) -> ChangesSinceEvent:
-    given = {
+    defaults = {
         "rollout": "r", "after": 5, "seq": 90, "first": 4, "last": 44, "steps": 41, "errors": 3,
         "active_us": HOUR, "best_before": 20.0, "more_files": 2, "events": tuple(EVENTS),
         "evaluations": (
@@ -66,7 +66,7 @@ def since(**fields: Any) -> ChangesSinceEvent:
         ),
         "files": (TouchedFile("src/a.py", 7, 30, 4, 40),),
     }  # fmt: skip
-    return ChangesSinceEvent(**{**given, **fields})
+    return ChangesSinceEvent(**{**defaults, **fields})
 
 
 def test_the_strip_says_first_what_matters_most_and_fits() -> None:
@@ -77,23 +77,23 @@ def test_the_strip_says_first_what_matters_most_and_fits() -> None:
         (72, ("since 6 h ago:", "41 steps", "★ 2, best 60 (was 20)", "I show ] next")),
         (44, ("since 6 h ago:", "41 steps")),
     ):  # fmt: skip
-        said = summary_strip(visit, NOW, width, False, ("I", "]"))
-        assert line_width(said) == width
-        assert [part for part in parts if part not in line_text(said)] == [], width
+        strip = summary_strip(visit, NOW, width, False, ("I", "]"))
+        assert line_width(strip) == width
+        assert [part for part in parts if part not in line_text(strip)] == [], width
     assert "new to you: " in line_text(
         summary_strip(ChangesSinceVisit(since(), 0), NOW, 130, False)
     )
 
 
 def test_unfolded_it_lists_scores_guidance_files_and_every_event() -> None:
-    found = since_entries(ChangesSinceVisit(since(), NOW - HOUR), NOW, 90)
-    assert [one.step for one in found if not one.head] == [9, 12, 9, 10, 40, 4, 0, 9, 9, 12]
-    texts = "\n".join(line_text(one.line) for one in found)
+    entries = since_entries(ChangesSinceVisit(since(), NOW - HOUR), NOW, 90)
+    assert [entry.step for entry in entries if not entry.head] == [9, 12, 9, 10, 40, 4, 0, 9, 9, 12]
+    texts = "\n".join(line_text(entry.line) for entry in entries)
     for part in ("no score: failed", "ben: Look there.", "→ ls", "src/a.py  7 changes +30 −4",
                  "2 more not shown", "✗ run_command failed", "↳ new context", "● paused",
                  ):  # fmt: skip
         assert part in texts
-    assert all(line_width(one.line) <= 90 for one in found)
+    assert all(line_width(entry.line) <= 90 for entry in entries)
 
 
 async def test_who_comes_back_sees_what_happened_and_walks_it(
@@ -103,7 +103,7 @@ async def test_who_comes_back_sees_what_happened_and_walks_it(
         builder.start("r")
         for step in range(1, 11):
             builder.whole("r", step, f"thought {step}")
-    crowd.seen(builder, "r", builder.seq, 6 * 60 * crowd.MINUTE)
+    crowd.mark_seen(builder, "r", builder.seq, 6 * 60 * crowd.MINUTE)
     for size in (WIDE, SMALL):
         async with sit(builder.home, "r", size) as seat:
             area = seat.app.watch_screen.since
@@ -111,9 +111,9 @@ async def test_who_comes_back_sees_what_happened_and_walks_it(
             assert area.visit is None
             assert area.region.height == 0  # nothing happened: not one line is taken
             await seat.press("right_square_bracket")
-            assert "Nothing is new since you were here" in seat.said()
+            assert "Nothing is new since you were here" in seat.hint()
             await seat.press("I")
-            await seat.until(lambda: "Nothing happened since" in seat.said(), "said")
+            await seat.until(lambda: "Nothing happened since" in seat.hint(), "said")
     with builder.bulk():
         builder.say("r", "g", "Look at the log.", author="ben")
         builder.whole("r", 11, "fails", success=False)
@@ -126,10 +126,10 @@ async def test_who_comes_back_sees_what_happened_and_walks_it(
                 assert part in seat.text("#since-line"), part
             await seat.press("right_square_bracket")
             assert seat.transcript.cursor == 11
-            assert "1/2  step 11" in seat.said()
+            assert "1/2  step 11" in seat.hint()
             await seat.press("right_square_bracket")
             assert seat.transcript.cursor == 12
-            assert "score 41" in seat.said()
+            assert "score 41" in seat.hint()
             await seat.press("left_square_bracket")
             assert seat.transcript.cursor == 11
             await seat.press("I")
@@ -140,7 +140,7 @@ async def test_who_comes_back_sees_what_happened_and_walks_it(
             await seat.press("I", "escape")
             assert not seat.app.watch_screen.since.events.display
             await seat.press("right_square_bracket", "right_square_bracket")
-            assert "That was all" in seat.said()
+            assert "That was all" in seat.hint()
             assert not seat.app.watch_screen.since.strip.display
 
 

@@ -54,16 +54,16 @@ COMPLETED = {
 @pytest.mark.parametrize("name", COMPLETED)
 def test_a_word_is_finished(name: str) -> None:
     before, words = COMPLETED[name]
-    found = complete_word(before, FILES)
-    assert (found.words if found else ()) == words
+    completion = complete_word(before, FILES)
+    assert (completion.words if completion else ()) == words
 
 
 def test_the_next_word_comes_round() -> None:
-    found = complete_word("src", FILES)
-    assert found is not None
-    assert found.next().word == "src/model/layers.py"
-    assert found.next().next().word == "src/train.py"
-    assert "‹src/train.py›" in found.text()
+    completion = complete_word("src", FILES)
+    assert completion is not None
+    assert completion.next().word == "src/model/layers.py"
+    assert completion.next().next().word == "src/train.py"
+    assert "‹src/train.py›" in completion.text()
 
 
 def test_snippets_are_a_file_that_an_editor_can_change(tmp_path: Path) -> None:
@@ -138,15 +138,15 @@ async def test_the_queue_is_put_in_order_and_heard_so(live: LiveStation, sit: Si
         await seat.press("escape", "6", "j", "j", "K", "K")
         await seat.until(lambda: "third" in seat.lines(GuidanceQueue)[0], "third is first")
         ack = worker.step(2)
-        assert [one.text for one in ack.guidance] == ["third", "first", "second"]
+        assert [message.text for message in ack.guidance] == ["third", "first", "second"]
 
 
 async def test_the_words_of_others_are_taken_back_only_when_that_is_meant(
     live: LiveStation, sit: Sit
 ) -> None:
     worker = _work(live)
-    said = Guide(id="g-1", rollout=worker.rollout, text="look at the data", claimed="ben")
-    live.person().ask(said)
+    message = Guide(id="g-1", rollout=worker.rollout, text="look at the data", claimed="ben")
+    live.person().ask(message)
     async with sit(live.home, worker.rollout) as seat:
         await _live(seat)
         await seat.until(lambda: "queued" in seat.text(GuidanceQueue), "queued")

@@ -36,9 +36,9 @@ def rollout(id: str, **fields: Any) -> RolloutRow:
 
 
 def guidance(id: str, **fields: Any) -> Guidance:
-    given = {"rollout": "r", "author": "a", "text": id, "mode": "next", "state": "queued"}
+    defaults = {"rollout": "r", "author": "a", "text": id, "mode": "next", "state": "queued"}
     return Guidance(
-        id=id, **{**given, "step": None, "queued_at": "", "delivered_at": None, **fields}
+        id=id, **{**defaults, "step": None, "queued_at": "", "delivered_at": None, **fields}
     )
 
 
@@ -46,13 +46,13 @@ def test_who_needs_somebody_is_first_and_the_rest_is_as_new_as_the_rows() -> Non
     state = ConsoleState()
     ones = [rollout("b", task="y", created_at=2), rollout("a", task="y", created_at=3)]
     assert state.merge(RolloutChanges([*ones, rollout("c", task="x")], {"a": 1}, 9))
-    assert [one.standing.rollout.id for one in state.needs()] == ["a", "b", "c"]
+    assert [need.standing.rollout.id for need in state.needs()] == ["a", "b", "c"]
     failed = weigh_rollout(RolloutOverview(rollout("c", task="x", state="failed")), 0)
-    state.board = NeedsBoard([failed, *(weigh_rollout(RolloutOverview(one), 0) for one in ones)])
+    state.board = NeedsBoard([failed, *(weigh_rollout(RolloutOverview(row), 0) for row in ones)])
     state.merge(RolloutChanges([rollout("b", task="y", steps=7)], {"a": 1}, 10))
-    found = {one.standing.rollout.id: one.standing for one in state.needs()}
-    assert list(found) == ["c", "b", "a"]
-    assert (found["b"].rollout.steps, found["a"].queued) == (7, 1)
+    standings = {need.standing.rollout.id: need.standing for need in state.needs()}
+    assert list(standings) == ["c", "b", "a"]
+    assert (standings["b"].rollout.steps, standings["a"].queued) == (7, 1)
     assert not state.merge(RolloutChanges([], {"a": 1}, 10))
     state.announced_seq = 12
     assert state.lag == 2
@@ -73,7 +73,7 @@ def test_a_message_that_arrived_is_never_shown_as_unsent(tmp_path: Path) -> None
     shown = merge_guidance_entries(
         [guidance("older"), guidance(first.id)], outbox.entries("r", "me")
     )
-    assert [(one.id, one.state) for one in shown] == [
+    assert [(entry.id, entry.state) for entry in shown] == [
         (second.id, "unsent"),
         ("older", "queued"),
         (first.id, "queued"),
@@ -88,9 +88,9 @@ def test_the_outbox_finds_everything_again(tmp_path: Path) -> None:
     outbox.refuse(refused, "it has ended")
     again = GuidanceOutbox(Home(tmp_path), tmp_path)
     assert again.draft(strange) == GuidanceDraft(strange, "half a sen", edits="g", revision=3)
-    assert [one.text for one in again.unsent()] == ["one", "two"]
-    assert all(re.fullmatch("g-[0-9a-f]{12}", one.id) for one in again.unsent())
-    assert [one.refused for one in again.unsent("other")] == ["it has ended"]
+    assert [message.text for message in again.unsent()] == ["one", "two"]
+    assert all(re.fullmatch("g-[0-9a-f]{12}", message.id) for message in again.unsent())
+    assert [message.refused for message in again.unsent("other")] == ["it has ended"]
     again.remove(sent.id)
     again.store_draft(GuidanceDraft(strange, ""))
     assert again.unsent(strange) == []
@@ -106,7 +106,7 @@ def test_who_shares_a_login_has_words_of_their_own(tmp_path: Path) -> None:
         box.post("r", f"said by {name}", "next")
     for name, box in zip(names, boxes, strict=True):
         assert box.draft("r").text == f"draft of {name}"
-        assert [one.text for one in box.unsent("r")] == [f"said by {name}"]
+        assert [message.text for message in box.unsent("r")] == [f"said by {name}"]
         assert tmp_path in (box.folder, *box.folder.parents)
 
 
@@ -119,10 +119,10 @@ def test_a_draft_file_cut_by_a_full_disk_is_no_error(tmp_path: Path) -> None:
 
 
 def test_no_key_means_two_things_in_one_place() -> None:
-    for area in {one.area for one in KEYS}:
-        here = [key for one in KEYS if one.area == area for key in one.keys.split(",")]
-        assert len(here) == len(set(here)), area
-    everywhere = {key for one in KEYS if one.area == "app" for key in one.keys.split(",")}
+    for area in {entry.area for entry in KEYS}:
+        keys = [key for entry in KEYS if entry.area == area for key in entry.keys.split(",")]
+        assert len(keys) == len(set(keys)), area
+    everywhere = {key for entry in KEYS if entry.area == "app" for key in entry.keys.split(",")}
     for area in ("trajectory", "find", "rollouts", "terminals", "files", "queue", "lines"):
-        here = {key for one in KEYS if one.area == area for key in one.keys.split(",")}
-        assert not here & everywhere, area
+        keys = {key for entry in KEYS if entry.area == area for key in entry.keys.split(",")}
+        assert not keys & everywhere, area

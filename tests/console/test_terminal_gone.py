@@ -30,8 +30,8 @@ DRAFT = "half a thought"
 def _read(master: int) -> bytes:
     watched = select.poll()
     watched.register(master, select.POLLIN)
-    told = any(event & select.POLLIN for _, event in watched.poll(100))  # not only a hang-up
-    return os.read(master, 1 << 16) if told else b""
+    readable = any(event & select.POLLIN for _, event in watched.poll(100))  # not only a hang-up
+    return os.read(master, 1 << 16) if readable else b""
 
 
 def _until(reached: Callable[[], bool], why: str) -> None:
@@ -79,35 +79,35 @@ class Terminal(NamedTuple):
 
     master: int
     process: subprocess.Popen[bytes]
-    seen: bytearray
+    output: bytearray
 
     def shows(self, text: bytes) -> bool:
-        self.seen.extend(_read(self.master))
-        return text in self.seen
+        self.output.extend(_read(self.master))
+        return text in self.output
 
     def leaves(self) -> int:
         """Its exit code; what it draws last is read, for it would wait at a full terminal."""
 
-        def left() -> bool:
-            self.seen.extend(_read(self.master))
+        def has_left() -> bool:
+            self.output.extend(_read(self.master))
             return self.process.poll() is not None
 
-        _until(left, "it leaves")
+        _until(has_left, "it leaves")
         return self.process.wait()
 
 
 def test_a_console_without_a_terminal_leaves(home: Home, tmp_path: Path) -> None:
-    def kept() -> bool:
+    def is_kept() -> bool:
         drafts = (tmp_path / "state").rglob("drafts/*")
-        return any(DRAFT in one.read_text() for one in drafts)
+        return any(DRAFT in draft.read_text() for draft in drafts)
 
     with _console(home, tmp_path) as terminal:
         _until(lambda: terminal.shows(b"I look at what"), "the step shows")
         os.write(terminal.master, b"5" + DRAFT.encode())
-        _until(lambda: terminal.shows(b"half") and kept(), "the draft is kept")
+        _until(lambda: terminal.shows(b"half") and is_kept(), "the draft is kept")
         os.close(terminal.master)
         assert terminal.process.wait(SECONDS) == 0
-        assert kept()
+        assert is_kept()
 
 
 def test_stderr_may_go_to_a_file(home: Home, tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_somebody_sits_there_under_the_name_that_they_give(
 ) -> None:
     live.working().step(1)
     with _console(live.home, tmp_path, "--as", "ben") as terminal:
-        here = "SELECT name, verified FROM looks WHERE here = 1"
-        _until(lambda: terminal.shows(b"live") and live.query(here) == [("ben", 0)], "it is known")
+        query = "SELECT name, verified FROM looks WHERE here = 1"
+        _until(lambda: terminal.shows(b"live") and live.query(query) == [("ben", 0)], "it is known")
         os.write(terminal.master, b"q")
         assert terminal.leaves() == 0
 

@@ -68,13 +68,13 @@ def test_a_log_in_pages_has_the_lines_of_the_whole(name: str, tmp_path: Path) ->
     data, segment = LOGS[name]
     _write(tmp_path / "main", data, segment)
     index = update_log_index(LogIndex(tmp_path / "main"))
-    whole = [line_text(one) for one in parse_all_lines(data)]
-    found = [line_text(index.line(number)) for number in range(index.lines)]
+    whole = [line_text(row) for row in parse_all_lines(data)]
+    lines = [line_text(index.line(number)) for number in range(index.lines)]
     if name == "a line longer than a page":  # cut where a page ends
-        assert len(found) == len(index.pages)
-        assert found[-1] == "end"
+        assert len(lines) == len(index.pages)
+        assert lines[-1] == "end"
     else:
-        assert found == whole
+        assert lines == whole
         assert count_lines(data) == len(whole)
 
 
@@ -89,7 +89,7 @@ def test_a_log_is_read_on_where_it_has_grown(tmp_path: Path) -> None:
     assert after == update_log_index(LogIndex(tmp_path / "main"))
     shutil.rmtree(tmp_path / "main")
     _write(tmp_path / "main", b"another\r\n", 99)
-    assert [line_text(one) for one in (update_log_index(after).line(0),)] == ["another"]
+    assert [line_text(row) for row in (update_log_index(after).line(0),)] == ["another"]
 
 
 def test_what_is_before_a_gap_is_left_out(tmp_path: Path) -> None:
@@ -192,8 +192,8 @@ async def test_a_search_in_a_log_opens_its_line(
         await seat.press("slash", "ctrl+t", "ctrl+t", "ctrl+t")
         await seat.write("line 150 of")
         await seat.press("enter")
-        found = seat.app.watch_screen.trajectory.search
-        await seat.until(lambda: found.hits and found.hits.hits, "found")
+        search = seat.app.watch_screen.trajectory.search
+        await seat.until(lambda: search.hits and search.hits.hits, "found")
         await seat.until(lambda: isinstance(seat.app.screen, HitsDialog), "listed")
         await seat.press("enter")
         text = seat.app.watch_screen.terminals.text
@@ -214,10 +214,10 @@ def test_a_branch_shows_terminals_of_the_past_that_it_shares(
     builder.whole("limb", 3, "runs", spans=(span,))
     expected = {(3, 0): ("limb", 3), (2, 0): ("r", 2), (3, -1): ("r", 2), (2, 1): ("limb", 3)}
     with Reader(builder.home) as reader:
-        for (step, by), found in expected.items():
+        for (step, by), place in expected.items():
             printed = reader.run(terminals_pane.read_step_output("limb", "local", "main", step, by))
             assert printed
-            assert (printed.rollout, printed.step) == found
+            assert (printed.rollout, printed.step) == place
         assert reader.run(terminals_pane.read_step_output("limb", "local", "main", 1, -1)) is None
         assert reader.run(terminals_pane.read_step_output("limb", "local", "main", 3, 1)) is None
 
@@ -262,8 +262,8 @@ async def test_a_person_attaches_read_only_and_leaves_with_one_key(tmp_path: Pat
 
     def tmux(at: Path, *words: str) -> str:
         command = ("tmux", "-f", "/dev/null", "-S", str(at), *words)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        return done.stdout
+        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        return process.stdout
 
     async def until(text: str) -> None:
         for _ in range(200):
@@ -302,21 +302,21 @@ async def test_a_person_attaches_read_only_and_leaves_with_one_key(tmp_path: Pat
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> Iterator[Sshd]:
+def remote(tmp_path: Path) -> Iterator[Sshd]:
     """Another machine, over a real sshd."""
-    made = Sshd(tmp_path / "s")
-    made.start()
-    yield made
-    made.close()
+    sshd = Sshd(tmp_path / "s")
+    sshd.start()
+    yield sshd
+    sshd.close()
 
 
 async def test_a_log_elsewhere_is_fetched_and_then_what_is_new_of_it(
-    builder: HomeBuilder, sit: Sit, there: Sshd
+    builder: HomeBuilder, sit: Sit, remote: Sshd
 ) -> None:
-    far = terminal_log_files.terminals_folder(Path(there.host.host_root), "r") / "train"
+    far = terminal_log_files.terminals_folder(Path(remote.host.host_root), "r") / "train"
     _write(far, b"epoch 1\r\n", 99)
     keys = ("ssh", "ssh_config", "host_root", "command")
-    hosts = {"gpu": {key: getattr(there.host, key) for key in keys}}
+    hosts = {"gpu": {key: getattr(remote.host, key) for key in keys}}
     with builder.bulk():
         builder.start("r", hosts=hosts)
         span = TerminalSpan(host="gpu", terminal="train", start=0, end=9)

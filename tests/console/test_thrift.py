@@ -54,10 +54,10 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_cells_are_the_same(name: str) -> None:
     data = CASES[name]
-    made = compress_sgr(data)
-    assert drawn(made) == drawn(data)
-    assert drawn(made)[1] == PLAIN_STYLE
-    assert len(made) <= len(data)
+    output = compress_sgr(data)
+    assert drawn(output) == drawn(data)
+    assert drawn(output)[1] == PLAIN_STYLE
+    assert len(output) <= len(data)
 
 
 def test_colours_are_said_once() -> None:

@@ -62,9 +62,9 @@ async def test_why_nothing_goes_on_is_readable_in_full_at_the_end(
             builder.state(name, *state)
         for size in (WIDE, SMALL):
             async with sit(builder.home, name, size) as seat:
-                said = " ".join(seat.text().split())
-                assert words in said, what
-                assert " ".join(state[2].split()) in said, what
+                text = " ".join(seat.text().split())
+                assert words in text, what
+                assert " ".join(state[2].split()) in text, what
                 assert seat.transcript.following
                 await seat.press("pageup", "pagedown", "j", "j")
                 assert state[2].split()[-1] in seat.lines()[-1], what
@@ -288,18 +288,18 @@ async def test_a_small_screen_shows_one_area_at_a_time(builder: HomeBuilder, sit
     async with sit(builder.home, "r-one", SMALL) as seat:
         ids = ("rollouts", "trajectory", "terminals", "files", "guidance")
 
-        def seen() -> list[str]:
-            return [one for one in ids if seat.app.query_one(f"#{one}").size.width > 0]
+        def visible() -> list[str]:
+            return [name for name in ids if seat.app.query_one(f"#{name}").size.width > 0]
 
-        assert seen() == ["trajectory"]
+        assert visible() == ["trajectory"]
         await seat.press("1")
-        assert seen() == ["rollouts"]
+        assert visible() == ["rollouts"]
         await seat.press("3")
-        assert seen() == ["terminals"]
+        assert visible() == ["terminals"]
         await seat.press("4")
-        assert seen() == ["files"]
+        assert visible() == ["files"]
         await seat.press("5")
-        assert seen() == ["trajectory", "guidance"]
+        assert visible() == ["trajectory", "guidance"]
         await seat.pilot.resize_terminal(160, 50)
         await seat.press()
-        assert seen() == list(ids)
+        assert visible() == list(ids)

@@ -38,8 +38,8 @@ async def ready(seat: Seat, rollout: str) -> None:
 
 
 def state(live: LiveStation, rollout: str) -> tuple[str, str]:
-    (found,) = live.query("SELECT state, paused_by FROM rollouts WHERE id = ?", rollout)
-    return found
+    (row,) = live.query("SELECT state, paused_by FROM rollouts WHERE id = ?", rollout)
+    return row
 
 
 def holder(live: LiveStation) -> list[tuple[Any, ...]]:
@@ -47,9 +47,9 @@ def holder(live: LiveStation) -> list[tuple[Any, ...]]:
 
 
 def ask(live: LiveStation, message: Any) -> Any:
-    done = live.person().ask(message)
-    assert isinstance(done, wire.RequestStored), done
-    return done
+    answer = live.person().ask(message)
+    assert isinstance(answer, wire.RequestStored), answer
+    return answer
 
 
 def steer(live: LiveStation, rollout: str, action: Any, name: str = "ben") -> None:
@@ -76,13 +76,13 @@ async def test_a_pause_is_undone_and_its_row_is_not_written_over(
             assert seat.offered().endswith("Z takes it back   5 s")
             await seat.press("e", "G", "s", "U", "V", "escape", "g")  # jumps and what they say
             assert "Z takes it back" in seat.offered()
-            assert "No " in seat.said() or "home" in seat.said()
+            assert "No " in seat.hint() or "home" in seat.hint()
             await seat.press("Z")
             await seat.until(lambda: state(live, rollout) == ("running", ""), "resumed")
-            await seat.until(lambda: "taken back" in seat.said(), "said")
+            await seat.until(lambda: "taken back" in seat.hint(), "said")
             assert not seat.offered()
             await seat.press("Z")
-            assert "Nothing to take back" in seat.said(), "once is enough"
+            assert "Nothing to take back" in seat.hint(), "once is enough"
 
 
 async def test_the_offer_ends_after_its_seconds(live: LiveStation, sit: Sit, rollout: str) -> None:
@@ -108,11 +108,11 @@ async def test_only_ones_own_pause_is_undone(live: LiveStation, sit: Sit, rollou
         steer(live, rollout, "resume")
         steer(live, rollout, "pause")
         await seat.press("Z")
-        await seat.until(lambda: "by ben: that is not yours" in seat.said(), "refused")
+        await seat.until(lambda: "by ben: that is not yours" in seat.hint(), "refused")
         assert state(live, rollout) == ("paused", "person:ben")
         await seat.until(lambda: seat.app.state.rollouts[rollout].paused_by == "person:ben", "seen")
         await seat.press("p")
-        await seat.until(lambda: "is already paused by person:ben" in seat.said(), "nothing done")
+        await seat.until(lambda: "is already paused by person:ben" in seat.hint(), "nothing done")
         assert not seat.offered()
         await seat.press("r")
         assert isinstance(seat.app.screen, ConfirmDialog), "the end of another's pause asks"
@@ -132,7 +132,7 @@ async def test_a_pause_before_the_console_knew_of_anothers_is_not_offered_to_end
         seat.app.watch_screen._steering.steer(rollout, "pause")
         await seat.until(lambda: "takes it back" in seat.offered(), "offered")
         await seat.press("Z")
-        await seat.until(lambda: "by ben: that is not yours" in seat.said(), "refused")
+        await seat.until(lambda: "by ben: that is not yours" in seat.hint(), "refused")
         assert state(live, rollout) == ("paused", "person:ben")
 
 
@@ -164,7 +164,7 @@ async def test_to_go_on_with_a_failed_rollout_is_asked_and_said(
         assert state(live, worker.rollout)[0] == "failed"
         await seat.press("r", "y")
         await seat.until(lambda: state(live, worker.rollout)[0] == "queued", "it goes on")
-        await seat.until(lambda: f"{worker.rollout}: Resumed" in seat.said(), "and that is said")
+        await seat.until(lambda: f"{worker.rollout}: Resumed" in seat.hint(), "and that is said")
 
 
 async def test_a_claim_is_undone_with_what_stood_before(
@@ -200,7 +200,7 @@ async def test_a_claim_that_another_took_over_is_not_released(
         await seat.until(lambda: "takes it back" in seat.offered(), "offered")
         claim(live, rollout, "ben")
         await seat.press("Z")
-        await seat.until(lambda: "ben claimed" in seat.said(), "refused")
+        await seat.until(lambda: "ben claimed" in seat.hint(), "refused")
         assert holder(live) == [("ben",)]
 
 
@@ -208,18 +208,18 @@ async def test_a_claim_that_another_took_over_is_not_released(
 async def test_a_verdict_is_undone_to_the_one_before(
     live: LiveStation, sit: Sit, rollout: str, key: str
 ) -> None:
-    given = JudgedSteps(first=3, last=3, verdict="mask", reason="no gain")
-    ask(live, wire.GiveVerdicts(request="b", rollout=rollout, steps=(given,), claimed="ben"))
-    stands = "SELECT author, keep FROM verdicts WHERE source = 'human'"
-    said = "SELECT count(*) FROM events WHERE kind = 'verdict'"
+    verdict = JudgedSteps(first=3, last=3, verdict="mask", reason="no gain")
+    ask(live, wire.GiveVerdicts(request="b", rollout=rollout, steps=(verdict,), claimed="ben"))
+    verdicts = "SELECT author, keep FROM verdicts WHERE source = 'human'"
+    count = "SELECT count(*) FROM events WHERE kind = 'verdict'"
     async with sit(live.home, rollout) as seat:
         await ready(seat, rollout)
         await seat.press(key)
-        await seat.until(lambda: live.query(said) == [(2,)], "given at once")
+        await seat.until(lambda: live.query(count) == [(2,)], "given at once")
         await seat.until(lambda: "takes it back" in seat.offered(), "offered")
         await seat.press("g", "G", "e", "Z")
-        await seat.until(lambda: "as it was before" in seat.said(), "said")
-        assert live.query(stands) == [(current_person().name, 0)]
+        await seat.until(lambda: "as it was before" in seat.hint(), "said")
+        assert live.query(verdicts) == [(current_person().name, 0)]
         await seat.press("H")
         await seat.until(lambda: seat.app.screen.query("#said"), "the history")
         assert seat.text("#said FixedLines").count("no gain") >= 2, "with its reason"
@@ -228,16 +228,16 @@ async def test_a_verdict_is_undone_to_the_one_before(
 async def test_one_verdict_after_the_other_takes_one_line_and_all_are_undone(
     live: LiveStation, sit: Sit, rollout: str
 ) -> None:
-    stands = "SELECT step, keep FROM verdicts ORDER BY step"
+    verdicts = "SELECT step, keep FROM verdicts ORDER BY step"
     async with sit(live.home, rollout) as seat:
         await ready(seat, rollout)
         await seat.press("K", "M", "k", "K")
-        await seat.until(lambda: live.query(stands) == [(2, 1), (3, 0)], "all of them")
+        await seat.until(lambda: live.query(verdicts) == [(2, 1), (3, 0)], "all of them")
         await seat.until(lambda: "Kept step 2" in seat.offered(), "the newest is offered")
         assert len(seat.offered().splitlines()) == 1
-        for left in ([(3, 0)], [(3, 1)], []):
+        for rows in ([(3, 0)], [(3, 1)], []):
             await seat.press("Z")
-            await seat.until(lambda left=left: live.query(stands) == left, "one after the other")
+            await seat.until(lambda left=rows: live.query(verdicts) == left, "one after the other")
 
 
 async def test_two_in_a_row_are_undone_the_newest_first(
@@ -266,7 +266,7 @@ async def test_a_key_behind_another_undoes_what_is_still_on_its_way(
         await seat.pilot.press("p", "p", "Z")
         moves = "SELECT count(*) FROM events WHERE kind = 'state'"
         ((before,),) = live.query(moves)
-        await seat.until(lambda: "taken back" in seat.said(), "done and undone")
+        await seat.until(lambda: "taken back" in seat.hint(), "done and undone")
         assert state(live, rollout) == ("running", "")
         assert before <= live.query(moves)[0][0]
 
@@ -300,10 +300,10 @@ async def test_without_a_daemon_nothing_is_done_and_nothing_offered(
         live.stop()
         await seat.until(lambda: seat.app.state.link == "down", "gone")
         await seat.press("Z")
-        await seat.until(lambda: "No daemon runs" in seat.said(), "it cannot be undone now")
+        await seat.until(lambda: "No daemon runs" in seat.hint(), "it cannot be undone now")
         for key in ("p", "c", "K"):
             await seat.press(key)
-            await seat.until(lambda: "aemon" in seat.said(), "said")
+            await seat.until(lambda: "aemon" in seat.hint(), "said")
             assert not seat.offered()
         live.again()
         await seat.until(lambda: seat.app.state.link == "live", "back")
@@ -321,6 +321,6 @@ async def test_who_leaves_at_once_has_done_it(
         await ready(seat, rollout)
         await pilot.press("p", "q")
     assert state(live, rollout) == ("paused", ME)
-    (left,) = app.undo_offers.offers
-    assert left.action is not None
-    assert left.action.undo_command == f"houston rollout resume {rollout}"
+    (offer,) = app.undo_offers.offers
+    assert offer.action is not None
+    assert offer.action.undo_command == f"houston rollout resume {rollout}"

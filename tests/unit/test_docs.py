@@ -28,14 +28,14 @@ FILE_NAME = re.compile(r"[\w./-]+\.(?:toml|json|jsonl|db|md|py|sql|txt|zst|log)"
 @cache
 def headings(page: Path) -> frozenset[str]:
     """Anchors of a page as GitHub makes them; a repeated heading has a number."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     anchors = set()
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     for heading in re.findall(r"^#+ +(.+?) *$", text, flags=re.MULTILINE):
         plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
         slug = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
-        again = seen.get(slug, 0)
-        seen[slug] = again + 1
+        again = counts.get(slug, 0)
+        counts[slug] = again + 1
         anchors.add(f"{slug}-{again}" if again else slug)
     return frozenset(anchors)
 
@@ -68,7 +68,7 @@ def dangling_references(file: Path) -> list[str]:
 
 
 def test_references_from_code_lead_to_a_page_and_a_heading() -> None:
-    assert [one for file in code_files() for one in dangling_references(file)] == []
+    assert [reference for file in code_files() for reference in dangling_references(file)] == []
 
 
 def test_no_comment_cites_a_design_outside_the_repository() -> None:
@@ -109,16 +109,16 @@ def module_file(name: str) -> Path | None:
 
 def names_of(body: list[ast.stmt]) -> dict[str, ast.stmt]:
     """What a module or class defines, by name."""
-    found: dict[str, ast.stmt] = {}
+    names: dict[str, ast.stmt] = {}
     for statement in body:
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                found[statement.name] = statement
+                names[statement.name] = statement
             case ast.Assign(targets=targets):
-                found |= {one.id: statement for one in targets if isinstance(one, ast.Name)}
+                names |= {node.id: statement for node in targets if isinstance(node, ast.Name)}
             case ast.AnnAssign(target=ast.Name(id=name)):
-                found[name] = statement
-    return found
+                names[name] = statement
+    return names
 
 
 def definition(dotted: str) -> ast.AST | None:
@@ -128,11 +128,11 @@ def definition(dotted: str) -> ast.AST | None:
         file = module_file(".".join(parts[:length]))
         if file is None:
             continue
-        found: ast.AST | None = parsed(file)
+        node: ast.AST | None = parsed(file)
         for name in parts[length:]:
-            body = found.body if isinstance(found, ast.Module | ast.ClassDef) else []
-            found = names_of(body).get(name)
-        return found
+            body = node.body if isinstance(node, ast.Module | ast.ClassDef) else []
+            node = names_of(body).get(name)
+        return node
     return None
 
 
@@ -147,7 +147,7 @@ def is_function(dotted: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("dotted", "there"),
+    ("dotted", "defined"),
     [
         ("houston_shared.home", True),
         ("houston_shared.home.Home", True),
@@ -160,16 +160,16 @@ def is_function(dotted: str) -> bool:
         ("guidance_delivery.deliver_guidance", False),
     ],
 )
-def test_a_name_that_is_wrong_is_found(dotted: str, there: bool) -> None:
-    assert is_defined(dotted) is there
+def test_a_name_that_is_wrong_is_found(dotted: str, defined: bool) -> None:
+    assert is_defined(dotted) is defined
 
 
 @pytest.mark.parametrize("page", NAMED, ids=lambda page: page.name)
 def test_modules_and_functions_that_pages_name_exist(page: Path) -> None:
     quoted = QUOTED.findall(page.read_text())
-    dotted = {one for one in quoted if DOTTED.fullmatch(one) and not FILE_NAME.fullmatch(one)}
+    dotted = {name for name in quoted if DOTTED.fullmatch(name) and not FILE_NAME.fullmatch(name)}
     assert dotted
-    assert sorted(one for one in dotted if not is_defined(one)) == []
+    assert sorted(name for name in dotted if not is_defined(name)) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -177,17 +177,17 @@ def test_modules_and_files_that_pages_name_exist(page: Path) -> None:
     quoted = QUOTED.findall(page.read_text())
     modules = re.compile(r"houston_(?:console|daemon|shared)(?:\.\w+)*")
     paths = re.compile(r"(?:console|daemon|shared|tests|bench|docs)/[\w./-]*\w/?")
-    wrong = [one for one in quoted if modules.fullmatch(one) and not is_defined(one)]
-    wrong += [one for one in quoted if paths.fullmatch(one) and not (ROOT / one).exists()]
+    wrong = [name for name in quoted if modules.fullmatch(name) and not is_defined(name)]
+    wrong += [name for name in quoted if paths.fullmatch(name) and not (ROOT / name).exists()]
     assert wrong == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_imports_that_pages_show_exist(page: Path) -> None:
     shown = re.findall(r"^from (houston_[\w.]+) import (.+)$", page.read_text(), re.MULTILINE)
-    known = {f"{module}.{name}" for module, names in shown for name in names.split(", ")}
-    own = {one for one in known if one.partition(".")[0] in TREES}
-    assert sorted(one for one in own if not is_defined(one)) == []
+    imported = {f"{module}.{name}" for module, names in shown for name in names.split(", ")}
+    own = {name for name in imported if name.partition(".")[0] in TREES}
+    assert sorted(name for name in own if not is_defined(name)) == []
 
 
 def test_every_line_of_the_glossary_names_its_module() -> None:
@@ -216,9 +216,9 @@ def walks() -> dict[str, list[str]]:
 
 
 def test_walks_are_short_and_pass_functions_that_exist() -> None:
-    found = walks()
-    assert len(found) == MAX_WALKS
-    for title, hops in found.items():
+    pages = walks()
+    assert len(pages) == MAX_WALKS
+    for title, hops in pages.items():
         numbered = re.findall(r"^(\d+)\. ", section_of(title), flags=re.MULTILINE)
         assert [int(number) for number in numbered] == list(range(1, len(hops) + 1)), title
         assert 5 <= len(hops) <= MAX_HOPS, title

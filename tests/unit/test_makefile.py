@@ -24,7 +24,7 @@ TORCH = {
 
 @pytest.mark.parametrize("case", TORCH)
 def test_the_cpu_build_is_taken_where_there_is_no_gpu(case: str, tmp_path: Path) -> None:
-    fails, gpu, asked, said = TORCH[case]
+    fails, gpu, asked, expected_words = TORCH[case]
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
     (tmp_path / "pyproject.toml").touch()
     bin_folder = tmp_path / ".venv/bin"
@@ -35,7 +35,7 @@ def test_the_cpu_build_is_taken_where_there_is_no_gpu(case: str, tmp_path: Path)
         program.write_text(text)
         program.chmod(0o755)
     log = tmp_path / "pip.log"
-    made = subprocess.run(
+    process = subprocess.run(
         ["make", "SYSTEM=", ".venv/bin/.base"],
         cwd=tmp_path,
         env={**os.environ, "PIP_LOG": str(log), "PATH": f"{tmp_path}:{os.environ['PATH']}"},
@@ -43,8 +43,8 @@ def test_the_cpu_build_is_taken_where_there_is_no_gpu(case: str, tmp_path: Path)
         text=True,
         check=True,
     )
-    assert said in made.stdout + made.stderr
+    assert expected_words in process.stdout + process.stderr
     installs = [line for line in log.read_text().splitlines() if "torch" in line]
     words = [[word for word in ("torch", CPU, INDEX) if word in line.split()] for line in installs]
     expected = {INDEX: [CPU, INDEX]}
-    assert words == [expected.get(one, [one]) for one in asked]
+    assert words == [expected.get(word, [word]) for word in asked]

@@ -50,19 +50,19 @@ for command in COMMANDS:
 
 
 def test_every_command_exists_and_has_help() -> None:
-    done = subprocess.run([sys.executable, "-c", HELPS], capture_output=True, text=True, check=True)
-    *helps, _ = done.stdout.split("\0")
-    for command, said in zip(COMMANDS, helps, strict=True):
-        text, _, ended = said.rstrip().rpartition("\n")
-        assert json.loads(ended) == [list(command.words), 0], (command, done.stderr)
+    run = subprocess.run([sys.executable, "-c", HELPS], capture_output=True, text=True, check=True)
+    *helps, _ = run.stdout.split("\0")
+    for command, output in zip(COMMANDS, helps, strict=True):
+        text, _, ended = output.rstrip().rpartition("\n")
+        assert json.loads(ended) == [list(command.words), 0], (command, run.stderr)
         assert command.help in " ".join(text.split())
 
 
 def imported(statement: str) -> set[str]:
     """Top-level packages in a fresh interpreter after a statement."""
     code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return {name.partition(".")[0] for name in json.loads(done.stdout)}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in json.loads(run.stdout)}
 
 
 HEAVY = {"torch", "transformers", "textual"}
@@ -88,11 +88,11 @@ def test_workers_and_daemon_import_nothing_heavy(module: str) -> None:
 
 
 def test_pages_written_from_the_code_are_up_to_date() -> None:
-    done = subprocess.run(
+    run = subprocess.run(
         [sys.executable, ROOT / "docs" / "generate.py", "--check"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert run.returncode == 0, run.stderr
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

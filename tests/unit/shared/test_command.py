@@ -31,12 +31,12 @@ def shell(line: str, folder: Path, **environment: str) -> "subprocess.CompletedP
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with one rollout of one step, whose text is in no narrow encoding."""
-    made = tmp_path_factory.mktemp("command")
-    home = WrittenHome(made / "home")
+    path = tmp_path_factory.mktemp("command")
+    home = WrittenHome(path / "home")
     home.rollout("words-aaaa")
     home.step("words-aaaa", 1, sample("caf\u00e9 \u5148 \U0001f600"))
     home.close()
-    return made
+    return path
 
 
 SENTENCES = {
@@ -68,17 +68,17 @@ SENTENCES = {
 @pytest.mark.parametrize("case", SENTENCES)
 def test_a_sentence_and_its_exit_code(case: str, folder: Path) -> None:
     line, code, words = SENTENCES[case]
-    done = shell(line, folder)
-    said = done.stderr.decode()
-    assert words in " ".join(said.split()), said
-    assert done.returncode == code, said
-    assert "Traceback" not in said
-    assert "Exception ignored" not in said
+    process = shell(line, folder)
+    errors = process.stderr.decode()
+    assert words in " ".join(errors.split()), errors
+    assert process.returncode == code, errors
+    assert "Traceback" not in errors
+    assert "Exception ignored" not in errors
 
 
 def test_a_reader_that_has_gone_is_no_error(folder: Path) -> None:
-    done = shell("set -o pipefail; houston steps words | true", folder)
-    assert (done.returncode, done.stderr) == (0, b"")
+    process = shell("set -o pipefail; houston steps words | true", folder)
+    assert (process.returncode, process.stderr) == (0, b"")
 
 
 def test_a_narrow_encoding_loses_nothing(folder: Path) -> None:
@@ -92,8 +92,8 @@ def test_a_narrow_encoding_loses_nothing(folder: Path) -> None:
 
 def test_without_standard_error_it_does_its_work(folder: Path) -> None:
     for closed in ("2>&-", "2>/dev/full"):
-        done = shell(f"houston context words 1 {closed}", folder)
-        assert (done.returncode, bool(done.stdout)) == (0, True)
+        process = shell(f"houston context words 1 {closed}", folder)
+        assert (process.returncode, bool(process.stdout)) == (0, True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -110,7 +110,7 @@ def test_a_home_that_this_user_may_not_enter(more: str, folder: Path) -> None:
         for words in (["steps", "words"], ["guide", "words", "x"]):
             assert command.main([*words, *"{more}".split()]) == 1
     """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "HOUSTON_HOME": str(folder / "home")},
         capture_output=True,
@@ -118,9 +118,9 @@ def test_a_home_that_this_user_may_not_enter(more: str, folder: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("cannot be read by this user: Permission denied") == 2
-    assert "daemon.group" in done.stderr
+    assert process.returncode == 0, process.stderr
+    assert process.stderr.count("cannot be read by this user: Permission denied") == 2
+    assert "daemon.group" in process.stderr
 
 
 NOT_FOR_READING = {"asyncio", "dataclasses", "difflib", "hashlib", "rich", "tomllib", "zmq"}
@@ -132,7 +132,7 @@ def test_a_list_imports_only_what_it_needs(folder: Path) -> None:
         "import sys\nfrom houston_shared.command import main\nmain(['rollout', 'list', '--json'])\n"
         "sys.stderr.write(' '.join(sys.modules))"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "HOUSTON_HOME": str(folder / "home")},
         capture_output=True,
@@ -140,8 +140,8 @@ def test_a_list_imports_only_what_it_needs(folder: Path) -> None:
         timeout=60,
         check=True,
     )
-    assert "words-aaaa" in done.stdout
-    assert not NOT_FOR_READING & set(done.stderr.split())
+    assert "words-aaaa" in process.stdout
+    assert not NOT_FOR_READING & set(process.stderr.split())
 
 
 FAULT = "This is a fault of Houston: KeyError: 'lost'."
@@ -158,10 +158,10 @@ def test_a_fault_is_named_and_shows_its_trace_to_who_wants_it(
     monkeypatch.setenv("HOUSTON_DEBUG", str(int(debugging)))
     failing(monkeypatch, KeyError("lost"))
     assert command.main(["rollout", "list"]) == 1
-    said = capsys.readouterr().err
-    assert FAULT in said
-    assert "report it" in said
-    assert ("Traceback" in said) is debugging
+    errors = capsys.readouterr().err
+    assert FAULT in errors
+    assert "report it" in errors
+    assert ("Traceback" in errors) is debugging
 
 
 @pytest.mark.parametrize("leaving", [KeyboardInterrupt(), SystemExit(5)])

@@ -19,14 +19,14 @@ MINUTE = 60_000_000
 
 
 def rollout(id: str = "r", **fields: Any) -> RolloutRow:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "id": id, "task": "t", "state": "running", "paused_by": "", "reason": "", "engine": "e",
         "policy": "", "group_id": "", "parent": "", "parent_step": None, "sandbox": "bubblewrap",
         "forks": 0, "first_step": 1, "steps": 10, "active_us": 0, "evaluations": 0,
         "best_score": None, "last_score": None, "errors": 0, "activity": "", "created_at": 1,
         "updated_at": 1, "last_seq": 100, "spec_seq": 1, "head_seq": 2,
     }  # fmt: skip
-    return RolloutRow(**{**given, **fields})
+    return RolloutRow(**{**defaults, **fields})
 
 
 def marked(*signals: str, **reasons: str) -> list[MarkedStep]:
@@ -34,8 +34,8 @@ def marked(*signals: str, **reasons: str) -> list[MarkedStep]:
 
 
 def look(name: str = "ben", **fields: Any) -> PresenceRow:
-    given: dict[str, Any] = dict.fromkeys(PresenceRow.__struct_fields__, 0)
-    return PresenceRow(**{**given, "rollout": "r", "name": name, "here": 1, "last": NOW, **fields})
+    empty: dict[str, Any] = dict.fromkeys(PresenceRow.__struct_fields__, 0)
+    return PresenceRow(**{**empty, "rollout": "r", "name": name, "here": 1, "last": NOW, **fields})
 
 
 SITUATIONS: dict[str, tuple[RolloutOverview, str]] = {
@@ -181,10 +181,10 @@ SITUATIONS: dict[str, tuple[RolloutOverview, str]] = {
 @pytest.mark.parametrize("case", SITUATIONS)
 def test_need_is_said_in_words(case: str) -> None:
     standing, words = SITUATIONS[case]
-    found = weigh_rollout(standing, NOW)
-    assert found.text == words
-    assert bool(found.weight) == bool(words)
-    assert found.weight <= 120
+    need = weigh_rollout(standing, NOW)
+    assert need.text == words
+    assert bool(need.weight) == bool(words)
+    assert need.weight <= 120
 
 
 def test_who_needs_a_person_most_comes_first() -> None:
@@ -206,8 +206,8 @@ def test_who_needs_a_person_most_comes_first() -> None:
         "damaged": RolloutOverview(rollout("damaged", state="paused", paused_by="repair")),
         "failed": RolloutOverview(rollout("failed", state="failed")),
     }
-    found = [one.standing.rollout.id for one in rank_rollouts(list(names.values()), NOW)]
-    assert found == [
+    ids = [need.standing.rollout.id for need in rank_rollouts(list(names.values()), NOW)]
+    assert ids == [
         "damaged", "failed", "worse", "streak", "watched", "seen", "errs", "younger", "quiet",
         "ended",
     ]  # fmt: skip

@@ -42,18 +42,18 @@ def _folder(tmp_path: Path) -> Path:
 
 def _load(folder: Path, text: str) -> None:
     file = folder / "task.toml"
-    said = "" if "instructions" in text else 'instructions = "Do it."\n'
+    instructions = "" if "instructions" in text else 'instructions = "Do it."\n'
     name = "" if text.startswith("name ") else 'name = "odd"\n'
-    file.write_text(f"{name}{said}{text}\n")
+    file.write_text(f"{name}{instructions}{text}\n")
     describe_task(load_task(file))
 
 
 def _keys(kind: type[msgspec.Struct], above: str = "") -> Iterator[str]:
     for field in msgspec.structs.fields(kind):
         yield above + field.name
-        for one in (field.type, *typing.get_args(field.type)):
-            if isinstance(one, type) and issubclass(one, msgspec.Struct):
-                yield from _keys(one, f"{above}{field.name}.")
+        for member in (field.type, *typing.get_args(field.type)):
+            if isinstance(member, type) and issubclass(member, msgspec.Struct):
+                yield from _keys(member, f"{above}{field.name}.")
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_every_key_takes_an_odd_value_or_refuses_it_in_a_sentence(tmp_path: Path
                 assert len(problem.cause) < 6_000 and "\0" not in problem.cause, (key, value)
 
 
-@pytest.mark.parametrize(("text", "said"), REFUSED)
-def test_what_no_process_could_be_given_is_refused(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+@pytest.mark.parametrize(("text", "cause"), REFUSED)
+def test_what_no_process_could_be_given_is_refused(text: str, cause: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=cause):
         _load(_folder(tmp_path), text)

@@ -24,8 +24,8 @@ NAMES = [
 def test_look_alikes_are_disarmed_and_counted() -> None:
     for parts in itertools.product(LESS, SLASH, NAMES):
         tag = "".join(parts) + ">"
-        text, found = disarm(f"before {tag} after")
-        assert found == 1, tag
+        text, count = disarm(f"before {tag} after")
+        assert count == 1, tag
         assert text.startswith("before &lt;"), tag
         assert text.endswith("> after"), tag
         assert disarm(text).text == text, f"what is dead stays as it is: {tag}"
@@ -89,8 +89,8 @@ def test_disarmed_text_has_no_live_tag_and_stays_if_it_had_none(text: str) -> No
 
 @given(st.lists(st.text()))
 def test_guidance_is_rendered_once_a_message_in_order(texts: list[str]) -> None:
-    said = [DeliveredGuidance(id=str(i), author="ann", text=text) for i, text in enumerate(texts)]
-    rendered = render_guidance(said)
+    words = [DeliveredGuidance(id=str(i), author="ann", text=text) for i, text in enumerate(texts)]
+    rendered = render_guidance(words)
     assert rendered.count(OPENING_TAG) == rendered.count(CLOSING_TAG) == len(texts)
 
 

@@ -59,11 +59,11 @@ def test_one_line_is_one_line() -> None:
 
 @given(st.text())
 def test_there_is_no_other_way_to_one(text: str) -> None:
-    made = (SafeText(text), safe("") + text, SafeText(text[::-1]), safe(safe(text)))
-    for one in made:
-        assert type(one) is SafeText
-        assert not set(one) & HOSTILE
-    assert SafeText(made[0]) is made[0]
+    texts = (SafeText(text), safe("") + text, SafeText(text[::-1]), safe(safe(text)))
+    for member in texts:
+        assert type(member) is SafeText
+        assert not set(member) & HOSTILE
+    assert SafeText(texts[0]) is texts[0]
 
 
 @given(st.text())
@@ -72,7 +72,7 @@ def test_an_editor_counts_the_same_characters(text: str) -> None:
     assert len(shown) == len(text)
     assert not set(shown) & HOSTILE - {"\n"}
     assert all(
-        one == two
-        for one, two in zip(text, shown, strict=True)
-        if one.isascii() and one >= " " and one != "\x7f"
+        before == after
+        for before, after in zip(text, shown, strict=True)
+        if before.isascii() and before >= " " and before != "\x7f"
     )

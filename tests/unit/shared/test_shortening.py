@@ -9,7 +9,7 @@ from houston_shared.context_messages import BEGINNING_CHARACTERS, fit_guidance, 
 from houston_shared.records import DeliveredGuidance
 
 
-def said(*texts: str) -> list[DeliveredGuidance]:
+def messages(*texts: str) -> list[DeliveredGuidance]:
     return [DeliveredGuidance(id=f"g{n}", author="ada", text=text) for n, text in enumerate(texts)]
 
 
@@ -38,19 +38,19 @@ LONG = "word " * 2_000
 def test_shown(
     name: str, texts: list[str], room: int, shown: list[int] | None, left_out: int
 ) -> None:
-    guidance = said(*texts)
-    found = fit_guidance(guidance, room)
-    lengths = [found.get(one.id, len(one.text)) for one in guidance]
+    guidance = messages(*texts)
+    limits = fit_guidance(guidance, room)
+    lengths = [limits.get(message.id, len(message.text)) for message in guidance]
     for length, least in zip(lengths, shown or [], strict=bool(shown)):
         assert length >= least, (name, lengths)
     assert lengths.count(0) >= left_out, name
-    text = guidance_tag.render_guidance(guidance, found)
+    text = guidance_tag.render_guidance(guidance, limits)
     if lengths[-1] and room:
         assert utf8_length(text) <= room, name
-    whole = [one for one in guidance if one.id not in found]
-    assert all(f"<real_user>{one.text}</real_user>" in text for one in whole)
+    whole = [message for message in guidance if message.id not in limits]
+    assert all(f"<real_user>{message.text}</real_user>" in text for message in whole)
     assert text.count("do not fit this model's window") == (
-        sum(n > 0 for n in found.values()) + (0 in found.values())
+        sum(n > 0 for n in limits.values()) + (0 in limits.values())
     ), "every cut is declared"
 
 
@@ -59,13 +59,13 @@ def test_shown(
     st.integers(0, 3_000),
 )
 def test_what_is_shown_fits_and_newer_words_come_first(texts: list[str], room: int) -> None:
-    guidance = said(*texts)
-    found = fit_guidance(guidance, room)
-    assert found == fit_guidance(guidance, room)
-    text = guidance_tag.render_guidance(guidance, found)
-    none = dict.fromkeys((one.id for one in guidance), 0)
+    guidance = messages(*texts)
+    shown = fit_guidance(guidance, room)
+    assert shown == fit_guidance(guidance, room)
+    text = guidance_tag.render_guidance(guidance, shown)
+    none = dict.fromkeys((message.id for message in guidance), 0)
     assert utf8_length(text) <= max(room, utf8_length(guidance_tag.render_guidance(guidance, none)))
-    assert text.count("<real_user>") == sum(found.get(one.id) != 0 for one in guidance)
-    shares = [min(found.get(one.id, len(one.text)) / len(one.text), 1) for one in guidance]
+    assert text.count("<real_user>") == sum(shown.get(message.id) != 0 for message in guidance)
+    shares = [min(shown.get(item.id, len(item.text)) / len(item.text), 1) for item in guidance]
     left_out = [share == 0 for share in shares]
     assert left_out == sorted(left_out, reverse=True), "the oldest are left out"

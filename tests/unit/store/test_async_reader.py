@@ -13,11 +13,11 @@ from tests.support.written_home import WrittenHome
 
 
 def _count(statements: int) -> ReadPlan[int]:
-    seen = 0
+    count = 0
     for _ in range(statements):
         rows = yield RunSql("SELECT count(*) FROM events")
-        seen = rows[0][0]
-    return seen
+        count = rows[0][0]
+    return count
 
 
 async def _cancelled_after(reader: AsyncReader, turns: int) -> None:

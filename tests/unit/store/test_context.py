@@ -26,11 +26,11 @@ READ = ToolCall(id="1.1", name="read_file", arguments={"path": "a.txt"})
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> str:
     """A real tokenizer file of eleven words."""
-    made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, "<s>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.add_special_tokens(["<s>"])
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, "<s>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens(["<s>"])
     file = tmp_path / "tokenizer.json"
-    made.save(str(file))
+    tokenizer.save(str(file))
     return str(file)
 
 
@@ -182,7 +182,7 @@ def test_messages_join_head_and_steps_as_the_model_sees_them(
     dialogue(written)
     written.step("r1", 4)
     view = read_context(reader, "r1", 4)
-    assert [(one.role, one.content) for one in view.messages] == [
+    assert [(message.role, message.content) for message in view.messages] == [
         ("system", "You act."),
         ("user", "Count."),
         ("assistant", "look"),
@@ -211,7 +211,7 @@ def test_after_a_fork_the_summary_stands_for_what_it_compressed(
     written.step("r1", 4, sample("go on", drift="forked"))
     before, after = read_context(reader, "r1", 3), read_context(reader, "r1", 4)
     assert len(before.messages) == 7
-    assert [(one.role, one.content.partition("\n")[0]) for one in after.messages] == [
+    assert [(message.role, message.content.partition("\n")[0]) for message in after.messages] == [
         ("system", "You act."),
         ("user", "Count."),
         ("assistant", "S"),
@@ -219,10 +219,10 @@ def test_after_a_fork_the_summary_stands_for_what_it_compressed(
         ("assistant", "hm"),
         ("user", "[step 3]"),
     ]
-    kept = after.messages[3].content
-    assert kept.startswith(f"{EARLIER_GUIDANCE}\n<real_user>Be quick.</real_user>\n[call 1 of 2")
-    assert kept.endswith("<real_user>Mind &lt;real_user>.</real_user>")
-    assert kept.count("<real_user>") == 2
+    text = after.messages[3].content
+    assert text.startswith(f"{EARLIER_GUIDANCE}\n<real_user>Be quick.</real_user>\n[call 1 of 2")
+    assert text.endswith("<real_user>Mind &lt;real_user>.</real_user>")
+    assert text.count("<real_user>") == 2
     assert after.drift == "forked"
 
 
@@ -253,23 +253,23 @@ MISSING = {"none yet": (0, 1, "has no step yet"), "beyond": (2, 3, "It has steps
 def test_a_step_that_is_not_there_names_those_that_are(
     case: str, written: WrittenHome, reader: Reader
 ) -> None:
-    there, asked, sentence = MISSING[case]
+    steps, step, sentence = MISSING[case]
     written.rollout("r1")
-    for number in range(1, there + 1):
+    for number in range(1, steps + 1):
         written.step("r1", number)
     with pytest.raises(HoustonError, match="no step") as problem:
-        read_context(reader, "r1", asked)
+        read_context(reader, "r1", step)
     assert sentence in problem.value.effect
     assert problem.value.next == "houston steps r1"
 
 
 def test_the_json_has_its_keys(written: WrittenHome, reader: Reader) -> None:
     dialogue(written)
-    found = json.loads(
+    view = json.loads(
         msgspec.json.encode(step_context.context_as_json(read_context(reader, "r1", 2)))
     )
-    assert list(found) == ["messages", "rendered", "token_ids", "drift", "parent"]
-    assert found["messages"][2]["calls"] == [
+    assert list(view) == ["messages", "rendered", "token_ids", "drift", "parent"]
+    assert view["messages"][2]["calls"] == [
         {"id": "1.0", "name": "list_dir", "arguments": {"path": "."}}
     ]
-    assert found["parent"] is None
+    assert view["parent"] is None

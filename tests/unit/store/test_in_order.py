@@ -79,10 +79,10 @@ def test_a_rollout_is_read_in_order(
         behind = [seq for seq in seqs if seq > at]
         ahead = [seq for seq in reversed(seqs) if seq < at]
         for limit in (1, 7, 1_000):
-            found = reader.run(journal_events.events_forward("seq", "r", at, limit, wanted))
-            assert [seq for (seq,) in found] == behind[:limit]
-            found = reader.run(journal_events.events_backward("seq", "r", at, limit, wanted))
-            assert [seq for (seq,) in found] == ahead[:limit]
+            events = reader.run(journal_events.events_forward("seq", "r", at, limit, wanted))
+            assert [seq for (seq,) in events] == behind[:limit]
+            events = reader.run(journal_events.events_backward("seq", "r", at, limit, wanted))
+            assert [seq for (seq,) in events] == ahead[:limit]
         bounded = reader.run(
             journal_events.events_backward("seq", "r", OPEN_END, 1_000, wanted, after=at)
         )
@@ -95,11 +95,11 @@ def test_a_rollout_is_read_in_order(
 def test_a_rollout_without_steps_has_its_own_events(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r")
     guided = written.guide("r", "g", "begin")
-    assert [one.seq for one in reader.run(rollout_queries.events_since(0, "r"))] == [
+    assert [event.seq for event in reader.run(rollout_queries.events_since(0, "r"))] == [
         guided - 1,
         guided,
     ]
-    assert [one.seq for one in reader.run(rollout_queries.newest_events(1, "r"))] == [guided]
+    assert [event.seq for event in reader.run(rollout_queries.newest_events(1, "r"))] == [guided]
     assert reader.run(rollout_queries.events_since(0, "nobody")) == []
     condition = f"SELECT seq FROM events WHERE {journal_events.EVENTS_OF_ROLLOUT}"
     own = written.connection.execute(condition, ("r",)).fetchall()

@@ -80,15 +80,17 @@ STEPS = {
 
 def sent(strip: bool, steps: list[StepRecord]) -> list[Message]:
     renderer = PromptRenderer(ChatmlJsonDialect(), None, "strip" if strip else "keep")
-    found = list(head_messages(HEAD))
-    for one in steps:
-        found += entry(renderer, one).messages
-    return found
+    messages = list(head_messages(HEAD))
+    for step in steps:
+        messages += entry(renderer, step).messages
+    return messages
 
 
-def entry(renderer: PromptRenderer, one: StepRecord):  # type: ignore[no-untyped-def]
-    assert one.observation is not None
-    return renderer.render_step(one.step, one.sample, one.results, one.observation, one.guidance)
+def entry(renderer: PromptRenderer, step: StepRecord):  # type: ignore[no-untyped-def]
+    assert step.observation is not None
+    return renderer.render_step(
+        step.step, step.sample, step.results, step.observation, step.guidance
+    )
 
 
 @pytest.mark.parametrize("strip", [False, True])
@@ -107,8 +109,8 @@ def test_a_fork_reads_as_it_was_sent(
     compressed = STEPS[case]
     fork = ForkBody(k=1, first_kept_step=2, summary="S", shortened=shown)
     renderer = PromptRenderer(ChatmlJsonDialect(), None, "keep")
-    own = {one.id for one in compressed.guidance}
-    kept = [one for one in earlier if one.id not in own]
-    pair = renderer.fork_pair(entry(renderer, compressed), "S", kept, shown).messages
-    found = build_messages(HEAD, ContextBody(fork, compressed, earlier, []))
-    assert found == [*head_messages(HEAD), *pair]
+    own = {message.id for message in compressed.guidance}
+    rest = [message for message in earlier if message.id not in own]
+    pair = renderer.fork_pair(entry(renderer, compressed), "S", rest, shown).messages
+    messages = build_messages(HEAD, ContextBody(fork, compressed, earlier, []))
+    assert messages == [*head_messages(HEAD), *pair]

@@ -70,9 +70,9 @@ async def test_a_home_that_cannot_be_read_is_refused_with_a_sentence(
     make, sentence, code = REFUSED[case]
     home = Home(tmp_path / "home")
     make(home)
-    with pytest.raises(HoustonError, match=sentence) as one:
+    with pytest.raises(HoustonError, match=sentence) as caught:
         Reader(home).open()
-    assert (one.value.code, bool(one.value.next)) == (code, True)
+    assert (caught.value.code, bool(caught.value.next)) == (code, True)
     with pytest.raises(HoustonError, match=sentence):
         await AsyncReader(home).open()
 
@@ -212,14 +212,14 @@ def test_after_a_clean_stop_a_group_reader_reads_and_follows_when_the_daemon_is_
     written.rollout("r1")
     written.close()
     reader = Reader(written.home)
-    seen: list[object] = []
+    versions: list[object] = []
     back: list[sqlite3.Connection] = []
 
     def stopped() -> None:
         assert reader.run(rollout_queries.resolve_rollout_id("r1")) == "r1"
         assert reader._journal is not None
         assert reader._journal.immutable
-        seen.append(reader.data_version())
+        versions.append(reader.data_version())
 
     def daemon_is_back() -> None:
         back.append(sqlite3.connect(written.home.database, isolation_level=None))
@@ -229,7 +229,7 @@ def test_after_a_clean_stop_a_group_reader_reads_and_follows_when_the_daemon_is_
         assert reader.run(rollout_queries.resolve_rollout_id("r9")) == "r9"
         assert reader._journal is not None
         assert not reader._journal.immutable
-        assert reader.data_version() not in seen
+        assert reader.data_version() not in versions
 
     as_reader_without_rights(stopped, daemon_is_back, running)
     back[0].close()

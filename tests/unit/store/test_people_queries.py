@@ -33,8 +33,8 @@ def scored(written: WrittenHome, rollout: str, step: int, score: float) -> None:
     written.sampled(rollout, step, sample(calls=(EVAL,)))
     written.event(EventKey(rollout, step, 1, "intent.0"), "intent", CallIntent(call=EVAL))
     fields = {"overall_score": score, "state": "scored"}
-    done = ToolResult(call=EVAL, kind="eval", success=True, text="", fields=fields)
-    written.event(EventKey(rollout, step, 1, "call.0"), "result", done)
+    result = ToolResult(call=EVAL, kind="eval", success=True, text="", fields=fields)
+    written.event(EventKey(rollout, step, 1, "call.0"), "result", result)
     closed = stored(StoredObservation, ObservationBody(tail=""), active_us=1_000_000 * step)
     written.event(EventKey(rollout, step, 1, "observation"), "observation", closed)
 
@@ -52,13 +52,13 @@ def test_a_branch_has_the_scores_of_the_past_that_it_shares(written: WrittenHome
     written.rollout("limb", parent="root", parent_step=2)
     scored(written, "limb", 3, 77.0)
     written.rollout("twig", parent="limb", parent_step=3)
-    found = read(written, rollout_queries.score_history(["root", "limb", "twig", "other"]))
-    assert {name: [one.score for one in all_] for name, all_ in found.items()} == {
+    scores = read(written, rollout_queries.score_history(["root", "limb", "twig", "other"]))
+    assert {name: [point.score for point in all_] for name, all_ in scores.items()} == {
         "root": [10, 20, 30, 40], "limb": [10, 20, 77], "twig": [10, 20, 77], "other": [],
     }  # fmt: skip
-    assert [one.active_us for one in found["limb"]] == [1_000_000, 2_000_000, 3_000_000]
+    assert [point.active_us for point in scores["limb"]] == [1_000_000, 2_000_000, 3_000_000]
     assert [
-        one.score for one in read(written, rollout_queries.score_history(["root"], 2))["root"]
+        point.score for point in read(written, rollout_queries.score_history(["root"], 2))["root"]
     ] == [30, 40]
 
 
@@ -71,8 +71,8 @@ def test_what_was_said_of_a_replaced_attempt_no_longer_stands(written: WrittenHo
     written.step("root", 1, attempt=2)
     assert list(read(written, annotation_queries.read_verdicts_with_reasons("root"))) == [2]
     written.event(EventKey("root", 1), "verdict", VerdictGiven(last=1, verdict="keep", by="ada"))
-    said = read(written, annotation_queries.read_verdicts_with_reasons("root"))[1]
-    assert [(one.attempt, one.verdict) for one in said] == [(2, "keep")]
+    verdicts = read(written, annotation_queries.read_verdicts_with_reasons("root"))[1]
+    assert [(verdict.attempt, verdict.verdict) for verdict in verdicts] == [(2, "keep")]
     assert len(read(written, annotation_queries.read_verdict_history("root", 1, 1))) == 2
 
 
@@ -107,15 +107,15 @@ COUNTS = {
 def test_which_verdict_counts_is_the_same_for_everybody_who_asks(
     case: str, erased: bool, written: WrittenHome
 ) -> None:
-    said, counts = COUNTS[case]
+    verdicts, counts = COUNTS[case]
     written.rollout("r")
     written.step("r", 1)
-    for one in said:
-        body = VerdictGiven(last=1, **one)  # type: ignore[arg-type]
+    for verdict in verdicts:
+        body = VerdictGiven(last=1, **verdict)  # type: ignore[arg-type]
         if erased:
-            left = erased_body.blank_body("verdict", encode_message(body))
-            body = msgspec.msgpack.decode(left or b"", type=VerdictGiven)
-            assert erased_body.blank_body("verdict", encode_message(body)) == left
+            blanked = erased_body.blank_body("verdict", encode_message(body))
+            body = msgspec.msgpack.decode(blanked or b"", type=VerdictGiven)
+            assert erased_body.blank_body("verdict", encode_message(body)) == blanked
             assert "exit code" not in body.reason and "changed" not in body.reason
         written.event(EventKey("r", 1), "verdict", body)
     written.rollout("limb", parent="r", parent_step=1)
@@ -139,7 +139,7 @@ def test_an_error_speaks_for_its_own_attempt_only(written: WrittenHome) -> None:
     column = annotation_queries.effective_verdicts(
         read(written, annotation_queries.list_verdicts("r"))
     )
-    assert [(number, one.keep) for (_, number), one in sorted(column.items())] == [(1, 0), (2, 1)]
+    assert [(number, row.keep) for (_, number), row in sorted(column.items())] == [(1, 0), (2, 1)]
 
 
 def test_what_the_past_of_a_branch_cost_counts_where_it_is_asked_for(
@@ -155,9 +155,9 @@ def test_what_the_past_of_a_branch_cost_counts_where_it_is_asked_for(
     written.guide("limb", "g9", "seven")
     written.look("limb", "ben", active_us=5)
     own = read(written, presence_queries.read_attention_costs(["limb"]))["limb"]
-    assert [(one.name, one.words, one.active_us) for one in own] == [("ben", 0, 5), ("ada", 1, 0)]
+    assert [(row.name, row.words, row.active_us) for row in own] == [("ben", 0, 5), ("ada", 1, 0)]
     line = read(written, presence_queries.read_attention_cost_with_past("limb"))
-    assert [(one.name, one.words, one.active_us) for one in line] == [("ada", 4, 60), ("ben", 0, 5)]
+    assert [(row.name, row.words, row.active_us) for row in line] == [("ada", 4, 60), ("ben", 0, 5)]
 
 
 ACTED = {
@@ -173,8 +173,8 @@ def test_the_last_action_is_said_in_a_line(case: str, written: WrittenHome) -> N
     body, words = ACTED[case]
     written.rollout("r")
     written.step("r", 1, body, open=True)
-    found = read(written, attention_ranking.read_last_actions(["r"]))["r"]
-    assert (found.step, found.open, found.text) == (1, True, words)
+    action = read(written, attention_ranking.read_last_actions(["r"]))["r"]
+    assert (action.step, action.open, action.text) == (1, True, words)
 
 
 def test_an_action_that_was_erased_is_said_to_be(written: WrittenHome) -> None:
@@ -196,22 +196,22 @@ def test_the_home_has_everything_of_a_line_in_one_read(written: WrittenHome) -> 
     written.look("seen", "ada", uid=1000, seq=newest, seen_at=now, last=now - 10**9, here=0)
     written.step("seen", 3)
     written.look("spoken", "ben", last=now)
-    stands = {
-        one.rollout.id: one
-        for one in read(written, attention_ranking.read_rollout_overviews(ADA, now))
+    by_id = {
+        overview.rollout.id: overview
+        for overview in read(written, attention_ranking.read_rollout_overviews(ADA, now))
     }
-    assert (stands["quiet"].queued, stands["quiet"].unanswered) == (1, 0)
-    assert (stands["spoken"].unanswered, stands["spoken"].queued) == (1, 0)
-    assert stands["seen"].unanswered == 0, "somebody has seen what followed"
-    assert (stands["seen"].new_steps, stands["quiet"].new_steps) == (1, None)
-    assert [look.name for look in stands["spoken"].lookers] == ["ben"]
+    assert (by_id["quiet"].queued, by_id["quiet"].unanswered) == (1, 0)
+    assert (by_id["spoken"].unanswered, by_id["spoken"].queued) == (1, 0)
+    assert by_id["seen"].unanswered == 0, "somebody has seen what followed"
+    assert (by_id["seen"].new_steps, by_id["quiet"].new_steps) == (1, None)
+    assert [look.name for look in by_id["spoken"].lookers] == ["ben"]
     looks = read(written, presence_queries.list_presence())
     assert {look.rollout for look in looks if look.looks(now)} == {"spoken"}
     later = [
-        one.standing.rollout.id for one in rank_rollouts(list(stands.values()), now + 3600 * 10**6)
+        need.standing.rollout.id for need in rank_rollouts(list(by_id.values()), now + 3600 * 10**6)
     ]
     assert later == ["quiet", "spoken", "seen"], "ben looks at one that waits to be seen"
     spent = read(written, presence_queries.read_attention_costs(["quiet", "spoken"]))
-    assert [(one.name, one.words) for one in spent["quiet"]] == [("ada", 4)]
-    assert {one.name for one in spent["spoken"]} == {"ada", "ben"}
+    assert [(cost.name, cost.words) for cost in spent["quiet"]] == [("ada", 4)]
+    assert {cost.name for cost in spent["spoken"]} == {"ada", "ben"}
     assert read(written, presence_queries.list_claims()) == {}

@@ -39,8 +39,8 @@ def test_a_rollout_is_found_by_its_id_or_a_unique_part(
 ) -> None:
     for name in ("r-ab", "r-abc", "r-xyz", "abc-r"):
         written.rollout(name)
-    name, found = RESOLVED[case]
-    assert reader.run(rollout_queries.resolve_rollout_id(name)) == found
+    name, expected = RESOLVED[case]
+    assert reader.run(rollout_queries.resolve_rollout_id(name)) == expected
 
 
 def marked(*signals: str) -> ObservationBody:
@@ -58,12 +58,12 @@ def test_rollouts_that_ask_for_a_person(written: WrittenHome, reader: Reader) ->
     written.step("busy", 9, observation=marked("no_change", "error"))
     written.step("busy", 10, open=True)
     written.step("calm", 1)
-    found = reader.run(attention_ranking.read_recent_signals())
-    assert [(one.step, one.signals) for one in found["busy"]] == [
+    signals = reader.run(attention_ranking.read_recent_signals())
+    assert [(marked.step, marked.signals) for marked in signals["busy"]] == [
         (9, ("no_change", "error")), (7, ("error",)), (6, ("error",)),
     ]  # fmt: skip
-    assert list(found) == ["busy"]
-    assert attention_ranking.newest_signals(found["busy"]) == {
+    assert list(signals) == ["busy"]
+    assert attention_ranking.newest_signals(signals["busy"]) == {
         "no_change": "why no_change",
         "error": "why error",
     }
@@ -76,11 +76,11 @@ def test_signals_are_listed_without_bodies_and_beside_damaged_ones(
 ) -> None:
     written.rollout("busy")
     written.step("busy", 1, observation=marked("error"))
-    ((one,),) = reader.run(attention_ranking.read_recent_signals(reasons=False)).values()
-    assert (one.signals, one.reasons) == (("error",), {})
+    ((step,),) = reader.run(attention_ranking.read_recent_signals(reasons=False)).values()
+    assert (step.signals, step.reasons) == (("error",), {})
     written.connection.execute("UPDATE events SET body = x'ff' WHERE part = 'observation'")
-    ((one,),) = reader.run(attention_ranking.read_recent_signals()).values()
-    assert (one.signals, one.reasons) == (("error",), {})
+    ((step,),) = reader.run(attention_ranking.read_recent_signals()).values()
+    assert (step.signals, step.reasons) == (("error",), {})
 
 
 UNKNOWN = {
@@ -106,29 +106,29 @@ def test_an_unknown_rollout_names_what_is_near(
 
 
 def test_engines_that_workers_wait_for(written: WrittenHome, reader: Reader) -> None:
-    said = "waiting for the engine: 503"
-    written.rollout("r1", engine="far", activity=said)
-    written.rollout("r2", engine="far", activity=said)
+    activity = "waiting for the engine: 503"
+    written.rollout("r1", engine="far", activity=activity)
+    written.rollout("r2", engine="far", activity=activity)
     written.rollout("r3", engine="near", activity="sampling")
-    written.rollout("r4", engine="gone", activity=said, state="failed")
-    assert reader.run(rollout_queries.list_engines_waited_for()) == [("far", said, 2)]
+    written.rollout("r4", engine="gone", activity=activity, state="failed")
+    assert reader.run(rollout_queries.list_engines_waited_for()) == [("far", activity, 2)]
 
 
 def test_a_step_is_read_back_as_it_was_stored(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r1")
     body = sample("I look.", calls=(LOOK, READ))
-    said = ObservationBody(tail="[clock]", attention=("error",))
+    observation = ObservationBody(tail="[clock]", attention=("error",))
     written.guide("r1", "g1", "Mind the gap.")
     written.guide("r1", "g2", "And the other.")
-    written.step("r1", 1, body, ("a.txt", "hello"), said)
+    written.step("r1", 1, body, ("a.txt", "hello"), observation)
     written.deliver("r1", 1, "g1")
     written.deliver("r1", 1, "g2")
     (step,) = reader.run(step_queries.read_steps("r1"))
-    assert (step.sample, step.observation) == (body, said)
+    assert (step.sample, step.observation) == (body, observation)
     assert [intent.call for intent in step.intents] == [LOOK, READ]
-    assert [one.text for one in step.results] == ["a.txt", "hello"]
-    assert [one.text for one in step.guidance] == ["Mind the gap.", "And the other."]
-    whole = context_messages.observation_text(step.results, said.tail, step.guidance)
+    assert [result.text for result in step.results] == ["a.txt", "hello"]
+    assert [message.text for message in step.guidance] == ["Mind the gap.", "And the other."]
+    whole = context_messages.observation_text(step.results, observation.tail, step.guidance)
     assert whole.endswith("<real_user>And the other.</real_user>")
 
 
@@ -159,7 +159,7 @@ def test_erased_bodies_show_as_such(written: WrittenHome, reader: Reader) -> Non
         written.erase(seq)
     (step,) = reader.run(step_queries.read_steps("r1"))
     assert step.sample.thought == ERASED_TEXT
-    assert [one.text for one in step.results] == [ERASED_TEXT]
+    assert [result.text for result in step.results] == [ERASED_TEXT]
     assert step.observation is not None
     assert step.observation.tail == ERASED_TEXT
     assert step.guidance[0].text == ERASED_TEXT
@@ -212,22 +212,22 @@ def test_a_range_of_steps_is_inclusive(case: str, written: WrittenHome, reader: 
     for number in range(1, 6):
         written.step("r1", number)
         written.step("r2", number)
-    first, last, found = RANGES[case]
-    assert [row.step for row in reader.run(step_queries.list_step_rows("r1", first, last))] == found
-    assert [one.step for one in reader.run(step_queries.read_steps("r1", first, last))] == found
+    first, last, steps = RANGES[case]
+    assert [row.step for row in reader.run(step_queries.list_step_rows("r1", first, last))] == steps
+    assert [row.step for row in reader.run(step_queries.read_steps("r1", first, last))] == steps
 
 
 def test_steps_that_changed_since_a_sequence(written: WrittenHome, reader: Reader) -> None:
     written.rollout("r1")
     written.step("r1", 1)
-    seen = written.seq
+    seq = written.seq
     written.step("r1", 2)
     assert reader.run(rollout_queries.newest_seq("r1")) == written.seq
-    assert [one.seq for one in reader.run(rollout_queries.events_since(seen))] == [
-        seen + 1,
-        seen + 2,
+    assert [event.seq for event in reader.run(rollout_queries.events_since(seq))] == [
+        seq + 1,
+        seq + 2,
     ]
-    assert [one.kind for one in reader.run(rollout_queries.newest_events(1))] == ["observation"]
+    assert [event.kind for event in reader.run(rollout_queries.newest_events(1))] == ["observation"]
 
 
 def test_files_come_with_their_diff(written: WrittenHome, reader: Reader) -> None:
@@ -239,7 +239,7 @@ def test_files_come_with_their_diff(written: WrittenHome, reader: Reader) -> Non
     assert reader.run(workspace_queries.read_file_change(row)) == change
     assert reader.run(workspace_queries.list_file_edits("r1", path="b.py")) == []
     assert [
-        (one.terminal, one.end) for one in reader.run(workspace_queries.list_terminal_spans("r1"))
+        (log.terminal, log.end) for log in reader.run(workspace_queries.list_terminal_spans("r1"))
     ] == [("main", 40)]
 
 
@@ -261,11 +261,11 @@ def test_bookmarks_notes_and_presence(written: WrittenHome, reader: Reader) -> N
     written.rollout("r1")
     written.event(EventKey("r1", 1), "bookmark", StepBookmarked(author="ada", note="look here"))
     written.insert("annotators", name="ada", verified=1, rollout="r1", step=1, last_seen=50)
-    assert [one.note for one in reader.run(annotation_queries.list_bookmarks("r1"))] == [
+    assert [mark.note for mark in reader.run(annotation_queries.list_bookmarks("r1"))] == [
         "look here"
     ]
-    assert [one.text for one in reader.run(annotation_queries.list_notes("r1"))] == ["look here"]
-    assert [one.name for one in reader.run(annotation_queries.list_annotators(50))] == ["ada"]
+    assert [note.text for note in reader.run(annotation_queries.list_notes("r1"))] == ["look here"]
+    assert [who.name for who in reader.run(annotation_queries.list_annotators(50))] == ["ada"]
     assert reader.run(annotation_queries.list_annotators(51)) == []
 
 
@@ -274,10 +274,10 @@ def test_a_persons_verdict_outranks_the_judges(written: WrittenHome, reader: Rea
     for number, (source, keep) in enumerate([("human", 1), ("judge", 0), ("rule", 0)]):
         key = {"rollout": "r1", "step": 1, "attempt": 1, "source": source}
         written.insert("verdicts", **key, keep=keep, seq=1, at=number)
-    found = annotation_queries.effective_verdicts(
+    verdicts = annotation_queries.effective_verdicts(
         reader.run(annotation_queries.list_verdicts("r1"))
     )
-    assert (found[1, 1].source, found[1, 1].keep) == ("human", 1)
+    assert (verdicts[1, 1].source, verdicts[1, 1].keep) == ("human", 1)
 
 
 def test_states_tasks_and_drifts_are_counted(written: WrittenHome, reader: Reader) -> None:
@@ -289,7 +289,7 @@ def test_states_tasks_and_drifts_are_counted(written: WrittenHome, reader: Reade
     (task,) = reader.run(rollout_queries.list_tasks())
     assert (task.rollouts, task.running, task.best_score) == (2, 1, 60.0)
     assert reader.run(rollout_queries.read_task_record(task)).instructions == "Count."
-    assert [one.id for one in reader.run(rollout_queries.list_rollouts(state="finished"))] == ["r2"]
+    assert [row.id for row in reader.run(rollout_queries.list_rollouts(state="finished"))] == ["r2"]
     assert (
         reader.run(
             rollout_queries.read_rollout_spec(reader.run(rollout_queries.find_rollout("r1")))

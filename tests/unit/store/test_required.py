@@ -37,12 +37,12 @@ def test_no_match_lacks_a_run() -> None:
         if not required_runs(pattern):
             continue
         try:
-            found = regex.search(pattern, text, regex.IGNORECASE | regex.MULTILINE)
+            match = regex.search(pattern, text, regex.IGNORECASE | regex.MULTILINE)
         except regex.error:
             continue
-        if found and found.end() > found.start():
+        if match and match.end() > match.start():
             matched += 1
-            assert all(one.lower() in text.lower() for one in required_runs(pattern)), (
+            assert all(run.lower() in text.lower() for run in required_runs(pattern)), (
                 pattern,
                 text,
             )

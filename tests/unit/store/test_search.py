@@ -91,12 +91,12 @@ QUERIES = {
 
 def find(reader: Reader, query: str, rollout: str = "", **fields: Any) -> list[SearchHit]:
     """Everything that is found."""
-    asked = SearchQuery(query, **{"mode": "words", **fields})
+    search = SearchQuery(query, **{"mode": "words", **fields})
     if rollout:
-        asked = msgspec.structs.replace(asked, where="rollout", rollout=rollout)
-    progress = list(search_home(reader, asked))
+        search = msgspec.structs.replace(search, where="rollout", rollout=rollout)
+    progress = list(search_home(reader, search))
     assert progress[-1].done
-    return [hit for one in progress for hit in one.hits]
+    return [hit for report in progress for hit in report.hits]
 
 
 def begun(thought: str, *calls: ToolCall) -> Any:
@@ -111,8 +111,8 @@ def test_the_same_is_found_whatever_the_index_knows(
     history(written)
     STATES[state](written)
     query, rollout, expected = QUERIES[case]
-    found = find(reader, query, rollout)
-    assert [(hit.rollout, hit.step, hit.name) for hit in found] == expected
+    hits = find(reader, query, rollout)
+    assert [(hit.rollout, hit.step, hit.name) for hit in hits] == expected
 
 
 MODES: dict[str, tuple[SearchMode, str, list[tuple[str, int, str]]]] = {
@@ -131,8 +131,8 @@ MODES: dict[str, tuple[SearchMode, str, list[tuple[str, int, str]]]] = {
 def test_text_as_it_stands_and_patterns(case: str, written: WrittenHome, reader: Reader) -> None:
     history(written)
     mode, query, expected = MODES[case]
-    found = find(reader, query, mode=mode)
-    assert [(hit.rollout, hit.step, hit.name) for hit in found] == expected
+    hits = find(reader, query, mode=mode)
+    assert [(hit.rollout, hit.step, hit.name) for hit in hits] == expected
 
 
 def test_a_number_among_arguments_is_found(written: WrittenHome, reader: Reader) -> None:
@@ -148,10 +148,10 @@ def test_what_is_no_pattern_is_a_mistake_of_the_person(
     written: WrittenHome, reader: Reader
 ) -> None:
     history(written)
-    with pytest.raises(HoustonError) as told:
+    with pytest.raises(HoustonError) as caught:
         find(reader, "(", mode="regex")
-    assert "no regular expression" in told.value.cause
-    assert told.value.code == ExitCode.USAGE
+    assert "no regular expression" in caught.value.cause
+    assert caught.value.code == ExitCode.USAGE
 
 
 def test_a_pattern_that_would_never_end_is_given_up(written: WrittenHome, reader: Reader) -> None:
@@ -166,18 +166,18 @@ def test_only_the_rollouts_of_a_task_are_looked_at(written: WrittenHome, reader:
     for rollout, task in (("r-1", "one"), ("r-2", "two")):
         written.rollout(rollout, task)
         written.step(rollout, 1, sample("the needle"))
-    found = find(reader, "needle", where="task", task="two")
-    assert [hit.rollout for hit in found] == ["r-2"]
+    hits = find(reader, "needle", where="task", task="two")
+    assert [hit.rollout for hit in hits] == ["r-2"]
 
 
 def test_diffs_and_searches_are_looked_at_where_they_are_asked_for(
     written: WrittenHome, reader: Reader
 ) -> None:
     written.rollout("r1")
-    asked = ToolCall(id="1.0", name="web_search", arguments={"query": "needle sharpening"})
-    found = ToolResult(call=asked, kind="web_search", success=True, text="3 pages on sharpening")
-    written.event(EventKey("r1", 1, part="sample"), "sample", begun("look", asked))
-    written.event(EventKey("r1", 1, part="call.0"), "result", found)
+    call = ToolCall(id="1.0", name="web_search", arguments={"query": "needle sharpening"})
+    result = ToolResult(call=call, kind="web_search", success=True, text="3 pages on sharpening")
+    written.event(EventKey("r1", 1, part="sample"), "sample", begun("look", call))
+    written.event(EventKey("r1", 1, part="call.0"), "result", result)
     change = FileChange(
         path="src/needle.py", kind="changed", added=1, removed=1, diff="-old\n+newer line"
     )
@@ -206,8 +206,8 @@ def test_terminals_are_searched_in_their_logs_and_lead_to_the_step(
         span = TerminalSpan(host="local", terminal="main", start=start, end=end)
         body = StoredObservation(tail="", spans=(span,), active_us=1)
         written.event(EventKey("r1", step, part="observation"), "observation", body)
-    found = find(reader, "loss 0", what="terminals", mode="literal")
-    assert [(hit.step, hit.snippet) for hit in found] == [
+    hits = find(reader, "loss 0", what="terminals", mode="literal")
+    assert [(hit.step, hit.snippet) for hit in hits] == [
         (2, "loss 0.4"), (2, "an end without a line break: loss 0.3"), (1, "loss 0.5"),
     ]  # fmt: skip
 
@@ -219,8 +219,8 @@ def test_what_rules_say_only_quotes_a_step_and_is_not_found_beside_it(
     written.step("r1", 1, sample("the needle"))
     sources: tuple[Any, ...] = ("rule", "judge", "human")
     for source in sources:
-        said = VerdictGiven(last=1, verdict="mask", by=source, source=source, reason="a needle")
-        written.event(EventKey("r1", 1), "verdict", said)
+        verdict = VerdictGiven(last=1, verdict="mask", by=source, source=source, reason="a needle")
+        written.event(EventKey("r1", 1), "verdict", verdict)
     index(written, written.seq)
     for mode in ("words", "literal"):
         assert len(find(reader, "needle", mode=mode)) == 3, mode
@@ -244,7 +244,7 @@ def test_what_the_index_guesses_comes_first_and_counts_once(
         written.step("r1", number, sample("two needles" if number == 4 else "one pinneedle"))
     index(written, written.seq)
     query = SearchQuery("needle", "literal", "rollout", rollout="r1")
-    hits = [hit for one in search_home(reader, query, soon=True) for hit in one.hits]
+    hits = [hit for report in search_home(reader, query, soon=True) for hit in report.hits]
     assert hits[0].step == 4  # the others have it within a word
     assert sorted(hit.step for hit in hits) == list(range(1, 131))
 
@@ -255,8 +255,8 @@ def test_the_shared_past_of_a_branch_is_part_of_it(written: WrittenHome, reader:
         written.step("r1", number, sample(f"the needle {number}"))
     written.rollout("twig", parent="r1", parent_step=3)
     written.step("twig", 4, sample("another needle"))
-    found = find(reader, "needle", "twig", mode="literal")
-    assert [(hit.rollout, hit.step) for hit in found] == [
+    hits = find(reader, "needle", "twig", mode="literal")
+    assert [(hit.rollout, hit.step) for hit in hits] == [
         ("twig", 4), ("r1", 3), ("r1", 2), ("r1", 1),
     ]  # fmt: skip
 

@@ -25,8 +25,8 @@ TERMS = {
 
 @pytest.mark.parametrize("case", TERMS)
 def test_terms(case: str) -> None:
-    query, found = TERMS[case]
-    assert search_matching.split_terms(query) == found
+    query, terms = TERMS[case]
+    assert search_matching.split_terms(query) == terms
 
 
 INDEXABLE = {
@@ -78,7 +78,7 @@ SNIPPETS = {
 def test_a_snippet_is_one_line_around_the_match(case: str) -> None:
     query, text, marked = SNIPPETS[case]
     matcher = SearchMatcher(SearchQuery(query, mode="words"))
-    found = matcher.snippet(text, matcher.first(text) or (0, 0))
-    assert found.text[found.start : found.end] == marked
-    assert "\n" not in found.text
-    assert len(found.text) < 200
+    snippet = matcher.snippet(text, matcher.first(text) or (0, 0))
+    assert snippet.text[snippet.start : snippet.end] == marked
+    assert "\n" not in snippet.text
+    assert len(snippet.text) < 200
