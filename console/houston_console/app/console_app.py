@@ -84,9 +84,8 @@ class ConfigurationWatcher:
         self._configuration = ConfigurationFile(app.loaded)
         self._keymap_path = keymap_path()
         self._edited_files = EditedFiles()
-        self._edited_files.follow(
-            [self._configuration.path], as_changed=True
-        )  # since it was read, maybe
+        # It may have changed since it was read.
+        self._edited_files.follow([self._configuration.path], as_changed=True)
         self._edited_files.follow([self._configuration.path, self._keymap_path])
         self._wake_event = asyncio.Event()
         self._loop = asyncio.get_running_loop()

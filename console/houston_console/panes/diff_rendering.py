@@ -56,10 +56,9 @@ def highlight_code(path: str, rows: Sequence[SafeText]) -> list[TextLine]:
     text = "\n".join(rows)
     lexer = _find_lexer(path.rpartition("/")[2]) if len(text) <= MAX_COLOURED_CHARACTERS else None
     lines = _token_lines(lexer, text) if lexer is not None else []
+    # A lexer that changes what it reads is not believed.
     if [("".join(part.text for part in row)) for row in lines] != list(rows):
-        return [
-            (TextSpan(row),) for row in rows
-        ]  # a lexer that changes what it reads is not believed
+        return [(TextSpan(row),) for row in rows]
     return lines
 
 

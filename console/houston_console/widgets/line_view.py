@@ -263,9 +263,8 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         before, self.cursor = self.cursor, target
         self.bring_into_view(target)
         if before != target:
-            self.redraw_cursor_line(
-                before
-            )  # not all: a key is to be cheap, also over a narrow line
+            # Not all: a key is to be cheap, also over a narrow line.
+            self.redraw_cursor_line(before)
             self.redraw_cursor_line(target)
             self.cursor_moved()
 
