@@ -152,7 +152,7 @@ def _show_status(status: Status, waiting: list[EngineWaitedFor]) -> None:
     for name, words in status.gpus.items():
         command_output.print_line(f"  gpus      {name}: {words}")
     for engine in waiting:
-        command_output.print_line(f"  engine    {engine.engine}: {engine.said}")
+        command_output.print_line(f"  engine    {engine.engine}: {engine.sentence}")
     command_output.print_line(
         f"  store     {status.queue} messages wait, commit p99 {status.commit_p99_ms:.1f} ms, "
         f"ack p99 {status.ack_p99_ms:.1f} ms, WAL {status.wal_mb:.1f} MB, "

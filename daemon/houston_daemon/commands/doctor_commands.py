@@ -459,7 +459,7 @@ def check_waiting_workers(loaded: LoadedConfiguration) -> Iterator[DoctorFinding
         engines = reader.run(rollout_queries.list_engines_waited_for())
     step = "houston rollout list --state running"
     for waited in engines:
-        yield DoctorFinding(f"engine {waited.engine}", "warn", waited.said, step)
+        yield DoctorFinding(f"engine {waited.engine}", "warn", waited.sentence, step)
 
 
 def check_gpu(_: LoadedConfiguration) -> Iterator[DoctorFinding]:

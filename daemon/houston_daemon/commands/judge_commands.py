@@ -213,7 +213,7 @@ def run_judge(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int
     if arguments.calibrate:
         named = (
             _named_rollouts(arguments, loaded)
-            if export_commands.read_selection(arguments).given
+            if export_commands.read_selection(arguments).is_given
             else []
         )
         return _print_calibration(loaded, named, arguments.json)
@@ -293,7 +293,7 @@ def _named_rollouts(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     Raises HoustonError, also where one was named whose texts are gone: of many at once it is only
     left out.
     """
-    if not export_commands.read_selection(arguments).given:
+    if not export_commands.read_selection(arguments).is_given:
         raise HoustonError(
             "Name the rollouts to judge, or one of --task, --group and --all.",
             "",

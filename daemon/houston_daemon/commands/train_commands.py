@@ -208,7 +208,7 @@ def _default_row_flags() -> dict[str, Any]:
 def _check_resume_flags(arguments: argparse.Namespace) -> None:
     """Raise HoustonError for what a run that goes on cannot have otherwise: it has its rows."""
     names = ["data", "held_out", "rules", *_default_row_flags(), "recipe"]
-    flags = ["rollouts"] if export_commands.read_selection(arguments).given else []
+    flags = ["rollouts"] if export_commands.read_selection(arguments).is_given else []
     flags += [
         f"--{name.replace('_', '-')}"
         for name in names
@@ -277,7 +277,7 @@ def _resolve_base(named: str) -> str:
 def _selected_rollouts(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> list[str]:
     """Whole ids of the rollouts to train on; none where data are named."""
     selection = export_commands.read_selection(arguments)
-    if not selection.given:
+    if not selection.is_given:
         return []
     with Reader(loaded.home) as reader:
         return reader.run(select_rollout_ids(selection, sft_recipe.NOTHING_TRAINED_MESSAGE))

@@ -76,7 +76,7 @@ class MissingData(NamedTuple):
 
     cause: str
     """In a sentence."""
-    read: str
+    command: str
     """The command that shows it all the same; empty where nothing was kept."""
 
 

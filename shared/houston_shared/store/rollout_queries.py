@@ -137,7 +137,7 @@ class EngineWaitedFor(NamedTuple):
     rollouts: int
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """Both, as a sentence."""
         who = "1 rollout is" if self.rollouts == 1 else f"{self.rollouts} rollouts are"
         return f"{who} {self.activity}"
@@ -465,7 +465,7 @@ class RolloutSelection(NamedTuple):
     everything: bool = False
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Whether anything was asked for."""
         return any(self)
 

@@ -142,4 +142,4 @@ def _refuse_gaps(rollout: str, found: Sequence[StepRow]) -> None:
 def _refuse_erased(rollout: str) -> ReadPlan[None]:
     """Refuse a rollout with erased texts: their ids became zeros."""
     if lost := (yield from removed_data_queries.find_missing_data(rollout)):
-        raise HoustonError(lost.cause, NO_ROWS_MESSAGE, lost.read or f"Leave {rollout} out.")
+        raise HoustonError(lost.cause, NO_ROWS_MESSAGE, lost.command or f"Leave {rollout} out.")
