@@ -291,8 +291,8 @@ async def test_words_typed_behind_the_choice_of_a_rollout_are_for_that_rollout(
             await _is_live(seat)
             await seat.press("1", "k")
             await _burst(seat, "enter", "i", *"hear", "enter", "escape")
-            await seat.until(lambda: "hear" in _texts(live, second), "said to the second")
-            assert _texts(live, first) == []
+            await seat.until(lambda: "hear" in _texts_of(live, second), "said to the second")
+            assert _texts_of(live, first) == []
             assert f"Say to {second.rollout}" in seat.frame("#guidance")
 
 
@@ -380,13 +380,13 @@ async def test_keys_that_arrive_at_once_keep_their_order(live: LiveStation, sit:
     async with sit(live.home, worker.rollout) as seat:
         await _is_live(seat)
         await _burst(seat, "i", *"pqrd", "enter", *"next")
-        await seat.until(lambda: _texts(live, worker) == ["pqrd"], "the message")
+        await seat.until(lambda: _texts_of(live, worker) == ["pqrd"], "the message")
         composer = seat.app.watch_screen.guidance.composer
         await seat.until(lambda: composer.text == "next", "the draft behind it")
         assert seat.app.state.open_rollout.state == "running"  # no letter was taken for a key
 
 
-def _texts(live: LiveStation, worker: Worker) -> list[str]:
+def _texts_of(live: LiveStation, worker: Worker) -> list[str]:
     from houston_shared.store import annotation_queries
     from houston_shared.store.store_reader import Reader
 
