@@ -4,6 +4,7 @@ torch is imported inside the function, since it takes seconds. The work is `suit
 """
 
 import argparse
+import os
 from pathlib import Path
 
 from houston_daemon.suites.word_worlds import LEVELS
@@ -12,7 +13,7 @@ from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import ExitCode, HoustonError
 
-PARAMETERS, TRACES = 1_800_000, 1_200
+PARAMETERS, TRACES, PASSES = 1_800_000, 1_200, 12
 
 
 def _share(text: str) -> float:
@@ -23,7 +24,7 @@ def _share(text: str) -> float:
 
 
 def add_policy_tiny_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--out`, `--parameters`, `--warm-up`, `--level`, `--wrong`, `--seed`, `--json`."""
+    """`--out`, how large it is, what its traces are, `--seed`, `--json`."""
     parser.add_argument(
         "--out", required=True, type=Path, metavar="DIR", help="new or empty folder for the model"
     )
@@ -40,6 +41,13 @@ def add_policy_tiny_arguments(parser: argparse.ArgumentParser) -> None:
         default=TRACES,
         metavar="N",
         help=f"scripted traces to begin with ({TRACES:,})",
+    )
+    parser.add_argument(
+        "--passes",
+        type=whole_number(1, 1_000),
+        default=PASSES,
+        metavar="N",
+        help=f"most passes over them ({PASSES})",
     )
     parser.add_argument(
         "--level", choices=tuple(LEVELS), default="medium", help="of the worlds in them (medium)"
@@ -61,6 +69,8 @@ def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
             "Name a new folder: --out",
             ExitCode.USAGE,
         )
+    # Threads that spin while they wait for each other take the cores from everybody else's.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
     except ImportError as problem:
@@ -73,6 +83,7 @@ def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     recipe = TinyRecipe(
         parameters=arguments.parameters,
         traces=arguments.warm_up,
+        epochs=arguments.passes,
         level=arguments.level,
         wrong=arguments.wrong,
         seed=arguments.seed,

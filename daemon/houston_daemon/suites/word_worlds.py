@@ -9,6 +9,7 @@ traces a tiny policy begins with: it opens wrong boxes and says what nobody unde
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from houston_daemon.environments.word_world import UNKNOWN_WORDS
 
@@ -70,12 +71,13 @@ def word_world(level: WordLevel, split: str, index: int) -> WordWorldTask:
     )
 
 
-def split_codes(split: str) -> list[str]:
+@cache
+def split_codes(split: str) -> tuple[str, ...]:
     """The codes of a split: four fifths of all for `train`, a tenth for each of the others."""
     codes = [f"{number:03}" for number in range(1_000)]
     random.Random("word-worlds/1/codes").shuffle(codes)
     first, last = {"train": (0, 800), "validation": (800, 900), "test": (900, 1_000)}[split]
-    return codes[first:last]
+    return tuple(codes[first:last])
 
 
 def wrong_actions(world: WordWorldTask, source: random.Random) -> str:
