@@ -62,7 +62,7 @@ def run_suite_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
 
 
 def add_suite_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """`SUITE`, `--engine`, `--policy`, `--split`, `-n`, `--attempts`, `--name`, `--json`."""
+    """`SUITE`, `--engine`, `--policy`, `--split`, `-n`, `--attempts`, `--purify`, `--name`, `--json`."""
     parser.add_argument("suite", metavar="SUITE", help=f"one of {', '.join(SUITES)}")
     parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
     parser.add_argument(
@@ -76,6 +76,12 @@ def add_suite_run_arguments(parser: argparse.ArgumentParser) -> None:
         "--attempts", type=whole_number(1, 100), default=1, metavar="K", help="at each world (1)"
     )
     parser.add_argument("--seed", type=whole_number(), default=0, help="of the first attempt (0)")
+    parser.add_argument(
+        "--purify",
+        default="",
+        metavar="on|off|KEY=VALUE,…",
+        help="correct failed calls ahead, as rollout start does; default: not",
+    )
     parser.add_argument("--name", default="", help="of the result; default: from the time")
     parser.add_argument("--json", action="store_true", help="one JSON object: file and figures")
 
@@ -95,6 +101,7 @@ def run_suite_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
         engine=arguments.engine or loaded.config.default_engine,
         policy=arguments.policy,
         seed=arguments.seed,
+        purify=arguments.purify,
     )
     run = suite_run.run_suite(loaded, order, command_output.print_note)
     suite_results.write_run(file, run)

@@ -59,6 +59,8 @@ class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     policy: str
     """As it sampled; empty for the engine's own model."""
+    purify: str = ""
+    """How failed calls were corrected ahead, as it was asked for; empty where they were not."""
     started_at: str
     seconds: float
     """From the first rollout queued to the last one ended."""

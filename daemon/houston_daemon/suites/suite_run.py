@@ -42,6 +42,8 @@ class SuiteOrder:
     policy: str = ""
     """Empty for the one that is active."""
     seed: int = 0
+    purify: str = ""
+    """As `houston rollout start --purify` takes them; empty for what the tasks say: not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ def run_suite(
         version=suite.version,
         split=order.split,
         engine=order.engine,
+        purify=order.purify,
         policy=next((outcome.policy for outcome in outcomes.values()), order.policy),
         started_at=started_at,
         seconds=round(time.monotonic() - begun, 3),
@@ -118,7 +121,13 @@ def _spec_batches(loaded: LoadedConfiguration, order: SuiteOrder) -> Iterator[li
             rollout_start_checks.check_task_names(task)
             rollout_start_checks.check_machine(task)
         batch += rollout_start_checks.build_rollout_specs(
-            loaded, task, order.engine, order.attempts, order.seed, policy=order.policy
+            loaded,
+            task,
+            order.engine,
+            order.attempts,
+            order.seed,
+            policy=order.policy,
+            purify=rollout_start_checks.parse_purify_words(task.task, order.purify),
         )
         if len(batch) >= SPECS_PER_MESSAGE:
             yield batch

@@ -70,6 +70,18 @@ def test_a_suite_is_run_kept_and_compared(station: Station) -> None:
     assert "word-worlds-easy: " in station.run("suite", "list").stdout
 
 
+def test_a_failed_call_is_taken_back_and_corrected_ahead(station: Station) -> None:
+    station.start()
+    way = solution("word-worlds", "test", 0)
+    wrong = {"name": "open", "arguments": {"box": "coin"}}
+    engine = station.script(script([wrong, *way]))
+    words = ("suite", "run", "word-worlds", "-n", "1", "--engine", engine, "--purify", "on")
+    (figures,) = station.json(*words)
+    assert figures["pass@1"]["value"] == 1.0
+    assert figures["failures"]["value"] == 1.0, "what was taken back was a failure all the same"
+    assert figures["steps"]["value"] == 3.0
+
+
 @pytest.mark.parametrize("name", ["small-workstation", "python-problems"])
 def test_suites_for_language_models_are_solved_by_their_calls(station: Station, name: str) -> None:
     station.start()
