@@ -62,7 +62,7 @@ def run_suite_list(arguments: argparse.Namespace, loaded: LoadedConfiguration) -
 
 
 def add_suite_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """`SUITE`, `--engine`, `--policy`, `--split`, `-n`, `--attempts`, `--purify`, `--name`, `--json`."""
+    """`SUITE`, who plays it, how much of it, `--purify`, `--name`, `--json`."""
     parser.add_argument("suite", metavar="SUITE", help=f"one of {', '.join(SUITES)}")
     parser.add_argument("--engine", help="engine of the configuration, or script:FILE")
     parser.add_argument(

@@ -7,9 +7,7 @@ from houston_shared.store.rollout_queries import RolloutRow
 
 _CUT_AT_LIMIT = "length"
 """How an answer ended that reached its limit of tokens."""
-_CURRENT_SAMPLES = (
-    "FROM steps st JOIN samples sa ON sa.seq = st.sample_seq WHERE st.current AND"
-)
+_CURRENT_SAMPLES = "FROM steps st JOIN samples sa ON sa.seq = st.sample_seq WHERE st.current AND"
 
 
 def find_rollouts(rollouts: Sequence[str]) -> ReadPlan[dict[str, RolloutRow]]:
