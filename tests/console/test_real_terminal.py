@@ -143,6 +143,7 @@ def test_look_search_speak_and_copy_over_ssh(station: Station, desk: Desk) -> No
     )
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_killed_while_somebody_types_costs_nothing(
     station: Station, desk: Desk
 ) -> None:

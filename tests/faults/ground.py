@@ -44,7 +44,7 @@ ENDS_WITH_IT = (
     "review.live_rules_child",
 )
 """Processes that never outlive a daemon; engines, their logs and terminals do."""
-ORPHAN_SECONDS = 10.0
+ORPHAN_SECONDS = 30.0
 """A dead daemon's processes are gone after this time, on a busy machine too: one that was just
 being started ends when its interpreter runs. How long it took is kept."""
 

@@ -12,7 +12,7 @@ from tests.support.ledger import Ledger
 from tests.support.station import Station
 from tests.support.tiers import sampled
 
-pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.model, pytest.mark.timeout(1200)]
 
 BUDGET = """
 steps = 8
@@ -38,7 +38,7 @@ def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
 def rollouts(request: pytest.FixtureRequest, station: Station) -> list[str]:
     """One rollout of at least eight steps, or three; the first is guided while it runs."""
     ids = station.rollout(station.task(budget=BUDGET), "embedded", n=request.param)
-    station.until(lambda: station.closed(ids[0]), 240, "the first step")
+    station.until(lambda: station.closed(ids[0]), 500, "the first step")
     (said,) = station.json("guide", ids[0], GUIDANCE)
     assert said["state"] == "queued"
     for rollout in ids:
@@ -125,7 +125,7 @@ def test_a_summary_fork_keeps_half_and_has_its_lineage(station: Station) -> None
     budget = "steps = 13\nminimum_steps = 13\nanswer_tokens = 80\nsleep_seconds = 1\n"
     budget += "command_seconds = 1\ncontext_tokens = 1400\n"
     (rollout,) = station.rollout(station.task("forking", budget=budget), "embedded")
-    station.until(lambda: station.closed(rollout), 240, "the first step")
+    station.until(lambda: station.closed(rollout), 500, "the first step")
     station.run("guide", rollout, "Keep notes in notes.md.")
     station.ended(rollout, 500)
     forks: list[tuple[Any, ...]] = station.query(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.station import alive
+from tests.support.tiers import sampled
 
 CHILD = "houston_daemon.service.trainer_child"
 LAUNCHER = """
@@ -80,8 +81,9 @@ def test_the_wish_to_end_is_passed_on_and_then_enforced() -> None:
     assert stubborn.wait(20) == -signal.SIGKILL, "with everything of its session"
 
 
-def test_a_wish_to_end_while_the_command_is_started_leaves_nobody_behind() -> None:
-    for delay in (tenths / 10_000 for tenths in range(0, 40, 2)):
+@pytest.mark.parametrize("step", sampled([8, 2], 1))
+def test_a_wish_to_end_while_the_command_is_started_leaves_nobody_behind(step: int) -> None:
+    for delay in (tenths / 10_000 for tenths in range(0, 40, step)):
         child = run("sleep", "600")
         while not _is_tied(child.pid):  # the next moments count
             pass
