@@ -13,8 +13,8 @@ def truncated(row: TokenRow, length: int) -> TokenRow:
     """
     if length >= len(row.token_ids):
         return row
-    kept = [span for span in row.spans if span.start < length]
-    spans = tuple(replace(span, end=min(span.end, length)) for span in kept)
+    inside = (span for span in row.spans if span.start < length)
+    spans = tuple(replace(span, end=min(span.end, length)) for span in inside)
     logprobs = {
         index: values[: spans[index].end - spans[index].start]
         for index, values in row.logprobs.items()

@@ -91,7 +91,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Said:
+class SampledText:
     """What the engine sampled for one request."""
 
     prompt: list[int]
@@ -109,8 +109,8 @@ class Marked(NullEnvironment):
     async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
         if standing.step in self.dying:
             raise Died
-        made = await super().act(call, standing, stop)
-        return replace(made, text=f"O{call.id}o {made.kind} gave this back")
+        result = await super().act(call, standing, stop)
+        return replace(result, text=f"O{call.id}o {result.kind} gave this back")
 
 
 class Died(BaseException):
@@ -132,7 +132,7 @@ class Acting:
     open_summaries: bool = False
     """Whether the engine gives no stop token with a summary."""
     tries: dict[int, int] = field(default_factory=dict)
-    said: dict[tuple[str, int], Said] = field(default_factory=dict)
+    answers: dict[tuple[str, int], SampledText] = field(default_factory=dict)
     """By role and step, the newest request."""
     died: set[int] = field(default_factory=set)
     name: str = "acting"
@@ -145,13 +145,13 @@ class Acting:
 
     async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
         if request.role == "summary":
-            said = list(self.dialect.assistant(self._summary(request.step), ()))
-            return self._sampled(request, said[:-1], "open" if self.open_summaries else "stop")
-        done = request.step > len(self.turns)
-        turn = Turn("over", ()) if done else self.turns[request.step - 1]
+            pieces = list(self.dialect.assistant(self._summary(request.step), ()))
+            return self._sampled(request, pieces[:-1], "open" if self.open_summaries else "stop")
+        over = request.step > len(self.turns)
+        turn = Turn("over", ()) if over else self.turns[request.step - 1]
         for number, text in enumerate(turn.guidance):
             self._say(f"g{request.step}-{number}", text, "next")
-        pieces = self._answer(request.step, turn, done)
+        pieces = self._answer(request.step, turn, over)
         if turn.ending == "dies" and request.step not in self.died:
             self.died.add(request.step)
             raise Died
@@ -160,20 +160,20 @@ class Acting:
             await asyncio.wait_for(stop.wait(), 20)
         return self._sampled(request, pieces, turn.ending)
 
-    def _answer(self, step: int, turn: Turn, done: bool) -> list[PromptPiece]:
-        name = "finish" if done else "noop"
-        texts = turn.calls or (("",) if done else ())
+    def _answer(self, step: int, turn: Turn, over: bool) -> list[PromptPiece]:
+        name = "finish" if over else "noop"
+        texts = turn.calls or (("",) if over else ())
         calls = [
-            ToolCall(id=f"{step}.{n}", name=name, arguments={} if done else {"text": text})
+            ToolCall(id=f"{step}.{n}", name=name, arguments={} if over else {"text": text})
             for n, text in enumerate(texts)
         ]
         if turn.ending in ("cut", "malformed") or not calls:  # too short for a call, or none
             return [PromptPiece(turn.thought, False)]
-        said = list(choose_dialect(self.family.name).assistant(turn.thought, calls))[:-1]
+        pieces = list(choose_dialect(self.family.name).assistant(turn.thought, calls))[:-1]
         if self.family.reasoning:
             opened = [PromptPiece("<think>\n", True), PromptPiece(f"R{turn.thought}", False)]
-            said = [*opened, PromptPiece("\n</think>\n\n", True), *said]
-        return said
+            pieces = [*opened, PromptPiece("\n</think>\n\n", True), *pieces]
+        return pieces
 
     def _sampled(
         self, request: SampleRequest, pieces: Sequence[PromptPiece], ending: Ending = "stop"
@@ -190,8 +190,10 @@ class Acting:
             called = request.role == "policy" and ending != "malformed"
             closing = self.family.stop if called else self.family.plain_stop
             ids += self.tokens.encode([PromptPiece(closing, True)])
-        told = self.tokens.decode(ids)
-        self.said[(request.role, request.step)] = Said(list(request.prompt_ids or ()), ids, told)
+        decoded = self.tokens.decode(ids)
+        self.answers[(request.role, request.step)] = SampledText(
+            list(request.prompt_ids or ()), ids, decoded
+        )
         return EngineSample(
             text=text,
             finish_reason=reason,
@@ -239,7 +241,7 @@ class Played:
     def dying(self) -> frozenset[int]:
         """Steps in whose first call the worker dies."""
         turns = enumerate(self.engine.turns, 1)
-        return frozenset(number for number, one in turns if one.ending == "acts")
+        return frozenset(number for number, turn in turns if turn.ending == "acts")
 
 
 class Stage:
@@ -290,12 +292,12 @@ class Stage:
     def branch(self, parent: Played, step: int, turns: Sequence[Turn]) -> Played:
         """Run a branch that begins after a step; its turns are those of its own steps."""
         self._number += 1
-        done = self.rig.ask(
+        branched = self.rig.ask(
             BranchRollout(request=f"branch-{self._number}", rollout=parent.id, step=step)
         )
         all_turns = [*parent.engine.turns[:step], *turns]
-        engine = Acting(self.rig, parent.engine.family, all_turns, done.rollouts[0])
-        played = Played(done.rollouts[0], engine)
+        engine = Acting(self.rig, parent.engine.family, all_turns, branched.rollouts[0])
+        played = Played(branched.rollouts[0], engine)
         self.go_on(played)
         return played
 
@@ -326,10 +328,10 @@ class Stage:
             settings = welcome.spec.engine_settings
             environment = Marked(parse_task_record(welcome.spec.task))
             environment.dying = played.dying()
-            made = await build_agent_loop(line, welcome, played.engine, settings, environment)
+            loop = await build_agent_loop(line, welcome, played.engine, settings, environment)
             beating = asyncio.create_task(line.send_heartbeats())
             try:
-                why = await made.run()
+                why = await loop.run()
                 await line.store(wire.StoreState, state="finished", reason=why)
             finally:
                 beating.cancel()

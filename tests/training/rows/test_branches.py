@@ -52,19 +52,19 @@ def test_a_shared_step_is_trained_once(
     stage: Stage, tree: Tree, who: str, steps: list[Iterable[int]]
 ) -> None:
     played = tree.named(who)
-    beside = [one.id for one in played]
-    rows = [stage.rows(one, beside=beside) for one in played]
+    beside = [rollout.id for rollout in played]
+    rows = [stage.rows(rollout, beside=beside) for rollout in played]
     policy = [
         sorted(s.step for row in mine for s in row.spans if s.weight and s.role == "policy")
         for mine in rows
     ]
-    assert policy == [list(one) for one in steps]
+    assert policy == [list(numbers) for numbers in steps]
     seqs = [s.sample_seq for mine in rows for row in mine for s in row.spans if s.weight]
     assert len(seqs) == len(set(seqs)), "summaries too"
     ids = [row.id for mine in rows for row in mine]
     assert len(ids) == len(set(ids))
     assert all(row.trained for mine in rows for row in mine), "no row of others' steps alone"
-    chats = [stage.chats(one, beside=beside) for one in played]
+    chats = [stage.chats(rollout, beside=beside) for rollout in played]
     assert [row.id for mine in chats for row in mine] == ids
 
 
@@ -77,9 +77,9 @@ def test_what_a_parent_trains_stands_in_the_branch_with_a_reason(stage: Stage, t
     for row in rows:
         for span in row.spans:
             if span.weight:
-                said = tree.first.engine.said[(span.role, span.step)]
-                assert list(row.token_ids[: span.start]) == said.prompt
-                assert list(row.token_ids[span.start : span.end]) == said.ids
+                answer = tree.first.engine.answers[(span.role, span.step)]
+                assert list(row.token_ids[: span.start]) == answer.prompt
+                assert list(row.token_ids[span.start : span.end]) == answer.ids
 
 
 def test_a_verdict_on_the_shared_past_holds_in_every_branch(

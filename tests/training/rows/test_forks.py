@@ -27,20 +27,20 @@ def test_a_step_over_a_fork_is_trained_before_it(
         "SELECT step, first_kept_step FROM forks WHERE rollout = ? ORDER BY number", played.id
     )
     assert len(rows) == len(forks) + 1 >= 3
-    for row, (begun, kept_from) in zip(rows[1:], forks, strict=True):
-        copies = {span.step: span for span in row.spans if span.step < begun}
-        assert sorted(copies) == list(range(kept_from, begun)), "each is found and marked"
+    for row, (first_step, kept_from) in zip(rows[1:], forks, strict=True):
+        copies = {span.step: span for span in row.spans if span.step < first_step}
+        assert sorted(copies) == list(range(kept_from, first_step)), "each is found and marked"
         assert len(copies) >= 2
         for span in copies.values():
             assert span.weight == 0
-            home = sum(begun <= span.step for begun, _ in forks)
+            home = sum(first_step <= span.step for first_step, _ in forks)
             assert span.why == f"trained in row {played.id}/{home}.0"
             ids = list(row.token_ids[span.start : span.end])
-            assert ids == played.engine.said[("policy", span.step)].ids
+            assert ids == played.engine.answers[("policy", span.step)].ids
             index = row.spans.index(span)
             assert index not in row.logprobs, "they were of another context"
         for index, span in enumerate(row.spans):
-            if span.step >= begun:
+            if span.step >= first_step:
                 assert len(row.logprobs[index]) == span.end - span.start
                 assert span.logprob_kind == "before_temperature", "it was drawn at 0.7"
     assert [row.context for row in rows] == list(range(len(rows)))
@@ -53,9 +53,9 @@ def test_as_in_the_paper_a_kept_step_is_trained_wherever_it_stands(
     played = stage.play(family["glm45"], TURNS, context=1_300)
     stage.judge(played.id, 5, "mask")
     rows = stage.rows(played, RowOptions(overlap="paper"))
-    stands = Counter(span.step for row in rows for span in row.spans if row.kind == "react")
-    assert max(stands.values()) >= 2
-    assert trained(rows) == Counter({step: n for step, n in stands.items() if step != 5})
+    copies = Counter(span.step for row in rows for span in row.spans if row.kind == "react")
+    assert max(copies.values()) >= 2
+    assert trained(rows) == Counter({step: n for step, n in copies.items() if step != 5})
     for row in rows:
         if row.kind == "summary":
             assert [span.role for span in row.spans if span.weight] == ["summary"]
@@ -74,9 +74,9 @@ def test_a_summary_row_trains_the_try_that_was_used(
         assert row.id == f"{played.id}/summary.{number}"
         *before, last = row.spans
         assert (last.end, last.weight) == (len(row.token_ids), 1.0)
-        said = played.engine.said[("summary", last.step)]
-        assert list(row.token_ids[: last.start]) == said.prompt
-        assert list(row.token_ids[last.start :]) == said.ids
+        summary = played.engine.answers[("summary", last.step)]
+        assert list(row.token_ids[: last.start]) == summary.prompt
+        assert list(row.token_ids[last.start :]) == summary.ids
         assert before, "the answers that it sums up are marked"
         assert all(span.why.startswith("trained in row") for span in before)
     assert not [

@@ -43,15 +43,15 @@ def model() -> Iterator[Any]:
 
 def gradient(model: Any, examples: Iterable[Example], loss: Loss) -> Any:
     """Of Σ weight × cross entropy ÷ Σ weight over all examples together (docs/rows.md)."""
-    found = list(examples)
-    whole = sum(sum(weights) for _, weights in found)
+    pairs = list(examples)
+    whole = sum(sum(weights) for _, weights in pairs)
     model.zero_grad()
-    for ids, weights in found:
+    for ids, weights in pairs:
         tokens = torch.tensor([ids])
         logits = model(input_ids=tokens).logits[0, :-1]
         weighed = torch.tensor(weights[1:], dtype=torch.float64)
         (loss(logits, tokens[0, 1:], weighed) / whole).backward()
-    return torch.cat([one.grad.flatten() for one in model.parameters()])
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
 def plain(logits: Any, targets: Any, weights: Any) -> Any:
@@ -74,8 +74,11 @@ def of_requests(played: Played, masked: set[int]) -> Iterator[Example]:
     )
     for role, step in steps:
         if role == "summary" or step not in masked:
-            said = played.engine.said[(role, step)]
-            yield [*said.prompt, *said.ids], [0.0] * len(said.prompt) + [1.0] * len(said.ids)
+            answer = played.engine.answers[(role, step)]
+            yield (
+                [*answer.prompt, *answer.ids],
+                [0.0] * len(answer.prompt) + [1.0] * len(answer.ids),
+            )
 
 
 @pytest.mark.parametrize(

@@ -43,14 +43,14 @@ def place(tmp_path: Path) -> Iterator[Station]:
         f"[engines.small]\nkind = 'token'\nurl = 'http://127.0.0.1:{port}/v1'\n"
         f"tokenizer = '{tokenizer}'\n"
     )
-    made = Station(tmp_path)
-    made.environment["HOUSTON_CONFIG"] = str(tmp_path / "houston.toml")
+    station = Station(tmp_path)
+    station.environment["HOUSTON_CONFIG"] = str(tmp_path / "houston.toml")
     try:
         (tmp_path / "task.toml").write_text(TASK)
-        made.start()
-        yield made
+        station.start()
+        yield station
     finally:
-        made.clear()
+        station.clear()
         engine.kill()
         engine.wait()
 
@@ -62,15 +62,15 @@ def rows(place: Station, rollout: str) -> list[TokenRow]:
 
 def shown(row: TokenRow, tokens: PromptTokenizer) -> list[Any]:
     """A row as text, with the clock stopped: each stretch, and what it weighs."""
-    found: list[Any] = [row.kind, row.context]
+    parts: list[Any] = [row.kind, row.context]
     at = 0
     for span in row.spans:
         before = tokens.decode(row.token_ids[at : span.start])
-        said = tokens.decode(row.token_ids[span.start : span.end])
+        answer = tokens.decode(row.token_ids[span.start : span.end])
         why = span.why.replace(row.rollout, "R")
-        found += [CLOCK.sub("active", before), (span.step, span.weight, why, said)]
+        parts += [CLOCK.sub("active", before), (span.step, span.weight, why, answer)]
         at = span.end
-    return found
+    return parts
 
 
 def test_rows_do_not_know_of_kills(place: Station) -> None:

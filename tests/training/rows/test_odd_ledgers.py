@@ -7,8 +7,8 @@ from typing import get_args
 
 import pytest
 
+from houston_daemon.training.rows.recorded_rows import unique_position
 from houston_daemon.training.rows.row_builder import build_chat_rows, build_token_rows
-from houston_daemon.training.rows.token_sequence import unique_position
 from houston_daemon.training.rows.training_row import RowOptions, TokenRow, check_role
 from houston_shared.errors import HoustonError
 from houston_shared.records import ContextHead, ForkBody, SampleRole, ToolCall
@@ -21,11 +21,11 @@ HEAD = (1, 2, 3)
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[WrittenHome]:
-    made = WrittenHome(tmp_path / "home")
-    made.rollout("r")
-    made.head("r", head())
-    yield made
-    made.close()
+    written = WrittenHome(tmp_path / "home")
+    written.rollout("r")
+    written.head("r", head())
+    yield written
+    written.close()
 
 
 def head() -> ContextHead:
@@ -35,7 +35,7 @@ def head() -> ContextHead:
     )  # fmt: skip
 
 
-def said(
+def write_step(
     home: WrittenHome,
     step: int,
     parent: int | None,
@@ -61,23 +61,23 @@ def rows(home: WrittenHome, options: RowOptions | None = None) -> list[TokenRow]
         return list(build_token_rows(reader, "r", options or RowOptions()))
 
 
-def told(row: TokenRow) -> tuple[str, list[int], list[tuple[int, int, float, str]]]:
+def row_facts(row: TokenRow) -> tuple[str, list[int], list[tuple[int, int, float, str]]]:
     spans = [(s.start, s.end, s.weight, s.why) for s in row.spans]
     return row.id, list(row.token_ids), spans
 
 
 def test_a_realigned_prompt_begins_another_row(home: WrittenHome) -> None:
     """Of step 2's four ids the next prompt keeps two: they stand there, and were trained before."""
-    one = said(home, 1, None, 0, [1, 2, 3], [10, 11], "forked")
-    two = said(home, 2, one, 5, [4], [20, 21, 22, 23])
-    said(home, 3, two, 8, [5, 6], [30], "realigned")
+    seq1 = write_step(home, 1, None, 0, [1, 2, 3], [10, 11], "forked")
+    seq2 = write_step(home, 2, seq1, 5, [4], [20, 21, 22, 23])
+    write_step(home, 3, seq2, 8, [5, 6], [30], "realigned")
     first, second = rows(home)
-    assert told(first) == (
+    assert row_facts(first) == (
         "r/0.0",
         [1, 2, 3, 10, 11, 4, 20, 21, 22, 23],
         [(3, 5, 1.0, ""), (6, 10, 1.0, "")],
     )
-    assert told(second) == (
+    assert row_facts(second) == (
         "r/0.1",
         [1, 2, 3, 10, 11, 4, 20, 21, 5, 6, 30],
         [(3, 5, 0.0, "trained in row r/0.0"), (6, 8, 0.0, "trained in row r/0.0"),
@@ -89,17 +89,19 @@ def test_a_realigned_prompt_begins_another_row(home: WrittenHome) -> None:
         2: [-30.0],
     }
     paper = rows(home, RowOptions(overlap="paper"))
-    assert [told(row) for row in paper] == [told(first), told(second)], "it is no fork"
+    assert [row_facts(row) for row in paper] == [row_facts(first), row_facts(second)], (
+        "it is no fork"
+    )
 
 
 def test_a_prompt_that_goes_on_from_an_older_one_begins_another_row(home: WrittenHome) -> None:
     """Step 3 follows step 1, as after a step that was taken back."""
-    one = said(home, 1, None, 0, [1, 2, 3], [10, 11], "forked")
-    said(home, 2, one, 5, [4], [20])
-    said(home, 3, one, 5, [5], [30], "realigned")
+    seq1 = write_step(home, 1, None, 0, [1, 2, 3], [10, 11], "forked")
+    write_step(home, 2, seq1, 5, [4], [20])
+    write_step(home, 3, seq1, 5, [5], [30], "realigned")
     first, second = rows(home)
-    assert told(first)[1:] == ([1, 2, 3, 10, 11, 4, 20], [(3, 5, 1.0, ""), (6, 7, 1.0, "")])
-    assert told(second) == (
+    assert row_facts(first)[1:] == ([1, 2, 3, 10, 11, 4, 20], [(3, 5, 1.0, ""), (6, 7, 1.0, "")])
+    assert row_facts(second) == (
         "r/0.1",
         [1, 2, 3, 10, 11, 5, 30],
         [(3, 5, 0.0, "trained in row r/0.0"), (6, 7, 1.0, "")],
@@ -107,16 +109,18 @@ def test_a_prompt_that_goes_on_from_an_older_one_begins_another_row(home: Writte
 
 
 def test_an_answer_without_ids_breaks_no_row(home: WrittenHome) -> None:
-    one = said(home, 1, None, 0, [1, 2, 3], None, "forked")
-    said(home, 2, one, 3, [7, 7, 7], [20], "realigned")
+    seq1 = write_step(home, 1, None, 0, [1, 2, 3], None, "forked")
+    write_step(home, 2, seq1, 3, [7, 7, 7], [20], "realigned")
     (row,) = rows(home)
-    assert told(row) == ("r/0.0", [1, 2, 3, 7, 7, 7, 20], [(6, 7, 1.0, "")])
+    assert row_facts(row) == ("r/0.0", [1, 2, 3, 7, 7, 7, 20], [(6, 7, 1.0, "")])
 
 
 def test_log_probabilities_and_grammars_stay_with_their_span(home: WrittenHome) -> None:
     drawn = {"temperature": 1.0, "top_p": 1.0}
-    one = said(home, 1, None, 0, [1], [10, 11], "forked", parameters={**drawn, "grammar": "abc"})
-    said(home, 2, one, 3, [2], [20], parameters=drawn)
+    seq1 = write_step(
+        home, 1, None, 0, [1], [10, 11], "forked", parameters={**drawn, "grammar": "abc"}
+    )
+    write_step(home, 2, seq1, 3, [2], [20], parameters=drawn)
     (row,) = rows(home)
     assert [(span.guided, span.logprob_kind) for span in row.spans] == [
         (True, "before_temperature"),
@@ -143,7 +147,7 @@ def test_an_older_homes_log_probabilities_are_called_what_they_are(
     assert span.policy_hash == "cafe"
 
 
-ROLES = [one for one in get_args(SampleRole) if one != "policy"]
+ROLES = [role for role in get_args(SampleRole) if role != "policy"]
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -151,7 +155,7 @@ ROLES = [one for one in get_args(SampleRole) if one != "policy"]
 def test_a_step_in_another_role_is_no_policys(
     home: WrittenHome, tmp_path: Path, role: str, way: str
 ) -> None:
-    said(home, 1, None, 0, [1, 2, 3], [10, 11], "forked", role=role)
+    write_step(home, 1, None, 0, [1, 2, 3], [10, 11], "forked", role=role)
     with pytest.raises(HoustonError, match=f"the role '{role}', where rows take a policy's"):
         if way == "messages":
             with Reader(home.home) as reader:
@@ -162,12 +166,12 @@ def test_a_step_in_another_role_is_no_policys(
 
 
 def test_a_summary_in_another_role_is_none(home: WrittenHome) -> None:
-    one = said(home, 1, None, 0, [1, 2, 3], [10], "forked")
-    two = said(home, 2, one, 4, [4], [20])
-    told = sample(
-        role="judge", parent_seq=two, kept=5, new_prompt_ids=(7,), token_ids=(40,), drift="clean"
+    seq1 = write_step(home, 1, None, 0, [1, 2, 3], [10], "forked")
+    seq2 = write_step(home, 2, seq1, 4, [4], [20])
+    summary = sample(
+        role="judge", parent_seq=seq2, kept=5, new_prompt_ids=(7,), token_ids=(40,), drift="clean"
     )
-    seq = home.sampled("r", 3, told, part="judge")
+    seq = home.sampled("r", 3, summary, part="judge")
     home.fork("r", 3, ForkBody(k=1, first_kept_step=2, summary="s", sample_seq=seq, before=3))
     with pytest.raises(HoustonError, match="the role 'judge', where rows take a summary's"):
         rows(home)
@@ -183,7 +187,7 @@ def test_a_role_that_nobody_knows_is_refused() -> None:
 def test_an_answer_that_ends_without_its_stop_token_is_not_trained(
     home: WrittenHome, last: int, weight: float
 ) -> None:
-    said(home, 1, None, 0, [1], [10, last], "forked", parameters={"stop_token_ids": [7, 8]})
+    write_step(home, 1, None, 0, [1], [10, last], "forked", parameters={"stop_token_ids": [7, 8]})
     (row,) = rows(home)
     assert [span.weight for span in row.spans] == [weight]
 
@@ -195,23 +199,23 @@ def fork(home: WrittenHome, step: int, kept_from: int) -> None:
 
 def test_a_kept_step_that_cannot_be_told_apart_is_not_marked(home: WrittenHome) -> None:
     """The kept answer is one id that stands in the summary too: a guess would be no proof."""
-    one = said(home, 1, None, 0, [1, 2, 3], [10], "forked")
-    said(home, 2, one, 4, [4], [20])
+    seq1 = write_step(home, 1, None, 0, [1, 2, 3], [10], "forked")
+    write_step(home, 2, seq1, 4, [4], [20])
     fork(home, 3, 2)
-    said(home, 3, None, 0, [1, 2, 3, 20, 9, 20, 5], [30], "forked")
+    write_step(home, 3, None, 0, [1, 2, 3, 20, 9, 20, 5], [30], "forked")
     first, second = rows(home)
-    assert [s[:3] for s in told(first)[2]] == [(3, 4, 1.0), (5, 6, 1.0)]
-    assert told(second)[2] == [(7, 8, 1.0, "")]
+    assert [s[:3] for s in row_facts(first)[2]] == [(3, 4, 1.0), (5, 6, 1.0)]
+    assert row_facts(second)[2] == [(7, 8, 1.0, "")]
 
 
 def test_a_kept_step_is_found_behind_a_summary(home: WrittenHome) -> None:
-    one = said(home, 1, None, 0, [1, 2, 3], [10], "forked")
-    two = said(home, 2, one, 4, [4], [20, 21])
-    said(home, 3, two, 7, [5], [30])
+    seq1 = write_step(home, 1, None, 0, [1, 2, 3], [10], "forked")
+    seq2 = write_step(home, 2, seq1, 4, [4], [20, 21])
+    write_step(home, 3, seq2, 7, [5], [30])
     fork(home, 4, 2)
-    said(home, 4, None, 0, [1, 2, 3, 99, 20, 21, 5, 30, 6], [40], "forked")
+    write_step(home, 4, None, 0, [1, 2, 3, 99, 20, 21, 5, 30, 6], [40], "forked")
     _, second = rows(home)
-    assert told(second)[2] == [
+    assert row_facts(second)[2] == [
         (4, 6, 0.0, "trained in row r/0.0"),
         (7, 8, 0.0, "trained in row r/0.0"),
         (9, 10, 1.0, ""),
@@ -221,12 +225,12 @@ def test_a_kept_step_is_found_behind_a_summary(home: WrittenHome) -> None:
 
 def test_as_in_the_paper_means_once_a_context(home: WrittenHome) -> None:
     """A kept step is trained again over the fork, and not again where the context realigns."""
-    one = said(home, 1, None, 0, [1, 2, 3], [10], "forked")
-    two = said(home, 2, one, 4, [4], [20, 21])
+    seq1 = write_step(home, 1, None, 0, [1, 2, 3], [10], "forked")
+    seq2 = write_step(home, 2, seq1, 4, [4], [20, 21])
     fork(home, 3, 2)
-    three = said(home, 3, None, 0, [1, 2, 3, 99, 20, 21, 5], [30, 31], "forked")
-    assert two < three
-    said(home, 4, three, 8, [6], [40], "realigned")
+    seq3 = write_step(home, 3, None, 0, [1, 2, 3, 99, 20, 21, 5], [30, 31], "forked")
+    assert seq2 < seq3
+    write_step(home, 4, seq3, 8, [6], [40], "realigned")
     weights = [
         {span.step: span.weight for span in row.spans}
         for row in rows(home, RowOptions(overlap="paper"))
@@ -244,31 +248,31 @@ def test_as_in_the_paper_means_once_a_context(home: WrittenHome) -> None:
 def test_a_broken_ledger_is_refused(
     home: WrittenHome, name: str, kept: int, more: dict[str, object]
 ) -> None:
-    one = said(home, 1, None, 0, [1, 2, 3], [10, 11], "forked")
-    said(home, 2, one, kept, [4], [20], **more)
+    seq1 = write_step(home, 1, None, 0, [1, 2, 3], [10, 11], "forked")
+    write_step(home, 2, seq1, kept, [4], [20], **more)
     with pytest.raises(HoustonError, match="ledger is broken"):
         rows(home)
 
 
 def test_a_parent_that_is_gone_is_refused(home: WrittenHome) -> None:
-    said(home, 1, None, 0, [1, 2, 3], [10, 11], "forked")
-    said(home, 2, 9_999, 5, [4], [20])
+    write_step(home, 1, None, 0, [1, 2, 3], [10, 11], "forked")
+    write_step(home, 2, 9_999, 5, [4], [20])
     with pytest.raises(HoustonError, match="ledger is broken"):
         rows(home)
 
 
 def test_a_step_that_a_repair_set_aside_is_refused(home: WrittenHome) -> None:
-    one = said(home, 1, None, 0, [1, 2, 3], [10], "forked")
-    said(home, 3, one, 4, [4], [20])
+    seq1 = write_step(home, 1, None, 0, [1, 2, 3], [10], "forked")
+    write_step(home, 3, seq1, 4, [4], [20])
     with pytest.raises(HoustonError, match="Step 2 of rollout r is not there"):
         rows(home)
 
 
 def test_only_the_attempt_that_counts_is_used(home: WrittenHome) -> None:
-    one = said(home, 1, None, 0, [1, 2, 3], [10], "forked")
-    said(home, 2, one, 4, [4], [20])
+    seq1 = write_step(home, 1, None, 0, [1, 2, 3], [10], "forked")
+    write_step(home, 2, seq1, 4, [4], [20])
     body = sample(
-        parent_seq=one, kept=4, new_prompt_ids=(4,), token_ids=(25,), logprobs=(-0.5,),
+        parent_seq=seq1, kept=4, new_prompt_ids=(4,), token_ids=(25,), logprobs=(-0.5,),
         logprob_kind="policy", calls=(ToolCall(id="2.0", name="noop", arguments={}),),
     )  # fmt: skip
     home.step("r", 2, body, attempt=2)
@@ -278,7 +282,7 @@ def test_only_the_attempt_that_counts_is_used(home: WrittenHome) -> None:
         at=1,
     )  # fmt: skip
     (row,) = rows(home)
-    assert told(row) == ("r/0.0", [1, 2, 3, 10, 4, 25], [(3, 4, 1.0, ""), (5, 6, 1.0, "")])
+    assert row_facts(row) == ("r/0.0", [1, 2, 3, 10, 4, 25], [(3, 4, 1.0, ""), (5, 6, 1.0, "")])
     assert [span.attempt for span in row.spans] == [1, 2]
 
 

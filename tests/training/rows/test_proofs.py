@@ -60,15 +60,15 @@ def histories(draw: st.DrawFn) -> tuple[list[Turn], list[tuple[tuple[str, str], 
     return turns, [draw(st.sampled_from(VERDICTS)) for _ in turns]
 
 
-def kept(one: Turn, said: Sequence[tuple[str, str]]) -> bool:
+def kept(step: Turn, verdicts: Sequence[tuple[str, str]]) -> bool:
     """Whether a step is trained, as docs/rows.md says it."""
-    by = dict(said)
+    by = dict(verdicts)
     word = by.get("human") or by.get("judge") or by.get("rule")
-    if one.ending == "interrupt" or word == "mask":
+    if step.ending == "interrupt" or word == "mask":
         return False
-    if one.ending in ("cut", "full"):
+    if step.ending in ("cut", "full"):
         return by.get("human") == "keep"
-    return word == "keep" or one.ending != "malformed"
+    return word == "keep" or step.ending != "malformed"
 
 
 def prove(played: Played, rows: list[TokenRow], trained: set[int]) -> None:
@@ -78,7 +78,7 @@ def prove(played: Played, rows: list[TokenRow], trained: set[int]) -> None:
     """
     engine = played.engine
     tokens = PromptTokenizer(engine.family.tokenizer)
-    seen: Counter[tuple[int, int]] = Counter()
+    trainings: Counter[tuple[int, int]] = Counter()
     answered: set[tuple[str, int]] = set()
     for row in rows:
         weights = row.weights()
@@ -88,25 +88,27 @@ def prove(played: Played, rows: list[TokenRow], trained: set[int]) -> None:
             if not span.weight:
                 assert span.why
                 continue
-            said = engine.said[(span.role, span.step)]
-            assert list(row.token_ids[: span.start]) == said.prompt, "sampled in this very context"
-            assert list(row.token_ids[span.start : span.end]) == said.ids, "as it was sampled"
-            assert tokens.decode(row.token_ids[span.start : span.end]) == said.text
+            answer = engine.answers[(span.role, span.step)]
+            assert list(row.token_ids[: span.start]) == answer.prompt, (
+                "sampled in this very context"
+            )
+            assert list(row.token_ids[span.start : span.end]) == answer.ids, "as it was sampled"
+            assert tokens.decode(row.token_ids[span.start : span.end]) == answer.text
             answered.add((span.role, span.step))
-            seen.update((span.sample_seq, offset) for offset in range(span.end - span.start))
+            trainings.update((span.sample_seq, offset) for offset in range(span.end - span.start))
         assert not any(w for w, out in zip(weights, outside, strict=True) if out)
         for text in pieces(tokens, row, trained=True):
             marks = MARKS.findall(text)
-            assert not [one for one in marks if one[0] in "OG"], "no observation, no guidance"
+            assert not [mark for mark in marks if mark[0] in "OG"], "no observation, no guidance"
             assert "<real_user>" not in text
-            assert row.kind == "summary" or not [one for one in marks if one[0] == "S"]
-    assert max(seen.values(), default=0) <= 1, "no sampled token is trained twice"
+            assert row.kind == "summary" or not [mark for mark in marks if mark[0] == "S"]
+    assert max(trainings.values(), default=0) <= 1, "no sampled token is trained twice"
     assert {step for role, step in answered if role == "policy"} == trained
     words = [
         m for row in rows for text in pieces(tokens, row, trained=True) for m in marks_of(text)
     ]
     assert all(count == 1 for count in Counter(words).values())
-    assert {int(one[1:-1]) for one in words if one[0] == "T"} == trained
+    assert {int(word[1:-1]) for word in words if word[0] == "T"} == trained
 
 
 def marks_of(text: str) -> set[str]:
@@ -115,16 +117,16 @@ def marks_of(text: str) -> set[str]:
 
 def pieces(tokens: PromptTokenizer, row: TokenRow, trained: bool) -> list[str]:
     """The texts of all stretches with, or without, a weight: read from weights alone."""
-    found: list[list[int]] = []
+    stretches: list[list[int]] = []
     last = not trained
     for token, weight in zip(row.token_ids, row.weights(), strict=True):
         now = weight > 0
         if now == trained:
             if last != trained:
-                found.append([])
-            found[-1].append(token)
+                stretches.append([])
+            stretches[-1].append(token)
         last = now
-    return [tokens.decode(one) for one in found]
+    return [tokens.decode(ids) for ids in stretches]
 
 
 slow = settings(
@@ -150,19 +152,19 @@ def test_exactly_the_kept_answers_are_trained(
 ) -> None:
     turns, verdicts = history
     played = stage.play(family[name], turns, context=context)
-    for number, said in enumerate(verdicts, 1):
-        for source, verdict in said:
+    for number, of_step in enumerate(verdicts, 1):
+        for source, verdict in of_step:
             stage.judge(played.id, number, verdict, source)
     given_by = [*verdicts, ()]
     all_turns = [*turns, turn(len(turns) + 1)]
-    wanted = {
+    trained = {
         number
-        for number, (one, said) in enumerate(zip(all_turns, given_by, strict=True), 1)
-        if kept(one, said) and one.ending != "lost"
+        for number, (step, of_step) in enumerate(zip(all_turns, given_by, strict=True), 1)
+        if kept(step, of_step) and step.ending != "lost"
     }
     # The last one finishes, and its texts have no marks.
     rows = stage.rows(played)
-    prove_all(played, rows, wanted, len(all_turns))
+    prove_all(played, rows, trained, len(all_turns))
     again = stage.rows(played)
     assert again == rows, "the same rows after every export"
     for row in rows:
@@ -171,15 +173,17 @@ def test_exactly_the_kept_answers_are_trained(
             assert list(cut.weights()) == list(row.weights()[:length])
     everything = stage.rows(played, RowOptions(masking=False))
     unmasked = {
-        number for number, one in enumerate(all_turns, 1) if one.ending not in ("interrupt", "lost")
+        number
+        for number, step in enumerate(all_turns, 1)
+        if step.ending not in ("interrupt", "lost")
     }
     prove_all(played, everything, unmasked, len(all_turns))
 
 
-def prove_all(played: Played, rows: list[TokenRow], wanted: set[int], last: int) -> None:
+def prove_all(played: Played, rows: list[TokenRow], expected: set[int], last: int) -> None:
     """`prove`, where the last step finishes and has no mark."""
     trained = {s.step for row in rows for s in row.spans if s.weight and s.role == "policy"}
-    assert trained == wanted
+    assert trained == expected
     marked = [
         row
         if row.kind == "summary"
@@ -188,7 +192,7 @@ def prove_all(played: Played, rows: list[TokenRow], wanted: set[int], last: int)
         else row
         for row in rows
     ]
-    prove(played, marked, wanted - {last})
+    prove(played, marked, expected - {last})
     summaries = [row for row in rows if row.kind == "summary"]
     used = played.engine.rig.query(
         "SELECT step, sample_seq FROM forks WHERE rollout = ? AND mechanical = 0", played.id

@@ -16,7 +16,7 @@ from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
-from tests.training.rows.stage import Acting, Family, Played, Said, Stage, Turn
+from tests.training.rows.stage import Acting, Family, Played, SampledText, Stage, Turn
 
 RETRIES = 2
 FAMILIES = ("chatml-json", "hermes", "qwen3", "glm45")
@@ -36,30 +36,30 @@ class Erring(Acting):
     """Says one attempt after the other."""
 
     tries: Sequence[Sequence[Try]] = ()
-    told: dict[tuple[int, int], Said] = field(default_factory=dict)
+    by_attempt: dict[tuple[int, int], SampledText] = field(default_factory=dict)
     """By step and attempt."""
 
     async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
         step, attempt = request.step, request.attempt
         if step > len(self.tries):
             return await super().sample(request, stop)
-        one = self.tries[step - 1][attempt - 1]
-        call = ToolCall(id="", name=one.name, arguments={"text": one.text})
-        calls = [call] if one.name else []
-        pieces = choose_dialect(self.family.name).assistant(one.thought, calls)[:-1]
+        action = self.tries[step - 1][attempt - 1]
+        call = ToolCall(id="", name=action.name, arguments={"text": action.text})
+        calls = [call] if action.name else []
+        pieces = choose_dialect(self.family.name).assistant(action.thought, calls)[:-1]
         acting = replace(request, role="policy")
-        made = self._sampled(acting, pieces, "stop" if calls else "malformed")
-        self.told[step, attempt] = self.said["policy", step]
-        return made
+        sample = self._sampled(acting, pieces, "stop" if calls else "malformed")
+        self.by_attempt[step, attempt] = self.answers["policy", step]
+        return sample
 
 
 def play(
     stage: Stage, family: Family, tries: Sequence[Sequence[Try]], share: float = 1.0
 ) -> Played:
     stage._number += 1
-    made = {"kind": "token", "url": "http://nobody", "tokenizer": family.tokenizer}
+    engine = {"kind": "token", "url": "http://nobody", "tokenizer": family.tokenizer}
     rollout = stage.rig.rollout(
-        settings={**made, "dialect": family.name},
+        settings={**engine, "dialect": family.name},
         task=f"[budget]\nsteps = {len(tries) + 1}\nanswer_tokens = 64\n",
         name=f"t{stage._number}",
         files={"README.md": f"Hello {stage._number}.\n"},
@@ -101,8 +101,8 @@ def scripts(draw: st.DrawFn) -> list[list[Try]]:
     return steps
 
 
-def purified(one: Sequence[Try]) -> bool:
-    return len(one) > 1 and one[-1].name == "noop"
+def purified(step: Sequence[Try]) -> bool:
+    return len(step) > 1 and step[-1].name == "noop"
 
 
 @settings(
@@ -117,27 +117,27 @@ def test_purified_rows_hold_no_failed_call_and_no_traceback(
     (row,) = stage.rows(played)
     text = tokens.decode(row.token_ids.tolist())
     for number, step in enumerate(tries, 1):
-        for at, one in enumerate(step, 1):
+        for at, attempt in enumerate(step, 1):
             if not purified(step):
                 continue
-            gone = one.name != "noop"
-            if gone and one.name:
-                assert one.text not in text, "the failed call"
+            failed = attempt.name != "noop"
+            if failed and attempt.name:
+                assert attempt.text not in text, "the failed call"
             assert f"O{number}.0o error" not in text, "what came back of it"
-            assert not gone or f"O{number}.0.{at}o error" not in text
+            assert not failed or f"O{number}.0.{at}o error" not in text
     spans = {span.step: span for span in row.spans}
     for number, step in enumerate(tries, 1):
         span = spans[number]
-        said = tokens.decode(row.token_ids[span.start : span.end].tolist())
+        answer = tokens.decode(row.token_ids[span.start : span.end].tolist())
         assert (span.attempt > 1) == purified(step)
         if purified(step):
-            assert step[-1].text in said
-            assert (step[0].thought in said) or (step[-1].thought in said)
+            assert step[-1].text in answer
+            assert (step[0].thought in answer) or (step[-1].thought in answer)
             assert span.logprob_kind == "none", "nobody sampled it in this context"
-            assert said.endswith(written(family, name).stop)
+            assert answer.endswith(written(family, name).stop)
             dialect = choose_dialect(name)
-            read = dialect.parse(said.removesuffix(written(family, name).stop), number, {})
-            assert [call.arguments for call in read.calls] == [{"text": step[-1].text}]
+            action = dialect.parse(answer.removesuffix(written(family, name).stop), number, {})
+            assert [call.arguments for call in action.calls] == [{"text": step[-1].text}]
 
 
 @settings(
@@ -156,12 +156,12 @@ def test_raw_rows_hold_all_that_was_sampled_once(
                 continue
             assert (span.step, span.attempt) not in trained, "once"
             trained[span.step, span.attempt] = row.token_ids[span.start : span.end].tolist()
-            said = played.engine.told[span.step, span.attempt]  # type: ignore[attr-defined]
-            assert row.token_ids[: span.start].tolist() == list(said.prompt), "where it was said"
+            sampled = played.engine.by_attempt[span.step, span.attempt]  # type: ignore[attr-defined]
+            assert row.token_ids[: span.start].tolist() == list(sampled.prompt), "where it was said"
             assert len(row.logprobs[index]) == span.end - span.start
             assert span.role == ("policy" if span.attempt == 1 else "lookahead")
-    told = {key: list(one.ids) for key, one in played.engine.told.items()}  # type: ignore[attr-defined]
-    assert trained == told
+    expected = {key: list(text.ids) for key, text in played.engine.by_attempt.items()}  # type: ignore[attr-defined]
+    assert trained == expected
 
 
 def test_a_rollout_that_was_not_drawn_is_as_it_was(stage: Stage, family: dict[str, Family]) -> None:

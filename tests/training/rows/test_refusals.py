@@ -34,9 +34,9 @@ def test_an_engine_without_ids_needs_a_dialect_and_a_tokenizer(
         RowOptions(dialect="glm45"),
         RowOptions(tokenizer=mine.tokenizer),
     ):
-        with pytest.raises(ConfigurationError, match="engine without token ids") as told:
+        with pytest.raises(ConfigurationError, match="engine without token ids") as refusal:
             stage.rows(played, options)
-        assert "dialect" in told.value.next
+        assert "dialect" in refusal.value.next
     (row,) = stage.rows(played, RowOptions(dialect="glm45", tokenizer=mine.tokenizer))
     assert row.source == "rendered"
     assert [span.step for span in row.spans if span.weight] == [1, 2, 3, 4, 5]
@@ -80,9 +80,9 @@ def test_an_erased_step_is_refused(
     if how == "ids" and kind != "sample":
         assert stage.rows(played), "there were none in it"
         return
-    for made in (stage.rows, stage.chats):
+    for build in (stage.rows, stage.chats):
         with pytest.raises(HoustonError, match=f"Step 2 of rollout {played.id} was erased"):
-            made(played)
+            build(played)
     assert stage.rows(branch), "it shares the first step only"
 
 
@@ -105,7 +105,7 @@ def test_a_step_that_is_not_closed_is_not_used(stage: Stage, family: dict[str, F
     (row,) = stage.rows(played)
     assert [span.step for span in row.spans] == [1, 2]
     (chat,) = stage.chats(played)
-    assert max(one.step or 0 for one in chat.messages) == 2
+    assert max(message.step or 0 for message in chat.messages) == 2
     stage.go_on(played)
     (row,) = stage.rows(played)
     assert [span.step for span in row.spans if span.weight] == [1, 2, 3, 4]
@@ -124,7 +124,7 @@ def test_a_rollout_without_a_sandbox_is_marked_in_every_row(
     top = "sandbox = 'none'\ndomain = 'data-filtering'"
     plain = stage.play(family["chatml"], [turn(1)])
     open_one = stage.play(family["chatml"], [turn(1), Turn("T2t", ("A2.0a",))], top=top)
-    for made in (stage.rows, stage.chats):
-        assert {row.provenance for row in made(plain)} == {"sandbox"}
-        assert {row.provenance for row in made(open_one)} == {"none"}
-        assert {row.domain for row in made(open_one)} == {"data-filtering"}
+    for build in (stage.rows, stage.chats):
+        assert {row.provenance for row in build(plain)} == {"sandbox"}
+        assert {row.provenance for row in build(open_one)} == {"none"}
+        assert {row.domain for row in build(open_one)} == {"data-filtering"}

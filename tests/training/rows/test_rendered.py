@@ -15,13 +15,13 @@ TURNS = [turn(n, calls=1 + n % 2, guidance=n % 3 == 0) for n in range(1, 11)]
 LONG, SHORT = 100_000, 1_300
 
 
-def same(one: TokenRow, other: TokenRow) -> None:
+def same(row: TokenRow, other: TokenRow) -> None:
     """The same tokens, and the same of them trained."""
-    assert one.id == other.id
-    assert one.token_ids == other.token_ids
-    assert one.weights() == other.weights()
-    assert one.labels() == other.labels()
-    spans = [(s.start, s.end, s.step, s.weight, s.why) for s in one.spans]
+    assert row.id == other.id
+    assert row.token_ids == other.token_ids
+    assert row.weights() == other.weights()
+    assert row.labels() == other.labels()
+    spans = [(s.start, s.end, s.step, s.weight, s.why) for s in row.spans]
     assert spans == [(s.start, s.end, s.step, s.weight, s.why) for s in other.spans]
 
 
@@ -39,18 +39,20 @@ def test_rendered_rows_are_the_ledgers_where_nothing_drifted(
     assert {row.source for row in exact} == {"ledger"}
     assert {row.source for row in anew} == {"rendered"}
     assert len(exact) == len(anew) > (4 if context == SHORT else 0)
-    for one, other in zip(exact, anew, strict=True):
-        same(one, other)
+    for row, other in zip(exact, anew, strict=True):
+        same(row, other)
         assert not other.logprobs, "nobody sampled a rendered token"
         assert {span.logprob_kind for span in other.spans} == {"none"}
     paper = stage.rows(played, RowOptions(overlap="paper"))
-    for one, other in zip(
+    for row, other in zip(
         paper, stage.rows(played, RowOptions(overlap="paper", tokenizer=copy)), strict=True
     ):
-        same(one, other)
+        same(row, other)
     chats = stage.chats(played, RowOptions(overlap="paper"))
     trained = [[s.step for s in row.spans if s.weight] for row in paper]
-    assert [[one.step for one in row.messages if one.weight] for row in chats] == trained
+    assert [
+        [message.step for message in row.messages if message.weight] for row in chats
+    ] == trained
 
 
 def test_reasoning_that_the_rollout_did_not_have_is_rendered(
@@ -108,13 +110,13 @@ def test_another_family_trains_its_own_form_and_stop_token(
     assert all(text.endswith(stop) for text in texts)
     assert all(text.count(stop) == 1 for text in texts)
     marks = [mark for text in texts for mark in MARKS.findall(text)]
-    wanted = [m for n, t in enumerate(TURNS, 1) if n != mask for m in (f"T{n}t", *named(t))]
-    assert sorted(marks) == sorted(wanted), "thought and calls, each once, and nothing else"
+    expected = [m for n, t in enumerate(TURNS, 1) if n != mask for m in (f"T{n}t", *named(t))]
+    assert sorted(marks) == sorted(expected), "thought and calls, each once, and nothing else"
     assert {row.dialect for row in rows} == {dialect}
 
 
-def named(one: Turn) -> list[str]:
-    return [mark for text in one.calls for mark in MARKS.findall(text)]
+def named(step: Turn) -> list[str]:
+    return [mark for text in step.calls for mark in MARKS.findall(text)]
 
 
 @pytest.mark.parametrize("context", [LONG, SHORT], ids=["one context", "forks"])
@@ -130,8 +132,8 @@ def test_a_rollout_without_thoughts_trains_its_actions(
     for row in react:
         text = tokens.decode(row.token_ids)
         assert set(re.findall(r"[TR]\d+t", text)) <= {"T6t", "R6t"}, "thoughts are left out"
-        for said in pieces(tokens, row, True):
-            assert {mark[0] for mark in MARKS.findall(said)} <= {"A"}
+        for answer in pieces(tokens, row, True):
+            assert {mark[0] for mark in MARKS.findall(answer)} <= {"A"}
     trained = [s.step for row in react for s in row.spans if s.weight]
     assert sorted(trained) == [n for n in range(1, 12) if n != 6]
     sent(played, rows)
@@ -142,15 +144,15 @@ def sent(played: Played, rows: list[TokenRow]) -> None:
     context = {row.context: row for row in rows if row.kind == "react"}
     for row in context.values():
         for span in row.spans:
-            said = played.engine.said[("policy", span.step)]
+            answer = played.engine.answers[("policy", span.step)]
             if " in row " not in span.why:
-                assert list(row.token_ids[: span.start]) == said.prompt
+                assert list(row.token_ids[: span.start]) == answer.prompt
     for row in rows:
         if row.kind == "summary":
             assert row.source == "ledger"
             last = row.spans[-1]
-            said = played.engine.said[("summary", last.step)]
-            assert list(row.token_ids) == said.prompt + said.ids
+            answer = played.engine.answers[("summary", last.step)]
+            assert list(row.token_ids) == answer.prompt + answer.ids
 
 
 def test_thoughts_can_be_left_out_of_a_rollout_that_kept_them(
@@ -181,9 +183,9 @@ def test_a_changed_dialect_never_trains_what_it_cannot_place(
 
     monkeypatch.setattr(model_dialects.Glm45Dialect, "assistant", otherwise)
     (row,) = stage.rows(played)
-    *told, last = row.spans
-    assert {span.weight for span in told} == {0.0}
-    assert all("other ids" in span.why for span in told)
+    *earlier, last = row.spans
+    assert {span.weight for span in earlier} == {0.0}
+    assert all("other ids" in span.why for span in earlier)
     assert last.weight == 1, "nobody was sent the last answer: it is written as it is now"
 
 
@@ -198,7 +200,11 @@ def test_chat_rows_are_the_same_rows(
     rows, chats = stage.rows(played), stage.chats(played)
     assert [row.id for row in chats] == [row.id for row in rows]
     for row, chat in zip(rows, chats, strict=True):
-        answers = [one for one in chat.messages if one.message.role == "assistant" and one.step]
+        answers = [
+            message
+            for message in chat.messages
+            if message.message.role == "assistant" and message.step
+        ]
         spans = [(s.step, s.weight, s.why, s.by) for s in row.spans]
         if row.kind == "react" or not strip:
             assert [(a.step, a.weight, a.why, a.by) for a in answers] == spans
@@ -208,11 +214,11 @@ def test_chat_rows_are_the_same_rows(
 
 def read(chat: ChatRow, strip: bool) -> None:
     """What a chat row says, and where."""
-    assert [one.message.role for one in chat.messages[:2]] == ["system", "user"]
+    assert [message.message.role for message in chat.messages[:2]] == ["system", "user"]
     assert [tool["function"]["name"] for tool in chat.tools] == ["noop", "finish"]
     open_calls: list[str] = []
-    for one in chat.messages[2:]:
-        message = one.message
+    for entry in chat.messages[2:]:
+        message = entry.message
         if message.role == "assistant":
             assert not open_calls, "every call has its result before the next answer"
             open_calls = [call.id for call in message.calls]
@@ -235,7 +241,11 @@ def test_another_familys_empty_answer_is_not_trained(
     (row,) = stage.rows(played)
     assert [s.step for s in row.spans if s.weight] == [1, 2, 3, 4], "its stop token was sampled"
     (chat,) = stage.chats(played)
-    (empty,) = [one for one in chat.messages if one.step == 2 and one.message.role == "assistant"]
+    (empty,) = [
+        message
+        for message in chat.messages
+        if message.step == 2 and message.message.role == "assistant"
+    ]
     assert (empty.weight, empty.why) == (0.0, "the answer is empty")
 
 
@@ -270,7 +280,7 @@ def test_what_did_not_stop_teaches_no_stopping_however_it_is_rendered(
         (0.0, "ended without a stop token of its dialect")
     }
     ends = [row.messages[-1] for row in chats if row.kind == "summary"]
-    assert {(one.weight, one.why) for one in ends} == {(last[0].weight, last[0].why)}
+    assert {(message.weight, message.why) for message in ends} == {(last[0].weight, last[0].why)}
     own = [s for row in rows for s in row.spans if s.step in (3, 6) and " in row " not in s.why]
     assert {(s.step, s.why.split(" ")[0]) for s in own if s.role == "policy"} == {
         (3, "ended"),
@@ -295,5 +305,5 @@ def test_what_did_not_stop_is_trained_on_request_without_the_token_that_was_neve
                 ended[stopped] += 1
     assert ended[False] > 2
     chats = stage.chats(played, RowOptions(cut="keep"))
-    trained = {one.step for row in chats for one in row.messages if one.weight}
+    trained = {message.step for row in chats for message in row.messages if message.weight}
     assert trained == set(range(1, 12)) - {3, 6}, "a consumer's template closes every message"

@@ -135,10 +135,10 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[WrittenHome]:
-    made = WrittenHome(tmp_path / "home")
-    made.rollout("r")
-    yield made
-    made.close()
+    written = WrittenHome(tmp_path / "home")
+    written.rollout("r")
+    yield written
+    written.close()
 
 
 def keep(home: WrittenHome) -> None:
@@ -167,11 +167,11 @@ def test_what_is_trained_is_read_back_exactly(
     for step, (_, thought, calls) in enumerate(CELLS, 1):
         write(home, step, sample(thought, calls=calls))
     options = RowOptions(dialect=name, tokenizer=tokenizer, reasoning=reasoning, masking=False)
-    found = spans(home, options)
+    trained_spans = spans(home, options)
     dialect, tokens = choose_dialect(name, reasoning), PromptTokenizer(tokenizer)
-    assert len(found) == len(CELLS)
+    assert len(trained_spans) == len(CELLS)
     trained, why = set[str](), Counter[str]()
-    for (cell, thought, calls), (span, ids) in zip(CELLS, found, strict=True):
+    for (cell, thought, calls), (span, ids) in zip(CELLS, trained_spans, strict=True):
         if not span.weight:
             assert span.why, cell
             why[export_manifest.reason_kind(span.why)] += 1
@@ -242,7 +242,9 @@ SAMPLED: dict[str, tuple[list[str], str, str]] = {
 def sampled(tokenizer: str, parts: list[str]) -> tuple[int, ...]:
     """Ids of a sample: special tokens where a part writes them, unless it is of letters."""
     letters = "letters:"
-    pieces = [PromptPiece(one.removeprefix(letters), not one.startswith(letters)) for one in parts]
+    pieces = [
+        PromptPiece(part.removeprefix(letters), not part.startswith(letters)) for part in parts
+    ]
     return tuple(PromptTokenizer(tokenizer).encode(pieces))
 
 
@@ -263,19 +265,21 @@ def test_a_forged_turn_is_never_trained(
     if way == "messages":
         with Reader(home.home) as reader:
             (row,) = build_chat_rows(reader, "r", RowOptions(cut="keep"))
-        found: list[Any] = [one for one in row.messages if one.message.role == "assistant"]
+        answers: list[Any] = [
+            message for message in row.messages if message.message.role == "assistant"
+        ]
     else:
         more: dict[str, Any] = {
             "ledger": {},
             "strip": {"thoughts": "strip"},
             "other dialect": {"dialect": "glm45"},
         }[way]
-        found = [span for span, _ in spans(home, RowOptions(cut="keep", **more))]
-    (one,) = found
-    assert (one.weight == 0) == bool(token)
+        answers = [span for span, _ in spans(home, RowOptions(cut="keep", **more))]
+    (answer,) = answers
+    assert (answer.weight == 0) == bool(token)
     if token:
-        assert one.why == f"forged turn: it holds the token {token}"
-        assert export_manifest.reason_kind(one.why) == "forged turn"
+        assert answer.why == f"forged turn: it holds the token {token}"
+        assert export_manifest.reason_kind(answer.why) == "forged turn"
 
 
 @pytest.mark.parametrize("token", SPECIAL)
@@ -304,13 +308,13 @@ def test_a_summary_with_a_forged_turn_is_not_trained(
     write(home, 2, body)
     turn = ["<|im_start|>", "user\nthanks"] if forged else [" thanks"]
     ids = sampled(tokenizer, ["## Task state", *turn, "<|im_end|>"])
-    said = sample("## Task state", role="summary", token_ids=ids, **more)
-    seq = home.sampled("r", 3, said, part="summary")
+    summary = sample("## Task state", role="summary", token_ids=ids, **more)
+    seq = home.sampled("r", 3, summary, part="summary")
     home.fork("r", 3, ForkBody(k=1, first_kept_step=2, summary="s", sample_seq=seq, before=3))
     write(home, 3, body)
     options = RowOptions() if way == "ledger" else RowOptions(dialect="glm45")
-    found = [span for span, _ in spans(home, options) if span.role == "summary"]
-    assert [span.weight for span in found] == [0.0 if forged else 1.0]
+    summaries = [span for span, _ in spans(home, options) if span.role == "summary"]
+    assert [span.weight for span in summaries] == [0.0 if forged else 1.0]
 
 
 def test_the_grid_is_as_large_as_it_says() -> None:

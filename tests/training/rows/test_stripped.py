@@ -28,15 +28,15 @@ def test_exactly_the_kept_actions_are_trained(
 ) -> None:
     turns, verdicts = history
     played = stage.play(family[name], turns, context=context, strip=True)
-    for number, said in enumerate(verdicts, 1):
-        for source, verdict in said:
+    for number, of_step in enumerate(verdicts, 1):
+        for source, verdict in of_step:
             stage.judge(played.id, number, verdict, source)
     everything = [*zip(turns, verdicts, strict=True), (turn(len(turns) + 1), ())]
-    wanted = {n for n, (one, said) in enumerate(everything, 1) if kept(one, said)}
-    prove(played, stage.rows(played), wanted)
+    expected = {n for n, (step, of_step) in enumerate(everything, 1) if kept(step, of_step)}
+    prove(played, stage.rows(played), expected)
     at = min(at, len(turns))
     branch = stage.branch(played, at, [turn(at + 1)])
-    others = {n for n in wanted if n <= at}
+    others = {n for n in expected if n <= at}
     mine = {at + 1, at + 2} & set(range(1, len(turns) + 2))
     prove(branch, stage.rows(branch), others | mine, shared=at)
     beside = [played.id, branch.id]
@@ -57,8 +57,8 @@ def prove(played: Played, rows: list[TokenRow], trained: set[int], shared: int =
                 continue
             seqs.append(span.sample_seq)
             if span.step > shared:
-                said = played.engine.said[(span.role, span.step)]
-                assert list(row.token_ids[: span.start]) == said.prompt
+                answer = played.engine.answers[(span.role, span.step)]
+                assert list(row.token_ids[: span.start]) == answer.prompt
     assert len(seqs) == len(set(seqs))
     steps = {s.step for row in rows for s in row.spans if s.weight and s.role == "policy"}
     assert steps == trained

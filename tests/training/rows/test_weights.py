@@ -25,8 +25,10 @@ GOOD = AnswerFacts("stop", "")
 
 
 def step(source: str = "", verdict: str = "keep", elsewhere: str = "") -> PlannedStep:
-    given = SourceVerdict(3, 1, source, verdict, "ada", "it failed", 0, 8) if source else None  # type: ignore[arg-type]
-    return PlannedStep(ROW, given, elsewhere)
+    if not source:
+        return PlannedStep(ROW, None, elsewhere)
+    counted = SourceVerdict(3, 1, source, verdict, "ada", "it failed", 0, 8)  # type: ignore[arg-type]
+    return PlannedStep(ROW, counted, elsewhere)
 
 
 DEFAULT = RowOptions()
@@ -83,10 +85,10 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_an_answer_weighs(case: Case) -> None:
-    found = weigh_answer(case.step, case.answer, case.options)
-    assert found.weight == case.weight
-    assert found.reason.startswith(case.why)
-    assert bool(found.reason) == (case.weight == 0), "a reason exactly when it is not trained"
+    weight = weigh_answer(case.step, case.answer, case.options)
+    assert weight.weight == case.weight
+    assert weight.reason.startswith(case.why)
+    assert bool(weight.reason) == (case.weight == 0), "a reason exactly when it is not trained"
 
 
 @pytest.mark.parametrize(
@@ -115,8 +117,8 @@ def test_whose_verdict_it_was_is_told() -> None:
 
 
 def test_a_copy_weighs_nothing_and_names_its_row() -> None:
-    kept = weigh_answer(step("human"), GOOD, RowOptions())
-    assert weight_of_copy(kept, "r/0.0")[:3] == (0.0, "trained in row r/0.0", "")
+    kept_weight = weigh_answer(step("human"), GOOD, RowOptions())
+    assert weight_of_copy(kept_weight, "r/0.0")[:3] == (0.0, "trained in row r/0.0", "")
     masked = weigh_answer(step("human", "mask"), GOOD, RowOptions())
     assert weight_of_copy(masked, "r/0.0")[:3] == (0.0, "masked in row r/0.0", "")
     other = weigh_answer(step(elsewhere="p"), GOOD, RowOptions())

@@ -28,14 +28,16 @@ class ReservedTokens:
     """Tokens of one tokenizer that no answer in a dialect may hold before its end."""
 
     def __init__(self, tokens: PromptTokenizer, dialect: Dialect) -> None:
-        known = tokens.special
-        known |= {id: one for one in _TOOL_RESULT_TOKENS if (id := tokens.id_of(one)) is not None}
-        self.ids = {id: one for id, one in known.items() if one not in dialect.answer_tokens}
-        self._stops = {id for id, one in self.ids.items() if one in dialect.stop_tokens}
+        results = {tokens.id_of(token): token for token in _TOOL_RESULT_TOKENS}
+        reserved = tokens.special | {id: token for id, token in results.items() if id is not None}
+        self.ids = {
+            id: token for id, token in reserved.items() if token not in dialect.answer_tokens
+        }
+        self._stops = {id for id, token in self.ids.items() if token in dialect.stop_tokens}
         longest_first = sorted(self.ids.values(), key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
-    def forged(self, ids: Sequence[int], finish_reason: str) -> str:
+    def forged_reason(self, ids: Sequence[int], finish_reason: str) -> str:
         """Why sampled ids are a forged turn; empty when they are none.
 
         The token that ended the answer is none of it, also where it is no stop token of the
@@ -45,15 +47,16 @@ class ReservedTokens:
         inside = ids[:-1] if ended else ids
         if self.ids.keys().isdisjoint(inside):
             return ""
-        first = next(one for one in inside if one in self.ids)
-        return f"{FORGED_TURN}: it holds the token {self.ids[first]}"
+        forged = next(token_id for token_id in inside if token_id in self.ids)
+        return f"{FORGED_TURN}: it holds the token {self.ids[forged]}"
 
-    def written(self, thought: str, calls: Sequence[ToolCall]) -> str:
+    def forged_text_reason(self, thought: str, calls: Sequence[ToolCall]) -> str:
         """The same of an answer of which only the text is known: what in it is one of the tokens
         cannot be told from letters."""
         texts = (thought, *(part for call in calls for part in (call.name, _call_json(call))))
-        found = next((match for text in texts if (match := self._pattern.search(text))), None)
-        return f"{FORGED_TURN}: its text has {found[0]}" if found else ""
+        matches = (match[0] for text in texts if (match := self._pattern.search(text)))
+        token = next(matches, "")
+        return f"{FORGED_TURN}: its text has {token}" if token else ""
 
 
 def _call_json(call: ToolCall) -> str:
@@ -77,7 +80,7 @@ def forged_turn_reason(reserved: ReservedTokens | None, sample: SampleBody) -> s
     """Why a sample of the ledger is a forged turn; empty when it is none, None without its ids."""
     if reserved is None or sample.token_ids is None:
         return None
-    return reserved.forged(sample.token_ids, sample.finish_reason)
+    return reserved.forged_reason(sample.token_ids, sample.finish_reason)
 
 
 def not_read_back_reason(
@@ -97,7 +100,7 @@ def not_read_back_reason(
         return "" if same else f"{NOT_READ_BACK}: another text in this dialect, or an action"
     if action.malformed:
         return f"{NOT_READ_BACK}: no action in this dialect"
-    if [_comparable_call(one) for one in action.calls] != [_comparable_call(one) for one in calls]:
+    if [*map(_comparable_call, action.calls)] != [*map(_comparable_call, calls)]:
         return f"{NOT_READ_BACK}: other calls in this dialect"
     return "" if action.thought == thought else f"{NOT_READ_BACK}: another thought in this dialect"
 

@@ -41,11 +41,11 @@ def make_chat_rows(
     )  # its messages are neutral
     head = replace(plan.head, token_ids=None)
     for walked in walk_contexts(reader, plan, renderer, head, _sample_without_ids):
-        made = _ChatContextRows(plan, options, renderer, walked)
+        rows = _ChatContextRows(plan, options, renderer, walked)
         if walked.plan.own:
-            yield made.context()
+            yield rows.context()
         if options.summaries and (fork := walked.plan.end_fork) and walked.plan.summary_seq:
-            yield made.summary(fork, reader.run(query_summary_sample(walked.plan.summary_seq)))
+            yield rows.summary(fork, reader.run(query_summary_sample(walked.plan.summary_seq)))
 
 
 def _sample_without_ids(sample: SampleBody) -> SampleBody:
@@ -57,42 +57,42 @@ class _ChatContextRows(ContextRows):
 
     def context(self) -> ChatRow:
         """The row of its actions."""
-        found = _unsampled_messages(head_messages(self.walked.head))
+        messages = _unsampled_messages(head_messages(self.walked.head))
         for entry in self.walked.fork_entries:
-            found += _unsampled_messages(entry.messages)
-        last = len(found)
-        for one in self.walked.steps:
-            last = len(found)
-            found += self._step(one, one.entry.messages, self.name)
-        return self._row(self.name, "react", found[: last + 1])
+            messages += _unsampled_messages(entry.messages)
+        last = len(messages)
+        for step in self.walked.steps:
+            last = len(messages)
+            messages += self._step(step, step.entry.messages, self.name)
+        return self._row(self.name, "react", messages[: last + 1])
 
     def summary(self, fork: ForkRow, sample: SampleBody) -> ChatRow:
         """The row of the summary that the fork put in the place of its first k entries."""
         name = self.summary_name
         check_role(sample.role, "summary", fork.step)
-        found = _unsampled_messages(head_messages(self.walked.head))
-        for one, _, said in self.summary_request_parts(fork):
-            found += self._step(one, said, name) if one else _unsampled_messages(said)
+        messages = _unsampled_messages(head_messages(self.walked.head))
+        for step, _, part in self.summary_request_parts(fork):
+            messages += self._step(step, part, name) if step else _unsampled_messages(part)
         weight = weight_if_closed(
-            self.summary_weight(sample, self.forged(sample)), answer_facts(sample)
+            self.summary_weight(sample, self.forged_reason(sample)), answer_facts(sample)
         )
-        written = Message(role="assistant", content=sample.thought.strip())
-        found.append(ChatMessage(written, fork.step, weight.weight, weight.reason))
-        return self._row(name, "summary", found)
+        summary = Message(role="assistant", content=sample.thought.strip())
+        messages.append(ChatMessage(summary, fork.step, weight.weight, weight.reason))
+        return self._row(name, "summary", messages)
 
-    def _step(self, one: ContextStep, said: Sequence[Message], row: str) -> list[ChatMessage]:
-        decided, *observed = said
+    def _step(self, step: ContextStep, messages: Sequence[Message], row: str) -> list[ChatMessage]:
+        decided, *observed = messages
         empty = not decided.calls and decided.content == EMPTY_ANSWER
-        weight = self.weight(one, row, empty)
-        weight = weight_if_closed(weight, answer_facts(one.record.sample, one.stopped))
-        number = one.record.step
-        check_role(one.record.sample.role, "policy", number)
+        weight = self.weight(step, row, empty)
+        weight = weight_if_closed(weight, answer_facts(step.record.sample, step.stopped))
+        number = step.record.step
+        check_role(step.record.sample.role, "policy", number)
         return [
             ChatMessage(decided, number, weight.weight, weight.reason, weight.source),
             *(ChatMessage(message, number, 0.0, "") for message in observed),
         ]
 
-    def _row(self, name: str, kind: RowKind, found: Sequence[ChatMessage]) -> ChatRow:
+    def _row(self, name: str, kind: RowKind, messages: Sequence[ChatMessage]) -> ChatRow:
         plan = self.plan
         return ChatRow(
             id=name,
@@ -103,11 +103,11 @@ class _ChatContextRows(ContextRows):
             domain=plan.domain,
             context=self.walked.plan.number,
             provenance=plan.provenance,
-            messages=tuple(found),
+            messages=tuple(messages),
             tools=self.walked.head.tools,
         )
 
 
-def _unsampled_messages(said: Sequence[Message]) -> list[ChatMessage]:
+def _unsampled_messages(messages: Sequence[Message]) -> list[ChatMessage]:
     """Messages that nobody sampled."""
-    return [ChatMessage(message, None, 0.0, "") for message in said]
+    return [ChatMessage(message, None, 0.0, "") for message in messages]

@@ -1,17 +1,22 @@
 """Rows whose ids are the ledger's: what was sent and what was sampled, and nothing else.
 
 The rollout is walked once, in the order in which it was sampled: a sample whose prompt continues
-exactly where the one before ended belongs to the same row, any other begins a new one. Nothing is
-rendered or tokenised.
+exactly where the one before ended belongs to the same row, any other begins a new one. A
+`TokenSequence` holds a context's ids as they grow, with the answers marked in them; it is the one
+place that moves marks when a prompt does not continue. Nothing is rendered or tokenised, and no
+weight is decided here.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from houston_daemon.engines import logprob_kind
+from houston_daemon.prompts.context_ledger import common_prefix_length
 from houston_daemon.training.rows import answer_soundness
 from houston_daemon.training.rows.answer_soundness import ReservedTokens
 from houston_daemon.training.rows.rollout_plan import NO_ROWS_MESSAGE
@@ -25,9 +30,15 @@ from houston_daemon.training.rows.row_weights import (
     no_action_reason,
     weigh_answer,
     weigh_summary,
+    weight_of_copy,
 )
-from houston_daemon.training.rows.token_sequence import SampledAnswer, TokenSequence
-from houston_daemon.training.rows.training_row import RowOptions, TokenRow, check_role
+from houston_daemon.training.rows.training_row import (
+    RowKind,
+    RowOptions,
+    SampledSpan,
+    TokenRow,
+    check_role,
+)
 from houston_shared.errors import HoustonError
 from houston_shared.records import PURIFICATION_KEY, LogprobKind, SampleRole
 from houston_shared.store import journal_events, step_context
@@ -36,6 +47,184 @@ from houston_shared.store.store_reader import Reader
 
 SAMPLES_PER_PAGE = 64
 """Samples that are read at once."""
+_ID_BYTES = array("i").itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class SampledAnswer:
+    """One answer as the row needs it."""
+
+    ids: "array[int]"
+    """With the stop token that ended it."""
+    logprobs: "array[float] | None"
+    step: int
+    attempt: int
+    role: SampleRole
+    seq: int
+    policy: str
+    policy_hash: str
+    logprob_kind: LogprobKind
+    sampling: Mapping[str, Any]
+    guided: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _AnswerMark:
+    """Where an answer stands, and what it weighs in the row that trains it."""
+
+    start: int
+    end: int
+    answer: SampledAnswer
+    weight: AnswerWeight
+    row: str
+    """Id of the row that it was sampled in."""
+    context: int
+    in_place: bool = True
+    """Whether what stands before it is what it was sampled after."""
+
+    def moved(self, by: int) -> "_AnswerMark":
+        """The same answer in a context that a fork began."""
+        return replace(self, start=self.start + by, end=self.end + by, in_place=False)
+
+
+class TokenSequence:
+    """The ids of the newest prompt and of what was sampled after it."""
+
+    def __init__(self, plan: RolloutPlan, options: RowOptions) -> None:
+        self.ids = array("i")
+        self.seq: int | None = None
+        """The sample that `ids` ends with."""
+        self._plan = plan
+        self._paper = options.overlap == "paper"
+        self._marks: list[_AnswerMark] = []
+        self._entries: list[tuple[int, int]] = []
+        """Each step that stands in the context, and where its answer begins."""
+        self._row = ""
+        self._context = 0
+        self._first = True
+        self._trains = False
+
+    def open(self, row: str, context: int, part: int = 0) -> None:
+        """What is sampled from now on belongs to the row with this id, the n-th of its context."""
+        self._row, self._context, self._first, self._trains = row, context, part == 0, False
+
+    def branch(self) -> "TokenSequence":
+        """A sequence of its own that begins with what stands here: for a summary's request."""
+        copied = copy(self)
+        copied.ids, copied._marks, copied._entries = self.ids[:], [*self._marks], [*self._entries]
+        return copied
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether an answer of the open row stands in it."""
+        return any(mark.row == self._row for mark in self._marks)
+
+    def continues(self, parent: int | None, prefix: int) -> bool:
+        """Whether a prompt of which this is told begins with all that stands here."""
+        return parent == self.seq and prefix == len(self.ids)
+
+    def continue_prompt(self, prefix: int, new: Sequence[int]) -> None:
+        """The next prompt: the first `prefix` ids, then `new` ones."""
+        self._cut(prefix)
+        self.ids.extend(new)
+
+    def begin_prompt(self, prompt: Sequence[int], kept_from: int | None) -> None:
+        """The first prompt of a context. kept_from: the first step that it keeps as it is."""
+        ids = array("i", prompt)
+        start = next((at for step, at in self._entries if step == kept_from), None)
+        first = common_prefix_length(self.ids, ids)
+        marks = [mark for mark in self._marks if mark.end <= first]
+        entries = [entry for entry in self._entries if entry[1] <= first]
+        if start is not None and start >= first:
+            position = unique_position(self.ids[start:], ids, first)
+            if position is not None:
+                by = position - start
+                marks += [mark.moved(by) for mark in self._marks if mark.start >= start]
+                entries += [(step, at + by) for step, at in self._entries if at >= start]
+        self.ids, self._marks, self._entries = ids, marks, entries
+
+    def add_answer(self, answer: SampledAnswer, weight: AnswerWeight, own: bool = True) -> None:
+        """An answer after the prompt. own: whether it is for this rollout's rows to train."""
+        start = len(self.ids)
+        self._entries.append((answer.step, start))
+        self.ids.extend(answer.ids)
+        self.seq = answer.seq
+        self._trains = self._trains or own
+        if answer.ids:
+            end = len(self.ids)
+            self._marks.append(_AnswerMark(start, end, answer, weight, self._row, self._context))
+
+    def rows(self, kind: RowKind) -> Iterator[TokenRow]:
+        """The open row, unless nothing of it is this rollout's to train."""
+        if not (self._trains and self.has_grown):
+            return
+        spans = [self._span(mark, kind) for mark in self._marks]
+        plan = self._plan
+        yield TokenRow(
+            id=self._row,
+            kind=kind,
+            rollout=plan.rollout,
+            task=plan.task,
+            group=plan.group,
+            domain=plan.domain,
+            context=self._context,
+            source="ledger",
+            provenance=plan.provenance,
+            token_ids=self.ids[:],
+            spans=tuple(spans),
+            logprobs={
+                index: mark.answer.logprobs[: mark.end - mark.start]
+                for index, mark in enumerate(self._marks)
+                if mark.answer.logprobs is not None and mark.in_place
+            },
+            dialect=plan.head.dialect if plan.head else "",
+            tokenizer=plan.head.tokenizer if plan.head else "",
+        )
+
+    def _span(self, mark: _AnswerMark, kind: RowKind) -> SampledSpan:
+        weight, answer = mark.weight, mark.answer
+        over_a_fork = self._paper and kind == "react" and mark.context != self._context
+        if mark.row != self._row and not (over_a_fork and self._first):
+            weight = weight_of_copy(weight, mark.row)
+        return SampledSpan(
+            start=mark.start,
+            end=mark.end,
+            step=answer.step,
+            attempt=answer.attempt,
+            role=answer.role,
+            sample_seq=answer.seq,
+            policy=answer.policy,
+            policy_hash=answer.policy_hash,
+            weight=weight.weight,
+            why=weight.reason,
+            logprob_kind=answer.logprob_kind if answer.logprobs is not None else "none",
+            sampling=answer.sampling,
+            guided=answer.guided,
+            by=weight.source,
+        )
+
+    def _cut(self, prefix: int) -> None:
+        if prefix >= len(self.ids):
+            return
+        del self.ids[prefix:]
+        self._entries = [entry for entry in self._entries if entry[1] <= prefix]
+        self._marks = [
+            replace(mark, end=min(mark.end, prefix)) for mark in self._marks if mark.start < prefix
+        ]
+
+
+def unique_position(part: "array[int]", whole: "array[int]", first: int) -> int | None:
+    """Where `part` stands in `whole` at or after `first`; None unless it is in one place only."""
+    if not part:
+        return None
+    needle, haystack = part.tobytes(), whole.tobytes()
+    positions: list[int] = []
+    at = haystack.find(needle, first * _ID_BYTES)
+    while at >= 0 and len(positions) < 2:
+        if at % _ID_BYTES == 0:
+            positions.append(at // _ID_BYTES)
+        at = haystack.find(needle, at + 1)
+    return positions[0] if len(positions) == 1 else None
 
 
 class CallFacts(msgspec.Struct, frozen=True):
@@ -65,34 +254,25 @@ class SampleFacts(msgspec.Struct, frozen=True):
     def answer(self, reserved: ReservedTokens | None) -> AnswerFacts:
         """What of it decides its weight. reserved: tokens that it may not hold."""
         ids = self.token_ids or ()
-        unfit = reserved.forged(ids, self.finish_reason) if reserved else ""
-        why = no_action_reason(self.malformed, [call.error for call in self.calls])
-        return AnswerFacts(self.finish_reason, why, stopped=self._stopped, unfit=unfit)
+        unfit = reserved.forged_reason(ids, self.finish_reason) if reserved else ""
+        no_action = no_action_reason(self.malformed, [call.error for call in self.calls])
+        raw = self.parameters.get("stop_token_ids")
+        stops = msgspec.msgpack.decode(raw, type=list[int]) if raw else []
+        stopped = ends_with_stop(self.token_ids, stops)
+        return AnswerFacts(self.finish_reason, no_action, stopped=stopped, unfit=unfit)
 
     @property
     def purified(self) -> bool:
         """Whether purification put it together, so that nobody sampled it as it stands."""
         return PURIFICATION_KEY in self.parameters
 
-    @property
-    def _named(self) -> dict[str, Any]:
-        """Parameters of which rows know the meaning; lists of ids among the others are long."""
-        known = {
-            one: raw for one, raw in self.parameters.items() if one in logprob_kind.NEUTRAL_SAMPLING
-        }
-        return {one: msgspec.msgpack.decode(raw) for one, raw in known.items()}
-
-    @property
-    def _stopped(self) -> bool:
-        raw = self.parameters.get("stop_token_ids")
-        return ends_with_stop(
-            self.token_ids, msgspec.msgpack.decode(raw, type=list[int]) if raw else []
-        )
-
     def sampled(self, seq: int, step: int, attempt: int, role: SampleRole) -> SampledAnswer:
         """What was sampled, for a row; nothing where the engine lost its ids."""
         check_role(self.role, role, step)
-        sampling = logprob_kind.sampling_parameters(self._named)
+        # Only parameters of which rows know the meaning: lists of ids among the others are long.
+        names = self.parameters.keys() & logprob_kind.NEUTRAL_SAMPLING.keys()
+        decoded = {name: msgspec.msgpack.decode(self.parameters[name]) for name in names}
+        sampling = logprob_kind.sampling_parameters(decoded)
         return SampledAnswer(
             ids=array("i", self.token_ids or ()),
             logprobs=None if self.logprobs is None else array("f", self.logprobs),
@@ -139,13 +319,13 @@ def make_summary_row(
     body = reader.run(_query_samples([seq])).get(seq)
     if body is None:
         raise _broken_error(seq)
-    asked = sequence.branch() if sequence else TokenSequence(plan, options)
-    asked.open(plan.summary_row_id(context.number + 1), context.number)
-    _follow_prompt(reader, asked, seq, body, None)
-    said = body.sampled(seq, fork.step, 1, "summary")
+    request = sequence.branch() if sequence else TokenSequence(plan, options)
+    request.open(plan.summary_row_id(context.number + 1), context.number)
+    _follow_prompt(reader, request, seq, body, None)
+    answer = body.sampled(seq, fork.step, 1, "summary")
     weight = weigh_summary(body.answer(answer_soundness.reserved_of_head(plan.head)), options)
-    asked.add_answer(said, weight)
-    yield from asked.rows("summary")
+    request.add_answer(answer, weight)
+    yield from request.rows("summary")
 
 
 def _context_rows(
@@ -164,13 +344,13 @@ def _context_rows(
             part += 1
             sequence.open(plan.row_id(context.number, part), context.number, part)
         _follow_prompt(reader, sequence, seq, body, context.kept_from)
-        said = body.sampled(seq, step.number, step.row.attempt, "policy")
+        answer = body.sampled(seq, step.number, step.row.attempt, "policy")
         weight = weigh_answer(step, body.answer(reserved), options)
         raw = sequence.branch() if body.purified and step.others else None
         if raw is not None:
             reason = f"put together by purification; sampled in row {plan.raw_row_id(step.number)}"
             weight = AnswerWeight(0.0, reason, "")
-        sequence.add_answer(said, weight, own=not step.trained_in_rollout)
+        sequence.add_answer(answer, weight, own=not step.trained_in_rollout)
         if step.others:
             raw = raw or sequence.branch()
             yield from _raw_rows(reader, plan, context, step, options, raw)
@@ -194,9 +374,10 @@ def _raw_rows(
     for attempt, body in _sample_pages(reader, step.others):
         seq, number = attempt.row.sample_seq, attempt.row.attempt
         _follow_prompt(reader, sequence, seq, body, context.kept_from)
-        said = body.sampled(seq, step.number, number, "policy" if number == 1 else "lookahead")
+        role: SampleRole = "policy" if number == 1 else "lookahead"
+        answer = body.sampled(seq, step.number, number, role)
         weight = weigh_answer(attempt, body.answer(reserved), options)
-        sequence.add_answer(said, weight, own=not step.trained_in_rollout)
+        sequence.add_answer(answer, weight, own=not step.trained_in_rollout)
     yield from sequence.rows("react")
 
 
@@ -221,12 +402,12 @@ def _follow_prompt(
 
 def _read_prompt(reader: Reader, seq: int) -> list[int]:
     try:
-        found = reader.run(step_context.read_prompt_ids(seq))
+        prompt = reader.run(step_context.read_prompt_ids(seq))
     except step_context.TokenIdsErased:
         raise _erased_error(seq) from None
-    if found is None:
+    if prompt is None:
         raise _broken_error(seq)
-    return found
+    return prompt
 
 
 def _sample_pages(
@@ -243,16 +424,16 @@ def _sample_pages(
 
 
 def _query_samples(seqs: Sequence[int]) -> ReadPlan[dict[int, SampleFacts]]:
-    found: dict[int, SampleFacts] = {}
+    samples: dict[int, SampleFacts] = {}
     for seq, event in (yield from journal_events.events_by_seq(seqs)).items():
         raw = None if event.erased else (yield from journal_events.read_event_body(event))
         if raw is None:
             raise _erased_error(seq)
         try:
-            found[seq] = msgspec.msgpack.decode(raw, type=SampleFacts)
+            samples[seq] = msgspec.msgpack.decode(raw, type=SampleFacts)
         except msgspec.MsgspecError:
             raise _broken_error(seq) from None
-    return found
+    return samples
 
 
 def _erased_error(seq: int) -> HoustonError:

@@ -85,13 +85,13 @@ class RowRenderer:
         text = sample.thought.strip()  # the dialect writes the white space around an answer
         return self.tokens.encode(self.renderer.dialect.assistant(text, ()))
 
-    def unfit(self, one: ContextStep) -> str:
+    def unfit(self, step: ContextStep) -> str:
         """Why the answer of a step may not be trained as it was rendered."""
-        sample, ids = one.record.sample, one.entry.ids[: one.entry.answer]
-        if one.forged or (sample.token_ids is not None and not one.entry.stripped):
-            return one.forged or ""  # its ids are those that were sampled
-        thought = "" if one.entry.stripped else sample.thought
-        if one.forged is None and (why := self.reserved.written(thought, sample.calls)):
+        sample, ids = step.record.sample, step.entry.ids[: step.entry.answer]
+        if step.forged or (sample.token_ids is not None and not step.entry.stripped):
+            return step.forged or ""  # its ids are those that were sampled
+        thought = "" if step.entry.stripped else sample.thought
+        if step.forged is None and (why := self.reserved.forged_text_reason(thought, sample.calls)):
             return why
         text = self._without_stop(ids)
         return not_read_back_reason(self.renderer.dialect, text, thought, sample.calls, self.tools)
@@ -100,7 +100,7 @@ class RowRenderer:
         """The same of a summary. forged: as of a step; ids: as it was written."""
         if forged or (self.own and sample.token_ids is not None):
             return forged or ""
-        if forged is None and (why := self.reserved.written(sample.thought, ())):
+        if forged is None and (why := self.reserved.forged_text_reason(sample.thought, ())):
             return why
         same = self._without_stop(ids).strip() == sample.thought.strip()
         return "" if same else f"{NOT_READ_BACK}: another text in this dialect"
@@ -109,12 +109,12 @@ class RowRenderer:
         ended = ids and ids[-1] in self.renderer.stops
         return self.tokens.decode(ids[:-1] if ended else ids)
 
-    def has_sampled_ids(self, one: ContextStep) -> bool:
+    def has_sampled_ids(self, step: ContextStep) -> bool:
         """Whether an answer's ids end where its entry says, also where the ledger told them."""
-        if not (self.sampled_stripped and one.entry.stripped):
+        if not (self.sampled_stripped and step.entry.stripped):
             return True
-        pieces = self.renderer.dialect.assistant("", one.record.sample.calls)
-        return list(one.entry.ids[: one.entry.answer]) == self.tokens.encode(pieces)
+        pieces = self.renderer.dialect.assistant("", step.record.sample.calls)
+        return list(step.entry.ids[: step.entry.answer]) == self.tokens.encode(pieces)
 
 
 def make_rendered_rows(
@@ -127,15 +127,15 @@ def make_rendered_rows(
     assert plan.head is not None
     head = rendering.head(plan.head)
     for walked in walk_contexts(reader, plan, rendering.renderer, head, rendering.visible_sample):
-        made = _RenderedContextRows(plan, options, rendering, walked)
+        rows = _RenderedContextRows(plan, options, rendering, walked)
         if walked.plan.own:
-            yield made.context()
+            yield rows.context()
         if (
             rendering.sampled_stripped
         ):  # its summaries were asked for in these contexts: exact from the ledger
             yield from ledger_rows.make_summary_row(reader, plan, walked.plan, options)
         elif options.summaries and (fork := walked.plan.end_fork) and walked.plan.summary_seq:
-            yield made.summary(fork, reader.run(query_summary_sample(walked.plan.summary_seq)))
+            yield rows.summary(fork, reader.run(query_summary_sample(walked.plan.summary_seq)))
 
 
 class _RenderedContextRows(ContextRows):
@@ -147,9 +147,9 @@ class _RenderedContextRows(ContextRows):
         super().__init__(plan, options, rendering.renderer, walked)
         self._rendering = rendering
 
-    def unfit(self, one: ContextStep) -> str:
+    def unfit(self, step: ContextStep) -> str:
         """Also where its rendering is not read back."""
-        return self._rendering.unfit(one)
+        return self._rendering.unfit(step)
 
     def context(self) -> TokenRow:
         """The row of its actions; it ends with the last answer."""
@@ -159,45 +159,47 @@ class _RenderedContextRows(ContextRows):
             ids.extend(entry.ids)
         spans = []
         end = len(ids)
-        for one in walked.steps:
-            spans += self._spans(one, len(ids), self.name)
-            end = len(ids) + one.entry.answer
-            ids.extend(one.entry.ids)
+        for step in walked.steps:
+            spans += self._spans(step, len(ids), self.name)
+            end = len(ids) + step.entry.answer
+            ids.extend(step.entry.ids)
         return self._row(self.name, "react", ids[:end], spans)
 
     def summary(self, fork: ForkRow, sample: SampleBody) -> TokenRow:
         """The row of the summary that the fork put in the place of its first k entries."""
         ids = array("i", self.walked.head.token_ids or ())
         spans: list[SampledSpan] = []
-        for one, asked, _ in self.summary_request_parts(fork):
-            if one:
-                spans += self._spans(one, len(ids), self.summary_name)
-            ids.extend(asked)
-        start, written = len(ids), self._rendering.summary_ids(sample)
-        ids.extend(written)
-        end = start + self._own(written, answer_facts(sample))
-        unfit = self._rendering.unfit_summary(sample, self.forged(sample), written)
+        for step, request, _ in self.summary_request_parts(fork):
+            if step:
+                spans += self._spans(step, len(ids), self.summary_name)
+            ids.extend(request)
+        start, summary = len(ids), self._rendering.summary_ids(sample)
+        ids.extend(summary)
+        end = start + self._sampled_count(summary, answer_facts(sample))
+        unfit = self._rendering.unfit_summary(sample, self.forged_reason(sample), summary)
         weight = self.summary_weight(sample, unfit)
-        last = _answer_span(
+        span = _answer_span(
             start, end, sample, fork.step, 1, fork.sample_seq or 0, weight, "summary"
         )
-        return self._row(self.summary_name, "summary", ids, [*spans, last])
+        return self._row(self.summary_name, "summary", ids, [*spans, span])
 
-    def _spans(self, one: ContextStep, start: int, row: str) -> list[SampledSpan]:
-        sample, seq = one.record.sample, one.record.sample_seq
-        own = self._own(one.entry.ids[: one.entry.answer], answer_facts(sample, one.stopped))
-        if not own:
+    def _spans(self, step: ContextStep, start: int, row: str) -> list[SampledSpan]:
+        sample, seq = step.record.sample, step.record.sample_seq
+        answer = step.entry.ids[: step.entry.answer]
+        size = self._sampled_count(answer, answer_facts(sample, step.stopped))
+        if not size:
             return []
-        weight = self.weight(one, row, _is_empty(sample))
-        if not self._rendering.has_sampled_ids(one):
+        weight = self.weight(step, row, _is_empty(sample))
+        if not self._rendering.has_sampled_ids(step):
             weight = AnswerWeight(0.0, _OTHER_IDS_REASON, weight.source)
-        end = start + own
-        return [_answer_span(start, end, sample, one.record.step, one.record.attempt, seq, weight)]
+        end = start + size
+        number, attempt = step.record.step, step.record.attempt
+        return [_answer_span(start, end, sample, number, attempt, seq, weight)]
 
-    def _own(self, ids: Sequence[int], said: AnswerFacts) -> int:
+    def _sampled_count(self, ids: Sequence[int], facts: AnswerFacts) -> int:
         """How many of an answer's ids are the model's: the stop token with which the dialect closes
         an answer that did not stop is not, and training it would teach to stop there."""
-        closing = said.missing_stop_reason and ids and ids[-1] in self.renderer.stops
+        closing = facts.missing_stop_reason and ids and ids[-1] in self.renderer.stops
         return len(ids) - bool(closing)
 
     def _row(
@@ -256,8 +258,8 @@ def _is_empty(sample: SampleBody) -> bool:
 
 def tools_of_head(head: ContextHead) -> dict[str, ToolSpec]:
     """Tools by name, from OpenAI's form in which a head stores them."""
-    functions = [one["function"] for one in head.tools]
+    specs = (tool["function"] for tool in head.tools)
     return {
-        one["name"]: ToolSpec(one["name"], one.get("description", ""), one["parameters"])
-        for one in functions
+        spec["name"]: ToolSpec(spec["name"], spec.get("description", ""), spec["parameters"])
+        for spec in specs
     }

@@ -40,39 +40,39 @@ def query_rollout_plan(
     what rules say of it in place of what was stored. Raises HoustonError for what was erased or set
     aside.
     """
-    one = yield from rollout_queries.find_rollout(rollout)
-    spec = yield from rollout_queries.read_rollout_spec(one)
-    stretches = yield from rollout_queries.step_ranges(one.id)
-    yield from _refuse_erased(one.id)
-    rows = yield from step_queries.list_step_rows(one.id, attempts=attempts)
-    found = [row for row in rows if row.current and row.observation_seq is not None]
-    _refuse_gaps(one.id, found)
+    record = yield from rollout_queries.find_rollout(rollout)
+    spec = yield from rollout_queries.read_rollout_spec(record)
+    stretches = yield from rollout_queries.step_ranges(record.id)
+    yield from _refuse_erased(record.id)
+    rows = yield from step_queries.list_step_rows(record.id, attempts=attempts)
+    closed = [row for row in rows if row.current and row.observation_seq is not None]
+    _refuse_gaps(record.id, closed)
 
     def elsewhere(answer: AnswerKey) -> str:
-        owner = owner_of(one.id, stretches, answer.step)
-        return "" if owner == one.id else shared.trained_by_other(one.id, owner, answer)
+        owner = owner_of(record.id, stretches, answer.step)
+        return "" if owner == record.id else shared.trained_by_other(record.id, owner, answer)
 
-    given = yield from _verdict_lookup(one.id, rules)
-    forks = yield from rollout_queries.list_forks(one.id)
+    verdict_of = yield from _verdict_lookup(record.id, rules)
+    forks = yield from rollout_queries.list_forks(record.id)
     others: dict[int, list[PlannedStep]] = {}
     for row in rows:
         if not row.current:
             others.setdefault(row.step, []).append(PlannedStep(row, None, ""))
-    made = [
+    steps = [
         PlannedStep(
             row,
-            given(row),
+            verdict_of(row),
             elsewhere(AnswerKey("policy", row.step)),
             tuple(others.get(row.step, ())),
         )
-        for row in found
+        for row in closed
     ]
-    head = yield from rollout_queries.read_rollout_head(one)
-    return _make_plan(one, spec, head, tuple(_planned_contexts(forks, made, elsewhere)))
+    head = yield from rollout_queries.read_rollout_head(record)
+    return _make_plan(record, spec, head, tuple(_planned_contexts(forks, steps, elsewhere)))
 
 
 def _make_plan(
-    one: RolloutRow,
+    record: RolloutRow,
     spec: RolloutSpec,
     head: ContextHead | None,
     contexts: tuple[PlannedContext, ...],
@@ -81,12 +81,12 @@ def _make_plan(
     stripped = "strip" in (spec.thoughts, task.sampling.thoughts)
     reasoning = task.sampling.reasoning or bool(spec.engine_settings.get("reasoning"))
     return RolloutPlan(
-        rollout=one.id,
-        task=one.task,
-        group=one.group_id,
+        rollout=record.id,
+        task=record.task,
+        group=record.group_id,
         domain=task.domain,
-        engine=one.engine,
-        provenance="none" if one.sandbox == "none" else "sandbox",
+        engine=record.engine,
+        provenance="none" if record.sandbox == "none" else "sandbox",
         thoughts="strip" if stripped else "keep",
         reasoning=reasoning,
         head=head,
@@ -95,20 +95,20 @@ def _make_plan(
 
 
 def _planned_contexts(
-    forks: Sequence[ForkRow], made: Sequence[PlannedStep], elsewhere: TrainedElsewhere
+    forks: Sequence[ForkRow], steps: Sequence[PlannedStep], elsewhere: TrainedElsewhere
 ) -> list[PlannedContext]:
-    begun: list[ForkRow | None] = [None, *forks]
-    ended: list[ForkRow | None] = [*forks, None]
+    begins: list[ForkRow | None] = [None, *forks]
+    ends: list[ForkRow | None] = [*forks, None]
     contexts = []
-    for number, (begin, end) in enumerate(zip(begun, ended, strict=True)):
-        mine = tuple(
+    for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        sampled = tuple(
             step
-            for step in made
+            for step in steps
             if (begin is None or step.number >= begin.step)
             and (end is None or step.number < end.step)
         )
         summary = elsewhere(AnswerKey("summary", end.step)) if end else ""
-        contexts.append(PlannedContext(number, begin, end, mine, summary))
+        contexts.append(PlannedContext(number, begin, end, sampled, summary))
     return contexts
 
 
@@ -116,21 +116,20 @@ def _verdict_lookup(
     rollout: str, rules: RuleVerdicts | None
 ) -> ReadPlan[Callable[[StepRow], SourceVerdict | None]]:
     """The verdict that counts for a step, of its current attempt."""
-    standing = yield from annotation_queries.read_verdicts_with_reasons(rollout)
+    by_step = yield from annotation_queries.read_verdicts_with_reasons(rollout)
 
-    def of(row: StepRow) -> SourceVerdict | None:
-        stored = standing.get(row.step, ())
-        mine = [one for one in stored if one.attempt == row.attempt]
+    def verdict_of(row: StepRow) -> SourceVerdict | None:
+        stored = by_step.get(row.step, ())
         if rules is not None:
-            mine = rules.counted_verdicts(row, stored)
-        return mine[0] if mine else None
+            return next(iter(rules.counted_verdicts(row, stored)), None)
+        return next((verdict for verdict in stored if verdict.attempt == row.attempt), None)
 
-    return of
+    return verdict_of
 
 
-def _refuse_gaps(rollout: str, found: Sequence[StepRow]) -> None:
+def _refuse_gaps(rollout: str, steps: Sequence[StepRow]) -> None:
     """Refuse a rollout that lacks a step: what followed was sampled with it in view."""
-    for number, row in enumerate(found, 1):
+    for number, row in enumerate(steps, 1):
         if row.step != number:
             raise HoustonError(
                 f"Step {number} of rollout {rollout} is not there: a repair set it aside.",

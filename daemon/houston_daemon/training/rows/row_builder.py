@@ -46,15 +46,11 @@ def build_token_rows(
     plan = _read_plan(reader, rollout, options, shared, rules)
     if plan.head is None:
         return
-    strip, own = (
-        _row_thoughts(plan, options) == "strip",
-        _can_use_recorded_ids(plan, plan.head, options),
-    )
-    if strip or not own:
-        _refuse_raw_attempts(plan)
-    if own and not strip:
+    own = _can_use_recorded_ids(plan, plan.head, options)
+    if own and _row_thoughts(plan, options) != "strip":
         yield from recorded_rows.make_recorded_rows(reader, plan, options)
     else:
+        _refuse_raw_attempts(plan)
         yield from rendered_rows.make_rendered_rows(
             reader, plan, options, _make_renderer(plan, plan.head, options, own)
         )
@@ -109,28 +105,29 @@ def _can_use_recorded_ids(plan: RolloutPlan, head: ContextHead, options: RowOpti
         return False
     if options.reasoning not in (None, plan.reasoning):
         return False
-    return not options.tokenizer or _same_setting(
-        _tokenizer_file(options.tokenizer), Path(head.tokenizer)
+    return not options.tokenizer or _same_file(
+        tokenizer_file(options.tokenizer), Path(head.tokenizer)
     )
 
 
-def _same_setting(asked: Path, own: Path) -> bool:
-    if asked == own:
+def _same_file(path: Path, own: Path) -> bool:
+    if path == own:
         return True
-    return asked.is_file() and own.is_file() and asked.read_bytes() == own.read_bytes()
+    return path.is_file() and own.is_file() and path.read_bytes() == own.read_bytes()
 
 
-def _tokenizer_file(named: str) -> Path:
-    path = Path(named)
+def tokenizer_file(setting: str) -> Path:
+    """`tokenizer.json`, where a setting names it or the folder that holds it."""
+    path = Path(setting)
     return path / "tokenizer.json" if path.is_dir() else path
 
 
 def _make_renderer(
     plan: RolloutPlan, head: ContextHead, options: RowOptions, own: bool
 ) -> RowRenderer:
-    known = head.token_ids is not None
-    name = options.dialect or (head.dialect if known else "")
-    file = options.tokenizer or (head.tokenizer if known else "")
+    has_ids = head.token_ids is not None
+    name = options.dialect or (head.dialect if has_ids else "")
+    file = options.tokenizer or (head.tokenizer if has_ids else "")
     if not name or not file:
         raise ConfigurationError(
             f"{plan.rollout} was sampled by an engine without token ids ({plan.engine}): its rows"
@@ -139,23 +136,24 @@ def _make_renderer(
             "Name that model's dialect and its tokenizer.json.",
         )
     reasoning = plan.reasoning if options.reasoning is None else options.reasoning
-    dialect, made = choose_dialect(name, reasoning), PromptTokenizer(str(_tokenizer_file(file)))
-    if made.id_of(dialect.stop_tokens[0]) is None:
+    dialect = choose_dialect(name, reasoning)
+    tokenizer = PromptTokenizer(str(tokenizer_file(file)))
+    if tokenizer.id_of(dialect.stop_tokens[0]) is None:
         raise ConfigurationError(
-            f"The tokenizer {made.path} has no token {dialect.stop_tokens[0]}, which ends an answer"
-            f" in the dialect {name}.",
+            f"The tokenizer {tokenizer.path} has no token {dialect.stop_tokens[0]}, which ends an"
+            f" answer in the dialect {name}.",
             rollout_plan.NO_ROWS_MESSAGE,
             "Name the dialect of the tokenizer's family.",
         )
     thoughts = _row_thoughts(plan, options)
-    told = own and plan.thoughts == "strip"
-    renderer = PromptRenderer(dialect, made, thoughts)
+    sampled_stripped = own and plan.thoughts == "strip"
+    renderer = PromptRenderer(dialect, tokenizer, thoughts)
     return RowRenderer(
         renderer,
-        made,
+        tokenizer,
         own,
-        told,
-        ReservedTokens(made, dialect),
+        sampled_stripped,
+        ReservedTokens(tokenizer, dialect),
         rendered_rows.tools_of_head(head),
         options.short_tools,
         options.window,

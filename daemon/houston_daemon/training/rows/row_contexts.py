@@ -18,6 +18,7 @@ from houston_daemon.agent.resumed_context import rebuild_context
 from houston_daemon.prompts.context_ledger import Context, ContextEntry
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
 from houston_daemon.training.rows import answer_soundness
+from houston_daemon.training.rows.answer_soundness import ReservedTokens
 from houston_daemon.training.rows.rollout_plan import NO_ROWS_MESSAGE
 from houston_daemon.training.rows.row_weights import (
     AnswerFacts,
@@ -57,7 +58,7 @@ RendererView = Callable[[SampleBody], SampleBody]
 class ContextStep:
     """One step as it stands in a context."""
 
-    step: PlannedStep
+    planned: PlannedStep
     record: StepRecord
     entry: ContextEntry
     sampled_in_context: int
@@ -91,58 +92,65 @@ def walk_contexts(
     plan: RolloutPlan,
     renderer: PromptRenderer,
     head: ContextHead,
-    seen: RendererView,
+    view: RendererView,
 ) -> Iterator[WalkedContext]:
     """Every context of a rollout in which a step was sampled, in order.
 
     Raises HoustonError when the ledger contradicts itself.
     """
-    kept: list[StepRecord] = []
-    open_ended: set[int] = set()
-    forged: dict[int, str | None] = {}
     reserved = answer_soundness.reserved_of_head(plan.head)
-    home = {step.number: context for context in plan.contexts for step in context.steps}
-    planned = {step.number: step for context in plan.contexts for step in context.steps}
+    planned = {step.number: (context, step) for context in plan.contexts for step in context.steps}
+    sampled: list[_SampledStep] = []
     for context in plan.contexts:
         if not context.steps:
             continue
-        first = context.kept_from - 1 if context.begin_fork else 1
-        kept = [one for one in kept if one.step >= first]
-        last = context.steps[-1].number
-        for start in range(context.steps[0].number, last + 1, STEPS_PER_PAGE):
-            end = min(last, start + STEPS_PER_PAGE - 1)
-            found = reader.run(step_queries.read_steps(plan.rollout, start, end))
-            kept += [_closed_record(one, seen) for one in found]
-            open_ended |= {one.step for one in found if not _sample_ended(one.sample)}
-            forged |= {
-                one.step: answer_soundness.forged_turn_reason(reserved, one.sample) for one in found
-            }
-        fork, said = reader.run(_fork_of_context(plan.rollout, context))
-        rebuilt = rebuild_context(renderer, head, kept, fork, said).context
-        entries = rebuilt.entries[1:] if fork else rebuilt.entries
-        records = kept[1:] if fork else kept
-        steps = [
-            ContextStep(
-                planned[record.step],
-                record,
-                entry,
-                home[record.step].number,
-                record.step not in open_ended,
-                forged[record.step],
-            )
-            for record, entry in zip(records, entries, strict=True)
-        ]
+        first_kept = context.kept_from - 1 if context.begin_fork else 1
+        sampled = [step for step in sampled if step.record.step >= first_kept]
+        sampled += _read_steps(reader, plan.rollout, context, view, reserved)
+        fork, guidance = reader.run(_fork_of_context(plan.rollout, context))
+        records = [step.record for step in sampled]
+        rebuilt = rebuild_context(renderer, head, records, fork, guidance).context
+        skip = 1 if fork else 0  # the pair of the fork
+        steps = []
+        pairs = zip(sampled[skip:], rebuilt.entries[skip:], strict=True)
+        for (record, stopped, forged), entry in pairs:
+            home, step = planned[record.step]
+            steps.append(ContextStep(step, record, entry, home.number, stopped, forged))
         yield WalkedContext(context, head, rebuilt, tuple(steps))
 
 
-def _closed_record(record: StepRecord, seen: RendererView) -> StepRecord:
+class _SampledStep(NamedTuple):
+    """A step as it was read; see `ContextStep`."""
+
+    record: StepRecord
+    stopped: bool
+    forged: str | None
+
+
+def _read_steps(
+    reader: Reader,
+    rollout: str,
+    context: PlannedContext,
+    view: RendererView,
+    reserved: ReservedTokens | None,
+) -> Iterator[_SampledStep]:
+    """The steps that were sampled in a context, page by page."""
+    last = context.steps[-1].number
+    for start in range(context.steps[0].number, last + 1, STEPS_PER_PAGE):
+        end = min(last, start + STEPS_PER_PAGE - 1)
+        for record in reader.run(step_queries.read_steps(rollout, start, end)):
+            forged = answer_soundness.forged_turn_reason(reserved, record.sample)
+            yield _SampledStep(_closed_record(record, view), _sample_ended(record.sample), forged)
+
+
+def _closed_record(record: StepRecord, view: RendererView) -> StepRecord:
     if record.observation is None:
         raise HoustonError(
             f"Step {record.step} was closed and is open again: a repair changed it meanwhile.",
             NO_ROWS_MESSAGE,
             "try again",
         )
-    return replace(record, sample=seen(record.sample))
+    return replace(record, sample=view(record.sample))
 
 
 def _sample_ended(sample: SampleBody) -> bool:
@@ -155,9 +163,9 @@ def _fork_of_context(
     if context.begin_fork is None:
         return None, ()
     body = yield from rollout_queries.read_fork_body(context.begin_fork)
-    said = yield from read_kept_guidance(rollout, context.begin_fork, body)
+    guidance = yield from read_kept_guidance(rollout, context.begin_fork, body)
     # Of a home from before forks named the step that they come before.
-    return replace(body, before=context.begin_fork.step), said
+    return replace(body, before=context.begin_fork.step), guidance
 
 
 def query_summary_sample(seq: int) -> ReadPlan[SampleBody]:
@@ -178,9 +186,9 @@ def answer_facts(
     """What of a sample decides its weight. ended: whether its ids ended with a stop token, where
     the sample has lost them; empty: whether nothing of it is left that a model wrote; unfit: why it
     may not be trained (`answer_soundness`)."""
-    ended = ended and ends_with_stop(sample.token_ids, sample.parameters.get("stop_token_ids"))
-    why = no_action_reason(sample.malformed, [call.error for call in sample.calls])
-    return AnswerFacts(sample.finish_reason, why, empty, ended, unfit)
+    no_action = no_action_reason(sample.malformed, [call.error for call in sample.calls])
+    ended = ended and _sample_ended(sample)
+    return AnswerFacts(sample.finish_reason, no_action, empty, ended, unfit)
 
 
 class ContextPart(NamedTuple):
@@ -213,33 +221,34 @@ class ContextRows:
 
     def summary_request_parts(self, fork: ForkRow) -> Iterator[ContextPart]:
         """What the summary was asked about: the first k entries, the last one with the request."""
-        by_step = {one.record.step: one for one in self.walked.steps}
+        by_step = {step.record.step: step for step in self.walked.steps}
         entries = self.walked.context.entries[: fork.k]
         for entry in entries:
-            of = None if entry.summary else by_step[entry.step]
+            step = None if entry.summary else by_step[entry.step]
             if entry is entries[-1]:
-                yield ContextPart(of, *self.renderer.asking(entry, context_summary.SUMMARY_REQUEST))
+                request = self.renderer.asking(entry, context_summary.SUMMARY_REQUEST)
+                yield ContextPart(step, *request)
             else:
-                yield ContextPart(of, entry.ids, entry.messages)
+                yield ContextPart(step, entry.ids, entry.messages)
 
-    def weight(self, one: ContextStep, row: str, empty: bool) -> AnswerWeight:
+    def weight(self, step: ContextStep, row: str, empty: bool) -> AnswerWeight:
         """What the answer of a step weighs in the row with this id."""
-        facts = answer_facts(one.record.sample, one.stopped, empty, self.unfit(one))
-        weight = weigh_answer(one.step, facts, self.options)
-        own_row = self.plan.row_id(one.sampled_in_context)
+        facts = answer_facts(step.record.sample, step.stopped, empty, self.unfit(step))
+        weight = weigh_answer(step.planned, facts, self.options)
+        own_row = self.plan.row_id(step.sampled_in_context)
         if row == own_row or (self.options.overlap == "paper" and "/summary." not in row):
             return weight
         return weight_of_copy(weight, own_row)
 
-    def unfit(self, one: ContextStep) -> str:
+    def unfit(self, step: ContextStep) -> str:
         """Why the answer of a step may not be trained."""
-        return one.forged or ""
+        return step.forged or ""
 
     def summary_weight(self, sample: SampleBody, unfit: str | None) -> AnswerWeight:
         """What the summary weighs. unfit: why it may not be trained."""
         return weigh_summary(answer_facts(sample, unfit=unfit or ""), self.options)
 
-    def forged(self, sample: SampleBody) -> str | None:
+    def forged_reason(self, sample: SampleBody) -> str | None:
         """Why the summary's ids are a forged turn, as of a step (`ContextStep.forged`)."""
         return answer_soundness.forged_turn_reason(
             answer_soundness.reserved_of_head(self.plan.head), sample

@@ -166,13 +166,14 @@ def weigh_answer(step: PlannedStep, answer: AnswerFacts, options: RowOptions) ->
     weight = _weigh_own(step, answer, options)
     if not step.trained_in_rollout:
         return weight
-    said = "trained" if weight.weight else "masked"
-    return AnswerWeight(0.0, f"{said} with rollout {step.trained_in_rollout}", "", elsewhere=True)
+    outcome = "trained" if weight.weight else "masked"
+    reason = f"{outcome} with rollout {step.trained_in_rollout}"
+    return AnswerWeight(0.0, reason, "", elsewhere=True)
 
 
 def _weigh_own(step: PlannedStep, answer: AnswerFacts, options: RowOptions) -> AnswerWeight:
-    given = step.verdict
-    by = given.source if given else ""
+    verdict = step.verdict
+    by = verdict.source if verdict else ""
     if answer.finish_reason == INTERRUPTED:
         return AnswerWeight(0.0, _INTERRUPTED_REASON, "")
     if answer.empty:
@@ -181,11 +182,11 @@ def _weigh_own(step: PlannedStep, answer: AnswerFacts, options: RowOptions) -> A
         return AnswerWeight(0.0, answer.unfit, "")
     if not options.masking:
         return AnswerWeight(1.0, "", "")
-    if given and given.verdict == "mask":
-        return AnswerWeight(0.0, f"mask: {given.source} {given.reason}".rstrip(), by)
+    if verdict and verdict.verdict == "mask":
+        return AnswerWeight(0.0, f"mask: {verdict.source} {verdict.reason}".rstrip(), by)
     if answer.missing_stop_reason and options.cut == "mask" and by != "human":
         return AnswerWeight(0.0, answer.missing_stop_reason, "")
-    if given:
+    if verdict:
         return AnswerWeight(1.0, "", by)
     if answer.no_action:
         return AnswerWeight(0.0, f"no action: {answer.no_action}", "")

@@ -41,11 +41,12 @@ class RuleVerdicts(NamedTuple):
         self, row: StepRow, stored: Sequence[SourceVerdict]
     ) -> list[SourceVerdict]:
         """Verdicts on the attempt of a step that counts; the first of them counts."""
-        found = [one for one in stored if one.source != "rule" and one.attempt == row.attempt]
+        current = (verdict for verdict in stored if verdict.attempt == row.attempt)
+        verdicts = [verdict for verdict in current if verdict.source != "rule"]
         if reason := self._reason(row):
             mask = SourceVerdict(row.step, row.attempt, "rule", "mask", "rules", reason, 0, 0)
-            found.append(mask)
-        return sorted(found, key=_verdict_rank)
+            verdicts.append(mask)
+        return sorted(verdicts, key=_verdict_rank)
 
     def _reason(self, row: StepRow) -> str:
         if self.attempts is None:
@@ -55,10 +56,10 @@ class RuleVerdicts(NamedTuple):
         return self.masks.get(row.step, "")
 
 
-def _verdict_rank(one: SourceVerdict) -> int:
-    keep = one.verdict == "keep"
+def _verdict_rank(verdict: SourceVerdict) -> int:
+    keep = verdict.verdict == "keep"
     return verdict_precedence.verdict_rank(
-        one.source, keep, verdict_precedence.names_error_rule(one.reason)
+        verdict.source, keep, verdict_precedence.names_error_rule(verdict.reason)
     )
 
 
@@ -73,7 +74,7 @@ class RuleRuns:
     rules_from: RulesFrom = "run"
     ran: dict[str, int] = field(default_factory=dict)
     """Name and version of each rule that was run → rollouts on which it was."""
-    _known: dict[str, RuleVerdicts] = field(default_factory=dict)
+    _verdicts: dict[str, RuleVerdicts] = field(default_factory=dict)
 
     def verdicts_of(self, rollout: str) -> RuleVerdicts | None:
         """What rules say of a rollout (a whole id), its shared past too; None: what is stored.
@@ -86,41 +87,41 @@ class RuleRuns:
         masks: dict[int, str] = {}
         attempts: dict[int, int] = {}
         for part in self.reader.run(rollout_queries.step_ranges(rollout)):
-            found = self._of_part(part, rollout)
-            assert found.attempts is not None
-            masks |= {step: why for step, why in found.masks.items() if _is_within(step, part)}
+            verdicts = self._of_part(part, rollout)
+            assert verdicts.attempts is not None
+            masks |= {step: why for step, why in verdicts.masks.items() if _is_within(step, part)}
             attempts |= {
-                step: which for step, which in found.attempts.items() if _is_within(step, part)
+                step: which for step, which in verdicts.attempts.items() if _is_within(step, part)
             }
         return RuleVerdicts(masks, attempts)
 
     def _of_part(self, part: OwnedStepRange, rollout: str) -> RuleVerdicts:
         """Of the rollout whose steps they are, with what followed there in view."""
-        if part.rollout not in self._known:
+        if part.rollout not in self._verdicts:
             try:
                 trace = read_trace(self.reader, part.rollout)
             except TextsGone:
                 if part.rollout == rollout:
                     raise
                 return self._run(_trace_with_own_past(read_trace(self.reader, rollout)))
-            self._known[part.rollout] = self._run(trace)
-        return self._known[part.rollout]
+            self._verdicts[part.rollout] = self._run(trace)
+        return self._verdicts[part.rollout]
 
     def _run(self, trace: RolloutTrace) -> RuleVerdicts:
         try:
-            found = rule_catalog.run_rules(trace)
-            wanted = rule_catalog.load_rules(trace.task.rules)
+            findings = rule_catalog.run_rules(trace)
+            rules = rule_catalog.load_rules(trace.task.rules)
         except (RuleFailed, ConfigurationError) as problem:
             cause = problem.cause.rstrip(".")
             raise HoustonError(
                 f"{cause}; --rules off runs none", "No rows were made of it."
             ) from problem
-        for name, rule in wanted.items():
-            named = f"{name}@{rule.version}"
-            self.ran[named] = self.ran.get(named, 0) + 1
-        said = verdict_updates.rule_masks(trace, found)
-        attempts = {one.step: one.attempt for one in trace.steps if not one.inherited}
-        return RuleVerdicts({step: one.reason for step, one in said.items()}, attempts)
+        for name, rule in rules.items():
+            rule_version = f"{name}@{rule.version}"
+            self.ran[rule_version] = self.ran.get(rule_version, 0) + 1
+        masks = verdict_updates.rule_masks(trace, findings)
+        attempts = {step.step: step.attempt for step in trace.steps if not step.inherited}
+        return RuleVerdicts({step: mask.reason for step, mask in masks.items()}, attempts)
 
 
 def _is_within(step: int, part: OwnedStepRange) -> bool:
@@ -129,7 +130,7 @@ def _is_within(step: int, part: OwnedStepRange) -> bool:
 
 def _trace_with_own_past(trace: RolloutTrace) -> RolloutTrace:
     """A branch that judges its past itself, as the texts of its parent are gone."""
-    steps = tuple(replace(one, inherited="") for one in trace.steps)
+    steps = tuple(replace(step, inherited="") for step in trace.steps)
     return RolloutTrace(
         trace.rollout, trace.task, trace.instructions, trace.gpus, steps, trace.forks, trace.ended
     )

@@ -43,10 +43,10 @@ class SharedSteps:
                 if part.rollout != rollout:
                     self._sharing.setdefault(part.rollout, []).append((rollout, part.last))
 
-    def without(self, gone: Collection[str], lost: LostAnswers) -> "SharedSteps":
+    def without(self, rollouts: Collection[str], lost: LostAnswers) -> "SharedSteps":
         """The same without some rollouts, and with what the others cannot train."""
-        left = {one: parts for one, parts in self._stretches.items() if one not in gone}
-        return SharedSteps(left, lost)
+        remaining = {name: parts for name, parts in self._stretches.items() if name not in rollouts}
+        return SharedSteps(remaining, lost)
 
     @property
     def branched(self) -> bool:
@@ -58,27 +58,27 @@ class SharedSteps:
 
         owner: the rollout whose step it is.
         """
-        for one in self._sharers_in_order(owner, answer.step):
-            if one == rollout:
+        for sharer in self._sharers_in_order(owner, answer.step):
+            if sharer == rollout:
                 return ""
-            if answer not in self._lost.get(one, ()):
-                return one
+            if answer not in self._lost.get(sharer, ()):
+                return sharer
         return ""
 
     def next_trainer(self, rollout: str, answer: AnswerKey) -> str:
         """Who trains what `rollout` cannot; empty where nobody else has it, or none of them can."""
         owner = self._owner_of(rollout, answer.step)
         able = (
-            one
-            for one in self._sharers_in_order(owner, answer.step)
-            if one != rollout and answer not in self._lost.get(one, ())
+            sharer
+            for sharer in self._sharers_in_order(owner, answer.step)
+            if sharer != rollout and answer not in self._lost.get(sharer, ())
         )
         return next(able, "")
 
     def is_shared(self, rollout: str, answer: AnswerKey) -> bool:
         """Whether another of them has this answer of `rollout`, too."""
         owner = self._owner_of(rollout, answer.step)
-        return any(one != rollout for one in self._sharers_in_order(owner, answer.step))
+        return any(sharer != rollout for sharer in self._sharers_in_order(owner, answer.step))
 
     def _owner_of(self, rollout: str, step: int) -> str:
         return owner_of(rollout, self._stretches[rollout], step)
@@ -87,9 +87,9 @@ class SharedSteps:
         """Those that have a step, in the order in which they would train it."""
         if owner in self._stretches:
             yield owner
-        for one, last in self._sharing.get(owner, ()):
+        for sharer, last in self._sharing.get(owner, ()):
             if step <= last:
-                yield one
+                yield sharer
 
 
 NO_SHARED_STEPS = SharedSteps({})
@@ -97,7 +97,7 @@ NO_SHARED_STEPS = SharedSteps({})
 
 def read_shared_steps(reader: Reader, rollouts: Sequence[str]) -> SharedSteps:
     """Rollouts of an export (whole ids), in its order; a short read each."""
-    return SharedSteps({one: reader.run(rollout_queries.step_ranges(one)) for one in rollouts})
+    return SharedSteps({name: reader.run(rollout_queries.step_ranges(name)) for name in rollouts})
 
 
 def owner_of(rollout: str, stretches: Sequence[OwnedStepRange], step: int) -> str:

@@ -28,18 +28,18 @@ class BrokenRow(ValueError):
     """A row that would break an invariant: a fault of ours, never of who exports."""
 
 
-def check_role(sampled: str, wanted: SampleRole, step: int) -> None:
+def check_role(sampled: str, expected: SampleRole, step: int) -> None:
     """Refuse an answer in another role than the rows are made of: what a judge or a planner said is
     no action of the policy, and would be trained as one.
 
     Rows are made of the policy's steps and of summaries. Raises HoustonError.
     """
-    if sampled == wanted:
+    if sampled == expected:
         return
-    known = sampled in get_args(SampleRole)
-    role = f"the role {sampled!r}" if known else f"a role that is not known ({sampled[:40]!r})"
+    is_known = sampled in get_args(SampleRole)
+    role = f"the role {sampled!r}" if is_known else f"a role that is not known ({sampled[:40]!r})"
     raise HoustonError(
-        f"What stands at step {step} was sampled in {role}, where rows take a {wanted}'s.",
+        f"What stands at step {step} was sampled in {role}, where rows take a {expected}'s.",
         "No rows were made of it.",
         "Leave its rollout out.",
     )
@@ -130,25 +130,25 @@ class TokenRow:
         for index, values in self.logprobs.items():
             if not 0 <= index < len(self.spans):
                 raise BrokenRow(f"row {self.id} has log-probabilities of no span ({index})")
-            one = self.spans[index]
-            if len(values) != one.end - one.start:
+            span = self.spans[index]
+            if len(values) != span.end - span.start:
                 raise BrokenRow(f"row {self.id} has other log-probabilities than tokens ({index})")
 
     def weights(self) -> "array[float]":
         """One weight per token; 0.0 outside every span (`array('f')`)."""
-        made = array("f", bytes(4 * len(self.token_ids)))
+        weights = array("f", bytes(4 * len(self.token_ids)))
         for span in self.spans:
             if span.weight:
-                made[span.start : span.end] = array("f", [span.weight]) * (span.end - span.start)
-        return made
+                weights[span.start : span.end] = array("f", [span.weight]) * (span.end - span.start)
+        return weights
 
     def labels(self) -> "array[int]":
         """The id where a token is trained, else -100: what a token is, not what it predicts."""
-        made = array("i", [IGNORED_LABEL]) * len(self.token_ids)
+        labels = array("i", [IGNORED_LABEL]) * len(self.token_ids)
         for span in self.spans:
             if span.weight:
-                made[span.start : span.end] = self.token_ids[span.start : span.end]
-        return made
+                labels[span.start : span.end] = self.token_ids[span.start : span.end]
+        return labels
 
     @property
     def trained(self) -> int:
@@ -195,16 +195,16 @@ class ChatRow:
     """Tool schemas in OpenAI's form, as the head had them."""
 
     def __post_init__(self) -> None:
-        for one in self.messages:
-            if one.weight and one.message.role != "assistant":
-                raise BrokenRow(f"row {self.id} trains a message of a {one.message.role}")
-            if one.weight and one.why:
-                raise BrokenRow(f"row {self.id} trains step {one.step} although {one.why}")
+        for message in self.messages:
+            if message.weight and message.message.role != "assistant":
+                raise BrokenRow(f"row {self.id} trains a message of a {message.message.role}")
+            if message.weight and message.why:
+                raise BrokenRow(f"row {self.id} trains step {message.step} although {message.why}")
 
     @property
     def trained(self) -> int:
         """Messages with a weight."""
-        return sum(one.weight > 0 for one in self.messages)
+        return sum(message.weight > 0 for message in self.messages)
 
 
 @dataclass(frozen=True, slots=True)
