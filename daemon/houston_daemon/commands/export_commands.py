@@ -205,7 +205,7 @@ def _say_exported(result: ExportResult, as_json: bool) -> None:
         command_output.print_line(
             f"  trained unjudged: {counts.unjudged:,} {counts.unit}, of steps nobody judged"
         )
-    command_output.print_note(manifest.verdicts.told)
+    command_output.print_note(manifest.verdicts.sentence)
     if manifest.left_out:
         command_output.print_note(
             f"{len(manifest.left_out)} left out; manifest.json names them, and why."

@@ -22,14 +22,14 @@ OPERATIONS = [(os, "fsync"), (Path, "replace"), (Path, "unlink"), (Path, "touch"
 
 def arm(last: int) -> None:
     """Let this process die before its `last`-th operation."""
-    left = [last]
+    countdown = [last]
 
     def deadly(act: Callable[..., Any]) -> Callable[..., Any]:
-        def acting(*arguments: Any, **named: Any) -> Any:
-            left[0] -= 1
-            if not left[0]:
+        def acting(*arguments: Any, **keywords: Any) -> Any:
+            countdown[0] -= 1
+            if not countdown[0]:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return act(*arguments, **named)
+            return act(*arguments, **keywords)
 
         return acting
 
@@ -37,11 +37,16 @@ def arm(last: int) -> None:
         setattr(owner, name, deadly(getattr(owner, name)))
 
 
+def contents(folder: Path) -> dict[str, str]:
+    """Its files as hexadecimal digits, by name."""
+    return {path.name: path.read_bytes().hex() for path in folder.iterdir()}
+
+
 def main() -> None:
     home, folder, *ids = sys.argv[1:]
     over = ids[ids.index("--over") + 1] if "--over" in ids else ""
     ids = ids[: ids.index("--over")] if over else ids
-    asked = ExportRequest(tuple(ids), parquet=False, force=bool(over))
+    request = ExportRequest(tuple(ids), parquet=False, force=bool(over))
     for count in range(1, 100):
         place = Path(folder) / str(count)
         if over:
@@ -49,20 +54,16 @@ def main() -> None:
         child = os.fork()
         if not child:
             arm(count)
-            write_export(Home(Path(home)), asked, place)
+            write_export(Home(Path(home)), request, place)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if os.waitstatus_to_exitcode(status) == 0:
             return
-        left = (
-            {one.name: one.read_bytes().hex() for one in place.iterdir()} if place.exists() else {}
-        )
+        files = contents(place) if place.exists() else {}
         write_export(
-            Home(Path(home)), ExportRequest(tuple(ids), force="manifest.json" in left), place
+            Home(Path(home)), ExportRequest(tuple(ids), force="manifest.json" in files), place
         )
-        print(json.dumps({"left": left, "after": {
-            one.name: one.read_bytes().hex() for one in place.iterdir()
-        }}), flush=True)  # fmt: skip
+        print(json.dumps({"left": files, "after": contents(place)}), flush=True)
         shutil.rmtree(place)
 
 

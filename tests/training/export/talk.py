@@ -32,14 +32,14 @@ def step(
 ) -> list[ChatMessage]:
     """An answer with a call for each of `arguments`, and what came back; without, it has none."""
     calls = tuple(
-        ToolCall(id=f"{number}.{index}", name=name, arguments=one)
-        for index, one in enumerate(arguments)
+        ToolCall(id=f"{number}.{index}", name=name, arguments=argument)
+        for index, argument in enumerate(arguments)
     )
     answer = ChatMessage(
         said("assistant", thought, calls=calls), number, weight, "" if weight else MASKED
     )
     back = [said("tool", result, call_id=call.id) for call in calls] or [said("user", result)]
-    return [answer, *(ChatMessage(one, number, 0.0, "") for one in back)]
+    return [answer, *(ChatMessage(message, number, 0.0, "") for message in back)]
 
 
 def talk(
@@ -62,11 +62,11 @@ def talk(
         context=0,
         provenance=provenance,
         messages=(
-            *(ChatMessage(one, None, 0.0, "") for one in head),
+            *(ChatMessage(message, None, 0.0, "") for message in head),
             *(
                 message
-                for one in steps or (step(1), step(2, weight=0.0), step(3))
-                for message in one
+                for messages in steps or (step(1), step(2, weight=0.0), step(3))
+                for message in messages
             ),
         ),
         tools=tuple(tools),

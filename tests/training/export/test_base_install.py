@@ -20,8 +20,10 @@ def test_the_command_imports_nothing_heavy() -> None:
         "import json, sys, houston_daemon.commands.export_commands;"
         " print(json.dumps(list(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {name.partition(".")[0] for name in json.loads(done.stdout)} & HEAVY
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {name.partition(".")[0] for name in json.loads(process.stdout)} & HEAVY
 
 
 def test_without_pyarrow_parquet_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

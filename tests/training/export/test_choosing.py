@@ -32,17 +32,17 @@ def test_apollo_repeats_actions_seven_times_and_summaries_ten_times() -> None:
 
 
 def test_another_seed_is_another_order() -> None:
-    one, other = (choose_export_recipe("shuffled", seed).order(ROWS) for seed in (1, 2))
-    assert sorted(one) == sorted(other) == list(range(30))
-    assert one != other
+    order, other = (choose_export_recipe("shuffled", seed).order(ROWS) for seed in (1, 2))
+    assert sorted(order) == sorted(other) == list(range(30))
+    assert order != other
 
 
-@given(gone=st.integers(0, 29), seed=st.integers(0, 99))
-def test_a_row_that_goes_moves_no_other(gone: int, seed: int) -> None:
+@given(missing=st.integers(0, 29), seed=st.integers(0, 99))
+def test_a_row_that_goes_moves_no_other(missing: int, seed: int) -> None:
     recipe = choose_export_recipe("apollo", seed)
-    left = [row for index, row in enumerate(ROWS) if index != gone]
-    before = [ROWS[index][0] for index in recipe.order(ROWS) if index != gone]
-    assert [left[index][0] for index in recipe.order(left)] == before
+    remaining = [row for index, row in enumerate(ROWS) if index != missing]
+    before = [ROWS[index][0] for index in recipe.order(ROWS) if index != missing]
+    assert [remaining[index][0] for index in recipe.order(remaining)] == before
 
 
 def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
@@ -98,9 +98,9 @@ def test_no_rollout_nor_a_branch_of_it_is_on_both_sides(
     except HoustonError as problem:
         assert "left to train on" in str(problem)
         return
-    side = {one.rollout: one.task in held_out for one in members}
+    side = {member.rollout: member.task in held_out for member in members}
     assert True in side.values() and False in side.values()
-    assert all(side[one.rollout] == side[one.parent] for one in members if one.parent)
+    assert all(side[member.rollout] == side[member.parent] for member in members if member.parent)
 
 
 def test_a_share_is_a_share_of_tasks_and_another_task_swaps_none() -> None:

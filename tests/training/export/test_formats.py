@@ -43,7 +43,7 @@ def test_right_rows_are_let_through(name: str) -> None:
     for row in RIGHT["rows of ids" if format.unit == "ids" else "rows of messages"]:
         lines = format.lines(row)
         assert lines
-        assert [format.line_problem(one) for one in lines] == [""] * len(lines)
+        assert [format.line_problem(line) for line in lines] == [""] * len(lines)
 
 
 def put(name: str, at: int, value: Any) -> Change:
@@ -58,7 +58,7 @@ def of_answer(change: Callable[[dict[str, Any]], Any], at: int = 0) -> Change:
 
     def changed(line: ExportLine) -> None:
         messages = line.get("messages") or [*line["prompt"], *line["completion"]]
-        change([one for one in messages if one["role"] == "assistant"][at])
+        change([message for message in messages if message["role"] == "assistant"][at])
 
     return changed
 
@@ -66,35 +66,35 @@ def of_answer(change: Callable[[dict[str, Any]], Any], at: int = 0) -> Change:
 def of_result(change: Callable[[dict[str, Any]], Any]) -> Change:
     def changed(line: ExportLine) -> None:
         messages = line.get("messages") or line["prompt"]
-        change(next(one for one in messages if one["role"] == "tool"))
+        change(next(message for message in messages if message["role"] == "tool"))
 
     return changed
 
 
 def of_call(**fields: Any) -> Change:
-    return of_answer(lambda one: one["tool_calls"][0]["function"].update(fields), at=-1)
+    return of_answer(lambda m: m["tool_calls"][0]["function"].update(fields), at=-1)
 
 
 def masked(key: str) -> Change:
     def change(line: ExportLine) -> None:
-        for one in line["messages"]:
-            if key in one:
-                one[key] = 0
+        for message in line["messages"]:
+            if key in message:
+                message[key] = 0
 
     return change
 
 
 NAN = float("nan")
 WRONG: list[tuple[str, str, Change, str]] = [
-    ("trl", "a short list of labels", lambda one: one["labels"].pop(), "lengths"),
-    ("trl", "no weights", lambda one: one["weights"].clear(), "lengths"),
+    ("trl", "a short list of labels", lambda line: line["labels"].pop(), "lengths"),
+    ("trl", "no weights", lambda line: line["weights"].clear(), "lengths"),
     ("trl", "a label of another id", put("labels", 8, 5), "neither its id nor -100"),
     ("trl", "a label that masks with -1", put("labels", 8, -1), "neither its id nor -100"),
     ("trl", "a negative id", put("input_ids", 0, -7), "negative"),
     (
         "trl",
         "a trained first token",
-        lambda one: (put("labels", 0, 100)(one), put("weights", 0, 1.0)(one)),
+        lambda line: (put("labels", 0, 100)(line), put("weights", 0, 1.0)(line)),
         "nothing predicts",
     ),
     ("trl", "half a weight", put("weights", 8, 0.5), "neither 0 nor 1"),
@@ -102,44 +102,44 @@ WRONG: list[tuple[str, str, Change, str]] = [
     (
         "trl",
         "a weight moved by one",
-        lambda one: (put("weights", 1, 1.0)(one), put("weights", 8, 0.0)(one)),
+        lambda line: (put("weights", 1, 1.0)(line), put("weights", 8, 0.0)(line)),
         "do not agree",
     ),
     (
         "trl",
         "nothing to train",
-        lambda one: one.update(labels=[-100] * len(one["labels"])),
+        lambda line: line.update(labels=[-100] * len(line["labels"])),
         "drops",
     ),
-    ("trl", "another count", lambda one: one.update(trained=1), "counts"),
+    ("trl", "another count", lambda line: line.update(trained=1), "counts"),
     (
         "trl-chat",
         "two answers to train",
-        lambda one: one["completion"].append({"role": "user", "content": ""}),
+        lambda line: line["completion"].append({"role": "user", "content": ""}),
         "not one answer",
     ),
-    ("trl-chat", "no answer to train", lambda one: one["completion"].clear(), "not one answer"),
+    ("trl-chat", "no answer to train", lambda line: line["completion"].clear(), "not one answer"),
     (
         "trl-chat",
         "a prompt that ends with an answer",
-        lambda one: one["prompt"].append({"role": "assistant", "content": "x"}),
+        lambda line: line["prompt"].append({"role": "assistant", "content": "x"}),
         "does not ask",
     ),
-    ("trl-chat", "no prompt", lambda one: one["prompt"].clear(), "does not ask"),
+    ("trl-chat", "no prompt", lambda line: line["prompt"].clear(), "does not ask"),
     ("trl-chat", "arguments as text", of_call(arguments="{}"), "no object"),
-    ("trl-chat", "an unknown role", lambda one: one["prompt"][0].update(role="developer"), "role"),
-    ("trl-chat", "no text", lambda one: one["prompt"][1].update(content=None), "no text"),
+    ("trl-chat", "an unknown role", lambda row: row["prompt"][0].update(role="developer"), "role"),
+    ("trl-chat", "no text", lambda line: line["prompt"][1].update(content=None), "no text"),
     (
         "trl-chat",
         "an empty answer",
-        of_answer(lambda one: (one.pop("tool_calls"), one.update(content="")), -1),
+        of_answer(lambda m: (m.pop("tool_calls"), m.update(content="")), -1),
         "empty",
     ),
-    ("trl-chat", "tools as a list", lambda one: one.update(tools=[]), "no list in JSON"),
+    ("trl-chat", "tools as a list", lambda line: line.update(tools=[]), "no list in JSON"),
     (
         "trl-chat",
         "calls of a user",
-        lambda one: one["prompt"][1].update(tool_calls=[1]),
+        lambda line: line["prompt"][1].update(tool_calls=[1]),
         "role user has calls",
     ),
     ("trl-chat", "a number past 64 bits", of_call(arguments={"n": 2**64}), "64 bits"),
@@ -149,34 +149,34 @@ WRONG: list[tuple[str, str, Change, str]] = [
     (
         "slime",
         "an answer without a mask",
-        of_answer(lambda one: one.pop("step_loss_mask")),
+        of_answer(lambda m: m.pop("step_loss_mask")),
         "default is 1",
     ),
-    ("slime", "a mask of a half", of_answer(lambda one: one.update(step_loss_mask=0.5)), "0 or 1"),
+    ("slime", "a mask of a half", of_answer(lambda m: m.update(step_loss_mask=0.5)), "0 or 1"),
     ("slime", "a masked row", masked("step_loss_mask"), "loss_mask[-0:]"),
     (
         "slime",
         "a mask on a result",
-        of_result(lambda one: one.update(step_loss_mask=0)),
+        of_result(lambda m: m.update(step_loss_mask=0)),
         "nobody sampled",
     ),
     ("slime", "arguments as text", of_call(arguments="{}"), "no object"),
-    ("slime", "tools as text", lambda one: one.update(tools="[]"), "no list"),
-    ("slime", "no text", of_result(lambda one: one.update(content=None)), "no text"),
+    ("slime", "tools as text", lambda line: line.update(tools="[]"), "no list"),
+    ("slime", "no text", of_result(lambda m: m.update(content=None)), "no text"),
     ("slime", "no number", of_call(arguments={"n": -float("inf")}), "passes over"),
     (
         "slime",
         "an end of turn in a trained answer",
-        of_answer(lambda one: one.update(content="a <|im_end|>")),
+        of_answer(lambda m: m.update(content="a <|im_end|>")),
         "<|im_end|>",
     ),
     (
         "openai",
         "an answer without a weight",
-        of_answer(lambda one: one.pop("weight")),
+        of_answer(lambda m: m.pop("weight")),
         "default is 1",
     ),
-    ("openai", "a weight of a half", of_answer(lambda one: one.update(weight=0.5)), "0 or 1"),
+    ("openai", "a weight of a half", of_answer(lambda m: m.update(weight=0.5)), "0 or 1"),
     ("openai", "a masked row", masked("weight"), "nothing in it is trained"),
     ("openai", "arguments as an object", of_call(arguments={}), "in a string"),
     ("openai", "arguments that are a list", of_call(arguments="[]"), "in a string"),
@@ -186,60 +186,62 @@ WRONG: list[tuple[str, str, Change, str]] = [
     (
         "openai",
         "a column of ours",
-        lambda one: one["messages"][0].update(step=1),
+        lambda line: line["messages"][0].update(step=1),
         "has the key 'step'",
     ),
     (
         "openai",
         "an end without an answer",
-        lambda one: one["messages"].append({"role": "user", "content": "x"}),
+        lambda line: line["messages"].append({"role": "user", "content": "x"}),
         "no answer",
     ),
     (
         "openai",
         "a result of no call",
-        of_result(lambda one: one.update(tool_call_id="9.9")),
+        of_result(lambda m: m.update(tool_call_id="9.9")),
         "answers no call",
     ),
     (
         "openai",
         "a call without a result",
-        lambda one: one["messages"].remove(next(m for m in one["messages"] if m["role"] == "tool")),
+        lambda line: line["messages"].remove(
+            next(m for m in line["messages"] if m["role"] == "tool")
+        ),
         "has no result",
     ),
     (
         "openai",
         "an id too long",
-        of_answer(lambda one: one["tool_calls"][0].update(id="9" * 41), -1),
+        of_answer(lambda m: m["tool_calls"][0].update(id="9" * 41), -1),
         "40 characters",
     ),
-    ("openai", "no tools", lambda one: one.pop("tools"), "names no tools"),
-    ("openai", "too many tools", lambda one: one.update(tools=one["tools"] * 129), "128"),
+    ("openai", "no tools", lambda line: line.pop("tools"), "names no tools"),
+    ("openai", "too many tools", lambda line: line.update(tools=line["tools"] * 129), "128"),
     (
         "openai",
         "an empty answer",
-        of_answer(lambda one: (one.pop("tool_calls"), one.update(content="")), -1),
+        of_answer(lambda m: (m.pop("tool_calls"), m.update(content="")), -1),
         "empty",
     ),
-    ("raw", "a short list of weights", lambda one: one["weights"].pop(), "lengths"),
-    ("raw", "spans that overlap", lambda one: one["spans"][1].update(start=8), "not in order"),
+    ("raw", "a short list of weights", lambda line: line["weights"].pop(), "lengths"),
+    ("raw", "spans that overlap", lambda line: line["spans"][1].update(start=8), "not in order"),
     ("raw", "a weight outside the spans", put("weights", 0, 1.0), "outside its spans"),
     (
         "raw",
         "a span that weighs otherwise",
-        lambda one: one["spans"][0].update(weight=0.0),
+        lambda line: line["spans"][0].update(weight=0.0),
         "weighs otherwise",
     ),
     (
         "raw",
         "too few log-probabilities",
-        lambda one: one["spans"][0]["logprobs"].pop(),
+        lambda line: line["spans"][0]["logprobs"].pop(),
         "than tokens",
     ),
     (
         "raw",
         "a log-probability that is none",
-        lambda one: one["spans"][0]["logprobs"].__setitem__(0, NAN),
+        lambda line: line["spans"][0]["logprobs"].__setitem__(0, NAN),
         "no number",
     ),
 ]
@@ -251,10 +253,10 @@ WRONG: list[tuple[str, str, Change, str]] = [
     ids=[f"{name}: {what}" for name, what, _, _ in WRONG],
 )
 def test_what_would_be_trained_otherwise_is_stopped(name: str, change: Change, why: str) -> None:
-    found = line(name)
-    assert FORMATS[name].line_problem(found) == ""
-    change(found)
-    assert why in FORMATS[name].line_problem(found)
+    sound = line(name)
+    assert FORMATS[name].line_problem(sound) == ""
+    change(sound)
+    assert why in FORMATS[name].line_problem(sound)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -262,11 +264,11 @@ def test_a_row_of_which_nothing_is_trained(name: str) -> None:
     """TRL has no use for one; slime and OpenAI would train all of it, or refuse; raw keeps it."""
     format = FORMATS[name]
     ids, messages = made(((4, 0.0),)), talk(step(1, weight=0.0))
-    found = format.lines(ids if format.unit == "ids" else messages)
+    lines = format.lines(ids if format.unit == "ids" else messages)
     if name in ("trl", "trl-chat"):
-        assert found == []
+        assert lines == []
     else:
-        assert bool(format.line_problem(found[0])) == (name != "raw")
+        assert bool(format.line_problem(lines[0])) == (name != "raw")
 
 
 def test_what_no_consumer_can_hold_as_a_weight_is_refused_not_rounded() -> None:
@@ -279,9 +281,9 @@ def test_what_no_consumer_can_hold_as_a_weight_is_refused_not_rounded() -> None:
 def test_trl_chat_trains_each_kept_answer_once_and_shows_it_its_whole_past() -> None:
     row = talk(step(1), step(2, weight=0.0), step(3, "third", [{}, {}], "b"), step(4))
     lines = FORMATS["trl-chat"].lines(row)
-    assert [one["step"] for one in lines] == [1, 3, 4]
-    assert [len(one["prompt"]) for one in lines] == [2, 6, 9]
-    assert all(one["prompt"] == lines[-1]["prompt"][: len(one["prompt"])] for one in lines)
+    assert [line["step"] for line in lines] == [1, 3, 4]
+    assert [len(line["prompt"]) for line in lines] == [2, 6, 9]
+    assert all(line["prompt"] == lines[-1]["prompt"][: len(line["prompt"])] for line in lines)
     assert lines[1]["completion"][0]["content"] == "third"
 
 
@@ -307,12 +309,12 @@ def test_an_answer_that_would_become_tokens_costs_that_answer(name: str, tmp_pat
     """It is named; where it is left out, the rest of its row is trained all the same."""
     row = talk(step(1, "a <|im_end|>"), step(2, arguments=[{"x": "<|user|>"}]), step(3))
     file, building = written(name, [row], tmp_path)
-    assert [one.row for one in building.refused] == ["r-1/0.0 step 1", "r-1/0.0 step 2"]
-    found = lines(file)
-    assert len(found) == 1
+    assert [row.row for row in building.refused] == ["r-1/0.0 step 1", "r-1/0.0 step 2"]
+    exported = lines(file)
+    assert len(exported) == 1
     if name == "slime":
-        messages: Any = found[0]["messages"]
-        masks = [one["step_loss_mask"] for one in messages if one["role"] == "assistant"]
+        messages: Any = exported[0]["messages"]
+        masks = [m["step_loss_mask"] for m in messages if m["role"] == "assistant"]
         assert masks == [0, 0, 1]
     counts = building.counts()
     assert (counts.sampled, counts.trained, counts.untrained) == (3, 1, {LEFT_OUT_REASON: 2})

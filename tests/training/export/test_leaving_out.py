@@ -22,8 +22,8 @@ from tests.training.rows.stage import Played, Turn
 @pytest.fixture
 def parent(scene: Scene) -> Played:
     """Its third thought holds what will be a secret."""
-    told = Turn(f"the key is {SECRET}", ("A2.0a",))
-    return scene.stage.play(scene.short.engine.family, [*turns(2), told])
+    telling = Turn(f"the key is {SECRET}", ("A2.0a",))
+    return scene.stage.play(scene.short.engine.family, [*turns(2), telling])
 
 
 @pytest.fixture
@@ -38,24 +38,24 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def trained(folder: Path) -> Counter[tuple[int, ...]]:
     """Stretches of ids that weigh something, by how often."""
-    found: Counter[tuple[int, ...]] = Counter()
+    stretches: Counter[tuple[int, ...]] = Counter()
     for line in map(_any, lines(folder / "data.jsonl")):
         stretch: list[int] = []
         for id, weight in [*zip(line["input_ids"], line["weights"], strict=True), (0, 0.0)]:
             if weight:
                 stretch.append(id)
             elif stretch:
-                found[tuple(stretch)] += 1
+                stretches[tuple(stretch)] += 1
                 stretch = []
-    return found
+    return stretches
 
 
 def _any(line: Any) -> Any:
     return line
 
 
-def left(done: ExportResult) -> list[str]:
-    return [one.row for one in done.manifest.left_out]
+def left_out_rows(result: ExportResult) -> list[str]:
+    return [row.row for row in result.manifest.left_out]
 
 
 def test_a_rollout_that_lost_a_text_after_its_branch_began(scene: Scene, tmp_path: Path) -> None:
@@ -66,12 +66,12 @@ def test_a_rollout_that_lost_a_text_after_its_branch_began(scene: Scene, tmp_pat
         "SELECT seq FROM events WHERE rollout = ? AND step = 3 AND kind = 'sample'", parent.id
     )
     stage.rig.ask(wire.EraseBodies(rollout=parent.id, seqs=(seq,)))
-    done = write_export(
+    result = write_export(
         scene.home, ExportRequest((parent.id, branch.id), leave_out=True), tmp_path / "out"
     )
-    assert left(done) == [parent.id]
-    assert [one.rows for one in done.manifest.sources] == [0, 1]
-    assert not any("trained with" in why for why in done.manifest.counts.untrained)
+    assert left_out_rows(result) == [parent.id]
+    assert [source.rows for source in result.manifest.sources] == [0, 1]
+    assert not any("trained with" in why for why in result.manifest.counts.untrained)
     (line,) = lines(tmp_path / "out" / "data.jsonl")
     alone = write_export(scene.home, ExportRequest((branch.id,)), tmp_path / "alone")
     assert [line] == lines(alone.folder / "data.jsonl")
@@ -82,18 +82,16 @@ def test_a_row_that_is_refused_is_trained_by_the_branches_as_far_as_they_share_i
     parent: Played, scene: Scene, tmp_path: Path
 ) -> None:
     """Steps 1 and 2 by two branches; the first of them to stand in the export has step 1."""
-    one, two = (scene.stage.branch(parent, step, turns(1, first=8 + step)) for step in (1, 2))
-    ids = (parent.id, one.id, two.id)
-    done = write_export(scene.home, ExportRequest(ids, leave_out=True), tmp_path / "out")
-    assert left(done) == [f"{parent.id}/0.0"]
-    assert [source.rows for source in done.manifest.sources] == [0, 1, 1]
-    alone = [
-        write_export(scene.home, ExportRequest((id,)), tmp_path / id) for id in (one.id, two.id)
-    ]
+    branches = [scene.stage.branch(parent, step, turns(1, first=8 + step)) for step in (1, 2)]
+    ids = (parent.id, *(branch.id for branch in branches))
+    result = write_export(scene.home, ExportRequest(ids, leave_out=True), tmp_path / "out")
+    assert left_out_rows(result) == [f"{parent.id}/0.0"]
+    assert [source.rows for source in result.manifest.sources] == [0, 1, 1]
+    alone = [write_export(scene.home, ExportRequest((id,)), tmp_path / id) for id in ids[1:]]
     first, second = (trained(each.folder) for each in alone)
-    both = tuple(parent.engine.said["policy", 1].ids)
+    both = tuple(parent.engine.answers["policy", 1].ids)
     assert first[both] == second[both] == 1
-    assert trained(done.folder) == first + second - Counter([both])
+    assert trained(result.folder) == first + second - Counter([both])
 
 
 @pytest.mark.usefixtures("known")
@@ -101,12 +99,12 @@ def test_who_shares_it_may_be_refused_too(parent: Played, scene: Scene, tmp_path
     """The first branch has the secret in a step of its own: the second trains what they share."""
     bad = scene.stage.branch(parent, 1, [Turn(f"again {SECRET}", ("A9.0a",))])
     good = scene.stage.branch(parent, 1, turns(1, first=9))
-    done = write_export(
+    result = write_export(
         scene.home, ExportRequest((parent.id, bad.id, good.id), leave_out=True), tmp_path / "o"
     )
-    assert left(done) == [f"{parent.id}/0.0", f"{bad.id}/0.0"]
+    assert left_out_rows(result) == [f"{parent.id}/0.0", f"{bad.id}/0.0"]
     alone = write_export(scene.home, ExportRequest((good.id,)), tmp_path / "alone")
-    assert lines(done.folder / "data.jsonl") == lines(alone.folder / "data.jsonl")
+    assert lines(result.folder / "data.jsonl") == lines(alone.folder / "data.jsonl")
 
 
 @pytest.mark.usefixtures("known")
@@ -114,24 +112,24 @@ def test_what_stands_in_the_shared_part_is_lost_to_all(
     parent: Played, scene: Scene, tmp_path: Path
 ) -> None:
     branch = scene.stage.branch(parent, 3, turns(1, first=9))
-    asked = ExportRequest((parent.id, branch.id, scene.long.id), leave_out=True)
-    done = write_export(scene.home, asked, tmp_path / "out")
-    assert left(done) == [f"{parent.id}/0.0", f"{branch.id}/0.0"]
-    assert done.manifest.sources[2].rows > 1
+    request = ExportRequest((parent.id, branch.id, scene.long.id), leave_out=True)
+    result = write_export(scene.home, request, tmp_path / "out")
+    assert left_out_rows(result) == [f"{parent.id}/0.0", f"{branch.id}/0.0"]
+    assert result.manifest.sources[2].rows > 1
 
 
 @pytest.fixture
 def tries(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """One for each time that the whole export is written."""
-    found: list[None] = []
+    calls: list[None] = []
     write = export_run._ExportAttempt.write
 
     def counted(self: Any) -> Any:
-        found.append(None)
+        calls.append(None)
         return write(self)
 
     monkeypatch.setattr(export_run._ExportAttempt, "write", counted)
-    return found
+    return calls
 
 
 @pytest.mark.usefixtures("known")
@@ -140,9 +138,9 @@ def test_a_group_whose_branches_are_all_refused_is_written_twice(
 ) -> None:
     ids = [parent.id]
     ids += [scene.stage.branch(parent, 3, turns(1, first=9)).id for _ in range(5)]
-    asked = ExportRequest((*ids, scene.long.id), leave_out=True)
-    done = write_export(scene.home, asked, tmp_path / "out")
-    assert left(done) == [f"{id}/0.0" for id in ids]
+    request = ExportRequest((*ids, scene.long.id), leave_out=True)
+    result = write_export(scene.home, request, tmp_path / "out")
+    assert left_out_rows(result) == [f"{id}/0.0" for id in ids]
     assert len(tries) == 2
 
 
@@ -151,8 +149,10 @@ def test_what_nobody_shares_is_left_out_in_one_try(
     parent: Played, scene: Scene, tmp_path: Path, tries: list[None]
 ) -> None:
     """Also beside branches: of a rollout that goes on, each try would have more of it."""
-    asked = ExportRequest((parent.id, scene.long.id, scene.branch.id), leave_out=True)
-    assert left(write_export(scene.home, asked, tmp_path / "out")) == [f"{parent.id}/0.0"]
+    request = ExportRequest((parent.id, scene.long.id, scene.branch.id), leave_out=True)
+    assert left_out_rows(write_export(scene.home, request, tmp_path / "out")) == [
+        f"{parent.id}/0.0"
+    ]
     assert len(tries) == 1
 
 
@@ -164,18 +164,18 @@ def test_a_rollout_that_breaks_after_its_first_row_leaves_no_line(tmp_path: Path
         home.head(name, ContextHead(system="s", task="t", tools=(), rendered="",
                              token_ids=(1, 2, 3),
                              dialect="chatml-json", tokenizer=tokenizer))  # fmt: skip
-        one = _said(home, name, 1, None, 0, (1, 2, 3))
-        two = _said(home, name, 2, one, 5, (4,))
-        _said(home, name, 3, two, third, (6,))
-    asked = ExportRequest(("broken", "sound"), leave_out=True, rows=RowOptions(unjudged="keep"))
-    done = write_export(Home(tmp_path / "home"), asked, tmp_path / "out")
+        seq1 = _write_step(home, name, 1, None, 0, (1, 2, 3))
+        seq2 = _write_step(home, name, 2, seq1, 5, (4,))
+        _write_step(home, name, 3, seq2, third, (6,))
+    request = ExportRequest(("broken", "sound"), leave_out=True, rows=RowOptions(unjudged="keep"))
+    result = write_export(Home(tmp_path / "home"), request, tmp_path / "out")
     home.close()
-    assert left(done) == ["broken"]
-    assert {line["rollout"] for line in lines(done.folder / "data.jsonl")} == {"sound"}
-    assert done.manifest.counts.all == done.manifest.files[0].tokens
+    assert left_out_rows(result) == ["broken"]
+    assert {line["rollout"] for line in lines(result.folder / "data.jsonl")} == {"sound"}
+    assert result.manifest.counts.all == result.manifest.files[0].tokens
 
 
-def _said(
+def _write_step(
     home: WrittenHome, rollout: str, step: int, parent: int | None, kept: int, new: tuple[int, ...]
 ) -> int:
     body = sample(

@@ -16,26 +16,26 @@ from tests.training.export.talk import step, talk
 
 
 def actions(*steps: int) -> set[AnswerKey]:
-    return {AnswerKey("policy", one) for one in steps}
+    return {AnswerKey("policy", step) for step in steps}
 
 
 def test_what_another_row_trains_is_not_lost() -> None:
     """As under `--overlap paper`: a fork's row trains again what it keeps, before it or after."""
     first, second = made(((5, KEPT), (5, KEPT))), made(((5, KEPT), (5, KEPT)), context=1, step=2)
     for refused, written in ((first, second), (second, first)):
-        found = AnswerLosses()
+        losses = AnswerLosses()
         for row in (first, second):
-            found.note_row(row, set(trained_answers(row)) if row is written else ())
-        assert found.lost == {"r-1": set(trained_answers(refused)) - set(trained_answers(written))}
+            losses.note_row(row, set(trained_answers(row)) if row is written else ())
+        assert losses.lost == {"r-1": set(trained_answers(refused)) - set(trained_answers(written))}
 
 
 def test_rollouts_lose_for_themselves() -> None:
-    found = AnswerLosses()
-    found.note_row(made(((5, KEPT), (4, MASKED))), ())
-    found.note_row(made(rollout="r-2"), actions(1, 3))
+    losses = AnswerLosses()
+    losses.note_row(made(((5, KEPT), (4, MASKED))), ())
+    losses.note_row(made(rollout="r-2"), actions(1, 3))
     summary = made(((5, KEPT),), rollout="r-3", kind="summary", step=7)
-    found.note_row(summary, ())
-    assert found.lost == {"r-1": actions(1), "r-3": {AnswerKey("summary", 7)}}
+    losses.note_row(summary, ())
+    assert losses.lost == {"r-1": actions(1), "r-3": {AnswerKey("summary", 7)}}
 
 
 def copied(row: TokenRow, of: TokenRow) -> TokenRow:
@@ -47,12 +47,12 @@ def copied(row: TokenRow, of: TokenRow) -> TokenRow:
 def test_a_copy_does_not_say_that_it_is_trained_where_its_row_was_left_out() -> None:
     first = made(((5, KEPT), (5, KEPT)))
     second = copied(made(((5, KEPT), (5, KEPT)), context=1, step=2), first)
-    found = AnswerLosses()
-    assert found.corrected_row(second) == second
-    found.note_row(first, ())
-    true = found.corrected_row(second)
+    losses = AnswerLosses()
+    assert losses.corrected_row(second) == second
+    losses.note_row(first, ())
+    true = losses.corrected_row(second)
     assert isinstance(true, TokenRow)
-    assert [one.why for one in true.spans] == [f"left out with row {first.id}", ""]
+    assert [span.why for span in true.spans] == [f"left out with row {first.id}", ""]
 
 
 def test_values_nested_too_deep_for_python_are_refused_with_their_row() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.export.export_folder import ExportFolder
+from houston_daemon.training.export.export_files import ExportFolder
 from houston_daemon.training.export.export_run import ExportRequest, write_export
 from houston_shared.errors import ExitCode, HoustonError
 from tests.training.export.conftest import Scene
@@ -20,57 +20,57 @@ ROOT = Path(__file__).parents[3]
 
 
 def killed(scene: Scene, folder: Path, *more: str) -> list[dict[str, dict[str, str]]]:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tests.training.export.killed", str(scene.home.path), str(folder),
          scene.short.id, *more],
         capture_output=True, text=True, check=True, timeout=120, cwd=ROOT,
     )  # fmt: skip
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
 def whole(files: dict[str, str]) -> str:
     """The format of a folder that looks whole; it must be."""
     manifest: dict[str, Any] = json.loads(bytes.fromhex(files["manifest.json"]))
-    for one in manifest["files"]:
-        data = bytes.fromhex(files[one["name"]])
-        assert hashlib.sha256(data).hexdigest() == one["sha256"]
+    for file in manifest["files"]:
+        data = bytes.fromhex(files[file["name"]])
+        assert hashlib.sha256(data).hexdigest() == file["sha256"]
     return str(manifest["format"])
 
 
 def test_a_kill_leaves_nothing_that_looks_whole_and_the_next_export_succeeds(
     scene: Scene, tmp_path: Path
 ) -> None:
-    asked = ExportRequest((scene.short.id,))
-    reference = write_export(scene.home, asked, tmp_path / "reference").folder
-    wanted = {one.name: one.read_bytes().hex() for one in reference.iterdir()}
+    request = ExportRequest((scene.short.id,))
+    reference = write_export(scene.home, request, tmp_path / "reference").folder
+    expected = {file.name: file.read_bytes().hex() for file in reference.iterdir()}
     kills = killed(scene, tmp_path / "killed")
     assert len(kills) >= 8
     for kill in kills:
         if "manifest.json" in kill["left"]:
             assert whole(kill["left"]) == "trl"
-        assert kill["after"] == wanted
+        assert kill["after"] == expected
 
 
 def test_a_kill_while_another_export_is_replaced(scene: Scene, tmp_path: Path) -> None:
     """It is the old one, whole, or none, until it is the new one, whole."""
     kills = killed(scene, tmp_path, "--over", "slime")
-    seen = [whole(kill["left"]) if "manifest.json" in kill["left"] else "none" for kill in kills]
-    assert seen == sorted(seen, key=["slime", "none", "trl"].index)
-    assert {"slime", "none"} <= set(seen)
+    formats = [whole(kill["left"]) if "manifest.json" in kill["left"] else "none" for kill in kills]
+    assert formats == sorted(formats, key=["slime", "none", "trl"].index)
+    assert {"slime", "none"} <= set(formats)
     assert all(whole(kill["after"]) == "trl" for kill in kills)
 
 
 def test_two_exports_into_one_folder(scene: Scene, tmp_path: Path) -> None:
     (tmp_path / "data.jsonl.unfinished").write_text("somebody's")
-    held = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
         with pytest.raises(HoustonError, match="Another export is being written") as refused:
             write_export(scene.home, ExportRequest(scene.ids), tmp_path)
         assert refused.value.code == ExitCode.BUSY
         assert (tmp_path / "data.jsonl.unfinished").read_text() == "somebody's"
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def test_what_cannot_be_written_is_said(scene: Scene, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_full_disk_leaves_the_old_export(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_export(scene.home, ExportRequest(scene.ids, "slime"), tmp_path / "out")
-    before = {one.name: one.read_bytes() for one in (tmp_path / "out").iterdir()}
+    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -93,7 +93,7 @@ def test_a_full_disk_leaves_the_old_export(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(HoustonError, match="No space left"):
         write_export(scene.home, ExportRequest(scene.ids, force=True), tmp_path / "out")
-    assert {one.name: one.read_bytes() for one in (tmp_path / "out").iterdir()} == before
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
 
 
 def test_files_are_the_owners_alone(scene: Scene, tmp_path: Path) -> None:

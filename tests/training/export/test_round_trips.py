@@ -43,8 +43,8 @@ def values(floats: Any) -> Any:
 @st.composite
 def talks(draw: Any, floats: Any = FLOATS) -> ChatRow:
     arguments = st.lists(st.dictionaries(TEXT, values(floats), max_size=3), max_size=2)
-    one = st.tuples(TEXT, arguments, TEXT, st.sampled_from([0.0, 1.0]))
-    steps = draw(st.lists(one, min_size=1, max_size=3))
+    drawn_step = st.tuples(TEXT, arguments, TEXT, st.sampled_from([0.0, 1.0]))
+    steps = draw(st.lists(drawn_step, min_size=1, max_size=3))
     return talk(
         *(step(n, t or "x", a, r, weight=w) for n, (t, a, r, w) in enumerate(steps, 1)),
         step(9, "end"),
@@ -59,17 +59,17 @@ def rows(draw: Any) -> TokenRow:
 
 
 def any_rows(format: str, floats: Any = FLOATS) -> Any:
-    one = rows() if FORMATS[format].unit == "ids" else talks(floats)
-    return st.lists(one, min_size=1, max_size=4)
+    drawn_row = rows() if FORMATS[format].unit == "ids" else talks(floats)
+    return st.lists(drawn_row, min_size=1, max_size=4)
 
 
-def made_of(name: str, found: list[Any]) -> tuple[list[Any], int]:
+def made_of(name: str, rows: list[Any]) -> tuple[list[Any], int]:
     """Lines of rows without weight on answers that would become tokens; how many those are."""
     building = LineBuilder(FORMATS[name])
-    rows = [
-        building._without_wrong_answers(one) if isinstance(one, ChatRow) else one for one in found
+    clean = [
+        building._without_wrong_answers(row) if isinstance(row, ChatRow) else row for row in rows
     ]
-    return [line for one in rows for line in FORMATS[name].lines(one)], len(building.refused)
+    return [line for row in clean for line in FORMATS[name].lines(row)], len(building.refused)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -77,25 +77,25 @@ def made_of(name: str, found: list[Any]) -> tuple[list[Any], int]:
 @settings(max_examples=25)
 def test_lines_are_what_was_made_of_the_rows(name: str, data: Any) -> None:
     """Of every row either all lines are there, as the format made them, or it is said why not."""
-    found = data.draw(any_rows(name))
+    rows = data.draw(any_rows(name))
     with TemporaryDirectory() as folder:
-        file, building = written(name, found, Path(folder))
-        expected, answers = made_of(name, found)
+        file, building = written(name, rows, Path(folder))
+        expected, answers = made_of(name, rows)
         right = [line for line in expected if not FORMATS[name].line_problem(line)]
         assert lines(file) == right
         assert len(right) + len(building.refused) == len(expected) + answers
         if FORMATS[name].index:
             index = lines(Path(folder) / "data.rows.jsonl")
-            assert [one["line"] for one in index] == list(range(1, len(right) + 1))
+            assert [entry["line"] for entry in index] == list(range(1, len(right) + 1))
 
 
-@given(found=any_rows("slime"))
+@given(rows=any_rows("slime"))
 @settings(max_examples=25)
-def test_slime_reads_messages_back(found: list[ChatRow]) -> None:
+def test_slime_reads_messages_back(rows: list[ChatRow]) -> None:
     """slime reads with pandas, whose reader is not Python's; floats may lose their last digit."""
     pandas = pytest.importorskip("pandas")
     with TemporaryDirectory() as folder:
-        file, _ = written("slime", found, Path(folder))
+        file, _ = written("slime", rows, Path(folder))
         if not file.read_bytes():
             return
         table = pandas.read_json(io.BytesIO(file.read_bytes()), lines=True, dtype={"label": str})
@@ -108,15 +108,15 @@ def test_slime_reads_messages_back(found: list[ChatRow]) -> None:
 def test_datasets_reads_messages_back(parquet: bool, data: Any) -> None:
     """Of JSON Lines it rounds numbers to ten decimals, which is remarked; else nothing changes."""
     datasets = pytest.importorskip("datasets")
-    found = data.draw(any_rows("trl-chat", FLOATS if parquet else SHORT))
+    rows = data.draw(any_rows("trl-chat", FLOATS if parquet else SHORT))
     with TemporaryDirectory() as folder:
-        file, building = written("trl-chat", found, Path(folder, "out"), parquet)
+        file, building = written("trl-chat", rows, Path(folder, "out"), parquet)
         expected = [
             line
-            for line in made_of("trl-chat", found)[0]
+            for line in made_of("trl-chat", rows)[0]
             if not FORMATS["trl-chat"].line_problem(line)
         ]
-        assert len(expected) + len(building.refused) == sum(row.trained for row in found)
+        assert len(expected) + len(building.refused) == sum(row.trained for row in rows)
         assert parquet or trl_format.FINE_NUMBER_REMARK not in building.remarks
         loaded = datasets.load_dataset(str(file.parent), split="train", cache_dir=f"{folder}/c")
         assert close(list(loaded), expected)
@@ -124,11 +124,11 @@ def test_datasets_reads_messages_back(parquet: bool, data: Any) -> None:
 
 def test_raw_rows_in_parquet_are_those_in_lines(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    found = [made(), made(kind="summary", answers=((3, 1.0),), id="r-1/summary.1")]
-    table, _ = written("raw", found, tmp_path / "table", parquet=True)
-    file, _ = written("raw", found, tmp_path / "lines")
+    token_rows = [made(), made(kind="summary", answers=((3, 1.0),), id="r-1/summary.1")]
+    table, _ = written("raw", token_rows, tmp_path / "table", parquet=True)
+    file, _ = written("raw", token_rows, tmp_path / "lines")
     rows = parquet.read_table(table).to_pylist()
-    for span in (one for row in rows for one in row["spans"]):
+    for span in (span for row in rows for span in row["spans"]):
         span["sampling"] = json.loads(span["sampling"])  # any parameters: parquet has it as JSON
     assert rows == lines(file)
     assert rows[0]["spans"][0]["sampling"] == {"temperature": 1.0, "top_p": 1.0}
@@ -173,14 +173,14 @@ def test_what_json_cannot_hold_is_kept_aside(name: str, what: str, tmp_path: Pat
     assert lines(file)
 
 
-def close(found: Any, expected: Any) -> bool:
+def close(actual: Any, expected: Any) -> bool:
     """Equal, but for the last digit of a float; 1 and 1.0 are not equal."""
     if isinstance(expected, float):
-        return isinstance(found, int | float) and math.isclose(found, expected, rel_tol=1e-9)
+        return isinstance(actual, int | float) and math.isclose(actual, expected, rel_tol=1e-9)
     if isinstance(expected, dict):
-        same = isinstance(found, dict) and list(found) == list(expected)
-        return same and all(close(found[key], one) for key, one in expected.items())
+        same = isinstance(actual, dict) and list(actual) == list(expected)
+        return same and all(close(actual[key], value) for key, value in expected.items())
     if isinstance(expected, list):
-        same = isinstance(found, list) and len(found) == len(expected)
-        return same and all(map(close, found, expected))
-    return type(found) is type(expected) and bool(found == expected)
+        same = isinstance(actual, list) and len(actual) == len(expected)
+        return same and all(map(close, actual, expected))
+    return type(actual) is type(expected) and bool(actual == expected)

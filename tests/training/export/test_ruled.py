@@ -35,26 +35,26 @@ def failing(stage: Stage, family: Family) -> Played:
     return stage.play(family, turns(3), top=RULES)
 
 
-def made(stage: Stage, to: Path, *played: Played, **more: Any) -> ExportManifest:
-    asked = ExportRequest(tuple(one.id for one in played), **more)
-    return write_export(stage.rig.home, asked, to).manifest
+def export(stage: Stage, to: Path, *played: Played, **more: Any) -> ExportManifest:
+    request = ExportRequest(tuple(rollout.id for rollout in played), **more)
+    return write_export(stage.rig.home, request, to).manifest
 
 
 @pytest.mark.parametrize("name", ["trl", "trl-chat"])
 def test_what_nobody_judged_is_ruled(
     name: str, stage: Stage, failing: Played, tmp_path: Path
 ) -> None:
-    found = made(stage, tmp_path / "a", failing, format=name)
-    assert list(found.counts.untrained) == [f"mask: rule {ERROR}"]
-    assert found.verdicts.counts == {"mask by rule": 1}
-    assert found.verdicts.rules == {ERROR: 1}
-    assert found.verdicts.ran.keys() >= {ERROR, "null_action@1", "blind_edit@6"}
-    assert (found.verdicts.steps, found.verdicts.unjudged) == (4, 4)
-    assert found.verdicts.told == (
+    manifest = export(stage, tmp_path / "a", failing, format=name)
+    assert list(manifest.counts.untrained) == [f"mask: rule {ERROR}"]
+    assert manifest.verdicts.counts == {"mask by rule": 1}
+    assert manifest.verdicts.rules == {ERROR: 1}
+    assert manifest.verdicts.ran.keys() >= {ERROR, "null_action@1", "blind_edit@6"}
+    assert (manifest.verdicts.steps, manifest.verdicts.unjudged) == (4, 4)
+    assert manifest.verdicts.sentence == (
         "Of 4 steps rules mask 1; nobody judged 4 (100 %): neither a judge nor a person."
     )
     assert stage.rig.query("SELECT count(*) FROM verdicts WHERE rollout = ?", failing.id)[0][0] == 0
-    made(stage, tmp_path / "b", failing, format=name)
+    export(stage, tmp_path / "b", failing, format=name)
     for file in ("data.jsonl", "manifest.json"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
@@ -75,7 +75,7 @@ def test_whose_verdict_counts(case: str, stage: Stage, failing: Played, tmp_path
     stage.judge(failing.id, 2, verdict, source, reason)
     try:
         for how, trained in zip(("run", "stored", "off"), expected, strict=True):
-            counts = made(stage, tmp_path / how, failing, rules=how).counts
+            counts = export(stage, tmp_path / how, failing, rules=how).counts
             assert (counts.trained == counts.sampled) == trained, how
     finally:
         stage.judge(failing.id, 2, "undecided", source)
@@ -85,10 +85,10 @@ def test_a_branch_has_what_is_said_of_its_past(
     stage: Stage, failing: Played, tmp_path: Path
 ) -> None:
     branch = stage.branch(failing, 2, turns(1, first=40))
-    alone = made(stage, tmp_path / "alone", branch)
+    alone = export(stage, tmp_path / "alone", branch)
     assert alone.verdicts.counts == {"mask by rule": 1}
     assert list(alone.counts.untrained) == [f"mask: rule {ERROR}"]
-    both = made(stage, tmp_path / "both", failing, branch)
+    both = export(stage, tmp_path / "both", failing, branch)
     assert both.verdicts.counts == {"mask by rule": 1}
 
 
@@ -97,9 +97,9 @@ def test_no_action_weighs_nothing_without_rules(
 ) -> None:
     played = stage.play(family, [*turns(1), Turn("no call", (), "malformed"), *turns(1, 3)])
     for name in ("trl", "trl-chat"):
-        found = made(stage, tmp_path / name, played, format=name, rules="off")
-        assert list(found.counts.untrained) == ["no action"]
-        assert found.verdicts.ran == {}
+        manifest = export(stage, tmp_path / name, played, format=name, rules="off")
+        assert list(manifest.counts.untrained) == ["no action"]
+        assert manifest.verdicts.ran == {}
 
 
 def test_a_rule_that_fails_is_named_and_stops_no_other_rollout(
@@ -116,10 +116,10 @@ def test_a_rule_that_fails_is_named_and_stops_no_other_rollout(
         rule_catalog, "RULES", {**rule_catalog.RULES, "blind_edit": Rule(9, breaks)}
     )
     with pytest.raises(HoustonError, match=f"{other.id}: .*'blind_edit' failed.*--rules off"):
-        made(stage, tmp_path / "refused", failing, other)
-    found = made(stage, tmp_path / "rest", failing, other, leave_out=True)
-    assert [one.row for one in found.left_out] == [other.id]
-    assert found.verdicts.counts == {"mask by rule": 1}
+        export(stage, tmp_path / "refused", failing, other)
+    manifest = export(stage, tmp_path / "rest", failing, other, leave_out=True)
+    assert [left_out.row for left_out in manifest.left_out] == [other.id]
+    assert manifest.verdicts.counts == {"mask by rule": 1}
 
 
 @pytest.mark.parametrize(

@@ -38,13 +38,13 @@ OPENING = "<|im_start|>assistant\n"
 )
 def test_the_mask_type_for_a_model(base: str, dialect: str, expected: str | None) -> None:
     assert mask_type(base, dialect) == expected
-    said = slime_advice([(base, dialect)])
+    advice = slime_advice([(base, dialect)])
     if expected:
-        assert f"--loss-mask-type {expected} (for {base})" in said
+        assert f"--loss-mask-type {expected} (for {base})" in advice
     elif expected == "":
-        assert said.endswith("use --format trl.")
+        assert advice.endswith("use --format trl.")
     else:
-        assert "does not know which fits gpt-5" in said
+        assert "does not know which fits gpt-5" in advice
 
 
 def rendered(message: dict[str, Any]) -> str:
@@ -61,10 +61,10 @@ def masked(messages: list[dict[str, Any]], tokenizer: Tokenizer) -> tuple[list[i
     mask: list[int] = []
     opening = len(tokenizer.encode(OPENING).ids)
     for message in messages:
-        found = tokenizer.encode(rendered(message)).ids
+        part = tokenizer.encode(rendered(message)).ids
         answer = message["role"] == "assistant" and message.get("step_loss_mask", 1) == 1
-        ids += found
-        mask += [0] * opening + [1] * (len(found) - opening) if answer else [0] * len(found)
+        ids += part
+        mask += [0] * opening + [1] * (len(part) - opening) if answer else [0] * len(part)
     return ids, mask
 
 
@@ -73,11 +73,11 @@ def trained(row: ChatRow, tokenizer: Tokenizer, folder: Path) -> str:
     file, building = written("slime", [row], folder)
     assert not building.refused
     table = pandas.read_json(io.BytesIO(file.read_bytes()), lines=True, dtype={"label": str})
-    (line,) = [one.to_dict() for _, one in table.iterrows()]
+    (line,) = [entry.to_dict() for _, entry in table.iterrows()]
     ids, mask = masked(line["messages"], tokenizer)
     length = len(mask) - mask.index(1)
-    kept = [id for id, one in zip(ids[-length:], mask[-length:], strict=True) if one]
-    return str(tokenizer.decode(kept, skip_special_tokens=False))
+    trained_ids = [id for id, bit in zip(ids[-length:], mask[-length:], strict=True) if bit]
+    return str(tokenizer.decode(trained_ids, skip_special_tokens=False))
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 @pytest.mark.parametrize(
-    ("row", "kept"),
+    ("row", "numbers"),
     [
         (talk(step(1), step(2), step(3)), (1, 2, 3)),
         (talk(step(1), step(2, weight=0.0), step(3)), (1, 3)),
@@ -96,13 +96,13 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     ids=["all", "one masked", "only the middle", "tokens in what is not trained"],
 )  # fmt: skip
 def test_kept_answers_with_their_stop_token_are_trained(
-    row: ChatRow, kept: tuple[int, ...], tokenizer: Tokenizer, tmp_path: Path
+    row: ChatRow, numbers: tuple[int, ...], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     from houston_daemon.training.export.slime_format import slime_lines
 
     (line,) = slime_lines(row)
-    answers = [one for one in line["messages"] if one["role"] == "assistant"]
-    expected = [rendered(answers[n - 1]).removeprefix(OPENING) for n in kept]
+    answers = [message for message in line["messages"] if message["role"] == "assistant"]
+    expected = [rendered(answers[n - 1]).removeprefix(OPENING) for n in numbers]
     assert trained(row, tokenizer, tmp_path) == "".join(expected)
 
 

@@ -34,11 +34,11 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     file = small_tokenizer(tmp_path_factory.mktemp("tokenizer"))
-    made = PreTrainedTokenizerFast(
+    fast = PreTrainedTokenizerFast(
         tokenizer_file=file, eos_token="<|im_end|>", pad_token="<|endoftext|>"
     )
-    made.chat_template = template("qwen2_5")
-    return made
+    fast.chat_template = template("qwen2_5")
+    return fast
 
 
 def template(family: str) -> str:
@@ -60,14 +60,14 @@ def trainer(dataset: Any, tokenizer: Any, folder: Path, **options: Any) -> Any:
     )
 
 
-def trained(made: Any) -> list[tuple[list[int], list[int]]]:
+def trained(trainer: Any) -> list[tuple[list[int], list[int]]]:
     """Ids and labels of every example, as the collator hands them to the model."""
-    found = []
-    for batch in made.get_train_dataloader():
+    examples = []
+    for batch in trainer.get_train_dataloader():
         mask = batch["attention_mask"].bool()
         for ids, labels, real in zip(batch["input_ids"], batch["labels"], mask, strict=True):
-            found.append((ids[real].tolist(), labels[real].tolist()))
-    return sorted(found)
+            examples.append((ids[real].tolist(), labels[real].tolist()))
+    return sorted(examples)
 
 
 def load(file: Path, cache: Path, how: str) -> Any:
@@ -89,8 +89,8 @@ def test_ids_and_labels_reach_the_model_as_they_are(
     file, building = written("trl", ROWS, tmp_path / "out", parquet)
     assert not building.refused
     dataset = load(file, tmp_path / "cache", how)
-    assert [one["row"] for one in dataset] == [row.id for row in ROWS if row.trained]
-    assert [one["weights"] for one in dataset] == [
+    assert [row["row"] for row in dataset] == [row.id for row in ROWS if row.trained]
+    assert [row["weights"] for row in dataset] == [
         row.weights().tolist() for row in ROWS if row.trained
     ]
     assert trained(trainer(dataset, tokenizer, tmp_path / "run")) == ours(ROWS)
@@ -100,12 +100,12 @@ def test_what_the_first_trap_says_is_so(tokenizer: Any, tmp_path: Path) -> None:
     """The default length cuts the end of a row, and a row whose answers lie there is gone."""
     long = made(((4, 1.0), (4, 1.0)), head=1_020, first=0)
     late = made(((4, 1.0),), id="r-2/0.0", head=1_024, first=1)
-    long, late = (_small(one) for one in (long, late))
+    long, late = (_small(row) for row in (long, late))
     file, _ = written("trl", [long, late], tmp_path / "out")
     dataset = load(file, tmp_path / "cache", "the file")
-    (found,) = trained(trainer(dataset, tokenizer, tmp_path / "run", max_length=1_024))
-    assert len(found[0]) == 1_024
-    assert sum(label != IGNORED_LABEL for label in found[1]) == 4
+    (example,) = trained(trainer(dataset, tokenizer, tmp_path / "run", max_length=1_024))
+    assert len(example[0]) == 1_024
+    assert sum(label != IGNORED_LABEL for label in example[1]) == 4
 
 
 def test_packing_keeps_every_label(tokenizer: Any, tmp_path: Path) -> None:
@@ -114,9 +114,9 @@ def test_packing_keeps_every_label(tokenizer: Any, tmp_path: Path) -> None:
     packed = trainer(
         dataset, tokenizer, tmp_path / "run", packing=True, max_length=64, packing_strategy="bfd"
     ).train_dataset
-    labels = [one for row in packed["labels"] for one in row if one != IGNORED_LABEL]
+    labels = [label for row in packed["labels"] for label in row if label != IGNORED_LABEL]
     assert sorted(labels) == sorted(
-        one for row in ROWS for one in row.labels() if one != IGNORED_LABEL
+        label for row in ROWS for label in row.labels() if label != IGNORED_LABEL
     )
 
 
@@ -137,10 +137,10 @@ def test_chat_trains_the_kept_answers_and_nothing_else(
     file, building = written("trl-chat", TALKS, tmp_path / "out", parquet)
     assert not building.refused
     dataset = load(file, tmp_path / "cache", "the folder")
-    found = trained(trainer(dataset, tokenizer, tmp_path / "run", assistant_only_loss=marked))
+    examples = trained(trainer(dataset, tokenizer, tmp_path / "run", assistant_only_loss=marked))
     texts = sorted(
-        tokenizer.decode([one for one in labels if one != IGNORED_LABEL]).removesuffix("\n")
-        for _, labels in found
+        tokenizer.decode([label for label in labels if label != IGNORED_LABEL]).removesuffix("\n")
+        for _, labels in examples
     )
     assert texts == sorted(rendered(tokenizer))
     assert not any("masked" in text or "real_user" in text for text in texts)
@@ -153,7 +153,7 @@ def test_whole_conversations_would_train_masked_answers(tokenizer: Any, tmp_path
     (last, *_) = _lines(row)[::-1]
     whole = datasets.Dataset.from_list([{"messages": last["prompt"] + last["completion"]}])
     ((_, labels),) = trained(trainer(whole, tokenizer, tmp_path / "run", assistant_only_loss=True))
-    assert "masked" in tokenizer.decode([one for one in labels if one != IGNORED_LABEL])
+    assert "masked" in tokenizer.decode([label for label in labels if label != IGNORED_LABEL])
 
 
 @pytest.mark.parametrize(
@@ -174,20 +174,20 @@ def test_what_traps_say_of_templates_is_so(
 
 def rendered(tokenizer: Any, rows: Sequence[ChatRow] = TALKS) -> list[str]:
     """What the template writes for each kept answer after the opening of its turn."""
-    made = []
+    texts = []
     for row in rows:
         for line in _lines(row):
             both = line["prompt"] + line["completion"]
             tools = [*row.tools]
             before, after = (
                 tokenizer.apply_chat_template(
-                    said, tools=tools, tokenize=False, add_generation_prompt=opened
+                    messages, tools=tools, tokenize=False, add_generation_prompt=opened
                 )
-                for said, opened in ((line["prompt"], True), (both, False))
+                for messages, opened in ((line["prompt"], True), (both, False))
             )
             assert after.startswith(before)
-            made.append(after.removeprefix(before).removesuffix("\n"))
-    return made
+            texts.append(after.removeprefix(before).removesuffix("\n"))
+    return texts
 
 
 def _lines(row: ChatRow) -> list[dict[str, Any]]:
@@ -201,4 +201,4 @@ def _small(row: TokenRow) -> TokenRow:
     from array import array
     from dataclasses import replace
 
-    return replace(row, token_ids=array("i", [1 + one % 500 for one in row.token_ids]))
+    return replace(row, token_ids=array("i", [1 + id % 500 for id in row.token_ids]))

@@ -29,12 +29,12 @@ def written(
     for row in rows:
         for built in building.lines(row):
             file.write(built)
-    made = file.close()
+    exported = file.close()
     for name in filter(None, (file.name, file.index)):
         (folder / (name + UNFINISHED)).replace(folder / name)
     manifest = ExportManifest(
-        version=1, format=format, rows=made.rows, content_hash=made.sha256, inputs="",
-        files=[made], counts=building.counts(), sources=[], provenance="sandbox",
+        version=1, format=format, rows=exported.rows, content_hash=exported.sha256, inputs="",
+        files=[exported], counts=building.counts(), sources=[], provenance="sandbox",
         verdicts=JudgedBy({}, {}, 0, {}), options={}, recipe={}, split={}, tokenizers={},
         dialects=[], base=[], left_out=[], remarks={}, traps=[], versions={},
     )  # fmt: skip

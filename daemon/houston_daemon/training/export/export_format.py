@@ -103,7 +103,7 @@ def not_json_reason(value: Any, depth: int = 0) -> str:
             parts = value
         case _:
             return ""
-    return next(filter(None, (not_json_reason(one, depth + 1) for one in parts)), "")
+    return next(filter(None, (not_json_reason(part, depth + 1) for part in parts)), "")
 
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -117,13 +117,13 @@ def needed_messages(row: ChatRow) -> Sequence[ChatMessage]:
 
     All of them where none is trained.
     """
-    last = max((at for at, one in enumerate(row.messages) if one.weight), default=None)
+    last = max((at for at, message in enumerate(row.messages) if message.weight), default=None)
     return row.messages if last is None else row.messages[: last + 1]
 
 
 def tool_names(messages: Sequence[ChatMessage]) -> dict[str, str]:
     """Tool of each call, by the call's id."""
-    return {call.id: call.name for one in messages for call in one.message.calls}
+    return {call.id: call.name for message in messages for call in message.message.calls}
 
 
 def with_object_arguments(message: Message) -> list[dict[str, Any]]:
@@ -136,12 +136,12 @@ def with_object_arguments(message: Message) -> list[dict[str, Any]]:
 
 def with_tool_name(message: Message, names: dict[str, str]) -> dict[str, Any]:
     """What templates take beside role and content: calls, or the tool whose result it is."""
-    made: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if message.calls:
-        made["tool_calls"] = with_object_arguments(message)
+        fields["tool_calls"] = with_object_arguments(message)
     if message.role == "tool":
-        made["name"] = names.get(message.call_id, "")
-    return made
+        fields["name"] = names.get(message.call_id, "")
+    return fields
 
 
 def with_text_arguments(message: Message) -> list[dict[str, Any]]:
@@ -185,8 +185,8 @@ def control_token_in(messages: Iterable[dict[str, Any]]) -> str:
         ]
         for text in texts:
             # Most texts have neither, and a `find` is 50 times as fast as the pattern.
-            if ("<" in text or "[gMASK]" in text) and (found := CONTROL_TOKEN.search(text)):
-                return found[0]
+            if ("<" in text or "[gMASK]" in text) and (match := CONTROL_TOKEN.search(text)):
+                return match[0]
     return ""
 
 

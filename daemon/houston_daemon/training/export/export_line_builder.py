@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -18,6 +17,7 @@ from msgspec import structs
 from houston_daemon.training.export import export_manifest
 from houston_daemon.training.export.export_format import ExportFormat, ExportLine, row_provenance
 from houston_daemon.training.export.export_manifest import LeftOutRow, SamplingCount, TrainedCounts
+from houston_daemon.training.rows.row_builder import tokenizer_file
 from houston_daemon.training.rows.row_weights import UNJUDGED, trained_in_reason
 from houston_daemon.training.rows.shared_steps import AnswerKey
 from houston_daemon.training.rows.training_row import (
@@ -51,12 +51,12 @@ class AnswerLosses:
         if row.rollout != self._rollout:
             self._rollout, self._written = row.rollout, set()
         self._written.update(written)
-        gone = set(trained_answers(row)).difference(written)
-        said = trained_in_reason(row.id)
-        self._copies.update({(said, one.step): f"left out with row {row.id}" for one in gone})
-        left = (self.lost.pop(row.rollout, set()) | gone) - self._written
-        if left:
-            self.lost[row.rollout] = left
+        lost = set(trained_answers(row)).difference(written)
+        reason = trained_in_reason(row.id)
+        for answer in lost:
+            self._copies[reason, answer.step] = f"left out with row {row.id}"
+        if lost := (self.lost.pop(row.rollout, set()) | lost) - self._written:
+            self.lost[row.rollout] = lost
 
     def corrected_row(self, row: TokenRow | ChatRow) -> TokenRow | ChatRow:
         """The row, in which no copy of an answer says that it is trained where it is not."""
@@ -66,19 +66,19 @@ class AnswerLosses:
             return replace(row, spans=tuple(map(self._with_true_reason, row.spans)))
         return replace(row, messages=tuple(map(self._with_true_reason, row.messages)))
 
-    def _with_true_reason(self, one: _SpanOrMessage) -> _SpanOrMessage:
-        said = self._copies.get((one.why, one.step))
-        return replace(one, why=said) if said else one
+    def _with_true_reason(self, part: _SpanOrMessage) -> _SpanOrMessage:
+        reason = self._copies.get((part.why, part.step))
+        return replace(part, why=reason) if reason else part
 
 
 def trained_answers(row: TokenRow | ChatRow) -> Iterator[AnswerKey]:
     """Which answers a row trains."""
     if isinstance(row, TokenRow):
-        yield from (AnswerKey(one.role, one.step) for one in row.spans if one.weight)
+        yield from (AnswerKey(span.role, span.step) for span in row.spans if span.weight)
         return
-    for one in row.messages:
-        if one.weight and one.step is not None:
-            yield AnswerKey(answer_role(row), one.step)
+    for message in row.messages:
+        if message.weight and message.step is not None:
+            yield AnswerKey(answer_role(row), message.step)
 
 
 def answer_role(row: ChatRow) -> SampleRole:
@@ -98,13 +98,13 @@ def secret_in_ids(row: TokenRow) -> str:
     clean = redact(text)
     if clean == text:
         return ""
-    found = sorted(set(find_placeholders(clean)) - set(find_placeholders(text))) or ["secret"]
-    return f"its text holds [secret:{found[0]}], which ids cannot leave out"
+    names = sorted(set(find_placeholders(clean)) - set(find_placeholders(text))) or ["secret"]
+    return f"its text holds [secret:{names[0]}], which ids cannot leave out"
 
 
 def redact_token_row(row: TokenRow) -> TokenRow:
     """A row of ids with what people and judges said of it redacted."""
-    spans = tuple(replace(one, why=redact(one.why)) if one.why else one for one in row.spans)
+    spans = tuple(replace(span, why=redact(span.why)) if span.why else span for span in row.spans)
     names = {name: redact(getattr(row, name)) for name in ("task", "group", "domain")}
     return replace(row, spans=spans, **names)  # type: ignore[arg-type]
 
@@ -112,34 +112,33 @@ def redact_token_row(row: TokenRow) -> TokenRow:
 def redact_chat_row(row: ChatRow) -> ChatRow:
     """A row of messages without secrets, in content, calls, tools and reasons."""
     names = {name: redact(getattr(row, name)) for name in ("task", "group", "domain")}
-    messages = tuple(_redact_message(one) for one in row.messages)
+    messages = tuple(map(_redact_message, row.messages))
     return replace(row, messages=messages, tools=_redact_tools(row.tools), **names)  # type: ignore[arg-type]
 
 
-def _redact_message(one: ChatMessage) -> ChatMessage:
-    said = one.message
+def _redact_message(entry: ChatMessage) -> ChatMessage:
+    message = entry.message
     calls = tuple(
         structs.replace(call, arguments=redact_all(call.arguments), name=redact(call.name))
-        for call in said.calls
+        for call in message.calls
     )
-    content = redact(said.content)
-    if content is said.content and calls == said.calls and not one.why:
-        return one
-    message = structs.replace(said, content=content, calls=calls)
-    return replace(one, message=message, why=redact(one.why))
+    content = redact(message.content)
+    if content is message.content and calls == message.calls and not entry.why:
+        return entry
+    message = structs.replace(message, content=content, calls=calls)
+    return replace(entry, message=message, why=redact(entry.why))
 
 
 def _redact_tools(tools: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-    found: tuple[dict[str, Any], ...] = redact_all(tools)
-    return found
+    clean: tuple[dict[str, Any], ...] = redact_all(tools)
+    return clean
 
 
 @lru_cache(maxsize=4)
 def _load_tokenizer(file: str) -> Any:
     from tokenizers import Tokenizer  # only here: 17 ms, and 0.1 s for a file
 
-    path = Path(file)
-    return Tokenizer.from_file(str(path / "tokenizer.json" if path.is_dir() else path))
+    return Tokenizer.from_file(str(tokenizer_file(file)))
 
 
 NOTHING_TRAINED_REASON = "nothing in it is trained"
@@ -200,16 +199,16 @@ class LineBuilder:
     def _lines(self, row: TokenRow | ChatRow) -> Iterator[BuiltLine]:
         try:
             clean = self._clean(row)
-            made = [] if clean is None else self.format.lines(clean)
+            lines = [] if clean is None else self.format.lines(clean)
         except RecursionError:
             self.refuse(row.id, TOO_DEEP_REASON)
             return
         if clean is None:
             return
-        if not made:
+        if not lines:
             self.untrained.append(LeftOutRow(row.id, NOTHING_TRAINED_REASON))
         lost = 0
-        for number, line in enumerate(made):
+        for number, line in enumerate(lines):
             tokens, count = _line_sizes(line, clean)
             raw = self._encoded_if_right(_line_name(row, line), line)
             if raw is None:
@@ -218,9 +217,9 @@ class LineBuilder:
             if isinstance(clean, TokenRow):
                 self.ids_from[clean.source] += 1
             key = f"{row.id}#{number}"
-            of = row_provenance(clean)
+            origin = row_provenance(clean)
             yield BuiltLine(
-                line, raw, key, row.kind, of, tokens, count, _answers_of_line(line, clean)
+                line, raw, key, row.kind, origin, tokens, count, _answers_of_line(line, clean)
             )
         self._count(clean, lost)
 
@@ -258,18 +257,16 @@ class LineBuilder:
         """The row without weight on answers that the consumer would get wrong."""
         wrong = {
             at: why
-            for at, one in enumerate(row.messages)
-            if one.weight and (why := self.format.answer_problem(one.message))
+            for at, entry in enumerate(row.messages)
+            if entry.weight and (why := self.format.answer_problem(entry.message))
         }
         if not wrong:
             return row
+        messages = [*row.messages]
         for at, why in wrong.items():
-            self.refuse(f"{row.id} step {row.messages[at].step}", why)
-        messages = tuple(
-            replace(one, weight=0.0, why=export_manifest.LEFT_OUT_REASON) if at in wrong else one
-            for at, one in enumerate(row.messages)
-        )
-        return replace(row, messages=messages)
+            self.refuse(f"{row.id} step {messages[at].step}", why)
+            messages[at] = replace(messages[at], weight=0.0, why=export_manifest.LEFT_OUT_REASON)
+        return replace(row, messages=tuple(messages))
 
     def _encoded_if_right(self, row: str, line: ExportLine) -> bytes | None:
         """The line as JSON; None, and kept aside, where it is wrong."""
@@ -296,14 +293,14 @@ class LineBuilder:
             for span in row.spans:
                 self._add_weight(span.weight, span.why, span.by, span.end - span.start)
                 names.add(span.policy)
-                how = msgspec.json.encode(span.sampling, order="sorted")
-                of = span.policy, span.policy_hash, span.logprob_kind, how
-                self._sampling[of] += span.end - span.start
+                sampling = msgspec.json.encode(span.sampling, order="sorted")
+                key = span.policy, span.policy_hash, span.logprob_kind, sampling
+                self._sampling[key] += span.end - span.start
             return
         self._all += len(row.messages)
-        for one in row.messages:
-            if one.weight or one.why:
-                self._add_weight(one.weight, one.why, one.by, 1)
+        for message in row.messages:
+            if message.weight or message.why:
+                self._add_weight(message.weight, message.why, message.by, 1)
 
     def _add_weight(self, weight: float, why: str, by: str, size: int) -> None:
         self._sampled += size

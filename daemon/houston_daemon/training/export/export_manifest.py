@@ -50,7 +50,7 @@ class JudgedBy(msgspec.Struct, frozen=True):
     """Of them, those of which neither a judge nor a person said anything."""
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """Who looked at the steps, in a sentence."""
         who = "rules mask" if self.ran else "no rule was run, stored verdicts of rules mask"
         rules = f"{who} {self.counts.get('mask by rule', 0):,}"
@@ -67,32 +67,33 @@ def read_judged_by(reader: Reader, rollouts: Sequence[str], runs: RuleRuns) -> J
     rules: Counter[str] = Counter()
     judges: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    people, unjudged, seen = 0, 0, set[tuple[str, int]]()
+    people, unjudged, counted = 0, 0, set[tuple[str, int]]()
     for rollout in rollouts:
         line = reader.run(rollout_queries.step_ranges(rollout))
         stored = reader.run(annotation_queries.read_verdicts_with_reasons(rollout))
-        said = runs.verdicts_of(rollout)
+        rules_say = runs.verdicts_of(rollout)
         for row in reader.run(step_queries.list_step_rows(rollout)):
-            whose = (shared_steps.owner_of(rollout, line, row.step), row.step)
-            if row.observation_seq is None or whose in seen:
+            owned_step = (shared_steps.owner_of(rollout, line, row.step), row.step)
+            if row.observation_seq is None or owned_step in counted:
                 continue
-            seen.add(whose)
-            given = stored.get(row.step, [])
-            given = given if said is None else said.counted_verdicts(row, given)
-            unjudged += all(one.source == "rule" for one in given)
-            if not given:
+            counted.add(owned_step)
+            verdicts = stored.get(row.step, [])
+            if rules_say is not None:
+                verdicts = rules_say.counted_verdicts(row, verdicts)
+            unjudged += all(verdict.source == "rule" for verdict in verdicts)
+            if not verdicts:
                 continue
-            counts[f"{given[0].verdict} by {given[0].source}"] += 1
-            for one in given:
-                people += one.source == "human"
-                if one.source == "rule":
-                    rules.update(_rules_in_reason(one.reason) or {one.by})
-                if one.source == "judge":
-                    judges[redact(one.by)] += 1
+            counts[f"{verdicts[0].verdict} by {verdicts[0].source}"] += 1
+            for verdict in verdicts:
+                people += verdict.source == "human"
+                if verdict.source == "rule":
+                    rules.update(_rules_in_reason(verdict.reason) or {verdict.by})
+                if verdict.source == "judge":
+                    judges[redact(verdict.by)] += 1
     return JudgedBy(
         _sorted_counts(rules), _sorted_counts(judges), people, _sorted_counts(counts),
         _sorted_counts(Counter(runs.ran)),
-        len(seen), unjudged,
+        len(counted), unjudged,
     )  # fmt: skip
 
 
@@ -103,7 +104,7 @@ def judged_by_sentence(manifest: dict[str, Any]) -> str:
     except msgspec.ValidationError:
         return "Nobody knows who judged these rows: their manifest does not say."
     return (
-        judged_by.told
+        judged_by.sentence
         if judged_by.steps
         else "These rows are of before rules were run on every export."
     )
@@ -111,7 +112,7 @@ def judged_by_sentence(manifest: dict[str, Any]) -> str:
 
 def _rules_in_reason(reason: str) -> set[str]:
     """`name@version` of the rules that a reason names; it quotes agents, who name packages so."""
-    return {f"{one.rule}@{one.version}" for one in verdict_precedence.split_rule_reasons(reason)}
+    return {f"{rule.rule}@{rule.version}" for rule in verdict_precedence.split_rule_reasons(reason)}
 
 
 def _sorted_counts(counted: Counter[str]) -> dict[str, int]:
@@ -126,9 +127,9 @@ def reason_kind(text: str) -> str:
     for kind in ("mask: judge", "mask: human", "no action", FORGED_TURN, NOT_READ_BACK):
         if text.startswith(kind):
             return kind
-    for kind, said in _ELSEWHERE_KINDS.items():
+    for kind, words in _ELSEWHERE_KINDS.items():
         if text.startswith(kind):
-            return said
+            return words
     return text
 
 
@@ -292,7 +293,7 @@ def dataset_card(manifest: ExportManifest, format: ExportFormat) -> str:
     lines = _card_header(manifest, format) if format.card else []
     lines += [f"# {manifest.format}: {manifest.rows} rows of {len(manifest.sources)} rollouts", ""]
     lines += [f"{format.description[0].upper()}{format.description[1:]}.", ""]
-    lines += [_file_words(one, manifest.counts.unit) for one in manifest.files]
+    lines += [_file_words(file, manifest.counts.unit) for file in manifest.files]
     if source := ids_source_words(manifest):
         lines += ["", f"{source[0].upper()}{source[1:]}."]
     if manifest.provenance == "none":
@@ -315,12 +316,12 @@ def ids_source_words(manifest: ExportManifest) -> str:
     return f"ids of {' and '.join(parts)}" if parts else ""
 
 
-def _file_words(one: ExportedFile, unit: str) -> str:
-    what = f"{one.tokens:,} tokens, " if one.tokens is not None else ""
-    longest = "tokens" if one.tokens is not None else "messages"
+def _file_words(file: ExportedFile, unit: str) -> str:
+    what = f"{file.tokens:,} tokens, " if file.tokens is not None else ""
+    longest = "tokens" if file.tokens is not None else "messages"
     return (
-        f"- `{one.name}`: {one.rows} rows, {what}{one.trained:,} {unit} trained,"
-        f" the longest has {one.longest:,} {longest}"
+        f"- `{file.name}`: {file.rows} rows, {what}{file.trained:,} {unit} trained,"
+        f" the longest has {file.longest:,} {longest}"
     )
 
 
@@ -329,6 +330,6 @@ def _card_header(manifest: ExportManifest, format: ExportFormat) -> list[str]:
     for column in format.columns:
         lines += [f"  - name: {column.name}", f"    {_FEATURE_TYPES[column.type]}"]
     lines += ["configs:", "- config_name: default", "  data_files:"]
-    for one, split in zip(manifest.files, ("train", "test"), strict=False):
-        lines += [f"  - split: {split}", f"    path: {one.name}"]
+    for file, split in zip(manifest.files, ("train", "test"), strict=False):
+        lines += [f"  - split: {split}", f"    path: {file.name}"]
     return [*lines, "---", ""]

@@ -50,8 +50,8 @@ class ExportRecipe:
 
 
 RECIPES = {
-    one.name: one
-    for one in (
+    recipe.name: recipe
+    for recipe in (
         ExportRecipe(),
         ExportRecipe("shuffled", shuffle=True),
         ExportRecipe("apollo", 7, 10, shuffle=True),
@@ -78,7 +78,7 @@ def choose_export_recipe(name: str, seed: int = 0) -> ExportRecipe:
     if unknown := set(tables) - {"react", "summary", "shuffle"}:
         raise _recipe_error(name, f"it has the key {sorted(unknown)[0]!r}")
     copies = [tables.get(kind, 1) for kind in ("react", "summary")]
-    if not all(type(one) is int and 0 <= one <= MAX_COPIES for one in copies):
+    if not all(type(count) is int and 0 <= count <= MAX_COPIES for count in copies):
         raise _recipe_error(name, f"copies are whole numbers from 0 to {MAX_COPIES}")
     if type(tables.get("shuffle", True)) is not bool:
         raise _recipe_error(name, "shuffle is true or false")

@@ -18,12 +18,13 @@ import msgspec
 
 from houston_daemon.training.export import export_manifest, held_out_split
 from houston_daemon.training.export.export_files import (
+    SPOOL_NAME,
     UNFINISHED,
     DataFile,
+    ExportFolder,
     LineSpool,
     check_parquet,
 )
-from houston_daemon.training.export.export_folder import SPOOL_NAME, ExportFolder
 from houston_daemon.training.export.export_format import ExportFormat
 from houston_daemon.training.export.export_line_builder import BuiltLine, LineBuilder
 from houston_daemon.training.export.export_manifest import (
@@ -39,7 +40,11 @@ from houston_daemon.training.export.raw_format import RAW
 from houston_daemon.training.export.slime_format import SLIME
 from houston_daemon.training.export.trl_format import TRL, TRL_CHAT
 from houston_daemon.training.policies.policy_files import hash_file
-from houston_daemon.training.rows.row_builder import build_chat_rows, build_token_rows
+from houston_daemon.training.rows.row_builder import (
+    build_chat_rows,
+    build_token_rows,
+    tokenizer_file,
+)
 from houston_daemon.training.rows.rule_verdicts import RuleRuns, RulesFrom
 from houston_daemon.training.rows.shared_steps import LostAnswers, SharedSteps, read_shared_steps
 from houston_daemon.training.rows.training_row import ChatRow, RowOptions, TokenRow
@@ -48,26 +53,26 @@ from houston_shared.home import Home
 from houston_shared.store import rollout_queries
 from houston_shared.store.store_reader import Reader
 
-FORMATS = {one.name: one for one in (TRL, TRL_CHAT, SLIME, OPENAI, RAW)}
+FORMATS = {format.name: format for format in (TRL, TRL_CHAT, SLIME, OPENAI, RAW)}
 
 
 def choose_format(name: str, parquet: bool = False) -> ExportFormat:
     """The format called `name`; raises HoustonError where there is none, or no parquet of it."""
-    found = FORMATS.get(name)
-    if found is None:
+    format = FORMATS.get(name)
+    if format is None:
         raise HoustonError(
             f"There is no format {name!r}; known: {', '.join(FORMATS)}.",
             "Nothing was exported.",
             code=ExitCode.USAGE,
         )
-    if parquet and found.only_lines:
+    if parquet and format.only_lines:
         raise HoustonError(
-            f"There is no parquet file for {name}: {found.only_lines}.",
+            f"There is no parquet file for {name}: {format.only_lines}.",
             "Nothing was exported.",
             "the same without --parquet",
             ExitCode.USAGE,
         )
-    return found
+    return format
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ class UnusableAnswers:
         """With more that is gone."""
         answers = dict(self.answers)
         for rollout, more in lost.items():
-            if shared := {one for one in more if self.rollouts.is_shared(rollout, one)}:
+            if shared := {answer for answer in more if self.rollouts.is_shared(rollout, answer)}:
                 answers[rollout] = shared.union(answers.get(rollout, ()))
         return UnusableAnswers(self.rollouts, {**self.unreadable, **unreadable}, answers)
 
@@ -128,8 +133,8 @@ def refuse_mistrained(builder: LineBuilder, data: ExportedFile, leave_out: bool)
     if builder.refused and not leave_out:
         raise _mistrained_error(builder.format.name, builder.refused)
     if not data.rows or not (data.trained or builder.format.untrained):
-        left = [*builder.refused, *builder.untrained]
-        why = f": {_rows_by_reason(left)}" if left else ": these rollouts have no closed step"
+        rows = [*builder.refused, *builder.untrained]
+        why = f": {_rows_by_reason(rows)}" if rows else ": these rollouts have no closed step"
         verdicts = "houston verdict R shows what was masked and why"
         raise HoustonError(
             f"Nothing would be trained{why}.",
@@ -152,8 +157,8 @@ def _mistrained_error(format: str, refused: Sequence[LeftOutRow]) -> HoustonErro
 def _rows_by_reason(rows: Sequence[LeftOutRow]) -> str:
     """Rows by reason: some of them, and how many more."""
     by: dict[str, list[str]] = {}
-    for one in rows:
-        by.setdefault(one.why, []).append(one.row)
+    for row in rows:
+        by.setdefault(row.why, []).append(row.row)
     parts = []
     for why, names in list(by.items())[:MAX_NAMED_REASONS]:
         more = f" and {len(names) - MAX_NAMED_ROWS} more" if len(names) > MAX_NAMED_ROWS else ""
@@ -191,45 +196,45 @@ class ExportResult(NamedTuple):
     """False where the same export lay there already."""
 
 
-def write_export(home: Home, asked: ExportRequest, to: Path) -> ExportResult:
+def write_export(home: Home, request: ExportRequest, to: Path) -> ExportResult:
     """Write an export of rollouts of `home` into the folder `to`.
 
     Raises HoustonError: for rows that the consumer would mistrain (naming them), where nothing is
     left to train, for a folder that holds something else, and for what cannot be read.
     """
-    format = choose_format(asked.format, asked.parquet)
-    if asked.parquet:
+    format = choose_format(request.format, request.parquet)
+    if request.parquet:
         check_parquet()
     with Reader(home) as reader:
-        chosen = held_out_split.read_chosen(reader, asked.rollouts)
-        members = held_out_split.read_split_members(reader, chosen) if asked.held_out else []
-        held_out = held_out_split.choose_held_out(members, asked.held_out)
-        place = ExportFolder(to, asked.force)
+        chosen = held_out_split.read_chosen(reader, request.rollouts)
+        members = held_out_split.read_split_members(reader, chosen) if request.held_out else []
+        held_out = held_out_split.choose_held_out(members, request.held_out)
+        place = ExportFolder(to, request.force)
         with place.hold():
-            place.refuse_other(_inputs_hash(asked, chosen))
+            place.refuse_other(_inputs_hash(request, chosen))
             place.mark()
-            made = _write_files(reader, asked, format, chosen, held_out, to)
-            names = [one.name for one in made.files]
+            manifest = _write_files(reader, request, format, chosen, held_out, to)
+            names = [file.name for file in manifest.files]
             if format.index:
                 names += [f"{name.partition('.')[0]}.rows.jsonl" for name in names]
-            written = place.publish(made, export_manifest.dataset_card(made, format), names)
-    return ExportResult(to, made, written)
+            written = place.publish(manifest, export_manifest.dataset_card(manifest, format), names)
+    return ExportResult(to, manifest, written)
 
 
 def _write_files(
     reader: Reader,
-    asked: ExportRequest,
+    request: ExportRequest,
     format: ExportFormat,
     chosen: list[ChosenRollout],
     held_out: frozenset[str],
     to: Path,
 ) -> ExportManifest:
     """Write the data files; begun anew where others must train what could not be used after all."""
-    unusable = UnusableAnswers(read_shared_steps(reader, asked.rollouts))
-    rules = RuleRuns(reader, asked.rules if asked.rows.masking else "stored")
+    unusable = UnusableAnswers(read_shared_steps(reader, request.rollouts))
+    rules = RuleRuns(reader, request.rules if request.rows.masking else "stored")
     while True:
         attempt = _ExportAttempt(
-            reader, asked, LineBuilder(format), chosen, held_out, to, unusable, rules
+            reader, request, LineBuilder(format), chosen, held_out, to, unusable, rules
         )
         try:
             return attempt.write()
@@ -251,7 +256,7 @@ class _ExportAttempt:
     def __init__(
         self,
         reader: Reader,
-        asked: ExportRequest,
+        request: ExportRequest,
         builder: LineBuilder,
         chosen: list[ChosenRollout],
         held_out: frozenset[str],
@@ -261,7 +266,7 @@ class _ExportAttempt:
     ) -> None:
         self._rules = rules
         self._reader = reader
-        self._asked = asked
+        self._request = request
         self._builder = builder
         self._chosen = chosen
         self._held_out = held_out
@@ -281,21 +286,21 @@ class _ExportAttempt:
             files.append(self._file("held_out"))
         with contextlib.ExitStack() as stack:
             spool = None
-            if not self._asked.recipe.as_made:
+            if not self._request.recipe.as_made:
                 spool = LineSpool(self._folder / (SPOOL_NAME + UNFINISHED))
                 stack.callback(spool.close)
             self._fill(files, spool)
         closed = [file.close() for file in files]
-        if self._asked.leave_out:
+        if self._request.leave_out:
             self._raise_if_incomplete()
         return self._manifest(closed)
 
     def _raise_if_incomplete(self) -> None:
         """Raise _ExportAgain where lines count on others that are not there."""
-        now = self._unusable.with_more(self._broken, self._builder.losses.lost)
+        unusable = self._unusable.with_more(self._broken, self._builder.losses.lost)
         shared = bool(self._broken) and self._shared.branched
-        if self._broke_midway or shared or now.answers != self._unusable.answers:
-            raise _ExportAgain(now.until_settled(self._lost_of))
+        if self._broke_midway or shared or unusable.answers != self._unusable.answers:
+            raise _ExportAgain(unusable.until_settled(self._lost_of))
 
     def _lost_of(self, id: str, shared: SharedSteps) -> LostAnswers:
         """What a rollout cannot train; where its rows break, who writes finds out."""
@@ -315,60 +320,60 @@ class _ExportAttempt:
                 else:
                     files[held_out].write(built)
         if spool is not None:
-            for built in spool.read(self._asked.recipe.order(spool.keys_and_kinds())):
+            for built in spool.read(self._request.recipe.order(spool.keys_and_kinds())):
                 files[0].write(built)
 
     def _file(self, stem: str) -> DataFile:
-        return DataFile(self._folder, stem, self._builder.format, self._asked.parquet)
+        return DataFile(self._folder, stem, self._builder.format, self._request.parquet)
 
     def _lines(self, chosen: ChosenRollout, held_out: bool) -> Iterator[BuiltLine]:
         """Lines of one rollout; then it is among the sources."""
-        id, rows, written = chosen.rollout.id, 0, 0
+        id, rows, exported = chosen.rollout.id, 0, 0
         before = self._reader.run(rollout_queries.newest_seq(id))
         try:
             for row in self._build_rows(id, self._shared):
                 rows += 1
                 lines = list(self._builder.lines(row))
-                written += bool(lines)
+                exported += bool(lines)
                 yield from lines
         except HoustonError as problem:
-            if isinstance(problem, ConfigurationError) and not self._asked.leave_out:
+            if isinstance(problem, ConfigurationError) and not self._request.leave_out:
                 raise _with_render_flags(problem) from None
             if id not in self._unusable.unreadable:
                 self._broken[id] = problem.cause
                 self._broke_midway = self._broke_midway or bool(rows)
             self._builder.refuse(id, problem.cause)
         moved = self._reader.run(rollout_queries.newest_seq(id)) != before
-        self._sources.append(self._source(chosen, before, written, held_out, moved))
+        self._sources.append(self._source(chosen, before, exported, held_out, moved))
 
     def _build_rows(self, id: str, shared: SharedSteps) -> Iterator[TokenRow] | Iterator[ChatRow]:
         if why := self._unusable.unreadable.get(id):
             raise HoustonError(why)
         ids = self._builder.format.unit == "ids"
         make = build_token_rows if ids else build_chat_rows
-        return make(self._reader, id, self._asked.rows, shared, self._rules.verdicts_of(id))
+        return make(self._reader, id, self._request.rows, shared, self._rules.verdicts_of(id))
 
     def _sound_rollouts(self) -> list[str]:
         """Rollouts that rows were made of."""
         unsound = self._unusable.unreadable.keys() | self._broken.keys()
-        return [one for one in self._asked.rollouts if one not in unsound]
+        return [rollout for rollout in self._request.rollouts if rollout not in unsound]
 
     def _source(
-        self, one: ChosenRollout, seq: int, rows: int, held_out: bool, moved: bool
+        self, chosen: ChosenRollout, seq: int, rows: int, held_out: bool, moved: bool
     ) -> ExportedRollout:
-        known = one.rollout
-        policies = self._builder.policies.get(known.id) or {known.policy}
+        rollout = chosen.rollout
+        policies = self._builder.policies.get(rollout.id) or {rollout.policy}
         return ExportedRollout(
-            rollout=known.id,
-            task=known.task,
-            group=known.group_id,
-            parent=known.parent,
-            parent_step=known.parent_step,
-            state=known.state,
+            rollout=rollout.id,
+            task=rollout.task,
+            group=rollout.group_id,
+            parent=rollout.parent,
+            parent_step=rollout.parent_step,
+            state=rollout.state,
             newest_seq=seq,
-            past_seq=one.past_seq,
-            provenance="none" if known.sandbox == "none" else "sandbox",
-            engine=known.engine,
+            past_seq=chosen.past_seq,
+            provenance="none" if rollout.sandbox == "none" else "sandbox",
+            engine=rollout.engine,
             policies=sorted(policies),
             rows=rows,
             held_out=held_out,
@@ -376,16 +381,16 @@ class _ExportAttempt:
         )
 
     def _manifest(self, files: list[ExportedFile]) -> ExportManifest:
-        asked, builder = self._asked, self._builder
-        refuse_mistrained(builder, files[0], asked.leave_out)
-        tasks = {one.task for one in self._sources}
-        none = any(one.provenance == "none" and one.rows for one in self._sources)
+        request, builder = self._request, self._builder
+        refuse_mistrained(builder, files[0], request.leave_out)
+        tasks = {source.task for source in self._sources}
+        none = any(source.provenance == "none" and source.rows for source in self._sources)
         return ExportManifest(
             version=export_manifest.MANIFEST_VERSION,
-            format=asked.format,
+            format=request.format,
             rows=files[0].rows,
             content_hash=files[0].sha256,
-            inputs=_inputs_hash(asked, self._chosen),
+            inputs=_inputs_hash(request, self._chosen),
             files=files,
             counts=builder.counts(),
             sources=self._sources,
@@ -394,21 +399,23 @@ class _ExportAttempt:
                 self._reader, self._sound_rollouts(), self._rules
             ),
             options={
-                **asdict(asked.rows),
-                "parquet": asked.parquet,
-                "leave_out": asked.leave_out,
-                "rules": asked.rules,
+                **asdict(request.rows),
+                "parquet": request.parquet,
+                "leave_out": request.leave_out,
+                "rules": request.rules,
             },
-            recipe=asdict(asked.recipe),
+            recipe=asdict(request.recipe),
             split={
                 "by": "task",
-                **asdict(asked.held_out),
+                **asdict(request.held_out),
                 "train": sorted(tasks - self._held_out),
                 "held_out": sorted(self._held_out),
             },
-            tokenizers={path: _tokenizer_hash(path) for path in sorted(builder.tokenizers)},
+            tokenizers={
+                path: hash_file(tokenizer_file(path)) for path in sorted(builder.tokenizers)
+            },
             dialects=sorted(builder.dialects),
-            base=sorted({one.base for one in self._chosen}),
+            base=sorted({chosen.base for chosen in self._chosen}),
             left_out=[*builder.refused, *builder.untrained],
             remarks=dict(sorted(builder.remarks.items())),
             traps=[*self._advice(), *builder.format.warnings],
@@ -418,8 +425,8 @@ class _ExportAttempt:
         )
 
     def _advice(self) -> list[str]:
-        models = sorted({(one.base, one.dialect) for one in self._chosen})
-        return [said] if (said := self._builder.format.advice(models)) else []
+        models = sorted({(chosen.base, chosen.dialect) for chosen in self._chosen})
+        return [advice] if (advice := self._builder.format.advice(models)) else []
 
 
 def _with_render_flags(problem: ConfigurationError) -> ConfigurationError:
@@ -431,17 +438,12 @@ def _with_render_flags(problem: ConfigurationError) -> ConfigurationError:
     )
 
 
-def _inputs_hash(asked: ExportRequest, chosen: list[ChosenRollout]) -> str:
+def _inputs_hash(request: ExportRequest, chosen: list[ChosenRollout]) -> str:
     """SHA-256 of everything that decides what is in the files, as far as it is known beforehand."""
-    options: dict[str, Any] = asdict(asked)
+    options: dict[str, Any] = asdict(request)
     options.pop("force")
-    known = [(one.rollout.id, one.rollout.last_seq, one.past_seq) for one in chosen]
-    told = msgspec.json.encode(
-        [options, known, version("houston-agents"), export_manifest.MANIFEST_VERSION]
+    sources = [(each.rollout.id, each.rollout.last_seq, each.past_seq) for each in chosen]
+    encoded = msgspec.json.encode(
+        [options, sources, version("houston-agents"), export_manifest.MANIFEST_VERSION]
     )
-    return hashlib.sha256(told).hexdigest()
-
-
-def _tokenizer_hash(path: str) -> str:
-    file = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
-    return hash_file(file)
+    return hashlib.sha256(encoded).hexdigest()

@@ -35,31 +35,31 @@ _MAX_HASHED_BYTES = 1 << 20
 """Bytes of a file that count; of a larger one its first and its size."""
 
 
-def content_keys(reader: Reader, one: RolloutRow, folders: dict[str, str]) -> frozenset[str]:
+def content_keys(reader: Reader, rollout: RolloutRow, folders: dict[str, str]) -> frozenset[str]:
     """Keys of a rollout's task and of all that was said and done in it; a key less for what was
     erased, or is not there any more.
 
     folders: digests of the task folders that were looked at, to be used again for the next one.
     """
     try:
-        task = reader.run(rollout_queries.read_rollout_spec(one)).task
+        task = reader.run(rollout_queries.read_rollout_spec(rollout)).task
     except HoustonError:
         return frozenset()
     if task.folder not in folders:
         folders[task.folder] = _folder_digest(task.folder)
-    found = {
+    keys = {
         _task_digest(task, folders[task.folder]),
-        _transcript_digest(reader, one.id, task.instructions),
+        _transcript_digest(reader, rollout.id, task.instructions),
     }
-    return frozenset(found - {""})
+    return frozenset(keys - {""})
 
 
 def _task_digest(task: TaskRecord, files: str) -> str:
     """Instructions, environment and files of a task; empty where its folder is gone: instructions
     alone may be those of many."""
     tables = parse_toml(task.definition, task.name)
-    what = {key: value for key, value in tables.items() if key not in _IGNORED_TASK_KEYS}
-    return _new_hash("task", task.instructions, what, files) if files else ""
+    environment = {key: value for key, value in tables.items() if key not in _IGNORED_TASK_KEYS}
+    return _new_hash("task", task.instructions, environment, files) if files else ""
 
 
 def _folder_digest(folder: str) -> str:
@@ -152,18 +152,18 @@ def choose_held_out(members: Sequence[SplitMember], held_out: HeldOutSplit) -> f
     if not held_out:
         return frozenset()
     families = _task_families(members)
-    known = {task for family in families for task in family}
-    if missing := sorted(set(held_out.tasks) - known):
+    tasks = {task for family in families for task in family}
+    if missing := sorted(set(held_out.tasks) - tasks):
         raise _held_out_error(
             f"none of these rollouts is of the task {missing[0]!r}; they are of:"
-            f" {', '.join(sorted(known))}"
+            f" {', '.join(sorted(tasks))}"
         )
     if held_out.tasks:
         chosen = [family for family in families if family & set(held_out.tasks)]
     else:
         chosen = _held_out_share(families, held_out)
     if len(chosen) == len(families):
-        same = " (tasks of equal content count as one)" if len(known) > len(families) else ""
+        same = " (tasks of equal content count as one)" if len(tasks) > len(families) else ""
         raise _held_out_error(f"no task would be left to train on: a split goes by task{same}")
     return frozenset(task for family in chosen for task in family)
 
@@ -178,14 +178,14 @@ def _held_out_share(families: list[frozenset[str]], held_out: HeldOutSplit) -> l
 def _task_families(members: Sequence[SplitMember]) -> list[frozenset[str]]:
     """Tasks that must stay together: a branch may run under another task than its parent, and one
     task may have two names."""
-    task_of = {one.rollout: one.task for one in members}
+    task_of = {member.rollout: member.task for member in members}
     family = {task: frozenset({task}) for task in task_of.values()}
     first_of: dict[str, str] = {}
-    for one in members:
-        others = [task_of.get(one.parent, one.task)]
-        others += [first_of.setdefault(key, one.task) for key in one.content]
+    for member in members:
+        others = [task_of.get(member.parent, member.task)]
+        others += [first_of.setdefault(key, member.task) for key in member.content]
         for other in others:
-            joined = family[one.task] | family[other]
+            joined = family[member.task] | family[other]
             for task in joined:
                 family[task] = joined
     return sorted(set(family.values()), key=sorted)
@@ -225,14 +225,14 @@ def read_split_members(reader: Reader, chosen: Sequence[ChosenRollout]) -> list[
     """The rollouts as a split sees them."""
     folders: dict[str, str] = {}
     return [
-        SplitMember(one.id, one.task, one.parent, content_keys(reader, one, folders))
-        for one in (known.rollout for known in chosen)
+        SplitMember(row.id, row.task, row.parent, content_keys(reader, row, folders))
+        for row in (each.rollout for each in chosen)
     ]
 
 
 def _query_chosen(id: str) -> ReadPlan[ChosenRollout]:
-    one = yield from rollout_queries.find_rollout(id)
-    return ChosenRollout(one, *(yield from _query_model(one)), (yield from _query_past_seq(one.id)))
+    row = yield from rollout_queries.find_rollout(id)
+    return ChosenRollout(row, *(yield from _query_model(row)), (yield from _query_past_seq(row.id)))
 
 
 def _query_past_seq(id: str) -> ReadPlan[int]:
@@ -243,12 +243,12 @@ def _query_past_seq(id: str) -> ReadPlan[int]:
     return newest
 
 
-def _query_model(one: RolloutRow) -> ReadPlan[tuple[str, str]]:
+def _query_model(rollout: RolloutRow) -> ReadPlan[tuple[str, str]]:
     """The model that a rollout's engine names, and the dialect of its texts."""
     try:
-        settings = (yield from rollout_queries.read_rollout_spec(one)).engine_settings
+        settings = (yield from rollout_queries.read_rollout_spec(rollout)).engine_settings
     except HoustonError:
         return "", ""
-    base = next((str(settings[key]) for key in _MODEL_KEYS if settings.get(key)), one.engine)
+    base = next((str(settings[key]) for key in _MODEL_KEYS if settings.get(key)), rollout.engine)
     own = settings.get("kind") not in ("chat", "script")
     return base, str(settings.get("dialect", "")) if own else ""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from houston_daemon.training.export import export_format
-from houston_daemon.training.export.export_format import ExportFormat, ExportLine
+from houston_daemon.training.export.export_format import ExportFormat, ExportLine, no_remarks
 from houston_daemon.training.rows.training_row import ChatMessage, ChatRow
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -30,24 +30,28 @@ ALLOWED_KEYS = {
 
 def openai_lines(row: ChatRow) -> list[ExportLine]:
     """One line a row, up to the last answer that is trained."""
-    messages = [_openai_message(one) for one in export_format.needed_messages(row)]
+    messages = [_openai_message(message) for message in export_format.needed_messages(row)]
     line: ExportLine = {"messages": messages}
     if row.tools:
         line["tools"] = list(row.tools)
-        line["parallel_tool_calls"] = any(len(one.get("tool_calls", ())) > 1 for one in messages)
+        line["parallel_tool_calls"] = _has_parallel_calls(messages)
     return [line]
 
 
-def _openai_message(one: ChatMessage) -> dict[str, Any]:
-    message = one.message
-    made: dict[str, Any] = {"role": message.role, "content": message.content}
+def _openai_message(entry: ChatMessage) -> dict[str, Any]:
+    message = entry.message
+    fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.role == "assistant":
-        made["weight"] = export_format.binary_weight(one.weight)
+        fields["weight"] = export_format.binary_weight(entry.weight)
     if message.calls:
-        made["tool_calls"] = export_format.with_text_arguments(message)
+        fields["tool_calls"] = export_format.with_text_arguments(message)
     if message.role == "tool":
-        made["tool_call_id"] = message.call_id
-    return made
+        fields["tool_call_id"] = message.call_id
+    return fields
+
+
+def _has_parallel_calls(messages: Sequence[dict[str, Any]]) -> bool:
+    return any(len(message.get("tool_calls", ())) > 1 for message in messages)
 
 
 def openai_problem(line: ExportLine) -> str:
@@ -64,10 +68,10 @@ def openai_problem(line: ExportLine) -> str:
 
 
 def _weights_problem(messages: Sequence[dict[str, Any]]) -> str:
-    answers = [one for one in messages if one["role"] == "assistant"]
-    if any(one.get("weight") not in (0, 1) for one in answers):
+    answers = [message for message in messages if message["role"] == "assistant"]
+    if any(answer.get("weight") not in (0, 1) for answer in answers):
         return "an answer has no weight of 0 or 1, and the default is 1"
-    if not any(one["weight"] for one in answers):
+    if not any(answer["weight"] for answer in answers):
         return "nothing in it is trained"
     return "" if messages[-1]["role"] == "assistant" else "its last message is no answer"
 
@@ -124,24 +128,16 @@ def _unanswered_call_problem(messages: Sequence[dict[str, Any]]) -> str:
 def _tools_problem(line: ExportLine, messages: Sequence[dict[str, Any]]) -> str:
     tools = line.get("tools")
     if tools is None:
-        called = any(one.get("tool_calls") for one in messages)
+        called = any(message.get("tool_calls") for message in messages)
         return "it has calls and names no tools" if called else ""
     if not 1 <= len(tools) <= MAX_TOOLS:
         return f"it has {len(tools)} tools, at most {MAX_TOOLS} are taken"
-    bad = [
-        one["function"]["name"] for one in tools if not TOOL_NAME.fullmatch(one["function"]["name"])
-    ]
-    if bad:
+    names = [tool["function"]["name"] for tool in tools]
+    if bad := [name for name in names if not TOOL_NAME.fullmatch(name)]:
         return f"{bad[0]!r} is no name of a function: letters, digits, _ and -, at most 64"
-    several = any(len(one.get("tool_calls", ())) > 1 for one in messages)
-    if several and not line["parallel_tool_calls"]:
+    if _has_parallel_calls(messages) and not line["parallel_tool_calls"]:
         return "it has several calls in one answer and says that there are none"
     return ""
-
-
-def openai_remarks(line: ExportLine) -> list[str]:
-    """Nothing: what this consumer does not take, it refuses aloud."""
-    return []
 
 
 OPENAI = ExportFormat(
@@ -150,7 +146,7 @@ OPENAI = ExportFormat(
     unit="messages",
     lines=openai_lines,
     line_problem=openai_problem,
-    remarks=openai_remarks,
+    remarks=no_remarks,  # what this consumer does not take, it refuses aloud
     warnings=(
         "data.rows.jsonl beside it says of every line which row it is and whether its rollout ran"
         " in a sandbox: the file itself has no room for it.",

@@ -64,11 +64,11 @@ class ParquetFile:
     def __init__(self, path: Path, columns: Sequence[ExportColumn]) -> None:
         self._path = path
         self._columns = columns
-        self._held: list[BuiltLine] = []
+        self._lines: list[BuiltLine] = []
         self._bytes = 0
-        schema = pa.schema([(one.name, _ARROW_TYPES[one.type]) for one in columns])
-        if all(one.type in _DATASETS_FEATURES for one in columns):
-            features = {one.name: _DATASETS_FEATURES[one.type] for one in columns}
+        schema = pa.schema([(column.name, _ARROW_TYPES[column.type]) for column in columns])
+        if all(column.type in _DATASETS_FEATURES for column in columns):
+            features = {column.name: _DATASETS_FEATURES[column.type] for column in columns}
             schema = schema.with_metadata(
                 {"huggingface": json.dumps({"info": {"features": features}})}
             )
@@ -78,7 +78,7 @@ class ParquetFile:
 
     def write(self, built: BuiltLine) -> None:
         """Append one line."""
-        self._held.append(built)
+        self._lines.append(built)
         self._bytes += len(built.raw)
         if self._bytes >= GROUP_BYTES:
             self._write_group()
@@ -90,24 +90,24 @@ class ParquetFile:
         atomic_file.sync_to_disk(self._path)
 
     def _write_group(self) -> None:
-        if self._held:
+        if self._lines:
             arrays = [
-                _column_array([built.line[column.name] for built in self._held], column.type)
+                _column_array([built.line[column.name] for built in self._lines], column.type)
                 for column in self._columns
             ]
             self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
-        self._held, self._bytes = [], 0
+        self._lines, self._bytes = [], 0
 
 
 def _column_array(values: list[Any], type: ExportColumnType) -> Any:
     if type == "messages":
-        texts = [[msgspec.json.encode(one).decode() for one in value] for value in values]
+        texts = [[msgspec.json.encode(message).decode() for message in value] for value in values]
         storage = pa.array(texts, pa.list_(pa.string()))
         return storage.cast(_ARROW_TYPES[type])
     if type == "spans":
-        values = [[_span_record(one) for one in value] for value in values]
+        values = [[_span_record(span) for span in value] for value in values]
     return pa.array(values, _ARROW_TYPES[type])
 
 
-def _span_record(one: dict[str, Any]) -> dict[str, Any]:
-    return {**one, "sampling": msgspec.json.encode(one["sampling"]).decode()}
+def _span_record(span: dict[str, Any]) -> dict[str, Any]:
+    return {**span, "sampling": msgspec.json.encode(span["sampling"]).decode()}

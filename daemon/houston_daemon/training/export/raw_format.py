@@ -37,10 +37,10 @@ def raw_lines(row: TokenRow) -> list[ExportLine]:
 
 
 def _raw_span(row: TokenRow, index: int, span: SampledSpan) -> dict[str, Any]:
-    made: dict[str, Any] = {name: getattr(span, name) for name in SampledSpan.__slots__}
+    fields: dict[str, Any] = {name: getattr(span, name) for name in SampledSpan.__slots__}
     logprobs = row.logprobs.get(index)
-    made["logprobs"] = None if logprobs is None else logprobs.tolist()
-    return made
+    fields["logprobs"] = None if logprobs is None else logprobs.tolist()
+    return fields
 
 
 def raw_problem(line: ExportLine) -> str:

@@ -32,8 +32,8 @@ def mask_type(base: str, dialect: str) -> str | None:
     name = Path(base).name.lower()
     if any(part in name for part in _UNSUPPORTED_MODELS):
         return ""
-    found = next((type for part, type in _MASK_TYPES if part in name), None)
-    return _DIALECT_MASK_TYPES.get(dialect) if found is None else found
+    by_name = (type for part, type in _MASK_TYPES if part in name)
+    return next(by_name, _DIALECT_MASK_TYPES.get(dialect))
 
 
 def slime_advice(models: Sequence[tuple[str, str]]) -> str:
@@ -57,52 +57,53 @@ def slime_lines(row: ChatRow) -> list[ExportLine]:
     names = export_format.tool_names(messages)
     return [
         {
-            "messages": [_slime_message(one, names) for one in messages],
+            "messages": [_slime_message(message, names) for message in messages],
             "tools": list(row.tools),
             "metadata": row_provenance(row),
         }
     ]
 
 
-def _slime_message(one: ChatMessage, names: dict[str, str]) -> dict[str, Any]:
-    message = one.message
-    made: dict[str, Any] = {"role": message.role, "content": message.content}
+def _slime_message(entry: ChatMessage, names: dict[str, str]) -> dict[str, Any]:
+    message = entry.message
+    fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.role == "assistant":
-        made[MASK_KEY] = export_format.binary_weight(one.weight)
-    return made | export_format.with_tool_name(message, names)
+        fields[MASK_KEY] = export_format.binary_weight(entry.weight)
+    return fields | export_format.with_tool_name(message, names)
 
 
 def slime_problem(line: ExportLine) -> str:
     """What slime would train otherwise than we mean it."""
     messages = line["messages"]
-    answers = [one for one in messages if one["role"] == "assistant"]
-    if any(one.get(MASK_KEY) not in (0, 1) for one in answers):
+    answers = [message for message in messages if message["role"] == "assistant"]
+    if any(answer.get(MASK_KEY) not in (0, 1) for answer in answers):
         return f"an answer has no {MASK_KEY} of 0 or 1, and slime's default is 1"
-    if any(MASK_KEY in one for one in messages if one["role"] != "assistant"):
+    if any(MASK_KEY in message for message in messages if message["role"] != "assistant"):
         return f"a message that nobody sampled has a {MASK_KEY}"
-    if not any(one[MASK_KEY] for one in answers):
+    if not any(answer[MASK_KEY] for answer in answers):
         return (
             "nothing in it is trained: slime takes the last 0 of its mask, which is all of it"
             " (`loss_mask[-0:]`)"
         )
-    if any(export_format.has_no_text(one) for one in messages):
+    if any(export_format.has_no_text(message) for message in messages):
         return "a message has no text"
-    calls = [call["function"] for one in messages for call in one.get("tool_calls", ())]
+    calls = [call["function"] for message in messages for call in message.get("tool_calls", ())]
     if any(not isinstance(call["arguments"], dict) for call in calls):
         return "arguments of a call are no object"
     if not isinstance(line["tools"], list):
         return "its tools are no list"
     if problem := export_format.messages_not_json(messages):
         return f"{problem}: slime passes over lines that it cannot read"
-    return export_format.trained_control_token(one for one in answers if one[MASK_KEY])
+    return export_format.trained_control_token(answer for answer in answers if answer[MASK_KEY])
 
 
 def slime_remarks(line: ExportLine) -> list[str]:
     """Several results in a row; texts that become tokens."""
-    roles = [one["role"] for one in line["messages"]]
+    roles = [message["role"] for message in line["messages"]]
     several = any(pair == ("tool", "tool") for pair in pairwise(roles))
-    read = export_format.control_token_in(one for one in line["messages"] if not one.get(MASK_KEY))
-    return [SEVERAL_RESULTS_REMARK] * several + [export_format.CONTEXT_TOKEN_REMARK] * bool(read)
+    context = (message for message in line["messages"] if not message.get(MASK_KEY))
+    token = export_format.control_token_in(context)
+    return [SEVERAL_RESULTS_REMARK] * several + [export_format.CONTEXT_TOKEN_REMARK] * bool(token)
 
 
 SLIME = ExportFormat(

@@ -97,24 +97,24 @@ def trl_chat_lines(row: ChatRow) -> list[ExportLine]:
     """One line for each answer of the row that is trained."""
     tools = json.dumps(row.tools, ensure_ascii=False)
     names = export_format.tool_names(row.messages)
-    said = [_trl_message(one, names) for one in row.messages]
+    messages = [_trl_message(entry, names) for entry in row.messages]
     return [
         {
-            "prompt": said[:at],
-            "completion": [said[at]],
+            "prompt": messages[:at],
+            "completion": [messages[at]],
             "tools": tools,
             **row_provenance(row),
-            "step": one.step,
+            "step": entry.step,
         }
-        for at, one in enumerate(row.messages)
-        if one.weight
+        for at, entry in enumerate(row.messages)
+        if entry.weight
     ]
 
 
-def _trl_message(one: ChatMessage, names: dict[str, str]) -> dict[str, Any]:
-    message = one.message
-    made = {"role": message.role, "content": message.content}
-    return made | export_format.with_tool_name(message, names)
+def _trl_message(entry: ChatMessage, names: dict[str, str]) -> dict[str, Any]:
+    message = entry.message
+    fields = {"role": message.role, "content": message.content}
+    return fields | export_format.with_tool_name(message, names)
 
 
 def trl_chat_problem(line: ExportLine) -> str:
@@ -148,10 +148,10 @@ FINE_NUMBER_REMARK = (
 def trl_chat_remarks(line: ExportLine) -> list[str]:
     """Texts that become tokens; numbers that do not come back as they are."""
     messages = [*line["prompt"], *line["completion"]]
-    calls = [call["function"] for one in messages for call in one.get("tool_calls", ())]
+    calls = [call["function"] for message in messages for call in message.get("tool_calls", ())]
     fine = any(_has_fine_number(call["arguments"]) for call in calls)
-    read = export_format.control_token_in(line["prompt"])
-    return [export_format.CONTEXT_TOKEN_REMARK] * bool(read) + [FINE_NUMBER_REMARK] * fine
+    token = export_format.control_token_in(line["prompt"])
+    return [export_format.CONTEXT_TOKEN_REMARK] * bool(token) + [FINE_NUMBER_REMARK] * fine
 
 
 def _has_fine_number(value: Any) -> bool:
