@@ -37,21 +37,21 @@ def adapter(folder: Path, **config: Any) -> Path:
 @pytest.mark.parametrize("name", ENGINES)
 def test_which_engines_take_an_adapter(tmp_path: Path, name: str) -> None:
     config, engines = ENGINES[name]
-    found = policy_files.find_weights(adapter(tmp_path / "a", **config))
-    assert (found.kind, found.engines) == ("lora", engines)
+    weights = policy_files.find_weights(adapter(tmp_path / "a", **config))
+    assert (weights.kind, weights.engines) == ("lora", engines)
 
 
 def test_what_a_killed_process_has_begun_is_removed(tmp_path: Path) -> None:
     """And what another one is writing just now is not."""
     policies = tmp_path / "policies"
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    begun = [policies / f".p@2.{pid}.new" for pid in (gone.pid, os.getppid())]
-    for one in begun:
-        one.mkdir(parents=True)
-        (one / "model.safetensors").write_bytes(b"half")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    unfinished = [policies / f".p@2.{pid}.new" for pid in (ended.pid, os.getppid())]
+    for folder in unfinished:
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").write_bytes(b"half")
     policy_files.place_files(adapter(tmp_path / "a", r=8).iterdir(), policies / "p@3", SAID)
-    assert {one.name for one in policies.iterdir()} == {"p@3", begun[1].name}
+    assert {path.name for path in policies.iterdir()} == {"p@3", unfinished[1].name}
 
 
 def test_what_is_no_policy_is_said(tmp_path: Path) -> None:
@@ -97,22 +97,22 @@ def test_a_folder_is_whole_or_not_there_and_belongs_to_who_was_first(tmp_path: P
     with pytest.raises(FileExistsError):
         policy_files.place_files(source.iterdir(), target, SAID)
     assert (target / "adapter_model.safetensors").read_bytes() == b"weights"
-    assert [one.name for one in target.parent.iterdir()] == ["p@2"], "nothing half is left"
+    assert [path.name for path in target.parent.iterdir()] == ["p@2"], "nothing half is left"
 
 
 def test_a_model_is_known_by_its_content(tmp_path: Path) -> None:
-    home, one, other = Home(tmp_path / "home"), tmp_path / "one", tmp_path / "other"
+    home, model, other = Home(tmp_path / "home"), tmp_path / "model", tmp_path / "other"
     home.path.mkdir()
-    for folder in (one, other):
+    for folder in (model, other):
         folder.mkdir()
         (folder / "config.json").write_text("{}")
         (folder / "model.safetensors").write_bytes(b"w" * 1000)
         (folder / "README.md").write_text(str(folder))
-    first = policy_files.model_hash(one, home)
+    first = policy_files.model_hash(model, home)
     assert policy_files.model_hash(other, home) == policy_files.model_hash(other) == first
     (other / "model.safetensors").write_bytes(b"w" * 999 + b"x")
     assert policy_files.model_hash(other, home) != first
-    assert policy_files.model_hash(one, home) == first
+    assert policy_files.model_hash(model, home) == first
     with pytest.raises(HoustonError, match="no weights"):
         policy_files.model_hash(home.path)
 

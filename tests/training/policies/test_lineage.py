@@ -18,8 +18,8 @@ def policy(name: str, kind: str, base: str, base_hash: str, hash: str) -> Policy
 
 
 KNOWN = {
-    one.name: one
-    for one in (
+    row.name: row
+    for row in (
         policy("p@1", "base", "/m", "m", "m"),
         policy("p@2", "full", "/m", "m", "f2"),
         policy("p@3", "full", "/h/policies/p@2", "f2", "f3"),
@@ -50,13 +50,13 @@ def test_all_models_that_a_policy_comes_from(case: str) -> None:
 
 
 def test_where_those_models_lie() -> None:
-    found = policy_constraints.base_folders(Home(Path("/h")), {"m", "f2"}, KNOWN.values())
-    assert found == {"/m", "/h/policies/p@2", "/copy"}
+    folders = policy_constraints.base_folders(Home(Path("/h")), {"m", "f2"}, KNOWN.values())
+    assert folders == {"/m", "/h/policies/p@2", "/copy"}
 
 
 def test_whose_weights_an_adapter_fits() -> None:
     under = {
-        name: policy_constraints.full_weights_under(one, KNOWN.values())
-        for name, one in KNOWN.items()
+        name: policy_constraints.full_weights_under(row, KNOWN.values())
+        for name, row in KNOWN.items()
     }
-    assert {name: one.name for name, one in under.items() if one} == {"p@4": "p@3"}
+    assert {name: row.name for name, row in under.items() if row} == {"p@4": "p@3"}

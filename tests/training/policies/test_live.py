@@ -45,16 +45,16 @@ ROOM: dict[str, tuple[int, list[str], dict[str, list[str]], tuple[str, ...]]] = 
 
 @pytest.mark.parametrize("name", ROOM)
 def test_what_makes_room(name: str) -> None:
-    most, loaded, used, gone = ROOM[name]
-    assert adapters_to_unload(most, "p@9", loaded, used) == gone
+    most, loaded, used, unloaded = ROOM[name]
+    assert adapters_to_unload(most, "p@9", loaded, used) == unloaded
 
 
 def test_a_full_engine_says_who_uses_what() -> None:
     used = {"p@2": ["r1", "r2", "r3", "r4", "r5"], "p@3": ["r6"], "": ["r7"]}
     with pytest.raises(HoustonError) as problem:
         adapters_to_unload(2, "p@9", ["p@2", "p@3"], used)
-    said = str(problem.value)
-    assert "p@2 by r1, r2, r3 and 2 more; p@3 by r6" in said
+    text = str(problem.value)
+    assert "p@2 by r1, r2, r3 and 2 more; p@3 by r6" in text
     assert adapters_to_unload(3, "p@9", ["p@2", "p@3"], used) == ()
     assert adapters_to_unload(2, "p@3", ["p@2", "p@3"], used) == (), (
         "one that is used already needs no room"

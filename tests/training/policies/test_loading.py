@@ -49,11 +49,11 @@ class _Asked(BaseHTTPRequestHandler):
         self._say({"data": [{"id": "base", "root": "/models/base"}, *loras]})
 
     def do_POST(self) -> None:
-        said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/v1/load_lora_adapter":
-            self.server.load(said["lora_name"], said["lora_path"])
+            self.server.load(body["lora_name"], body["lora_path"])
         if self.path == "/v1/unload_lora_adapter":
-            del self.server.adapters[said["lora_name"]]
+            del self.server.adapters[body["lora_name"]]
         self._say({"choices": [{"logprobs": {"token_logprobs": [-1.0]}}]})
 
     def _say(self, answer: Any) -> None:
@@ -69,12 +69,12 @@ class _Asked(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def vllm() -> Iterator[Vllm]:
-    made = Vllm()
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    server = Vllm()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield made
-    made.shutdown()
-    made.server_close()
+    yield server
+    server.shutdown()
+    server.server_close()
     thread.join(10)
 
 
@@ -126,8 +126,8 @@ def test_the_same_weights_at_another_name_of_the_home_stay(vllm: Vllm, tmp_path:
     adapter_loader.load_adapter(vllm.server, "policy@2", folder, {}, {}, content)
     (tmp_path / "link").symlink_to(tmp_path / "home")
     again = tmp_path / "link" / "policies" / "policy@2"
-    for known in (content, ""):
-        adapter_loader.load_adapter(vllm.server, "policy@2", again, {}, {}, known)
+    for known_hash in (content, ""):
+        adapter_loader.load_adapter(vllm.server, "policy@2", again, {}, {}, known_hash)
     assert vllm.loads == 1
 
 

@@ -65,8 +65,8 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def logits(model: Any) -> torch.Tensor:
     with torch.inference_mode():
-        found: torch.Tensor = model.float().eval()(torch.arange(40)[None] + 10).logits
-    return found
+        logits: torch.Tensor = model.float().eval()(torch.arange(40)[None] + 10).logits
+    return logits
 
 
 def test_merged_weights_compute_what_base_and_adapter_do(
@@ -74,9 +74,9 @@ def test_merged_weights_compute_what_base_and_adapter_do(
 ) -> None:
     model = adapter_merge.load_merged("lora", adapter, base)
     assert model.dtype == torch.bfloat16, "as its base"
-    written = adapter_merge.write_merged(model, base, tmp_path / "out", {"name": "policy@2"})
+    files = adapter_merge.write_merged(model, base, tmp_path / "out", {"name": "policy@2"})
     assert {"config.json", "model.safetensors", "tokenizer.json", "lineage.json"} <= {
-        file.name for file in written
+        file.name for file in files
     }
     again = logits(AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto"))
     plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
@@ -87,7 +87,7 @@ def test_merged_weights_compute_what_base_and_adapter_do(
         adapter_merge.write_merged(model, base, tmp_path / "out", {})
     adapter_merge.write_merged(model, base, tmp_path / "out", {"name": "policy@3"}, force=True)
     assert "policy@3" in (tmp_path / "out" / "lineage.json").read_text()
-    assert [one.name for one in tmp_path.iterdir()] == ["out"], "nothing is left beside it"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"], "nothing is left beside it"
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -76,8 +76,8 @@ def load_adapter(
             _sample_one_token(server, http, policy)
             return ()
         oldest_first = sorted(loaded, key=lambda name: order.get(name, 0))
-        gone = policy_constraints.adapters_to_unload(server.limit, policy, oldest_first, used)
-        for name in gone:
+        unloaded = policy_constraints.adapters_to_unload(server.limit, policy, oldest_first, used)
+        for name in unloaded:
             _unload(server, http, name)
         body = {"lora_name": policy, "lora_path": _ensure_adapter_place(place)}
         _post_call(server, http, "load_lora_adapter", body)
@@ -86,7 +86,7 @@ def load_adapter(
         except HoustonError:
             _unload(server, http, policy)
             raise
-    return gone
+    return unloaded
 
 
 def try_model(server: AdapterServer) -> None:
@@ -131,8 +131,9 @@ def _http_client(server: AdapterServer) -> httpx.Client:
 def _read_served(server: AdapterServer, http: httpx.Client) -> ServedModels:
     answer = _json_answer(server, http, "GET", "/v1/models", None)
     models: list[dict[str, Any]] = answer.get("data") or [{}]
-    own = next((one for one in models if not one.get("parent")), models[0])
-    adapters = {str(one["id"]): str(one.get("root") or "") for one in models if one.get("parent")}
+    own = next((model for model in models if not model.get("parent")), models[0])
+    loaded = [model for model in models if model.get("parent")]
+    adapters = {str(model["id"]): str(model.get("root") or "") for model in loaded}
     return ServedModels(str(own.get("id", "")), str(own.get("root") or ""), adapters)
 
 
@@ -166,8 +167,8 @@ def _json_answer(
     answer = _send_request(server, http, method, path, body)
     if not answer.is_success:
         raise _refusal_error(server, answer)
-    found: dict[str, Any] = answer.json()
-    return found
+    decoded: dict[str, Any] = answer.json()
+    return decoded
 
 
 def _send_request(
@@ -176,13 +177,13 @@ def _send_request(
     try:
         return http.request(method, path, json=body)
     except httpx.HTTPError as problem:
-        why = str(problem) or type(problem).__name__
-        raise HoustonError(f"Engine {server.name} does not answer: {why}.") from problem
+        cause = str(problem) or type(problem).__name__
+        raise HoustonError(f"Engine {server.name} does not answer: {cause}.") from problem
 
 
 def _refusal_error(server: AdapterServer, answer: httpx.Response) -> HoustonError:
     try:
-        said = answer.json()["error"]["message"]
+        message = answer.json()["error"]["message"]
     except (ValueError, KeyError, TypeError):
-        said = answer.text
-    return HoustonError(f"Engine {server.name} refuses: {str(said)[:300]}")
+        message = answer.text
+    return HoustonError(f"Engine {server.name} refuses: {str(message)[:300]}")

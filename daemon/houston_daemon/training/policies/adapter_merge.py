@@ -63,9 +63,9 @@ def load_merged(kind: str, folder: Path, base: Path) -> Any:
         net = peft.PeftModel.from_pretrained(net.to(torch.float32), folder)
         return net.merge_and_unload().to(stored)
     except (OSError, ValueError, RuntimeError, KeyError) as problem:
-        said = str(problem).strip().partition("\n")[0]
+        cause = str(problem).strip().partition("\n")[0]
         raise HoustonError(
-            f"The policy in {folder} cannot be put together with {base}: {said}.",
+            f"The policy in {folder} cannot be put together with {base}: {cause}.",
             "Nothing was written.",
         ) from problem
 
@@ -98,14 +98,14 @@ def write_merged(
     """
     check_output_folder(out, force)
     beside, old = out.with_name(f".{out.name}.new"), out.with_name(f".{out.name}.old")
-    for left in (beside, old):
-        shutil.rmtree(left, ignore_errors=True)
+    for folder in (beside, old):
+        shutil.rmtree(folder, ignore_errors=True)
     try:
         model.save_pretrained(beside)
         for file in policy_files.tokenizer_files(base):
             shutil.copyfile(file, beside / file.name)
-        said = msgspec.json.format(msgspec.json.encode(lineage), indent=1)
-        (beside / policy_files.LINEAGE_FILE).write_bytes(said + b"\n")
+        text = msgspec.json.format(msgspec.json.encode(lineage), indent=1)
+        (beside / policy_files.LINEAGE_FILE).write_bytes(text + b"\n")
         (beside / MERGED_MARKER).write_bytes(
             msgspec.json.encode({"policy": lineage.get("name", "")})
         )

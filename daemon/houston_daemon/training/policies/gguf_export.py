@@ -43,7 +43,7 @@ def write_gguf(
     try:
         writer = gguf.GGUFWriter(beside, "llama", use_temp_file=True)
         _write_metadata(writer, config, name)
-        _write_tokenizer(writer, gguf, config, tokenizer_folder)
+        _write_tokenizer(writer, config, tokenizer_folder)
         _write_weights(writer, gguf, model, precision)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
@@ -63,19 +63,19 @@ def compare_logits(model: Any, tokenizer_folder: Path, file: Path) -> float:
     """
     torch = importlib.import_module("torch")
     transformers = importlib.import_module("transformers")
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(
+    written = transformers.AutoModelForCausalLM.from_pretrained(
         file.parent, gguf_file=file.name, dtype=torch.float32
     )
     encode = transformers.AutoTokenizer.from_pretrained(tokenizer_folder)
-    again = transformers.AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    decoder = transformers.AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     ours, worst = model.to(torch.float32).eval(), 0.0
     for text in COMPARED_PROMPTS:
         ids = encode(text, add_special_tokens=False)["input_ids"]
-        if again(text, add_special_tokens=False)["input_ids"] != ids:
+        if decoder(text, add_special_tokens=False)["input_ids"] != ids:
             raise HoustonError(f"{file} encodes {text!r} otherwise than the model's tokenizer.")
         with torch.inference_mode():
             batch = torch.tensor([ids])
-            difference = (theirs(batch).logits - ours(batch).logits).abs().max()
+            difference = (written(batch).logits - ours(batch).logits).abs().max()
         worst = max(worst, float(difference))
     return worst
 
@@ -115,24 +115,24 @@ def _write_metadata(writer: Any, config: Any, name: str) -> None:
     writer.add_vocab_size(config.vocab_size)
 
 
-def _write_tokenizer(writer: Any, gguf: Any, config: Any, folder: Path) -> None:
+def _write_tokenizer(writer: Any, config: Any, folder: Path) -> None:
     """Vocabulary, merges and special tokens, as llama.cpp's byte-level BPE wants them."""
-    said = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    model = said["model"]
-    if model["type"] != "BPE" or "ByteLevel" not in json.dumps(said.get("pre_tokenizer")):
+    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    model = tokenizer["model"]
+    if model["type"] != "BPE" or "ByteLevel" not in json.dumps(tokenizer.get("pre_tokenizer")):
         raise HoustonError(
             f"The tokenizer in {folder} is no byte-level BPE, which alone is written as GGUF here.",
             "Nothing was written.",
         )
     names = {id: token for token, id in model["vocab"].items()}
-    special = {one["id"]: one for one in said["added_tokens"]}
-    names |= {id: one["content"] for id, one in special.items()}
+    special = {token["id"]: token for token in tokenizer["added_tokens"]}
+    names |= {id: token["content"] for id, token in special.items()}
     tokens = [names.get(id, f"[PAD{id}]") for id in range(config.vocab_size)]
     types = [
         _CONTROL if id in special and special[id]["special"] else _NORMAL
         for id in range(config.vocab_size)
     ]
-    merges = [one if isinstance(one, str) else " ".join(one) for one in model["merges"]]
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm" if config.vocab_size == 49152 else "default")
     writer.add_token_list(tokens)

@@ -20,15 +20,15 @@ from houston_shared.store.policy_queries import PolicyRow
 
 
 def check_family_lineage(
-    known: Collection[PolicyRow], family: str, base: str, base_hash: str, parent: str, effect: str
+    rows: Collection[PolicyRow], family: str, base: str, base_hash: str, parent: str, effect: str
 ) -> None:
     """Raise HoustonError where a policy of this lineage could not be registered.
 
     A family has one base model, or full weights that were trained from it. Any family's policy may
-    be the parent of what begins from it, or from its base. known: all policies. parent: empty for
+    be the parent of what begins from it, or from its base. rows: all policies. parent: empty for
     the family's base model. effect: what did not happen.
     """
-    bases = {one.hash for one in known if one.family == family and one.kind in ("base", "full")}
+    bases = {row.hash for row in rows if row.family == family and row.kind in ("base", "full")}
     if bases and base_hash not in bases:
         raise HoustonError(
             f"Policies of the name {family} are trained from another base model than {base}.",
@@ -37,43 +37,43 @@ def check_family_lineage(
         )
     if not parent or parent == str(PolicyName(family, 1)):
         return
-    found = next((one for one in known if one.name == parent), None)
-    if found is None:
+    origin = next((row for row in rows if row.name == parent), None)
+    if origin is None:
         raise HoustonError(f"There is no policy {parent!r} that it could come from.", effect)
-    if base_hash not in (found.base_hash, found.hash):
+    if base_hash not in (origin.base_hash, origin.hash):
         raise HoustonError(
             f"{parent} is of another base model than {base}: it cannot come from it.", effect
         )
 
 
-def base_hashes(policy: PolicyRow, known: Collection[PolicyRow]) -> frozenset[str]:
+def base_hashes(policy: PolicyRow, rows: Collection[PolicyRow]) -> frozenset[str]:
     """Content hashes of all models that it comes from: its base; where that is full weights, theirs
-    too, and so on. known: all policies."""
-    found: set[str] = set()
-    wanted = {policy.base_hash}
-    while wanted - found:
-        found |= wanted
-        wanted = {one.base_hash for one in known if one.kind == "full" and one.hash in found}
-    return frozenset(found)
+    too, and so on. rows: all policies."""
+    hashes: set[str] = set()
+    more = {policy.base_hash}
+    while more - hashes:
+        hashes |= more
+        more = {row.base_hash for row in rows if row.kind == "full" and row.hash in hashes}
+    return frozenset(hashes)
 
 
-def base_folders(home: Home, hashes: Collection[str], known: Iterable[PolicyRow]) -> frozenset[str]:
+def base_folders(home: Home, hashes: Collection[str], rows: Iterable[PolicyRow]) -> frozenset[str]:
     """Where models of these hashes lie, as real paths: wherever they were trained from, and the
     home's own full weights."""
-    found = set()
-    for one in known:
-        if one.base_hash in hashes:
-            found.add(os.path.realpath(one.base))
-        if one.kind == "full" and one.hash in hashes:
-            found.add(os.path.realpath(policies_folder(home) / one.folder))
-    return frozenset(found)
+    folders = set()
+    for row in rows:
+        if row.base_hash in hashes:
+            folders.add(os.path.realpath(row.base))
+        if row.kind == "full" and row.hash in hashes:
+            folders.add(os.path.realpath(policies_folder(home) / row.folder))
+    return frozenset(folders)
 
 
-def full_weights_under(policy: PolicyRow, known: Iterable[PolicyRow]) -> PolicyRow | None:
+def full_weights_under(policy: PolicyRow, rows: Iterable[PolicyRow]) -> PolicyRow | None:
     """The full weights that an adapter fits; None for an adapter of a model nobody here trained."""
     if policy.kind != "lora":
         return None
-    fits = (one for one in known if one.kind == "full" and one.hash == policy.base_hash)
+    fits = (row for row in rows if row.kind == "full" and row.hash == policy.base_hash)
     return next(fits, None)
 
 
@@ -96,19 +96,19 @@ def adapter_limit(engine: EngineSettings) -> int:
         return 0
     if not engine.command:
         return MAX_LOADED_ADAPTERS
-    said = [_flag_number(engine.command, name) for name in ("--max-cpu-loras", "--max-loras")]
-    return max(*said, 1)
+    limits = [_flag_number(engine.command, name) for name in ("--max-cpu-loras", "--max-loras")]
+    return max(*limits, 1)
 
 
 def _flag_number(command: Sequence[str], name: str) -> int:
     """The number behind a flag of a command, 0 without it; the last one counts."""
-    found = 0
+    number = 0
     for index, word in enumerate(command):
         flag, _, value = word.partition("=")
         if flag == name:
             value = value or (command[index + 1] if index + 1 < len(command) else "")
-            found = int(value) if value.isdigit() else found
-    return found
+            number = int(value) if value.isdigit() else number
+    return number
 
 
 def require_adapter_room(engine: str, policy: str, most: int) -> ReadPlan[None]:
@@ -117,28 +117,28 @@ def require_adapter_room(engine: str, policy: str, most: int) -> ReadPlan[None]:
     most: the engine's limit, 0 for none. What is active stays live for those that name none.
     """
     used = {
-        one.policy: one.rollouts
-        for one in (yield from policy_queries.list_policy_uses())
-        if one.engine == engine
+        use.policy: use.rollouts
+        for use in (yield from policy_queries.list_policy_uses())
+        if use.engine == engine
     }
     used.setdefault((yield from policy_queries.find_active_policy(engine)), ("new rollouts",))
     adapters_to_unload(most, policy, (), used)
 
 
 def adapters_to_unload(
-    most: int, wanted: str, loaded: Sequence[str], used: Mapping[str, Collection[str]]
+    most: int, policy: str, loaded: Sequence[str], used: Mapping[str, Collection[str]]
 ) -> tuple[str, ...]:
-    """What must leave the engine so that `wanted` fits, the oldest first.
+    """What must leave the engine so that `policy` fits, the oldest first.
 
     most: the engine's limit, 0 for none. loaded: adapters that it has, the oldest activation first.
     used: policy → rollouts that have not ended. Raises HoustonError where those alone fill it.
     """
-    needed = {name for name, rollouts in used.items() if name and rollouts} | {wanted}
+    needed = {name for name, rollouts in used.items() if name and rollouts} | {policy}
     if most and len(needed) > most:
-        others = sorted(needed - {wanted})
-        said = "; ".join(f"{name} by {_few_rollouts(used[name])}" for name in others)
+        others = sorted(needed - {policy})
+        users = "; ".join(f"{name} by {_few_rollouts(used[name])}" for name in others)
         raise HoustonError(
-            f"{most} policies may be live at once, and {len(others)} are used: {said}.",
+            f"{most} policies may be live at once, and {len(others)} are used: {users}.",
             "What new rollouts sample with is as it was.",
             "Wait for one of them, cancel it, or raise the limit: --max-cpu-loras of vLLM, "
             "`max_adapters` of the engine.",

@@ -31,7 +31,7 @@ MODEL_FILES = ("config.json", "tokenizer.json", "*.safetensors", "*.bin", "*.ggu
 _HASHES_FILE = "hashes.json"
 
 
-class _KnownHash(msgspec.Struct, frozen=True):
+class _FileHash(msgspec.Struct, frozen=True):
     size: int
     changed: int
     """Nanoseconds; of the inode, which nobody can set back."""
@@ -43,23 +43,21 @@ def hash_files(files: Iterable[Path], home: Home | None = None) -> dict[str, str
 
     home: where hashes of large files are remembered; None to read them all.
     """
-    known = _read_hashes(home) if home else {}
-    fresh = dict(known)
+    remembered = _read_hashes(home) if home else {}
+    fresh = dict(remembered)
     hashes = {}
     for file in sorted(files):
         try:
             status = file.stat()
-            known_hash = known.get(key := str(file.absolute()))
-            if known_hash is None or (known_hash.size, known_hash.changed) != (
-                status.st_size,
-                status.st_ctime_ns,
-            ):
-                known_hash = _KnownHash(status.st_size, status.st_ctime_ns, hash_file(file))
+            entry = remembered.get(key := str(file.absolute()))
+            stamp = status.st_size, status.st_ctime_ns
+            if entry is None or (entry.size, entry.changed) != stamp:
+                entry = _FileHash(*stamp, hash_file(file))
         except OSError as problem:
             raise HoustonError(f"{file} cannot be read: {problem.strerror}.") from problem
-        fresh[key] = known_hash
-        hashes[file.name] = known_hash.sha256
-    if home and fresh != known:
+        fresh[key] = entry
+        hashes[file.name] = entry.sha256
+    if home and fresh != remembered:
         _write_hashes(home, fresh)
     return hashes
 
@@ -84,18 +82,18 @@ def model_hash(folder: Path, home: Home | None = None) -> str:
     return combine_hashes(hash_files(files, home))
 
 
-def _read_hashes(home: Home) -> dict[str, _KnownHash]:
+def _read_hashes(home: Home) -> dict[str, _FileHash]:
     """What was hashed before; nothing where that cannot be read: it is hashed again."""
     try:
         raw = (policies_folder(home) / _HASHES_FILE).read_bytes()
-        return msgspec.json.decode(raw, type=dict[str, _KnownHash])
+        return msgspec.json.decode(raw, type=dict[str, _FileHash])
     except (OSError, msgspec.DecodeError):
         return {}
 
 
-def _write_hashes(home: Home, known: Mapping[str, _KnownHash]) -> None:
+def _write_hashes(home: Home, hashes: Mapping[str, _FileHash]) -> None:
     """Only what is still there; a folder that cannot be written costs another reading."""
-    existing = {path: one for path, one in known.items() if Path(path).exists()}
+    existing = {path: entry for path, entry in hashes.items() if Path(path).exists()}
     folder = policies_folder(home)
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -163,10 +161,11 @@ def _check_links(folder: Path) -> None:
     A snapshot in Hugging Face's cache is all links into the `blobs` of its repository: those count
     as its own.
     """
-    here = folder.resolve()
-    own = (here, here.parent.parent / "blobs") if here.parent.name == "snapshots" else (here,)
+    roots = [folder.resolve()]
+    if roots[0].parent.name == "snapshots":
+        roots.append(roots[0].parent.parent / "blobs")
     for file in _matching_files(folder, (*ADAPTER_FILES, *FULL_MODEL_FILES, *TOKENIZER_FILES)):
-        if not any(file.resolve().is_relative_to(one) for one in own):
+        if not any(file.resolve().is_relative_to(root) for root in roots):
             raise HoustonError(
                 f"{file} is a link out of the folder, to {file.resolve()}.",
                 "No policy was registered.",
@@ -197,7 +196,7 @@ def _adapter_weights(folder: Path) -> PolicyWeights:
         raise HoustonError(f"{folder} holds no {ADAPTER_FILES[1]}.", "No policy was registered.")
     pattern = config.get("rank_pattern") or {}
     ranks = [config.get("r") or 0, *(pattern.values() if isinstance(pattern, dict) else (None,))]
-    if not all(type(one) is int and one >= 0 for one in ranks):
+    if not all(type(rank) is int and rank >= 0 for rank in ranks):
         raise HoustonError(
             f"{files[0]} has a rank (r, rank_pattern) that is no number.",
             "No policy was registered.",
@@ -256,10 +255,10 @@ def place_files(files: Iterable[Path], folder: Path, lineage: msgspec.Struct) ->
 
 def _remove_unfinished(policies: Path) -> None:
     """Remove what processes that were killed have begun: full weights are many gigabytes."""
-    for left in policies.glob(f".*{_UNFINISHED_SUFFIX}"):
-        owner = left.name.removesuffix(_UNFINISHED_SUFFIX).rpartition(".")[2]
+    for unfinished in policies.glob(f".*{_UNFINISHED_SUFFIX}"):
+        owner = unfinished.name.removesuffix(_UNFINISHED_SUFFIX).rpartition(".")[2]
         if owner.isdigit() and not Path("/proc", owner).exists():
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def require_policy_files(home: Home, policy: PolicyRow) -> PolicyRegistered | None:

@@ -45,7 +45,7 @@ class RegistrationResult(NamedTuple):
 
     name: str
     """`policy@N`."""
-    known: bool
+    existed: bool
     """Whether that policy was there before."""
 
 
@@ -79,11 +79,11 @@ def register_policy(
     require_daemon(loaded.home)
     with _lock_policies(loaded):
         _register_leftovers(loaded)
-        if run and (there := _policy_of_run(loaded, run)):
-            return RegistrationResult(there, True)
+        if run and (existing := _policy_of_run(loaded, run)):
+            return RegistrationResult(existing, True)
         policy, copied = _describe_files(loaded, folder, base, base_hash)
-        if not run and (there := _find_same_files(loaded, policy, name)):
-            return RegistrationResult(there, True)
+        if not run and (existing := _find_same_files(loaded, policy, name)):
+            return RegistrationResult(existing, True)
         policy = msgspec.structs.replace(
             policy,
             run=run,
@@ -101,34 +101,34 @@ def _lock_policies(loaded: LoadedConfiguration) -> Iterator[None]:
     """Hold the home's policies; the kernel lets go of them with this process."""
     folder = policies_folder(loaded.home)
     folder.mkdir(mode=0o700, exist_ok=True)
-    held = os.open(folder / REGISTRATION_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(folder / REGISTRATION_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(held)
+        os.close(lock)
 
 
 def _describe_files(
     loaded: LoadedConfiguration, folder: Path, base: Path, base_hash: str
 ) -> tuple[PolicyRegistered, list[Path]]:
     """What the files are, and which of them make the policy."""
-    found = policy_files.find_weights(folder)
-    copied = list(found.files)
-    if found.kind == "full" and not (folder / "tokenizer.json").is_file():
-        mine = {file.name for file in copied}
-        copied += [one for one in policy_files.tokenizer_files(base) if one.name not in mine]
+    weights = policy_files.find_weights(folder)
+    copied = list(weights.files)
+    if weights.kind == "full" and not (folder / "tokenizer.json").is_file():
+        names = {file.name for file in copied}
+        copied += [file for file in policy_files.tokenizer_files(base) if file.name not in names]
     hashes = hash_files(copied)
     policy = PolicyRegistered(
         by="",
         name="",
-        kind=found.kind,
+        kind=weights.kind,
         base=str(base.absolute()),
         base_hash=base_hash or model_hash(base, loaded.home),
-        hash=combine_hashes(hashes) if found.kind == "lora" else "",
-        engines=found.engines,
+        hash=combine_hashes(hashes) if weights.kind == "lora" else "",
+        engines=weights.engines,
         files=hashes,
-        rank=found.rank,
+        rank=weights.rank,
         version=version("houston-agents"),
     )
     return policy, copied
@@ -137,13 +137,13 @@ def _describe_files(
 def _find_same_files(loaded: LoadedConfiguration, policy: PolicyRegistered, family: str) -> str:
     """The policy of the family that has these very files; empty for none."""
     with Reader(loaded.home) as reader:
-        for one in reader.run(policy_queries.list_policies()):
-            if (one.family, one.kind, one.base_hash) != (family, policy.kind, policy.base_hash):
+        for row in reader.run(policy_queries.list_policies()):
+            if (row.family, row.kind, row.base_hash) != (family, policy.kind, policy.base_hash):
                 continue
-            known = reader.run(policy_queries.read_policy_registration(one))
-            there = (policies_folder(loaded.home) / one.folder).is_dir()
-            if known is not None and known.files == policy.files and there:
-                return one.name
+            registration = reader.run(policy_queries.read_policy_registration(row))
+            has_folder = (policies_folder(loaded.home) / row.folder).is_dir()
+            if registration is not None and registration.files == policy.files and has_folder:
+                return row.name
     return ""
 
 
@@ -197,9 +197,8 @@ def _register_leftovers(loaded: LoadedConfiguration) -> None:
     One that is refused stays as it lies: a home that was restored may have weights that its journal
     does not know.
     """
-    for policy in sorted(
-        _unregistered_folders(loaded), key=lambda one: parse_policy_name(one.name)
-    ):
+    policies = _unregistered_folders(loaded)
+    for policy in sorted(policies, key=lambda policy: parse_policy_name(policy.name)):
         try:
             _tell_daemon(loaded, policy)
         except (NoAnswer, AnswerLost):
@@ -223,8 +222,8 @@ def _unregistered_folders(loaded: LoadedConfiguration) -> Iterator[PolicyRegiste
 def _policy_of_run(loaded: LoadedConfiguration, run: str) -> str:
     """What came of this run before; empty for nothing."""
     with Reader(loaded.home) as reader:
-        found = reader.run(policy_queries.find_policy_of_run(run))
-    return found.name if found else ""
+        policy = reader.run(policy_queries.find_policy_of_run(run))
+    return policy.name if policy else ""
 
 
 def _registered_policy(loaded: LoadedConfiguration, name: str) -> bool:
@@ -235,10 +234,9 @@ def _registered_policy(loaded: LoadedConfiguration, name: str) -> bool:
 def _next_number(loaded: LoadedConfiguration, family: str) -> PolicyName:
     """The first number that neither the journal nor a folder has; 1 is the base model."""
     with Reader(loaded.home) as reader:
-        taken = {
-            one.number for one in reader.run(policy_queries.list_policies()) if one.family == family
-        }
+        rows = reader.run(policy_queries.list_policies())
+    numbers = {row.number for row in rows if row.family == family}
     for folder in policies_folder(loaded.home).glob(f"{family}@*"):
         number = folder.name.rpartition("@")[2]
-        taken |= {int(number)} if number.isdigit() else set()
-    return PolicyName(family, max(taken | {1}) + 1)
+        numbers |= {int(number)} if number.isdigit() else set()
+    return PolicyName(family, max(numbers | {1}) + 1)
