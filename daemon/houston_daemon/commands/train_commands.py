@@ -250,9 +250,7 @@ def _make_run(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> Run
         arguments.rules or "run",
     )
     created = create_run.create_run_folder(loaded, request)
-    command_output.print_note(
-        export_manifest.judged_by_sentence(sft_run_folder.read_data_manifest(created.data))
-    )
+    command_output.print_note(export_manifest.judged_by_sentence(created.manifest))
     return _with_requested_gpus(arguments, created.spec)
 
 

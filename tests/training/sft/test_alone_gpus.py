@@ -58,12 +58,12 @@ SEEN: dict[str, tuple[tuple[str, ...], int, bool, str | None, str | None]] = {
 def test_it_sees_only_what_nobody_has_leased(
     loaded: LoadedConfiguration, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    holders, wanted, share, said, seen = SEEN[case]
+    holders, count, share, visible, expected = SEEN[case]
     lease(loaded, *holders)
-    if said is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", said)
-    found = sft_launch.environment_with_gpus(loaded, RUN, wanted, share)
-    assert found.get("CUDA_VISIBLE_DEVICES") == seen
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    environment = sft_launch.environment_with_gpus(loaded, RUN, count, share)
+    assert environment.get("CUDA_VISIBLE_DEVICES") == expected
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], int, bool, str | None, str]] = {
@@ -79,12 +79,12 @@ REFUSED: dict[str, tuple[tuple[str, ...], int, bool, str | None, str]] = {
 def test_where_too_few_are_left_it_says_who_has_them(
     loaded: LoadedConfiguration, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    holders, wanted, share, said, why = REFUSED[case]
+    holders, count, share, visible, why = REFUSED[case]
     lease(loaded, *holders)
-    if said is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", said)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with pytest.raises(HoustonError) as refused:
-        sft_launch.environment_with_gpus(loaded, RUN, wanted, share)
+        sft_launch.environment_with_gpus(loaded, RUN, count, share)
     assert why in refused.value.cause
     assert ("--share-gpus" in refused.value.next) == (holders == ALL and not share)
 
@@ -132,8 +132,8 @@ def test_its_process_sees_the_others_not(
     train(loaded, "--resume", RUN)
 
     def failed() -> bool:
-        said = sft_progress.read_progress(folder.path)
-        return said is not None and said.state == "failed"
+        progress = sft_progress.read_progress(folder.path)
+        return progress is not None and progress.state == "failed"
 
     assert until(failed, 120)
     assert noted.read_text() == "1"

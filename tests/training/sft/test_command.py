@@ -45,31 +45,32 @@ def test_from_rollouts_to_a_policy_under_the_daemon(station: Station) -> None:
     task = station.task(sandbox="none")
     task.write_text(task.read_text().replace("sandbox =", 'environment = "null"\nsandbox ='))
     rollouts = station.rollout(task, station.script(STEPS), 2)
-    for one in rollouts:
-        station.ended(one)
+    for rollout in rollouts:
+        station.ended(rollout)
     station.run("verdict", rollouts[0], "2", "mask", "--reason", "it knew already")
     words = ("train", "sft", "--task", "probe", "--base", str(base), "--name", "reader", *FAST)
     words += ("--dialect", "chatml-json", "--set", "steps=2", "--window", "8192")
-    done = station.run(*words, "--json", timeout=280)
-    (told,) = (json.loads(line) for line in done.stdout.splitlines())
-    assert told["state"] == "finished" and told["policy"] == "reader@2", done.stderr
-    folder = Path(told["folder"])
+    process = station.run(*words, "--json", timeout=280)
+    (output,) = (json.loads(line) for line in process.stdout.splitlines())
+    assert output["state"] == "finished" and output["policy"] == "reader@2", process.stderr
+    folder = Path(output["folder"])
     exported = [json.loads(line) for line in (folder / "data" / "data.jsonl").open()]
     text = Tokenizer.from_file(str(tokenizer))
     taught = [text.decode([id for id in row["labels"] if id != -100]) for row in exported]
     assert "it knew already" not in "".join(taught)
-    assert sum("pears" in one for one in taught) == 1, "the masked step taught nothing"
-    assert not any("finish" in one for one in taught), "it had no score; nobody ran a rule by hand"
-    assert "Of 6 steps rules mask 2; nobody judged 5 (83 %)" in done.stderr
-    assert told["result"]["rows"] == len(exported) == 2
-    assert "step 2 of 2" in done.stderr
+    assert sum("pears" in words for words in taught) == 1, "the masked step taught nothing"
+    assert "finish" not in "".join(taught), "it had no score; nobody ran a rule by hand"
+    assert "Of 6 steps rules mask 2; nobody judged 5 (83 %)" in process.stderr
+    assert output["result"]["rows"] == len(exported) == 2
+    assert "step 2 of 2" in process.stderr
     (run,) = station.json("train", "list")
     assert run["state"] == "finished" and run["policy"] == "reader@2"
-    assert {one["policy"] for one in station.json("policy", "list")} == {"reader@1", "reader@2"}
-    made = station.home / "policies" / "reader@2" / "adapter_model.safetensors"
-    assert made.read_bytes() == (folder / "output" / made.name).read_bytes()
-    lineage = json.loads((made.parent / "lineage.json").read_text())
-    assert lineage["run"] == told["run"] and lineage["base"] == str(base)
+    policies = {row["policy"] for row in station.json("policy", "list")}
+    assert policies == {"reader@1", "reader@2"}
+    weights = station.home / "policies" / "reader@2" / "adapter_model.safetensors"
+    assert weights.read_bytes() == (folder / "output" / weights.name).read_bytes()
+    lineage = json.loads((weights.parent / "lineage.json").read_text())
+    assert lineage["run"] == output["run"] and lineage["base"] == str(base)
     assert lineage["metrics"]["rows"] == 2
 
 
@@ -83,8 +84,8 @@ def test_beside_the_daemon_it_is_known_to_it(station: Station) -> None:
     run = station.run(*words, *FAST).stdout.strip()
 
     def ended() -> bool:
-        (one,) = station.json("train", "list")
-        return bool(one["state"] == "finished" and one["policy"] == "policy@2")
+        (listed,) = station.json("train", "list")
+        return bool(listed["state"] == "finished" and listed["policy"] == "policy@2")
 
     assert station.json("train", "list")[0]["run"] == run
     station.until(ended, 200, "the run ends")
@@ -97,10 +98,10 @@ def test_what_finished_without_a_daemon_becomes_a_policy_with_its_lineage_later(
     base = tiny.save_model(station.folder / "base")
     data = tiny.write(station.folder / "data", tiny.rows())
     words = ("train", "sft", "--data", str(data), "--base", str(base), *FAST, "--set", "steps=2")
-    done = station.run(*words, "--json", timeout=280)
-    (told,) = (json.loads(line) for line in done.stdout.splitlines())
-    run = told["run"]
-    assert (told["state"], told["policy"]) == ("finished", None)
+    process = station.run(*words, "--json", timeout=280)
+    (output,) = (json.loads(line) for line in process.stdout.splitlines())
+    run = output["run"]
+    assert (output["state"], output["policy"]) == ("finished", None)
     folder = station.home / "training" / run
     assert (folder / "output.txt").read_text() == "", "libraries' news are for nobody here"
     modes = {file.name: file.stat().st_mode & 0o777 for file in (folder / "output").iterdir()}
@@ -123,10 +124,10 @@ def test_what_failed_for_good_is_not_advised_to_be_tried_again(station: Station)
     base = tiny.save_model(station.folder / "base")
     data = tiny.write(station.folder / "data", tiny.rows())
     words = ("train", "sft", "--data", str(data), "--base", str(base), *FAST)
-    said = station.run(*words, "--set", "max_length=1", code=1, timeout=280).stderr
-    assert "within 1 tokens" in said
-    assert "a new run" in said and "--set max_length" in said
-    assert "--resume" not in said
+    error = station.run(*words, "--set", "max_length=1", code=1, timeout=280).stderr
+    assert "within 1 tokens" in error
+    assert "a new run" in error and "--set max_length" in error
+    assert "--resume" not in error
 
 
 @pytest.mark.slow
@@ -142,8 +143,8 @@ def test_a_run_that_ended_while_no_daemon_ran_is_noticed_by_the_next(station: St
     station.start()
 
     def listed() -> dict[str, Any]:
-        (one,) = station.json("train", "list")
-        return dict(one)
+        (listed,) = station.json("train", "list")
+        return dict(listed)
 
     station.until(lambda: listed()["state"] == "finished", 60, "the daemon looks into its folder")
     assert f"train sft --resume {run}" in listed()["reason"]
@@ -179,7 +180,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_refused_leaves_no_run(tmp_path: Path, base: Path, case: str) -> None:
-    change, manifest, said = REFUSED[case]
+    change, manifest, cause = REFUSED[case]
     data = tiny.write(tmp_path / "data", tiny.rows())
     (data / "manifest.json").write_text(json.dumps(manifest))
     plain = create_run.TrainingRequest(
@@ -188,7 +189,7 @@ def test_what_is_refused_leaves_no_run(tmp_path: Path, base: Path, case: str) ->
     loaded = load_configuration(str(tmp_path / "home"), None)
     with pytest.raises(HoustonError) as refused:
         create_run.create_run_folder(loaded, plain._replace(**change))
-    assert said in refused.value.cause
+    assert cause in refused.value.cause
     folder = training_folder(loaded.home)
     assert not folder.exists() or not list(folder.iterdir())
 
@@ -198,40 +199,40 @@ def test_what_a_killed_command_has_begun_is_removed_and_another_ones_is_not(
 ) -> None:
     loaded = load_configuration(str(tmp_path / "home"), None)
     folders = training_folder(loaded.home)
-    begun = {name: folders / f".sft-{name}" for name in ("killed", "at work", "just now")}
-    for one in begun.values():
-        one.mkdir(parents=True)
-    held = sft_run_folder.take_folder(begun["at work"])
-    (begun["killed"] / sft_run_folder.LOCK_NAME).touch()
+    unfinished = {name: folders / f".sft-{name}" for name in ("killed", "at work", "just now")}
+    for folder in unfinished.values():
+        folder.mkdir(parents=True)
+    lock = sft_run_folder.take_folder(unfinished["at work"])
+    (unfinished["killed"] / sft_run_folder.LOCK_NAME).touch()
     for name in ("killed", "at work"):
-        os.utime(begun[name], (0, 0))
+        os.utime(unfinished[name], (0, 0))
     data = tiny.write(tmp_path / "data", tiny.rows())
-    wanted = create_run.TrainingRequest(
+    request = create_run.TrainingRequest(
         (), data, (), RowOptions(), "small", (f"base={base}",), "policy"
     )
-    made = create_run.create_run_folder(loaded, wanted)
-    os.close(held)
-    assert {one.name for one in folders.iterdir()} == {
-        ".sft-at work", ".sft-just now", made.path.name
+    folder = create_run.create_run_folder(loaded, request)
+    os.close(lock)
+    assert {path.name for path in folders.iterdir()} == {
+        ".sft-at work", ".sft-just now", folder.path.name
     }  # fmt: skip
-    sft_run_folder.require_no_trainer(made.path)
+    sft_run_folder.require_no_trainer(folder.path)
 
 
 def test_a_run_that_goes_on_keeps_what_decides_its_results(tmp_path: Path, base: Path) -> None:
     data = tiny.write(tmp_path / "data", tiny.rows())
     loaded = load_configuration(str(tmp_path / "home"), None)
-    made = create_run.create_run_folder(
+    folder = create_run.create_run_folder(
         loaded,
         create_run.TrainingRequest(
             (), data, (), RowOptions(), "small", (f"base={base}",), "policy"
         ),
     )
-    run = made.path.name
+    run = folder.path.name
     outside = tmp_path / "outside"
-    made.path.rename(outside)
+    folder.path.rename(outside)
     with pytest.raises(HoustonError, match="is no training run"):
         create_run.request_resume(loaded, f"../../{outside.name}", [])
-    outside.rename(made.path)
+    outside.rename(folder.path)
     with pytest.raises(HoustonError, match="learning_rate cannot change"):
         create_run.request_resume(loaded, run, ["learning_rate=1"])
     changed = create_run.request_resume(loaded, run, ["pack_tokens=77"])
@@ -269,17 +270,17 @@ def test_a_run_goes_on_with_the_gpus_that_it_had(tmp_path: Path, base: Path, cas
     parser = argparse.ArgumentParser()
     train_commands.add_train_sft_arguments(parser)
 
-    def taken(*words: str) -> tuple[RunFolder, int]:
-        said = parser.parse_args(list(words))
-        planned = train_commands._plan_run(said, loaded)
-        asked = planned if said.resume else train_commands._make_run(said, loaded)
-        made = RunFolder(training_folder(loaded.home) / asked.run)
-        made.write_spec(asked)
-        return made, train_commands._gpu_count(said, loaded, planned)
+    def run_folder(*words: str) -> tuple[RunFolder, int]:
+        arguments = parser.parse_args(list(words))
+        planned = train_commands._plan_run(arguments, loaded)
+        spec = planned if arguments.resume else train_commands._make_run(arguments, loaded)
+        folder = RunFolder(training_folder(loaded.home) / spec.run)
+        folder.write_spec(spec)
+        return folder, train_commands._gpu_count(arguments, loaded, planned)
 
-    made, _ = taken("--data", str(data), "--base", str(base), *first)
-    made, gpus = taken("--resume", made.path.name, *again)
-    assert (gpus, made.spec.share_gpus) == expected
+    folder, _ = run_folder("--data", str(data), "--base", str(base), *first)
+    folder, gpus = run_folder("--resume", folder.path.name, *again)
+    assert (gpus, folder.spec.share_gpus) == expected
 
 
 def test_commands_and_the_daemon_need_no_torch() -> None:
@@ -289,5 +290,6 @@ def test_commands_and_the_daemon_need_no_torch() -> None:
         "import houston_daemon.training.sft.sft_launch; "
         "print([m for m in ('torch', 'transformers', 'datasets', 'pyarrow') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "[]", done.stderr
+    words = [sys.executable, "-c", code]
+    process = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert process.stdout.strip() == "[]", process.stderr

@@ -28,9 +28,9 @@ from tests.training.sft import tiny
 
 
 def prepared(
-    tmp_path: Path, found: list[dict[str, Any]], longest: int = 512
+    tmp_path: Path, examples: list[dict[str, Any]], longest: int = 512
 ) -> sft_dataset.MappedRows:
-    source = tiny.write(tmp_path / "data", found) / "data.jsonl"
+    source = tiny.write(tmp_path / "data", examples) / "data.jsonl"
     target = tmp_path / "rows.arrow"
     sft_dataset.prepare_rows(source, target, longest)
     return sft_dataset.load_rows(target)
@@ -39,57 +39,58 @@ def prepared(
 @pytest.mark.parametrize("longest", [*range(2, 50, 5), 64, 500])
 def test_masks_survive_truncation_at_any_length(tmp_path: Path, longest: int) -> None:
     """A token keeps its weight, whatever was cut after it; nothing else gets one."""
-    found = tiny.rows()
-    whole = {one["row"]: one for one in found}
-    kept = [one for one in found if any(one["weights"][1:longest])]
-    if not kept:
+    examples = tiny.rows()
+    whole = {example["row"]: example for example in examples}
+    trained = [example for example in examples if any(example["weights"][1:longest])]
+    if not trained:
         with pytest.raises(HoustonError, match="has a token to train"):
-            prepared(tmp_path, found, longest)
+            prepared(tmp_path, examples, longest)
         return
-    rows = prepared(tmp_path, found, longest)
-    named = rows.table["row"].to_pylist()
-    assert named == [one["row"] for one in kept]
-    for row, name in enumerate(named):
+    rows = prepared(tmp_path, examples, longest)
+    names = rows.table["row"].to_pylist()
+    assert names == [example["row"] for example in trained]
+    for row, name in enumerate(names):
         assert rows.ids(row).tolist() == whole[name]["input_ids"][:longest]
         assert rows.weights(row).tolist() == whole[name]["weights"][:longest]
-    said = rows.prepared
-    assert said.cut == sum(one["tokens"] > longest for one in kept)
-    assert said.dropped == tuple(one["row"] for one in found if one not in kept)
-    assert said.trained == sum(sum(many > 0 for many in one["weights"][1:longest]) for one in kept)
+    counts = rows.prepared
+    assert counts.cut == sum(example["tokens"] > longest for example in trained)
+    assert counts.dropped == tuple(example["row"] for example in examples if example not in trained)
+    weights = [weight for example in trained for weight in example["weights"][1:longest]]
+    assert counts.trained == sum(weight > 0 for weight in weights)
 
 
 def test_a_pass_trains_what_the_rows_train_and_nothing_across_them(tmp_path: Path) -> None:
     rows = prepared(tmp_path, tiny.rows())
-    made = sft_dataset.PassDataset(rows, [], row_lengths=True).make_pass((2, 0, 5))
-    ids, at = made["input_ids"][0], made["predicts"]
-    assert made["row_lengths"] == [12, 5, 22]
-    assert made["position_ids"][0].tolist() == [*range(12), *range(5), *range(22)]
-    assert (ids[at + 1] == made["targets"]).all()
+    inputs = sft_dataset.PassDataset(rows, [], row_lengths=True).make_pass((2, 0, 5))
+    ids, at = inputs["input_ids"][0], inputs["predicts"]
+    assert inputs["row_lengths"] == [12, 5, 22]
+    assert inputs["position_ids"][0].tolist() == [*range(12), *range(5), *range(22)]
+    assert (ids[at + 1] == inputs["targets"]).all()
     assert 11 not in at.tolist() and 16 not in at.tolist(), "a row must not predict the next one"
-    wanted = [
+    expected = [
         (row, place)
         for row in (2, 0, 5)
         for place in range(1, tiny.LENGTHS[row])
         if rows.weights(row)[place] > 0
     ]
-    assert len(at) == len(wanted)
+    assert len(at) == len(expected)
 
 
 def test_parquet_says_what_json_says(tmp_path: Path) -> None:
-    found = tiny.rows()
-    plain = prepared(tmp_path / "a", found)
+    examples = tiny.rows()
+    plain = prepared(tmp_path / "a", examples)
     file = tmp_path / "data.parquet"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(found), file)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(examples), file)
     sft_dataset.prepare_rows(file, tmp_path / "rows.arrow", 512)
     assert sft_dataset.load_rows(tmp_path / "rows.arrow").table.equals(plain.table)
 
 
 def test_rows_of_plain_trl_have_the_weights_that_their_labels_mean(tmp_path: Path) -> None:
-    found = tiny.rows()
-    plain = [{name: one[name] for name in ("input_ids", "labels")} for one in found]
+    examples = tiny.rows()
+    plain = [{name: example[name] for name in ("input_ids", "labels")} for example in examples]
     rows = prepared(tmp_path, plain)
-    assert [rows.weights(row).tolist() for row in range(len(found))] == [
-        one["weights"] for one in found
+    assert [rows.weights(row).tolist() for row in range(len(examples))] == [
+        example["weights"] for example in examples
     ]
 
 
@@ -122,8 +123,8 @@ def test_rows_that_are_not_their_manifests_are_refused(tmp_path: Path) -> None:
     base = tiny.save_model(tmp_path / "base")
     folder = tiny.run_folder(tmp_path, base, tiny.rows())
     file = folder.data / "data.jsonl"
-    said = {"name": file.name, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-    (folder.data / "manifest.json").write_text(json.dumps({"files": [said]}))
+    entry = {"name": file.name, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    (folder.data / "manifest.json").write_text(json.dumps({"files": [entry]}))
     file.write_text(json.dumps(tiny.row(0, 5)) + "\n")
     with pytest.raises(HoustonError, match="not the file that the manifest"):
         training_run.train_run(folder, ProgressWriter(folder.path))
@@ -157,25 +158,26 @@ def test_rows_that_a_power_cut_left_half_are_written_again(tmp_path: Path) -> No
 
 def test_apollo_is_what_the_paper_says() -> None:
     """Section 4.1."""
-    found = sft_recipe.load_recipe("apollo", [])
-    assert found.full and (found.epochs, found.batch) == (1, 64)
-    assert (found.learning_rate, found.final_learning_rate) == (5e-6, 1e-6)
-    assert found.schedule == "cosine" and found.max_length == 128 * 1024
-    assert (found.upsample.react, found.upsample.summary) == (7, 10)
+    recipe = sft_recipe.load_recipe("apollo", [])
+    assert recipe.full and (recipe.epochs, recipe.batch) == (1, 64)
+    assert (recipe.learning_rate, recipe.final_learning_rate) == (5e-6, 1e-6)
+    assert recipe.schedule == "cosine" and recipe.max_length == 128 * 1024
+    assert (recipe.upsample.react, recipe.upsample.summary) == (7, 10)
 
 
 def test_settings_are_laid_over_a_recipe() -> None:
-    given = ["learning_rate=1e-3", "upsample.react=3", "base=/a/model", 'lora_targets=["q_proj"]']
-    found = sft_recipe.load_recipe("small", given)
-    assert (found.learning_rate, found.upsample.react, found.base) == (1e-3, 3, "/a/model")
-    assert found.lora_targets == ("q_proj",)
-    assert sft_recipe.changed_recipe(found, ["packing=false"]) == msgspec.structs.replace(
-        found, packing=False
+    targets = 'lora_targets=["q_proj"]'
+    settings = ["learning_rate=1e-3", "upsample.react=3", "base=/a/model", targets]
+    recipe = sft_recipe.load_recipe("small", settings)
+    assert (recipe.learning_rate, recipe.upsample.react, recipe.base) == (1e-3, 3, "/a/model")
+    assert recipe.lora_targets == ("q_proj",)
+    assert sft_recipe.changed_recipe(recipe, ["packing=false"]) == msgspec.structs.replace(
+        recipe, packing=False
     )
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "cause"),
     [
         ("pack_tokns=3", "unknown key `pack_tokns`"),
         ("batch=0", ">= 1"),
@@ -184,8 +186,8 @@ def test_settings_are_laid_over_a_recipe() -> None:
         ("upsample.both=2", "unknown key"),
     ],
 )
-def test_wrong_settings_are_named(setting: str, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_wrong_settings_are_named(setting: str, cause: str) -> None:
+    with pytest.raises(ConfigurationError, match=cause):
         sft_recipe.load_recipe("small", [setting])
 
 
@@ -212,10 +214,10 @@ def test_a_rate_that_would_rise_is_refused(tmp_path: Path, case: str) -> None:
         if not refused:
             assert lay().learning_rate <= 2e-5
             continue
-        with pytest.raises(ConfigurationError) as said:
+        with pytest.raises(ConfigurationError) as refusal:
             lay()
-        assert "final_learning_rate (2e-05) is above learning_rate (1e-05)" in said.value.cause
-        advised = said.value.next.partition("--set ")[2]
+        assert "final_learning_rate (2e-05) is above learning_rate (1e-05)" in refusal.value.cause
+        advised = refusal.value.next.partition("--set ")[2]
         assert sft_recipe.load_recipe("small", [*settings, advised]).final_learning_rate < 1e-5
 
 
@@ -227,11 +229,11 @@ def test_an_older_run_whose_rate_rises_may_go_on() -> None:
 
 @pytest.mark.parametrize("name", ["small", "apollo"])
 def test_lower_rates_that_are_advised_can_be_set(name: str) -> None:
-    found = sft_recipe.load_recipe(name, [])
-    advised = sft_recipe.lower_rate_settings(found).replace("--set ", "").split()
+    recipe = sft_recipe.load_recipe(name, [])
+    advised = sft_recipe.lower_rate_settings(recipe).replace("--set ", "").split()
     lower = sft_recipe.load_recipe(name, advised)
-    assert lower.learning_rate == pytest.approx(found.learning_rate / 10)
-    assert lower.final_learning_rate == pytest.approx(found.final_learning_rate / 10)
+    assert lower.learning_rate == pytest.approx(recipe.learning_rate / 10)
+    assert lower.final_learning_rate == pytest.approx(recipe.final_learning_rate / 10)
 
 
 def test_every_key_is_explained() -> None:
@@ -255,7 +257,7 @@ def test_several_gpus_are_several_processes(tmp_path: Path) -> None:
 def test_the_newest_whole_checkpoint_is_found_and_older_ones_go(tmp_path: Path) -> None:
     for step in (5, 10, 15):
         tiny.write_checkpoint(tmp_path, step)
-    assert [one.name for one in sft_checkpoints.whole_checkpoints(tmp_path)] == [
+    assert [path.name for path in sft_checkpoints.whole_checkpoints(tmp_path)] == [
         "checkpoint-10",
         "checkpoint-15",
     ]
@@ -279,10 +281,9 @@ ACROSS: dict[str, tuple[str, str, str, str]] = {
 def test_a_change_is_refused_that_could_not_read_the_optimizer(tmp_path: Path, case: str) -> None:
     """wrote: the kind of the checkpoint; before, then: the configurations of the run."""
     wrote, before, then, advised = ACROSS[case]
-    given = {"accelerate": sft_launch.accelerate_file(before) if before else "", "device": "auto"}
-    folder = tiny.run_folder(tmp_path, tmp_path, [], **given)
-    wanted = sft_launch.accelerate_file(then) if then else ""
-    changed = msgspec.structs.replace(folder.spec.recipe, accelerate=wanted)
+    first, second = (sft_launch.accelerate_file(name) if name else "" for name in (before, then))
+    folder = tiny.run_folder(tmp_path, tmp_path, [], accelerate=first, device="auto")
+    changed = msgspec.structs.replace(folder.spec.recipe, accelerate=second)
     sft_run_folder.check_kind_change(folder, changed)  # there is none yet
     tiny.write_checkpoint(folder.checkpoints, 5, wrote)
     if not advised:
@@ -312,10 +313,10 @@ def test_a_configuration_that_tells_nothing_is_refused_in_a_sentence(
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda one: (one / sft_checkpoints.MARKER_FILE).unlink(),
-        lambda one: (one / "optimizer.pt").write_bytes(b"x" * 99),
-        lambda one: shutil.rmtree(one / "deep"),
-        lambda one: (one / sft_checkpoints.MARKER_FILE).write_text("{"),
+        lambda folder: (folder / sft_checkpoints.MARKER_FILE).unlink(),
+        lambda folder: (folder / "optimizer.pt").write_bytes(b"x" * 99),
+        lambda folder: shutil.rmtree(folder / "deep"),
+        lambda folder: (folder / sft_checkpoints.MARKER_FILE).write_text("{"),
     ],
     ids=["no marker", "a file cut short", "a file gone", "half a marker"],
 )
@@ -335,7 +336,7 @@ def test_a_kill_while_one_is_written_leaves_the_one_before(tmp_path: Path) -> No
         (beside / "checkpoint-10" / "optimizer.pt").write_bytes(b"x")
     assert sft_checkpoints.newest_checkpoint(tmp_path) == good
     sft_checkpoints.clear_unfinished(tmp_path)
-    assert [one.name for one in tmp_path.iterdir()] == ["checkpoint-5"]
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-5"]
 
 
 def test_figures_of_an_older_run_are_read_under_the_name_that_they_have_now(
@@ -360,12 +361,12 @@ def test_ids_that_the_model_has_no_embedding_of_are_refused_before_it_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: int, stem: str
 ) -> None:
     base = tiny.save_model(tmp_path / "base")
-    found = tiny.rows()
-    found[3]["input_ids"][0] = wrong
+    examples = tiny.rows()
+    examples[3]["input_ids"][0] = wrong
     folder = tiny.run_folder(tmp_path, base, tiny.rows())
-    tiny.write(folder.data, found, stem)
+    tiny.write(folder.data, examples, stem)
     monkeypatch.setattr(
-        training_run.sft_model, "load_model", lambda *given: pytest.fail("it was loaded")
+        training_run.sft_model, "load_model", lambda *arguments: pytest.fail("it was loaded")
     )
     with pytest.raises(HoustonError, match=f"token id {wrong}, .* ids 0 to {tiny.WORDS - 1}"):
         training_run.train_run(folder, ProgressWriter(folder.path))

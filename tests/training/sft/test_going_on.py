@@ -53,12 +53,12 @@ def test_it_begins_with_the_loss_at_which_the_other_ended(
     tmp_path: Path, base: Path, kind: str
 ) -> None:
     first, then, where = KINDS[kind]
-    one = tiny.run_folder(tmp_path, base, tiny.rows(), "one", **FIRST, **first)
-    ended = trained(one)
-    begun = {"base": str(base), where: str(one.output)}
-    folder = Path(begun.pop("base"))
-    two = tiny.run_folder(tmp_path, folder, tiny.rows(), "two", **AGAIN, **then, **begun)
-    goes_on = trained(two)
+    first_run = tiny.run_folder(tmp_path, base, tiny.rows(), "one", **FIRST, **first)
+    ended = trained(first_run)
+    settings = {"base": str(base), where: str(first_run.output)}
+    folder = Path(settings.pop("base"))
+    second_run = tiny.run_folder(tmp_path, folder, tiny.rows(), "two", **AGAIN, **then, **settings)
+    goes_on = trained(second_run)
     assert ended.held_out_before is not None and ended.held_out_after is not None
     assert ended.held_out_after < 0.98 * ended.held_out_before, "it learned something"
     assert goes_on.held_out_before == pytest.approx(ended.held_out_after, rel=1e-5)
@@ -66,16 +66,17 @@ def test_it_begins_with_the_loss_at_which_the_other_ended(
 
 def adapter(base: Path, folder: Path, **more: Any) -> Path:
     """A LoRA adapter of a model, with rank 3."""
-    made = LoraConfig(**({"r": 3, "lora_alpha": 5, "target_modules": ["q_proj", "o_proj"]} | more))
-    get_peft_model(LlamaForCausalLM.from_pretrained(base), made).save_pretrained(folder)
+    shape = {"r": 3, "lora_alpha": 5, "target_modules": ["q_proj", "o_proj"]} | more
+    config = LoraConfig(**shape)
+    get_peft_model(LlamaForCausalLM.from_pretrained(base), config).save_pretrained(folder)
     return folder
 
 
-def asked(
+def create_spec(
     loaded: LoadedConfiguration, data: Path, *settings: str, name: str = ""
 ) -> create_run.RunSpec:
-    wanted = create_run.TrainingRequest((), data, (), RowOptions(), "small", settings, name)
-    return create_run.create_run_folder(loaded, wanted).spec
+    request = create_run.TrainingRequest((), data, (), RowOptions(), "small", settings, name)
+    return create_run.create_run_folder(loaded, request).spec
 
 
 @pytest.mark.slow
@@ -87,22 +88,22 @@ def test_a_policy_by_its_name_is_the_parent_of_what_comes_out(station: Station) 
     loaded = load_configuration(str(station.home), None)
     register_policy(loaded, adapter(base, station.folder / "adapter"), base, name="reader")
     words = ("train", "sft", "--data", str(data), "--base", "reader@2", "--set", "steps=1")
-    done = station.run(*words, "--set", "pack_tokens=64", "--json", timeout=280)
-    assert json.loads(done.stdout)["policy"] == "reader@3", done.stderr
+    process = station.run(*words, "--set", "pack_tokens=64", "--json", timeout=280)
+    assert json.loads(process.stdout)["policy"] == "reader@3", process.stderr
     (policy,) = station.json("policy", "show", "reader@3")
     assert (policy["parent"], policy["rank"]) == ("reader@2", 3)
     recipe = policy["recipe"]
     assert (recipe["base"], recipe["lora_alpha"]) == (str(base), 5)
     assert recipe["lora_targets"] == ["o_proj", "q_proj"]
     assert " from reader@2 " in " ".join(station.run("train", "show", policy["run"]).stdout.split())
-    other = asked(loaded, data, "base=reader@3", name="writer")
+    other = create_spec(loaded, data, "base=reader@3", name="writer")
     assert (other.name, other.parent) == ("writer", "reader@3")
-    plain = asked(loaded, data, "base=reader@1")
+    plain = create_spec(loaded, data, "base=reader@1")
     assert (plain.name, plain.parent, plain.recipe.base) == ("reader", "reader@1", str(base))
     weights = station.home / "policies" / "reader@2" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
     with pytest.raises(HoustonError, match="not those that were registered as reader@2"):
-        asked(loaded, data, "base=reader@2")
+        create_spec(loaded, data, "base=reader@2")
 
 
 @pytest.mark.slow
@@ -121,15 +122,15 @@ def test_what_could_not_be_registered_is_refused_before_the_first_step(station: 
     station.start()
     register_policy(loaded, adapter(base, station.folder / "adapter"), base)
     with pytest.raises(HoustonError, match="are trained from another base model") as refused:
-        asked(loaded, data, f"base={other}")
+        create_spec(loaded, data, f"base={other}")
     assert "--name" in refused.value.next
-    assert [one.name for one in early.path.parent.iterdir()] == [early.path.name], "nothing stays"
+    assert [path.name for path in early.path.parent.iterdir()] == [early.path.name], "nothing stays"
     again = ("train", "sft", "--resume", early.path.name, "--set", "steps=1")
     assert "are trained from another" in station.run(*again[:4], code=1).stderr
     with pytest.raises(HoustonError, match="are trained from another"):
         create_run.request_resume(loaded, early.path.name, [], "policy")
-    done = station.run(*again[:4], "--name", "other", "--json", timeout=280)
-    assert json.loads(done.stdout)["policy"] == "other@2", done.stderr
+    process = station.run(*again[:4], "--name", "other", "--json", timeout=280)
+    assert json.loads(process.stdout)["policy"] == "other@2", process.stderr
     with pytest.raises(HoustonError, match=r"has become other@2"):
         create_run.rename_policy(loaded, early.spec, "another")
 
@@ -144,27 +145,27 @@ CHANGED: dict[str, tuple[str, str]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CHANGED)
 def test_a_run_goes_on_only_with_what_it_was_asked_for_with(tmp_path: Path, case: str) -> None:
-    where, said = CHANGED[case]
+    where, cause = CHANGED[case]
     places = {"base": tiny.save_model(tmp_path / "base")}
     places["adapter"] = adapter(places["base"], tmp_path / "adapter")
     data = tiny.write(tmp_path / "data", tiny.rows())
     loaded = load_configuration(str(tmp_path / "home"), None)
     settings = tuple(f"{key}={folder}" for key, folder in places.items())
-    wanted = create_run.TrainingRequest((), data, (), RowOptions(), "small", settings, "")
-    made = create_run.create_run_folder(loaded, wanted)
-    run_policies.check_base_unchanged(made)
+    request = create_run.TrainingRequest((), data, (), RowOptions(), "small", settings, "")
+    folder = create_run.create_run_folder(loaded, request)
+    run_policies.check_base_unchanged(folder)
     (file,) = places[where or "base"].glob("*.safetensors")
     file.write_bytes(file.read_bytes()[:-1] + b"!") if where else file.unlink()
-    done = subprocess.run(
-        [sys.executable, "-m", "houston_daemon.training.sft", str(made.path)],
+    process = subprocess.run(
+        [sys.executable, "-m", "houston_daemon.training.sft", str(folder.path)],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    assert done.returncode == 1
-    now = sft_progress.read_progress(made.path)
+    assert process.returncode == 1
+    now = sft_progress.read_progress(folder.path)
     assert now is not None and now.state == "failed"
-    assert said in now.message and "Nothing was trained further" in now.message
-    made.write_spec(msgspec.structs.replace(made.spec, base_hash="", adapter_hash=""))
-    run_policies.check_base_unchanged(made)  # an older run, which has not noted it
+    assert cause in now.message and "Nothing was trained further" in now.message
+    folder.write_spec(msgspec.structs.replace(folder.spec, base_hash="", adapter_hash=""))
+    run_policies.check_base_unchanged(folder)  # an older run, which has not noted it
 
 
 def test_the_lineage_names_the_base_as_it_was_and_needs_it_no_more(station: Station) -> None:
@@ -177,8 +178,8 @@ def test_the_lineage_names_the_base_as_it_was_and_needs_it_no_more(station: Stat
     loaded = load_configuration(str(station.home), None)
     before = model_hash(base)
     shutil.rmtree(base)
-    made = register_policy(loaded, full, base, base_hash=before)
-    (policy,) = station.json("policy", "show", made.name)
+    result = register_policy(loaded, full, base, base_hash=before)
+    (policy,) = station.json("policy", "show", result.name)
     assert (policy["kind"], policy["base"]) == ("full", str(base))
     assert policy["base_hash"] == before
 
@@ -197,14 +198,14 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_nothing_can_begin_from_is_refused(station: Station, base: Path, case: str) -> None:
-    settings, said = REFUSED[case]
+    settings, cause = REFUSED[case]
     data = tiny.write(station.folder / "data", tiny.rows())
     places = {"base": base, "adapter": adapter(base, station.folder / "adapter")}
     station.start()
     loaded = load_configuration(str(station.home), None)
     with pytest.raises(HoustonError) as refused:
-        asked(loaded, data, *(one.format(**places) for one in settings))
-    assert said in refused.value.cause
+        create_spec(loaded, data, *(setting.format(**places) for setting in settings))
+    assert cause in refused.value.cause
 
 
 def test_an_adapter_of_another_model_ends_in_a_sentence(tmp_path: Path, base: Path) -> None:
@@ -222,8 +223,8 @@ def test_an_adapter_on_the_head_is_refused(tmp_path: Path, base: Path, targets: 
     new = tiny.run_folder(tmp_path, base, tiny.rows(), "new", lora_targets=targets)
     with pytest.raises(HoustonError, match="names the model's head"):
         trained(new)
-    there = adapter(base, tmp_path / "adapter", target_modules=["q_proj", "lm_head"])
-    on = tiny.run_folder(tmp_path, base, tiny.rows(), "on", adapter=str(there))
+    path = adapter(base, tmp_path / "adapter", target_modules=["q_proj", "lm_head"])
+    on = tiny.run_folder(tmp_path, base, tiny.rows(), "on", adapter=str(path))
     with pytest.raises(HoustonError, match="names the model's head"):
         trained(on)
 

@@ -32,9 +32,11 @@ def own_signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-def asked(tmp_path: Path, base: Path, found: list[dict[str, Any]], name: str = "run") -> RunFolder:
+def run_with(
+    tmp_path: Path, base: Path, examples: list[dict[str, Any]], name: str = "run"
+) -> RunFolder:
     folder = tiny.run_folder(tmp_path, base, tiny.rows(), name, steps=2, learning_rate=2e-2)
-    tiny.write(folder.data, found, "held_out")
+    tiny.write(folder.data, examples, "held_out")
     return folder
 
 
@@ -44,7 +46,7 @@ def finished(folder: RunFolder) -> RunResult:
     return folder.result
 
 
-def taken(folder: RunFolder) -> list[str]:
+def logged(folder: RunFolder) -> list[str]:
     """What the log says of it."""
     lines = sft_progress.log_file(folder.path).read_text().splitlines()
     return [line.partition(" ")[2] for line in lines if "held-out rows" in line]
@@ -67,13 +69,13 @@ def test_the_loss_is_that_of_rows_spread_over_the_file_and_says_of_how_many(
     many = tiny.rows((12, 20) * (sum(TASKS) // 2), seed=5)
     some = [many[row] for row in sft_callbacks.spread_rows(len(many))]
     whole, part = (
-        finished(asked(tmp_path, base, found, name))
-        for found, name in ((many, "many"), (some, "some"))
+        finished(run_with(tmp_path, base, examples, name))
+        for examples, name in ((many, "many"), (some, "some"))
     )
     assert (whole.held_out_rows, part.held_out_rows) == (100, 100)
     assert whole.held_out_before == pytest.approx(part.held_out_before, rel=1e-5)
     assert whole.held_out_after == pytest.approx(part.held_out_after, rel=1e-5)
-    before, after = taken(RunFolder(tmp_path / "many"))
+    before, after = logged(RunFolder(tmp_path / "many"))
     assert before == f"loss {whole.held_out_before:.4f} on 100 of 130 held-out rows before training"
     assert after == f"loss {whole.held_out_after:.4f} on 100 of 130 held-out rows after training"
 
@@ -92,24 +94,24 @@ class Ending(ProgressWriter):
 
 
 def test_asked_to_end_before_the_first_step_it_does_not_begin(tmp_path: Path, base: Path) -> None:
-    folder = asked(tmp_path, base, tiny.rows((20, 30)))
+    folder = run_with(tmp_path, base, tiny.rows((20, 30)))
     assert not train_run(folder, Ending(folder.path, "before training"))
     now = sft_progress.read_progress(folder.path)
     assert now is not None and now.step == 0
     assert now.message == "taking the loss on 2 of 2 held-out rows before training"
-    assert taken(folder) == [] and sft_checkpoints.newest_checkpoint(folder.checkpoints) is None
+    assert logged(folder) == [] and sft_checkpoints.newest_checkpoint(folder.checkpoints) is None
     assert finished(folder).held_out_before is not None
 
 
 def test_a_run_that_goes_on_takes_only_what_it_has_not(tmp_path: Path, base: Path) -> None:
     """Asked to end after the last step it ends at once; again, it has the loss that it began
     with, and not the one of what it has learned meanwhile."""
-    straight = finished(asked(tmp_path, base, tiny.rows((20, 30)), "straight"))
-    folder = asked(tmp_path, base, tiny.rows((20, 30)))
+    straight = finished(run_with(tmp_path, base, tiny.rows((20, 30)), "straight"))
+    folder = run_with(tmp_path, base, tiny.rows((20, 30)))
     assert not train_run(folder, Ending(folder.path, "after training"))
     assert folder.result is None
     again = finished(folder)
-    assert [line.rpartition("rows ")[2] for line in taken(folder)] == [
+    assert [line.rpartition("rows ")[2] for line in logged(folder)] == [
         "before training",
         "after training",
     ]

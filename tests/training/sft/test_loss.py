@@ -72,18 +72,18 @@ def load(base: Path, **more: Any) -> Any:
 
 
 def prepared(
-    tmp_path: Path, found: list[dict[str, Any]], longest: int = 512
+    tmp_path: Path, examples: list[dict[str, Any]], longest: int = 512
 ) -> sft_dataset.MappedRows:
-    source = tiny.write(tmp_path / "data", found) / "data.jsonl"
+    source = tiny.write(tmp_path / "data", examples) / "data.jsonl"
     sft_dataset.prepare_rows(source, tmp_path / "rows.arrow", longest)
     return sft_dataset.load_rows(tmp_path / "rows.arrow")
 
 
 def ours(
-    tmp_path: Path, base: Path, found: list[dict[str, Any]], *, budget: int, batch: int = 4
+    tmp_path: Path, base: Path, examples: list[dict[str, Any]], *, budget: int, batch: int = 4
 ) -> tuple[list[tuple[float, float]], Any]:
     """Losses, gradient norms and the model after an epoch of full training, in the rows' order."""
-    rows = prepared(tmp_path, found)
+    rows = prepared(tmp_path, examples)
     steps = in_order(rows.lengths, batch, budget)
     losses = Losses()
     trainer = WeightedTrainer(
@@ -106,16 +106,16 @@ def ours(
 
 def in_order(lengths: list[int], batch: int, budget: int) -> list[batch_plan.OptimizerStep]:
     """Steps of the rows as they stand there."""
-    made = []
+    steps = []
     for start in range(0, len(lengths), batch):
         chosen = list(range(len(lengths)))[start : start + batch]
         packs = tuple(batch_plan.pack_rows(chosen, lengths, budget))
-        made.append(batch_plan.OptimizerStep((packs,), sum(lengths[row] for row in chosen), 1.0))
-    return made
+        steps.append(batch_plan.OptimizerStep((packs,), sum(lengths[row] for row in chosen), 1.0))
+    return steps
 
 
 def plain(
-    tmp_path: Path, base: Path, found: list[dict[str, Any]], *, micro: int, batch: int = 4
+    tmp_path: Path, base: Path, examples: list[dict[str, Any]], *, micro: int, batch: int = 4
 ) -> tuple[list[tuple[float, float]], Any]:
     """The same with SFTTrainer as it comes."""
     losses = Losses()
@@ -134,7 +134,7 @@ def plain(
             remove_unused_columns=True,
         ),
         train_dataset=Dataset.from_list(
-            [{name: one[name] for name in ("input_ids", "labels")} for one in found]
+            [{name: example[name] for name in ("input_ids", "labels")} for example in examples]
         ),
         processing_class=AutoTokenizer.from_pretrained(base),
         callbacks=[losses],
@@ -152,15 +152,15 @@ def test_with_weights_of_one_it_is_plain_sft(
     tmp_path: Path, base: Path, micro: int, budget: int
 ) -> None:
     """Loss, gradient and weights, over ten rows in three steps, the last with two rows."""
-    found = tiny.rows()
-    theirs, their_model = plain(tmp_path, base, found, micro=micro)
-    mine, my_model = ours(tmp_path, base, found, budget=budget)
+    examples = tiny.rows()
+    theirs, their_model = plain(tmp_path, base, examples, micro=micro)
+    mine, my_model = ours(tmp_path, base, examples, budget=budget)
     assert len(mine) == len(theirs) == 3
-    assert mine == pytest.approx([pytest.approx(one, rel=2e-5) for one in theirs])
+    assert mine == pytest.approx([pytest.approx(figures, rel=2e-5) for figures in theirs])
     began = load(base).state_dict()
     theirs_moved, mine_moved = (
-        torch.cat([(one[name] - began[name]).flatten() for name in began])
-        for one in (their_model.state_dict(), my_model.state_dict())
+        torch.cat([(state[name] - began[name]).flatten() for name in began])
+        for state in (their_model.state_dict(), my_model.state_dict())
     )
     assert (mine_moved - theirs_moved).norm() <= 1e-3 * theirs_moved.norm()
 
@@ -168,23 +168,23 @@ def test_with_weights_of_one_it_is_plain_sft(
 def gradient(model: Any, passes: list[dict[str, Any]], whole: float) -> dict[str, torch.Tensor]:
     head = WeightedLossHead(model)
     model.zero_grad()
-    for one in passes:
-        about = {name: one.pop(name) for name in ("predicts", "targets", "weights")}
+    for inputs in passes:
+        about = {name: inputs.pop(name) for name in ("predicts", "targets", "weights")}
         with head.computing_loss(**about):
-            (model(**one, use_cache=False).logits.sum() / whole).backward()
+            (model(**inputs, use_cache=False).logits.sum() / whole).backward()
     head.remove()
     return {name: p.grad.clone() for name, p in model.named_parameters()}
 
 
 def weighed(tmp_path: Path) -> sft_dataset.MappedRows:
     """Rows whose weights differ from token to token and from row to row."""
-    found = tiny.rows()
-    for number, one in enumerate(found):
-        one["weights"] = [
+    examples = tiny.rows()
+    for number, example in enumerate(examples):
+        example["weights"] = [
             weight * (1 + 0.25 * (place % 5) + number)
-            for place, weight in enumerate(one["weights"])
+            for place, weight in enumerate(example["weights"])
         ]
-    return prepared(tmp_path, found)
+    return prepared(tmp_path, examples)
 
 
 def by_hand(model: Any, rows: sft_dataset.MappedRows) -> tuple[float, dict[str, torch.Tensor]]:
@@ -211,31 +211,31 @@ def test_packed_or_not_loss_and_gradient_are_those_of_each_row_alone(
     sft_model.register_rows_attention()
     model = LlamaForCausalLM(tiny.config(tie_word_embeddings=tied)).double()
     rows = weighed(tmp_path)
-    _, wanted = by_hand(model, rows)
+    _, expected = by_hand(model, rows)
     model.set_attn_implementation(sft_model.ROWS_ATTENTION)
     (step,) = in_order(rows.lengths, 100, budget)
-    made = sft_dataset.PassDataset(rows, [step], row_lengths=True).item(0)["passes"]
-    whole = sum(float(one["weights"].double().sum()) for one in made)
-    found = gradient(model, made, whole)
-    for name, one in wanted.items():
-        assert (found[name] - one).norm() <= 1e-5 * one.norm(), name
+    passes = sft_dataset.PassDataset(rows, [step], row_lengths=True).item(0)["passes"]
+    whole = sum(float(inputs["weights"].double().sum()) for inputs in passes)
+    gradients = gradient(model, passes, whole)
+    for name, slope in expected.items():
+        assert (gradients[name] - slope).norm() <= 1e-5 * slope.norm(), name
 
 
 def test_a_row_sees_nothing_of_the_rows_beside_it(tmp_path: Path, base: Path) -> None:
     """Bit for bit: other neighbours, the same loss."""
     model = load(base)
     head = WeightedLossHead(model)
-    found = tiny.rows((40, 40, 40))
-    others = [found[0], *tiny.rows((40, 40), seed=9)]
+    examples = tiny.rows((40, 40, 40))
+    others = [examples[0], *tiny.rows((40, 40), seed=9)]
     losses = []
-    for number, rows in enumerate((found, others)):
-        made = prepared(tmp_path / str(number), rows)
-        (step,) = in_order(made.lengths, 3, 10_000)
-        (one,) = sft_dataset.PassDataset(made, [step], row_lengths=True).item(0)["passes"]
-        about = {name: one.pop(name) for name in ("predicts", "targets", "weights")}
+    for number, rows in enumerate((examples, others)):
+        mapped = prepared(tmp_path / str(number), rows)
+        (step,) = in_order(mapped.lengths, 3, 10_000)
+        (inputs,) = sft_dataset.PassDataset(mapped, [step], row_lengths=True).item(0)["passes"]
+        about = {name: inputs.pop(name) for name in ("predicts", "targets", "weights")}
         about["weights"] = torch.where(about["predicts"] < 40, about["weights"], 0.0)
         with torch.no_grad(), head.computing_loss(**about):
-            losses.append(float(model(**one, use_cache=False).logits))
+            losses.append(float(model(**inputs, use_cache=False).logits))
     assert losses[0] == losses[1]
 
 
@@ -349,13 +349,13 @@ def test_no_logits_where_nothing_weighs(base: Path) -> None:
     """The head multiplies the positions that predict a trained token, and no other."""
     model = load(base)
     head = WeightedLossHead(model)
-    seen = []
+    positions = []
     real = torch.nn.functional.linear
 
     def counted(hidden: torch.Tensor, *rest: Any) -> torch.Tensor:
         out = real(hidden, *rest)
         if out.shape[-1] == tiny.WORDS:
-            seen.append(out.shape[0])
+            positions.append(out.shape[0])
         return out
 
     ids = torch.randint(tiny.WORDS, (1, 200))
@@ -367,11 +367,11 @@ def test_no_logits_where_nothing_weighs(base: Path) -> None:
             loss.backward()
     finally:
         torch.nn.functional.linear = real
-    assert seen == [3]
-    wanted = loss_from_logits(
+    assert positions == [3]
+    expected = loss_from_logits(
         load(base)(input_ids=ids).logits[0, predicts], ids[0, predicts + 1], torch.ones(3)
     )
-    assert float(loss) == pytest.approx(float(wanted), rel=1e-5)
+    assert float(loss) == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_slices_of_the_head_change_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -381,11 +381,11 @@ def test_slices_of_the_head_change_nothing(monkeypatch: pytest.MonkeyPatch, tmp_
     model = LlamaForCausalLM(tiny.config()).double()
     model.set_attn_implementation(sft_model.ROWS_ATTENTION)
     rows = weighed(tmp_path)
-    found = []
+    gradients = []
     for size in (4 * tiny.WORDS * 7, 10**9):
         monkeypatch.setattr("houston_daemon.training.sft.weighted_loss.SLICE_BYTES", size)
         (step,) = in_order(rows.lengths, 100, 100)
-        made = sft_dataset.PassDataset(rows, [step], row_lengths=True).item(0)["passes"]
-        found.append(gradient(model, made, 1.0))
-    for name, one in found[1].items():
-        torch.testing.assert_close(found[0][name], one, rtol=1e-9, atol=1e-12)
+        passes = sft_dataset.PassDataset(rows, [step], row_lengths=True).item(0)["passes"]
+        gradients.append(gradient(model, passes, 1.0))
+    for name, slope in gradients[1].items():
+        torch.testing.assert_close(gradients[0][name], slope, rtol=1e-9, atol=1e-12)

@@ -37,8 +37,8 @@ CASES: dict[str, tuple[dict[str, Any], bool, set[str], str]] = {
 }
 
 
-def planned(found: sft_recipe.SftRecipe) -> list[batch_plan.OptimizerStep]:
-    budget = found.pack_tokens if found.packing else 0
+def planned(recipe: sft_recipe.SftRecipe) -> list[batch_plan.OptimizerStep]:
+    budget = recipe.pack_tokens if recipe.packing else 0
     ones = [1] * len(LENGTHS)
     return batch_plan.plan_steps(LENGTHS, ones, epochs=1, batch=8, budget=budget, seed=0)
 
@@ -52,20 +52,20 @@ def largest(steps: list[batch_plan.OptimizerStep]) -> int:
 def test_only_what_needs_less_is_advised(tmp_path: Path, case: str) -> None:
     settings, training, keys, other = CASES[case]
     folder = tiny.run_folder(tmp_path, tmp_path, [], **settings)
-    asked = folder.spec.recipe
-    steps = planned(asked)
+    recipe = folder.spec.recipe
+    steps = planned(recipe)
     with (
         pytest.raises(HoustonError) as refused,
         training_memory.explain_out_of_memory(folder, LENGTHS, steps, training=training),
     ):
         raise RuntimeError("CUDA out of memory. Tried to allocate 3 GiB")
-    said = refused.value
-    assert f"passes of up to {largest(steps)} tokens; the longest row has 64." in said.cause
-    advised = re.findall(r"--set (\w+=\w+)", said.next.partition(";")[0]) if keys else []
-    assert {one.partition("=")[0] for one in advised} == keys
-    assert other in said.next and ("--resume" in said.next) == bool(keys)
+    error = refused.value
+    assert f"passes of up to {largest(steps)} tokens; the longest row has 64." in error.cause
+    advised = re.findall(r"--set (\w+=\w+)", error.next.partition(";")[0]) if keys else []
+    assert {setting.partition("=")[0] for setting in advised} == keys
+    assert other in error.next and ("--resume" in error.next) == bool(keys)
     if "pack_tokens" in keys:
-        assert largest(planned(sft_recipe.changed_recipe(asked, advised))) < largest(steps)
+        assert largest(planned(sft_recipe.changed_recipe(recipe, advised))) < largest(steps)
 
 
 def test_another_error_is_left_as_it_is(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_where_the_model_alone_is_too_large_no_pass_is_blamed(tmp_path: Path, fu
     folder = tiny.run_folder(tmp_path, tmp_path, [], full=full)
     sft_progress.ProgressWriter(folder.path).set_state("running", "loading the model")
     trainer_process.report_failure(folder, MemoryError())
-    said = sft_progress.read_progress(folder.path)
-    assert said is not None and said.state == "failed"
-    assert said.message.startswith("Memory ran out loading the model.")
-    assert "pack_tokens" not in said.message and "--accelerate fsdp" in said.message
-    assert ("an adapter in place of all weights" in said.message) == full
+    progress = sft_progress.read_progress(folder.path)
+    assert progress is not None and progress.state == "failed"
+    assert progress.message.startswith("Memory ran out loading the model.")
+    assert "pack_tokens" not in progress.message and "--accelerate fsdp" in progress.message
+    assert ("an adapter in place of all weights" in progress.message) == full

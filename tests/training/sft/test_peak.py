@@ -24,7 +24,7 @@ from tests.training.sft import tiny
 LENGTHS = [5, 31, 12, 47, 9, 22, 64, 17]
 PEAK = PeakMemory(
     resident_bytes=10_000, trained=1_000, bytes_per_token=100.0, bytes_per_token_squared=0.0,
-    kept=10.0, layers=4, fixed_bytes=500, heap=1.0,
+    input_bytes_per_token=10.0, layers=4, fixed_bytes=500, heap=1.0,
 )  # fmt: skip
 CASES: dict[str, tuple[dict[str, Any], int, str]] = {
     "smaller passes": (
@@ -51,43 +51,42 @@ CASES: dict[str, tuple[dict[str, Any], int, str]] = {
 }
 
 
-def planned(asked: sft_recipe.SftRecipe, lengths: list[int]) -> list[batch_plan.OptimizerStep]:
+def planned(recipe: sft_recipe.SftRecipe, lengths: list[int]) -> list[batch_plan.OptimizerStep]:
     ones = [1] * len(lengths)
-    return batch_plan.plan_steps(lengths, ones, epochs=1, batch=8, budget=asked.pack_tokens, seed=0)
+    budget = recipe.pack_tokens
+    return batch_plan.plan_steps(lengths, ones, epochs=1, batch=8, budget=budget, seed=0)
 
 
-def checked(
-    folder: sft_run_folder.RunFolder, there: int, lengths: list[int] = LENGTHS
-) -> list[str]:
-    said: list[str] = []
+def checked(folder: sft_run_folder.RunFolder, free: int, lengths: list[int] = LENGTHS) -> list[str]:
+    lines: list[str] = []
     training_memory.refuse_too_large(
-        PEAK, folder, lengths, planned(folder.spec.recipe, lengths), there, said.append
+        PEAK, folder, lengths, planned(folder.spec.recipe, lengths), free, lines.append
     )
-    return said
+    return lines
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_would_fit_is_named_and_fits(tmp_path: Path, case: str) -> None:
-    settings, there, wanted = CASES[case]
+    settings, free, advice = CASES[case]
     lengths = [160, 20] if case == "shorter rows" else LENGTHS
     folder = tiny.run_folder(tmp_path, tmp_path, [], **settings)
     with pytest.raises(HoustonError) as refused:
-        checked(folder, there, lengths)
-    said = refused.value
-    assert said.effect == NOTHING_TRAINED_MESSAGE
-    assert f"its longest row {max(lengths)}" in said.cause
-    assert re.search(wanted, said.next), said.next
-    keys = [one.removesuffix(";") for one in re.findall(r"--set (\S+=\S+)", said.next)]
+        checked(folder, free, lengths)
+    error = refused.value
+    assert error.effect == NOTHING_TRAINED_MESSAGE
+    assert f"its longest row {max(lengths)}" in error.cause
+    assert re.search(advice, error.next), error.next
+    keys = [setting.removesuffix(";") for setting in re.findall(r"--set (\S+=\S+)", error.next)]
     if keys:
-        asked = sft_recipe.changed_recipe(folder.spec.recipe, keys)
-        folder.write_spec(sft_run_folder.RunSpec(run="run", recipe=asked))
-        checked(folder, there, [min(one, asked.max_length) for one in lengths])
+        recipe = sft_recipe.changed_recipe(folder.spec.recipe, keys)
+        folder.write_spec(sft_run_folder.RunSpec(run="run", recipe=recipe))
+        checked(folder, free, [min(length, recipe.max_length) for length in lengths])
 
 
 def test_what_fits_is_said_and_begun(tmp_path: Path) -> None:
     folder = tiny.run_folder(tmp_path, tmp_path, [], pack_tokens=200)
-    (said,) = checked(folder, 10**9)
-    assert said.startswith("passes of up to 198 tokens will need up to 0.0 GB more memory")
+    (line,) = checked(folder, 10**9)
+    assert line.startswith("passes of up to 198 tokens will need up to 0.0 GB more memory")
 
 
 def test_the_check_can_be_left_out(tmp_path: Path) -> None:
@@ -134,11 +133,11 @@ GROUPS: dict[str, tuple[str, dict[str, str], list[int]]] = {
 
 @pytest.mark.parametrize("case", GROUPS)
 def test_a_control_groups_limit_counts(tmp_path: Path, case: str) -> None:
-    own, files, left = GROUPS[case]
+    own, files, expected = GROUPS[case]
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert list(training_memory._cgroup_bytes_left(tmp_path, own)) == left
+    assert list(training_memory._cgroup_bytes_left(tmp_path, own)) == expected
 
 
 @pytest.mark.slow
@@ -169,13 +168,13 @@ def test_reckoning_is_no_less_than_the_run_takes_and_changes_nothing(
         "folder = RunFolder(Path(sys.argv[1]))\n"
         "training_run.train_run(folder, ProgressWriter(folder.path))\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program, str(folder.path)], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     result = folder.result
     assert result is not None
-    reckoned = int(done.stdout.split()[0])
+    reckoned = int(process.stdout.split()[0])
     assert result.memory_bytes <= reckoned <= 2.5 * result.memory_bytes
     assert "tokens will need up to" in (folder.path / "log.txt").read_text()
 

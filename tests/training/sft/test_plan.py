@@ -10,8 +10,8 @@ LENGTHS = [5, 31, 12, 47, 9, 22, 64, 17, 38, 7]
 
 
 def planned(**more: int) -> list[batch_plan.OptimizerStep]:
-    given = {"epochs": 2, "batch": 4, "budget": 64, "seed": 3} | more
-    return batch_plan.plan_steps(LENGTHS, [1] * len(LENGTHS), **given)
+    settings = {"epochs": 2, "batch": 4, "budget": 64, "seed": 3} | more
+    return batch_plan.plan_steps(LENGTHS, [1] * len(LENGTHS), **settings)
 
 
 def rows(step: batch_plan.OptimizerStep) -> list[int]:
@@ -21,10 +21,10 @@ def rows(step: batch_plan.OptimizerStep) -> list[int]:
 @pytest.mark.parametrize("budget", [0, 20, 64, 10_000])
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_a_step_has_the_same_rows_however_it_is_computed(budget: int, processes: int) -> None:
-    wanted = [rows(step) for step in planned()]
-    found = planned(budget=budget, processes=processes)
-    assert [rows(step) for step in found] == wanted
-    for step in found:
+    expected = [rows(step) for step in planned()]
+    steps = planned(budget=budget, processes=processes)
+    assert [rows(step) for step in steps] == expected
+    for step in steps:
         assert len(step.passes_per_process) == processes
         assert len({len(share) for share in step.passes_per_process}) == 1, (
             "collectives would wait for ever"
@@ -35,22 +35,22 @@ def test_a_step_has_the_same_rows_however_it_is_computed(budget: int, processes:
 
 
 def test_every_row_comes_once_an_epoch_and_in_another_order() -> None:
-    found = planned()
-    assert [len(rows(step)) for step in found] == [4, 4, 2, 4, 4, 2]
+    steps = planned()
+    assert [len(rows(step)) for step in steps] == [4, 4, 2, 4, 4, 2]
     first, second = (
-        [row for step in half for row in rows(step)] for half in (found[:3], found[3:])
+        [row for step in half for row in rows(step)] for half in (steps[:3], steps[3:])
     )
     assert sorted(first) == sorted(second) == list(range(len(LENGTHS)))
     assert first != second
-    assert [step.epoch for step in found] == pytest.approx([0.4, 0.8, 1.0, 1.4, 1.8, 2.0])
-    assert [rows(step) for step in planned(seed=4)] != [rows(step) for step in found]
+    assert [step.epoch for step in steps] == pytest.approx([0.4, 0.8, 1.0, 1.4, 1.8, 2.0])
+    assert [rows(step) for step in planned(seed=4)] != [rows(step) for step in steps]
 
 
 def test_rows_are_seen_as_often_as_the_recipe_says() -> None:
     times = [7 if row % 2 else 10 for row in range(len(LENGTHS))]
-    found = batch_plan.plan_steps(LENGTHS, times, epochs=1, batch=64, budget=0, seed=0)
-    seen = [row for step in found for row in rows(step)]
-    assert [seen.count(row) for row in range(len(LENGTHS))] == times
+    steps = batch_plan.plan_steps(LENGTHS, times, epochs=1, batch=64, budget=0, seed=0)
+    trained = [row for step in steps for row in rows(step)]
+    assert [trained.count(row) for row in range(len(LENGTHS))] == times
 
 
 def test_it_ends_after_the_steps_that_were_asked_for() -> None:

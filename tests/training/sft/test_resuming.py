@@ -33,22 +33,22 @@ def loaded(tmp_path: Path) -> LoadedConfiguration:
 @pytest.fixture
 def folder(loaded: LoadedConfiguration) -> RunFolder:
     """Of a run that was cut short."""
-    made = RunFolder(policy_and_run_files.training_run_folder(loaded.home, RUN))
-    made.write_spec(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model")))
-    sft_progress.ProgressWriter(made.path).set_state("running", "step 7")
-    return made
+    run = RunFolder(policy_and_run_files.training_run_folder(loaded.home, RUN))
+    run.write_spec(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model")))
+    sft_progress.ProgressWriter(run.path).set_state("running", "step 7")
+    return run
 
 
 @pytest.fixture
 def daemon(loaded: LoadedConfiguration, folder: RunFolder) -> Iterator[Station]:
-    made = Station(loaded.home.path).start()
+    station = Station(loaded.home.path).start()
     lock = HomeLock(loaded.home)
     lock.take(HomeOwner(pid=1, since="now"))
     try:
-        yield made
+        yield station
     finally:
         lock.release()
-        made.stop()
+        station.stop()
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -88,14 +88,14 @@ def test_what_a_run_that_goes_on_cannot_have_is_refused_by_name(
     loaded: LoadedConfiguration, folder: RunFolder, name: str
 ) -> None:
     """Also where it says what holds anyway: the run may have been made with something else."""
-    said = resumed(loaded, *KEPT[name], "--set", "pack_tokens=77")
-    assert f"--resume takes no {name}." in said.cause
-    assert said.code == ExitCode.USAGE
+    error = resumed(loaded, *KEPT[name], "--set", "pack_tokens=77")
+    assert f"--resume takes no {name}." in error.cause
+    assert error.code == ExitCode.USAGE
 
 
 def test_they_are_named_together(loaded: LoadedConfiguration, folder: RunFolder) -> None:
-    said = resumed(loaded, "--recipe", "apollo", "--no-masking", "--held-out", "a")
-    assert "takes no --held-out, --no-masking, --recipe." in said.cause
+    error = resumed(loaded, "--recipe", "apollo", "--no-masking", "--held-out", "a")
+    assert "takes no --held-out, --no-masking, --recipe." in error.cause
 
 
 def test_shards_cannot_take_the_place_of_what_was_written_in_one_piece(
@@ -103,9 +103,9 @@ def test_shards_cannot_take_the_place_of_what_was_written_in_one_piece(
 ) -> None:
     """The trainer would refuse it as well, when the run has the wrong setting already."""
     tiny.write_checkpoint(folder.checkpoints, 7, "plain")
-    said = resumed(loaded, "--accelerate", "fsdp")
-    assert "checkpoint-7 was written without shards" in said.cause
-    assert "--set accelerate=" in said.next
+    error = resumed(loaded, "--accelerate", "fsdp")
+    assert "checkpoint-7 was written without shards" in error.cause
+    assert "--set accelerate=" in error.next
 
 
 ROWS: dict[str, tuple[tuple[str, ...], RowOptions]] = {
@@ -130,9 +130,9 @@ def test_a_run_that_the_daemon_has_is_left_as_it_is(
     daemon.person().ask(wire.StartTraining(request="r", run=RUN))
     daemon.recorder.report_training_state(RUN, state, "", start=state == "running")
     for more in ((), ("--alone",)):
-        said = resumed(loaded, "--set", "pack_tokens=77", "--gpus", "0", *more)
-        assert said.cause == f"The daemon has {RUN} already ({state})."
-        assert f"train cancel {RUN}" in said.next
+        error = resumed(loaded, "--set", "pack_tokens=77", "--gpus", "0", *more)
+        assert error.cause == f"The daemon has {RUN} already ({state})."
+        assert f"train cancel {RUN}" in error.next
 
 
 MINE: dict[str, tuple[bool, RunState]] = {

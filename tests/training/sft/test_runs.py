@@ -45,9 +45,9 @@ def _program(folder: str, memory: int) -> None:
 @pytest.fixture(scope="module")
 def children() -> Iterator[Any]:
     """Children that start with torch and TRL imported; each is a process with its own memory."""
-    made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(["houston_daemon.training.sft.training_run"])
-    yield made
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["houston_daemon.training.sft.training_run"])
+    yield context
 
 
 @pytest.fixture(scope="module")
@@ -101,12 +101,13 @@ def test_two_trainers_never_write_into_one_folder(
 
 def losses(folder: RunFolder) -> dict[int, list[str]]:
     """Every loss of the log by step, in the order in which they were written."""
-    found: dict[int, list[str]] = {}
+    by_step: dict[int, list[str]] = {}
     for line in sft_progress.log_file(folder.path).read_text().splitlines():
         words = line.split()
         if words[1] == "step":
-            found.setdefault(int(words[2].split("/")[0]), []).append(words[words.index("loss") + 1])
-    return found
+            step, loss = int(words[2].split("/")[0]), words[words.index("loss") + 1]
+            by_step.setdefault(step, []).append(loss)
+    return by_step
 
 
 LONG: dict[str, Any] = {"epochs": 5, "save_steps": 3, "lora_dropout": 0.2, "learning_rate": 5e-2}
@@ -123,21 +124,20 @@ def test_after_a_kill_it_goes_on_as_if_nothing_had_been(
     child.until("checkpoint at step 6")
     child.process.kill()
     assert child.ended() == -signal.SIGKILL
-    said = settle_run(cut, -signal.SIGKILL)
-    assert said.state == "failed" and "--resume cut" in said.message
-    assert "checkpoint-" in said.message
-    assert "most likely memory ran out" in said.message
-    assert "--resume cut --set gradient_checkpointing=true" in said.message
+    progress = settle_run(cut, -signal.SIGKILL)
+    assert progress.state == "failed" and "--resume cut" in progress.message
+    assert "checkpoint-" in progress.message
+    assert "most likely memory ran out" in progress.message
+    assert "--resume cut --set gradient_checkpointing=true" in progress.message
     assert Child(children, cut).ended() == 0
-    wanted, found = losses(whole.folder), losses(cut)
-    assert {step: each[-1] for step, each in found.items()} == {
-        step: each[0] for step, each in wanted.items()
+    expected, actual = losses(whole.folder), losses(cut)
+    assert {step: each[-1] for step, each in actual.items()} == {
+        step: each[0] for step, each in expected.items()
     }
-    assert len(found[1]) == 1, "it began anew"
+    assert len(actual[1]) == 1, "it began anew"
     assert "going on from checkpoint-" in sft_progress.log_file(cut.path).read_text()
-    mine, theirs = (
-        load_file(one / "adapter_model.safetensors") for one in (cut.output, whole.folder.output)
-    )
+    outputs = (cut.output, whole.folder.output)
+    mine, theirs = (load_file(folder / "adapter_model.safetensors") for folder in outputs)
     assert all((mine[name] == theirs[name]).all() for name in theirs)
 
 
@@ -153,10 +153,10 @@ def test_a_checkpoint_of_another_kind_is_not_gone_on_with(
     marker = newest / sft_checkpoints.MARKER_FILE
     marker.write_text(marker.read_text().replace('"plain"', '"fsdp"'))
     assert Child(children, folder).ended() == 1
-    said = sft_progress.read_progress(folder.path)
-    assert said is not None and said.state == "failed"
-    assert "checkpoint-2 was written by FSDP, and training without shards" in said.message
-    assert "--resume run --set accelerate=fsdp; or start a new run" in said.message
+    progress = sft_progress.read_progress(folder.path)
+    assert progress is not None and progress.state == "failed"
+    assert "checkpoint-2 was written by FSDP, and training without shards" in progress.message
+    assert "--resume run --set accelerate=fsdp; or start a new run" in progress.message
 
 
 def test_asked_to_end_it_saves_and_ends(tmp_path: Path, base: Path, children: Any) -> None:
@@ -165,11 +165,11 @@ def test_asked_to_end_it_saves_and_ends(tmp_path: Path, base: Path, children: An
     child.until("step 3/")
     child.process.terminate()
     assert child.ended() == trainer_process.TERMINATED_EXIT_CODE
-    said = sft_progress.read_progress(folder.path)
-    assert said is not None and said.state == "cancelled"
+    progress = sft_progress.read_progress(folder.path)
+    assert progress is not None and progress.state == "cancelled"
     newest = sft_checkpoints.newest_checkpoint(folder.checkpoints)
-    assert newest is not None and newest.name == f"checkpoint-{said.step}"
-    assert str(newest) in said.message and "houston train sft --resume run" in said.message
+    assert newest is not None and newest.name == f"checkpoint-{progress.step}"
+    assert str(newest) in progress.message and "houston train sft --resume run" in progress.message
     assert not folder.output.exists()
 
 
@@ -177,18 +177,18 @@ def test_asked_to_end_it_saves_and_ends(tmp_path: Path, base: Path, children: An
 def test_a_loss_that_is_no_number_ends_it_with_the_last_good_checkpoint(
     tmp_path: Path, base: Path, children: Any
 ) -> None:
-    found = tiny.rows()
-    found[0]["weights"] = [3e38 if weight else 0.0 for weight in found[0]["weights"]]
+    examples = tiny.rows()
+    examples[0]["weights"] = [3e38 if weight else 0.0 for weight in examples[0]["weights"]]
     order = {"epochs": 3, "batch": 1, "save_steps": 1}
-    folder = tiny.run_folder(tmp_path, base, found, **order)
+    folder = tiny.run_folder(tmp_path, base, examples, **order)
     assert Child(children, folder).ended() == 1
-    said = sft_progress.read_progress(folder.path)
-    assert said is not None and said.state == "failed"
-    assert "is not a number" in said.message
-    assert "a new run with lower rates, --set learning_rate=2e-05" in said.message
+    progress = sft_progress.read_progress(folder.path)
+    assert progress is not None and progress.state == "failed"
+    assert "is not a number" in progress.message
+    assert "a new run with lower rates, --set learning_rate=2e-05" in progress.message
     newest = sft_checkpoints.newest_checkpoint(folder.checkpoints)
-    named = str(newest) if newest else "no checkpoint yet"
-    assert named in said.message
+    checkpoint = str(newest) if newest else "no checkpoint yet"
+    assert checkpoint in progress.message
     for weights in sft_checkpoints.whole_checkpoints(folder.checkpoints):
         values = load_file(weights / "adapter_model.safetensors").values()
         assert all(abs(value).max() < 1e3 for value in values)
@@ -203,11 +203,11 @@ def test_without_memory_it_ends_with_a_sentence(tmp_path: Path, base: Path, chil
         tmp_path, wide, [tiny.row(0, 4_000)], max_length=4_000, full=True, check_memory=False
     )
     assert Child(children, folder, memory=1500 * 2**20).ended() == 1  # two of a layer need 2 GB
-    said = sft_progress.read_progress(folder.path)
-    assert said is not None and said.state == "failed"
-    assert said.message.startswith("Memory ran out with passes of up to 4000 tokens;")
-    assert "--resume run --set gradient_checkpointing=true;" in said.message
-    assert "pack_tokens" not in said.message, "the row has 4,000, whatever a pass may have"
+    progress = sft_progress.read_progress(folder.path)
+    assert progress is not None and progress.state == "failed"
+    assert progress.message.startswith("Memory ran out with passes of up to 4000 tokens;")
+    assert "--resume run --set gradient_checkpointing=true;" in progress.message
+    assert "pack_tokens" not in progress.message, "the row has 4,000, whatever a pass may have"
 
 
 def test_a_process_that_lost_another_does_not_speak_over_it(tmp_path: Path, base: Path) -> None:
@@ -215,8 +215,8 @@ def test_a_process_that_lost_another_does_not_speak_over_it(tmp_path: Path, base
     folder = tiny.run_folder(tmp_path, base, tiny.rows())
     sft_progress.ProgressWriter(folder.path).set_state("failed", "Memory ran out.")
     trainer_process.report_failure(folder, RuntimeError("Connection closed by peer"))
-    said = sft_progress.read_progress(folder.path)
-    assert said is not None and said.message == "Memory ran out."
+    progress = sft_progress.read_progress(folder.path)
+    assert progress is not None and progress.message == "Memory ran out."
     assert "Connection closed by peer" in sft_progress.log_file(folder.path).read_text()
 
 
@@ -224,27 +224,28 @@ def test_rows_are_cut_and_what_has_nothing_left_is_named(
     tmp_path: Path, base: Path, children: Any
 ) -> None:
     """Also the loss on what was held out, and how often rows of a kind are seen."""
-    found = tiny.rows()
-    found[3]["kind"] = "summary"
+    examples = tiny.rows()
+    examples[3]["kind"] = "summary"
     folder = tiny.run_folder(
-        tmp_path, base, found, max_length=11, upsample={"react": 2, "summary": 3}
+        tmp_path, base, examples, max_length=11, upsample={"react": 2, "summary": 3}
     )
     tiny.write(folder.data, tiny.rows((20, 30), seed=4), "held_out")
     assert Child(children, folder).ended() == 0
     log = sft_progress.log_file(folder.path).read_text()
     assert "8 rows cut to 11 tokens" not in log  # those without a token to train are not counted
-    kept = [number for number, length in enumerate(tiny.LENGTHS) if length // 4 < 11]
+    trained = [number for number, length in enumerate(tiny.LENGTHS) if length // 4 < 11]
     dropped = [f"r{number}/0.0" for number, length in enumerate(tiny.LENGTHS) if length // 4 >= 11]
     assert f"left out, nothing to train within it: {', '.join(dropped)}" in log
     result = folder.result
-    assert result is not None and (result.rows, result.dropped) == (len(kept), len(dropped))
-    tokens = {number: min(11, tiny.LENGTHS[number]) for number in kept}
+    assert result is not None and (result.rows, result.dropped) == (len(trained), len(dropped))
+    tokens = {number: min(11, tiny.LENGTHS[number]) for number in trained}
     assert result.tokens == 2 * sum(tokens.values()) + tokens.get(3, 0)
     assert result.held_out_before is not None and result.held_out_after is not None
-    said = json.loads(sft_progress.progress_file(folder.path).read_text())
-    assert said["state"] == "finished" and said["step"] == said["steps"] == result.steps
-    assert all(said[name] for name in ("loss", "lr", "tokens", "tokens_per_second", "grad_norm"))
-    assert said["memory_bytes"] > 2**20 and said["eta_seconds"] == 0
+    progress = json.loads(sft_progress.progress_file(folder.path).read_text())
+    assert progress["state"] == "finished" and progress["step"] == progress["steps"] == result.steps
+    figures = ("loss", "lr", "tokens", "tokens_per_second", "grad_norm")
+    assert all(progress[name] for name in figures)
+    assert progress["memory_bytes"] > 2**20 and progress["eta_seconds"] == 0
 
 
 FSDP = """
@@ -267,8 +268,8 @@ def launched(folder: RunFolder, *, shards: bool) -> None:
     words = sft_launch.launch_command(folder.path, 0)
     if shards:
         words[words.index(sft_launch.TRAINER_PACKAGE)] = "tests.training.sft.sharded"
-    done = subprocess.run(words, capture_output=True, text=True, timeout=250, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(words, capture_output=True, text=True, timeout=250, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.slow
@@ -283,30 +284,32 @@ def test_two_processes_train_what_one_does(
     if shards:
         file = tmp_path / "fsdp.yaml"
         file.write_text(FSDP)
-    asked: dict[str, Any] = {"full": shards, "steps": 2, "save_steps": 1}
-    one = tiny.run_folder(tmp_path, base, tiny.rows(), "one", **asked)
-    two = tiny.run_folder(tmp_path, base, tiny.rows(), "two", accelerate=str(file), **asked)
-    alone = Child(children, one)
-    launched(two, shards=shards)
+    settings: dict[str, Any] = {"full": shards, "steps": 2, "save_steps": 1}
+    first = tiny.run_folder(tmp_path, base, tiny.rows(), "first", **settings)
+    second = tiny.run_folder(
+        tmp_path, base, tiny.rows(), "second", accelerate=str(file), **settings
+    )
+    alone = Child(children, first)
+    launched(second, shards=shards)
     assert alone.ended() == 0
-    _same_as(one, two, shards=shards)
-    last = sft_checkpoints.newest_checkpoint(two.checkpoints)
+    _same_as(first, second, shards=shards)
+    last = sft_checkpoints.newest_checkpoint(second.checkpoints)
     assert last is not None and sft_checkpoints.checkpoint_kind(last) == kind
-    for gone in (last, two.output):
-        shutil.rmtree(gone)
-    launched(two, shards=shards)
-    assert "going on from checkpoint-1" in sft_progress.log_file(two.path).read_text()
-    _same_as(one, two, shards=shards)
+    for folder in (last, second.output):
+        shutil.rmtree(folder)
+    launched(second, shards=shards)
+    assert "going on from checkpoint-1" in sft_progress.log_file(second.path).read_text()
+    _same_as(first, second, shards=shards)
 
 
-def _same_as(one: RunFolder, two: RunFolder, *, shards: bool) -> None:
-    wanted, found = one.result, two.result
-    assert wanted is not None and found is not None
-    assert (wanted.processes, found.processes) == (1, 2)
-    assert found.loss_first == pytest.approx(wanted.loss_first, rel=1e-5)
-    assert found.loss_mean_last_10 == pytest.approx(wanted.loss_mean_last_10, rel=1e-4)
+def _same_as(first: RunFolder, second: RunFolder, *, shards: bool) -> None:
+    expected, actual = first.result, second.result
+    assert expected is not None and actual is not None
+    assert (expected.processes, actual.processes) == (1, 2)
+    assert actual.loss_first == pytest.approx(expected.loss_first, rel=1e-5)
+    assert actual.loss_mean_last_10 == pytest.approx(expected.loss_mean_last_10, rel=1e-4)
     name = "model.safetensors" if shards else "adapter_model.safetensors"
-    mine, theirs = (load_file(each.output / name) for each in (two, one))
+    mine, theirs = (load_file(each.output / name) for each in (second, first))
     if shards:  # FSDP's weights in one piece name a tied head, too
         assert (mine.pop("lm_head.weight") == mine["model.embed_tokens.weight"]).all()
     assert mine.keys() == theirs.keys()

@@ -56,10 +56,10 @@ def save_tokenizer(folder: Path) -> None:
     words = {"<unk>": 0, "<end>": 1} | {f"w{n}": n for n in range(2, WORDS)}
     plain = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     plain.pre_tokenizer = pre_tokenizers.Whitespace()
-    made = PreTrainedTokenizerFast(
+    fast = PreTrainedTokenizerFast(
         tokenizer_object=plain, unk_token="<unk>", eos_token="<end>", pad_token="<end>"
     )
-    made.save_pretrained(folder)
+    fast.save_pretrained(folder)
 
 
 def row(number: int, length: int, *, weight: float = 1.0, seed: int = 0) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def row(number: int, length: int, *, weight: float = 1.0, seed: int = 0) -> dict
     weights = [0.0] * length
     for start, end in ((length // 4, length // 2), (3 * length // 4, length)):
         weights[start:end] = [weight] * (end - start)
-    labels = [one if many else -100 for one, many in zip(ids, weights, strict=True)]
+    labels = [id if many else -100 for id, many in zip(ids, weights, strict=True)]
     return {
         "input_ids": ids,
         "labels": labels,
@@ -90,31 +90,31 @@ def rows(lengths: tuple[int, ...] = LENGTHS, **more: Any) -> list[dict[str, Any]
     return [row(number, length, **more) for number, length in enumerate(lengths)]
 
 
-def write(folder: Path, found: list[dict[str, Any]], stem: str = "data") -> Path:
+def write(folder: Path, examples: list[dict[str, Any]], stem: str = "data") -> Path:
     """Rows as a folder that was exported."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = "".join(json.dumps(one) + "\n" for one in found)
+    lines = "".join(json.dumps(example) + "\n" for example in examples)
     (folder / f"{stem}.jsonl").write_text(lines)
     return folder
 
 
 def run_folder(
-    tmp_path: Path, base: Path, found: list[dict[str, Any]], name: str = "run", **recipe: Any
+    tmp_path: Path, base: Path, examples: list[dict[str, Any]], name: str = "run", **recipe: Any
 ) -> RunFolder:
     """A run that was asked for and not started."""
     folder = RunFolder(tmp_path / name)
     plain: dict[str, Any] = {"device": "cpu", "precision": "fp32", "batch": 4, "pack_tokens": 64}
     folder.write_spec(RunSpec(run=name, recipe=SftRecipe(base=str(base), **(plain | recipe))))
-    write(folder.data, found)
+    write(folder.data, examples)
     return folder
 
 
 def write_checkpoint(folder: Path, step: int, kind: str = "") -> Path:
     """A whole checkpoint, as a trainer leaves it."""
     with sft_checkpoints.unfinished_checkpoint(folder) as beside:
-        made = beside / f"checkpoint-{step}"
-        made.mkdir()
-        (made / "optimizer.pt").write_bytes(b"x" * 100)
-        (made / "deep").mkdir()
-        (made / "deep" / "weights").write_bytes(b"y" * 50)
+        checkpoint = beside / f"checkpoint-{step}"
+        checkpoint.mkdir()
+        (checkpoint / "optimizer.pt").write_bytes(b"x" * 100)
+        (checkpoint / "deep").mkdir()
+        (checkpoint / "deep" / "weights").write_bytes(b"y" * 50)
     return sft_checkpoints.finish_checkpoint(folder, step, 2, kind)

@@ -51,33 +51,33 @@ def plan_steps(
     lengths: tokens of each row. batch: rows of a step; the last of an epoch may have fewer.
     budget: tokens of a pass, 0 for one row each. limit: end after so many steps; 0 for all.
     """
-    made: list[OptimizerStep] = []
+    steps: list[OptimizerStep] = []
     for epoch in range(epochs):
         rows = epoch_order(times, epoch, seed)
         for start in range(0, len(rows), batch):
-            if limit and len(made) == limit:
-                return made
+            if limit and len(steps) == limit:
+                return steps
             chosen = rows[start : start + batch]
-            seen = epoch + (start + len(chosen)) / len(rows)
+            epoch_share = epoch + (start + len(chosen)) / len(rows)
             shares = _deal_packs(chosen, lengths, budget, processes)
-            made.append(OptimizerStep(shares, sum(lengths[row] for row in chosen), seen))
-    return made
+            steps.append(OptimizerStep(shares, sum(lengths[row] for row in chosen), epoch_share))
+    return steps
 
 
 def pack_rows(rows: Sequence[int], lengths: Sequence[int], budget: int) -> list[RowPack]:
     """Rows put together by best fit, longest first; one longer than `budget` stays alone."""
-    made: list[list[int]] = []
+    packs: list[list[int]] = []
     room: list[int] = []
     for row in sorted(rows, key=lambda row: -lengths[row]):
-        fits = [n for n, left in enumerate(room) if left >= lengths[row]]
+        fits = [n for n, free in enumerate(room) if free >= lengths[row]]
         if fits:
             best = min(fits, key=lambda n: room[n])
-            made[best].append(row)
+            packs[best].append(row)
             room[best] -= lengths[row]
         else:
-            made.append([row])
+            packs.append([row])
             room.append(budget - lengths[row])
-    return [tuple(one) for one in made]
+    return [tuple(pack) for pack in packs]
 
 
 def _deal_packs(
@@ -88,8 +88,8 @@ def _deal_packs(
     even = -(-total // processes) if processes > 1 else budget
     shares: list[list[RowPack]] = [[] for _ in range(processes)]
     load = [0] * processes
-    found = pack_rows(rows, lengths, min(budget, even))
-    for pack in sorted(found, key=lambda one: -sum(lengths[row] for row in one)):
+    packs = pack_rows(rows, lengths, min(budget, even))
+    for pack in sorted(packs, key=lambda pack: -sum(lengths[row] for row in pack)):
         least = load.index(min(load))
         shares[least].append(pack)
         load[least] += sum(lengths[row] for row in pack)

@@ -96,33 +96,14 @@ def create_run_folder(loaded: LoadedConfiguration, request: TrainingRequest) -> 
         )
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     run = f"sft-{stamp}-{secrets.token_hex(2)}"
-    named = recipe.base if is_policy_name(recipe.base) else ""
+    parent = recipe.base if is_policy_name(recipe.base) else ""
     recipe = run_policies.with_policy_folders(loaded.home, recipe)
     _remove_unfinished_runs(loaded)
     unfinished = RunFolder(training_folder(loaded.home) / f"{UNFINISHED_PREFIX}{run}")
     unfinished.path.mkdir(mode=0o700, parents=True)
     lock = sft_run_folder.take_folder(unfinished.path)
     try:
-        rollouts = _prepare_data(loaded, request, recipe.base, unfinished)
-        manifest = sft_run_folder.read_data_manifest(unfinished.data)
-        recipe = _filled_recipe(recipe, manifest, request.settings)
-        _check_data(recipe, manifest)
-        parent = named or run_policies.parent_policy(loaded.home, recipe)
-        family = request.name or (parse_policy_name(parent).family if parent else DEFAULT_FAMILY)
-        base_hash, adapter_hash = run_policies.base_hashes_of(loaded.home, recipe)
-        _check_registrable(loaded, family, recipe.base, base_hash, parent)
-        unfinished.write_spec(
-            RunSpec(
-                run=run,
-                name=family,
-                parent=parent,
-                home=str(loaded.home.path),
-                recipe=recipe,
-                base_hash=base_hash,
-                adapter_hash=adapter_hash,
-                rollouts=rollouts,
-            )
-        )
+        unfinished.write_spec(_prepare_run(loaded, request, recipe, parent, run, unfinished))
         folder = sft_run_folder.folder_of_run(loaded.home, run)
         unfinished.path.replace(folder.path)
     except BaseException:
@@ -133,13 +114,42 @@ def create_run_folder(loaded: LoadedConfiguration, request: TrainingRequest) -> 
     return folder
 
 
+def _prepare_run(
+    loaded: LoadedConfiguration,
+    request: TrainingRequest,
+    recipe: SftRecipe,
+    parent: str,
+    run: str,
+    folder: RunFolder,
+) -> RunSpec:
+    """Put the data into the folder, and fill in the recipe. parent: the policy that it names."""
+    rollouts = _prepare_data(loaded, request, recipe.base, folder)
+    manifest = folder.manifest
+    recipe = _filled_recipe(recipe, manifest, request.settings)
+    _check_data(recipe, manifest)
+    parent = parent or run_policies.parent_policy(loaded.home, recipe)
+    family = request.name or (parse_policy_name(parent).family if parent else DEFAULT_FAMILY)
+    base_hash, adapter_hash = run_policies.base_hashes_of(loaded.home, recipe)
+    _check_registrable(loaded, family, recipe.base, base_hash, parent)
+    return RunSpec(
+        run=run,
+        name=family,
+        parent=parent,
+        home=str(loaded.home.path),
+        recipe=recipe,
+        base_hash=base_hash,
+        adapter_hash=adapter_hash,
+        rollouts=rollouts,
+    )
+
+
 def _remove_unfinished_runs(loaded: LoadedConfiguration) -> None:
     """Remove what commands that were killed have begun: nobody would find the rows in it."""
-    for left in training_folder(loaded.home).glob(f"{UNFINISHED_PREFIX}*"):
+    for folder in training_folder(loaded.home).glob(f"{UNFINISHED_PREFIX}*"):
         try:
-            if time.time() - left.stat().st_mtime > CREATION_SECONDS:
-                sft_run_folder.require_no_trainer(left)
-                shutil.rmtree(left)
+            if time.time() - folder.stat().st_mtime > CREATION_SECONDS:
+                sft_run_folder.require_no_trainer(folder)
+                shutil.rmtree(folder)
         except (OSError, HoustonError):  # another command's, or gone meanwhile
             continue
 
@@ -151,9 +161,9 @@ def _check_registrable(
     if not loaded.home.database.exists():
         return
     with Reader(loaded.home) as reader:
-        known = reader.run(policy_queries.list_policies())
+        policies = reader.run(policy_queries.list_policies())
     policy_constraints.check_family_lineage(
-        known, family, base, base_hash, parent, NOTHING_TRAINED_MESSAGE
+        policies, family, base, base_hash, parent, NOTHING_TRAINED_MESSAGE
     )
 
 
@@ -223,11 +233,11 @@ def _check_not_daemon_run(loaded: LoadedConfiguration, run: str) -> None:
     if find_running_daemon(loaded.home) is None:
         return
     with Reader(loaded.home) as reader:
-        known = reader.run(policy_queries.find_training_run(run))
-    if known is None or known.alone or known.state in ("failed", "cancelled"):
+        record = reader.run(policy_queries.find_training_run(run))
+    if record is None or record.alone or record.state in ("failed", "cancelled"):
         return
     raise HoustonError(
-        f"The daemon has {run} already ({known.state}).",
+        f"The daemon has {run} already ({record.state}).",
         "Nothing was changed.",
         f"houston train show {run}, or train cancel {run} first",
         ExitCode.BUSY,

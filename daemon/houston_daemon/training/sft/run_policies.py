@@ -44,10 +44,10 @@ def with_policy_folders(home: Home, recipe: SftRecipe) -> SftRecipe:
             "Name one of them",
             ExitCode.USAGE,
         )
-    found = policy_files.named_policy(home, recipe.base)
-    if found.policy.kind == "lora":
-        return msgspec.structs.replace(recipe, base=str(found.base), adapter=str(found.folder))
-    return msgspec.structs.replace(recipe, base=str(found.folder))
+    policy = policy_files.named_policy(home, recipe.base)
+    if policy.policy.kind == "lora":
+        return msgspec.structs.replace(recipe, base=str(policy.base), adapter=str(policy.folder))
+    return msgspec.structs.replace(recipe, base=str(policy.folder))
 
 
 def fill_recipe(recipe: SftRecipe, manifest: dict[str, Any], set_: Collection[str]) -> SftRecipe:
@@ -77,8 +77,8 @@ def fill_recipe(recipe: SftRecipe, manifest: dict[str, Any], set_: Collection[st
 def parent_policy(home: Home, recipe: SftRecipe) -> str:
     """The policy that a filled recipe begins from; empty for a model that is none of the home's."""
     folder = Path(recipe.adapter or recipe.base)
-    mine = policies_folder(home).resolve()
-    return folder.name if folder.resolve().parent == mine and is_policy_name(folder.name) else ""
+    inside = folder.resolve().parent == policies_folder(home).resolve()
+    return folder.name if inside and is_policy_name(folder.name) else ""
 
 
 def base_hashes_of(home: Home | None, recipe: SftRecipe) -> tuple[str, str]:
@@ -96,18 +96,18 @@ def base_hashes_of(home: Home | None, recipe: SftRecipe) -> tuple[str, str]:
 def check_base_unchanged(folder: RunFolder) -> None:
     """Raise HoustonError unless a run's base and adapter are what they were as it was asked for:
     its checkpoints, and the policy's lineage, are of those. Older runs have not noted it."""
-    asked, recipe = folder.spec, folder.spec.recipe
-    if not asked.base_hash:
+    spec, recipe = folder.spec, folder.spec.recipe
+    if not spec.base_hash:
         return
     try:
-        now = base_hashes_of(Home(Path(asked.home)) if asked.home else None, recipe)
+        hashes = base_hashes_of(Home(Path(spec.home)) if spec.home else None, recipe)
     except HoustonError as problem:
         raise _base_changed_error(folder, problem.cause) from problem
-    if now[0] != asked.base_hash:
+    if hashes[0] != spec.base_hash:
         raise _base_changed_error(
             folder, f"{recipe.base} is not the model any more that this run began with."
         )
-    if now[1] != asked.adapter_hash:
+    if hashes[1] != spec.adapter_hash:
         raise _base_changed_error(
             folder, f"{recipe.adapter} is not the adapter any more that this run began with."
         )
@@ -122,15 +122,15 @@ def _base_changed_error(folder: RunFolder, cause: str) -> HoustonError:
 
 
 def _base_of_data(manifest: dict[str, Any]) -> str:
-    named = manifest.get("base") or []
-    (only,) = named if len(named) == 1 else ("",)
-    if only in _PACKAGED_MODEL_NAMES and (found := model_path()):
-        return str(found)
+    bases = manifest.get("base") or []
+    (only,) = bases if len(bases) == 1 else ("",)
+    if only in _PACKAGED_MODEL_NAMES and (folder := model_path()):
+        return str(folder)
     if only and Path(only).is_dir():
         return str(only)
-    said = f"names {', '.join(named)}" if named else "names none"
+    names = f"names {', '.join(bases)}" if bases else "names none"
     raise HoustonError(
-        f"Which model to train cannot be told: the manifest of the data {said}.",
+        f"Which model to train cannot be told: the manifest of the data {names}.",
         NOTHING_TRAINED_MESSAGE,
         "Name its folder with --base DIR",
     )
@@ -155,20 +155,20 @@ def _with_adapter_shape(recipe: SftRecipe, folder: Path, set_: Collection[str]) 
             ExitCode.USAGE,
         )
     try:
-        found = msgspec.json.decode((folder / ADAPTER_FILES[0]).read_bytes(), type=_AdapterConfig)
+        config = msgspec.json.decode((folder / ADAPTER_FILES[0]).read_bytes(), type=_AdapterConfig)
     except (OSError, msgspec.DecodeError) as problem:
         raise HoustonError(
             f"{folder} holds no LoRA adapter to go on from: {problem}.", NOTHING_TRAINED_MESSAGE
         ) from None
-    if found.peft_type != "LORA":
+    if config.peft_type != "LORA":
         raise HoustonError(
-            f"{folder} holds an adapter of kind {found.peft_type}.", NOTHING_TRAINED_MESSAGE
+            f"{folder} holds an adapter of kind {config.peft_type}.", NOTHING_TRAINED_MESSAGE
         )
-    targets = found.target_modules
+    targets = config.target_modules
     return msgspec.structs.replace(
         recipe,
-        lora_rank=found.r,
-        lora_alpha=found.lora_alpha,
+        lora_rank=config.r,
+        lora_alpha=config.lora_alpha,
         lora_targets=targets if isinstance(targets, str) else tuple(sorted(targets)),
     )
 
@@ -199,13 +199,13 @@ def tell_run_state(
 
 def tell_run_ended(folder: RunFolder, state: RunState, reason: str = "") -> None:
     """The same, from the trainer itself: who started it may be gone."""
-    asked = folder.spec
-    if not asked.beside:
+    spec = folder.spec
+    if not spec.beside:
         return
     try:
         tell_run_state(
-            load_configuration(asked.home, os.environ.get("HOUSTON_CONFIG")),
-            asked.run,
+            load_configuration(spec.home, os.environ.get("HOUSTON_CONFIG")),
+            spec.run,
             state,
             reason,
         )
@@ -215,17 +215,17 @@ def tell_run_ended(folder: RunFolder, state: RunState, reason: str = "") -> None
 
 def register_run(loaded: LoadedConfiguration, folder: RunFolder) -> str:
     """The policy that this run became; asked again, the same one. Raises HoustonError."""
-    asked, result = folder.spec, folder.result
+    spec, result = folder.spec, folder.result
     return register_policy(
         loaded,
         folder.output,
-        Path(asked.recipe.base),
-        name=asked.name,
-        base_hash=asked.base_hash,
-        run=asked.run,
-        parent=asked.parent,
+        Path(spec.recipe.base),
+        name=spec.name,
+        base_hash=spec.base_hash,
+        run=spec.run,
+        parent=spec.parent,
         manifest=data_manifest_hash(folder.path) or data_manifest_hash(folder.data),
-        recipe=msgspec.to_builtins(asked.recipe),
+        recipe=msgspec.to_builtins(spec.recipe),
         metrics=msgspec.to_builtins(result) if result else {},
     ).name
 

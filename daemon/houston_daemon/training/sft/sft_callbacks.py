@@ -21,7 +21,7 @@ from transformers import TrainerCallback
 from houston_daemon.training.sft import batch_plan, sft_dataset, training_memory
 from houston_daemon.training.sft.batch_plan import OptimizerStep
 from houston_daemon.training.sft.sft_progress import ProgressWriter
-from houston_daemon.training.sft.sft_recipe import SftRecipe, lower_rate_settings
+from houston_daemon.training.sft.sft_recipe import lower_rate_settings
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_daemon.training.sft.sft_trainer import WeightedTrainer
 from houston_shared import atomic_file
@@ -40,9 +40,9 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
         writer: ProgressWriter,
         save_minutes: float,
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._steps = steps
-        self._writer = writer
+        self.writer = writer
         self._seconds = 60 * save_minutes
         self._saved = time.monotonic()
         self._tokens = [0, *accumulate(step.tokens for step in steps)]
@@ -66,7 +66,7 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """The clock starts."""
         self._saved = time.monotonic()
-        self._writer.begin_steps(
+        self.writer.begin_steps(
             step=state.global_step,
             steps=len(self._steps),
             tokens=self._tokens[state.global_step],
@@ -90,7 +90,7 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
     def on_save(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """A checkpoint is whole."""
         self._saved = time.monotonic()
-        self._writer.log(f"checkpoint at step {state.global_step}")
+        self.writer.log(f"checkpoint at step {state.global_step}")
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, float], **rest: Any
@@ -108,12 +108,11 @@ class TrainingWatch(TrainerCallback):  # type: ignore[misc]
             raise HoustonError(
                 f"The {what} of step {step} is not a number"
                 f" (loss {loss}, gradient norm {norm}, rate {logs['learning_rate']:.3g}).",
-                f"Training ended there. {self._folder.what_is_kept}",
-                "Next: a new run with lower rates,"
-                f" {lower_rate_settings(self._folder.spec.recipe)}",
+                f"Training ended there. {self.folder.what_is_kept}",
+                f"Next: a new run with lower rates, {lower_rate_settings(self.folder.spec.recipe)}",
             )
         self.losses.append(loss)
-        self._writer.step_done(
+        self.writer.step_done(
             step=step,
             tokens=self._tokens[step],
             epoch=self._steps[step - 1].epoch,
@@ -154,70 +153,69 @@ def spread_rows(rows: int, most: int = MAX_HELD_OUT_ROWS) -> list[int]:
 class HeldOutLoss:
     """Takes it, in every process of the run alike."""
 
-    def __init__(
-        self, folder: RunFolder, recipe: SftRecipe, trainer: WeightedTrainer, packing: bool
-    ) -> None:
+    def __init__(self, trainer: WeightedTrainer, watch: TrainingWatch, packing: bool) -> None:
         """packing: whether several rows share a pass."""
-        self._folder = folder
+        folder = watch.folder
         self._trainer = trainer
-        self._kept = folder.path / "held_out_before.json"
+        self._watch = watch
+        self._file = folder.path / "held_out_before.json"
         self.rows = 0
         """How many rows it is taken on; 0 where none are held out."""
         if not folder.held_out.is_file():
             return
         rows = sft_dataset.load_rows(folder.held_out)
         self._lengths = rows.lengths
-        taken = spread_rows(len(rows.lengths))
-        self.rows = len(taken)
-        if not taken:
+        numbers = spread_rows(len(rows.lengths))
+        self.rows = len(numbers)
+        if not numbers:
             return
         self._steps = batch_plan.plan_steps(
             rows.lengths,
-            [int(row in taken) for row in range(len(rows.lengths))],
+            [int(row in numbers) for row in range(len(rows.lengths))],
             epochs=1,
-            batch=len(taken),
-            budget=recipe.pack_tokens if packing else 0,
+            batch=len(numbers),
+            budget=folder.spec.recipe.pack_tokens if packing else 0,
             seed=0,
             processes=trainer.accelerator.num_processes,
         )
         self._passes = sft_dataset.PassDataset(rows, self._steps, packing)
 
-    def before(self, watch: TrainingWatch, writer: ProgressWriter) -> float | None:
+    def before(self) -> float | None:
         """The loss of what training begins from; None without rows, where the model is to be put
         into shards first, and where the run was asked to end meanwhile."""
         if not self.rows or self._trainer.accelerator.distributed_type in _SHARDED_TYPES:
             return None  # nobody has put such a model onto the devices yet
-        if (kept := self._before()) is not None:
-            return kept
-        loss = self._taken("before training", watch, writer)
+        if (earlier := self._earlier()) is not None:
+            return earlier
+        loss = self._take_loss("before training")
         if loss is not None and math.isfinite(loss) and self._trainer.is_world_process_zero():
             atomic_file.write_atomically(
-                self._kept, msgspec.json.encode(HeldOutBefore(loss=loss, rows=self.rows))
+                self._file, msgspec.json.encode(HeldOutBefore(loss=loss, rows=self.rows))
             )
         return loss
 
-    def after(self, watch: TrainingWatch, writer: ProgressWriter) -> float | None:
+    def after(self) -> float | None:
         """The loss of what was trained; None without rows, and where it was asked to end."""
-        return self._taken("after training", watch, writer) if self.rows else None
+        return self._take_loss("after training") if self.rows else None
 
-    def _before(self) -> float | None:
+    def _earlier(self) -> float | None:
         """What was taken earlier, on as many rows."""
         try:
-            kept = msgspec.json.decode(self._kept.read_bytes(), type=HeldOutBefore)
+            earlier = msgspec.json.decode(self._file.read_bytes(), type=HeldOutBefore)
         except (OSError, msgspec.DecodeError):
             return None
-        return kept.loss if kept.rows == self.rows else None
+        return earlier.loss if earlier.rows == self.rows else None
 
-    def _taken(self, when: str, watch: TrainingWatch, writer: ProgressWriter) -> float | None:
+    def _take_loss(self, when: str) -> float | None:
         what = f"{self.rows} of {len(self._lengths)} held-out rows {when}"
-        writer.set_state("running", f"taking the loss on {what}")
+        self._watch.writer.set_state("running", f"taking the loss on {what}")
         with training_memory.explain_out_of_memory(
-            self._folder, self._lengths, self._steps, training=False
+            self._watch.folder, self._lengths, self._steps, training=False
         ):
             device = self._trainer.args.device
             loss: float | None = self._trainer.held_out(
-                self._passes, lambda: watch.stop_requested(device)
+                self._passes, lambda: self._watch.stop_requested(device)
             )
         if loss is not None:
-            writer.log(f"loss {loss:.4f} on {what}")
+            self._watch.writer.log(f"loss {loss:.4f} on {what}")
         return loss

@@ -38,17 +38,18 @@ def unfinished_checkpoint(folder: Path) -> Iterator[Path]:
 
 def finish_checkpoint(folder: Path, step: int, keep: int, kind: str = "") -> Path:
     """Mark what lies beside and put it in its place; then remove all but the newest `keep`."""
-    made, place = folder / _UNFINISHED_FOLDER / f"{_PREFIX}{step}", folder / f"{_PREFIX}{step}"
+    name = f"{_PREFIX}{step}"
+    unfinished, place = folder / _UNFINISHED_FOLDER / name, folder / name
     files = {}
-    for file in sorted(one for one in made.rglob("*") if one.is_file()):
+    for file in sorted(path for path in unfinished.rglob("*") if path.is_file()):
         atomic_file.sync_to_disk(file)
-        files[str(file.relative_to(made))] = file.stat().st_size
+        files[str(file.relative_to(unfinished))] = file.stat().st_size
     marker = CheckpointMarker(step=step, files=files, kind=kind)
-    atomic_file.write_atomically(made / MARKER_FILE, msgspec.json.encode(marker))
-    atomic_file.sync_to_disk(made)
+    atomic_file.write_atomically(unfinished / MARKER_FILE, msgspec.json.encode(marker))
+    atomic_file.sync_to_disk(unfinished)
     if place.exists():  # of an earlier try that was not whole
         shutil.rmtree(place)
-    made.replace(place)
+    unfinished.replace(place)
     atomic_file.sync_to_disk(folder)
     shutil.rmtree(folder / _UNFINISHED_FOLDER)
     for old in whole_checkpoints(folder)[:-keep]:
@@ -58,12 +59,9 @@ def finish_checkpoint(folder: Path, step: int, keep: int, kind: str = "") -> Pat
 
 def whole_checkpoints(folder: Path) -> list[Path]:
     """Every whole checkpoint, oldest first."""
-    found = [
-        (step, one)
-        for one in folder.glob(f"{_PREFIX}*")
-        if (step := _checkpoint_step(one)) is not None
-    ]
-    return [one for _, one in sorted(found)]
+    steps = {path: _checkpoint_step(path) for path in folder.glob(f"{_PREFIX}*")}
+    whole = sorted((step, path) for path, step in steps.items() if step is not None)
+    return [path for _, path in whole]
 
 
 def newest_checkpoint(folder: Path) -> Path | None:

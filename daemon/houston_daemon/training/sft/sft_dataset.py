@@ -75,8 +75,8 @@ class MappedRows:
 
 def exported_data_file(folder: Path, stem: str = "data") -> Path | None:
     """The rows of an exported folder, as parquet or JSON Lines."""
-    found = (folder / f"{stem}{suffix}" for suffix in (".parquet", ".jsonl"))
-    return next((file for file in found if file.is_file()), None)
+    files = (folder / f"{stem}{suffix}" for suffix in (".parquet", ".jsonl"))
+    return next((file for file in files if file.is_file()), None)
 
 
 class NothingToTrain(HoustonError):
@@ -98,9 +98,28 @@ def prepare_rows(
     if sha256:
         _check_hash(source, sha256)
     beside = target.with_suffix(".new.arrow")
+    counts, dropped = _write_rows(source, beside, max_length, words)
+    if not counts["rows"]:
+        beside.unlink()
+        raise NothingToTrain(
+            f"No row of {source} has a token to train within {max_length} tokens.",
+            NOTHING_TRAINED_MESSAGE,
+            "Next: a new run, of rollouts with kept steps, or with a larger --set max_length=… "
+            "where the model's window is longer",
+        )
+    size = _sync_file(beside)
+    beside.replace(target)
+    prepared = PreparedRows(**counts, dropped=tuple(dropped), max_length=max_length, size=size)
+    atomic_file.write_atomically(counts_file, msgspec.json.encode(prepared))
+
+
+def _write_rows(
+    source: Path, target: Path, max_length: int, words: int | None
+) -> tuple[dict[str, int], list[str]]:
+    """Write what there is to train. Returns counts for `PreparedRows`, and the rows left out."""
     counts, dropped = {"rows": 0, "tokens": 0, "trained": 0, "cut": 0}, []
     with (
-        pyarrow.OSFile(str(beside), "wb") as sink,
+        pyarrow.OSFile(str(target), "wb") as sink,
         pyarrow.ipc.new_file(sink, _ARROW_SCHEMA) as writer,
     ):
         for exported in _iterate_rows(source):
@@ -116,18 +135,7 @@ def prepare_rows(
             counts["cut"] += len(exported["input_ids"]) > max_length
             row = {**exported, "input_ids": ids, "weights": weights}
             writer.write_batch(pyarrow.RecordBatch.from_pylist([row], schema=_ARROW_SCHEMA))
-    if not counts["rows"]:
-        beside.unlink()
-        raise NothingToTrain(
-            f"No row of {source} has a token to train within {max_length} tokens.",
-            NOTHING_TRAINED_MESSAGE,
-            "Next: a new run, of rollouts with kept steps, or with a larger --set max_length=… "
-            "where the model's window is longer",
-        )
-    size = _sync_file(beside)
-    beside.replace(target)
-    prepared = PreparedRows(**counts, dropped=tuple(dropped), max_length=max_length, size=size)
-    atomic_file.write_atomically(counts_file, msgspec.json.encode(prepared))
+    return counts, dropped
 
 
 def _check_words(ids: "numpy.ndarray[Any, Any]", words: int | None, name: str) -> None:
@@ -135,9 +143,9 @@ def _check_words(ids: "numpy.ndarray[Any, Any]", words: int | None, name: str) -
     lowest, highest = int(ids.min(initial=0)), int(ids.max(initial=0))
     wrong = lowest if lowest < 0 else highest
     if wrong < 0 or (words is not None and wrong >= words):
-        known = "" if words is None else f", whose embeddings are of ids 0 to {words - 1}"
+        bounds = "" if words is None else f", whose embeddings are of ids 0 to {words - 1}"
         raise HoustonError(
-            f"{name} has the token id {wrong}, which is none of the model that is trained{known}.",
+            f"{name} has the token id {wrong}, which is none of the model that is trained{bounds}.",
             NOTHING_TRAINED_MESSAGE,
             "Next: a new run with the model that the rows were made for (--base DIR), or export the"
             " rollouts again with --tokenizer and --dialect of this one",
@@ -147,8 +155,8 @@ def _check_words(ids: "numpy.ndarray[Any, Any]", words: int | None, name: str) -
 def _is_prepared(target: Path, counts_file: Path) -> bool:
     """Whether both files are there as they were written."""
     try:
-        known = msgspec.json.decode(counts_file.read_bytes(), type=PreparedRows)
-        return target.stat().st_size == known.size
+        counts = msgspec.json.decode(counts_file.read_bytes(), type=PreparedRows)
+        return target.stat().st_size == counts.size
     except (OSError, msgspec.DecodeError):  # not yet, or not whole: they are written again
         return False
 
@@ -165,9 +173,9 @@ def _check_hash(source: Path, sha256: str) -> None:
 
 def _sync_file(file: Path) -> int:
     """Its size, once it is on the disk."""
-    with file.open("rb") as written:
-        os.fsync(written.fileno())
-        return os.fstat(written.fileno()).st_size
+    with file.open("rb") as data:
+        os.fsync(data.fileno())
+        return os.fstat(data.fileno()).st_size
 
 
 def load_rows(file: Path) -> MappedRows:
@@ -196,8 +204,8 @@ class PassDataset:
 
     def __call__(self, items: Sequence[dict[str, int]]) -> dict[str, Any]:
         """The collator: one item, whole."""
-        (one,) = items
-        return self.item(one["item"])
+        (item,) = items
+        return self.item(item["item"])
 
     def item(self, number: int) -> dict[str, Any]:
         """All passes of an item."""
@@ -216,7 +224,7 @@ class PassDataset:
         weights = torch.cat([weights for _, weights in rows]) * weight
         places = torch.cat([torch.arange(len(ids)) for ids, _ in rows])
         trained = ((weights > 0) & (places > 0)).nonzero().flatten()
-        made: dict[str, Any] = {
+        inputs: dict[str, Any] = {
             "input_ids": ids[None],
             "position_ids": places[None],
             "predicts": trained - 1,
@@ -224,13 +232,13 @@ class PassDataset:
             "weights": weights[trained],
         }
         if self._row_lengths:
-            made["row_lengths"] = [len(ids) for ids, _ in rows]
-        return made
+            inputs["row_lengths"] = [len(ids) for ids, _ in rows]
+        return inputs
 
 
 def _iterate_rows(source: Path) -> Iterator[dict[str, Any]]:
-    for number, one in enumerate(_read_rows(source)):
-        yield _check_row(one, f"row {one.get('row', number)!r} of {source.name}")
+    for number, row in enumerate(_read_rows(source)):
+        yield _check_row(row, f"row {row.get('row', number)!r} of {source.name}")
 
 
 def _read_rows(source: Path) -> Iterator[dict[str, Any]]:
@@ -238,10 +246,10 @@ def _read_rows(source: Path) -> Iterator[dict[str, Any]]:
     try:
         if source.suffix == ".parquet":
             file = pyarrow.parquet.ParquetFile(source)
-            there = [name for name in COLUMNS if name in file.schema_arrow.names]
-            for batch in file.iter_batches(batch_size=_ROWS_PER_READ, columns=there):
+            columns = [name for name in COLUMNS if name in file.schema_arrow.names]
+            for batch in file.iter_batches(batch_size=_ROWS_PER_READ, columns=columns):
                 for n in range(batch.num_rows):
-                    yield {name: _python_value(batch[name][n]) for name in there}
+                    yield {name: _python_value(batch[name][n]) for name in columns}
         else:
             with source.open("rb") as lines:
                 for line in lines:
@@ -256,24 +264,24 @@ def _python_value(scalar: Any) -> Any:
     return scalar.values.to_numpy() if hasattr(scalar, "values") else scalar.as_py()
 
 
-def _check_row(one: dict[str, Any], name: str) -> dict[str, Any]:
+def _check_row(row: dict[str, Any], name: str) -> dict[str, Any]:
     """A row with weights; plain TRL rows have only labels."""
-    if "input_ids" not in one or not {"labels", "weights"} & one.keys():
+    if "input_ids" not in row or not {"labels", "weights"} & row.keys():
         raise HoustonError(
             f"The data have no input_ids with labels or weights ({name}).",
             NOTHING_TRAINED_MESSAGE,
             "houston export R… --format trl --out DIR",
         )
-    ids = numpy.asarray(one["input_ids"], numpy.int32)
-    labels = numpy.asarray(one.get("labels", ids), numpy.int32)
-    weights = one.get("weights")
+    ids = numpy.asarray(row["input_ids"], numpy.int32)
+    labels = numpy.asarray(row.get("labels", ids), numpy.int32)
+    weights = row.get("weights")
     if weights is None:
         weights = labels != IGNORED_LABEL
     weights = numpy.asarray(weights, numpy.float32)
     sound = ids.shape == weights.shape == labels.shape and bool(
         numpy.all(numpy.isfinite(weights) & (weights >= 0))
     )
-    if sound and "labels" in one:
+    if sound and "labels" in row:
         sound = bool(numpy.array_equal(labels, numpy.where(weights > 0, ids, IGNORED_LABEL)))
     if not sound:
         raise HoustonError(
@@ -281,8 +289,8 @@ def _check_row(one: dict[str, Any], name: str) -> dict[str, Any]:
             NOTHING_TRAINED_MESSAGE,
             "Export the rollouts again",
         )
-    row, kind = str(one.get("row", name)), str(one.get("kind") or "react")
-    return {"input_ids": ids, "weights": weights, "row": row, "kind": kind}
+    row_id, kind = str(row.get("row", name)), str(row.get("kind") or "react")
+    return {"input_ids": ids, "weights": weights, "row": row_id, "kind": kind}
 
 
 def _to_tensor(scalar: Any) -> torch.Tensor:

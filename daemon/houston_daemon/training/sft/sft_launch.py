@@ -87,38 +87,40 @@ _ENGINE_PREFIX = "engine:"
 
 
 def environment_with_gpus(
-    loaded: LoadedConfiguration, run: str, wanted: int, share: bool
+    loaded: LoadedConfiguration, run: str, count: int, share: bool
 ) -> dict[str, str]:
     """The environment in which it sees `wanted` GPUs, of those that CUDA_VISIBLE_DEVICES names.
 
     run: its id; empty for one that has none yet. share: engines' GPUs, too, where no other is left.
     Raises HoustonError where fewer are left.
     """
-    said = os.environ.get(_VISIBLE_DEVICES)
-    if not wanted:  # where this home knows of no GPUs, a person may still show it one
+    visible = os.environ.get(_VISIBLE_DEVICES)
+    if not count:  # where this home knows of no GPUs, a person may still show it one
         return (
             {}
-            if said is not None and not loaded.gpus(LOCAL_HOST)
+            if visible is not None and not loaded.gpus(LOCAL_HOST)
             else gpu_leases.visible_gpus_environment(())
         )
-    taken = [
-        one
-        for one in gpu_leases.read_gpu_ledger(loaded.home).leases
-        if _is_leased_by_other(one, run)
+    leases = [
+        lease
+        for lease in gpu_leases.read_gpu_ledger(loaded.home).leases
+        if _is_leased_by_other(lease, run)
     ]
-    if said is not None and not taken:
+    if visible is not None and not leases:
         return {}
-    there = (
-        _visible_gpus(said, taken)
-        if said is not None
-        else range(max(loaded.gpus(LOCAL_HOST), wanted))
+    gpus = (
+        _visible_gpus(visible, leases)
+        if visible is not None
+        else range(max(loaded.gpus(LOCAL_HOST), count))
     )
-    used = {one.gpu for one in taken if not (share and one.holder.startswith(_ENGINE_PREFIX))}
-    engines = {one.gpu for one in taken} - used
-    left = sorted((gpu for gpu in there if gpu not in used), key=lambda gpu: gpu in engines)
-    if len(left) < wanted:
-        raise _too_few_gpus(wanted, len(left), len(there), taken, share)
-    return gpu_leases.visible_gpus_environment(left[:wanted])
+    used = {
+        lease.gpu for lease in leases if not (share and lease.holder.startswith(_ENGINE_PREFIX))
+    }
+    engines = {lease.gpu for lease in leases} - used
+    free = sorted((gpu for gpu in gpus if gpu not in used), key=lambda gpu: gpu in engines)
+    if len(free) < count:
+        raise _too_few_gpus(count, len(free), len(gpus), leases, share)
+    return gpu_leases.visible_gpus_environment(free[:count])
 
 
 def _is_leased_by_other(lease: GpuLease, run: str) -> bool:
@@ -126,13 +128,13 @@ def _is_leased_by_other(lease: GpuLease, run: str) -> bool:
     return lease.host == LOCAL_HOST and lease.holder != f"trainer:{run}"
 
 
-def _visible_gpus(said: str, taken: list[GpuLease]) -> list[int]:
+def _visible_gpus(visible: str, leases: list[GpuLease]) -> list[int]:
     """The GPUs that CUDA_VISIBLE_DEVICES names. Raises HoustonError for names that are no numbers:
     leases are kept by number."""
-    words = [word.strip() for word in said.split(",") if word.strip() not in ("", "-1")]
+    words = [word.strip() for word in visible.split(",") if word.strip() not in ("", "-1")]
     if not all(word.isdecimal() for word in words):
         raise HoustonError(
-            f"{_VISIBLE_DEVICES} names GPUs otherwise than by number, and {_lease_words(taken)}.",
+            f"{_VISIBLE_DEVICES} names GPUs otherwise than by number, and {_lease_words(leases)}.",
             NOTHING_TRAINED_MESSAGE,
             f"Name them by number: {_VISIBLE_DEVICES}=1",
             ExitCode.USAGE,
@@ -141,12 +143,12 @@ def _visible_gpus(said: str, taken: list[GpuLease]) -> list[int]:
 
 
 def _too_few_gpus(
-    wanted: int, left: int, there: int, taken: Collection[GpuLease], share: bool
+    count: int, free: int, total: int, leases: Collection[GpuLease], share: bool
 ) -> HoustonError:
-    beside = any(one.holder.startswith(_ENGINE_PREFIX) for one in taken) and not share
+    beside = any(lease.holder.startswith(_ENGINE_PREFIX) for lease in leases) and not share
     return HoustonError(
-        f"It asks for {pluralize(wanted, 'GPU')}, and {left} of {there} can be had:"
-        f" {_lease_words(taken)}.",
+        f"It asks for {pluralize(count, 'GPU')}, and {free} of {total} can be had:"
+        f" {_lease_words(leases)}.",
         NOTHING_TRAINED_MESSAGE,
         "Train as a child of the daemon (houston daemon start, no --alone): it waits for its turn"
         + (", or beside engines with --share-gpus" if beside else ""),
@@ -154,8 +156,8 @@ def _too_few_gpus(
     )
 
 
-def _lease_words(taken: Collection[GpuLease]) -> str:
-    return f"leased are {gpu_leases.describe_gpu_leases(LOCAL_HOST, list(taken))}"
+def _lease_words(leases: Collection[GpuLease]) -> str:
+    return f"leased are {gpu_leases.describe_gpu_leases(LOCAL_HOST, list(leases))}"
 
 
 POLL_SECONDS = 0.5
@@ -163,12 +165,12 @@ POLL_SECONDS = 0.5
 
 def follow_process(child: "subprocess.Popen[bytes]", folder: RunFolder) -> str:
     """Follow a process of ours. Ctrl-C asks it to save and end, a second one ends it."""
-    asked = 0
+    interrupts = 0
 
     def end(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked += 1
-        child.send_signal(signal.SIGTERM if asked == 1 else signal.SIGKILL)
+        nonlocal interrupts
+        interrupts += 1
+        child.send_signal(signal.SIGTERM if interrupts == 1 else signal.SIGKILL)
 
     signal.signal(signal.SIGINT, end)
     signal.signal(signal.SIGTERM, end)
@@ -200,12 +202,12 @@ def _follow_until_ended(loaded: LoadedConfiguration, folder: RunFolder) -> str:
     with Reader(loaded.home) as reader:
         while True:
             shown.show()
-            one = reader.run(policy_queries.find_training_run(folder.path.name))
-            if one is not None and one.state in ENDED_RUN_STATES:
+            record = reader.run(policy_queries.find_training_run(folder.path.name))
+            if record is not None and record.state in ENDED_RUN_STATES:
                 shown.show()
-                return one.state
-            if one is not None and one.state == "queued" and one.reason:
-                shown.say(one.reason)
+                return record.state
+            if record is not None and record.state == "queued" and record.reason:
+                shown.say(record.reason)
             if find_running_daemon(loaded.home) is None:
                 raise HoustonError(
                     f"The daemon ended; {folder.path.name} goes on when it is back.",
@@ -224,9 +226,9 @@ class _ProgressPrinter:
 
     def show(self) -> None:
         """What is new since the last look."""
-        now = sft_progress.read_progress(self._folder.path)
-        if now is not None:
-            self.say(policy_and_run_files.describe_training_progress(now))
+        progress = sft_progress.read_progress(self._folder.path)
+        if progress is not None:
+            self.say(policy_and_run_files.describe_training_progress(progress))
 
     def say(self, line: str) -> None:
         """A line, if it is not the one before."""

@@ -41,7 +41,8 @@ def rows_attention(
     lengths = list(row_lengths or [query.shape[2]])
     rest.pop("is_causal", None)
     parts = []
-    for q, k, v in zip(*(one.split(lengths, dim=2) for one in (query, key, value)), strict=True):
+    split = (tensor.split(lengths, dim=2) for tensor in (query, key, value))
+    for q, k, v in zip(*split, strict=True):
         mask = _sliding_mask(q, sliding_window)
         out, _ = sdpa_attention_forward(module, q, k, v, mask, is_causal=mask is None, **rest)
         parts.append(out)
@@ -76,41 +77,42 @@ def add_adapter(net: Any, recipe: SftRecipe) -> tuple[Any, LoraConfig | None]:
             "houston policy merge POLICY --out DIR, and train with --base DIR",
         )
     try:
-        found = LoraConfig.from_pretrained(recipe.adapter)
-        found.lora_dropout = recipe.lora_dropout
-        begun = PeftModel.from_pretrained(
+        config = LoraConfig.from_pretrained(recipe.adapter)
+        config.lora_dropout = recipe.lora_dropout
+        adapted = PeftModel.from_pretrained(
             net,
             recipe.adapter,
             is_trainable=True,
-            config=found,
+            config=config,
             autocast_adapter_dtype=not zero3,  # as in TRL: ZeRO-3 gathers one kind only
         )
     except (OSError, ValueError, RuntimeError, KeyError) as problem:
-        said = str(problem).strip().partition("\n")[0]
+        cause = str(problem).strip().partition("\n")[0]
         raise HoustonError(
-            f"The adapter in {recipe.adapter} cannot go on with {recipe.base}: {said}.",
+            f"The adapter in {recipe.adapter} cannot go on with {recipe.base}: {cause}.",
             NOTHING_TRAINED_MESSAGE,
         ) from problem
     if not recipe.full:
-        if isinstance(begun.get_output_embeddings(), BaseTunerLayer):
+        if isinstance(adapted.get_output_embeddings(), BaseTunerLayer):
             raise _adapter_on_head_error(f"The adapter in {recipe.adapter}")
-        return begun, None
-    return begun.merge_and_unload().requires_grad_(True), None  # PEFT has frozen the model's own
+        return adapted, None
+    return adapted.merge_and_unload().requires_grad_(True), None  # PEFT has frozen the model's own
 
 
 def _new_adapter(net: Any, recipe: SftRecipe) -> LoraConfig:
     targets = recipe.lora_targets
-    made = LoraConfig(
+    config = LoraConfig(
         r=recipe.lora_rank,
         lora_alpha=recipe.lora_alpha,
         lora_dropout=recipe.lora_dropout,
         target_modules=targets if isinstance(targets, str) else list(targets),
         task_type="CAUSAL_LM",
     )
-    head = next(name for name, one in net.named_modules() if one is net.get_output_embeddings())
-    if targets != "all-linear" and check_target_module_exists(made, head):
+    embeddings = net.get_output_embeddings()
+    head = next(name for name, module in net.named_modules() if module is embeddings)
+    if targets != "all-linear" and check_target_module_exists(config, head):
         raise _adapter_on_head_error("`lora_targets`")
-    return made
+    return config
 
 
 def _adapter_on_head_error(what: str) -> HoustonError:
@@ -193,19 +195,19 @@ def probe_model(net: Any) -> tuple[bool, bool]:
     packing = _can_pack(net, rows, torch.cat(alone), tolerance)
     if not packing:
         net.set_attn_implementation(own)
-    wanted = loss_from_logits(torch.cat([one[:-1] for one in alone]), targets, weights)
+    expected = loss_from_logits(torch.cat([logits[:-1] for logits in alone]), targets, weights)
     head = WeightedLossHead(net)
     fused = torch.zeros(())
-    kept = 0
+    start = 0
     for row in rows:
         predicts = torch.arange(len(row) - 1)
-        part = slice(kept, kept + len(predicts))
-        kept += len(predicts)
+        part = slice(start, start + len(predicts))
+        start += len(predicts)
         with head.computing_loss(predicts, targets[part], weights[part]):
             fused = fused + net(row[None], use_cache=False).logits.float().sum()
     head.remove()
     net.train(training)
-    return packing, _is_near(fused, wanted, tolerance)
+    return packing, _is_near(fused, expected, tolerance)
 
 
 def _can_pack(net: Any, rows: list[torch.Tensor], alone: torch.Tensor, tolerance: float) -> bool:
@@ -214,11 +216,11 @@ def _can_pack(net: Any, rows: list[torch.Tensor], alone: torch.Tensor, tolerance
         return False  # rows as short as these would not show it
     ids = torch.cat(rows)[None]
     places = torch.cat([torch.arange(len(row)) for row in rows])
-    given = {"input_ids": ids, "position_ids": places[None], "row_lengths": list(_PROBE_LENGTHS)}
+    inputs = {"input_ids": ids, "position_ids": places[None], "row_lengths": list(_PROBE_LENGTHS)}
     try:
         if not _use_rows_attention(net):
             return False
-        together = net(**given, use_cache=False).logits[0].float()
+        together = net(**inputs, use_cache=False).logits[0].float()
     except (ValueError, TypeError, RuntimeError, IndexError):  # its attention wants what ours lacks
         return False
     return _is_near(together, alone, tolerance)
@@ -233,5 +235,5 @@ def _use_rows_attention(net: Any) -> bool:
     return bool(net.config._attn_implementation == ROWS_ATTENTION)
 
 
-def _is_near(found: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> bool:
-    return bool((found - wanted).norm() <= tolerance * wanted.norm())
+def _is_near(actual: torch.Tensor, expected: torch.Tensor, tolerance: float) -> bool:
+    return bool((actual - expected).norm() <= tolerance * expected.norm())

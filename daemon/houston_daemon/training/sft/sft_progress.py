@@ -132,18 +132,18 @@ class ProgressWriter:
         atomic_file.write_atomically(progress_file(self._folder), msgspec.json.encode(self.now))
 
 
-def progress_line(one: TrainingProgress) -> str:
+def progress_line(progress: TrainingProgress) -> str:
     """A reading as a person reads it."""
-    parts = [f"step {one.step}/{one.steps}", f"epoch {one.epoch:.2f}"]
-    if one.loss is not None:
-        parts.append(f"loss {one.loss:.4f}")
-    if one.lr is not None:
-        parts.append(f"lr {one.lr:.3g}")
-    if one.grad_norm is not None:
-        parts.append(f"grad norm {one.grad_norm:.3g}")
-    if one.tokens_per_second is not None:
-        parts.append(f"{one.tokens_per_second:.0f} tokens/s")
-    if one.eta_seconds is not None:
-        parts.append(f"{format_duration(one.eta_seconds)} left")
-    parts.append(f"{one.memory_bytes / 2**30:.2f} GiB")
+    parts = [f"step {progress.step}/{progress.steps}", f"epoch {progress.epoch:.2f}"]
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.4f}")
+    if progress.lr is not None:
+        parts.append(f"lr {progress.lr:.3g}")
+    if progress.grad_norm is not None:
+        parts.append(f"grad norm {progress.grad_norm:.3g}")
+    if progress.tokens_per_second is not None:
+        parts.append(f"{progress.tokens_per_second:.0f} tokens/s")
+    if progress.eta_seconds is not None:
+        parts.append(f"{format_duration(progress.eta_seconds)} left")
+    parts.append(f"{progress.memory_bytes / 2**30:.2f} GiB")
     return "  ".join(parts)

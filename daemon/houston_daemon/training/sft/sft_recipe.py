@@ -112,23 +112,20 @@ def load_recipe(name: str, settings: list[str]) -> SftRecipe:
         raise ConfigurationError(
             f"There is no recipe {name}; there are {', '.join(recipe_names())}, or a .toml file."
         )
-    found = changed_recipe(
-        toml_file.convert_toml(toml_file.read_toml(file), SftRecipe, str(file)), settings
-    )
-    _check_rates(found)
-    return found
+    recipe = toml_file.convert_toml(toml_file.read_toml(file), SftRecipe, str(file))
+    recipe = changed_recipe(recipe, settings)
+    _check_rates(recipe)
+    return recipe
 
 
 def changed_recipe(recipe: SftRecipe, settings: list[str]) -> SftRecipe:
     """A recipe with `key=value` settings laid over it. Raises ConfigurationError."""
     tables = msgspec.to_builtins(recipe)
     lay_settings(tables, settings)
-    found = toml_file.convert_toml(tables, SftRecipe, "--set")
-    if not _rate_rises(
-        recipe
-    ):  # an older run whose rate does may go on: there it cannot be changed
-        _check_rates(found)
-    return found
+    changed = toml_file.convert_toml(tables, SftRecipe, "--set")
+    if not _rate_rises(recipe):  # an older run whose rate does may go on: it cannot be changed
+        _check_rates(changed)
+    return changed
 
 
 def lower_rate_settings(recipe: SftRecipe) -> str:

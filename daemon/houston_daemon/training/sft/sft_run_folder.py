@@ -33,14 +33,14 @@ def take_folder(folder: Path, patience: float = PATIENCE_SECONDS) -> int:
     Raises HoustonError where somebody else has it.
     """
     end = time.monotonic() + patience
-    held = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     while True:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return held
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
         except BlockingIOError:
             if time.monotonic() >= end:
-                os.close(held)
+                os.close(lock)
                 raise HoustonError(
                     f"A trainer is at work in {folder} already.",
                     "Nothing was changed in it.",
@@ -150,20 +150,24 @@ class RunFolder:
     @property
     def manifest(self) -> dict[str, Any]:
         """The manifest of the data; empty where there is none."""
-        return read_data_manifest(self.data)
+        try:
+            manifest = msgspec.json.decode((self.data / "manifest.json").read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return {}
+        return manifest if isinstance(manifest, dict) else {}
 
     def keep_manifest(self) -> None:
         """Keep the manifest of the rows as they are taken: data that was exported elsewhere may be
         replaced before the run ends."""
-        current, kept = self.data / "manifest.json", self.path / "manifest.json"
-        if current.is_file() and not kept.exists():
-            atomic_file.write_atomically(kept, current.read_bytes())
+        current, copy = self.data / "manifest.json", self.path / "manifest.json"
+        if current.is_file() and not copy.exists():
+            atomic_file.write_atomically(copy, current.read_bytes())
 
     @property
     def hashes(self) -> dict[str, str]:
         """SHA-256 of the data's files by name, as the manifest has them."""
         files = self.manifest.get("files") or ()
-        return {str(one["name"]): str(one["sha256"]) for one in files}
+        return {str(file["name"]): str(file["sha256"]) for file in files}
 
     @property
     def result(self) -> RunResult | None:
@@ -191,22 +195,13 @@ class RunFolder:
     @property
     def what_is_kept(self) -> str:
         """Which checkpoint is the last whole one, in words."""
-        found = sft_checkpoints.newest_checkpoint(self.checkpoints)
-        return f"The last whole checkpoint is {found}." if found else "There is no checkpoint yet."
+        path = sft_checkpoints.newest_checkpoint(self.checkpoints)
+        return f"The last whole checkpoint is {path}." if path else "There is no checkpoint yet."
 
 
 def folder_of_run(home: Home, run: str) -> RunFolder:
     """The folder of a run of this home."""
     return RunFolder(training_folder(home) / run)
-
-
-def read_data_manifest(data: Path) -> dict[str, Any]:
-    """`manifest.json` of exported data; empty where there is none."""
-    try:
-        manifest = msgspec.json.decode((data / "manifest.json").read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return {}
-    return manifest if isinstance(manifest, dict) else {}
 
 
 def _memory_advice(folder: RunFolder) -> str:
@@ -229,15 +224,14 @@ def settle_run(folder: RunFolder, code: int) -> TrainingProgress:
     if code == ExitCode.BUSY:  # another trainer writes there
         return msgspec.structs.replace(progress, state="failed")
     if progress.state in ("queued", "running"):
-        why = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        ending = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         memory, next = "", folder.resume_command
         if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
-            memory, next = (
-                ": most likely memory ran out, and the kernel ended it",
-                _memory_advice(folder),
-            )
+            memory = ": most likely memory ran out, and the kernel ended it"
+            next = _memory_advice(folder)
         writer = sft_progress.ProgressWriter(folder.path)
-        writer.set_state("failed", f"The trainer {why}{memory}. {folder.what_is_kept} Next: {next}")
+        kept = folder.what_is_kept
+        writer.set_state("failed", f"The trainer {ending}{memory}. {kept} Next: {next}")
         writer.log(writer.now.message)
         return writer.now
     return progress
@@ -266,9 +260,9 @@ def sharding_kind(recipe: SftRecipe) -> str:
     try:
         configuration: Any = yaml.safe_load(Path(recipe.accelerate).read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as problem:
-        why = str(problem).partition("\n")[0]
+        cause = str(problem).partition("\n")[0]
         raise HoustonError(
-            f"The configuration {recipe.accelerate} of accelerate cannot be read: {why}.",
+            f"The configuration {recipe.accelerate} of accelerate cannot be read: {cause}.",
             "Nothing was trained further.",
             "Name another: --accelerate cpu, fsdp, deepspeed or a file",
         ) from None

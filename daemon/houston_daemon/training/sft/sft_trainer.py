@@ -56,16 +56,16 @@ class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
         num_items_in_batch: the weights of the step, over all passes and processes.
         """
         about = {name: inputs[name] for name in ("predicts", "targets", "weights")}
-        given = {name: value for name, value in inputs.items() if name not in about}
+        model_inputs = {name: value for name, value in inputs.items() if name not in about}
         if getattr(self, "aux_loss_enabled", False):
-            given["output_router_logits"] = True
+            model_inputs["output_router_logits"] = True
         if self._head is None:
-            outputs = model(**given, use_cache=False)
+            outputs = model(**model_inputs, use_cache=False)
             chosen = outputs.logits[0, about["predicts"]]
             loss = loss_from_logits(chosen, about["targets"], about["weights"])
         else:
             with self._head.computing_loss(**about):
-                outputs = model(**given, use_cache=False)
+                outputs = model(**model_inputs, use_cache=False)
             loss = outputs.logits.sum()
             # Wrappers may round what a model returns; the figure is kept as it was computed.
             loss = loss + (self._head.total - loss).detach()
@@ -84,12 +84,12 @@ class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
         self._passes = len(passes)
         deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED
         losses = []
-        for number, one in enumerate(passes):
+        for number, pass_inputs in enumerate(passes):
             last = number == len(passes) - 1
             self.accelerator.gradient_state._set_sync_gradients(last)
-            alone = contextlib.nullcontext() if last or deepspeed else self._no_sync(model)
-            with alone:
-                losses.append(super().training_step(model, one, num_items_in_batch))
+            syncs = last or deepspeed
+            with contextlib.nullcontext() if syncs else self.accelerator.no_sync(model=model):
+                losses.append(super().training_step(model, pass_inputs, num_items_in_batch))
         return torch.stack(losses).sum()
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -101,15 +101,15 @@ class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
         model = self.model_wrapped
         training = model.training
         model.eval()
-        mine = self._prepare_inputs(rows.item(self.accelerator.process_index))
-        whole = self._get_num_items_in_batch([mine], self.args.device)
-        self._passes = len(mine["passes"])
+        share = self._prepare_inputs(rows.item(self.accelerator.process_index))
+        whole = self._get_num_items_in_batch([share], self.args.device)
+        self._passes = len(share["passes"])
         losses = []
         with self.compute_loss_context_manager():
-            for one in mine["passes"]:
+            for inputs in share["passes"]:
                 if ended():
                     break
-                losses.append(self.compute_loss(model, one, False, whole))
+                losses.append(self.compute_loss(model, inputs, False, whole))
         model.train(training)
         if len(losses) < self._passes:
             return None
@@ -125,13 +125,11 @@ class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
         """The order is the plan's."""
         return torch.utils.data.SequentialSampler(self.train_dataset)
 
-    def _no_sync(self, model: Any) -> Any:
-        return self.accelerator.no_sync(model=model)
-
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> Any:
         """The weights of the step."""
-        each = [one["weights"].double().sum() for item in batch_samples for one in item["passes"]]
-        whole = torch.stack(each).sum().float().to(device)
+        passes = (inputs for item in batch_samples for inputs in item["passes"])
+        weights = [inputs["weights"].double().sum() for inputs in passes]
+        whole = torch.stack(weights).sum().float().to(device)
         return self.accelerator.gather(whole).sum()
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:

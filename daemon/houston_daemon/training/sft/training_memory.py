@@ -52,7 +52,7 @@ class PeakMemory:
     """Kept for the way back, a token."""
     bytes_per_token_squared: float
     """The same, a token squared: of attentions that keep a matrix."""
-    kept: float
+    input_bytes_per_token: float
     """With gradient checkpointing, a token: the input of each layer."""
     layers: int
     fixed_bytes: int
@@ -68,7 +68,10 @@ class PeakMemory:
         alive = whole + layer
         heap = self.heap
         if checkpointing:
-            alive, heap = self.kept * tokens + 3 * layer, min(heap, _MAPPED_HEAP_FACTOR)
+            alive, heap = (
+                self.input_bytes_per_token * tokens + 3 * layer,
+                min(heap, _MAPPED_HEAP_FACTOR),
+            )
         return round(self.resident_bytes + self.trained + self.fixed_bytes + heap * alive)
 
     def longest(self, free: int, checkpointing: bool) -> int:
@@ -92,10 +95,10 @@ def measure_peak(trainer: Any, share: float, bf16: bool) -> PeakMemory:
     training = model.training
     model.train()
     with torch.random.fork_rng(devices=[device.index or 0] if device.type == "cuda" else []):
-        seen = [_saved_bytes(trainer, size, share, bf16) for size in _MEASURED_TOKENS]
+        saved = [_saved_bytes(trainer, size, share, bf16) for size in _MEASURED_TOKENS]
     model.train(training)
-    token, squared, once = _fit_per_token(seen)
-    numbers = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    token, squared, once = _fit_per_token(saved)
+    numbers = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     head = model.get_output_embeddings()
     own = 4 * head.weight.numel() if head.weight.requires_grad else 0
     return PeakMemory(
@@ -103,16 +106,16 @@ def measure_peak(trainer: Any, share: float, bf16: bool) -> PeakMemory:
         trained=numbers * (_GRADIENT_BYTES + _ADAM_BYTES),
         bytes_per_token=token,
         bytes_per_token_squared=squared,
-        kept=4 * config.num_hidden_layers * config.hidden_size,
+        input_bytes_per_token=4 * config.num_hidden_layers * config.hidden_size,
         layers=config.num_hidden_layers,
         fixed_bytes=once + _LOGIT_SLICES * SLICE_BYTES + own,
         heap=_HEAP_FACTOR.get(device.type, _HEAP_FACTOR["cuda"]),
     )
 
 
-def _fit_per_token(seen: Sequence[int]) -> tuple[float, float, int]:
+def _fit_per_token(saved: Sequence[int]) -> tuple[float, float, int]:
     """Bytes a token, a token squared, and once, by three passes of which each is twice as long."""
-    (a, b, c), (x, y, z) = _MEASURED_TOKENS, seen
+    (a, b, c), (x, y, z) = _MEASURED_TOKENS, saved
     low, high = (y - x) / (b - a), (z - y) / (c - b)
     squared = max(0.0, (high - low) / (c - a))
     token = high - squared * (b + c)
@@ -130,23 +133,23 @@ def _saved_bytes(trainer: Any, tokens: int, share: float, bf16: bool) -> int:
     """Bytes that a pass of so many tokens keeps for its way back, beside the weights."""
     model = trainer.model
     device = next(model.parameters()).device
-    weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
-    kept: dict[int, int] = {}
+    weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+    saved: dict[int, int] = {}
 
-    def pack(one: torch.Tensor) -> torch.Tensor:
-        storage = one.untyped_storage()
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return one
+            saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
 
     with (
-        saved_tensors_hooks(pack, lambda one: one),
+        saved_tensors_hooks(pack, lambda tensor: tensor),
         torch.autocast(device.type, torch.bfloat16, enabled=bf16),
     ):
         trainer._passes = 1
         loss = trainer.compute_loss(model, _measured_pass(tokens, share, device))
     del loss  # until here the graph has them, so that no place was given to another
-    return sum(kept.values())
+    return sum(saved.values())
 
 
 def _measured_pass(tokens: int, share: float, device: torch.device) -> dict[str, Any]:
@@ -165,8 +168,6 @@ def _measured_pass(tokens: int, share: float, device: torch.device) -> dict[str,
 _MIN_ROW_TOKENS = 64
 """Tokens of rows that are worth cutting to."""
 _SHARDING_ADVICE = "on several GPUs with the model in shards (--accelerate fsdp --gpus N)"
-
-
 _MMAP_THRESHOLD, _LARGE_BYTES = -3, 1 << 20
 """glibc's M_MMAP_THRESHOLD, and bytes from which a piece has a map of its own."""
 _GIGABYTE = 1e9
@@ -185,13 +186,13 @@ def return_freed_memory() -> None:
 def free_bytes(device: torch.device) -> int:
     """Bytes that this machine, or GPU, can still give."""
     if device.type == "cuda":
-        there, _ = torch.cuda.mem_get_info(device)
+        free, _ = torch.cuda.mem_get_info(device)
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(there + cached)
+        return int(free + cached)
     lines = Path("/proc/meminfo").read_text().splitlines()
-    known = dict(line.split(":", 1) for line in lines)
-    found = [int(known["MemAvailable"].split()[0]) * 1024]
-    return max(0, min([*found, *_cgroup_bytes_left()]))
+    meminfo = dict(line.split(":", 1) for line in lines)
+    available = int(meminfo["MemAvailable"].split()[0]) * 1024
+    return max(0, min([available, *_cgroup_bytes_left()]))
 
 
 def _cgroup_bytes_left(root: Path = Path("/sys/fs/cgroup"), own: str = "") -> Iterator[int]:
@@ -209,12 +210,13 @@ def _cgroup_bytes_left(root: Path = Path("/sys/fs/cgroup"), own: str = "") -> It
         for part in (path, *map(str, Path(path).parents)):
             group = base / part.lstrip("/")
             try:
-                most, now = (group / limit).read_text().strip(), int((group / usage).read_text())
-                stat = dict(one.split() for one in (group / "memory.stat").read_text().splitlines())
+                most, used = (group / limit).read_text().strip(), int((group / usage).read_text())
+                lines = (group / "memory.stat").read_text().splitlines()
+                stat = dict(stat_line.split() for stat_line in lines)
             except OSError:
                 continue  # not there: no limit of that kind
             if most != "max":
-                yield int(most) - now + int(stat.get("total_inactive_file", stat["inactive_file"]))
+                yield int(most) - used + int(stat.get("total_inactive_file", stat["inactive_file"]))
 
 
 def refuse_too_large(
@@ -222,7 +224,7 @@ def refuse_too_large(
     folder: RunFolder,
     lengths: Sequence[int],
     steps: Sequence[OptimizerStep],
-    there: int,
+    free: int,
     say: Callable[[str], None],
 ) -> None:
     """Raise HoustonError, with what would fit, where a run will need more than `there` is beside
@@ -233,27 +235,26 @@ def refuse_too_large(
     recipe = folder.spec.recipe
     longest, largest = _row_and_pass_tokens(lengths, steps)
     needed = peak.bytes(largest, recipe.gradient_checkpointing) - peak.resident_bytes
-    told = (
-        f"up to {needed / _GIGABYTE:.1f} GB more memory,"
-        f" of {there / _GIGABYTE:.1f} GB that are free"
+    amount = (
+        f"up to {needed / _GIGABYTE:.1f} GB more memory, of {free / _GIGABYTE:.1f} GB that are free"
     )
-    say(f"passes of up to {largest:,} tokens will need {told}")
-    if needed <= there or not recipe.check_memory:
+    say(f"passes of up to {largest:,} tokens will need {amount}")
+    if needed <= free or not recipe.check_memory:
         return
     raise HoustonError(
-        f"Training will need {told}: its largest pass has {largest:,} tokens,"
+        f"Training will need {amount}: its largest pass has {largest:,} tokens,"
         f" its longest row {longest:,}.",
         NOTHING_TRAINED_MESSAGE,
-        f"Next: {_advice_that_fits(peak, folder, longest, largest, there)}",
+        f"Next: {_advice_that_fits(peak, folder, longest, largest, free)}",
     )
 
 
 def _advice_that_fits(
-    peak: PeakMemory, folder: RunFolder, longest: int, largest: int, there: int
+    peak: PeakMemory, folder: RunFolder, longest: int, largest: int, free: int
 ) -> str:
     """What would fit: of this run, else of another."""
     recipe = folder.spec.recipe
-    plain, less = (peak.longest(there, one) for one in (recipe.gradient_checkpointing, True))
+    plain, less = (peak.longest(free, flag) for flag in (recipe.gradient_checkpointing, True))
     off = "" if recipe.gradient_checkpointing else "--set gradient_checkpointing=true"
     if largest > longest and plain >= longest:
         return f"{folder.resume_command} --set pack_tokens={plain}"
@@ -320,7 +321,7 @@ def out_of_memory_in_pass(
         f"a new run with shorter rows (--set max_length={max(1, longest // 2)}) or"
         f" {_SHARDING_ADVICE}"
     )
-    again = " ".join([folder.resume_command, *(f"--set {one}" for one in settings)])
+    again = " ".join([folder.resume_command, *(f"--set {setting}" for setting in settings)])
     return HoustonError(
         f"Memory ran out with passes of up to {largest} tokens; the longest row has {longest}.",
         f"Training ended there. {folder.what_is_kept}",
@@ -330,10 +331,10 @@ def out_of_memory_in_pass(
 
 def out_of_memory_elsewhere(folder: RunFolder) -> HoustonError:
     """What to say where it ran out before the first pass or after the last."""
-    now = sft_progress.read_progress(folder.path)
+    progress = sft_progress.read_progress(folder.path)
     smaller = "with an adapter in place of all weights, or " if folder.spec.recipe.full else ""
     return HoustonError(
-        f"Memory ran out {now.message if now and now.message else 'beside the passes'}.",
+        f"Memory ran out {(progress and progress.message) or 'beside the passes'}.",
         f"Training ended there. {folder.what_is_kept}",
         f"Next: a new run with a smaller model, {smaller}{_SHARDING_ADVICE}",
     )

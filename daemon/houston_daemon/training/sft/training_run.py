@@ -8,6 +8,7 @@ registers nothing.
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -56,32 +57,45 @@ def save_output(trainer: Any, folder: RunFolder, *, full: bool) -> None:
     beside.replace(folder.output)
 
 
-def cast_to_base(made: Path, base: Path) -> None:
+def cast_to_base(output: Path, base: Path) -> None:
     """Weights were trained in float32; engines want them in the kind that the base has.
 
     Its tokenizer is the base's to the byte: written anew its files may have another form, and ids
     are told apart by their tokenizer's hash.
     """
     for file in tokenizer_files(base):
-        shutil.copyfile(file, made / file.name)
+        shutil.copyfile(file, output / file.name)
     config = msgspec.json.decode((base / "config.json").read_bytes())
     name = config.get("dtype") or config.get("torch_dtype") or "float32"
     kind = getattr(torch, name)
-    for file in made.glob("*.safetensors"):
+    for file in output.glob("*.safetensors"):
         with safe_open(file, framework="pt") as weights:
             cast = {key: weights.get_tensor(key).to(kind) for key in list(weights.keys())}
         beside = file.with_suffix(".new")
         save_file(cast, beside, metadata={"format": "pt"})
         beside.replace(file)
-    own = made / "config.json"
-    described = msgspec.json.decode(own.read_bytes())
+    config_file = output / "config.json"
+    described = msgspec.json.decode(config_file.read_bytes())
     described["dtype"] = name
-    own.write_bytes(msgspec.json.format(msgspec.json.encode(described), indent=2))
+    config_file.write_bytes(msgspec.json.format(msgspec.json.encode(described), indent=2))
 
 
 _SCHEDULES = {"cosine": "cosine_with_min_lr", "linear": "linear", "constant": "constant"}
 _LAST_STEPS = 10
 """Steps whose mean is the loss at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedRun:
+    """A run whose model is loaded, before it has a trainer."""
+
+    folder: RunFolder
+    recipe: SftRecipe
+    writer: ProgressWriter
+    device: torch.device
+    rows: sft_dataset.MappedRows
+    loaded: sft_model.LoadedModel
+    steps: Sequence[batch_plan.OptimizerStep]
 
 
 def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
@@ -104,89 +118,103 @@ def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
     loaded = sft_model.load_model(recipe, device)
     writer.log(_model_sentence(loaded, device, processes))
     steps = _planned_steps(rows, recipe, loaded, processes)
-    net, new = sft_model.add_adapter(loaded.net, recipe)
-    watch = TrainingWatch(folder, steps, writer, recipe.save_minutes)
-    trainer = WeightedTrainer(
-        model=net,
-        args=_trainer_arguments(folder, recipe, loaded, len(steps), device),
-        passes=sft_dataset.PassDataset(rows, steps, loaded.packing),
-        processing_class=loaded.tokenizer,
-        peft_config=new,
-        callbacks=[watch],
-        fused=loaded.fused,
-        keep=recipe.keep_checkpoints,
-    )
-    _check_sharding(trainer)
-    sft_run_folder.check_checkpoint_kind(folder, trainer.kind)
+    run = _PlannedRun(folder, recipe, writer, device, rows, loaded, steps)
+    trainer, watch = _make_trainer(run)
     if trainer.kind == sft_run_folder.PLAIN_KIND:  # in shards no process has what a pass would show
         share = rows.prepared.trained / rows.prepared.tokens
         free = training_memory.free_bytes(device) // (1 if device.type == "cuda" else processes)
         peak = training_memory.measure_peak(trainer, share, loaded.bf16)
         training_memory.refuse_too_large(peak, folder, rows.lengths, steps, free, writer.log)
-    held = HeldOutLoss(folder, recipe, trainer, loaded.packing)
-    before = held.before(watch, writer)
-    if watch.ended:
-        return False
-    began = time.monotonic()
-    resumed = sft_checkpoints.newest_checkpoint(folder.checkpoints)
-    if resumed:
-        writer.log(f"going on from {resumed.name}")
-    with training_memory.explain_out_of_memory(folder, rows.lengths, steps, training=True):
-        trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
-    seconds = time.monotonic() - began
-    if watch.ended:
-        return False
-    after = held.after(watch, writer)
-    if watch.ended:
+    figures = _train_and_measure(run, trainer, watch)
+    if figures is None:
         return False
     writer.set_state("running", "saving")
     save_output(trainer, folder, full=recipe.full)
     if state.is_main_process:
-        result = _run_result(trainer, rows.prepared, steps, seconds, device, writer)
-        folder.write_result(
-            msgspec.structs.replace(
-                result, held_out_before=before, held_out_after=after, held_out_rows=held.rows
-            )
-        )
+        folder.write_result(_run_result(run, trainer, figures))
     state.wait_for_everyone()
     return True
 
 
-def _run_result(
-    trainer: WeightedTrainer,
-    prepared: sft_dataset.PreparedRows,
-    steps: Sequence[batch_plan.OptimizerStep],
-    seconds: float,
-    device: torch.device,
-    writer: ProgressWriter,
-) -> RunResult:
-    """The figures of a finished run, but for the loss on held-out rows."""
+def _make_trainer(run: _PlannedRun) -> tuple[WeightedTrainer, TrainingWatch]:
+    """The trainer, watched. Raises HoustonError where it could not read the newest checkpoint."""
+    net, new_adapter = sft_model.add_adapter(run.loaded.net, run.recipe)
+    watch = TrainingWatch(run.folder, run.steps, run.writer, run.recipe.save_minutes)
+    trainer = WeightedTrainer(
+        model=net,
+        args=_trainer_arguments(run),
+        passes=sft_dataset.PassDataset(run.rows, run.steps, run.loaded.packing),
+        processing_class=run.loaded.tokenizer,
+        peft_config=new_adapter,
+        callbacks=[watch],
+        fused=run.loaded.fused,
+        keep=run.recipe.keep_checkpoints,
+    )
+    _check_sharding(trainer)
+    sft_run_folder.check_checkpoint_kind(run.folder, trainer.kind)
+    return trainer, watch
+
+
+def _train_and_measure(
+    run: _PlannedRun, trainer: WeightedTrainer, watch: TrainingWatch
+) -> dict[str, Any] | None:
+    """Train all steps. Returns its seconds and the held-out loss before and after, as fields of
+    `RunResult`; None where it was asked to end."""
+    held_out = HeldOutLoss(trainer, watch, run.loaded.packing)
+    before = held_out.before()
+    if watch.ended:
+        return None
+    began = time.monotonic()
+    resumed = sft_checkpoints.newest_checkpoint(run.folder.checkpoints)
+    if resumed:
+        run.writer.log(f"going on from {resumed.name}")
+    with training_memory.explain_out_of_memory(
+        run.folder, run.rows.lengths, run.steps, training=True
+    ):
+        trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
+    seconds = time.monotonic() - began
+    if watch.ended:
+        return None
+    after = held_out.after()
+    if watch.ended:
+        return None
+    return {
+        "seconds": round(seconds, 2),
+        "held_out_before": before,
+        "held_out_after": after,
+        "held_out_rows": held_out.rows,
+    }
+
+
+def _run_result(run: _PlannedRun, trainer: WeightedTrainer, figures: dict[str, Any]) -> RunResult:
+    """The figures of a finished run. figures: of `_train_and_measure`."""
+    prepared = run.rows.prepared
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     last = losses[-_LAST_STEPS:]
     return RunResult(
-        steps=len(steps),
+        steps=len(run.steps),
         rows=prepared.rows,
-        tokens=sum(step.tokens for step in steps),
+        tokens=sum(step.tokens for step in run.steps),
         trained=prepared.trained,
         cut=prepared.cut,
         dropped=len(prepared.dropped),
         loss_first=losses[0],
         loss_mean_last_10=sum(last) / len(last),
-        seconds=round(seconds, 2),
-        tokens_per_second=writer.now.tokens_per_second or 0.0,
+        tokens_per_second=run.writer.now.tokens_per_second or 0.0,
         memory_bytes=training_memory.peak_bytes(),
         processes=trainer.accelerator.num_processes,
-        device=str(device),
+        device=str(run.device),
         versions={name: version(name) for name in ("torch", "transformers", "trl", "peft")},
+        **figures,
     )
 
 
-def training_device(asked: str) -> torch.device:
+def training_device(name: str) -> torch.device:
     """The device of a recipe: `cuda`, `cpu` or `auto`. Raises HoustonError without a GPU."""
-    there = torch.cuda.is_available()
-    if asked == "cuda" and not there:
+    has_gpu = torch.cuda.is_available()
+    if name == "cuda" and not has_gpu:
         raise HoustonError("No GPU can be seen.", NOTHING_TRAINED_MESSAGE, "--set device=cpu")
-    return torch.device("cuda" if there and asked != "cpu" else "cpu")
+    return torch.device("cuda" if has_gpu and name != "cpu" else "cpu")
 
 
 def _cut_rows(folder: RunFolder, recipe: SftRecipe, say: Callable[[str], None]) -> None:
@@ -200,13 +228,13 @@ def _cut_rows(folder: RunFolder, recipe: SftRecipe, say: Callable[[str], None]) 
             NOTHING_TRAINED_MESSAGE,
             "houston export R… --format trl --out DIR",
         )
-    known, words = folder.hashes, int(config.vocab_size)
+    hashes, words = folder.hashes, int(config.vocab_size)
     if source is not None:
-        sft_dataset.prepare_rows(source, folder.rows, longest, known.get(source.name, ""), words)
-    if held := sft_dataset.exported_data_file(folder.data, "held_out"):
+        sft_dataset.prepare_rows(source, folder.rows, longest, hashes.get(source.name, ""), words)
+    if held_out := sft_dataset.exported_data_file(folder.data, "held_out"):
         try:
             sft_dataset.prepare_rows(
-                held, folder.held_out, longest, known.get(held.name, ""), words
+                held_out, folder.held_out, longest, hashes.get(held_out.name, ""), words
             )
         except sft_dataset.NothingToTrain as problem:  # what is trained is none the worse for it
             say(f"no loss on what is held out: {problem.cause}")
@@ -229,30 +257,22 @@ def _planned_steps(
     )
 
 
-def _trainer_arguments(
-    folder: RunFolder,
-    recipe: SftRecipe,
-    loaded: sft_model.LoadedModel,
-    steps: int,
-    device: torch.device,
-) -> SFTConfig:
-    more: dict[str, Any] = {}
-    if recipe.schedule == "cosine":
-        more["lr_scheduler_kwargs"] = {"min_lr": recipe.final_learning_rate}
-    if device.type == "cpu":
-        more["use_cpu"] = True
+def _trainer_arguments(run: _PlannedRun) -> SFTConfig:
+    recipe = run.recipe
+    cosine = {"lr_scheduler_kwargs": {"min_lr": recipe.final_learning_rate}}
+    more: dict[str, Any] = cosine if recipe.schedule == "cosine" else {}
     return SFTConfig(
-        output_dir=str(folder.checkpoints),
-        max_steps=steps,
+        output_dir=str(run.folder.checkpoints),
+        max_steps=len(run.steps),
         per_device_train_batch_size=1,  # an item is all of a step
         gradient_accumulation_steps=1,
         learning_rate=recipe.learning_rate,
         lr_scheduler_type=_SCHEDULES[recipe.schedule],
-        warmup_steps=round(recipe.warmup * steps),
+        warmup_steps=round(recipe.warmup * len(run.steps)),
         weight_decay=recipe.weight_decay,
         max_grad_norm=recipe.max_grad_norm,
         seed=recipe.seed,
-        bf16=loaded.bf16,
+        bf16=run.loaded.bf16,
         gradient_checkpointing=recipe.gradient_checkpointing,
         save_steps=recipe.save_steps,
         logging_steps=1,
@@ -264,7 +284,8 @@ def _trainer_arguments(
         max_length=None,
         dataset_kwargs={"skip_prepare_dataset": True},
         ddp_find_unused_parameters=False,
-        dataloader_pin_memory=device.type == "cuda",
+        use_cpu=run.device.type == "cpu",
+        dataloader_pin_memory=run.device.type == "cuda",
         **more,
     )
 
@@ -283,12 +304,12 @@ def _check_sharding(trainer: WeightedTrainer) -> None:
 
 
 def _rows_sentence(rows: sft_dataset.MappedRows) -> str:
-    one = rows.prepared
-    text = f"{one.rows} rows, {one.tokens} tokens, {one.trained} of them trained"
-    if one.cut:
-        text += f"; {one.cut} rows cut to {one.max_length} tokens"
-    if one.dropped:
-        text += f"; left out, nothing to train within it: {', '.join(one.dropped)}"
+    prepared = rows.prepared
+    text = f"{prepared.rows} rows, {prepared.tokens} tokens, {prepared.trained} of them trained"
+    if prepared.cut:
+        text += f"; {prepared.cut} rows cut to {prepared.max_length} tokens"
+    if prepared.dropped:
+        text += f"; left out, nothing to train within it: {', '.join(prepared.dropped)}"
     return text
 
 

@@ -30,10 +30,10 @@ class WeightedCrossEntropy(torch.autograd.Function):  # type: ignore[misc]
     ) -> torch.Tensor:
         """hidden (tokens, width), weight (vocabulary, width), targets and weights (tokens,)."""
         exact = torch.promote_types(torch.float32, hidden.dtype)
-        wanted = ctx.needs_input_grad
-        to_hidden = torch.empty_like(hidden) if wanted[0] else None
-        to_weight = torch.zeros_like(weight, dtype=exact) if wanted[1] else None
-        to_bias = torch.zeros_like(bias, dtype=exact) if bias is not None and wanted[2] else None
+        needs = ctx.needs_input_grad
+        to_hidden = torch.empty_like(hidden) if needs[0] else None
+        to_weight = torch.zeros_like(weight, dtype=exact) if needs[1] else None
+        to_bias = torch.zeros_like(bias, dtype=exact) if bias is not None and needs[2] else None
         total = torch.zeros((), dtype=exact, device=hidden.device)
         matrix = weight.to(hidden.dtype)
         size = max(1, SLICE_BYTES // (4 * weight.shape[0]))
@@ -46,7 +46,7 @@ class WeightedCrossEntropy(torch.autograd.Function):  # type: ignore[misc]
             right = logits.gather(1, targets[part, None])[:, 0]
             scale = weights[part].to(exact)
             total += ((norm - right) * scale).sum()
-            if not any(wanted[:3]):
+            if not any(needs[:3]):
                 continue
             slope = logits.sub_(norm[:, None]).exp_()
             slope.scatter_add_(1, targets[part, None], -torch.ones_like(norm)[:, None])
@@ -67,11 +67,11 @@ class WeightedCrossEntropy(torch.autograd.Function):  # type: ignore[misc]
         """Each gradient, times what comes from above."""
         (grad,) = above
         kinds = (None, *ctx.kinds)
-        found = [
-            None if one is None else one.mul_(grad).to(kind or one.dtype)
-            for one, kind in zip(ctx.saved_tensors, kinds, strict=True)
+        gradients = [
+            None if gradient is None else gradient.mul_(grad).to(kind or gradient.dtype)
+            for gradient, kind in zip(ctx.saved_tensors, kinds, strict=True)
         ]
-        return (*found, None, None)
+        return (*gradients, None, None)
 
 
 class WeightedLossHead:
