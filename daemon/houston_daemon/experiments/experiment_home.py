@@ -87,7 +87,7 @@ class ExperimentHome:
 
     def run(self, *words: str, check: bool = True, seconds: float = 900.0) -> str:
         """What `houston words…` prints. Raises HoustonError with its words when it fails."""
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "houston_shared.command", *words],
             env=self._environment,
             capture_output=True,
@@ -95,14 +95,14 @@ class ExperimentHome:
             timeout=seconds,
             check=False,
         )
-        if check and done.returncode:
+        if check and process.returncode:
             raise HoustonError(
-                f"houston {' '.join(words)} ended with {done.returncode}:"
-                f" {done.stderr.strip()[-_MAX_ERROR_CHARACTERS:]}",
+                f"houston {' '.join(words)} ended with {process.returncode}:"
+                f" {process.stderr.strip()[-_MAX_ERROR_CHARACTERS:]}",
                 "The experiment stops here.",
                 "Run the same command again with --resume; what is done is not done again.",
             )
-        return done.stdout
+        return process.stdout
 
     def read(self, plan: ReadPlan[Any]) -> Any:
         """What a query returns."""
@@ -112,8 +112,8 @@ class ExperimentHome:
     def begin_rollouts(self, task: Path, engine: str, seed: int, count: int = 1) -> list[str]:
         """Start rollouts with the seeds `seed`, `seed + 1`, …; their ids in that order."""
         words = ["rollout", "start", str(task), "--engine", engine, "--seed", str(seed)]
-        told = self.run(*words, "-n", str(count), "--json")
-        return [json.loads(line)["rollout"] for line in told.splitlines()]
+        output = self.run(*words, "-n", str(count), "--json")
+        return [json.loads(line)["rollout"] for line in output.splitlines()]
 
     def queue_guidance(self, rollout: str, text: str, author: str) -> str:
         """Queue guidance; its id."""
@@ -127,38 +127,38 @@ class ExperimentHome:
         self, rollout: str, ranges: Sequence[tuple[int, int]], reason: str, author: str
     ) -> None:
         """Give the verdict `mask` on ranges of steps, as `houston verdict` does."""
-        said = tuple(JudgedSteps(first=a, last=b, verdict="mask", reason=reason) for a, b in ranges)
+        steps = [JudgedSteps(first=a, last=b, verdict="mask", reason=reason) for a, b in ranges]
         message = GiveVerdicts(
             request=uuid.uuid4().hex,
             rollout=rollout,
-            steps=said,
+            steps=tuple(steps),
             seen=self.read(rollout_queries.newest_seq(rollout)),
             claimed=author,
         )
-        if said:
+        if steps:
             look = f"houston verdict {rollout}"
             send_with_retry(self.home, message, "The verdicts may have been kept.", look)
 
     def wait(
-        self, some: Iterable[str], seconds: float, look: Callable[[], None] | None = None
+        self, rollouts: Iterable[str], seconds: float, look: Callable[[], None] | None = None
     ) -> list[rollout_queries.RolloutRow]:
         """Wait until all of them have ended; `look` is called again and again meanwhile.
 
         Raises HoustonError when they have not after `seconds`, or when one of them is paused until
         a person ends it, and StageSpoiled when one failed: that is never the agent's doing.
         """
-        wanted, end = set(some), time.monotonic() + seconds
+        ids, end = set(rollouts), time.monotonic() + seconds
         while True:
-            found: list[rollout_queries.RolloutRow] = self.read(rollout_queries.list_rollouts())
-            mine = [one for one in found if one.id in wanted]
-            if all(one.state in ENDED_STATES for one in mine):
-                if spoiled := [one for one in mine if one.state != "finished"]:
-                    raise StageSpoiled(len(spoiled), len(mine), spoiled[0].id, spoiled[0].reason)
-                return sorted(mine, key=lambda one: one.id)
-            stands = [one for one in mine if _waits_for_a_person(one)]
-            if stands or time.monotonic() > end:
-                why = stands[0].reason if stands else f"not over after {seconds:.0f} s"
-                name = (stands or [one for one in mine if one.state not in ENDED_STATES])[0].id
+            rows: list[rollout_queries.RolloutRow] = self.read(rollout_queries.list_rollouts())
+            chosen = [row for row in rows if row.id in ids]
+            if all(row.state in ENDED_STATES for row in chosen):
+                if spoiled := [row for row in chosen if row.state != "finished"]:
+                    raise StageSpoiled(len(spoiled), len(chosen), spoiled[0].id, spoiled[0].reason)
+                return sorted(chosen, key=lambda row: row.id)
+            waiting = [row for row in chosen if _waits_for_a_person(row)]
+            if waiting or time.monotonic() > end:
+                why = waiting[0].reason if waiting else f"not over after {seconds:.0f} s"
+                name = (waiting or [row for row in chosen if row.state not in ENDED_STATES])[0].id
                 raise HoustonError(
                     f"Rollout {name} does not end: {why}.",
                     "The experiment stops here.",
@@ -174,20 +174,20 @@ class ExperimentHome:
 
     def steps(self, rollout: str) -> list[Any]:
         """Its closed steps, in order."""
-        found = self.read(step_queries.read_steps(rollout))
-        return [one for one in found if one.observation is not None]
+        records = self.read(step_queries.read_steps(rollout))
+        return [record for record in records if record.observation is not None]
 
     def guidance(self, rollout: str) -> list[Any]:
         """What was said to it."""
         return list(self.read(annotation_queries.list_guidance(rollout)))
 
-    def scores(self, some: Sequence[str]) -> dict[str, list[rollout_queries.ScorePoint]]:
+    def scores(self, rollouts: Sequence[str]) -> dict[str, list[rollout_queries.ScorePoint]]:
         """By rollout its scores over active time."""
-        return dict(self.read(rollout_queries.score_history(some, 10_000)))
+        return dict(self.read(rollout_queries.score_history(rollouts, 10_000)))
 
 
-def _waits_for_a_person(one: rollout_queries.RolloutRow) -> bool:
-    return rollout_queries.is_at_rest(one) and one.paused_by not in SELF_ENDING_PAUSES
+def _waits_for_a_person(row: rollout_queries.RolloutRow) -> bool:
+    return rollout_queries.is_at_rest(row) and row.paused_by not in SELF_ENDING_PAUSES
 
 
 def _toml_table(item: tuple[str, Mapping[str, Any]]) -> str:

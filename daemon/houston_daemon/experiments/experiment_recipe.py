@@ -141,10 +141,10 @@ class ExperimentRecipe(Settings, frozen=True):
     """Longest time of one stage."""
 
 
-def with_seeds(made: ExperimentRecipe, count: int) -> ExperimentRecipe:
+def with_seeds(recipe: ExperimentRecipe, count: int) -> ExperimentRecipe:
     """The recipe with its first `count` seeds; where it has fewer, with the next numbers, too."""
-    more = range(max(made.seeds) + 1, max(made.seeds) + 1 + count)
-    return msgspec.structs.replace(made, seeds=(*made.seeds, *more)[:count])
+    more = range(max(recipe.seeds) + 1, max(recipe.seeds) + 1 + count)
+    return msgspec.structs.replace(recipe, seeds=(*recipe.seeds, *more)[:count])
 
 
 def packaged_recipes() -> dict[str, Path]:
@@ -158,20 +158,20 @@ def packaged_recipes() -> dict[str, Path]:
 
 def find_recipe(name: str) -> Path:
     """The file of a recipe, by path or by the name of a packaged one. Raises ConfigurationError."""
-    known = packaged_recipes()
+    packaged = packaged_recipes()
     if Path(name).is_file():
         return Path(name)
-    if name in known:
-        return known[name]
+    if name in packaged:
+        return packaged[name]
     raise ConfigurationError(
-        f"There is no recipe {name}.", "", f"Name a file, or one of {', '.join(known)}."
+        f"There is no recipe {name}.", "", f"Name a file, or one of {', '.join(packaged)}."
     )
 
 
 def read_recipe(path: Path) -> ExperimentRecipe:
     """Read and check a recipe. Raises ConfigurationError."""
     recipe = convert_toml(parse_toml(read_text_file(path), str(path)), ExperimentRecipe, str(path))
-    names = [one.name for one in recipe.worlds]
+    names = [worlds.name for worlds in recipe.worlds]
     if len(set(names)) < len(names):
         raise ConfigurationError(f"{path}: two of `worlds` have the same name.")
     if not recipe.worlds and not recipe.orders.held_out:

@@ -1,15 +1,17 @@
 """The report of an experiment: results.json, plots, and report.md with the tables and how to
 repeat it.
 
-It is made from the stages that are there, so that a run that goes on has one, too.
+It is made from the stages that are there, so that a run that goes on has one, too. Plots are SVG
+and PNG: final scores, scores over time, obedience. matplotlib is imported only when something is
+drawn.
 """
 
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from houston_daemon.experiments import experiment_plots
 from houston_daemon.experiments.experiment_recipe import ARMS
 from houston_daemon.experiments.experiment_run import GUIDED_ENGINE, UNGUIDED_ENGINE, ExperimentRun
 from houston_daemon.experiments.experiment_statistics import (
@@ -21,6 +23,12 @@ from houston_daemon.experiments.experiment_statistics import (
 from houston_daemon.training.sft import sft_run_folder
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
+
+_ARM_COLOURS: dict[str, str] = dict(
+    zip(ARMS, ("#0072B2", "#E69F00", "#CC79A7", "#D55E00"), strict=True)
+)
+"""Okabe and Ito's colours, told apart by colour-blind people, too."""
+_ARM_DASHES: dict[str, str] = dict(zip(ARMS, ("-", "--", "-.", "-"), strict=True))
 
 
 def write_report(run: ExperimentRun) -> str:
@@ -46,26 +54,26 @@ def write_report(run: ExperimentRun) -> str:
         folder / "results.json", (json.dumps(results, indent=1) + "\n").encode()
     )
     file = folder / "report.md"
-    text = "\n".join(_report_lines(run, results, measured, []))
+    text = "\n".join(_report_lines(run, results, measured))
     atomic_file.write_atomically(file, text.encode())
-    made = experiment_plots.draw_plots(folder, figures)
+    plots = _draw_plots(folder, figures)
     atomic_file.write_atomically(
-        file, "\n".join(_report_lines(run, results, measured, made)).encode()
+        file, "\n".join(_report_lines(run, results, measured, plots)).encode()
     )
     return str(file)
 
 
 def measured_by_arm(run: ExperimentRun) -> dict[str, list[dict[str, Any]]]:
     """By arm, in APOLLO's order, what each measured seed gave, also beyond the recipe's."""
-    there: dict[str, list[int]] = {arm: [] for arm in ARMS}
+    seeds_by_arm: dict[str, list[int]] = {arm: [] for arm in ARMS}
     for stage in run.stages.seconds():
         what, _, rest = stage.partition("-")
         arm, _, seed = rest.rpartition("-")
         if what == "measure" and arm in run.recipe.arms:
-            there[arm].append(int(seed))
+            seeds_by_arm[arm].append(int(seed))
     return {
         arm: [run.stages.result(f"measure-{arm}-{seed}") or {} for seed in sorted(seeds)]
-        for arm, seeds in there.items()
+        for arm, seeds in seeds_by_arm.items()
         if seeds
     }
 
@@ -80,44 +88,47 @@ def _sampled_results(run: ExperimentRun) -> dict[str, Any]:
     names = {kind: (f"sample-{kind}", f"judge-{kind}") for kind in (GUIDED_ENGINE, UNGUIDED_ENGINE)}
     return {
         kind: {
-            "rollouts": len(done["rollouts"]),
+            "rollouts": len(result["rollouts"]),
             **(run.stages.result(judge) or {}).get("steps", {}),
         }
         for kind, (sample, judge) in names.items()
-        if (done := run.stages.result(sample)) is not None
+        if (result := run.stages.result(sample)) is not None
     }
 
 
 def _trained_results(run: ExperimentRun) -> list[dict[str, Any]]:
-    made = []
+    trainings = []
     for arm in run.recipe.arms:
         data = run.stages.result(f"rows-{arm}")
         for seed in run.recipe.seeds:
-            if data and (done := run.stages.result(f"train-{arm}-{seed}")) is not None:
-                result = sft_run_folder.folder_of_run(run.ground.home, done["run"]).result
+            if data and (training := run.stages.result(f"train-{arm}-{seed}")) is not None:
+                result = sft_run_folder.folder_of_run(run.ground.home, training["run"]).result
                 loss = result.loss_mean_last_10 if result else None
-                made.append(
-                    {"arm": arm, **done, "rows": data["rows"], "counts": data["counts"]}
+                trainings.append(
+                    {"arm": arm, **training, "rows": data["rows"], "counts": data["counts"]}
                     | {"loss_mean_last_10": loss}
                 )
-    return made
+    return trainings
 
 
 def _report_lines(
-    run: ExperimentRun, results: Mapping[str, Any], measured: Mapping[str, Any], made: Sequence[str]
+    run: ExperimentRun,
+    results: Mapping[str, Any],
+    measured: Mapping[str, Any],
+    plots: Sequence[str] = (),
 ) -> Iterator[str]:
     figures, about = results["arms"], results["about"]
     seeds = {arm: len(each) for arm, each in measured.items()}
     yield f"# {run.recipe.name}\n"
     yield from _how_lines(run, about, seeds)
-    if any(one["rollouts"] for one in figures.values()):
+    if any(of_arm["rollouts"] for of_arm in figures.values()):
         yield "\n## Scores of held-out worlds\n"
         yield from _score_lines(run, results)
-        yield from (f"\n![{name}]({name}.svg)" for name in made if name != "obedience")
-    if any(one["obedience"] for one in figures.values()):
+        yield from (f"\n![{name}]({name}.svg)" for name in plots if name != "obedience")
+    if any(of_arm["obedience"] for of_arm in figures.values()):
         yield "\n## Obedience\n"
-        yield from _obedience_lines(run, figures)
-        yield from (f"\n![{name}]({name}.svg)" for name in made if name == "obedience")
+        yield from _obedience_lines(figures)
+        yield from (f"\n![{name}]({name}.svg)" for name in plots if name == "obedience")
     yield "\n## What was learned from\n"
     yield from _learning_lines(results)
     yield "\n## Time\n"
@@ -159,13 +170,13 @@ def _how_lines(
 
 def _score_lines(run: ExperimentRun, results: Mapping[str, Any]) -> Iterator[str]:
     figures = results["arms"]
-    names = sorted({one.domain for one in run.recipe.worlds if one.held_out})
+    names = sorted({worlds.domain for worlds in run.recipe.worlds if worlds.held_out})
     yield from _table_head(["arm", "", *names, TASK_WEIGHTED, "by seed"])
-    for arm, one in figures.items():
+    for arm, of_arm in figures.items():
         for kind in ("final", "best"):
-            found = one["scores"][kind]
-            cells = [_interval_words(found[name]) for name in (*names, TASK_WEIGHTED)]
-            seeds = " · ".join(f"{score:.1f}" for score in found[TASK_WEIGHTED]["seeds"].values())
+            scores = of_arm["scores"][kind]
+            cells = [_interval_words(scores[name]) for name in (*names, TASK_WEIGHTED)]
+            seeds = " · ".join(f"{score:.1f}" for score in scores[TASK_WEIGHTED]["seeds"].values())
             yield _table_row([arm if kind == "final" else "", kind, *cells, seeds])
     yield (
         "\nThe weight of a domain is its number of held-out worlds: "
@@ -177,73 +188,61 @@ def _score_lines(run: ExperimentRun, results: Mapping[str, Any]) -> Iterator[str
     )
     yield from _difference_lines(results["full_less_others"])
     yield from _table_head(["arm", "rollouts", "steps worked", "active seconds worked"])
-    for arm, one in figures.items():
+    for arm, of_arm in figures.items():
         yield _table_row(
-            [arm, one["rollouts"], f"{one['steps']:.1f}", f"{one['active_seconds']:.1f}"]
+            [arm, of_arm["rollouts"], f"{of_arm['steps']:.1f}", f"{of_arm['active_seconds']:.1f}"]
         )
 
 
-def _difference_lines(found: Mapping[str, Any]) -> Iterator[str]:
+def _difference_lines(differences: Mapping[str, Any]) -> Iterator[str]:
     """How much higher `full` scores, world by world and seed by seed."""
-    if not any(found.values()):
+    if not any(differences.values()):
         return
     yield f"How much higher `{FULL_ARM}` scores over all worlds, world by world and seed by seed:\n"
     yield from _table_head(["than", "final", "best"])
-    for arm, one in found.items():
-        yield _table_row([arm, *(_interval_words(one[kind], "+") for kind in ("final", "best"))])
+    for arm, difference in differences.items():
+        words = [_interval_words(difference[kind], "+") for kind in ("final", "best")]
+        yield _table_row([arm, *words])
     yield ""
 
 
-def _obedience_lines(run: ExperimentRun, figures: Mapping[str, Any]) -> Iterator[str]:
+def _obedience_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     yield "Messages with words, files and folders that training never used. Followed means that"
     yield "the next action's first call is the one asked for, on the thing that was named.\n"
     parts = list(next(iter(figures.values()))["obedience"])
     yield from _table_head(["arm", *parts])
-    for arm, one in figures.items():
+    for arm, of_arm in figures.items():
         cells = [
             f"{each['followed']} of {each['of']}, {_percent_words(each)}{_seed_words(each)}"
             if each["of"]
             else "–"
-            for each in (one["obedience"][part] for part in parts)
+            for each in (of_arm["obedience"][part] for part in parts)
         ]
         yield _table_row([arm, *cells])
     yield from (
         f"\n{each['untested']} orders were not tested with {arm}: no step came after them."
-        for arm, one in figures.items()
-        if (each := one["obedience"][parts[0]])["untested"]
+        for arm, of_arm in figures.items()
+        if (each := of_arm["obedience"][parts[0]])["untested"]
     )
 
 
 def _learning_lines(results: Mapping[str, Any]) -> Iterator[str]:
-    for kind, one in results["sampled"].items():
-        masks = {key: value for key, value in one.items() if key.startswith("masked")}
-        said = ", ".join(f"{value} {key}" for key, value in sorted(masks.items())) or "none masked"
-        yield f"- {kind}: {one['rollouts']} rollouts, {one.get('all', 0)} steps, {said}."
+    for kind, sampled in results["sampled"].items():
+        masks = {key: value for key, value in sampled.items() if key.startswith("masked")}
+        words = ", ".join(f"{value} {key}" for key, value in sorted(masks.items())) or "none masked"
+        yield f"- {kind}: {sampled['rollouts']} rollouts, {sampled.get('all', 0)} steps, {words}."
     if not results["trained"]:
         return
     yield ""
-    yield from _table_head(
-        [
-            "arm",
-            "seed",
-            "policy",
-            "rows",
-            "tokens",
-            "trained tokens",
-            "steps",
-            "loss, last ten",
-            "tokens/s",
-        ]
-    )
-    for one in results["trained"]:
-        counts, loss = one["counts"], _number_words(one["loss_mean_last_10"], ".3f")
-        yield _table_row(
-            [
-                one["arm"], one["seed"], one["policy"], one["rows"], f"{counts['all']:,}",
-                f"{counts['trained']:,}", one.get("steps"), loss,
-                _number_words(one.get("tokens_per_second"), ".0f"),
-            ]
-        )  # fmt: skip
+    what = ("arm", "seed", "policy", "rows")
+    names = ("tokens", "trained tokens", "steps", "loss, last ten", "tokens/s")
+    yield from _table_head([*what, *names])
+    for training in results["trained"]:
+        counts, loss = training["counts"], _number_words(training["loss_mean_last_10"], ".3f")
+        tokens = (f"{counts['all']:,}", f"{counts['trained']:,}")
+        speed = _number_words(training.get("tokens_per_second"), ".0f")
+        cells = [training[key] for key in what]
+        yield _table_row([*cells, *tokens, training.get("steps"), loss, speed])
 
 
 def _table_head(names: Sequence[str]) -> Iterator[str]:
@@ -255,19 +254,127 @@ def _table_row(cells: Sequence[Any]) -> str:
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
 
-def _interval_words(one: Mapping[str, float], sign: str = "-") -> str:
+def _interval_words(estimate: Mapping[str, float], sign: str = "-") -> str:
     form = f"{sign}.1f"
-    return f"{one['value']:{form}} [{one['low']:{form}}, {one['high']:{form}}]"
+    value, low, high = (format(estimate[name], form) for name in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"
 
 
-def _seed_words(one: Mapping[str, Any]) -> str:
-    seeds = one["seeds"].values()
+def _seed_words(share: Mapping[str, Any]) -> str:
+    seeds = share["seeds"].values()
     return f"; by seed {', '.join(seeds)}" if len(seeds) > 1 else ""
 
 
-def _percent_words(one: Mapping[str, float]) -> str:
-    return f"{one['value']:.0%} [{one['low']:.0%}, {one['high']:.0%}]"
+def _percent_words(estimate: Mapping[str, float]) -> str:
+    return f"{estimate['value']:.0%} [{estimate['low']:.0%}, {estimate['high']:.0%}]"
 
 
 def _number_words(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
+
+
+def _draw_plots(folder: Path, summed: Mapping[str, Any]) -> list[str]:
+    """Write the pictures that there are figures for; their names without ending.
+
+    Raises HoustonError where matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise HoustonError(
+            "Pictures need matplotlib, which is not installed.",
+            "The tables were written; the pictures were not.",
+            "Install the extra with `pip install 'houston-agents[train]'`, then --report.",
+        ) from None
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "houston"  # the same figures give the same file
+    names = []
+    if any(figures["rollouts"] for figures in summed.values()):
+        names += [_plot_scores(folder, summed), _plot_over_time(folder, summed)]
+    if any(figures["obedience"] for figures in summed.values()):
+        names.append(_plot_obedience(folder, summed))
+    return names
+
+
+def _plot_scores(folder: Path, summed: Mapping[str, Any]) -> str:
+    """Final scores by domain, a bar an arm."""
+    from matplotlib import pyplot
+
+    domains = [name for name in _first_arm(summed)["scores"]["final"] if name != TASK_WEIGHTED]
+    names = [*sorted(domains), TASK_WEIGHTED]
+    figure, axes = pyplot.subplots(figsize=(8, 3.6))
+    bars = {}
+    for arm, figures in summed.items():
+        scores = [figures["scores"]["final"][name] for name in names]
+        bars[arm] = [(each["value"], each["low"], each["high"]) for each in scores]
+    _draw_bars(axes, bars)
+    axes.set_xticks(range(len(names)), names, rotation=15, ha="right")
+    axes.set(ylabel="final score", ylim=(0, 100))
+    return _save_figure(folder, figure, "scores")
+
+
+def _plot_over_time(folder: Path, summed: Mapping[str, Any]) -> str:
+    """The mean of the last score before each moment (APOLLO, figure 6)."""
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 3.6))
+    for arm, figures in summed.items():
+        line = figures["over_time"]
+        axes.step(
+            line["seconds"], line["score"], _ARM_DASHES[arm], where="post",
+            color=_ARM_COLOURS[arm], label=arm,
+        )  # fmt: skip
+    top = max(max(figures["over_time"]["score"]) for figures in summed.values())
+    axes.set(xlabel="active time, seconds", ylabel="mean score", xlim=(0, None))
+    axes.set_ylim(0, max(5.0, 1.1 * top))
+    return _save_figure(folder, figure, "score-over-time")
+
+
+def _plot_obedience(folder: Path, summed: Mapping[str, Any]) -> str:
+    """The share of held-out messages that the next action follows."""
+    from matplotlib import pyplot
+
+    parts = list(_first_arm(summed)["obedience"])
+    figure, axes = pyplot.subplots(figsize=(8, 3.2))
+    bars = {}
+    for arm, figures in summed.items():
+        shares = [figures["obedience"][part] for part in parts]
+        bars[arm] = [
+            (100 * each["value"] if each["of"] else 0.0, 100 * each["low"], 100 * each["high"])
+            for each in shares
+        ]
+    _draw_bars(axes, bars)
+    axes.set_xticks(range(len(parts)), parts)
+    axes.set(ylabel="messages followed, %", ylim=(0, 100))
+    return _save_figure(folder, figure, "obedience")
+
+
+def _draw_bars(axes: Any, bars: Mapping[str, Sequence[tuple[float, float, float]]]) -> None:
+    """Groups of bars, one an arm in each. bars: by arm value, low and high of each group."""
+    width = 0.8 / len(bars)
+    for place, (arm, estimates) in enumerate(bars.items()):
+        values = [value for value, _, _ in estimates]
+        below = [max(0.0, value - low) for value, low, _ in estimates]
+        above = [max(0.0, high - value) for value, _, high in estimates]
+        at = [n + (place - (len(bars) - 1) / 2) * width for n in range(len(estimates))]
+        axes.bar(
+            at, values, width, yerr=[below, above], capsize=2, color=_ARM_COLOURS[arm], label=arm
+        )
+
+
+def _first_arm(summed: Mapping[str, Any]) -> Any:
+    return next(iter(summed.values()))
+
+
+def _save_figure(folder: Path, figure: Any, name: str) -> str:
+    from matplotlib import pyplot
+
+    axes = figure.axes[0]
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.3)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    figure.set_layout_engine("constrained")
+    figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+    figure.savefig(folder / f"{name}.png", dpi=150)
+    pyplot.close(figure)
+    return name

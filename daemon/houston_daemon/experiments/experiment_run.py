@@ -40,17 +40,17 @@ class StageStore:
 
     def run_stage(self, name: str, what: Callable[["BegunWork"], Mapping[str, Any]]) -> StageResult:
         """The result of a stage: kept, or made now by `what`, which is given what was begun."""
-        if (done := self.result(name)) is not None:
-            return done
+        if (result := self.result(name)) is not None:
+            return result
         self._say(f"{name} …")
         begun = BegunWork(self._folder / f"{name}.begun.json")
-        at = time.monotonic()
+        began = time.monotonic()
         try:
             result = dict(what(begun))
         except StageSpoiled:
             begun.forget()
             raise
-        result["seconds"] = round(begun.seconds() + time.monotonic() - at, 1)
+        result["seconds"] = round(begun.seconds() + time.monotonic() - began, 1)
         atomic_file.write_atomically(self._folder / f"{name}.json", _result_json(result))
         self._say(f"{name}: {result['seconds']:.0f} s")
         return result
@@ -60,8 +60,8 @@ class StageStore:
         file = self._folder / f"{name}.kept.json"
         if not file.is_file():
             atomic_file.write_atomically(file, _result_json(make()))
-        found: StageResult = json.loads(file.read_text(encoding="utf-8"))
-        return found
+        value: StageResult = json.loads(file.read_text(encoding="utf-8"))
+        return value
 
     def seconds(self) -> dict[str, float]:
         """How long each stage took, in the order in which they ended."""
@@ -78,8 +78,8 @@ class StageStore:
         file = self._folder / f"{name}.json"
         if not file.is_file():
             return None
-        found: StageResult = json.loads(file.read_text(encoding="utf-8"))
-        return found
+        result: StageResult = json.loads(file.read_text(encoding="utf-8"))
+        return result
 
 
 class BegunWork:
@@ -89,23 +89,23 @@ class BegunWork:
         self._file = file
         self.goes_on = file.is_file()
         """Whether an earlier run began something of the stage."""
-        there = json.loads(file.read_text(encoding="utf-8")) if self.goes_on else {}
-        self._known: dict[str, Any] = there.get("known", {})
-        self._spent = float(there.get("seconds", 0.0))
+        earlier = json.loads(file.read_text(encoding="utf-8")) if self.goes_on else {}
+        self._values: dict[str, Any] = earlier.get("known", {})
+        self._spent = float(earlier.get("seconds", 0.0))
         self._at = time.monotonic()
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:
         """What `key` stands for; made now, and kept, where it is not known."""
-        if key not in self._known:
+        if key not in self._values:
             self.put(key, make())
-        return self._known[key]
+        return self._values[key]
 
     def put(self, key: str, value: Any) -> None:
         """Keep what `key` stands for from now on."""
-        self._known[key] = value
+        self._values[key] = value
         spent = self._spent + time.monotonic() - self._at
-        kept = {"known": self._known, "seconds": round(spent, 1)}
-        atomic_file.write_atomically(self._file, _result_json(kept))
+        work = {"known": self._values, "seconds": round(spent, 1)}
+        atomic_file.write_atomically(self._file, _result_json(work))
 
     def forget(self) -> None:
         """Begin anew next time."""
@@ -167,10 +167,10 @@ class ExperimentRun:
         return 60.0 * self.recipe.minutes
 
 
-def model_folder(made: experiment_recipe.ExperimentRecipe) -> Path:
+def model_folder(recipe: experiment_recipe.ExperimentRecipe) -> Path:
     """The base model. Raises HoustonError where it is not there."""
-    named = str(made.model.engine.get("model", ""))
-    folder = Path(named) if named else model_path()
+    name = str(recipe.model.engine.get("model", ""))
+    folder = Path(name) if name else model_path()
     if folder is None or not folder.is_dir():
         raise HoustonError(
             "The model of the experiment is not there.",
@@ -185,8 +185,8 @@ def prepare_run(file: Path, folder: Path, resume: bool, command: Sequence[str]) 
 
     file: the recipe; of a run that goes on, the kept copy counts.
     """
-    kept = folder / "recipe.toml"
-    if kept.is_file():
+    copy = folder / "recipe.toml"
+    if copy.is_file():
         if not resume:
             raise HoustonError(
                 f"{folder} holds a run of an experiment.",
@@ -197,16 +197,16 @@ def prepare_run(file: Path, folder: Path, resume: bool, command: Sequence[str]) 
         _note_command(folder / "run.json", command)
         return
     folder.mkdir(parents=True, exist_ok=True)
-    made = experiment_recipe.read_recipe(file)
-    named = made.orders.vocabulary
-    vocabulary = file.parent / named if named else order_vocabulary.ORDERS_FILE
+    recipe = experiment_recipe.read_recipe(file)
+    name = recipe.orders.vocabulary
+    vocabulary = file.parent / name if name else order_vocabulary.ORDERS_FILE
     atomic_file.write_atomically(folder / "orders.toml", vocabulary.read_bytes())
-    if made.sft.recipe.endswith(".toml"):
+    if recipe.sft.recipe.endswith(".toml"):
         atomic_file.write_atomically(
-            folder / "sft.toml", (file.parent / made.sft.recipe).read_bytes()
+            folder / "sft.toml", (file.parent / recipe.sft.recipe).read_bytes()
         )
     _write_about(folder / "run.json", _about_run(command))
-    atomic_file.write_atomically(kept, file.read_bytes())
+    atomic_file.write_atomically(copy, file.read_bytes())
 
 
 def require_run(folder: Path) -> None:
@@ -284,6 +284,6 @@ def activate_policy(run: ExperimentRun, policy: str) -> None:
 
 def check_sampled_policy(ended: Sequence[RolloutRow], policy: str) -> None:
     """Refuse rollouts that sampled with another policy ("" for the base). Raises StageSpoiled."""
-    if other := [one for one in ended if one.policy != policy]:
+    if other := [row for row in ended if row.policy != policy]:
         wrong = f"it sampled with {other[0].policy or BASE_MODEL}, not {policy or BASE_MODEL}"
         raise StageSpoiled(len(other), len(ended), other[0].id, wrong)

@@ -33,7 +33,7 @@ def bootstrap_mean(
     if not cells:
         return ConfidenceInterval(None, math.nan, math.nan)
     source = random.Random(seed)
-    tasks, seeds = sorted(cells), sorted({one for each in cells.values() for one in each})
+    tasks, seeds = sorted(cells), sorted(set[int]().union(*cells.values()))
     means: list[float] = []
     while len(means) < draws:
         drawn = [cells[task] for task in source.choices(tasks, k=len(tasks))]
@@ -48,20 +48,20 @@ def bootstrap_mean(
 
 def _task_means(drawn: Sequence[Mapping[int, float]], seeds: Sequence[int]) -> list[float]:
     """Of each drawn task the mean over the drawn seeds that it has; none without any."""
-    found = ([each[seed] for seed in seeds if seed in each] for each in drawn)
-    return [fmean(scores) for scores in found if scores]
+    scores_by_task = ([each[seed] for seed in seeds if seed in each] for each in drawn)
+    return [fmean(scores) for scores in scores_by_task if scores]
 
 
 def score_differences(cells: ScoreCells, other: ScoreCells) -> dict[str, dict[int, float]]:
     """By task and seed the difference `cells - other`, where both have a score."""
-    found = {
+    differences = {
         task: {
             seed: score - other[task][seed] for seed, score in each.items() if seed in other[task]
         }
         for task, each in cells.items()
         if task in other
     }
-    return {task: each for task, each in found.items() if each}
+    return {task: each for task, each in differences.items() if each}
 
 
 def scores_over_time(
@@ -72,7 +72,7 @@ def scores_over_time(
     histories: by rollout, (active seconds, score) in order. Source: APOLLO §4.5, figure 6.
     """
     return [
-        fmean(_last_score_before(one, time) for one in histories) if histories else 0.0
+        fmean(_last_score_before(history, time) for history in histories) if histories else 0.0
         for time in at
     ]
 
@@ -102,11 +102,11 @@ def summarize_arms(
     measured: by arm the results of `measuring.measure`, one a seed.
     """
     longest = max(
-        (one["active_seconds"] for each in measured.values() for one in _world_rollouts(each)),
+        (world["active_seconds"] for each in measured.values() for world in _world_rollouts(each)),
         default=0.0,
     )
     times = [longest * place / (TIME_POINTS - 1) for place in range(TIME_POINTS)]
-    return {arm: _arm_figures(recipe, found, times) for arm, found in measured.items()}
+    return {arm: _arm_figures(recipe, results, times) for arm, results in measured.items()}
 
 
 def compare_arms(
@@ -128,59 +128,59 @@ def compare_arms(
                 ),
             )
             for kind in ("final", "best")
-            if TASK_WEIGHTED in (theirs := _score_cells(recipe, found, kind))
+            if TASK_WEIGHTED in (theirs := _score_cells(recipe, results, kind))
         }
-        for arm, found in measured.items()
+        for arm, results in measured.items()
         if arm != FULL_ARM
     }
 
 
 def _arm_figures(
-    recipe: ExperimentRecipe, found: Sequence[MeasuredArms], times: Sequence[float]
+    recipe: ExperimentRecipe, results: Sequence[MeasuredArms], times: Sequence[float]
 ) -> dict[str, Any]:
-    worlds = list(_world_rollouts(found))
+    worlds = list(_world_rollouts(results))
     return {
         "rollouts": len(worlds),
         "scores": {
             kind: {
                 name: {**_estimate_scores(recipe, cells), "seeds": _means_by_seed(cells)}
-                for name, cells in _score_cells(recipe, found, kind).items()
+                for name, cells in _score_cells(recipe, results, kind).items()
             }
             for kind in ("final", "best")
         },
-        "obedience": _obedience_figures(recipe, found),
-        "active_seconds": fmean(one["active_seconds"] for one in worlds) if worlds else None,
-        "steps": fmean(one["steps"] for one in worlds) if worlds else None,
+        "obedience": _obedience_figures(recipe, results),
+        "active_seconds": fmean(world["active_seconds"] for world in worlds) if worlds else None,
+        "steps": fmean(world["steps"] for world in worlds) if worlds else None,
         "over_time": {
             "seconds": list(times),
-            "score": scores_over_time([one["history"] for one in worlds], times),
+            "score": scores_over_time([world["history"] for world in worlds], times),
         },
     }
 
 
-def _world_rollouts(found: Iterable[MeasuredArms]) -> Iterable[MeasuredArms]:
-    return (one for each in found for one in each["worlds"])
+def _world_rollouts(results: Iterable[MeasuredArms]) -> Iterable[MeasuredArms]:
+    return (world for each in results for world in each["worlds"])
 
 
 def _score_cells(
-    recipe: ExperimentRecipe, found: Sequence[MeasuredArms], kind: str
+    recipe: ExperimentRecipe, results: Sequence[MeasuredArms], kind: str
 ) -> dict[str, dict[str, dict[int, float]]]:
     """By domain, and over all, the score of each task and seed."""
-    domain = {one.name: one.domain for one in recipe.worlds}
+    domain = {worlds.name: worlds.domain for worlds in recipe.worlds}
     scores: dict[tuple[str, str, int], list[float]] = defaultdict(list)
-    for each in found:
-        for one in each["worlds"]:
-            task = f"{one['worlds']}/{one['world']}"
-            scores[domain[one["worlds"]], task, each["seed"]].append(one[kind])
+    for each in results:
+        for world in each["worlds"]:
+            task = f"{world['worlds']}/{world['world']}"
+            scores[domain[world["worlds"]], task, each["seed"]].append(world[kind])
     cells: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for (name, task, seed), some in scores.items():
-        cells[name][task][seed] = cells[TASK_WEIGHTED][task][seed] = fmean(some)
+    for (name, task, seed), values in scores.items():
+        cells[name][task][seed] = cells[TASK_WEIGHTED][task][seed] = fmean(values)
     return cells
 
 
 def _means_by_seed(cells: ScoreCells) -> dict[str, float]:
     """The mean over tasks of each seed alone."""
-    seeds = sorted({seed for each in cells.values() for seed in each})
+    seeds = sorted(set[int]().union(*cells.values()))
     return {
         str(seed): fmean(each[seed] for each in cells.values() if seed in each) for seed in seeds
     }
@@ -191,10 +191,10 @@ def _estimate_scores(recipe: ExperimentRecipe, cells: ScoreCells) -> dict[str, f
     return _bounds_json(bootstrap_mean(cells, sure.seed, sure.draws, sure.confidence))
 
 
-def _obedience_figures(recipe: ExperimentRecipe, found: Sequence[MeasuredArms]) -> dict[str, Any]:
+def _obedience_figures(recipe: ExperimentRecipe, results: Sequence[MeasuredArms]) -> dict[str, Any]:
     """By kind of orders, over all seeds: followed, of how many, and Wilson's bounds."""
     shares: dict[str, dict[int, Mapping[str, int]]] = defaultdict(dict)
-    for each in found:
+    for each in results:
         for name, share in (each["obedience"] or {"shares": {}})["shares"].items():
             shares[name][each["seed"]] = share
     return {name: _obedience_share(recipe, by_seed) for name, by_seed in shares.items()}
@@ -217,9 +217,9 @@ def _obedience_share(
     }
 
 
-def _bounds_json(one: ConfidenceInterval) -> dict[str, float | None]:
+def _bounds_json(interval: ConfidenceInterval) -> dict[str, float | None]:
     """As JSON has it: what is not known is null there, and no NaN."""
     return {
         name: None if value is None or math.isnan(value) else value
-        for name, value in one._asdict().items()
+        for name, value in interval._asdict().items()
     }

@@ -67,20 +67,20 @@ def write_order_task(
     folder: Path,
     project: str,
     words: OrderWords,
-    some: Sequence[SpokenOrder],
+    orders: Sequence[SpokenOrder],
     seed: int,
     settings: Mapping[str, Any],
 ) -> Path:
-    """Write a task folder for `some` orders; the path of its task file.
+    """Write a task folder for some `orders`; the path of its task file.
 
     settings: `steps`, `answer_tokens`, `temperature`, `sandbox`.
     """
     source = random.Random(f"{seed}:{project}")
     workspace = folder / "workspace"
-    for path in sorted(_order_files(words, some, source)):
+    for path in sorted(_order_files(words, orders, source)):
         file = workspace / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(_file_text(words, some, path, source), encoding="utf-8")
+        file.write_text(_file_text(words, orders, path, source), encoding="utf-8")
     fields = {
         "name": project,
         "instructions": source.choice(_PROJECT_INSTRUCTIONS).format(project=project),
@@ -93,32 +93,33 @@ def write_order_task(
     return task
 
 
-def _order_files(words: OrderWords, some: Sequence[SpokenOrder], source: random.Random) -> set[str]:
+def _order_files(
+    words: OrderWords, orders: Sequence[SpokenOrder], source: random.Random
+) -> set[str]:
     """Every file that an order names; folders that it names have a file or two."""
-    found: set[str] = set()
-    for order in some:
-        for part in re.split(
-            r"[\s,:?]+", f"{order.text} {' '.join(map(str, order.arguments.values()))}"
-        ):
+    files: set[str] = set()
+    for order in orders:
+        text = " ".join([order.text, *map(str, order.arguments.values())])
+        for part in re.split(r"[\s,:?]+", text):
             name = part.rstrip(".")
             if name.rpartition("/")[2] in words.names:
-                found.add(name)
+                files.add(name)
             elif name in words.folders:
-                found |= {f"{name}/{each}" for each in source.sample(words.names, 2)}
-    return found | set(source.sample(words.names, 3))
+                files |= {f"{name}/{each}" for each in source.sample(words.names, 2)}
+    return files | set(source.sample(words.names, 3))
 
 
 def _file_text(
-    words: OrderWords, some: Sequence[SpokenOrder], path: str, source: random.Random
+    words: OrderWords, orders: Sequence[SpokenOrder], path: str, source: random.Random
 ) -> str:
     """Three lines, and one for each word that an order looks for here."""
-    wanted = [
+    searched = [
         str(order.arguments["search_term"])
-        for order in some
+        for order in orders
         if order.arguments.get("file_path") == path
         or path.startswith(f"{order.arguments.get('dir_path')}/")
     ]
-    drawn = [*source.sample(words.words, 3), *wanted]
+    drawn = [*source.sample(words.words, 3), *searched]
     return "".join(
         source.choice(_FILE_LINES).format(word=word, other=source.choice(words.words)) + "\n"
         for word in drawn
@@ -155,10 +156,10 @@ def write_world_task(
     folder: Path, worlds: WorldsRecipe, split: str, model: ModelRecipe, sandbox: str
 ) -> Path:
     """Write the task file of a split (`train` or `test`); its path. Seeds choose the world."""
-    made: dict[str, Any] = {**worlds.world, "split": split}
+    table: dict[str, Any] = {**worlds.world, "split": split}
     text = _WORLD_TASK.format(
         table=worlds.environment,
-        world="\n".join(f"{key} = {json.dumps(value)}" for key, value in made.items()),
+        world="\n".join(f"{key} = {json.dumps(value)}" for key, value in table.items()),
         name=json.dumps(f"{worlds.name}-{split}"),
         instructions=json.dumps(worlds.instructions.strip()),
         environment=json.dumps(worlds.environment),
@@ -179,7 +180,7 @@ class WorldSolutions:
     """Solutions by rollout, kept; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._solutions: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
         self._java: Any = None
         self._random: Any = None
@@ -187,9 +188,9 @@ class WorldSolutions:
     def solution_of(self, rollout: str, spec: RolloutSpec) -> tuple[str, ...]:
         """The commands that solve its world. Raises HoustonError where none is known."""
         with self._lock:
-            if rollout not in self._known:
-                self._known[rollout] = tuple(self._find_solution(rollout, spec))
-            return self._known[rollout]
+            if rollout not in self._solutions:
+                self._solutions[rollout] = tuple(self._find_solution(rollout, spec))
+            return self._solutions[rollout]
 
     def _find_solution(self, rollout: str, spec: RolloutSpec) -> list[str]:
         task = parse_task_record(spec.task)
@@ -216,7 +217,7 @@ def read_walkthrough(folder: Path) -> list[str]:
     """The walkthrough of the game that lies in `folder`. Raises HoustonError."""
     file = folder / "game.json"
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))["metadata"]["walkthrough"]
+        commands = json.loads(file.read_text(encoding="utf-8"))["metadata"]["walkthrough"]
     except (OSError, ValueError, KeyError) as problem:
         raise HoustonError(f"{file} has no walkthrough: {type(problem).__name__}.") from problem
-    return [str(command) for command in found]
+    return [str(command) for command in commands]

@@ -55,17 +55,17 @@ class HeardOrder:
 
 def write_tasks_for_orders(
     folder: Path,
-    orders: OrderVocabulary,
+    vocabulary: OrderVocabulary,
     part: VocabularyPart,
-    some: Sequence[SpokenOrder],
+    orders: Sequence[SpokenOrder],
     seed: int,
     settings: Mapping[str, Any],
 ) -> Iterator[tuple[Path, Sequence[SpokenOrder]]]:
-    """Write the tasks in which `some` orders can be followed; each with its orders."""
-    for start in range(0, len(some), ORDERS_PER_TASK):
-        chunk = some[start : start + ORDERS_PER_TASK]
+    """Write the tasks in which some `orders` can be followed; each with its orders."""
+    for start in range(0, len(orders), ORDERS_PER_TASK):
+        chunk = orders[start : start + ORDERS_PER_TASK]
         project = f"{part.replace('_', '-')}-{seed}-{start // ORDERS_PER_TASK + 1}"
-        words = getattr(orders, part)
+        words = getattr(vocabulary, part)
         yield (
             experiment_tasks.write_order_task(
                 folder / project, project, words, chunk, seed, settings
@@ -77,7 +77,7 @@ def write_tasks_for_orders(
 def begin_order_rollouts(
     ground: ExperimentHome,
     folder: Path,
-    orders: OrderVocabulary,
+    vocabulary: OrderVocabulary,
     engine: str,
     count: int,
     seed: int,
@@ -90,18 +90,18 @@ def begin_order_rollouts(
     measurement that goes on starts and says nothing twice. Raises StageSpoiled where a rollout
     ended before anything was said to it: the daemon went on while nobody was here.
     """
-    some = draw_orders(orders, "held_out", count, seed)
-    found: dict[str, SpokenOrder] = {}
+    orders = draw_orders(vocabulary, "held_out", count, seed)
+    by_rollout: dict[str, SpokenOrder] = {}
     for task, chunk in write_tasks_for_orders(
-        folder, orders, "held_out", some, seed, {**settings, "steps": MEASURED_STEPS}
+        folder, vocabulary, "held_out", orders, seed, {**settings, "steps": MEASURED_STEPS}
     ):
         make = partial(ground.begin_rollouts, task, engine, seed, len(chunk))
         ids = begun.get(task.parent.name, make) if begun else make()
         for rollout, order in zip(ids, chunk, strict=True):
             if not ground.guidance(rollout):
-                _say_order(ground, rollout, order, len(some))
-            found[rollout] = order
-    return found
+                _say_order(ground, rollout, order, len(orders))
+            by_rollout[rollout] = order
+    return by_rollout
 
 
 def _say_order(ground: ExperimentHome, rollout: str, order: SpokenOrder, of: int) -> None:
@@ -113,51 +113,51 @@ def _say_order(ground: ExperimentHome, rollout: str, order: SpokenOrder, of: int
         raise StageSpoiled(1, of, rollout, "it ended before its order was said") from refused
 
 
-def heard_orders(ground: ExperimentHome, begun: Mapping[str, SpokenOrder]) -> list[HeardOrder]:
+def heard_orders(ground: ExperimentHome, orders: Mapping[str, SpokenOrder]) -> list[HeardOrder]:
     """What each rollout, which has ended, did after its order."""
-    return [_heard_order(ground, rollout, order) for rollout, order in begun.items()]
+    return [_heard_order(ground, rollout, order) for rollout, order in orders.items()]
 
 
 def _heard_order(ground: ExperimentHome, rollout: str, order: SpokenOrder) -> HeardOrder:
-    said = [one for one in ground.guidance(rollout) if one.text == order.text]
-    step = said[0].step if said else None
+    messages = [message for message in ground.guidance(rollout) if message.text == order.text]
+    step = messages[0].step if messages else None
     if step is None:
         return HeardOrder(order, rollout, None, "", None)
-    after = [one for one in ground.steps(rollout) if one.step == step + 1]
-    if not after:
+    following = [record for record in ground.steps(rollout) if record.step == step + 1]
+    if not following:
         return HeardOrder(order, rollout, step, "", None)
-    calls = after[0].sample.calls
-    first = json.dumps({"name": calls[0].name, "arguments": calls[0].arguments}) if calls else ""
-    return HeardOrder(order, rollout, step, first, follows_order(order, calls))
+    calls = following[0].sample.calls
+    texts = (json.dumps({"name": call.name, "arguments": call.arguments}) for call in calls)
+    return HeardOrder(order, rollout, step, next(texts, ""), follows_order(order, calls))
 
 
-def obedience_result(found: Sequence[HeardOrder]) -> dict[str, Any]:
+def obedience_result(heard: Sequence[HeardOrder]) -> dict[str, Any]:
     """Shares with Wilson's intervals: of all orders, of kinds that training gives, of others.
 
     `of` counts the orders that were tested, `untested` the others.
     """
     parts = {
-        "all": list(found),
-        "known kinds, other words": [one for one in found if one.order.known],
-        "other kinds": [one for one in found if not one.order.known],
+        "all": list(heard),
+        "known kinds, other words": [each for each in heard if each.order.known],
+        "other kinds": [each for each in heard if not each.order.known],
     }
     return {
         "shares": {name: _followed_share(part) for name, part in parts.items()},
         "messages": [
-            {**order_json(one.order), "rollout": one.rollout, "heard_at_step": one.step,
-             "next_call": one.call, "followed": one.followed}
-            for one in found
+            {**order_json(each.order), "rollout": each.rollout, "heard_at_step": each.step,
+             "next_call": each.call, "followed": each.followed}
+            for each in heard
         ],
     }  # fmt: skip
 
 
-def _followed_share(some: Sequence[HeardOrder]) -> dict[str, Any]:
-    tested = [one.followed for one in some if one.followed is not None]
+def _followed_share(heard: Sequence[HeardOrder]) -> dict[str, Any]:
+    tested = [each.followed for each in heard if each.followed is not None]
     share = wilson_interval(sum(tested), len(tested))
     return {
         "followed": sum(tested),
         "of": len(tested),
-        "untested": len(some) - len(tested),
+        "untested": len(heard) - len(tested),
         "low": share.low,
         "high": share.high,
     }
@@ -171,27 +171,27 @@ def measure_arm(run: ExperimentRun, policy: str, seed: int, begun: BegunWork) ->
     """Have new rollouts sample with `policy` ("" for the base), run them, read how they went."""
     experiment_run.activate_policy(run, policy or BASE_MODEL)
     worlds = _begin_world_rollouts(run, begun)
-    told = _begin_held_out_orders(run, begun, seed)
-    ended = run.ground.wait([*worlds, *told], run.seconds)
+    orders = _begin_held_out_orders(run, begun, seed)
+    ended = run.ground.wait([*worlds, *orders], run.seconds)
     experiment_run.check_sampled_policy(ended, policy)
     histories = run.ground.scores(list(worlds))
     measured = [
         {
-            "worlds": worlds[one.id][0],
-            "world": worlds[one.id][1],
-            "rollout": one.id,
-            "policy": one.policy,
-            "state": one.state,
-            "steps": one.steps,
-            "active_seconds": one.active_us / MICROSECONDS,
-            "final": one.last_score or 0.0,
-            "best": one.best_score or 0.0,
-            "history": [(each.active_us / MICROSECONDS, each.score) for each in histories[one.id]],
+            "worlds": worlds[row.id][0],
+            "world": worlds[row.id][1],
+            "rollout": row.id,
+            "policy": row.policy,
+            "state": row.state,
+            "steps": row.steps,
+            "active_seconds": row.active_us / MICROSECONDS,
+            "final": row.last_score or 0.0,
+            "best": row.best_score or 0.0,
+            "history": [(each.active_us / MICROSECONDS, each.score) for each in histories[row.id]],
         }
-        for one in ended
-        if one.id in worlds
+        for row in ended
+        if row.id in worlds
     ]
-    heard = heard_orders(run.ground, told)
+    heard = heard_orders(run.ground, orders)
     return {
         "policy": policy,
         "seed": seed,
@@ -202,19 +202,19 @@ def measure_arm(run: ExperimentRun, policy: str, seed: int, begun: BegunWork) ->
 
 def _begin_world_rollouts(run: ExperimentRun, begun: BegunWork) -> dict[str, tuple[str, int]]:
     """By rollout, which kind of world and which of them."""
-    found: dict[str, tuple[str, int]] = {}
-    made = run.recipe
-    for worlds in made.worlds:
+    rollouts: dict[str, tuple[str, int]] = {}
+    recipe = run.recipe
+    for worlds in recipe.worlds:
         if worlds.held_out:
             task = experiment_tasks.write_world_task(
-                run.tasks, worlds, "test", made.model, made.sandbox
+                run.tasks, worlds, "test", recipe.model, recipe.sandbox
             )
             ids = begun.get(
                 worlds.name,
                 partial(run.ground.begin_rollouts, task, MODEL_ENGINE, 0, worlds.held_out),
             )
-            found |= {rollout: (worlds.name, place) for place, rollout in enumerate(ids)}
-    return found
+            rollouts |= {rollout: (worlds.name, place) for place, rollout in enumerate(ids)}
+    return rollouts
 
 
 def _begin_held_out_orders(

@@ -81,8 +81,8 @@ def read_vocabulary(path: Path = ORDERS_FILE) -> OrderVocabulary:
     return orders
 
 
-def _check_disjoint(one: Sequence[str], other: Sequence[str], what: str, path: Path) -> None:
-    if both := set(one) & set(other):
+def _check_disjoint(trained: Sequence[str], other: Sequence[str], what: str, path: Path) -> None:
+    if both := set(trained) & set(other):
         raise ConfigurationError(
             f"{path}: the {what} {sorted(both)} are in both parts.",
             "What is trained would be measured.",
@@ -104,8 +104,8 @@ def draw_orders(
     turns = deque(sorted(words.phrases))
     while turns and len(drawn) < count:
         kind = turns.popleft()
-        some = (_draw_order(orders, words, kind, source) for _ in range(_MAX_DRAWS))
-        if (order := _first_new(some, drawn, calls)) is not None:
+        draws = (_draw_order(orders, words, kind, source) for _ in range(_MAX_DRAWS))
+        if (order := _first_new(draws, drawn, calls)) is not None:
             drawn[order.text] = order
             calls.add(_call_of_order(order))
             turns.append(kind)
@@ -115,11 +115,11 @@ def draw_orders(
 
 
 def _first_new(
-    some: Iterable[SpokenOrder], texts: Container[str], calls: Container[str]
+    draws: Iterable[SpokenOrder], texts: Container[str], calls: Container[str]
 ) -> SpokenOrder | None:
     """The first with a call that was not drawn, else in words that were not; None for neither."""
     reworded = None
-    for order in some:
+    for order in draws:
         if order.text not in texts:
             if _call_of_order(order) not in calls:
                 return order
@@ -151,7 +151,7 @@ def _draw_order(
 def _fill_placeholders(text: Any, values: Mapping[str, str]) -> Any:
     if not isinstance(text, str):
         return text
-    return _PLACEHOLDER.sub(lambda found: values[found.group(1)], text)
+    return _PLACEHOLDER.sub(lambda match: values[match.group(1)], text)
 
 
 def follows_order(order: SpokenOrder, calls: Sequence[ToolCall]) -> bool:
@@ -162,15 +162,15 @@ def follows_order(order: SpokenOrder, calls: Sequence[ToolCall]) -> bool:
     """
     if not calls or calls[0].error or calls[0].name != order.tool:
         return False
-    given = calls[0].arguments
-    expected = {**{key: "." for key in _PATH_ARGUMENTS if key in given}, **order.arguments}
-    return all(_same_argument(given.get(key), value) for key, value in expected.items())
+    arguments = calls[0].arguments
+    expected = {**{key: "." for key in _PATH_ARGUMENTS if key in arguments}, **order.arguments}
+    return all(_same_argument(arguments.get(key), value) for key, value in expected.items())
 
 
-def _same_argument(given: Any, expected: Any) -> bool:
-    if not (isinstance(given, str) and isinstance(expected, str)):
-        return bool(given == expected)
-    return _plain_argument(given) == _plain_argument(expected)
+def _same_argument(argument: Any, expected: Any) -> bool:
+    if not (isinstance(argument, str) and isinstance(expected, str)):
+        return bool(argument == expected)
+    return _plain_argument(argument) == _plain_argument(expected)
 
 
 def _plain_argument(text: str) -> str:
@@ -180,5 +180,5 @@ def _plain_argument(text: str) -> str:
 
 def order_json(order: SpokenOrder) -> dict[str, Any]:
     """For the run folder."""
-    made: dict[str, Any] = msgspec.to_builtins(order)
-    return made
+    fields: dict[str, Any] = msgspec.to_builtins(order)
+    return fields

@@ -51,16 +51,17 @@ _ROLLOUTS_PER_COMMAND = 50
 
 
 def judge_rollouts(
-    run: ExperimentRun, some: Mapping[str, str], solutions: WorldSolutions, begun: BegunWork
+    run: ExperimentRun, rollouts: Mapping[str, str], solutions: WorldSolutions, begun: BegunWork
 ) -> dict[str, Any]:
-    """Judge the rollouts `some` (what each was for); how many steps were masked by whom."""
-    ids = sorted(some)
+    """Judge `rollouts` (by id what each was for); how many steps were masked by whom."""
+    ids = sorted(rollouts)
     if run.recipe.masks.rules:
         for start in range(0, len(ids), _ROLLOUTS_PER_COMMAND):
             run.ground.run("judge", *ids[start : start + _ROLLOUTS_PER_COMMAND], "--rules-only")
     if run.recipe.masks.solution:
-        for rollout in (one for one in ids if some[one] != "orders"):
-            begun.get(rollout, partial(_mask_by_solution, run, rollout, solutions))
+        for rollout in ids:
+            if rollouts[rollout] != "orders":
+                begun.get(rollout, partial(_mask_by_solution, run, rollout, solutions))
     return {"steps": _count_masks(run, ids)}
 
 
@@ -79,12 +80,10 @@ def _mask_by_solution(run: ExperimentRun, rollout: str, solutions: WorldSolution
 def _count_masks(run: ExperimentRun, ids: Iterable[str]) -> dict[str, int]:
     counted: Counter[str] = Counter()
     for rollout in ids:
-        stands = run.ground.read(annotation_queries.read_verdicts_with_reasons(rollout))
-        masked = {
-            step: given[0].source for step, given in stands.items() if given[0].verdict == "mask"
-        }
+        verdicts = run.ground.read(annotation_queries.read_verdicts_with_reasons(rollout))
+        counting = [of_step[0] for of_step in verdicts.values()]
         counted["all"] += len(run.ground.steps(rollout))
-        counted.update(f"masked by {source}" for source in masked.values())
+        counted.update(f"masked by {row.source}" for row in counting if row.verdict == "mask")
     return dict(counted)
 
 
@@ -103,37 +102,38 @@ def export_arm_rows(run: ExperimentRun, arm: Arm, begun: BegunWork) -> dict[str,
     They stand as their rollouts began, by kind and place: ids end by chance, and the order that a
     seed trains in follows from where rows stand.
     """
-    some = list((run.stages.result(f"sample-{ARM_ENGINES[arm]}") or {"rollouts": {}})["rollouts"])
+    sampled = run.stages.result(f"sample-{ARM_ENGINES[arm]}") or {}
+    rollouts = list(sampled.get("rollouts", {}))
     dialect = str(run.recipe.model.engine.get("dialect", "chatml-json"))
     out = run.folder / "rows" / arm
-    words = ["export", *some, "--as-named", "--format", "trl", "--out", str(out)]
+    words = ["export", *rollouts, "--as-named", "--format", "trl", "--out", str(out)]
     words += ["--leave-out", "--force"]
     words += ["--dialect", dialect, "--tokenizer", str(_tokenizer_path(run))]
     words += ["--window", str(model_window(run)), "--json"]
     words += ["--rules", "run" if run.recipe.masks.rules else "off"]
     if arm == "without-masking":
         words.append("--no-masking")
-    told = json.loads(run.ground.run(*words))
+    manifest = json.loads(run.ground.run(*words))
     return {
         "folder": str(out.relative_to(run.folder)),
-        "rollouts": len(some),
-        "rows": told["rows"],
-        "content_hash": told["content_hash"],
-        "counts": told["counts"],
-        "left_out": told["left_out"],
+        "rollouts": len(rollouts),
+        "rows": manifest["rows"],
+        "content_hash": manifest["content_hash"],
+        "counts": manifest["counts"],
+        "left_out": manifest["left_out"],
     }
 
 
 def _tokenizer_path(run: ExperimentRun) -> Path:
     """The `tokenizer.json` of the model that is trained."""
-    named = str(run.recipe.model.engine.get("tokenizer", ""))
-    return Path(named) if named else model_folder(run.recipe) / "tokenizer.json"
+    path = str(run.recipe.model.engine.get("tokenizer", ""))
+    return Path(path) if path else model_folder(run.recipe) / "tokenizer.json"
 
 
 def model_window(run: ExperimentRun) -> int:
     """The model's window in tokens, as its engine will have it."""
-    if given := int(run.recipe.model.engine.get("window", 0)):
-        return given
+    if window := int(run.recipe.model.engine.get("window", 0)):
+        return window
     file = model_folder(run.recipe) / "config.json"
     try:
         return int(json.loads(file.read_text(encoding="utf-8"))["max_position_embeddings"])
@@ -148,16 +148,16 @@ def train_arm(
 
     Raises HoustonError when the training run fails.
     """
-    made = run.recipe.sft
+    recipe = run.recipe.sft
     words = ["train", "sft", "--data", str(run.folder / data), "--recipe", _sft_recipe(run)]
-    words += ["--name", f"{arm}-s{seed}", "--base", str(model_folder(run.recipe)), *made.options]
+    words += ["--name", f"{arm}-s{seed}", "--base", str(model_folder(run.recipe)), *recipe.options]
     words += ["--set", f"seed={seed}", "--detach", "--json"]
     name = str(begun.get("run", lambda: json.loads(run.ground.run(*words))["run"]))
     if _await_training(run, name).state != "finished":
         run.ground.run("train", "sft", "--resume", name, "--json", seconds=run.seconds)
     ended = _await_training(run, name)
-    how = policy_and_run_files.read_training_progress(run.ground.home, name)
-    if ended.state != "finished" or not ended.policy or how is None:
+    progress = policy_and_run_files.read_training_progress(run.ground.home, name)
+    if ended.state != "finished" or not ended.policy or progress is None:
         raise HoustonError(
             f"The training run {name} {ended.state}: {ended.reason or 'it gave no policy'}.",
             "The experiment stops here.",
@@ -167,43 +167,43 @@ def train_arm(
         "policy": ended.policy,
         "run": name,
         "seed": seed,
-        "steps": how.steps,
-        "tokens": how.tokens,
-        "tokens_per_second": how.tokens_per_second,
-        "memory_bytes": how.memory_bytes,
+        "steps": progress.steps,
+        "tokens": progress.tokens,
+        "tokens_per_second": progress.tokens_per_second,
+        "memory_bytes": progress.memory_bytes,
     }
 
 
 def _sft_recipe(run: ExperimentRun) -> str:
     """A preset's name, or the file that the run keeps."""
-    own = run.folder / "sft.toml"
-    return str(own) if own.is_file() else run.recipe.sft.recipe
+    file = run.folder / "sft.toml"
+    return str(file) if file.is_file() else run.recipe.sft.recipe
 
 
 def _await_training(run: ExperimentRun, name: str) -> policy_queries.TrainingRunRow:
     """The training run at its end. Raises HoustonError when that does not come."""
     end = time.monotonic() + run.seconds
     while time.monotonic() < end:
-        one: policy_queries.TrainingRunRow | None = run.ground.read(
+        record: policy_queries.TrainingRunRow | None = run.ground.read(
             policy_queries.find_training_run(name)
         )
-        if one is not None and one.state in ENDED_RUN_STATES:
-            return one
+        if record is not None and record.state in ENDED_RUN_STATES:
+            return record
         time.sleep(POLL_SECONDS)
     raise HoustonError(f"The training run {name} has not ended after {run.seconds:.0f} s.")
 
 
 def open_run(folder: Path, say: Callable[[str], None], seeds: int | None = None) -> ExperimentRun:
     """The run that lies in `folder`, its daemon not started. seeds: only the first so many."""
-    made = experiment_recipe.read_recipe(folder / "recipe.toml")
+    recipe = experiment_recipe.read_recipe(folder / "recipe.toml")
     stages = StageStore(folder / "stages", say)
     ports = stages.kept_value("ports", _free_ports)
     engines = {name: endpoint_engine(port) for name, port in ports.items()}
-    engines[MODEL_ENGINE] = {"kind": "vllm", **made.model.engine}
-    ground = ExperimentHome(folder / "ground", engines, made.at_once, made.gpus)
+    engines[MODEL_ENGINE] = {"kind": "vllm", **recipe.model.engine}
+    ground = ExperimentHome(folder / "ground", engines, recipe.at_once, recipe.gpus)
     if seeds is not None:
-        made = experiment_recipe.with_seeds(made, seeds)
-    return ExperimentRun(folder, made, ground, stages, run_vocabulary(folder), say)
+        recipe = experiment_recipe.with_seeds(recipe, seeds)
+    return ExperimentRun(folder, recipe, ground, stages, run_vocabulary(folder), say)
 
 
 def conduct_experiment(run: ExperimentRun, only: Sequence[Arm] = ()) -> str:
@@ -226,17 +226,17 @@ def conduct_experiment(run: ExperimentRun, only: Sequence[Arm] = ()) -> str:
 def sample_and_judge(run: ExperimentRun, arms: Sequence[Arm]) -> None:
     """Sample and judge what the arms learn from; the daemon runs."""
     kinds = {ARM_ENGINES[arm]: None for arm in arms if arm in ARM_ENGINES}
-    left = [kind for kind in kinds if run.stages.result(f"judge-{kind}") is None]
+    pending = [kind for kind in kinds if run.stages.result(f"judge-{kind}") is None]
     solutions = WorldSolutions()
     with ExitStack() as serving:
-        agents = {kind: sample_stage.SamplingAgents(run, kind, solutions) for kind in left}
-        for kind in left:
+        agents = {kind: sample_stage.SamplingAgents(run, kind, solutions) for kind in pending}
+        for kind in pending:
             port = run.stages.kept_value("ports", _free_ports)[kind]
             serving.enter_context(ScriptedEndpoint(agents[kind], port))
-        for kind in left:
-            what = partial(sample_stage.sample_rollouts, run, kind, agents[kind])
-            some = run.stages.run_stage(f"sample-{kind}", what)["rollouts"]
-            run.stages.run_stage(f"judge-{kind}", partial(judge_rollouts, run, some, solutions))
+        for kind in pending:
+            sample = partial(sample_stage.sample_rollouts, run, kind, agents[kind])
+            rollouts = run.stages.run_stage(f"sample-{kind}", sample)["rollouts"]
+            run.stages.run_stage(f"judge-{kind}", partial(judge_rollouts, run, rollouts, solutions))
 
 
 def _train_and_measure(run: ExperimentRun, arm: Arm, seed: int) -> None:
@@ -244,8 +244,8 @@ def _train_and_measure(run: ExperimentRun, arm: Arm, seed: int) -> None:
     policy = ""
     if arm in ARM_ENGINES:
         data = run.stages.run_stage(f"rows-{arm}", partial(export_arm_rows, run, arm))
-        what = partial(train_arm, run, arm, seed, data["folder"])
-        policy = run.stages.run_stage(f"train-{arm}-{seed}", what)["policy"]
+        train = partial(train_arm, run, arm, seed, data["folder"])
+        policy = run.stages.run_stage(f"train-{arm}-{seed}", train)["policy"]
     run.stages.run_stage(
         f"measure-{arm}-{seed}", partial(measure_stage.measure_arm, run, policy, seed)
     )
@@ -253,10 +253,10 @@ def _train_and_measure(run: ExperimentRun, arm: Arm, seed: int) -> None:
 
 def _free_ports() -> dict[str, int]:
     """A port for each scripted sampler, which a run that goes on uses again."""
-    with ExitStack() as held:
-        sockets = {
-            kind: held.enter_context(socket.socket()) for kind in (GUIDED_ENGINE, UNGUIDED_ENGINE)
+    with socket.socket() as guided, socket.socket() as unguided:
+        for free in (guided, unguided):
+            free.bind(("127.0.0.1", 0))
+        return {
+            GUIDED_ENGINE: int(guided.getsockname()[1]),
+            UNGUIDED_ENGINE: int(unguided.getsockname()[1]),
         }
-        for one in sockets.values():
-            one.bind(("127.0.0.1", 0))
-        return {kind: int(one.getsockname()[1]) for kind, one in sockets.items()}

@@ -51,10 +51,10 @@ class AnnotatorWatch:
     """
 
     def __init__(
-        self, run: ExperimentRun, some: Iterable[str], solutions: WorldSolutions, begun: BegunWork
+        self, run: ExperimentRun, ids: Iterable[str], solutions: WorldSolutions, begun: BegunWork
     ) -> None:
         self._run = run
-        self._some = set(some)
+        self._ids = set(ids)
         self._solutions = solutions
         self._begun = begun
         self._looked: dict[str, int] = begun.get(LOOKED_KEY, dict)
@@ -64,18 +64,18 @@ class AnnotatorWatch:
     def look(self) -> None:
         """Look at every running rollout that has a new step, and speak where it drifts."""
         before = dict(self._looked)
-        for one in self._run.ground.read(rollout_queries.list_rollouts("", "running")):
-            seen = before.get(one.id, 0)
-            if one.id in self._some and one.steps > seen:
-                self._at(one, seen)
-                self._looked[one.id] = one.steps
+        for row in self._run.ground.read(rollout_queries.list_rollouts("", "running")):
+            looked = before.get(row.id, 0)
+            if row.id in self._ids and row.steps > looked:
+                self._look_at(row, looked)
+                self._looked[row.id] = row.steps
         if self._looked != before:
             self._begun.put(LOOKED_KEY, self._looked)
 
     def _refuse_unwatched(self) -> None:
         """After the last step nobody could be heard; any other may have needed a word."""
         listed = self._run.ground.read(rollout_queries.list_rollouts())
-        watched = [rollout for rollout in listed if rollout.id in self._some]
+        watched = [rollout for rollout in listed if rollout.id in self._ids]
         unwatched = [
             rollout
             for rollout in watched
@@ -85,34 +85,32 @@ class AnnotatorWatch:
             why = "it went on to its end while nobody watched"
             raise StageSpoiled(len(unwatched), len(watched), unwatched[0].id, why)
 
-    def _at(self, one: rollout_queries.RolloutRow, before: int) -> None:
+    def _look_at(self, row: rollout_queries.RolloutRow, before: int) -> None:
         """Judge every step after `before` as it was when it was the newest; speak once at most."""
         ground = self._run.ground
-        steps = ground.steps(one.id)
-        spec = ground.read(rollout_queries.read_rollout_spec(one))
+        steps = ground.steps(row.id)
+        spec = ground.read(rollout_queries.read_rollout_spec(row))
         annotator = SimulatedAnnotator(
-            self._run.recipe.annotator, self._solutions.solution_of(one.id, spec)
+            self._run.recipe.annotator, self._solutions.solution_of(row.id, spec)
         )
-        said = len(ground.guidance(one.id))
-        words = [
+        spoken = len(ground.guidance(row.id))
+        messages = [
             annotator.next_message(
-                actions_of_steps(steps[:last]), step_json.observation_as_seen(steps[last - 1]), said
+                actions_of_steps(steps[:n]), step_json.observation_as_seen(steps[n - 1]), spoken
             )
-            for last in range(before + 1, len(steps) + 1)
+            for n in range(before + 1, len(steps) + 1)
         ]
-        if word := next(filter(None, words), ""):
+        if message := next(filter(None, messages), ""):
             try:
-                ground.queue_guidance(one.id, word, ANNOTATOR_AUTHOR)
-            except HoustonError:
-                if ground.read(rollout_queries.find_rollout(one.id)).state == "running":
+                ground.queue_guidance(row.id, message, ANNOTATOR_AUTHOR)
+            except HoustonError:  # where it ended meanwhile, nobody would hear it
+                if ground.read(rollout_queries.find_rollout(row.id)).state == "running":
                     raise
-
-                # It ended while the word was found; nobody would hear it.
 
 
 def actions_of_steps(steps: Iterable[StepRecord]) -> tuple[str, ...]:
     """What each step did: the command of an `act`, else the name of its first tool."""
-    return tuple(_action_of_step(one) for one in steps)
+    return tuple(_action_of_step(step) for step in steps)
 
 
 def _action_of_step(step: StepRecord) -> str:
@@ -142,7 +140,7 @@ class SamplingAgents:
         self.orders = orders_to_learn(run)
         steps = run.recipe.orders.each + SPARE_STEPS
         agent = ObedientAgent(self.orders, run.orders.train, steps, self._rollout_key)
-        self._said: dict[str, Sequence[SpokenOrder]] = {}
+        self._shares: dict[str, Sequence[SpokenOrder]] = {}
         self._ordering = OrderingAnnotator(agent, run.ground, self._orders)
 
     def assign_orders(self, project: str, orders: Sequence[SpokenOrder], count: int) -> None:
@@ -151,48 +149,48 @@ class SamplingAgents:
         count: rollouts; they are known by their seeds, from `ORDER_SEED` on.
         """
         if self._guided:
-            for at, some in enumerate(share_orders(orders, count)):
-                self._said[f"{project}:{ORDER_SEED + at}"] = some
+            for at, share in enumerate(share_orders(orders, count)):
+                self._shares[f"{project}:{ORDER_SEED + at}"] = share
 
-    def __call__(self, seen: PlayedConversation) -> ScriptedTurn:
+    def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
         """One step of whichever agent it is."""
-        if "act" not in seen.tools:
-            return self._ordering(seen)
+        if "act" not in chat.tools:
+            return self._ordering(chat)
         if self._guided:
-            self._annotate(seen)
-        return self._expert(seen)
+            self._annotate(chat)
+        return self._expert(chat)
 
-    def _rollout_key(self, seen: PlayedConversation) -> str:
+    def _rollout_key(self, chat: PlayedConversation) -> str:
         """Task and seed of a conversation's rollout: the same in another run."""
-        spec = self._specs.spec_of(seen)
+        spec = self._specs.spec_of(chat)
         return f"{spec.task.name}:{spec.seed}"
 
-    def _orders(self, seen: PlayedConversation) -> Sequence[SpokenOrder]:
-        return self._said.get(self._rollout_key(seen), ())
+    def _orders(self, chat: PlayedConversation) -> Sequence[SpokenOrder]:
+        return self._shares.get(self._rollout_key(chat), ())
 
-    def _world_solution(self, seen: PlayedConversation) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _world_solution(self, chat: PlayedConversation) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What solves a conversation's world, and looks that it knows."""
-        spec = self._specs.spec_of(seen)
+        spec = self._specs.spec_of(chat)
         return self.solutions.solution_of(spec.rollout, spec), LOOK_COMMANDS[
             parse_task_record(spec.task).environment
         ]
 
-    def _annotate(self, seen: PlayedConversation) -> None:
+    def _annotate(self, chat: PlayedConversation) -> None:
         """Speak while the step is sampled: it is heard at its end."""
-        spec = self._specs.spec_of(seen)
+        spec = self._specs.spec_of(chat)
         annotator = SimulatedAnnotator(
             self._run.recipe.annotator, self.solutions.solution_of(spec.rollout, spec)
         )
-        if word := annotator.next_message(seen.actions, seen.observation, len(seen.all_heard)):
-            self._run.ground.queue_guidance(spec.rollout, word, ANNOTATOR_AUTHOR)
+        if message := annotator.next_message(chat.actions, chat.observation, len(chat.all_heard)):
+            self._run.ground.queue_guidance(spec.rollout, message, ANNOTATOR_AUTHOR)
 
 
 def orders_to_learn(run: ExperimentRun) -> list[SpokenOrder]:
     """The orders to learn from, all different."""
-    wanted = run.recipe.orders
-    if not wanted.train:
+    recipe = run.recipe.orders
+    if not recipe.train:
         return []
-    return draw_orders(run.orders, "train", wanted.train * wanted.each, ORDER_SEED)
+    return draw_orders(run.orders, "train", recipe.train * recipe.each, ORDER_SEED)
 
 
 def sample_rollouts(
@@ -205,10 +203,8 @@ def sample_rollouts(
     policy = run.recipe.sampler == "policy"
     name = MODEL_ENGINE if policy else engine
     if policy:
-        experiment_run.activate_policy(
-            run, BASE_MODEL
-        )  # an arm that was measured before may be active
-    found: dict[str, str] = {}
+        experiment_run.activate_policy(run, BASE_MODEL)  # an arm that was measured may be active
+    rollouts: dict[str, str] = {}
     for worlds in run.recipe.worlds:
         model, sandbox = run.recipe.model, run.recipe.sandbox
         task = experiment_tasks.write_world_task(run.tasks, worlds, "train", model, sandbox)
@@ -216,27 +212,26 @@ def sample_rollouts(
             ids = begun.get(
                 worlds.name, partial(run.ground.begin_rollouts, task, name, 0, worlds.train)
             )
-            found |= dict.fromkeys(ids, worlds.name)
-    found |= _order_rollouts(run, engine, agents, begun)
+            rollouts |= dict.fromkeys(ids, worlds.name)
+    rollouts |= _order_rollouts(run, engine, agents, begun)
     watch = policy and engine == GUIDED_ENGINE
-    look = AnnotatorWatch(run, found, agents.solutions, begun).look if watch else None
-    ended = run.ground.wait(found, run.seconds, look)
+    look = AnnotatorWatch(run, rollouts, agents.solutions, begun).look if watch else None
+    ended = run.ground.wait(rollouts, run.seconds, look)
     experiment_run.check_sampled_policy(ended, "")
-    return {"rollouts": found, "states": {one.id: one.state for one in ended}}
+    return {"rollouts": rollouts, "states": {row.id: row.state for row in ended}}
 
 
 def _order_rollouts(
     run: ExperimentRun, engine: str, agents: SamplingAgents, begun: BegunWork
 ) -> dict[str, str]:
     """Rollouts with orders; alone, nobody gives any."""
-    found: dict[str, str] = {}
+    rollouts: dict[str, str] = {}
     settings = {**run.order_settings, "steps": run.recipe.orders.each + SPARE_STEPS}
-    some = agents.orders
     for task, chunk in measure_stage.write_tasks_for_orders(
-        run.tasks, run.orders, "train", some, ORDER_SEED, settings
+        run.tasks, run.orders, "train", agents.orders, ORDER_SEED, settings
     ):
         count = len(chunk) // run.recipe.orders.each
         agents.assign_orders(task.parent.name, chunk, count)
         make = partial(run.ground.begin_rollouts, task, engine, ORDER_SEED, count)
-        found |= dict.fromkeys(begun.get(task.parent.name, make), "orders")
-    return found
+        rollouts |= dict.fromkeys(begun.get(task.parent.name, make), "orders")
+    return rollouts

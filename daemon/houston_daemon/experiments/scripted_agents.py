@@ -40,18 +40,18 @@ def measure_progress(solution: Sequence[str], actions: Sequence[str]) -> Solutio
 
     actions: what each step did: the command, `finish`, or another tool's name; one a step.
     """
-    done, idle, on_the_way = 0, 0, []
+    steps_done, idle, on_the_way = 0, 0, []
     for action in actions:
-        solved = done == len(solution)
+        solved = steps_done == len(solution)
         forward = (
             action == FINISH_ACTION
             if solved
-            else plain_command(action) == plain_command(solution[done])
+            else plain_command(action) == plain_command(solution[steps_done])
         )
-        done += forward and not solved
+        steps_done += forward and not solved
         idle = 0 if forward else idle + 1
         on_the_way.append(forward)
-    return SolutionProgress(done, idle, tuple(on_the_way))
+    return SolutionProgress(steps_done, idle, tuple(on_the_way))
 
 
 def plain_command(command: str) -> str:
@@ -74,11 +74,11 @@ class SimulatedAnnotator:
         self._words = words
         self._solution = solution
 
-    def next_message(self, actions: Sequence[str], observation: str, said: int) -> str:
+    def next_message(self, actions: Sequence[str], observation: str, spoken: int) -> str:
         """What to say now, or "".
 
-        actions: what each closed step did. observation: that of the last one. said: messages that
-        it said before.
+        actions: what each closed step did. observation: that of the last one. spoken: messages
+        that it said before.
         """
         progress = measure_progress(self._solution, actions)
         solved = progress.steps_done == len(self._solution)
@@ -90,7 +90,7 @@ class SimulatedAnnotator:
             return ""
         failing = any(sign in observation for sign in MISUNDERSTOOD_WORDS)
         words = self._words.failing if failing else self._words.idle
-        return words[said % len(words)] if words else ""
+        return words[spoken % len(words)] if words else ""
 
 
 LOOK_COMMANDS = {
@@ -119,29 +119,29 @@ class ImperfectExpert:
         self._seed = seed
         self._world = world
 
-    def __call__(self, seen: PlayedConversation) -> ScriptedTurn:
+    def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
         """The next step."""
-        solution, looks = self._world(seen)
-        progress = measure_progress(solution, seen.actions)
+        solution, looks = self._world(chat)
+        progress = measure_progress(solution, chat.actions)
         if progress.steps_done == len(solution):
             return ScriptedTurn("The task is done.", FINISH_ACTION, {})
         command = solution[progress.steps_done]
-        habit = "" if plain_command(command) in looks else self._habit(seen, progress.steps_done)
-        heard = any(seen.heard_after(seen.step - 1 - back) for back in range(progress.idle_steps))
+        habit = "" if plain_command(command) in looks else self._habit(chat, progress.steps_done)
+        heard = any(chat.heard_after(chat.step - 1 - back) for back in range(progress.idle_steps))
         if not habit or heard:
-            return _act_turn(_BACK_THOUGHT if seen.heard else "", command)
-        return self._drifting(seen, habit, progress, command, looks)
+            return _act_turn(_BACK_THOUGHT if chat.heard else "", command)
+        return self._drifting(chat, habit, progress, command, looks)
 
-    def _habit(self, seen: PlayedConversation, place: int) -> str:
+    def _habit(self, chat: PlayedConversation, place: int) -> str:
         """The habit that takes over before a command of the solution; "" for none."""
-        source = self._source(seen, place, "habit")
+        source = self._source(chat, place, "habit")
         if not self._habits.habits or source.random() >= self._habits.drift:
             return ""
         return source.choice(self._habits.habits)
 
     def _drifting(
         self,
-        seen: PlayedConversation,
+        chat: PlayedConversation,
         habit: str,
         progress: SolutionProgress,
         command: str,
@@ -150,7 +150,7 @@ class ImperfectExpert:
         place, idle = progress.steps_done, progress.idle_steps
         most = self._habits.steps - (habit == "quit")
         if idle >= most:
-            gives_up = self._source(seen, place, "end").random() < self._habits.gives_up
+            gives_up = self._source(chat, place, "end").random() < self._habits.gives_up
             return (
                 ScriptedTurn(_SATISFIED_THOUGHT, FINISH_ACTION, {})
                 if gives_up
@@ -164,8 +164,8 @@ class ImperfectExpert:
             )
         return _act_turn(_LOST_THOUGHT, looks[idle % len(looks)])
 
-    def _source(self, seen: PlayedConversation, place: int, what: str) -> random.Random:
-        return random.Random(f"{self._seed}:{seen.task}:{place}:{what}")
+    def _source(self, chat: PlayedConversation, place: int, what: str) -> random.Random:
+        return random.Random(f"{self._seed}:{chat.task}:{place}:{what}")
 
 
 def _act_turn(thought: str, command: str) -> ScriptedTurn:
@@ -197,22 +197,22 @@ class ObedientAgent:
         self._place = place
         self._seconds = seconds
 
-    def __call__(self, seen: PlayedConversation) -> ScriptedTurn:
+    def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
         """The next step."""
         time.sleep(self._seconds)
-        for text in reversed(seen.heard):
+        for text in reversed(chat.heard):
             if order := self._calls.get(text):
-                said = f"The person comes first: {_main_argument(order.tool, order.arguments)}."
-                return ScriptedTurn(said, order.tool, order.arguments)
-        if seen.step >= self._steps:
+                thought = f"The person comes first: {_main_argument(order.tool, order.arguments)}."
+                return ScriptedTurn(thought, order.tool, order.arguments)
+        if chat.step >= self._steps:
             return ScriptedTurn("All was looked at.", "finish", {})
-        return self._own(seen)
+        return self._own_turn(chat)
 
-    def _own(self, seen: PlayedConversation) -> ScriptedTurn:
+    def _own_turn(self, chat: PlayedConversation) -> ScriptedTurn:
         """Its own plan: a look at the workspace first, then at this and that."""
-        if seen.step == 1:
+        if chat.step == 1:
             return ScriptedTurn("I begin with an overview.", "list_files", {"path": "."})
-        source = random.Random(f"{self._place(seen)}:{seen.step}")
+        source = random.Random(f"{self._place(chat)}:{chat.step}")
         name = source.choice(self._words.names)
         folder, word = source.choice(self._words.folders), source.choice(self._words.words)
         name_call: tuple[str, Mapping[str, Any]] = source.choice(
@@ -249,20 +249,20 @@ class OrderingAnnotator:
         self._orders = orders
         self._every = every
 
-    def __call__(self, seen: PlayedConversation) -> ScriptedTurn:
+    def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
         """The agent's turn; before it is given, what the person says meanwhile is queued."""
-        if orders := self._orders(seen):
-            self._speak(seen, orders)
-        return self._agent(seen)
+        if orders := self._orders(chat):
+            self._speak(chat, orders)
+        return self._agent(chat)
 
-    def _speak(self, seen: PlayedConversation, orders: Sequence[SpokenOrder]) -> None:
-        told = self._ground.guidance(seen.rollout)
-        quiet = seen.heard and len(told) % self._every == 0
-        if quiet or any(one.state == "queued" for one in told):
+    def _speak(self, chat: PlayedConversation, orders: Sequence[SpokenOrder]) -> None:
+        guidance = self._ground.guidance(chat.rollout)
+        quiet = chat.heard and len(guidance) % self._every == 0
+        if quiet or any(message.state == "queued" for message in guidance):
             return
-        texts = {one.text for one in told}
-        if left := [one for one in orders if one.text not in texts]:
-            self._ground.queue_guidance(seen.rollout, left[0].text, ANNOTATOR_AUTHOR)
+        texts = {message.text for message in guidance}
+        if unsaid := [order for order in orders if order.text not in texts]:
+            self._ground.queue_guidance(chat.rollout, unsaid[0].text, ANNOTATOR_AUTHOR)
 
 
 def share_orders(orders: Sequence[SpokenOrder], count: int) -> list[Sequence[SpokenOrder]]:

@@ -9,7 +9,7 @@ It turns requests into `PlayedConversation`s and a scripted agent's turns into s
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -36,12 +36,13 @@ class PlayedConversation:
     @property
     def step(self) -> int:
         """Number of the step that is to be decided, from 1; a context that was never forked."""
-        return 1 + sum(1 for one in self.messages if one["role"] == "assistant")
+        return 1 + [message["role"] for message in self.messages].count("assistant")
 
     @property
     def task(self) -> str:
         """The first message of the user: the task as the rollout's head has it."""
-        return next((str(one["content"]) for one in self.messages if one["role"] == "user"), "")
+        users = (message for message in self.messages if message["role"] == "user")
+        return next((str(message["content"]) for message in users), "")
 
     @property
     def observation(self) -> str:
@@ -51,26 +52,28 @@ class PlayedConversation:
     @property
     def heard(self) -> tuple[str, ...]:
         """The messages of people in the newest observation."""
-        return _guidance_texts(self.observation)
+        return _guidance_texts(self.messages[-1:]) if self.step > 1 else ()
 
     @property
     def actions(self) -> tuple[str, ...]:
         """What each step did: the command of an `act`, else the name of its first tool."""
-        return tuple(_action_of_message(one) for one in self.messages if one["role"] == "assistant")
+        answers = (message for message in self.messages if message["role"] == "assistant")
+        return tuple(map(_action_of_message, answers))
 
     def heard_after(self, step: int) -> tuple[str, ...]:
         """The messages of people at the end of `step`."""
-        starts = [at for at, one in enumerate(self.messages) if one["role"] == "assistant"]
+        starts = [at for at, message in enumerate(self.messages) if message["role"] == "assistant"]
         if not 0 < step <= len(starts):
             return ()
-        told = self.messages[starts[step - 1] + 1 : (starts[step:] or [len(self.messages)])[0]]
-        return tuple(text for one in told for text in _guidance_texts(str(one["content"])))
+        end = (starts[step:] or [len(self.messages)])[0]
+        return _guidance_texts(self.messages[starts[step - 1] + 1 : end])
 
     @property
     def all_heard(self) -> tuple[str, ...]:
         """The messages of people in all observations, in order."""
-        told = [one for one in self.messages[2:] if one["role"] in ("tool", "user")]
-        return tuple(text for one in told for text in _guidance_texts(str(one["content"])))
+        return _guidance_texts(
+            [message for message in self.messages[2:] if message["role"] in ("tool", "user")]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,9 @@ def _action_of_message(message: Mapping[str, Any]) -> str:
     return str(json.loads(function["arguments"]).get("action", ""))
 
 
-def _guidance_texts(text: str) -> tuple[str, ...]:
-    return tuple(part.split(CLOSING_TAG)[0] for part in text.split(OPENING_TAG)[1:])
+def _guidance_texts(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    parts = (part for each in messages for part in str(each["content"]).split(OPENING_TAG)[1:])
+    return tuple(part.split(CLOSING_TAG)[0] for part in parts)
 
 
 ScriptedAgent = Callable[[PlayedConversation], ScriptedTurn]
@@ -141,7 +145,7 @@ def _make_handler(play: ScriptedAgent) -> type[BaseHTTPRequestHandler]:
             """One sample."""
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             try:
-                tools = tuple(one["function"]["name"] for one in body.get("tools", ()))
+                tools = tuple(tool["function"]["name"] for tool in body.get("tools", ()))
                 rollout = unquote(self.headers.get(ROLLOUT_HEADER, ""))
                 turn = play(PlayedConversation(tuple(body["messages"]), tools, rollout))
             except Exception as problem:
@@ -188,19 +192,19 @@ class ScriptedSpecs:
 
     def __init__(self, ground: ExperimentHome) -> None:
         self._ground = ground
-        self._known: dict[str, RolloutSpec] = {}
+        self._by_rollout: dict[str, RolloutSpec] = {}
         self._lock = threading.Lock()
 
-    def spec_of(self, seen: PlayedConversation) -> RolloutSpec:
+    def spec_of(self, chat: PlayedConversation) -> RolloutSpec:
         """The spec of the rollout whose conversation it is. Raises HoustonError."""
         with self._lock:
-            if seen.rollout not in self._known:
-                self._look()
-            if seen.rollout not in self._known:
-                raise HoustonError(f"The home of the experiment has no rollout {seen.rollout!r}.")
-            return self._known[seen.rollout]
+            if chat.rollout not in self._by_rollout:
+                self._read_specs()
+            if chat.rollout not in self._by_rollout:
+                raise HoustonError(f"The home of the experiment has no rollout {chat.rollout!r}.")
+            return self._by_rollout[chat.rollout]
 
-    def _look(self) -> None:
-        for one in self._ground.read(rollout_queries.list_rollouts()):
-            if one.id not in self._known:
-                self._known[one.id] = self._ground.read(rollout_queries.read_rollout_spec(one))
+    def _read_specs(self) -> None:
+        for row in self._ground.read(rollout_queries.list_rollouts()):
+            if row.id not in self._by_rollout:
+                self._by_rollout[row.id] = self._ground.read(rollout_queries.read_rollout_spec(row))

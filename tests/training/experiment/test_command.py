@@ -66,7 +66,7 @@ def run(tmp_path: Path) -> Iterator[Path]:
 def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_path: Path) -> None:
     all_told = threading.Event()
 
-    def waits(seen: PlayedConversation) -> ScriptedTurn:
+    def waits(chat: PlayedConversation) -> ScriptedTurn:
         """No first step ends before its order is said, however long nobody is there to say it."""
         all_told.wait(LIMIT)
         return ScriptedTurn("", "list_files", {"path": "."})
@@ -84,28 +84,28 @@ def test_a_killed_run_goes_on_with_the_rollouts_that_it_began(run: Path, tmp_pat
             until(lambda: begun.is_file() or first.poll() is not None, "rollouts are begun")
         finally:
             first.send_signal(signal.SIGKILL)
-            told = first.communicate()
-        assert begun.is_file(), told
+            output = first.communicate()
+        assert begun.is_file(), output
         again = houston(*words)
-        told = again.communicate(timeout=LIMIT)
+        output = again.communicate(timeout=LIMIT)
         assert again.returncode == 2
-        assert "holds a run of an experiment" in told[1]
+        assert "holds a run of an experiment" in output[1]
         ground = run_stages.open_run(run, lambda line: None).ground
         last = houston(*words, "--resume")
         until(lambda: orders_said(ground) == 4 or last.poll() is not None, "orders are said")
         all_told.set()
-        told = last.communicate(timeout=LIMIT)
-        assert last.returncode == 0, told[1]
-    assert "differs" not in told[1]
-    assert Path(told[0].strip()) == run / "report" / "report.md"
+        output = last.communicate(timeout=LIMIT)
+        assert last.returncode == 0, output[1]
+    assert "differs" not in output[1]
+    assert Path(output[0].strip()) == run / "report" / "report.md"
     assert (run / "orders.toml").read_bytes() == order_vocabulary.ORDERS_FILE.read_bytes()
     about = json.loads((run / "run.json").read_text(encoding="utf-8"))
     assert about["commands"] == [about["command"], f"{about['command']} --resume"]
     recipe.write_text(recipe.read_text().replace("held_out = 4", "held_out = 5"))
     report = houston(*words, "--report")
-    told = report.communicate(timeout=LIMIT)
+    output = report.communicate(timeout=LIMIT)
     assert report.returncode == 0
-    assert f"{recipe} differs from the recipe that {run} keeps: the kept one counts" in told[1]
+    assert f"{recipe} differs from the recipe that {run} keeps: the kept one counts" in output[1]
     text = (run / "report" / "report.md").read_text(encoding="utf-8")
     assert f"`houston {' '.join(words)}`" in text
     assert "0 of 4, 0% [0%, 49%]" in text
@@ -121,8 +121,8 @@ def orders_said(ground: ExperimentHome) -> int:
 
 def test_a_report_of_no_run_makes_none(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    asked = houston("experiment", "small", "--out", str(folder), "--report")
-    told = asked.communicate(timeout=LIMIT)
-    assert asked.returncode == 2
-    assert f"There is no run of an experiment in {folder}." in told[1]
+    process = houston("experiment", "small", "--out", str(folder), "--report")
+    output = process.communicate(timeout=LIMIT)
+    assert process.returncode == 2
+    assert f"There is no run of an experiment in {folder}." in output[1]
     assert not folder.exists()

@@ -30,20 +30,20 @@ def played(
     habits: ExpertRecipe, words: AnnotatorRecipe | None = None, task: str = "t"
 ) -> list[str]:
     """What an expert does to its end, with an annotator beside it or alone."""
-    expert = ImperfectExpert(habits, 1, lambda seen: (WAY, LOOKS))
+    expert = ImperfectExpert(habits, 1, lambda chat: (WAY, LOOKS))
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "s"},
         {"role": "user", "content": task},
     ]
     for _ in range(30):
-        seen = PlayedConversation(tuple(messages))
+        chat = PlayedConversation(tuple(messages))
         word = ""
         if words:
             annotator = SimulatedAnnotator(words, WAY)
-            word = annotator.next_message(seen.actions, seen.observation, len(seen.all_heard))
-        turn = expert(seen)
-        told = f"done\n<real_user>{word}</real_user>" if word else "done"
-        messages += [said(turn), {"role": "tool", "content": told}]
+            word = annotator.next_message(chat.actions, chat.observation, len(chat.all_heard))
+        turn = expert(chat)
+        observation = f"done\n<real_user>{word}</real_user>" if word else "done"
+        messages += [said(turn), {"role": "tool", "content": observation}]
         if turn.name == "finish":
             return list(PlayedConversation(tuple(messages)).actions)
     raise AssertionError("it never finishes")
@@ -66,7 +66,7 @@ def test_alone_a_drift_goes_on_and_may_end_it_too_early(habit: str) -> None:
 def test_a_word_brings_it_back_each_time(habit: str) -> None:
     habits = ExpertRecipe(drift=1.0, habits=(habit,), steps=4, gives_up=1.0)  # type: ignore[arg-type]
     actions = played(habits, WORDS)
-    assert [one for one in actions if one in WAY] == list(WAY)
+    assert [action for action in actions if action in WAY] == list(WAY)
     assert actions[-1] == "finish"
     assert len(actions) == 4 * len(WAY) + 1  # three steps of drift before each
 
@@ -80,7 +80,7 @@ def test_a_drift_that_is_not_given_up_comes_back_by_itself() -> None:
 def test_where_it_drifts_follows_from_the_world_not_from_who_listens() -> None:
     habits = ExpertRecipe(drift=0.5, gives_up=0.0, steps=3)
     firsts = [
-        [next(n for n, one in enumerate(played(habits, words, f"task {n}")) if one == WAY[0])
+        [next(n for n, action in enumerate(played(habits, words, f"task {n}")) if action == WAY[0])
          for n in range(12)]
         for words in (None, WORDS)
     ]  # fmt: skip
@@ -108,7 +108,7 @@ def test_the_annotator_speaks_only_when_the_agent_drifts(
 
 
 @pytest.mark.parametrize(
-    ("actions", "done", "idle", "good"),
+    ("actions", "steps_done", "idle", "good"),
     [
         (("go east", "open chest"), 2, 0, (True, True)),
         (("look", "Go  EAST"), 1, 0, (False, True)),
@@ -121,9 +121,9 @@ def test_the_annotator_speaks_only_when_the_agent_drifts(
     ],
 )
 def test_progress_on_a_solution(
-    actions: tuple[str, ...], done: int, idle: int, good: tuple[bool, ...]
+    actions: tuple[str, ...], steps_done: int, idle: int, good: tuple[bool, ...]
 ) -> None:
-    assert measure_progress(WAY, actions) == (done, idle, good)
+    assert measure_progress(WAY, actions) == (steps_done, idle, good)
 
 
 def test_steps_that_follow_each_other_are_masked_together() -> None:

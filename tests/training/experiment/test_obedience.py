@@ -23,8 +23,8 @@ OTHER: Any = (("list_files", {"path": "."}),)
 
 @pytest.fixture
 def builder(tmp_path: Path) -> Iterator[HomeBuilder]:
-    with HomeBuilder(tmp_path / "home") as made:
-        yield made
+    with HomeBuilder(tmp_path / "home") as builder:
+        yield builder
 
 
 @pytest.fixture
@@ -47,15 +47,15 @@ TESTED = {
 def test_only_an_order_that_a_step_came_after_is_tested(
     case: str, builder: HomeBuilder, ground: ExperimentHome
 ) -> None:
-    steps, said, followed = TESTED[case]
+    steps, heard, followed = TESTED[case]
     builder.start("one")
     for step, calls in enumerate(steps, 1):
-        if step == said:
+        if step == heard:
             builder.say("one", "g1", ORDER.text)
         builder.whole("one", step, "", calls)
-    (found,) = measure_stage.heard_orders(ground, {"one": ORDER})
-    assert found.followed is followed
-    shares = measure_stage.obedience_result([found])["shares"]["all"]
+    (order,) = measure_stage.heard_orders(ground, {"one": ORDER})
+    assert order.followed is followed
+    shares = measure_stage.obedience_result([order])["shares"]["all"]
     tested = followed is not None
     assert (shares["followed"], shares["of"]) == (int(bool(followed)), int(tested))
     assert shares["untested"] == int(not tested)
@@ -74,9 +74,9 @@ def test_a_rollout_that_ended_before_its_order_was_said_is_begun_anew(
     vocabulary = read_vocabulary()
 
     def begin() -> dict[str, SpokenOrder]:
-        kept = begun(tmp_path, "one")
+        ids = begun(tmp_path, "one")
         return measure_stage.begin_order_rollouts(
-            ground, tmp_path / "tasks", vocabulary, "model", 1, 1, SETTINGS, kept
+            ground, tmp_path / "tasks", vocabulary, "model", 1, 1, SETTINGS, ids
         )
 
     with pytest.raises(HoustonError) as away:  # no daemon: the next --resume says it

@@ -62,35 +62,37 @@ def test_a_place_that_was_not_named_is_the_whole_workspace(
 
 
 def test_nothing_that_is_measured_was_trained() -> None:
-    known = read_vocabulary()
-    trained = draw_orders(known, "train", 200, 1)
-    measured = draw_orders(known, "held_out", 100, 1)
-    assert len({one.text for one in trained}) == 200
-    assert not {one.text for one in trained} & {one.text for one in measured}
-    things = {str(value) for one in trained for value in one.arguments.values()}
-    assert not [one for one in measured if things & {str(v) for v in one.arguments.values()}]
-    assert {one.known for one in trained} == {True}
-    assert {one.known for one in measured} == {True, False}
+    vocabulary = read_vocabulary()
+    trained = draw_orders(vocabulary, "train", 200, 1)
+    measured = draw_orders(vocabulary, "held_out", 100, 1)
+    assert len({order.text for order in trained}) == 200
+    assert not {order.text for order in trained} & {order.text for order in measured}
+    things = {str(value) for order in trained for value in order.arguments.values()}
+    assert not [order for order in measured if things & {str(v) for v in order.arguments.values()}]
+    assert {order.known for order in trained} == {True}
+    assert {order.known for order in measured} == {True, False}
 
 
 def test_every_place_of_a_phrase_is_filled_and_a_seed_draws_the_same() -> None:
-    known = read_vocabulary()
-    drawn = draw_orders(known, "held_out", 80, 3)
-    assert not [one for one in drawn if "$" in f"{one.text}{one.arguments}"]
-    assert drawn == draw_orders(known, "held_out", 80, 3) != draw_orders(known, "held_out", 80, 4)
-    few = msgspec.structs.replace(known.held_out, phrases={"list": known.held_out.phrases["list"]})
+    vocabulary = read_vocabulary()
+    drawn = draw_orders(vocabulary, "held_out", 80, 3)
+    assert not [order for order in drawn if "$" in f"{order.text}{order.arguments}"]
+    assert drawn == draw_orders(vocabulary, "held_out", 80, 3)
+    assert drawn != draw_orders(vocabulary, "held_out", 80, 4)
+    phrases = {"list": vocabulary.held_out.phrases["list"]}
+    few = msgspec.structs.replace(vocabulary.held_out, phrases=phrases)
     with pytest.raises(ConfigurationError, match="no 25 different orders"):
-        draw_orders(msgspec.structs.replace(known, held_out=few), "held_out", 25, 1)
+        draw_orders(msgspec.structs.replace(vocabulary, held_out=few), "held_out", 25, 1)
 
 
 def test_no_call_is_ordered_twice_as_long_as_its_kind_has_others() -> None:
-    known = read_vocabulary()
-    measured = draw_orders(known, "held_out", 40, 1)
-    assert len({call_of(one) for one in measured}) == 40
-    more = [one for one in draw_orders(known, "held_out", 100, 1) if one.kind == "list"]
-    folders = len(known.held_out.folders)
-    assert len({call_of(one) for one in more[:folders]}) == folders
-    assert len({one.text for one in more}) == len(more) > folders
+    vocabulary = read_vocabulary()
+    measured = draw_orders(vocabulary, "held_out", 40, 1)
+    assert len({call_of(order) for order in measured}) == 40
+    more = [order for order in draw_orders(vocabulary, "held_out", 100, 1) if order.kind == "list"]
+    folders = len(vocabulary.held_out.folders)
+    assert len({call_of(order) for order in more[:folders]}) == folders
+    assert len({order.text for order in more}) == len(more) > folders
 
 
 def call_of(order: SpokenOrder) -> str:
@@ -100,30 +102,30 @@ def call_of(order: SpokenOrder) -> str:
 def test_what_is_measured_is_in_no_text_of_the_tasks_and_in_no_plan_of_the_agent(
     tmp_path: Path,
 ) -> None:
-    known = read_vocabulary()
-    drawn = draw_orders(known, "train", 96, 1)
+    vocabulary = read_vocabulary()
+    drawn = draw_orders(vocabulary, "train", 96, 1)
     settings = {"steps": 11, "answer_tokens": 64, "temperature": 0.7, "sandbox": "none"}
-    plan = own_plan(known.train)
-    texts = [one.text for one in drawn] + plan
+    plan = own_plan(vocabulary.train)
+    texts = [order.text for order in drawn] + plan
     for seed in range(8):  # a seed draws the instructions
         written = experiment_tasks.write_order_task(
-            tmp_path / str(seed), f"train-{seed}-1", known.train, drawn, seed, settings
+            tmp_path / str(seed), f"train-{seed}-1", vocabulary.train, drawn, seed, settings
         )
         task = load_task(written).task
         texts += [task_message(task.instructions, task), system_prompt(task)]
         for file in (written.parent / "workspace").rglob("*"):
             texts += [str(file.relative_to(written.parent)), *read_lines(file)]
-    assert not [(word, text) for text in texts for word in measured_in(known.held_out, text)]
-    assert measured_in(known.held_out, "Let us begin with README.md") == ["README.md"]
-    assert measured_in(known.held_out, "look into scans/ now") == ["scans"]
+    assert not [(word, text) for text in texts for word in measured_in(vocabulary.held_out, text)]
+    assert measured_in(vocabulary.held_out, "Let us begin with README.md") == ["README.md"]
+    assert measured_in(vocabulary.held_out, "look into scans/ now") == ["scans"]
 
 
 def test_no_program_that_is_measured_is_run_in_training() -> None:
-    known = read_vocabulary()
-    run = [json.loads(one).get("command", "") for one in own_plan(known.train)]
-    trained = {one.split()[0] for one in (*known.train.commands, *run) if one}
+    vocabulary = read_vocabulary()
+    run = [json.loads(call).get("command", "") for call in own_plan(vocabulary.train)]
+    trained = {command.split()[0] for command in (*vocabulary.train.commands, *run) if command}
     assert trained >= {"ls", "du", "grep"}
-    assert not trained & {one.split()[0] for one in known.held_out.commands}
+    assert not trained & {command.split()[0] for command in vocabulary.held_out.commands}
 
 
 def test_the_agents_own_plan_follows_from_place_and_step() -> None:
@@ -134,19 +136,19 @@ def test_the_agents_own_plan_follows_from_place_and_step() -> None:
 
 def own_plan(words: OrderWords, place: str = "train-1-1:1") -> list[str]:
     """The arguments of what the agent does by itself in 60 steps."""
-    agent = ObedientAgent((), words, 100, lambda seen: place)
+    agent = ObedientAgent((), words, 100, lambda chat: place)
     head = ({"role": "user", "content": "Look."},)
     answer = {"role": "assistant", "content": "", "tool_calls": []}
     observed = {"role": "tool", "content": "ok"}
     turns = [agent(PlayedConversation((*head, *(answer, observed) * step))) for step in range(60)]
-    return [json.dumps(dict(one.arguments)) for one in turns]
+    return [json.dumps(dict(turn.arguments)) for turn in turns]
 
 
 def measured_in(words: OrderWords, text: str) -> list[str]:
     """What of a part's files, folders, words and commands stands in a text."""
-    plain = [one for one in words.commands if "$" not in one]
+    plain = [command for command in words.commands if "$" not in command]
     things = (*words.names, *words.folders, *words.words, *plain)
-    return [one for one in things if re.search(rf"(?<![\w.]){re.escape(one)}(?![\w.]*\w)", text)]
+    return [word for word in things if re.search(rf"(?<![\w.]){re.escape(word)}(?![\w.]*\w)", text)]
 
 
 def read_lines(file: Path) -> list[str]:

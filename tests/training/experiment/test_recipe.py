@@ -23,11 +23,11 @@ game = "coin_collector"
 
 @pytest.mark.parametrize("name", sorted(experiment_recipe.packaged_recipes()))
 def test_the_packaged_recipes_can_be_run(name: str, tmp_path: Path) -> None:
-    made = experiment_recipe.read_recipe(experiment_recipe.find_recipe(name))
-    for worlds in made.worlds:
+    recipe = experiment_recipe.read_recipe(experiment_recipe.find_recipe(name))
+    for worlds in recipe.worlds:
         for split in ("train", "test"):
             task = load_task(
-                write_world_task(tmp_path, worlds, split, made.model, made.sandbox)
+                write_world_task(tmp_path, worlds, split, recipe.model, recipe.sandbox)
             ).task
             assert task.environment == worlds.environment
             assert getattr(task, worlds.environment).split == split
@@ -60,8 +60,8 @@ def test_an_unknown_recipe_names_those_there_are() -> None:
 
 
 def test_fewer_and_more_seeds() -> None:
-    made = experiment_recipe.read_recipe(experiment_recipe.find_recipe("ablation"))
-    assert experiment_recipe.with_seeds(made, 1).seeds == made.seeds[:1]
-    more = experiment_recipe.with_seeds(made, len(made.seeds) + 2).seeds
-    assert more[: len(made.seeds)] == made.seeds
-    assert len(set(more)) == len(made.seeds) + 2
+    recipe = experiment_recipe.read_recipe(experiment_recipe.find_recipe("ablation"))
+    assert experiment_recipe.with_seeds(recipe, 1).seeds == recipe.seeds[:1]
+    more = experiment_recipe.with_seeds(recipe, len(recipe.seeds) + 2).seeds
+    assert more[: len(recipe.seeds)] == recipe.seeds
+    assert len(set(more)) == len(recipe.seeds) + 2

@@ -15,21 +15,21 @@ def test_a_stage_is_done_once(tmp_path: Path) -> None:
         calls.append("done")
         return {"value": 3}
 
-    told: list[str] = []
-    first = StageStore(tmp_path, told.append).run_stage("one", what)
-    again = StageStore(tmp_path, told.append).run_stage("one", what)
+    lines: list[str] = []
+    first = StageStore(tmp_path, lines.append).run_stage("one", what)
+    again = StageStore(tmp_path, lines.append).run_stage("one", what)
     assert calls == ["done"]
     assert first == again
     assert first["value"] == 3
-    assert told[0] == "one …"
-    assert len(told) == 2
+    assert lines[0] == "one …"
+    assert len(lines) == 2
 
 
 def test_what_a_killed_stage_began_is_found_again(tmp_path: Path) -> None:
-    made: list[str] = []
+    names: list[str] = []
 
     def make(name: str) -> str:
-        made.append(name)
+        names.append(name)
         return name.upper()
 
     def killed(begun: BegunWork) -> dict[str, object]:
@@ -43,22 +43,22 @@ def test_what_a_killed_stage_began_is_found_again(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         stages.run_stage("one", killed)
     result = stages.run_stage("one", whole)
-    assert made == ["a", "b"]
+    assert names == ["a", "b"]
     assert (result["a"], result["b"]) == ("A", "B")
 
 
 def test_rollouts_that_failed_are_no_measurement_and_are_begun_anew(tmp_path: Path) -> None:
-    made: list[str] = []
+    names: list[str] = []
 
     def failing(begun: BegunWork) -> dict[str, object]:
-        begun.get("a", lambda: made.append("a"))
+        begun.get("a", lambda: names.append("a"))
         raise StageSpoiled(1, 4, "r-1", "the engine refused")
 
     stages = StageStore(tmp_path, lambda line: None)
     for _ in range(2):
         with pytest.raises(StageSpoiled, match="1 of 4 rollouts do not count, r-1 because"):
             stages.run_stage("one", failing)
-    assert made == ["a", "a"]
+    assert names == ["a", "a"]
     assert stages.result("one") is None
 
 

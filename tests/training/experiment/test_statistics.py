@@ -27,9 +27,10 @@ from houston_shared.wilson_interval import wilson_interval
     ],
 )
 def test_wilson_as_published(hits: int, total: int, low: float, high: float) -> None:
-    found = wilson_interval(hits, total)
-    assert found.value == hits / total
-    assert (found.low, found.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+    interval = wilson_interval(hits, total)
+    assert interval.value == hits / total
+    assert interval.low == pytest.approx(low, abs=5e-5)
+    assert interval.high == pytest.approx(high, abs=5e-5)
 
 
 def test_without_a_trial_nothing_is_known() -> None:
@@ -38,17 +39,17 @@ def test_without_a_trial_nothing_is_known() -> None:
 
 def test_each_task_weighs_the_same_however_many_seeds_it_has() -> None:
     cells = {"a": {1: 0.0, 2: 100.0}, "b": {1: 50.0, 2: 50.0, 3: 50.0}, "c": {1: 100.0}}
-    found = bootstrap_mean(cells, seed=1)
-    assert found.value == pytest.approx(200 / 3)
-    assert 0 <= found.low < found.value < found.high <= 100
-    assert bootstrap_mean(cells, seed=1) == found
+    interval = bootstrap_mean(cells, seed=1)
+    assert interval.value == pytest.approx(200 / 3)
+    assert 0 <= interval.low < interval.value < interval.high <= 100
+    assert bootstrap_mean(cells, seed=1) == interval
 
 
 def test_a_seed_is_one_draw_however_many_tasks_it_plays() -> None:
     """A policy that does everything and one that does nothing: between them nothing is known."""
     cells = {str(task): {1: 100.0, 2: 0.0} for task in range(8)}
-    found = bootstrap_mean(cells, seed=1)
-    assert (found.low, found.value, found.high) == (0.0, 50.0, 100.0)
+    interval = bootstrap_mean(cells, seed=1)
+    assert (interval.low, interval.value, interval.high) == (0.0, 50.0, 100.0)
 
 
 VARYING: dict[str, tuple[int, int, float, float]] = {
@@ -70,14 +71,14 @@ def test_bootstrap_covers_the_true_mean_about_as_often_as_it_says(what: str) -> 
             for task in range(tasks)
             for own in [source.gauss(0, by_task)]
         }
-        found = bootstrap_mean(cells, seed=trial, draws=150)
-        inside += found.low <= 50 <= found.high
+        interval = bootstrap_mean(cells, seed=trial, draws=150)
+        inside += interval.low <= 50 <= interval.high
     assert 50 <= inside <= 60
 
 
 def test_nothing_varies_nothing_is_unsure() -> None:
-    found = bootstrap_mean({"a": {1: 40.0}, "b": {1: 40.0}}, seed=1)
-    assert (found.low, found.value, found.high) == (40.0, 40.0, 40.0)
+    interval = bootstrap_mean({"a": {1: 40.0}, "b": {1: 40.0}}, seed=1)
+    assert (interval.low, interval.value, interval.high) == (40.0, 40.0, 40.0)
 
 
 def test_a_difference_is_taken_where_both_were_measured() -> None:
@@ -113,10 +114,10 @@ def test_full_is_held_against_the_others_world_by_world() -> None:
         ]
         for arm, up in (("base", 0.0), ("full", 5.0))
     }
-    found = experiment_statistics.summarize_arms(recipe, measured)
+    figures = experiment_statistics.summarize_arms(recipe, measured)
     scores = {
-        arm: one["scores"]["final"][experiment_statistics.TASK_WEIGHTED]
-        for arm, one in found.items()
+        arm: of_arm["scores"]["final"][experiment_statistics.TASK_WEIGHTED]
+        for arm, of_arm in figures.items()
     }
     assert scores["full"]["seeds"] == {"1": 50.0, "2": 50.0}
     assert scores["full"]["low"] < scores["base"]["high"]
@@ -135,9 +136,9 @@ def test_what_nothing_was_measured_of_is_null_in_json() -> None:
     """Of orders that are few, there may be none of a kind; NaN is no JSON."""
     shares = {"other kinds": {"followed": 0, "of": 0}}
     measured = {"base": [{"seed": 1, "worlds": [], "obedience": {"shares": shares}}]}
-    found = experiment_statistics.summarize_arms(ExperimentRecipe(name="few"), measured)
-    assert found["base"]["obedience"]["other kinds"]["value"] is None
-    json.dumps(found, allow_nan=False)
+    figures = experiment_statistics.summarize_arms(ExperimentRecipe(name="few"), measured)
+    assert figures["base"]["obedience"]["other kinds"]["value"] is None
+    json.dumps(figures, allow_nan=False)
 
 
 def test_an_order_that_was_not_tested_is_in_no_share_and_said() -> None:
@@ -149,8 +150,8 @@ def test_an_order_that_was_not_tested_is_in_no_share_and_said() -> None:
             {"seed": 2, "worlds": [], "obedience": {"shares": older}},
         ]
     }
-    found = experiment_statistics.summarize_arms(ExperimentRecipe(name="few"), measured)["base"][
+    figures = experiment_statistics.summarize_arms(ExperimentRecipe(name="few"), measured)["base"][
         "obedience"
     ]["all"]
-    assert (found["followed"], found["of"], found["untested"]) == (1, 7, 2)
-    assert found["seeds"] == {"1": "1 of 3", "2": "0 of 4"}
+    assert (figures["followed"], figures["of"], figures["untested"]) == (1, 7, 2)
+    assert figures["seeds"] == {"1": "1 of 3", "2": "0 of 4"}

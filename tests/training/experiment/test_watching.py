@@ -52,10 +52,10 @@ goal = "detailed"
 """
 
 
-def looking(seen: PlayedConversation) -> ScriptedTurn:
+def looking(chat: PlayedConversation) -> ScriptedTurn:
     """Looks again and again until somebody speaks, slowly enough to be seen."""
     threading.Event().wait(0.1)
-    if seen.all_heard:
+    if chat.all_heard:
         return ScriptedTurn("", "finish", {})
     return ScriptedTurn("", "act", {"action": "look"})
 
@@ -65,29 +65,29 @@ def test_what_ran_on_while_nobody_watched_is_no_guided_rollout(tmp_path: Path) -
     file.write_text(RECIPE.replace("{engine}", "{}"))
     prepare_run(file, tmp_path / "run", False, ["experiment"])
     run = run_stages.open_run(tmp_path / "run", lambda line: None)
-    kept = tmp_path / "sample-guided.begun.json"
+    begun = tmp_path / "sample-guided.begun.json"
     with HomeBuilder(run.ground.home.path) as builder:
         for rollout in ("one", "two"):
             builder.start(rollout)
             for step in (1, 2, 3):
                 builder.whole(rollout, step)
-        BegunWork(kept).put("house", ["one", "two"])
-        BegunWork(kept).put(LOOKED_KEY, {"one": 2, "two": 1})
+        BegunWork(begun).put("house", ["one", "two"])
+        BegunWork(begun).put(LOOKED_KEY, {"one": 2, "two": 1})
         builder.state("one", "finished", "worker")  # its last step needs no look
-        watch = AnnotatorWatch(run, ("one", "two"), WorldSolutions(), BegunWork(kept))
+        watch = AnnotatorWatch(run, ("one", "two"), WorldSolutions(), BegunWork(begun))
         builder.state("two", "finished", "worker")
         watch.look()  # it ended beside somebody who watched
         with pytest.raises(StageSpoiled, match=r"1 of 2 .* two because: .* while nobody watched"):
-            AnnotatorWatch(run, ("one", "two"), WorldSolutions(), BegunWork(kept))
+            AnnotatorWatch(run, ("one", "two"), WorldSolutions(), BegunWork(begun))
 
 
 def test_rollouts_of_another_policy_are_refused(tmp_path: Path) -> None:
     with HomeBuilder(tmp_path / "home") as builder:
         builder.start("one")  # with policy@1
-        found = ExperimentHome(tmp_path, {}).read(rollout_queries.list_rollouts())
-    experiment_run.check_sampled_policy(found, "policy@1")
+        rows = ExperimentHome(tmp_path, {}).read(rollout_queries.list_rollouts())
+    experiment_run.check_sampled_policy(rows, "policy@1")
     with pytest.raises(StageSpoiled, match="one because: it sampled with policy@1, not base"):
-        experiment_run.check_sampled_policy(found, "")
+        experiment_run.check_sampled_policy(rows, "")
 
 
 def test_a_model_that_drifts_is_spoken_to_and_its_drift_is_masked(tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_a_model_that_drifts_is_spoken_to_and_its_drift_is_masked(tmp_path: Path
             run_stages.sample_and_judge(run, run.recipe.arms)
             ((rollout, what),) = (run.stages.result("sample-guided") or {})["rollouts"].items()
             assert what == "house"
-            said = run.ground.guidance(rollout)
-            assert said[0].text == "Go on with the task."
-            assert said[0].author == ANNOTATOR_AUTHOR
-            kept = BegunWork(run.folder / "stages" / "sample-guided.begun.json")
-            assert kept.get(LOOKED_KEY, dict)[rollout] >= 2
+            guidance = run.ground.guidance(rollout)
+            assert guidance[0].text == "Go on with the task."
+            assert guidance[0].author == ANNOTATOR_AUTHOR
+            begun = BegunWork(run.folder / "stages" / "sample-guided.begun.json")
+            assert begun.get(LOOKED_KEY, dict)[rollout] >= 2
             steps = run.ground.steps(rollout)
-            assert [one.sample.calls[0].name for one in steps][-1] == "finish"
+            assert [step.sample.calls[0].name for step in steps][-1] == "finish"
             judged = (run.stages.result("judge-guided") or {})["steps"]
             assert judged["masked by human"] == judged["all"] == len(steps) > 2
         finally:

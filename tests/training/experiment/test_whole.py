@@ -82,14 +82,14 @@ class Half:
     def __init__(self) -> None:
         self.calls: dict[str, tuple[str, Any]] = {}
 
-    def __call__(self, seen: PlayedConversation) -> ScriptedTurn:
-        for text in seen.heard:
+    def __call__(self, chat: PlayedConversation) -> ScriptedTurn:
+        for text in chat.heard:
             tool, arguments = self.calls[text]
             if tool in ("open_file", "list_files"):
                 return ScriptedTurn("", tool, arguments)
         return (
             ScriptedTurn("", "finish", {})
-            if "act" in seen.tools
+            if "act" in chat.tools
             else ScriptedTurn("", "think", {"thought": "?"})
         )
 
@@ -122,14 +122,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExperimentRun]:
 
 
 def stage(run: ExperimentRun, name: str) -> dict[str, Any]:
-    found = run.stages.result(name)
-    assert found is not None
-    return found
+    result = run.stages.result(name)
+    assert result is not None
+    return result
 
 
 def rollouts(run: ExperimentRun, kind: str, what: str) -> list[str]:
-    found = stage(run, f"sample-{kind}")["rollouts"]
-    return [rollout for rollout, each in found.items() if each == what]
+    by_id = stage(run, f"sample-{kind}")["rollouts"]
+    return [rollout for rollout, each in by_id.items() if each == what]
 
 
 @pytest.mark.parametrize("world", ["house", "lifespan"])
@@ -147,12 +147,12 @@ def test_a_word_brings_a_drifting_agent_to_the_end_and_without_it_it_gives_up(
 
 def test_orders_are_followed_at_the_next_step(run: ExperimentRun) -> None:
     for rollout in rollouts(run, "guided", "orders"):
-        said = run.ground.guidance(rollout)
-        assert [one.step for one in said] == [1, 2, 3]
-        steps = {one.step: one for one in run.ground.steps(rollout)}
-        for one in said:
-            assert steps[one.step + 1].sample.thought.startswith("The person comes first")
-    assert not [g for one in rollouts(run, "alone", "orders") for g in run.ground.guidance(one)]
+        guidance = run.ground.guidance(rollout)
+        assert [message.step for message in guidance] == [1, 2, 3]
+        steps = {step.step: step for step in run.ground.steps(rollout)}
+        for message in guidance:
+            assert steps[message.step + 1].sample.thought.startswith("The person comes first")
+    assert not any(map(run.ground.guidance, rollouts(run, "alone", "orders")))
 
 
 def test_what_is_measured_stands_in_nothing_that_is_learned_from(run: ExperimentRun) -> None:
@@ -160,8 +160,8 @@ def test_what_is_measured_stands_in_nothing_that_is_learned_from(run: Experiment
         row = run.ground.read(queries.find_rollout(rollout))
         texts = [repr(run.ground.read(queries.read_rollout_head(row)))]
         texts += [
-            step_json.observation_as_seen(one) + repr(one.sample.calls)
-            for one in run.ground.steps(rollout)
+            step_json.observation_as_seen(step) + repr(step.sample.calls)
+            for step in run.ground.steps(rollout)
         ]
         assert not [word for text in texts for word in measured_in(run.orders.held_out, text)]
 
@@ -171,18 +171,18 @@ def test_what_brought_a_rollout_no_further_is_masked_by_both_and_rows_differ_by_
 ) -> None:
     masked = stage(run, "judge-guided")["steps"]
     assert masked["masked by human"] > 0
-    made = {
+    exports = {
         arm: run.stages.run_stage(
             f"rows-{arm}", lambda begun, arm=arm: run_stages.export_arm_rows(run, arm, begun)
         )
         for arm in run_stages.ARM_ENGINES
     }
-    trained = {arm: one["counts"]["trained"] for arm, one in made.items()}
+    trained = {arm: export["counts"]["trained"] for arm, export in exports.items()}
     assert trained["without-masking"] > trained["full"] > trained["without-interaction"] > 0
-    data = run.folder / made["without-masking"]["folder"] / "data.jsonl"
+    data = run.folder / exports["without-masking"]["folder"] / "data.jsonl"
     lines = [json.loads(line) for line in data.read_text().splitlines()]
-    begun = list(stage(run, "sample-guided")["rollouts"])
-    assert list(dict.fromkeys(one["rollout"] for one in lines)) == begun
+    ids = list(stage(run, "sample-guided")["rollouts"])
+    assert list(dict.fromkeys(line["rollout"] for line in lines)) == ids
 
 
 def test_the_report_says_what_came_out_and_how_to_get_it_again(run: ExperimentRun) -> None:
