@@ -12,11 +12,11 @@ _CURRENT_SAMPLES = "FROM steps st JOIN samples sa ON sa.seq = st.sample_seq WHER
 
 def find_rollouts(rollouts: Sequence[str]) -> ReadPlan[dict[str, RolloutRow]]:
     """Rollouts by id; those that are not there are left out."""
-    known: dict[str, RolloutRow] = {}
+    by_id: dict[str, RolloutRow] = {}
     for marks, part in split_for_in(rollouts):
         rows = yield from select_records(RolloutRow, f"rollouts WHERE id IN ({marks})", part)
-        known |= {row.id: row for row in rows}
-    return known
+        by_id |= {row.id: row for row in rows}
+    return by_id
 
 
 def rollouts_with_cut_answers(rollouts: Sequence[str]) -> ReadPlan[set[str]]:

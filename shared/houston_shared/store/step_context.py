@@ -293,11 +293,11 @@ def _read_failed_attempts(row: step_queries.StepRow) -> ReadPlan[list[StepRecord
     """Attempts at a step that a correction was sampled after, as they stood in its context: the
     end of each one's observation is a parameter of the correction after it."""
     every = yield from step_queries.read_steps(row.rollout, row.step, row.step, attempts=True)
-    attempts = [one for one in every if one.attempt <= row.attempt]
-    tails = [one.sample.parameters.get(LOOKAHEAD_KEY, {}).get("tail", "") for one in attempts[1:]]
+    attempts = [step for step in every if step.attempt <= row.attempt]
+    tails = [step.sample.parameters.get(LOOKAHEAD_KEY, {}).get("tail", "") for step in attempts[1:]]
     return [
-        replace(one, observation=ObservationBody(tail=tail))
-        for one, tail in zip(attempts, tails, strict=False)
+        replace(step, observation=ObservationBody(tail=tail))
+        for step, tail in zip(attempts, tails, strict=False)
     ]
 
 

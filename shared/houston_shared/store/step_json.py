@@ -18,9 +18,9 @@ from houston_shared.records import (
 from houston_shared.store.annotation_queries import VerdictRow
 
 
-def call_json(one: ToolCall) -> dict[str, Any]:
+def call_json(call: ToolCall) -> dict[str, Any]:
     """A call of a step."""
-    return {"id": one.id, "name": one.name, "arguments": one.arguments}
+    return {"id": call.id, "name": call.name, "arguments": call.arguments}
 
 
 def observation_as_seen(step: StepRecord) -> str:
@@ -42,58 +42,58 @@ def usage_json(sample: SampleBody) -> dict[str, int | None]:
     }
 
 
-def purification_of(one: StepRecord) -> dict[str, Any] | None:
+def purification_of(step: StepRecord) -> dict[str, Any] | None:
     """How a step was purified (`mode`, `similarity`, …); None where it was not."""
-    return one.sample.parameters.get(PURIFICATION_KEY)
+    return step.sample.parameters.get(PURIFICATION_KEY)
 
 
-def purification_line(one: StepRecord) -> str:
+def purification_line(step: StepRecord) -> str:
     """`purified: shallow, similarity 0.93, by correction 1`; or why a failed step was not; empty
     for other steps."""
-    story = purification_of(one)
+    story = purification_of(step)
     if story is None:
-        kept = one.observation.not_purified if one.observation else ""
-        return f"not purified: {kept}" if kept else ""
+        reason = step.observation.not_purified if step.observation else ""
+        return f"not purified: {reason}" if reason else ""
     return (
         f"purified: {story['mode']}, similarity {story['similarity']:.2f},"
         f" by correction {story['from_attempt'] - 1}"
     )
 
 
-def attempt_name(one: StepRecord) -> str:
+def attempt_name(step: StepRecord) -> str:
     """What an attempt that does not count is to its step."""
-    ahead = one.sample.role == "lookahead"
-    return f"attempt {one.attempt}, {'a correction' if ahead else 'as first sampled'}"
+    ahead = step.sample.role == "lookahead"
+    return f"attempt {step.attempt}, {'a correction' if ahead else 'as first sampled'}"
 
 
-def attempt_json(one: StepRecord) -> dict[str, Any]:
+def attempt_json(step: StepRecord) -> dict[str, Any]:
     """An attempt that does not count: what was said, and what its calls gave."""
     return {
-        "attempt": one.attempt,
-        "role": one.sample.role,
-        "thought": one.sample.thought,
-        "calls": [call_json(each) for each in one.sample.calls],
-        "malformed": one.sample.malformed,
-        "results": [{"success": each.success, "text": each.text} for each in one.results],
+        "attempt": step.attempt,
+        "role": step.sample.role,
+        "thought": step.sample.thought,
+        "calls": [call_json(call) for call in step.sample.calls],
+        "malformed": step.sample.malformed,
+        "results": [{"success": result.success, "text": result.text} for result in step.results],
     }
 
 
-def step_json(rollout: str, one: StepRecord, verdict: VerdictRow | None = None) -> dict[str, Any]:
+def step_json(rollout: str, step: StepRecord, verdict: VerdictRow | None = None) -> dict[str, Any]:
     """A line of `steps R --json`.
 
     `set_aside` is there only where a repair set something aside, `inherited` (the rollout whose
     step it is) only where a branch shares it, `purification`, `not_purified` and `attempts` only
     where purification replaced the step or tried to.
     """
-    closed = one.observation
-    kept = closed.not_purified if closed else ""
+    closed = step.observation
+    reason = closed.not_purified if closed else ""
     return {
         "rollout": rollout,
-        "step": one.step,
-        "thought": one.sample.thought,
-        "calls": [call_json(each) for each in one.sample.calls],
-        "observation": observation_as_seen(one),
-        "guidance": [{"id": g.id, "author": g.author, "text": g.text} for g in one.guidance],
+        "step": step.step,
+        "thought": step.sample.thought,
+        "calls": [call_json(call) for call in step.sample.calls],
+        "observation": observation_as_seen(step),
+        "guidance": [{"id": g.id, "author": g.author, "text": g.text} for g in step.guidance],
         "files": [
             {"path": f.path, "added": f.added, "removed": f.removed}
             for f in (closed.files if closed else ())
@@ -101,15 +101,15 @@ def step_json(rollout: str, one: StepRecord, verdict: VerdictRow | None = None) 
         "verdict": None if verdict is None else "keep" if verdict.keep else "mask",
         "attention": list(closed.attention) if closed else [],
         "attention_reasons": dict(closed.reasons) if closed else {},
-        "policy": one.sample.policy,
-        "usage": usage_json(one.sample),
-        "at": one.at,
-        "active_seconds": one.active_seconds,
-        **({"purification": story} if (story := purification_of(one)) else {}),
-        **({"not_purified": kept} if kept else {}),
-        **({"attempts": [attempt_json(each) for each in one.others]} if one.others else {}),
-        **({"inherited": one.inherited} if one.inherited else {}),
-        **({"set_aside": [_quarantine_json(mark) for mark in one.aside]} if one.aside else {}),
+        "policy": step.sample.policy,
+        "usage": usage_json(step.sample),
+        "at": step.at,
+        "active_seconds": step.active_seconds,
+        **({"purification": story} if (story := purification_of(step)) else {}),
+        **({"not_purified": reason} if reason else {}),
+        **({"attempts": [attempt_json(attempt) for attempt in step.others]} if step.others else {}),
+        **({"inherited": step.inherited} if step.inherited else {}),
+        **({"set_aside": [_quarantine_json(mark) for mark in step.aside]} if step.aside else {}),
     }
 
 

@@ -155,8 +155,8 @@ def read_steps_with_attempts(rollout: str, first: int, last: int) -> ReadPlan[li
     steps = []
     for _, group in groupby(every, key=lambda record: record.step):
         attempts = list(group)
-        counting = [one for one in attempts if one.sample.role != "lookahead"] or attempts
-        others = tuple(one for one in attempts if one is not counting[-1])
+        counting = [record for record in attempts if record.sample.role != "lookahead"] or attempts
+        others = tuple(record for record in attempts if record is not counting[-1])
         steps.append(replace(counting[-1], others=others) if others else counting[-1])
     return steps
 
