@@ -39,6 +39,9 @@ class DaemonSettings(Settings, frozen=True):
 
     max_rollouts: Annotated[int, msgspec.Meta(ge=1)] = 64
     """Rollouts with a worker at the same time; more wait in `queued`."""
+    rollouts_per_worker: Annotated[int, msgspec.Meta(ge=1)] = 16
+    """Rollouts that one worker runs at the same time, where their environment needs no host; every
+    other rollout has a worker of its own. With 1, all have."""
     group: str = ""
     """Unix group whose members may attach (home 0750, sockets 0660); empty for the owner only."""
     drain_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 10.0

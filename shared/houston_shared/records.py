@@ -342,6 +342,8 @@ class RolloutSpec(Record, frozen=True):
     tool_settings: dict[str, dict[str, Any]] = {}
     """`[tools]` of the configuration as it was when the rollout started, a table per section;
     keys are named by `api_key_env` and not in it."""
+    shares_worker: bool = False
+    """Whether its environment lets one worker run it beside others (`EnvironmentKind`)."""
 
 
 class QuarantinedEvents(Record, frozen=True):

@@ -245,6 +245,8 @@ class ControlPush(WireMessage, frozen=True, kw_only=True):
     """The same control state as in acks, sooner."""
 
     control: WorkerControl
+    rollout: str = ""
+    """Whose it is: a shared worker runs several over one socket."""
 
 
 class Refused(WireMessage, frozen=True, kw_only=True):

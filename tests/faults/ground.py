@@ -40,6 +40,7 @@ ENDS_WITH_IT = (
     "service.supervisor",
     "service.fork_server",
     "agent.rollout_worker",
+    "agent.shared_worker",
     "recorder.search_indexer",
     "review.live_rules_child",
 )
@@ -52,8 +53,10 @@ being started ends when its interpreter runs. How long it took is kept."""
 class Ground:
     """One home and everything around it, in a folder of its own."""
 
-    def __init__(self, folder: Path, configuration: str = "") -> None:
-        """configuration: more of `houston.toml`."""
+    def __init__(self, folder: Path, configuration: str = "", rollouts_per_worker: int = 1) -> None:
+        """configuration: more of `houston.toml`. rollouts_per_worker: with 1, a process that dies
+        is one rollout's worker, which most scenarios are about.
+        """
         self.folder = folder
         self.home = Home(folder / "home")
         self.orders = folder / "orders"
@@ -64,6 +67,7 @@ class Ground:
         program = str(Path(__file__).with_name("engine.py"))
         self.home.configuration.write_text(
             f"[hosts]\nroot = '{folder}/host'\n[daemon]\ndrain_seconds = 3\n"
+            f"rollouts_per_worker = {rollouts_per_worker}\n"
             f"[engines.{ENGINE}]\nkind = 'vllm'\ntokenizer = '{tokenizer}'\n"
             f"command = ['{sys.executable}', '{program}', '{{port}}', '{tokenizer}']\n"
             + configuration

@@ -1,8 +1,9 @@
 """A worker's connection to the recorder: messages sent until answered, heartbeats, pauses, lease.
 
-`IngestSocket` keeps a message's bytes however often it is sent, so that the recorder can tell a
-repetition from a contradiction. `RecorderClient` adds lease and active time to every message, beats
-every second and waits at safe points while paused. It does not know what a step is made of.
+`IngestConnection` keeps a message's bytes however often it is sent, so that the recorder can tell a
+repetition from a contradiction; the rollouts of a shared worker have one together. `RecorderClient`
+adds lease and active time to every message, beats every second and waits at safe points while
+paused. It does not know what a step is made of.
 """
 
 import asyncio
@@ -36,65 +37,25 @@ class GuidanceWaits(HoustonError):
     """The recorder refused a purified step: a person has spoken since."""
 
 
-class IngestSocket:
-    """One DEALER socket; many requests may be under way at once."""
+class IngestConnection:
+    """One DEALER socket of a process; many requests, of many rollouts, may be under way at once."""
 
-    def __init__(self, endpoint: str, control: ControlState) -> None:
+    def __init__(self, endpoint: str) -> None:
         self._socket = zmq.asyncio.Context.instance().socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 500)
         self._socket.setsockopt(zmq.MAXMSGSIZE, wire.FRAME_LIMIT)
         self._socket.connect(endpoint)
-        self._control = control
         self._numbers = itertools.count(1)
-        self.lease_valid_at = 0.0
-        """Monotonic time at which the lease was surely valid: an answered message was sent then."""
         self._waiting: dict[bytes, asyncio.Future[wire.IngestReply]] = {}
-        self._refusals: dict[bytes, str] = {}
-        """Why requests that are under way were not done at first."""
+        self.controls: dict[str, ControlState] = {}
+        """Rollout → what a push about it changes; under "" that of a worker with one rollout."""
         self._reader = asyncio.create_task(self._read())
 
-    @property
-    def storage_refusal(self) -> str:
-        """Why something cannot be stored now; empty while everything can.
+    def next_number(self) -> bytes:
+        """The id of a new request."""
+        return next(self._numbers).to_bytes(8, "big")
 
-        The first reason of the wait: figures in it that change would have to be stored again.
-        """
-        return next(iter(self._refusals.values()), "")
-
-    async def ask(self, message: wire.FromWorker, kind: type[Reply]) -> Reply:
-        """Send until answered with `kind`; the answer.
-
-        Raises WorkerExit when the lease is old or the rollout has ended, GuidanceWaits where that
-        is why a step is not purified, HoustonError for any other refusal that sending again cannot
-        change.
-        """
-        number = next(self._numbers).to_bytes(8, "big")
-        body = wire.encode_message(message)
-        tries = 0
-        sent_at = time.monotonic()
-        try:
-            while True:
-                reply = await self._exchange(number, body)
-                if isinstance(reply, kind):
-                    self.lease_valid_at = max(self.lease_valid_at, sent_at)
-                    if isinstance(reply, wire.Ack | wire.Welcome):
-                        self._control.update(reply.control)
-                    return reply
-                await self._handle_refusal(
-                    number, reply, DISK_FULL_WAITS[min(tries, len(DISK_FULL_WAITS) - 1)]
-                )
-                tries += 1
-        finally:
-            self._refusals.pop(number, None)
-
-    async def close(self) -> None:
-        """Let the last bytes go and close the socket."""
-        self._reader.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._reader
-        self._socket.close()
-
-    async def _exchange(self, number: bytes, body: bytes) -> wire.IngestReply:
+    async def exchange(self, number: bytes, body: bytes) -> wire.IngestReply:
         """Send the same bytes again for as long as no answer comes."""
         answer: asyncio.Future[wire.IngestReply] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
@@ -116,6 +77,91 @@ class IngestSocket:
         finally:
             self._waiting.pop(number, None)
 
+    async def close(self) -> None:
+        """Let the last bytes go and close the socket."""
+        self._reader.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._reader
+        self._socket.close()
+
+    async def _read(self) -> None:
+        while True:
+            number, body = await self._socket.recv_multipart()
+            reply = wire.ingest_reply_decoder.decode(body)
+            if number == wire.PUSH_REQUEST_ID:
+                if isinstance(reply, wire.ControlPush):
+                    self._take_push(reply)
+            elif (answer := self._waiting.get(number)) and not answer.done():
+                answer.set_result(reply)
+
+    def _take_push(self, push: wire.ControlPush) -> None:
+        control = self.controls.get(push.rollout) or self.controls.get("")
+        if control is not None:  # a rollout that was left meanwhile hears nothing more
+            control.update(push.control)
+
+
+class IngestSocket:
+    """What one rollout says and hears over a connection."""
+
+    def __init__(
+        self, endpoint: str | IngestConnection, control: ControlState, rollout: str = ""
+    ) -> None:
+        """endpoint: where to connect, or a connection that other rollouts have, too.
+
+        rollout: whose it is; may be left out where the connection is its own.
+        """
+        self._shared = isinstance(endpoint, IngestConnection)
+        self._connection = (
+            endpoint if isinstance(endpoint, IngestConnection) else IngestConnection(endpoint)
+        )
+        self._connection.controls[rollout] = control
+        self._control = control
+        self._rollout = rollout
+        self.lease_valid_at = 0.0
+        """Monotonic time at which the lease was surely valid: an answered message was sent then."""
+        self._refusals: dict[bytes, str] = {}
+        """Why requests that are under way were not done at first."""
+
+    @property
+    def storage_refusal(self) -> str:
+        """Why something cannot be stored now; empty while everything can.
+
+        The first reason of the wait: figures in it that change would have to be stored again.
+        """
+        return next(iter(self._refusals.values()), "")
+
+    async def ask(self, message: wire.FromWorker, kind: type[Reply]) -> Reply:
+        """Send until answered with `kind`; the answer.
+
+        Raises WorkerExit when the lease is old or the rollout has ended, GuidanceWaits where that
+        is why a step is not purified, HoustonError for any other refusal that sending again cannot
+        change.
+        """
+        number = self._connection.next_number()
+        body = wire.encode_message(message)
+        tries = 0
+        sent_at = time.monotonic()
+        try:
+            while True:
+                reply = await self._connection.exchange(number, body)
+                if isinstance(reply, kind):
+                    self.lease_valid_at = max(self.lease_valid_at, sent_at)
+                    if isinstance(reply, wire.Ack | wire.Welcome):
+                        self._control.update(reply.control)
+                    return reply
+                await self._handle_refusal(
+                    number, reply, DISK_FULL_WAITS[min(tries, len(DISK_FULL_WAITS) - 1)]
+                )
+                tries += 1
+        finally:
+            self._refusals.pop(number, None)
+
+    async def close(self) -> None:
+        """Hear nothing more; a connection of its own is closed."""
+        self._connection.controls.pop(self._rollout, None)
+        if not self._shared:
+            await self._connection.close()
+
     async def _handle_refusal(self, number: bytes, reply: wire.IngestReply, wait: float) -> None:
         """Wait where trying again may help; raise where it cannot."""
         if not isinstance(reply, wire.Refused):
@@ -131,16 +177,6 @@ class IngestSocket:
         self._refusals.setdefault(number, reply.reason)
         log.warning("not stored (%s), trying again in %s s", reply.reason, wait)
         await asyncio.sleep(wait)
-
-    async def _read(self) -> None:
-        while True:
-            number, body = await self._socket.recv_multipart()
-            reply = wire.ingest_reply_decoder.decode(body)
-            if number == wire.PUSH_REQUEST_ID:
-                if isinstance(reply, wire.ControlPush):
-                    self._control.update(reply.control)
-            elif (answer := self._waiting.get(number)) and not answer.done():
-                answer.set_result(reply)
 
 
 HEARTBEAT_SECONDS = 1.0
@@ -195,8 +231,12 @@ class RecorderClient:
                 return steps
             first = page.steps[-1].step + 1
 
-    async def send_heartbeats(self) -> None:
-        """A heartbeat every second until cancelled; raises WorkerExit when the lease is old."""
+    async def send_heartbeats(self, first_after: float = 0.0) -> None:
+        """A heartbeat every second until cancelled; raises WorkerExit when the lease is old.
+
+        first_after: seconds until the first one; many short rollouts are over within one.
+        """
+        await asyncio.sleep(first_after)
         while True:
             point("worker.beat.before")
             await self._client.ask(self._heartbeat(), wire.Ack)  # the rollout works meanwhile

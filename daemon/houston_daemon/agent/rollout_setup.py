@@ -13,6 +13,7 @@ from typing import Any
 from houston_daemon.agent.agent_loop import AgentLoop, UnscoredChanges
 from houston_daemon.agent.call_execution import CallExecutor
 from houston_daemon.agent.context_fork import ContextForker
+from houston_daemon.agent.engine_cache import EngineCache
 from houston_daemon.agent.policy_sampling import (
     ENGINE_AWAY_WAITS,
     EngineRefusalPause,
@@ -41,7 +42,7 @@ from houston_daemon.prompts import token_limits as fitting
 from houston_daemon.prompts.dialect_protocol import Dialect
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
-from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, load_prompt_tokenizer
 from houston_daemon.prompts.system_prompt import system_prompt, task_message
 from houston_daemon.review.attention_catalog import load_signals
 from houston_shared import task_secrets, wire
@@ -82,9 +83,11 @@ def tokenizer_file(settings: Mapping[str, Any]) -> str:
 
 
 async def wait_for_engine(
-    spec: RolloutSpec, url: str, line: RecorderClient
+    spec: RolloutSpec, url: str, line: RecorderClient, engines: EngineCache | None = None
 ) -> tuple[Engine, Mapping[str, Any]]:
     """The rollout's engine once it answers, and its settings; waiting is no active time.
+
+    engines: those of other rollouts of this process; what comes out of it goes back there.
 
     An engine that is away, or a key that is missing where the daemon was started, is waited for:
     neither is the rollout's fault. One that refuses pauses it. Raises WorkerExit, and
@@ -92,11 +95,17 @@ async def wait_for_engine(
     """
     tries, refusals = 0, EngineRefusalPause(line, spec.engine)
     while True:
+        if engines and engines.has(spec, url):
+            await refusals.end_pause()
+            if (kept := engines.take(spec, url)) is not None:
+                return kept
         engine = None
         try:
             engine, settings = make_rollout_engine(spec, url)
             await engine.ready()
             await refusals.end_pause()
+            if engines:
+                return await engines.keep(spec, url, engine, settings)
             return engine, settings
         except (EngineRefused, EngineUnavailable) as problem:
             line.activity = f"{AWAY_ACTIVITY}: {problem.cause}"
@@ -293,7 +302,7 @@ def make_dialect_and_tokenizer(
     Raises ConfigurationError where one of them is not there, or they do not fit.
     """
     dialect = choose_dialect(str(settings.get("dialect") or "chatml-json"), reasoning)
-    tokens = PromptTokenizer(tokenizer_file(settings)) if token_ids else None
+    tokens = load_prompt_tokenizer(tokenizer_file(settings)) if token_ids else None
     if tokens and tokens.id_of(dialect.stop_tokens[0]) is None:
         raise ConfigurationError(
             f"The tokenizer {tokens.path} has no token {dialect.stop_tokens[0]}, which ends an "
@@ -358,7 +367,8 @@ async def _resume_context(
     fork = welcome.fork
     first = fork.first_kept_step - 1 if fork else welcome.first_step
     point("worker.resume.before")
-    steps = await line.read_steps(first)
+    # Without a head nothing was sampled yet: a short rollout saves a question.
+    steps = await line.read_steps(first) if welcome.head else []
     if isinstance(environment, ReplayedEnvironment):
         past = steps if first == 1 else await line.read_steps(1)
         environment.replay([result for record in past for result in record.results])

@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.agent.recorder_client import IngestSocket, RecorderClient
+from houston_daemon.agent.engine_cache import EngineCache
+from houston_daemon.agent.recorder_client import HEARTBEAT_SECONDS, IngestSocket, RecorderClient
 from houston_daemon.agent.rollout_budgets import ActiveClock
 from houston_daemon.agent.rollout_setup import (
     build_agent_loop,
@@ -96,6 +97,26 @@ async def run_worker(
             asyncio.get_running_loop().add_signal_handler(number, control.drain)
     client = IngestSocket(endpoint, control)
     try:
+        await run_rollout(client, control, rollout, lease, engine_url, gpus, requests)
+    finally:
+        await client.close()
+
+
+async def run_rollout(
+    client: IngestSocket,
+    control: ControlState,
+    rollout: str,
+    lease: int,
+    engine_url: str = "",
+    gpus: Gpus | None = None,
+    requests: Mapping[str, Any] | None = None,
+    engines: EngineCache | None = None,
+) -> None:
+    """As `run_worker`, over a line that is there; `client` stays open.
+
+    engines: those that it shares with other rollouts of this process.
+    """
+    try:
         hello = wire.Hello(rollout=rollout, lease=lease, pid=os.getpid())
         point("worker.hello.before")
         welcome = await client.ask(hello, wire.Welcome)
@@ -103,11 +124,10 @@ async def run_worker(
         clock = ActiveClock(welcome.active_us)
         line = RecorderClient(client, control, clock, rollout, lease)
         welcome = with_current_requests(welcome, requests or {})
-        await _with_heartbeat(WorkerRun(line, welcome, engine_url, gpus or {}), line)
+        run = WorkerRun(line, welcome, engine_url, gpus or {}, engines)
+        await _with_heartbeat(run, line, HEARTBEAT_SECONDS if engines else 0.0)
     except WorkerExit as leaving:
         log.info("left the rollout: %s", leaving.reason)
-    finally:
-        await client.close()
 
 
 def with_current_requests(welcome: wire.Welcome, requests: Mapping[str, Any]) -> wire.Welcome:
@@ -118,11 +138,11 @@ def with_current_requests(welcome: wire.Welcome, requests: Mapping[str, Any]) ->
     return msgspec.structs.replace(welcome, spec=spec)
 
 
-async def _with_heartbeat(life: "WorkerRun", line: RecorderClient) -> None:
+async def _with_heartbeat(life: "WorkerRun", line: RecorderClient, first_after: float) -> None:
     """Live while the heart beats; an old lease stops both."""
     watching = asyncio.create_task(line.clock.watch())
     living = asyncio.create_task(life.run())
-    beating = asyncio.create_task(line.send_heartbeats())
+    beating = asyncio.create_task(line.send_heartbeats(first_after))
     try:
         await asyncio.wait({living, beating}, return_when=asyncio.FIRST_COMPLETED)
         if not living.done():
@@ -141,9 +161,15 @@ class WorkerRun:
     """One worker's time with one rollout."""
 
     def __init__(
-        self, line: RecorderClient, welcome: wire.Welcome, engine_url: str, gpus: Gpus
+        self,
+        line: RecorderClient,
+        welcome: wire.Welcome,
+        engine_url: str,
+        gpus: Gpus,
+        engines: EngineCache | None = None,
     ) -> None:
         self._gpus = gpus
+        self._engines = engines
         self._line = line
         self._welcome = welcome
         self._url = engine_url
@@ -176,7 +202,7 @@ class WorkerRun:
         await line.wait_at_safe_point()
         task = parse_task_record(welcome.spec.task)
         await wait_for_task_requirements(task, line)
-        self._engine, settings = await wait_for_engine(welcome.spec, self._url, line)
+        self._engine, settings = await wait_for_engine(welcome.spec, self._url, line, self._engines)
         self._environment = make_rollout_environment(
             welcome, task, self._engine.window, line, self._gpus
         )
@@ -201,7 +227,8 @@ class WorkerRun:
             await self._environment.close(over)
         if self._engine is not None:
             point("worker.close.after")
-            await self._engine.close()
+            release = self._engines.release(self._engine) if self._engines else None
+            await (release or self._engine.close())
 
 
 if __name__ == "__main__":

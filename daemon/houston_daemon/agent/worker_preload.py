@@ -5,4 +5,6 @@ imported by the worker that needs it.
 """
 
 import houston_daemon.agent.rollout_worker
+import houston_daemon.agent.shared_worker
+import houston_daemon.environments.null_environment
 import houston_daemon.environments.workstation.workstation_environment  # noqa: F401

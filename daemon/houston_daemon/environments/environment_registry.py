@@ -57,6 +57,9 @@ class EnvironmentKind:
     """Whether the agent works in a workspace, without which a rollout cannot go on."""
     sandbox: bool = False
     """Whether it runs processes in the task's sandbox."""
+    shares_worker: bool = False
+    """Whether one worker may run many rollouts of it at once: it has no host, keeps nothing outside
+    its own object, and no call of it blocks the process."""
     catalog: Callable[[Task], Catalog] | None = None
     """Its actions for a task, where they are known before it is open; for `task validate`."""
 

@@ -79,4 +79,4 @@ def _plain_result(
     )
 
 
-KIND = EnvironmentKind(make=lambda setup: NullEnvironment(setup.task))
+KIND = EnvironmentKind(make=lambda setup: NullEnvironment(setup.task), shares_worker=True)

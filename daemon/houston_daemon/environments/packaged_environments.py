@@ -63,6 +63,7 @@ WORD_WORLD = EnvironmentKind(
     catalog=_imported_when_called("word_world:catalog"),
     scores=lambda task: True,
     secret_score=True,
+    shares_worker=True,
 )
 SMALL_WORKSTATION = EnvironmentKind(
     make=_imported_when_called("small_workstation:build_environment"),
@@ -70,6 +71,7 @@ SMALL_WORKSTATION = EnvironmentKind(
     catalog=_imported_when_called("small_workstation:catalog"),
     scores=lambda task: True,
     secret_score=True,
+    shares_worker=True,
 )
 HTTP = EnvironmentKind(
     make=_imported_when_called("http.http_environment:build_environment"),

@@ -7,6 +7,7 @@ does not know what the text is for.
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -95,6 +96,24 @@ class PromptTokenizer:
             return [text]
         ends = [match.start() + 1 for match in self._added.finditer(text)]
         return [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]
+
+
+def load_prompt_tokenizer(path: str) -> PromptTokenizer:
+    """The tokenizer of a file; the rollouts of one process read it once while it stays the same.
+
+    Raises as `PromptTokenizer` does.
+    """
+    try:
+        stat = Path(path).stat()
+    except OSError:  # said by who reads it
+        return PromptTokenizer(path)
+    return _read_tokenizer(path, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
+
+
+@lru_cache(maxsize=4)
+def _read_tokenizer(path: str, version: tuple[int, int, int]) -> PromptTokenizer:
+    del version
+    return PromptTokenizer(path)
 
 
 class TokenEstimator:

@@ -77,7 +77,7 @@ def push_control_states(
     for rollout in rollouts:
         news = store.workers.pending_push(rollout, controls(rollout))
         if news and not router.send(
-            news.routing, PUSH_REQUEST_ID, ControlPush(control=news.control)
+            news.routing, PUSH_REQUEST_ID, ControlPush(control=news.control, rollout=rollout)
         ):
             worker = store.workers.get(rollout)
             if worker:

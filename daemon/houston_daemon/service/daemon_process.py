@@ -14,6 +14,7 @@ import faulthandler
 import os
 import resource
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -36,7 +37,7 @@ from houston_daemon.service.daemon_reload import EditReloader
 from houston_daemon.service.engine_child import release_gpus_of_dead_engines
 from houston_daemon.service.engine_servers import EnginePool, engine_server_factory
 from houston_daemon.service.force_exit import ForceExit, force_exit_seconds
-from houston_daemon.service.fork_server import StartWorker
+from houston_daemon.service.fork_server import LINE_DESCRIPTOR, StartWorker
 from houston_daemon.service.gpu_ledger import GpuLedger, RolloutGpus
 from houston_daemon.service.home_setup import (
     check_roles,
@@ -47,6 +48,7 @@ from houston_daemon.service.home_setup import (
 )
 from houston_daemon.service.orphaned_terminals import OrphanedTerminals
 from houston_daemon.service.policy_activation import PolicyActivations
+from houston_daemon.service.shared_workers import SharedWorkers
 from houston_daemon.service.supervisor import EXIT_RECORDER_FAILED, Supervisor
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.systemd_service import (
@@ -82,6 +84,7 @@ def raise_descriptor_limit() -> None:
 
 
 WORKER_MODULE = "houston_daemon.agent.rollout_worker"
+SHARED_WORKER_MODULE = "houston_daemon.agent.shared_worker"
 PRELOADED_MODULE = "houston_daemon.agent.worker_preload"
 """What the process that forks workers imports."""
 WORKER_MODULES_BY_ENGINE = {"recorded": "houston_daemon.demo.recording_player"}
@@ -262,6 +265,13 @@ def _build_supervisor(
         lambda rollout: worker_log_path(home, rollout),
         settings.max_rollouts,
         settings.silent_seconds,
+        SharedWorkers(
+            partial(_start_shared_worker, loaded, spawner),
+            partial(_shared_worker_arguments, loaded),
+            lambda rollout: worker_log_path(home, rollout),
+            inbox,
+            settings.rollouts_per_worker,
+        ),
     )
     orphans = OrphanedTerminals(home.database, loaded.host_root, inbox)
     logs = DaemonLogs(
@@ -303,16 +313,42 @@ def _stop_recorder_and_engines(
     ending.join(patience)
 
 
-def _worker_request(
-    loaded: LoadedConfiguration, assignment: Assignment, engine_url: str, gpus: RolloutGpus
-) -> StartWorker:
-    rollout = assignment.spec.rollout
-    arguments = ["--endpoint", loaded.home.socket("ingest"), "--rollout", rollout]
-    arguments += ["--lease", str(assignment.lease)]
+def _shared_worker_arguments(
+    loaded: LoadedConfiguration, assignment: Assignment, engine_url: str
+) -> tuple[str, ...]:
+    arguments = ["--endpoint", loaded.home.socket("ingest")]
     if engine_url:
         arguments += ["--engine-url", engine_url]
     if requests := _engine_requests(loaded, assignment):
         arguments += ["--engine-requests", msgspec.json.encode(requests).decode()]
+    return tuple(arguments)
+
+
+def _start_shared_worker(
+    loaded: LoadedConfiguration,
+    spawner: WorkerSpawner,
+    name: str,
+    arguments: tuple[str, ...],
+    line: socket.socket,
+) -> None:
+    request = StartWorker(
+        rollout=name,
+        lease=0,
+        module=SHARED_WORKER_MODULE,
+        arguments=[*arguments, "--name", name, "--line", str(LINE_DESCRIPTOR)],
+        log=str(worker_log_path(loaded.home, name)),
+        log_bytes=loaded.config.daemon.log_mb * 1_000_000,
+        log_files=loaded.config.daemon.log_files,
+    )
+    spawner.start_worker(request, line)
+
+
+def _worker_request(
+    loaded: LoadedConfiguration, assignment: Assignment, engine_url: str, gpus: RolloutGpus
+) -> StartWorker:
+    rollout = assignment.spec.rollout
+    arguments = [*_shared_worker_arguments(loaded, assignment, engine_url), "--rollout", rollout]
+    arguments += ["--lease", str(assignment.lease)]
     for host, numbers in gpus.gpus_of(rollout).items():
         arguments += ["--gpus", f"{host}={','.join(map(str, numbers))}"]
     kind = str(assignment.spec.engine_settings.get("kind"))

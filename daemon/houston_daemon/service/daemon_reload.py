@@ -183,6 +183,8 @@ class EditReloader:
         if before.roles != after.roles:
             self._recorder.use_roles(after.roles)
         self._workers.limit = after.daemon.max_rollouts
+        if self._workers.shared:
+            self._workers.shared.capacity = after.daemon.rollouts_per_worker
         self._engines.patience = after.daemon.engine_patience_seconds
         for name in before.engines.keys() | after.engines.keys():
             self._engine_edited(name, before.engines.get(name) != after.engines.get(name))

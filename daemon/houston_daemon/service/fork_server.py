@@ -22,6 +22,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,14 +34,20 @@ from houston_shared.faults import point
 from houston_shared.secret_redaction import redact
 
 MESSAGE_BYTES = 65_536
+LINE_DESCRIPTOR = 3
+"""Where a shared worker finds its line to the supervisor."""
 DESCRIPTORS_TO_CLOSE = 4_096
 """More descriptors than a nursery ever has."""
 
 
 class StartWorker(msgspec.Struct, frozen=True, tag=True):
-    """Start `python -m module arguments` as a worker."""
+    """Start `python -m module arguments` as a worker.
+
+    A descriptor that comes along with the message is the worker's descriptor LINE_DESCRIPTOR.
+    """
 
     rollout: str
+    """The rollout, or the name of a worker that many share."""
     lease: int
     module: str
     arguments: list[str]
@@ -92,21 +99,23 @@ class ForkServer:
                 if isinstance(key.data, WorkerStarted):
                     self._reap(key.fd, key.data)
                 else:
-                    message = self._line.recv(MESSAGE_BYTES)
+                    message, descriptors, *_ = socket.recv_fds(self._line, MESSAGE_BYTES, 1)
                     if not message:
                         return
                     asked = msgspec.json.decode(message, type=StartWorker | ForkServerPing)
                     if isinstance(asked, ForkServerPing):
                         self._send(ForkServerPong())
                     else:
-                        self._fork(asked)
+                        self._fork(asked, descriptors)
 
-    def _fork(self, request: StartWorker) -> None:
+    def _fork(self, request: StartWorker, descriptors: Sequence[int]) -> None:
         fork_server = os.getpid()
         point("nursery.fork.before")
         pid = os.fork()
         if pid == 0:
-            _run_as_worker(request, fork_server, self._line)
+            _run_as_worker(request, fork_server, self._line, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
         started = WorkerStarted(request.rollout, request.lease, pid)
         self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, started)
         point("nursery.fork.after")
@@ -123,12 +132,17 @@ class ForkServer:
         self._line.send(msgspec.json.encode(message))
 
 
-def _run_as_worker(request: StartWorker, fork_server: int, line: socket.socket) -> NoReturn:
+def _run_as_worker(
+    request: StartWorker, fork_server: int, line: socket.socket, descriptors: Sequence[int]
+) -> NoReturn:
     """In the forked child: be the worker, then end without returning into the nursery."""
     code = 1
     try:
         line.close()
-        os.closerange(3, DESCRIPTORS_TO_CLOSE)  # the nursery's, of its line and of siblings
+        for descriptor in descriptors:
+            os.dup2(descriptor, LINE_DESCRIPTOR, inheritable=False)
+        # The nursery's, of its line and of siblings.
+        os.closerange(LINE_DESCRIPTOR + len(descriptors), DESCRIPTORS_TO_CLOSE)
         os.setsid()  # a Ctrl-C at a foreground daemon drains, it kills nobody
         point("nursery.child.before")
         if end_with_parent(fork_server):

@@ -217,6 +217,8 @@ class RolloutGpus:
 
     def __init__(self, home: Home, ledger: GpuLedger) -> None:
         self._home = home
+        self._reader = Reader(home)
+        """Open from the first spec that a round of the supervisor reads to its end."""
         self._ledger = ledger
         self._asked: dict[str, tuple[dict[str, int], bool]] = {}
         """What rollouts asked for that asked for some; the others start at once, or not here."""
@@ -230,6 +232,10 @@ class RolloutGpus:
                 return True
             asked = self._asked[rollout] = (spec.gpus, spec.gpus_shared)
         return not isinstance(self._ledger.lease(_ROLLOUT_PREFIX + rollout, *asked), str)
+
+    def end_round(self) -> None:
+        """Let the database go: a clean stop leaves no WAL, which an open reader would keep."""
+        self._reader.close()
 
     def gpus_of(self, rollout: str) -> GpusByHost:
         """What it has, by host."""
@@ -275,11 +281,7 @@ class RolloutGpus:
 
     def _spec(self, rollout: str) -> RolloutSpec | None:
         try:
-            with Reader(self._home) as reader:
-                return reader.run(
-                    rollout_queries.read_rollout_spec(
-                        reader.run(rollout_queries.find_rollout(rollout))
-                    )
-                )
+            row = self._reader.run(rollout_queries.find_rollout(rollout))
+            return self._reader.run(rollout_queries.read_rollout_spec(row))
         except HoustonError:
             return None  # its worker will be told the same, and says it

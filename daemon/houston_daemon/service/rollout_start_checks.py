@@ -176,6 +176,8 @@ def build_rollout_specs(
             tool_settings=tools,
             policy=policy,
             purify=dict(purify or {}),
+            # A recording is played by a worker of another kind.
+            shares_worker=engine.kind != "recorded" and kind(task.task.environment).shares_worker,
         )
         for index in range(count)
     )

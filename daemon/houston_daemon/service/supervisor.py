@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
+from houston_daemon.agent.shared_worker_line import RolloutLeft
 from houston_daemon.recorder.recorder_handle import (
     RecorderFailed,
     RecorderHandle,
@@ -58,6 +59,10 @@ store and the engines."""
 KILL_SECONDS = 0.5
 IDLE_SECONDS = 5.0
 """Longest wait of the loop: health of engines and backoffs are looked at this often."""
+ROUND_SECONDS = 0.01
+"""From one round to the next at least."""
+FULL_ROUND_SECONDS = 0.25
+"""Of those in which all is looked at: each reads the database ten times."""
 LEAST_PAUSE_SECONDS = 0.25
 """However little patience the configuration has."""
 
@@ -115,6 +120,10 @@ class Supervisor:
         self._training_problem = ""
         """Why policies and training could not be looked at; said once."""
         self._resumable: dict[str, ResumableRollout] = {}
+        self._full_round_due = 0.0
+        """When to look at all that there is, monotonic; before, only at workers."""
+        self._unlooked = False
+        """Whether anything has happened since the last look at all."""
 
     def run(self) -> int:
         """Supervise until the end."""
@@ -126,27 +135,45 @@ class Supervisor:
                 self._supervise()
             point("supervisor.round.before")
             for event in self._inbox.wait(self._seconds_to_wait(now)):
+                self._unlooked = True
                 self._handle(event)
+            if self._shutdown is None:
+                # What comes within a moment is looked at together.
+                time.sleep(max(0.0, now + ROUND_SECONDS - time.monotonic()))
             # Here only after the recorder's thread has answered: one that hangs starves systemd.
             feed_watchdog()
 
     def _supervise(self) -> None:
-        """Bring rollouts, workers and engines to where they should be."""
-        self._backup.update(time.monotonic())
-        self._live_rules.update(time.monotonic())
+        """Bring rollouts, workers and engines to where they should be.
+
+        Short rollouts end many times a second and want nothing but a worker for the next: all else
+        is looked at four times a second.
+        """
+        full = time.monotonic() >= self._full_round_due
         try:
-            now = time.monotonic()
-            self._edits.update(now, {standing.engine for standing in self._resumable.values()})
-            self._engines.pause_and_resume(now)
-            self._start_workers()
-            self._update_training(now)
-            self._spawner.check_alive(now)
-            self._workers.end_silent(self._recorder.silences())
-            self._logs.rotate_long_logs(now, self._pids)
-            self._recorder.report(self._report(now))
+            if full:
+                self._full_round()
+            else:
+                self._start_workers()
         except HoustonError as problem:
             # A full disk, or a recorder that has just failed and says so itself: tried again.
             LOGGER.warning("not now: %s", problem)
+        if full:
+            self._full_round_due, self._unlooked = time.monotonic() + FULL_ROUND_SECONDS, False
+
+    def _full_round(self) -> None:
+        now = time.monotonic()
+        self._backup.update(now)
+        self._live_rules.update(now)
+        self._edits.update(now, {standing.engine for standing in self._resumable.values()})
+        self._engines.pause_and_resume(now)
+        self._free_ended()
+        self._start_workers()
+        self._update_training(now)
+        self._spawner.check_alive(now)
+        self._workers.end_silent(self._recorder.silences())
+        self._logs.rotate_long_logs(now, self._pids)
+        self._recorder.report(self._report(now))
 
     def _update_training(self, now: float) -> None:
         """Policies and training; a home that cannot be read now keeps nothing else from going."""
@@ -165,6 +192,9 @@ class Supervisor:
                 self._workers.on_started(event)
             case WorkerEnded():
                 self._workers.on_ended(event, time.monotonic(), self._read_resumable())
+            case RolloutLeft():
+                resumable = self._read_resumable() if event.code else self._resumable
+                self._workers.on_left(event, time.monotonic(), resumable)
             case WorkerLost():
                 self._workers.on_lost(event, time.monotonic())
             case EngineState():
@@ -233,22 +263,31 @@ class Supervisor:
     def _start_workers(self) -> None:
         resumable = self._read_resumable()
         self._engines.watch(standing.engine for standing in resumable.values())
-        self._workers.start_runnable(
-            time.monotonic(), resumable, self._engines.reachable, self._rollout_gpus.try_lease
-        )
+        now, gpus = time.monotonic(), self._rollout_gpus
+        try:
+            self._workers.start_runnable(now, resumable, self._engines.reachable, gpus.try_lease)
+        finally:
+            gpus.end_round()
 
     def _read_resumable(self) -> dict[str, ResumableRollout]:
         """How rollouts stand; as last read while the disk is too full to read."""
         try:
-            # First: of all that this names, the orphans know then.
-            ended = self._rollout_gpus.ended_holders()
-            self._orphans.update(self._workers)
-            at_work = (one for one in ended if one in self._workers or self._orphans.may_run(one))
-            self._rollout_gpus.release(ended.difference(at_work))
             self._resumable = read_resumable_rollouts(self._loaded.home.database)
         except sqlite3.OperationalError as problem:
             LOGGER.warning("rollouts could not be read: %s", problem)
         return self._resumable
+
+    def _free_ended(self) -> None:
+        """Terminals and GPUs of rollouts that have ended."""
+        try:
+            # First: of all that this names, the orphans know then.
+            ended = self._rollout_gpus.ended_holders()
+            self._orphans.update(self._workers)
+        except sqlite3.OperationalError as problem:
+            LOGGER.warning("rollouts could not be read: %s", problem)
+            return
+        at_work = (one for one in ended if one in self._workers or self._orphans.may_run(one))
+        self._rollout_gpus.release(ended.difference(at_work))
 
     def _engine_changed(self, event: EngineState) -> None:
         self._engines.on_state(event, time.monotonic())
@@ -267,6 +306,7 @@ class Supervisor:
             max(LEAST_PAUSE_SECONDS, settings.engine_patience_seconds),
         ]
         ends += [due - now for due in dues if due]
+        ends += [self._full_round_due - now] if self._unlooked else []
         ends += [self._shutdown.until - now] if self._shutdown else []
         return max(0.0, min(ends))
 

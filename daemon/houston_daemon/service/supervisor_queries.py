@@ -75,14 +75,21 @@ def find_failing_engines(
 
 
 def read_ended_rollouts(database: Path, after: int) -> tuple[list[str], int]:
-    """Rollouts that ended with an event later than `after`, and the newest such event."""
+    """Rollouts that ended with an event later than `after`, and the newest event.
+
+    After the first look only what was stored since is read, however many rollouts have ended.
+    """
     with open_read_only(database) as reader:
+        reader.execute("BEGIN")
+        (newest,) = reader.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
+        since = "id IN (SELECT rollout FROM events WHERE seq > ? AND kind = 'state') AND" * bool(
+            after
+        )
         rows = reader.execute(
-            "SELECT id, last_seq FROM rollouts WHERE state IN ('finished', 'failed', 'cancelled')"
-            " AND last_seq > ? ORDER BY last_seq",
-            (after,),
+            f"SELECT id FROM rollouts WHERE {since} state IN ('finished', 'failed', 'cancelled')",
+            (after,) if after else (),
         ).fetchall()
-    return [row[0] for row in rows], rows[-1][1] if rows else after
+    return [row[0] for row in rows], newest
 
 
 def read_crashed_daemon(owner: HomeOwner | None, home: Home) -> DaemonDied | None:

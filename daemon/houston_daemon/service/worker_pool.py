@@ -3,8 +3,9 @@
 A worker that dies is started again after 1, 2, 4 … 60 s; after five deaths without a closed step
 between them its rollout fails, with the last line of its log as the reason. One that is silent
 for too long (stopped, hung) is killed, which is a death like any other. Which rollouts may run is
-decided by the recorder, and whether their engine answers by the supervisor. How a process is
-started is `worker_spawner`.
+decided by the recorder, and whether their engine answers by the supervisor. Short rollouts share
+workers (`shared_workers`); one whose shared worker died goes on in its own, so that nobody else
+pays for what it does. How a process is started is `worker_spawner`.
 """
 
 import contextlib
@@ -14,11 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from houston_daemon.agent.shared_worker_line import RolloutLeft
 from houston_daemon.recorder.live_workers import WorkerSilence
 from houston_daemon.recorder.recorder_handle import Assignment, RecorderHandle
 from houston_daemon.service.backoff import Backoff, next_try
 from houston_daemon.service.daemon_log import LOGGER, read_last_line
 from houston_daemon.service.fork_server import WorkerEnded, WorkerStarted
+from houston_daemon.service.shared_workers import SharedWorkers
 from houston_daemon.service.supervisor_queries import ResumableRollout
 from houston_daemon.service.worker_spawner import SilenceWatch, WorkerLost
 from houston_shared.faults import point
@@ -43,6 +46,8 @@ class _RunningWorker:
     """Seconds that it has said nothing, where that is noticeable."""
     hung: bool = False
     """Whether it was killed for its silence."""
+    shared: str = ""
+    """Name of the worker that other rollouts have, too; empty for one of its own."""
 
 
 @dataclass(slots=True)
@@ -55,6 +60,9 @@ class _DeathHistory:
     """What its worker wrote last before it died."""
     last_exit: str = ""
     """The exit code or signal of the last death."""
+    alone: bool = False
+    """Whether it shared the worker that died: from now on it has its own, so that who is to blame
+    dies alone."""
 
 
 LaunchWorker = Callable[[Assignment, str], None]
@@ -73,7 +81,10 @@ class WorkerPool:
         log_of: Callable[[str], Path],
         limit: int,
         silent_seconds: float = 60.0,
+        shared: SharedWorkers | None = None,
     ) -> None:
+        """shared: the workers of rollouts that can share one; without it each has its own."""
+        self.shared = shared
         self._silences = SilenceWatch(silent_seconds)
         self._recorder = recorder
         self._launch = launch
@@ -97,8 +108,10 @@ class WorkerPool:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Rollout → process id of its worker, of those that are born."""
-        return {rollout: worker.pid for rollout, worker in self._running.items() if worker.pid}
+        """Rollout, or name of a shared worker → its process id, of those that are born."""
+        shared = self.shared.pids if self.shared else {}
+        own = {rollout: worker.pid for rollout, worker in self._running.items() if worker.pid}
+        return {**own, **shared}
 
     def troubles(self, now: float, resumable: dict[str, ResumableRollout]) -> dict[str, str]:
         """Workers that died without a closed step since, and what comes next, for the status."""
@@ -153,13 +166,14 @@ class WorkerPool:
         Raises HoustonError when the recorder cannot store it now; the next call tries again.
         """
         self._report_ends()
+        if self.shared:
+            self.shared.let_idle_go(now)
         runnable = self._recorder.runnable()
         gone = self._histories.keys() - set(runnable) - self._running.keys()
         for rollout in gone:
             del self._histories[rollout]
         for rollout in runnable:
-            starting = sum(not worker.pid for worker in self._running.values())
-            if len(self._running) >= self.limit or starting >= STARTING_WORKERS_LIMIT:
+            if len(self._running) >= self.limit or self._unborn >= STARTING_WORKERS_LIMIT:
                 return
             standing = resumable.get(rollout)
             if standing is None or rollout in self._running or self._due(rollout) > now:
@@ -167,6 +181,11 @@ class WorkerPool:
             url = reachable(standing.engine)
             if url is not None and equipped(rollout):
                 self._start(rollout, standing, url, now)
+
+    @property
+    def _unborn(self) -> int:
+        own = sum(not worker.pid and not worker.shared for worker in self._running.values())
+        return own + (self.shared.unborn if self.shared else 0)
 
     def next_due(self, now: float) -> float | None:
         """When the next backoff ends, None when nothing waits for one."""
@@ -178,36 +197,76 @@ class WorkerPool:
 
     def on_started(self, event: WorkerStarted) -> None:
         """A process runs: there is room for the next start."""
-        worker = self._running.get(event.rollout)
-        if worker is None or worker.lease != event.lease:
-            return
+        if self.shared and event.rollout in self.shared:
+            self.shared.on_started(event.rollout, event.pid)
+            workers = [each for each in self._running.values() if each.shared == event.rollout]
+        else:
+            worker = self._running.get(event.rollout)
+            workers = [worker] if worker and worker.lease == event.lease else []
+            if not workers:
+                return
         point("supervisor.born.before")
-        worker.pid = event.pid
         LOGGER.info("worker of %s: pid %s, lease %s", event.rollout, event.pid, event.lease)
-        if worker.end_signal:
-            _signal_worker(worker.pid, worker.end_signal)
+        for worker in workers:
+            worker.pid = event.pid
+            if worker.end_signal:
+                _signal_worker(worker.pid, worker.end_signal)
 
     def on_ended(
         self, event: WorkerEnded, now: float, resumable: dict[str, ResumableRollout]
     ) -> None:
-        """Take note of a process that ended, and decide when its rollout may go on."""
+        """Take note of a process that ended, and decide when its rollouts may go on."""
         point("supervisor.died.before")
-        worker = self._running.pop(event.rollout)
-        self._wait(event.rollout, now + 1.0)
+        if self.shared is None or event.rollout not in self.shared:
+            self._end_rollout(event.rollout, event.code, "", now, resumable)
+            return
+        lefts, running = self.shared.take_ended(event.rollout)
+        for left in lefts:
+            self.on_left(left, now, resumable)
+        why = ""
+        if event.code:
+            last_line = read_last_line(self._log_of(event.rollout)) or "it wrote nothing"
+            why = f"it was one of {len(running)} in the worker {event.rollout}; {last_line}"
+        for rollout in self._running.keys() & running.keys():
+            self._end_rollout(rollout, event.code, why, now, resumable)
+
+    def on_left(
+        self, event: RolloutLeft, now: float, resumable: dict[str, ResumableRollout]
+    ) -> None:
+        """A shared worker runs a rollout no more, and lives on."""
+        worker = self._running.get(event.rollout)
+        if self.shared is None or worker is None or worker.lease != event.lease:
+            return
+        self.shared.leave(event, now)
+        self._end_rollout(event.rollout, event.code, event.problem, now, resumable)
+
+    def _end_rollout(
+        self, rollout: str, code: int, why: str, now: float, resumable: dict[str, ResumableRollout]
+    ) -> None:
+        """why: what is known of a death; empty for what its log says."""
+        worker = self._running.pop(rollout)
+        self._wait(rollout, now + 1.0)
         failure = ""
-        if event.code != 0 and not worker.end_signal:
-            standing = resumable.get(event.rollout)
-            hung = f"it was silent for {worker.silent:.0f} s and was killed" if worker.hung else ""
-            failure = self._count_death(event.rollout, event.code, hung, standing, now)
+        if code != 0 and not worker.end_signal:
+            hung = f"it was silent for {worker.silent:.0f} s and was killed" if worker.hung else why
+            self._histories[rollout].alone |= bool(worker.shared)
+            failure = self._count_death(rollout, code, hung, resumable.get(rollout), now)
         self._silences.forget(worker.pid)
-        self._unreported_ends.append((event.rollout, worker.lease, failure))
+        self._unreported_ends.append((rollout, worker.lease, failure))
 
     def on_lost(self, event: WorkerLost, now: float) -> None:
         """Its nursery ended, and it with it: no death of its own, and no fault of its rollout."""
-        worker = self._running.pop(event.rollout)
-        self._wait(event.rollout, now + event.delay)
+        rollouts = [event.rollout]
+        if self.shared and event.rollout in self.shared:
+            lefts, running = self.shared.take_ended(event.rollout)
+            for left in lefts:
+                self.on_left(left, now, {})
+            rollouts = list(self._running.keys() & running.keys())
+        for rollout in rollouts:
+            worker = self._running.pop(rollout)
+            self._wait(rollout, now + event.delay)
+            self._unreported_ends.append((rollout, worker.lease, ""))
         self.restarts += 1
-        self._unreported_ends.append((event.rollout, worker.lease, ""))
 
     def end(self, number: signal.Signals, engine: str = "", other_than: str = "") -> None:
         """Signal every worker, or those of `engine` that were given another URL."""
@@ -217,6 +276,8 @@ class WorkerPool:
             worker.end_signal = number
             if worker.pid:
                 _signal_worker(worker.pid, number)
+            if self.shared and worker.shared:
+                self.shared.retire(worker.shared)
 
     def _report_ends(self) -> None:
         """Tell the recorder of ended workers; what a full disk refuses is told again later."""
@@ -236,17 +297,26 @@ class WorkerPool:
 
     def _start(self, rollout: str, standing: ResumableRollout, url: str, now: float) -> None:
         assignment = self._recorder.assign(rollout)
-        lease = assignment.lease
+        lease, name = assignment.lease, ""
         try:
             point("supervisor.launch.before")
-            self._launch(assignment, url)
+            if self.shared is not None and self._may_share(assignment):
+                name = self.shared.give(assignment, url)
+            else:
+                self._launch(assignment, url)
         except OSError as problem:
             LOGGER.error("worker of %s could not be started: %s", rollout, problem)
             self._wait(rollout, now + FAILED_START_SECONDS)
             self._unreported_ends.append((rollout, lease, ""))
             return
         point("supervisor.launch.after")
-        self._running[rollout] = _RunningWorker(lease, standing.engine, url)
+        pid = self.shared.pids.get(name, 0) if self.shared else 0
+        self._running[rollout] = _RunningWorker(lease, standing.engine, url, pid, shared=name)
+
+    def _may_share(self, assignment: Assignment) -> bool:
+        spec, history = assignment.spec, self._histories.get(assignment.spec.rollout)
+        wanted = self.shared is not None and self.shared.capacity > 1
+        return wanted and spec.shares_worker and not spec.gpus and not (history and history.alone)
 
     def _count_death(
         self, rollout: str, code: int, why: str, standing: ResumableRollout | None, now: float

@@ -143,12 +143,15 @@ class WorkerSpawner:
         self._process: subprocess.Popen[bytes] | None = None
         self._running: dict[tuple[str, int], StartWorker] = {}
 
-    def start_worker(self, request: StartWorker) -> None:
-        """Start a worker. Raises OSError when the nursery cannot be started."""
+    def start_worker(self, request: StartWorker, line: socket.socket | None = None) -> None:
+        """Start a worker. Raises OSError when the nursery cannot be started.
+
+        line: the worker's end of a line to the supervisor, which stays open here.
+        """
         if self._line is None:
             self._start()
         self._running[request.rollout, request.lease] = request
-        self._send(request)
+        self._send(request, line)
 
     @property
     def pids(self) -> dict[str, int]:
@@ -177,10 +180,13 @@ class WorkerSpawner:
             self._pinged = False
             self._process.kill()
 
-    def _send(self, message: StartWorker | ForkServerPing) -> None:
+    def _send(
+        self, message: StartWorker | ForkServerPing, line: socket.socket | None = None
+    ) -> None:
         assert self._line is not None
+        descriptors = [line.fileno()] if line else []
         try:
-            self._line.send(msgspec.json.encode(message))
+            socket.send_fds(self._line, [msgspec.json.encode(message)], descriptors)
         except (BrokenPipeError, ConnectionResetError):
             LOGGER.debug("the nursery has ended; its end is heard next")
 

@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from houston_daemon.prompts.dialect_protocol import PromptPiece, PromptToolResult
 from houston_daemon.prompts.model_dialects import DIALECT_NAMES, choose_dialect
-from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer, TokenEstimator
+from houston_daemon.prompts.prompt_tokenizer import (
+    PromptTokenizer,
+    TokenEstimator,
+    load_prompt_tokenizer,
+)
 from houston_shared.errors import ConfigurationError
 from tests.support.small_tokenizer import PLAIN, SPECIAL, small_tokenizer
 
@@ -71,3 +75,14 @@ def test_a_long_text_is_cut_in_its_middle_and_says_so(
 def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no tokenizer file"):
         PromptTokenizer(str(tmp_path / "tokenizer.json"))
+
+
+def test_a_tokenizer_is_read_once_and_again_when_its_file_is_another(tmp_path: Path) -> None:
+    path = small_tokenizer(tmp_path)
+    first = load_prompt_tokenizer(path)
+    assert load_prompt_tokenizer(path) is first
+    Path(path).unlink()
+    with pytest.raises(ConfigurationError, match="no tokenizer file"):
+        load_prompt_tokenizer(path)
+    small_tokenizer(tmp_path, size=300)
+    assert load_prompt_tokenizer(path) is not first
