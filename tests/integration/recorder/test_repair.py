@@ -29,7 +29,7 @@ from houston_shared.home import Home
 from houston_shared.store.async_reader import AsyncReader
 from tests.support import small_disk
 from tests.support.full_home import change, fill, flip, train
-from tests.support.recorder_client import Station, sample, until
+from tests.support.recorder_client import Station, Worker, sample, until
 from tests.support.tiers import sampled
 
 STEPS = 5
@@ -337,9 +337,12 @@ def test_a_page_that_breaks_while_the_daemon_runs_ends_it_with_the_sentence(home
         file.seek((root - 1) * 8192)
         file.write(random.Random(1).randbytes(8192))
     station = Station(home.path).start()
-    worker = station.worker(two)
+    worker = Worker(station.home, two, station.recorder.assign(two).lease)
+    # Nothing is waited for: whatever reads the page first ends it, be it work of its own.
+    worker.send(worker.message(wire.Hello, pid=os.getpid()))
     worker.send(worker.message(wire.StoreSample, step=STEPS + 1, attempt=2, sample=sample(1)))
     assert until(lambda: station.heard)
+    worker.close()
     (heard,) = station.heard
     assert isinstance(heard, RecorderFailed)
     assert heard.damaged
