@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from houston_daemon.suites import suite_results, suite_run
-from houston_daemon.suites.base_rates import base_rates
-from houston_daemon.suites.suite_catalog import SPLITS, SUITES, find_suite
+from houston_daemon.suites.suite_catalog import SPLITS, SUITES, base_rates, find_suite
 from houston_daemon.suites.suite_results import SuiteRun
 from houston_daemon.suites.suite_run import SuiteOrder
 from houston_shared import command_output

@@ -62,13 +62,7 @@ def add_policy_tiny_arguments(parser: argparse.ArgumentParser) -> None:
 def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Make it and say how to use it."""
     folder = arguments.out.absolute()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise HoustonError(
-            f"{folder} is there and is no empty folder.",
-            "Nothing was made.",
-            "Name a new folder: --out",
-            ExitCode.USAGE,
-        )
+    _check_new_folder(folder)
     # Threads that spin while they wait for each other take the cores from everybody else's.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
@@ -101,3 +95,13 @@ def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         'dialect = "words"; then houston suite run word-worlds --engine tiny'
     )
     return int(ExitCode.DONE)
+
+
+def _check_new_folder(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise HoustonError(
+            f"{folder} is there and is no empty folder.",
+            "Nothing was made.",
+            "Name a new folder: --out",
+            ExitCode.USAGE,
+        )

@@ -1,20 +1,25 @@
 """The suites by name, and how a task of one becomes a folder with a `task.toml`.
 
 Tasks are named by (suite, split, index) and are the same wherever they are written. The folder's
-name holds the suite's version: other rules, other tasks, other names.
+name holds the suite's version: other rules, other tasks, other names. Also what was measured of
+models that had learned nothing yet (`base_rates.toml`).
 """
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
+
+import msgspec
 
 from houston_daemon.suites.file_tasks import file_task
 from houston_daemon.suites.python_problems import python_problem
 from houston_daemon.suites.word_worlds import LEVELS, WordLevel, word_world
 from houston_shared import atomic_file
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
+from houston_shared.toml_file import parse_toml
 
 SPLITS = ("train", "validation", "test")
 
@@ -217,3 +222,30 @@ def write_suite_task(name: str, split: str, index: int, folder: Path) -> Path:
         text = suite.write(split, index, place)
         atomic_file.write_atomically(file, text.encode())
     return file
+
+
+_RATES_FILE = "base_rates.toml"
+
+
+class BaseRate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How often a model solves a suite's tasks before anything is learned, as it was measured: for
+    orientation, since a suite is of use to a model that solves 5 to 30 % of it."""
+
+    suite: str
+    model: str
+    split: str
+    solved: int
+    """Worlds that were solved."""
+    worlds: int
+    command: str
+    note: str = ""
+
+
+class _Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    rate: tuple[BaseRate, ...] = ()
+
+
+def base_rates() -> tuple[BaseRate, ...]:
+    """All that were measured."""
+    text = files(__package__).joinpath(_RATES_FILE).read_text(encoding="utf-8")
+    return msgspec.convert(parse_toml(text, _RATES_FILE), _Rates).rate

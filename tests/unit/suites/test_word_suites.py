@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from houston_daemon.service.rollout_start_checks import check_task_names
-from houston_daemon.suites.base_rates import base_rates
-from houston_daemon.suites.suite_catalog import SPLITS, SUITES, write_suite_task
+from houston_daemon.suites.suite_catalog import SPLITS, SUITES, base_rates, write_suite_task
 from houston_daemon.suites.word_episodes import WordEpisode, WordSpeaker, scripted_episode
 from houston_daemon.suites.word_tokenizer import write_word_tokenizer
 from houston_daemon.suites.word_worlds import LEVELS, VOCABULARY, WordLevel, word_world
