@@ -262,7 +262,7 @@ FAULT_POINTS: dict[str, tuple[str, str]] = {
     ),
     "worker.restore.before": (
         "agent/purification.py",
-        "the world is about to be brought back to a saved state",
+        "the world is about to be as it was before what failed, where it has a state",
     ),
     "worker.purified.before": (
         "agent/purification.py",

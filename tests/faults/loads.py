@@ -46,6 +46,18 @@ def workstation(ground: Ground, steps: int = 10, delay: float = 0.05) -> Any:
     return ground.task("station", text, script)
 
 
+def failing(ground: Ground, steps: int = 12) -> Any:
+    """Steps whose first call is of no tool: two of three come right ahead, one never does."""
+    wrong = {"thought": "wrong", "calls": [call("nop", text="x")]}
+    right = {"thought": "right", "calls": [call("noop", text="x")]}
+    script = [
+        {**wrong, "delay": 0.02, "lookahead": [wrong, wrong if i % 3 == 2 else right]}
+        for i in range(steps)
+    ]
+    text = 'environment = "null"\n[purify]\nenabled = true\nretries = 2\nshare = 1.0\n'
+    return ground.task("failing", text, script)
+
+
 def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 

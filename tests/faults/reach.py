@@ -20,6 +20,7 @@ class Means(enum.Enum):
     LOST = "the death of a worker in mid-call"
     CROWD = "many messages at once, after the daemon was stopped for a moment"
     TOKENS = "a rollout on an engine of the daemon's own"
+    FAILING = "a rollout whose failed calls are corrected ahead"
 
 
 WHEN: dict[str, Means] = {
@@ -98,6 +99,18 @@ WHEN: dict[str, Means] = {
     "supervisor.engine.recorded": Means.TOKENS,
     "supervisor.engine.ready": Means.TOKENS,
     "worker.request.before": Means.TOKENS,
+    **dict.fromkeys(
+        (
+            "worker.lookahead.before",
+            "worker.lookahead.asked",
+            "worker.lookahead.after",
+            "worker.restore.before",
+            "worker.purified.before",
+            "worker.purified.after",
+            "worker.takeover.between",
+        ),
+        Means.FAILING,
+    ),
 }
 """What must happen so that a point is reached; work alone reaches the others."""
 ONCE = (

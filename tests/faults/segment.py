@@ -93,6 +93,7 @@ class Segment:
             "null": loads.null(self.ground),
             "station": loads.workstation(self.ground),
             "tokens": loads.tokens(self.ground),
+            "failing": loads.failing(self.ground),
         }
         self._speakers = [Speaker(self.ground, name) for name in ("ann", "ben")]
         self._cancelled: set[str] = set()
@@ -201,6 +202,8 @@ class Segment:
                 for pid in self._processes("engine.py"):
                     os.kill(pid, signal.SIGKILL)
                 ground.rollouts(self._tasks["tokens"])
+            case Means.FAILING:
+                ground.rollouts(self._tasks["failing"])
 
     def _until_reached(self, point: str, before: int) -> int:
         """Process id of whoever reached it; 0 when nobody did."""

@@ -206,8 +206,8 @@ class StepPurifier:
         return opened
 
     async def _restore(self, name: str) -> None:
+        point("worker.restore.before")
         if self._undo == "restore":
-            point("worker.restore.before")
             await self.environment.restore_state(name)
 
     async def _sample_correction(

@@ -19,6 +19,11 @@ def fork(worker: Worker, step: int, first_kept: int = 2, k: int = 1, **more: Any
     return worker.say(wire.StoreFork, step=step, fork=body)
 
 
+def ahead(step: int) -> records.SampleBody:
+    """A correction of the failed call of a step."""
+    return sample(step, role="lookahead")
+
+
 TWICE: dict[str, tuple[Say, Say]] = {
     "head": (lambda w: None, lambda w: w.say(wire.StoreHead, head=HEAD)),
     "sample": (lambda w: None, lambda w: w.sample(1)),
@@ -116,6 +121,41 @@ WRONG: dict[str, tuple[Say, Say]] = {
     ),
     "intent without a sample": (lambda w: None, lambda w: w.intent(1)),
     "intent in a closed step": (lambda w: w.step(1), lambda w: w.intent(1, index=1)),
+    "a correction before its step": (
+        lambda w: None,
+        lambda w: w.say(wire.StoreSample, step=1, attempt=2, part="lookahead.1", sample=ahead(1)),
+    ),
+    "a correction under another attempt": (
+        lambda w: w.sample(1),
+        lambda w: w.say(wire.StoreSample, step=1, attempt=3, part="lookahead.1", sample=ahead(1)),
+    ),
+    "the second correction without the first": (
+        lambda w: w.sample(1),
+        lambda w: w.say(wire.StoreSample, step=1, attempt=2, part="lookahead.2", sample=ahead(1)),
+    ),
+    "a correction of a closed step": (
+        lambda w: (w.sample(1), w.intent(1), w.result(1), w.observation(1)),
+        lambda w: w.say(wire.StoreSample, step=1, attempt=2, part="lookahead.1", sample=ahead(1)),
+    ),
+    "a correction as a step of its own": (
+        lambda w: w.sample(1),
+        lambda w: w.say(wire.StoreSample, step=1, attempt=2, part="sample", sample=ahead(1)),
+    ),
+    "the end of a correction": (
+        lambda w: (
+            w.sample(1),
+            w.say(wire.StoreSample, step=1, attempt=2, part="lookahead.1", sample=ahead(1)),
+        ),
+        lambda w: w.observation(1, attempt=2),
+    ),
+    "a call of a correction that another followed": (
+        lambda w: (
+            w.sample(1),
+            w.say(wire.StoreSample, step=1, attempt=2, part="lookahead.1", sample=ahead(1)),
+            w.say(wire.StoreSample, step=1, attempt=3, part="lookahead.2", sample=ahead(1)),
+        ),
+        lambda w: w.intent(1, attempt=2),
+    ),
     "intent of a replaced attempt": (
         lambda w: (w.sample(1), w.sample(1, attempt=2)),
         lambda w: w.intent(1),
@@ -200,6 +240,39 @@ def test_what_cannot_follow_is_refused_and_leaves_no_trace(station: Station, nam
     assert refused.code == "INVALID"
     assert [station.query(f"SELECT count(*) FROM {table}") for table in tables] == counts
     assert isinstance(worker.say(wire.Heartbeat), wire.Ack)
+
+
+def test_a_purified_attempt_is_refused_while_guidance_waits(station: Station) -> None:
+    """Then the raw attempt is closed, and carries it."""
+    worker = station.working()
+    worker.sample(1)
+    worker.say(wire.StoreSample, step=1, attempt=2, part="lookahead.1", sample=ahead(1))
+    story = {records.PURIFICATION_KEY: {"mode": "deep", "from_attempt": 2}}
+    purified = sample(1, parameters=story)
+    station.person().guide(worker.rollout, "look left")
+    refused = worker.say(wire.StoreSample, step=1, attempt=3, sample=purified)
+    assert isinstance(refused, wire.Refused) and refused.code == "GUIDED"
+    closed = worker.observation(1)
+    assert [one.text for one in closed.guidance] == ["look left"]
+    rows = station.query("SELECT attempt, current FROM steps ORDER BY attempt")
+    assert rows == [(1, 1), (2, 0)]
+
+
+def test_scores_of_a_correction_count_once_it_is_taken_over(station: Station) -> None:
+    worker = station.working()
+    worker.sample(1)
+    worker.say(wire.StoreSample, step=1, attempt=2, part="lookahead.1", sample=ahead(1))
+    scored = records.ToolResult(
+        call=call(1), kind="eval", success=True, text="", fields={"overall_score": 50.0}
+    )
+    count = "SELECT count(*) FROM evaluations"
+    for attempt, evaluations in ((2, 0), (3, 1)):
+        if attempt == 3:
+            worker.sample(1, attempt=3)
+        worker.intent(1, attempt=attempt)
+        told = worker.say(wire.StoreResult, step=1, attempt=attempt, index=0, result=scored)
+        assert isinstance(told, wire.Ack)
+        assert station.query(count) == [(evaluations,)]
 
 
 def test_a_refused_message_does_not_spoil_those_beside_it(station: Station) -> None:
