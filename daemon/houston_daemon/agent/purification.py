@@ -32,6 +32,7 @@ from houston_daemon.prompts.context_ledger import Context, PromptAnchor, link_pr
 from houston_daemon.prompts.prompt_renderer import PromptRenderer
 from houston_daemon.prompts.token_limits import MIN_ANSWER_TOKENS, TokenLimits
 from houston_shared import wire
+from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.guidance_tag import disarm
 from houston_shared.records import (
@@ -139,8 +140,7 @@ class StepPurifier:
         """
         stored, self.stored = self.stored, []
         if story := opened.sample.parameters.get(PURIFICATION_KEY):
-            source = next(one for one in stored if one.attempt == story["from_attempt"])
-            return await self._take_over(opened, source)
+            return await self._take_over(opened, _source_of(opened, story, stored))
         begun = bool(opened.intents or opened.results)
         if self.active and self._undo == "restore" and not begun:
             await self.environment.save_state(BEFORE_STEP)
@@ -315,6 +315,20 @@ class StepPurifier:
             purified.step, (), purified.intents, purified.results, purified.attempt
         )
         return purified
+
+
+def _source_of(
+    purified: StepAttempt, story: Mapping[str, int], stored: Sequence[StepAttempt]
+) -> StepAttempt:
+    """The correction that a purified attempt took over. Raises HoustonError where it is gone."""
+    source = next((one for one in stored if one.attempt == story["from_attempt"]), None)
+    if source is None and len(purified.results) < len(purified.sample.calls):
+        raise HoustonError(
+            f"The correction that step {purified.step} took over is no longer in the journal.",
+            "The rollout cannot go on.",
+            "houston verify",
+        )
+    return source or purified
 
 
 def _named_call(call: ToolCall, step: int, attempt: int) -> ToolCall:
