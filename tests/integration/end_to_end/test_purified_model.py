@@ -16,7 +16,7 @@ instructions = "Compute 3 * 7 with the python tool: print(3 * 7)."
 environment = "python"
 [budget]
 steps = 1
-answer_tokens = 32
+answer_tokens = 48
 [sampling]
 guided = false
 temperature = 1.0
