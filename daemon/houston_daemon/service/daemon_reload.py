@@ -24,6 +24,8 @@ from houston_shared.store.store_reader import Reader
 from houston_shared.task import load_task
 
 CONFIGURATION_TROUBLE = "configuration"
+FOLLOW_SECONDS = 1.0
+"""Between two looks for new files: with each update of a training run come tasks by the dozen."""
 WATCHED_TASKS_LIMIT = 200
 """Tasks whose files are looked at, the ones started last."""
 
@@ -66,10 +68,17 @@ class EditReloader:
         """What is wrong, by what it is wrong with."""
         self._needs_restart: set[str] = set()
         self._followed_before = False
+        self._follow_due = 0.0
+        """When to look for tasks and recipes that are new, monotonic."""
+        self._unfollowed = False
+        """Whether the last look was too early for that."""
 
     def update(self, now: float, used: Collection[str]) -> None:
         """Take what was edited. now: monotonic seconds. used: engines of rollouts that go on."""
-        self._follow()
+        self._unfollowed = now < self._follow_due
+        if not self._unfollowed:
+            self._follow()
+            self._follow_due = now + FOLLOW_SECONDS
         for _ in self._configuration.changed(now):
             self._reconfigure()
         for name in {self._task_of_file[path] for path in self._tasks.changed(now)}:
@@ -81,6 +90,7 @@ class EditReloader:
     def due(self, now: float) -> float | None:
         """When to look again, monotonic; None for nothing that waits."""
         dues = [due.due(now) for due in (self._configuration, self._tasks, self._recipes)]
+        dues += [self._follow_due] if self._unfollowed else []
         return min((due for due in dues if due is not None), default=None)
 
     def troubles(self) -> dict[str, str]:
@@ -118,20 +128,18 @@ class EditReloader:
         """Files of the tasks of this home; those of one that was erased are not known any more."""
         try:
             with Reader(self._loaded.home) as reader:
-                newest = sorted(
-                    reader.run(rollout_queries.list_tasks()), key=lambda task: -task.seq
-                )[:WATCHED_TASKS_LIMIT]
-                new = [task for task in newest if self._task_seqs.get(task.name) != task.seq]
+                newest = reader.run(rollout_queries.list_newest_tasks(WATCHED_TASKS_LIMIT))
+                new = dict(newest.items() - self._task_seqs.items())
                 folders = [
-                    (task.name, reader.run(rollout_queries.read_task_record(task)).folder)
-                    for task in new
+                    (name, reader.run(rollout_queries.read_task_folder(seq)))
+                    for name, seq in new.items()
                 ]
         except (HoustonError, sqlite3.OperationalError) as problem:
             LOGGER.debug("tasks could not be read: %s", problem)
             return
         if not new and len(newest) == len(self._task_seqs):
             return
-        self._task_seqs = {task.name: task.seq for task in newest}
+        self._task_seqs = newest
         read_again = {name for name, _ in folders}
         self._task_of_file = {
             path: name

@@ -230,12 +230,24 @@ def read_rollout_head(rollout: RolloutRow) -> ReadPlan[ContextHead | None]:
 def list_tasks() -> ReadPlan[list[TaskRow]]:
     """Every task of the home, by name."""
     rows = yield RunSql(
-        "SELECT name, t.seq, first_seen, count(r.id),"
-        " count(r.id) FILTER (WHERE r.state IN ('queued', 'running', 'paused')),"
-        " max(r.best_score) FROM tasks t LEFT JOIN rollouts r ON r.task = t.name"
-        " GROUP BY name ORDER BY name"
+        "SELECT name, seq, first_seen, coalesce(rollouts, 0), coalesce(running, 0), best_score"
+        " FROM tasks LEFT JOIN (SELECT task, count(*) AS rollouts,"
+        " count(*) FILTER (WHERE state IN ('queued', 'running', 'paused')) AS running,"
+        " max(best_score) AS best_score FROM rollouts GROUP BY task) ON task = name ORDER BY name"
     )
     return rows_to_records(TaskRow, rows)
+
+
+def list_newest_tasks(limit: int) -> ReadPlan[dict[str, int]]:
+    """Tasks that were told of last → the event that did; counts nothing, however many there are."""
+    rows = yield RunSql("SELECT name, seq FROM tasks ORDER BY seq DESC LIMIT ?", (limit,))
+    return {str(name): int(seq) for name, seq in rows}
+
+
+def read_task_folder(seq: int) -> ReadPlan[str]:
+    """Where a task lies that the event `seq` told of; empty where that was erased."""
+    erased = TaskRecord(name="", folder="", definition="", instructions="")
+    return (yield from journal_events.read_record_at(seq, TaskRecord, erased)).folder
 
 
 def read_task_record(task: TaskRow) -> ReadPlan[TaskRecord]:
