@@ -119,8 +119,8 @@ def _recipe(base: str, given: argparse.Namespace, found: list[dict[str, Any]]) -
 def _houston(
     place: Path, base: str, found: list[dict[str, Any]], given: argparse.Namespace, _: int
 ) -> tuple[list[float], int, dict[str, Any]]:
+    from houston_daemon.training.runs.run_progress import ProgressWriter
     from houston_daemon.training.sft import batch_plan, training_run
-    from houston_daemon.training.sft.sft_progress import ProgressWriter
     from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 
     times: list[float] = []

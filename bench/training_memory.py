@@ -60,8 +60,8 @@ def row(number: int, length: int) -> dict[str, Any]:
 
 def read(case: str, base: str) -> dict[str, Any]:
     """Train in this process."""
+    from houston_daemon.training.runs.run_progress import ProgressWriter
     from houston_daemon.training.sft import training_memory, training_run
-    from houston_daemon.training.sft.sft_progress import ProgressWriter
     from houston_daemon.training.sft.sft_recipe import SftRecipe
     from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 

@@ -54,6 +54,14 @@ PAGES = {
             ("EngineSettings", "[engines.NAME]"),
         ],
     ),
+    "rl-recipe.md": (
+        "../../daemon/houston_daemon/training/rl/rl_recipe.py",
+        "The recipe of reinforcement learning",
+        "A TOML file, or the packaged `dapo`, `grpo` and `small`; `--set key=value` changes a key "
+        "for one run of `houston train dapo` or `houston train grpo` "
+        "([reinforcement learning](reinforcement-learning.md)).",
+        [("RlRecipe", "Keys")],
+    ),
     "task-file.md": (
         "task.py task_tables.py",
         "The task file: task.toml",
@@ -318,6 +326,19 @@ def is_text(node: ast.stmt | None) -> bool:
     )
 
 
+BOUNDED_TYPES = {
+    "PositiveInt": "int, ge 1",
+    "NonNegativeInt": "int, ge 0",
+    "PositiveFloat": "float, gt 0",
+    "NonNegativeFloat": "float, ge 0",
+    "UnitShare": "float, ge 0, le 1",
+    "RewardKind": "one of ['binary', 'score']",
+    "AdvantageScale": "one of ['group', 'none']",
+    "tuple[Tracker, ...]": "list of one of ['trackio', 'wandb', 'tensorboard']",
+}
+"""Names of types that recipes use, as a person writes them."""
+
+
 def plain(annotation: ast.expr) -> str:
     """A type as a person writes it."""
     text = ast.unparse(annotation)
@@ -325,6 +346,7 @@ def plain(annotation: ast.expr) -> str:
         inner, meta = annotation.slice.elts  # type: ignore[attr-defined]
         bounds = ", ".join(f"{k.arg} {ast.unparse(k.value)}" for k in meta.keywords)
         return f"{ast.unparse(inner)}, {bounds}"
+    text = BOUNDED_TYPES.get(text, text)
     return text.replace("Literal[", "one of [").replace("tuple[str, ...]", "list of str")
 
 

@@ -20,13 +20,8 @@ from houston_daemon.commands.export_commands import (
 )
 from houston_daemon.training.export import export_manifest
 from houston_daemon.training.rows.training_row import RowOptions
-from houston_daemon.training.sft import (
-    create_run,
-    sft_launch,
-    sft_progress,
-    sft_recipe,
-    sft_run_folder,
-)
+from houston_daemon.training.runs import run_progress
+from houston_daemon.training.sft import create_run, sft_launch, sft_recipe, sft_run_folder
 from houston_daemon.training.sft.run_policies import (
     data_manifest_hash,
     register_run,
@@ -134,7 +129,7 @@ def run_train_sft(arguments: argparse.Namespace, loaded: LoadedConfiguration) ->
     folder.write_spec(msgspec.structs.replace(spec, beside=beside_daemon))
     if daemon_runs:
         _report_killed_run(loaded, folder.path.name)
-    sft_progress.ProgressWriter(folder.path).set_state("queued")  # what an earlier try said is over
+    run_progress.ProgressWriter(folder.path).set_state("queued")  # what an earlier try said is over
     if daemon_runs:
         _tell_daemon(loaded, folder, gpus, alone)
     child = sft_launch.start_trainer(folder.path, gpus, gpu_environment) if alone else None
@@ -161,7 +156,7 @@ def _finished_without_policy(
     if not run or not is_run_name(run) or _policy_of_run(loaded, run):
         return None
     folder = sft_run_folder.folder_of_run(loaded.home, run)
-    progress = sft_progress.read_progress(folder.path)
+    progress = run_progress.read_progress(folder.path)
     return folder if progress is not None and progress.state == "finished" else None
 
 
@@ -326,7 +321,7 @@ def _tell_daemon(loaded: LoadedConfiguration, folder: RunFolder, gpus: int, alon
 def _say_run_state(
     arguments: argparse.Namespace, loaded: LoadedConfiguration, folder: RunFolder, state: str
 ) -> int:
-    progress, run = sft_progress.read_progress(folder.path), folder.path.name
+    progress, run = run_progress.read_progress(folder.path), folder.path.name
     policy = _policy_of_run(loaded, run)
     if arguments.json:
         fields = {"run": run, "state": state, "folder": str(folder.path), "policy": policy}

@@ -12,7 +12,8 @@ import msgspec
 
 from houston_daemon.training.rl import create_rl_run, rl_recipe
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
-from houston_daemon.training.sft import sft_launch, sft_progress
+from houston_daemon.training.runs import run_progress
+from houston_daemon.training.sft import sft_launch
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import command_output
 from houston_shared.command_arguments import whole_number
@@ -61,7 +62,7 @@ def _add_arguments(parser: argparse.ArgumentParser, algorithm: str) -> None:
         "--recipe",
         default=algorithm,
         metavar="NAME",
-        help=f"{names}, or a TOML file ({algorithm}); docs/reinforcement-learning.md has the keys",
+        help=f"{names}, or a TOML file ({algorithm}); docs/rl-recipe.md has the keys",
     )
     parser.add_argument(
         "--set",
@@ -132,7 +133,7 @@ def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> RlRu
             ExitCode.USAGE,
         )
     folder = RlRunFolder(training_folder(loaded.home) / run)
-    progress = sft_progress.read_progress(folder.path)
+    progress = run_progress.read_progress(folder.path)
     if folder.rl_spec and progress is not None and progress.state == "finished":
         raise HoustonError(
             f"{run} has finished: {folder.output}.", next=f"houston train show {run}"
@@ -143,7 +144,7 @@ def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> RlRu
 def _start(loaded: LoadedConfiguration, folder: RlRunFolder) -> None:
     """Have the daemon queue the run."""
     spec = folder.rl_spec
-    sft_progress.ProgressWriter(folder.path).set_state("queued")  # what an earlier try said is over
+    run_progress.ProgressWriter(folder.path).set_state("queued")  # what an earlier try said is over
     message = StartTraining(
         request=secrets.token_hex(16),
         run=spec.run,
@@ -164,7 +165,7 @@ def _start(loaded: LoadedConfiguration, folder: RlRunFolder) -> None:
 def _say(
     arguments: argparse.Namespace, loaded: LoadedConfiguration, folder: RlRunFolder, state: str
 ) -> int:
-    run, progress = folder.path.name, sft_progress.read_progress(folder.path)
+    run, progress = folder.path.name, run_progress.read_progress(folder.path)
     with Reader(loaded.home) as reader:
         row = reader.run(policy_queries.find_training_run(run))
     policy = row.policy if row else ""

@@ -20,7 +20,8 @@ from houston_daemon.service.trainers import (
     TrainerEnded,
     Trainers,
 )
-from houston_daemon.training.sft import sft_launch, sft_progress, sft_run_folder
+from houston_daemon.training.runs import run_progress
+from houston_daemon.training.sft import sft_launch, sft_run_folder
 from houston_daemon.training.sft.sft_recipe import SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 from houston_shared import policy_and_run_files, wire
@@ -92,7 +93,7 @@ def known(station: Station) -> TrainingRunRow:
 
 def say(folder: Path, state: RunState, alone: bool = True) -> None:
     """What a trainer writes: a person's, or the daemon's own."""
-    writer = sft_progress.ProgressWriter(folder)
+    writer = run_progress.ProgressWriter(folder)
     writer.started(alone)
     writer.set_state(state, "what it said")
 
@@ -189,10 +190,10 @@ def test_a_trainer_says_who_started_it(
     """Both fail for want of a model."""
     trainers.update(time.monotonic())
     take_ends(trainers, inbox)
-    said = sft_progress.read_progress(folder)
+    said = run_progress.read_progress(folder)
     assert said is not None and (said.state, said.alone) == ("failed", False)
     assert sft_launch.start_trainer(folder, 0, {}).wait(120) == 1
-    said = sft_progress.read_progress(folder)
+    said = run_progress.read_progress(folder)
     assert said is not None and (said.state, said.alone) == ("failed", True)
 
 

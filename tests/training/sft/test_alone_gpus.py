@@ -7,7 +7,8 @@ import pytest
 
 from houston_daemon.commands import train_commands
 from houston_daemon.service.gpu_ledger import GpuLedger
-from houston_daemon.training.sft import sft_launch, sft_progress
+from houston_daemon.training.runs import run_progress
+from houston_daemon.training.sft import sft_launch
 from houston_daemon.training.sft.sft_recipe import SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 from houston_shared import gpu_leases
@@ -132,7 +133,7 @@ def test_its_process_sees_the_others_not(
     train(loaded, "--resume", RUN)
 
     def failed() -> bool:
-        progress = sft_progress.read_progress(folder.path)
+        progress = run_progress.read_progress(folder.path)
         return progress is not None and progress.state == "failed"
 
     assert until(failed, 120)

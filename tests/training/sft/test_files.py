@@ -11,8 +11,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from houston_daemon.training.runs import run_checkpoints
+from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.sft import (
-    sft_checkpoints,
     sft_dataset,
     sft_launch,
     sft_recipe,
@@ -20,7 +21,6 @@ from houston_daemon.training.sft import (
     training_run,
 )
 from houston_daemon.training.sft.run_policies import data_manifest_hash
-from houston_daemon.training.sft.sft_progress import ProgressWriter
 from houston_daemon.training.sft.sft_recipe import SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunResult
 from houston_shared.errors import ConfigurationError, HoustonError
@@ -257,7 +257,7 @@ def test_several_gpus_are_several_processes(tmp_path: Path) -> None:
 def test_the_newest_whole_checkpoint_is_found_and_older_ones_go(tmp_path: Path) -> None:
     for step in (5, 10, 15):
         tiny.write_checkpoint(tmp_path, step)
-    assert [path.name for path in sft_checkpoints.whole_checkpoints(tmp_path)] == [
+    assert [path.name for path in run_checkpoints.whole_checkpoints(tmp_path)] == [
         "checkpoint-10",
         "checkpoint-15",
     ]
@@ -313,29 +313,29 @@ def test_a_configuration_that_tells_nothing_is_refused_in_a_sentence(
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda folder: (folder / sft_checkpoints.MARKER_FILE).unlink(),
+        lambda folder: (folder / run_checkpoints.MARKER_FILE).unlink(),
         lambda folder: (folder / "optimizer.pt").write_bytes(b"x" * 99),
         lambda folder: shutil.rmtree(folder / "deep"),
-        lambda folder: (folder / sft_checkpoints.MARKER_FILE).write_text("{"),
+        lambda folder: (folder / run_checkpoints.MARKER_FILE).write_text("{"),
     ],
     ids=["no marker", "a file cut short", "a file gone", "half a marker"],
 )
 def test_what_is_not_whole_is_passed_over(tmp_path: Path, damage: Any) -> None:
     good = tiny.write_checkpoint(tmp_path, 5)
     damage(tiny.write_checkpoint(tmp_path, 10))
-    assert sft_checkpoints.newest_checkpoint(tmp_path) == good
-    assert tiny.write_checkpoint(tmp_path, 10) == sft_checkpoints.newest_checkpoint(tmp_path), (
+    assert run_checkpoints.newest_checkpoint(tmp_path) == good
+    assert tiny.write_checkpoint(tmp_path, 10) == run_checkpoints.newest_checkpoint(tmp_path), (
         "written anew in place"
     )
 
 
 def test_a_kill_while_one_is_written_leaves_the_one_before(tmp_path: Path) -> None:
     good = tiny.write_checkpoint(tmp_path, 5)
-    with sft_checkpoints.unfinished_checkpoint(tmp_path) as beside:
+    with run_checkpoints.unfinished_checkpoint(tmp_path) as beside:
         (beside / "checkpoint-10").mkdir()
         (beside / "checkpoint-10" / "optimizer.pt").write_bytes(b"x")
-    assert sft_checkpoints.newest_checkpoint(tmp_path) == good
-    sft_checkpoints.clear_unfinished(tmp_path)
+    assert run_checkpoints.newest_checkpoint(tmp_path) == good
+    run_checkpoints.clear_unfinished(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-5"]
 
 

@@ -15,8 +15,9 @@ from transformers import LlamaForCausalLM
 from houston_daemon.training.policies.policy_files import model_hash
 from houston_daemon.training.policies.policy_registration import register_policy
 from houston_daemon.training.rows.training_row import RowOptions
-from houston_daemon.training.sft import create_run, run_policies, sft_progress
-from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.runs import run_progress
+from houston_daemon.training.runs.run_progress import ProgressWriter
+from houston_daemon.training.sft import create_run, run_policies
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunResult
 from houston_shared.config import LoadedConfiguration, load_configuration
 from houston_shared.errors import HoustonError
@@ -161,7 +162,7 @@ def test_a_run_goes_on_only_with_what_it_was_asked_for_with(tmp_path: Path, case
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert process.returncode == 1
-    now = sft_progress.read_progress(folder.path)
+    now = run_progress.read_progress(folder.path)
     assert now is not None and now.state == "failed"
     assert cause in now.message and "Nothing was trained further" in now.message
     folder.write_spec(msgspec.structs.replace(folder.spec, base_hash="", adapter_hash=""))
@@ -248,4 +249,4 @@ def test_what_is_held_out_and_has_nothing_to_train_stops_nothing(
     tiny.write(folder.data, [tiny.row(1, 20, weight=0.0)], "held_out")
     assert train_run(folder, ProgressWriter(folder.path))
     assert folder.result is not None and folder.result.held_out_after is None
-    assert "no loss on what is held out" in sft_progress.log_file(folder.path).read_text()
+    assert "no loss on what is held out" in run_progress.log_file(folder.path).read_text()

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.sft import sft_callbacks, sft_checkpoints, sft_progress
-from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.runs import run_checkpoints, run_progress
+from houston_daemon.training.runs.run_progress import ProgressWriter
+from houston_daemon.training.sft import sft_callbacks
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunResult
 from houston_daemon.training.sft.training_run import train_run
 from houston_shared.store.training_event_bodies import RunState
@@ -48,7 +49,7 @@ def finished(folder: RunFolder) -> RunResult:
 
 def logged(folder: RunFolder) -> list[str]:
     """What the log says of it."""
-    lines = sft_progress.log_file(folder.path).read_text().splitlines()
+    lines = run_progress.log_file(folder.path).read_text().splitlines()
     return [line.partition(" ")[2] for line in lines if "held-out rows" in line]
 
 
@@ -96,10 +97,10 @@ class Ending(ProgressWriter):
 def test_asked_to_end_before_the_first_step_it_does_not_begin(tmp_path: Path, base: Path) -> None:
     folder = run_with(tmp_path, base, tiny.rows((20, 30)))
     assert not train_run(folder, Ending(folder.path, "before training"))
-    now = sft_progress.read_progress(folder.path)
+    now = run_progress.read_progress(folder.path)
     assert now is not None and now.step == 0
     assert now.message == "taking the loss on 2 of 2 held-out rows before training"
-    assert logged(folder) == [] and sft_checkpoints.newest_checkpoint(folder.checkpoints) is None
+    assert logged(folder) == [] and run_checkpoints.newest_checkpoint(folder.checkpoints) is None
     assert finished(folder).held_out_before is not None
 
 

@@ -6,13 +6,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.sft import (
-    batch_plan,
-    sft_progress,
-    sft_recipe,
-    trainer_process,
-    training_memory,
-)
+from houston_daemon.training.runs import run_progress, trainer_process
+from houston_daemon.training.sft import batch_plan, sft_recipe, training_memory
 from houston_shared.errors import HoustonError
 from tests.training.sft import tiny
 
@@ -80,9 +75,9 @@ def test_another_error_is_left_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("full", [True, False])
 def test_where_the_model_alone_is_too_large_no_pass_is_blamed(tmp_path: Path, full: bool) -> None:
     folder = tiny.run_folder(tmp_path, tmp_path, [], full=full)
-    sft_progress.ProgressWriter(folder.path).set_state("running", "loading the model")
+    run_progress.ProgressWriter(folder.path).set_state("running", "loading the model")
     trainer_process.report_failure(folder, MemoryError())
-    progress = sft_progress.read_progress(folder.path)
+    progress = run_progress.read_progress(folder.path)
     assert progress is not None and progress.state == "failed"
     assert progress.message.startswith("Memory ran out loading the model.")
     assert "pack_tokens" not in progress.message and "--accelerate fsdp" in progress.message

@@ -9,13 +9,8 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.training.sft import (
-    batch_plan,
-    sft_progress,
-    sft_recipe,
-    sft_run_folder,
-    training_memory,
-)
+from houston_daemon.training.runs import run_progress
+from houston_daemon.training.sft import batch_plan, sft_recipe, sft_run_folder, training_memory
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_daemon.training.sft.training_memory import PeakMemory
 from houston_shared.errors import HoustonError
@@ -157,7 +152,7 @@ def test_reckoning_is_no_less_than_the_run_takes_and_changes_nothing(
     program = (
         "import sys\n"
         "from houston_daemon.training.sft import training_memory, training_run\n"
-        "from houston_daemon.training.sft.sft_progress import ProgressWriter\n"
+        "from houston_daemon.training.runs.run_progress import ProgressWriter\n"
         "from houston_daemon.training.sft.sft_run_folder import RunFolder\n"
         "from pathlib import Path\n"
         "check = training_memory.refuse_too_large\n"
@@ -188,7 +183,7 @@ def test_a_run_that_will_not_fit_is_refused_before_its_first_step(
     folder = tiny.run_folder(tmp_path, base, tiny.rows())
     monkeypatch.setattr(training_memory, "free_bytes", lambda device: 1000)
     with pytest.raises(HoustonError, match="Training will need up to"):
-        training_run.train_run(folder, sft_progress.ProgressWriter(folder.path))
-    now = sft_progress.read_progress(folder.path)
+        training_run.train_run(folder, run_progress.ProgressWriter(folder.path))
+    now = run_progress.read_progress(folder.path)
     assert now is not None and not now.step
     assert not folder.checkpoints.exists() or not list(folder.checkpoints.iterdir())

@@ -11,7 +11,8 @@ import pytest
 
 from houston_daemon.commands import train_commands
 from houston_daemon.training.rows.training_row import RowOptions
-from houston_daemon.training.sft import create_run, sft_progress
+from houston_daemon.training.runs import run_progress
+from houston_daemon.training.sft import create_run
 from houston_daemon.training.sft.sft_recipe import SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 from houston_shared import policy_and_run_files, wire
@@ -35,7 +36,7 @@ def folder(loaded: LoadedConfiguration) -> RunFolder:
     """Of a run that was cut short."""
     run = RunFolder(policy_and_run_files.training_run_folder(loaded.home, RUN))
     run.write_spec(RunSpec(run=RUN, recipe=SftRecipe(base="/no/model")))
-    sft_progress.ProgressWriter(run.path).set_state("running", "step 7")
+    run_progress.ProgressWriter(run.path).set_state("running", "step 7")
     return run
 
 

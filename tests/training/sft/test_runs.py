@@ -16,14 +16,9 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
+from houston_daemon.training.runs import run_checkpoints, run_progress, trainer_process
 from houston_daemon.training.sft import __main__ as program
-from houston_daemon.training.sft import (
-    sft_checkpoints,
-    sft_launch,
-    sft_progress,
-    sft_run_folder,
-    trainer_process,
-)
+from houston_daemon.training.sft import sft_launch, sft_run_folder
 from houston_daemon.training.sft.sft_run_folder import RunFolder, settle_run
 from houston_shared.errors import ExitCode, HoustonError
 from tests.training.sft import tiny
@@ -66,7 +61,7 @@ class Child:
     def until(self, line: str) -> None:
         """Wait for a line of the log."""
         end = time.monotonic() + WAIT
-        file = sft_progress.log_file(self.folder.path)
+        file = run_progress.log_file(self.folder.path)
         while not (file.exists() and line in file.read_text()):
             assert time.monotonic() < end and self.process.is_alive(), "it never got there"
             time.sleep(0.01)
@@ -90,9 +85,9 @@ def test_two_trainers_never_write_into_one_folder(
         second = Child(children, folder)
         assert second.ended() == ExitCode.BUSY
         assert settle_run(folder, ExitCode.BUSY).state == "failed", "of the one that was started"
-        now = sft_progress.read_progress(folder.path)
+        now = run_progress.read_progress(folder.path)
         assert now is not None and now.state == "running", "the first one's word stands"
-        assert sft_checkpoints.newest_checkpoint(folder.checkpoints) is not None
+        assert run_checkpoints.newest_checkpoint(folder.checkpoints) is not None
     finally:
         first.process.kill()
         first.ended()
@@ -102,7 +97,7 @@ def test_two_trainers_never_write_into_one_folder(
 def losses(folder: RunFolder) -> dict[int, list[str]]:
     """Every loss of the log by step, in the order in which they were written."""
     by_step: dict[int, list[str]] = {}
-    for line in sft_progress.log_file(folder.path).read_text().splitlines():
+    for line in run_progress.log_file(folder.path).read_text().splitlines():
         words = line.split()
         if words[1] == "step":
             step, loss = int(words[2].split("/")[0]), words[words.index("loss") + 1]
@@ -135,7 +130,7 @@ def test_after_a_kill_it_goes_on_as_if_nothing_had_been(
         step: each[0] for step, each in expected.items()
     }
     assert len(actual[1]) == 1, "it began anew"
-    assert "going on from checkpoint-" in sft_progress.log_file(cut.path).read_text()
+    assert "going on from checkpoint-" in run_progress.log_file(cut.path).read_text()
     outputs = (cut.output, whole.folder.output)
     mine, theirs = (load_file(folder / "adapter_model.safetensors") for folder in outputs)
     assert all((mine[name] == theirs[name]).all() for name in theirs)
@@ -148,12 +143,12 @@ def test_a_checkpoint_of_another_kind_is_not_gone_on_with(
     """Its optimizer would be looked for in files that are not there, or passed over in silence."""
     folder = tiny.run_folder(tmp_path, base, tiny.rows(), save_steps=1, steps=2)
     assert Child(children, folder).ended() == 0
-    newest = sft_checkpoints.newest_checkpoint(folder.checkpoints)
-    assert newest is not None and sft_checkpoints.checkpoint_kind(newest) == "plain"
-    marker = newest / sft_checkpoints.MARKER_FILE
+    newest = run_checkpoints.newest_checkpoint(folder.checkpoints)
+    assert newest is not None and run_checkpoints.checkpoint_kind(newest) == "plain"
+    marker = newest / run_checkpoints.MARKER_FILE
     marker.write_text(marker.read_text().replace('"plain"', '"fsdp"'))
     assert Child(children, folder).ended() == 1
-    progress = sft_progress.read_progress(folder.path)
+    progress = run_progress.read_progress(folder.path)
     assert progress is not None and progress.state == "failed"
     assert "checkpoint-2 was written by FSDP, and training without shards" in progress.message
     assert "--resume run --set accelerate=fsdp; or start a new run" in progress.message
@@ -165,9 +160,9 @@ def test_asked_to_end_it_saves_and_ends(tmp_path: Path, base: Path, children: An
     child.until("step 3/")
     child.process.terminate()
     assert child.ended() == trainer_process.TERMINATED_EXIT_CODE
-    progress = sft_progress.read_progress(folder.path)
+    progress = run_progress.read_progress(folder.path)
     assert progress is not None and progress.state == "cancelled"
-    newest = sft_checkpoints.newest_checkpoint(folder.checkpoints)
+    newest = run_checkpoints.newest_checkpoint(folder.checkpoints)
     assert newest is not None and newest.name == f"checkpoint-{progress.step}"
     assert str(newest) in progress.message and "houston train sft --resume run" in progress.message
     assert not folder.output.exists()
@@ -182,14 +177,14 @@ def test_a_loss_that_is_no_number_ends_it_with_the_last_good_checkpoint(
     order = {"epochs": 3, "batch": 1, "save_steps": 1}
     folder = tiny.run_folder(tmp_path, base, examples, **order)
     assert Child(children, folder).ended() == 1
-    progress = sft_progress.read_progress(folder.path)
+    progress = run_progress.read_progress(folder.path)
     assert progress is not None and progress.state == "failed"
     assert "is not a number" in progress.message
     assert "a new run with lower rates, --set learning_rate=2e-05" in progress.message
-    newest = sft_checkpoints.newest_checkpoint(folder.checkpoints)
+    newest = run_checkpoints.newest_checkpoint(folder.checkpoints)
     checkpoint = str(newest) if newest else "no checkpoint yet"
     assert checkpoint in progress.message
-    for weights in sft_checkpoints.whole_checkpoints(folder.checkpoints):
+    for weights in run_checkpoints.whole_checkpoints(folder.checkpoints):
         values = load_file(weights / "adapter_model.safetensors").values()
         assert all(abs(value).max() < 1e3 for value in values)
 
@@ -203,7 +198,7 @@ def test_without_memory_it_ends_with_a_sentence(tmp_path: Path, base: Path, chil
         tmp_path, wide, [tiny.row(0, 4_000)], max_length=4_000, full=True, check_memory=False
     )
     assert Child(children, folder, memory=1500 * 2**20).ended() == 1  # two of a layer need 2 GB
-    progress = sft_progress.read_progress(folder.path)
+    progress = run_progress.read_progress(folder.path)
     assert progress is not None and progress.state == "failed"
     assert progress.message.startswith("Memory ran out with passes of up to 4000 tokens;")
     assert "--resume run --set gradient_checkpointing=true;" in progress.message
@@ -213,11 +208,11 @@ def test_without_memory_it_ends_with_a_sentence(tmp_path: Path, base: Path, chil
 def test_a_process_that_lost_another_does_not_speak_over_it(tmp_path: Path, base: Path) -> None:
     """One runs out of memory and says what to change; the others only see it gone."""
     folder = tiny.run_folder(tmp_path, base, tiny.rows())
-    sft_progress.ProgressWriter(folder.path).set_state("failed", "Memory ran out.")
+    run_progress.ProgressWriter(folder.path).set_state("failed", "Memory ran out.")
     trainer_process.report_failure(folder, RuntimeError("Connection closed by peer"))
-    progress = sft_progress.read_progress(folder.path)
+    progress = run_progress.read_progress(folder.path)
     assert progress is not None and progress.message == "Memory ran out."
-    assert "Connection closed by peer" in sft_progress.log_file(folder.path).read_text()
+    assert "Connection closed by peer" in run_progress.log_file(folder.path).read_text()
 
 
 def test_rows_are_cut_and_what_has_nothing_left_is_named(
@@ -231,7 +226,7 @@ def test_rows_are_cut_and_what_has_nothing_left_is_named(
     )
     tiny.write(folder.data, tiny.rows((20, 30), seed=4), "held_out")
     assert Child(children, folder).ended() == 0
-    log = sft_progress.log_file(folder.path).read_text()
+    log = run_progress.log_file(folder.path).read_text()
     assert "8 rows cut to 11 tokens" not in log  # those without a token to train are not counted
     trained = [number for number, length in enumerate(tiny.LENGTHS) if length // 4 < 11]
     dropped = [f"r{number}/0.0" for number, length in enumerate(tiny.LENGTHS) if length // 4 >= 11]
@@ -241,7 +236,7 @@ def test_rows_are_cut_and_what_has_nothing_left_is_named(
     tokens = {number: min(11, tiny.LENGTHS[number]) for number in trained}
     assert result.tokens == 2 * sum(tokens.values()) + tokens.get(3, 0)
     assert result.held_out_before is not None and result.held_out_after is not None
-    progress = json.loads(sft_progress.progress_file(folder.path).read_text())
+    progress = json.loads(run_progress.progress_file(folder.path).read_text())
     assert progress["state"] == "finished" and progress["step"] == progress["steps"] == result.steps
     figures = ("loss", "lr", "tokens", "tokens_per_second", "grad_norm")
     assert all(progress[name] for name in figures)
@@ -293,12 +288,12 @@ def test_two_processes_train_what_one_does(
     launched(second, shards=shards)
     assert alone.ended() == 0
     _same_as(first, second, shards=shards)
-    last = sft_checkpoints.newest_checkpoint(second.checkpoints)
-    assert last is not None and sft_checkpoints.checkpoint_kind(last) == kind
+    last = run_checkpoints.newest_checkpoint(second.checkpoints)
+    assert last is not None and run_checkpoints.checkpoint_kind(last) == kind
     for folder in (last, second.output):
         shutil.rmtree(folder)
     launched(second, shards=shards)
-    assert "going on from checkpoint-1" in sft_progress.log_file(second.path).read_text()
+    assert "going on from checkpoint-1" in run_progress.log_file(second.path).read_text()
     _same_as(first, second, shards=shards)
 
 

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from houston_daemon.training.sft import sft_checkpoints
+from houston_daemon.training.runs import run_checkpoints
 from houston_daemon.training.sft.sft_recipe import SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 
@@ -111,10 +111,10 @@ def run_folder(
 
 def write_checkpoint(folder: Path, step: int, kind: str = "") -> Path:
     """A whole checkpoint, as a trainer leaves it."""
-    with sft_checkpoints.unfinished_checkpoint(folder) as beside:
+    with run_checkpoints.unfinished_checkpoint(folder) as beside:
         checkpoint = beside / f"checkpoint-{step}"
         checkpoint.mkdir()
         (checkpoint / "optimizer.pt").write_bytes(b"x" * 100)
         (checkpoint / "deep").mkdir()
         (checkpoint / "deep" / "weights").write_bytes(b"y" * 50)
-    return sft_checkpoints.finish_checkpoint(folder, step, 2, kind)
+    return run_checkpoints.finish_checkpoint(folder, step, 2, kind)

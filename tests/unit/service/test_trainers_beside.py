@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from houston_daemon.service.trainers import TRAINER_BEGIN_SECONDS, ExternalTrainers
-from houston_daemon.training.sft import sft_progress, sft_run_folder
+from houston_daemon.training.runs import run_progress
+from houston_daemon.training.sft import sft_run_folder
 from houston_shared import policy_and_run_files
 from houston_shared.home import Home
 from houston_shared.store.policy_queries import TrainingRunRow
@@ -32,7 +33,7 @@ def says(home: Home) -> Callable[[RunState, str], None]:
     """What its trainer wrote last."""
 
     def say(state: RunState, message: str) -> None:
-        sft_progress.ProgressWriter(
+        run_progress.ProgressWriter(
             policy_and_run_files.training_run_folder(home, RUN.id)
         ).set_state(state, message)
 

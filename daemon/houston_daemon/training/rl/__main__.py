@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
-from houston_daemon.training.sft import trainer_process
-from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.runs import trainer_process
+from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_shared.errors import ExitCode
 
 

@@ -19,7 +19,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import use_adapter
 
-from houston_daemon.training.sft import sft_checkpoints
+from houston_daemon.training.runs import run_checkpoints
 
 Pass = dict[str, torch.Tensor]
 """What `policy_gradient_batches.collate_pass` gives, with log-probabilities after scoring."""
@@ -150,13 +150,13 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """transformers' own checkpoint, written beside and renamed when it is whole."""
         folder = Path(self.args.output_dir)
-        with sft_checkpoints.unfinished_checkpoint(folder) as unfinished:
+        with run_checkpoints.unfinished_checkpoint(folder) as unfinished:
             self.args.output_dir = str(unfinished)
             try:
                 super()._save_checkpoint(model, trial)
             finally:
                 self.args.output_dir = str(folder)
-        sft_checkpoints.finish_checkpoint(folder, self.state.global_step, self._keep)
+        run_checkpoints.finish_checkpoint(folder, self.state.global_step, self._keep)
 
 
 def _never_called(*prompts: Any, **more: Any) -> list[float]:

@@ -35,8 +35,9 @@ from houston_daemon.training.rl.update_figures import (
     UpdateFigures,
     ValidationFigures,
 )
-from houston_daemon.training.sft import sft_checkpoints, sft_model, training_run
-from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.runs import run_checkpoints
+from houston_daemon.training.runs.run_progress import ProgressWriter
+from houston_daemon.training.sft import sft_model, training_run
 from houston_daemon.training.sft.sft_recipe import SftRecipe
 from houston_shared.config import load_configuration
 from houston_shared.errors import HoustonError
@@ -82,7 +83,7 @@ class RlRun:
 
     def train(self) -> bool:
         """Train, or go on; whether it finished. False: it was asked to end."""
-        newest = sft_checkpoints.newest_checkpoint(self._folder.checkpoints)
+        newest = run_checkpoints.newest_checkpoint(self._folder.checkpoints)
         if newest:
             self._writer.log(f"going on from {newest.name}")
         try:

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 from houston_daemon.service.parent_death import end_with_parent
-from houston_daemon.training.sft import run_policies, trainer_process
+from houston_daemon.training.runs import trainer_process
+from houston_daemon.training.runs.run_progress import ProgressWriter
+from houston_daemon.training.sft import run_policies
 from houston_daemon.training.sft.run_policies import register_if_daemon, tell_run_ended
-from houston_daemon.training.sft.sft_progress import ProgressWriter
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared.errors import ExitCode
 

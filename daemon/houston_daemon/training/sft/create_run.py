@@ -24,13 +24,8 @@ from houston_daemon.training.policies import policy_constraints
 from houston_daemon.training.policies.policy_files import hash_file
 from houston_daemon.training.rows.rule_verdicts import RulesFrom
 from houston_daemon.training.rows.training_row import RowOptions
-from houston_daemon.training.sft import (
-    run_policies,
-    sft_launch,
-    sft_progress,
-    sft_recipe,
-    sft_run_folder,
-)
+from houston_daemon.training.runs import run_progress
+from houston_daemon.training.sft import run_policies, sft_launch, sft_recipe, sft_run_folder
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 from houston_shared.config import LoadedConfiguration
@@ -195,7 +190,7 @@ def request_resume(
         )
     folder = sft_run_folder.folder_of_run(loaded.home, run)
     spec = folder.spec
-    progress = sft_progress.read_progress(folder.path)
+    progress = run_progress.read_progress(folder.path)
     if progress is not None and progress.state == "finished":
         raise HoustonError(
             f"{run} has finished: {folder.output}.", next=f"houston train show {run}"

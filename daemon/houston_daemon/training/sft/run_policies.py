@@ -17,7 +17,7 @@ from houston_daemon.engines.local_model import MODEL_NAME, model_path
 from houston_daemon.training.policies import policy_files
 from houston_daemon.training.policies.policy_files import ADAPTER_FILES
 from houston_daemon.training.policies.policy_registration import register_policy
-from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared.config import LoadedConfiguration, load_configuration

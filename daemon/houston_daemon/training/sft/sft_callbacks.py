@@ -18,9 +18,9 @@ import torch
 from accelerate.utils import DistributedType
 from transformers import TrainerCallback
 
+from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.sft import batch_plan, sft_dataset, training_memory
 from houston_daemon.training.sft.batch_plan import OptimizerStep
-from houston_daemon.training.sft.sft_progress import ProgressWriter
 from houston_daemon.training.sft.sft_recipe import lower_rate_settings
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_daemon.training.sft.sft_trainer import WeightedTrainer

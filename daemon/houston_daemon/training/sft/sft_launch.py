@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import FrameType
 
-from houston_daemon.training.sft import sft_progress
+from houston_daemon.training.runs import run_progress
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_daemon.training.sft.sft_run_folder import RunFolder, settle_run
 from houston_shared import command_output, gpu_leases, policy_and_run_files
@@ -226,7 +226,7 @@ class _ProgressPrinter:
 
     def show(self) -> None:
         """What is new since the last look."""
-        progress = sft_progress.read_progress(self._folder.path)
+        progress = run_progress.read_progress(self._folder.path)
         if progress is not None:
             self.say(policy_and_run_files.describe_training_progress(progress))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from houston_daemon.training.sft import sft_checkpoints, sft_progress
+from houston_daemon.training.runs import run_checkpoints, run_progress
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
 from houston_shared import atomic_file
 from houston_shared.errors import ExitCode, HoustonError
@@ -195,7 +195,7 @@ class RunFolder:
     @property
     def what_is_kept(self) -> str:
         """Which checkpoint is the last whole one, in words."""
-        path = sft_checkpoints.newest_checkpoint(self.checkpoints)
+        path = run_checkpoints.newest_checkpoint(self.checkpoints)
         return f"The last whole checkpoint is {path}." if path else "There is no checkpoint yet."
 
 
@@ -220,7 +220,7 @@ def settle_run(folder: RunFolder, code: int) -> TrainingProgress:
 
     A program that was killed could not say so itself: this writes `failed` for it.
     """
-    progress = sft_progress.read_progress(folder.path) or TrainingProgress(state="queued")
+    progress = run_progress.read_progress(folder.path) or TrainingProgress(state="queued")
     if code == ExitCode.BUSY:  # another trainer writes there
         return msgspec.structs.replace(progress, state="failed")
     if progress.state in ("queued", "running"):
@@ -229,7 +229,7 @@ def settle_run(folder: RunFolder, code: int) -> TrainingProgress:
         if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
             memory = ": most likely memory ran out, and the kernel ended it"
             next = _memory_advice(folder)
-        writer = sft_progress.ProgressWriter(folder.path)
+        writer = run_progress.ProgressWriter(folder.path)
         kept = folder.what_is_kept
         writer.set_state("failed", f"The trainer {ending}{memory}. {kept} Next: {next}")
         writer.log(writer.now.message)
@@ -281,8 +281,8 @@ def check_kind_change(folder: RunFolder, recipe: SftRecipe) -> None:
 def check_checkpoint_kind(folder: RunFolder, now: str) -> None:
     """Raise HoustonError where the newest checkpoint of a run is of another kind than `now`, in
     which it is about to be trained. Older checkpoints have not noted theirs."""
-    newest = sft_checkpoints.newest_checkpoint(folder.checkpoints)
-    wrote = sft_checkpoints.checkpoint_kind(newest) if newest else ""
+    newest = run_checkpoints.newest_checkpoint(folder.checkpoints)
+    wrote = run_checkpoints.checkpoint_kind(newest) if newest else ""
     if not newest or wrote in ("", now):
         return
     setting = "--set accelerate=" if wrote == PLAIN_KIND else f"--set accelerate={wrote}"

@@ -15,7 +15,8 @@ from accelerate.utils import DistributedType
 from transformers import PrinterCallback
 from trl import SFTTrainer
 
-from houston_daemon.training.sft import sft_checkpoints, sft_dataset, sft_run_folder
+from houston_daemon.training.runs import run_checkpoints
+from houston_daemon.training.sft import sft_dataset, sft_run_folder
 from houston_daemon.training.sft.weighted_loss import WeightedLossHead, loss_from_logits
 
 
@@ -135,7 +136,7 @@ class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """transformers' own checkpoint, written beside and renamed when it is whole."""
         folder = Path(self.args.output_dir)
-        with sft_checkpoints.unfinished_checkpoint(folder) as unfinished:
+        with run_checkpoints.unfinished_checkpoint(folder) as unfinished:
             self.args.output_dir = str(unfinished)
             try:
                 super()._save_checkpoint(model, trial)
@@ -143,5 +144,5 @@ class WeightedTrainer(SFTTrainer):  # type: ignore[misc]
                 self.args.output_dir = str(folder)
         self.accelerator.wait_for_everyone()
         if self.is_world_process_zero():
-            sft_checkpoints.finish_checkpoint(folder, self.state.global_step, self._keep, self.kind)
+            run_checkpoints.finish_checkpoint(folder, self.state.global_step, self._keep, self.kind)
         self.accelerator.wait_for_everyone()

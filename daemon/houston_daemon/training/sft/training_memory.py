@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from houston_daemon.training.sft import sft_progress
+from houston_daemon.training.runs import run_progress
 from houston_daemon.training.sft.batch_plan import OptimizerStep
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_daemon.training.sft.sft_run_folder import RunFolder
@@ -331,7 +331,7 @@ def out_of_memory_in_pass(
 
 def out_of_memory_elsewhere(folder: RunFolder) -> HoustonError:
     """What to say where it ran out before the first pass or after the last."""
-    progress = sft_progress.read_progress(folder.path)
+    progress = run_progress.read_progress(folder.path)
     smaller = "with an adapter in place of all weights, or " if folder.spec.recipe.full else ""
     return HoustonError(
         f"Memory ran out {(progress and progress.message) or 'beside the passes'}.",

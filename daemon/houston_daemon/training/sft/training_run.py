@@ -23,16 +23,16 @@ from transformers import AutoConfig, set_seed
 from trl import SFTConfig
 
 from houston_daemon.training.policies.policy_files import tokenizer_files
+from houston_daemon.training.runs import run_checkpoints
+from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.sft import (
     batch_plan,
-    sft_checkpoints,
     sft_dataset,
     sft_model,
     sft_run_folder,
     training_memory,
 )
 from houston_daemon.training.sft.sft_callbacks import HeldOutLoss, TrainingWatch
-from houston_daemon.training.sft.sft_progress import ProgressWriter
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunResult
 from houston_daemon.training.sft.sft_trainer import WeightedTrainer
@@ -105,7 +105,7 @@ def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
     state = PartialState(cpu=device.type == "cpu")
     processes = state.num_processes
     if state.is_main_process:
-        sft_checkpoints.clear_unfinished(folder.checkpoints)
+        run_checkpoints.clear_unfinished(folder.checkpoints)
         writer.set_state("running", "reading the data")
         _cut_rows(folder, recipe, writer.log)
     state.wait_for_everyone()
@@ -165,7 +165,7 @@ def _train_and_measure(
     if watch.ended:
         return None
     began = time.monotonic()
-    resumed = sft_checkpoints.newest_checkpoint(run.folder.checkpoints)
+    resumed = run_checkpoints.newest_checkpoint(run.folder.checkpoints)
     if resumed:
         run.writer.log(f"going on from {resumed.name}")
     with training_memory.explain_out_of_memory(

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from houston_daemon.service.trainer_launch import TRAINER_VARIABLE
-from houston_daemon.training.sft import sft_progress, sft_run_folder
-from houston_daemon.training.sft.sft_progress import ProgressWriter
+from houston_daemon.training.runs import run_progress
+from houston_daemon.training.runs.run_progress import ProgressWriter
+from houston_daemon.training.sft import sft_run_folder
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared import command_output
 from houston_shared.errors import ExitCode, HoustonError
@@ -88,7 +89,7 @@ def report_failure(folder: RunFolder, problem: Exception) -> str:
 
     if training_memory.is_out_of_memory(problem):  # passes have their own word for it
         problem = training_memory.out_of_memory_elsewhere(folder)
-    writer, now = ProgressWriter(folder.path), sft_progress.read_progress(folder.path)
+    writer, now = ProgressWriter(folder.path), run_progress.read_progress(folder.path)
     if not isinstance(problem, HoustonError):
         writer.log("".join(traceback.format_exception(problem)))
         if now is not None and now.state == "failed":

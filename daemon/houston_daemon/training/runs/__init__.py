@@ -1,0 +1,1 @@
+"""What trainers of every kind share: progress, checkpoints, and the process around the training."""
