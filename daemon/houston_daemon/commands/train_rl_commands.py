@@ -110,9 +110,9 @@ def _created(
     folder = create_rl_run.create_rl_run(loaded, request)
     gpus = arguments.gpus
     if gpus is None:
-        gpus = 0 if folder.rl_spec.recipe.device == "cpu" else min(1, loaded.gpus(LOCAL_HOST))
-    folder.write_rl_spec(
-        msgspec.structs.replace(folder.rl_spec, gpus=gpus, share_gpus=arguments.share_gpus)
+        gpus = 0 if folder.spec.recipe.device == "cpu" else min(1, loaded.gpus(LOCAL_HOST))
+    folder.write_spec(
+        msgspec.structs.replace(folder.spec, gpus=gpus, share_gpus=arguments.share_gpus)
     )
     return folder
 
@@ -134,7 +134,7 @@ def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> RlRu
         )
     folder = RlRunFolder(training_folder(loaded.home) / run)
     progress = run_progress.read_progress(folder.path)
-    if folder.rl_spec and progress is not None and progress.state == "finished":
+    if folder.spec and progress is not None and progress.state == "finished":
         raise HoustonError(
             f"{run} has finished: {folder.output}.", next=f"houston train show {run}"
         )
@@ -143,7 +143,7 @@ def _resumed(loaded: LoadedConfiguration, arguments: argparse.Namespace) -> RlRu
 
 def _start(loaded: LoadedConfiguration, folder: RlRunFolder) -> None:
     """Have the daemon queue the run."""
-    spec = folder.rl_spec
+    spec = folder.spec
     run_progress.ProgressWriter(folder.path).set_state("queued")  # what an earlier try said is over
     message = StartTraining(
         request=secrets.token_hex(16),

@@ -21,7 +21,7 @@ from houston_daemon.service.backoff import Backoff, next_try
 from houston_daemon.service.daemon_log import LOGGER, read_last_line
 from houston_daemon.service.gpu_ledger import ENGINE_HOLDER_PREFIX, GpuLedger
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
-from houston_daemon.training.sft import sft_run_folder
+from houston_daemon.training.runs import run_folder
 from houston_shared import policy_and_run_files
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST
@@ -159,7 +159,7 @@ class ExternalTrainers:
 def is_trainer_at_work(home: Home, run: str) -> bool:
     """Whether a trainer is at work in the folder of a run, whoever started it."""
     try:
-        sft_run_folder.require_no_trainer(policy_and_run_files.training_run_folder(home, run))
+        run_folder.require_no_trainer(policy_and_run_files.training_run_folder(home, run))
     except HoustonError:
         return True
     return False

@@ -20,8 +20,8 @@ from houston_daemon.service.trainers import (
     TrainerEnded,
     Trainers,
 )
-from houston_daemon.training.runs import run_progress
-from houston_daemon.training.sft import sft_launch, sft_run_folder
+from houston_daemon.training.runs import run_folder, run_progress
+from houston_daemon.training.sft import sft_launch
 from houston_daemon.training.sft.sft_recipe import SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
 from houston_shared import policy_and_run_files, wire
@@ -101,7 +101,7 @@ def say(folder: Path, state: RunState, alone: bool = True) -> None:
 def test_while_it_is_at_work_none_is_started_beside_it(
     station: Station, folder: Path, trainers: Trainers
 ) -> None:
-    held = sft_run_folder.take_folder(folder)
+    held = run_folder.take_folder(folder)
     look(trainers)
     assert len(trainers) == 0
     assert (known(station).state, known(station).reason) == ("running", TRAINED_ELSEWHERE)
@@ -117,7 +117,7 @@ def test_one_that_came_first_is_no_crash(
     for _ in range(TRAINER_CRASH_LIMIT):
         trainers.update(time.monotonic())
         assert len(trainers) == 1
-        held = sft_run_folder.take_folder(folder)
+        held = run_folder.take_folder(folder)
         take_ends(trainers, inbox)
         os.close(held)
     assert known(station).state == "running"
@@ -135,7 +135,7 @@ ENDS: dict[RunState, str] = {
 def test_how_it_ended_is_what_became_of_the_run(
     station: Station, folder: Path, trainers: Trainers, state: RunState
 ) -> None:
-    held = sft_run_folder.take_folder(folder)
+    held = run_folder.take_folder(folder)
     look(trainers)
     say(folder, state)
     os.close(held)
@@ -147,7 +147,7 @@ def test_how_it_ended_is_what_became_of_the_run(
 def test_one_that_became_a_policy_has_finished(
     station: Station, folder: Path, trainers: Trainers
 ) -> None:
-    held = sft_run_folder.take_folder(folder)
+    held = run_folder.take_folder(folder)
     look(trainers)
     (station.home.path / "policies" / "policy@2").mkdir(parents=True)
     (station.home.path / "policies" / "policy@2" / "lineage.json").touch()
@@ -173,7 +173,7 @@ GOES_ON: dict[str, tuple[RunState, bool]] = {
 def test_the_daemon_goes_on_with_what_nobody_ended(
     station: Station, folder: Path, trainers: Trainers, case: str
 ) -> None:
-    held = sft_run_folder.take_folder(folder)
+    held = run_folder.take_folder(folder)
     look(trainers)
     say(folder, *GOES_ON[case])
     os.close(held)
@@ -201,7 +201,7 @@ def test_one_that_is_at_work_is_not_called_cancelled(
     station: Station, folder: Path, trainers: Trainers
 ) -> None:
     """It may still become a policy: it has ended when it has."""
-    held = sft_run_folder.take_folder(folder)
+    held = run_folder.take_folder(folder)
     station.person().ask(wire.CancelTraining(run=RUN))
     look(trainers)
     assert known(station).state == "running"

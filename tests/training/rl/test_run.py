@@ -13,7 +13,7 @@ from houston_daemon.suites.tiny_policy import TinyRecipe, make_tiny_policy
 from houston_shared.errors import HoustonError
 from tests.support.station import Station
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 FAST = (
     *("--recipe", "small", "--set", "groups=6", "--set", "group_size=4", "--set", "refill=1"),
     *("--set", "precision=fp32", "--set", "device=cpu"),
@@ -24,7 +24,7 @@ FAST = (
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy of few words that solves some worlds and not others."""
     folder = tmp_path_factory.mktemp("tiny")
-    recipe = TinyRecipe(level="easy", traces=600, epochs=6, enough=0.1, worlds=64)
+    recipe = TinyRecipe(500_000, level="easy", traces=600, epochs=10, enough=0.1, worlds=48)
     with contextlib.suppress(HoustonError):  # it solves fewer or more than one would begin with
         make_tiny_policy(folder, recipe, lambda line: None)
     return folder

@@ -13,7 +13,8 @@ from tokenizers import Tokenizer
 
 from houston_daemon.commands import train_commands
 from houston_daemon.training.rows.training_row import RowOptions
-from houston_daemon.training.sft import create_run, sft_run_folder
+from houston_daemon.training.runs import run_folder
+from houston_daemon.training.sft import create_run
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared.config import load_configuration
 from houston_shared.errors import HoustonError
@@ -202,8 +203,8 @@ def test_what_a_killed_command_has_begun_is_removed_and_another_ones_is_not(
     unfinished = {name: folders / f".sft-{name}" for name in ("killed", "at work", "just now")}
     for folder in unfinished.values():
         folder.mkdir(parents=True)
-    lock = sft_run_folder.take_folder(unfinished["at work"])
-    (unfinished["killed"] / sft_run_folder.LOCK_NAME).touch()
+    lock = run_folder.take_folder(unfinished["at work"])
+    (unfinished["killed"] / run_folder.LOCK_NAME).touch()
     for name in ("killed", "at work"):
         os.utime(unfinished[name], (0, 0))
     data = tiny.write(tmp_path / "data", tiny.rows())
@@ -215,7 +216,7 @@ def test_what_a_killed_command_has_begun_is_removed_and_another_ones_is_not(
     assert {path.name for path in folders.iterdir()} == {
         ".sft-at work", ".sft-just now", folder.path.name
     }  # fmt: skip
-    sft_run_folder.require_no_trainer(folder.path)
+    run_folder.require_no_trainer(folder.path)
 
 
 def test_a_run_that_goes_on_keeps_what_decides_its_results(tmp_path: Path, base: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from houston_daemon.training.runs import run_progress, trainer_process
+from houston_daemon.training.sft import __main__ as program
 from houston_daemon.training.sft import batch_plan, sft_recipe, training_memory
 from houston_shared.errors import HoustonError
 from tests.training.sft import tiny
@@ -76,7 +77,7 @@ def test_another_error_is_left_as_it_is(tmp_path: Path) -> None:
 def test_where_the_model_alone_is_too_large_no_pass_is_blamed(tmp_path: Path, full: bool) -> None:
     folder = tiny.run_folder(tmp_path, tmp_path, [], full=full)
     run_progress.ProgressWriter(folder.path).set_state("running", "loading the model")
-    trainer_process.report_failure(folder, MemoryError())
+    trainer_process.report_failure(folder, program.explained(folder, MemoryError()))
     progress = run_progress.read_progress(folder.path)
     assert progress is not None and progress.state == "failed"
     assert progress.message.startswith("Memory ran out loading the model.")

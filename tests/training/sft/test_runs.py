@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
-from houston_daemon.training.runs import run_checkpoints, run_progress, trainer_process
+from houston_daemon.training.runs import run_checkpoints, run_folder, run_progress, trainer_process
 from houston_daemon.training.sft import __main__ as program
-from houston_daemon.training.sft import sft_launch, sft_run_folder
+from houston_daemon.training.sft import sft_launch
 from houston_daemon.training.sft.sft_run_folder import RunFolder, settle_run
 from houston_shared.errors import ExitCode, HoustonError
 from tests.training.sft import tiny
@@ -81,7 +81,7 @@ def test_two_trainers_never_write_into_one_folder(
     try:
         first.until("checkpoint at step 5")
         with pytest.raises(HoustonError, match="at work in"):
-            sft_run_folder.require_no_trainer(folder.path)
+            run_folder.require_no_trainer(folder.path)
         second = Child(children, folder)
         assert second.ended() == ExitCode.BUSY
         assert settle_run(folder, ExitCode.BUSY).state == "failed", "of the one that was started"
@@ -91,7 +91,7 @@ def test_two_trainers_never_write_into_one_folder(
     finally:
         first.process.kill()
         first.ended()
-    sft_run_folder.require_no_trainer(folder.path)
+    run_folder.require_no_trainer(folder.path)
 
 
 def losses(folder: RunFolder) -> dict[int, list[str]]:

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from houston_daemon.service.trainers import TRAINER_BEGIN_SECONDS, ExternalTrainers
-from houston_daemon.training.runs import run_progress
-from houston_daemon.training.sft import sft_run_folder
+from houston_daemon.training.runs import run_folder, run_progress
 from houston_shared import policy_and_run_files
 from houston_shared.home import Home
 from houston_shared.store.policy_queries import TrainingRunRow
@@ -46,7 +45,7 @@ def test_a_killed_one_has_failed_and_one_that_is_about_to_begin_has_not(
     says("running", "")
     beside = ExternalTrainers(home)
     assert beside.ended(RUN, 0.0) is None, "its trainer may be about to hold the folder"
-    held = sft_run_folder.take_folder(policy_and_run_files.training_run_folder(home, RUN.id))
+    held = run_folder.take_folder(policy_and_run_files.training_run_folder(home, RUN.id))
     assert beside.ended(RUN, 2 * TRAINER_BEGIN_SECONDS) is None, "it is at work"
     os.close(held)
     assert beside.ended(RUN, 3 * TRAINER_BEGIN_SECONDS) is None

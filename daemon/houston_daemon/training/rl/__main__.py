@@ -10,7 +10,7 @@ from pathlib import Path
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
 from houston_daemon.training.runs import trainer_process
 from houston_daemon.training.runs.run_progress import ProgressWriter
-from houston_shared.errors import ExitCode
+from houston_shared.errors import ExitCode, HoustonError
 
 
 def _train(folder: RlRunFolder, writer: ProgressWriter) -> int:
@@ -24,6 +24,19 @@ def _train(folder: RlRunFolder, writer: ProgressWriter) -> int:
     return int(ExitCode.DONE)
 
 
+def _explained(problem: Exception) -> Exception:
+    """Where memory ran out: what helps."""
+    from houston_daemon.training.sft.training_memory import is_out_of_memory
+
+    if not is_out_of_memory(problem):
+        return problem
+    return HoustonError(
+        "Memory ran out in the trainer.",
+        "Training ended there; its checkpoints stay.",
+        "Next: a new run with --set pass_tokens=2048 or --set gradient_checkpointing=true",
+    )
+
+
 if __name__ == "__main__":
     run_folder = RlRunFolder(Path(sys.argv[1]).absolute())
-    sys.exit(trainer_process.run_trainer(run_folder, _train))
+    sys.exit(trainer_process.run_trainer(run_folder, _train, _explained))

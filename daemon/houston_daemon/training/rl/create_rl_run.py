@@ -88,7 +88,7 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolde
     folder = RlRunFolder(training_folder(loaded.home) / run)
     folder.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.path.mkdir(mode=0o700)
-    folder.write_rl_spec(spec)
+    folder.write_spec(spec)
     return folder
 
 

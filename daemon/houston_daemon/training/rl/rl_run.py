@@ -52,7 +52,7 @@ class RlRun:
     def __init__(self, folder: RlRunFolder, writer: ProgressWriter) -> None:
         self._folder = folder
         self._writer = writer
-        spec = self._spec = folder.rl_spec
+        spec = self._spec = folder.spec
         self._recipe = spec.recipe
         loaded = load_configuration(spec.home, os.environ.get("HOUSTON_CONFIG"))
         self._versions = PolicyVersions(
@@ -93,7 +93,7 @@ class RlRun:
         if self._watch.ended:
             return False
         self._writer.set_state("running", "saving")
-        training_run.save_output(self._trainer, self._folder, full=False)
+        training_run.save_output(self._trainer, self._folder, None)
         self._versions.activate(self._spec.active_before, f"{self._spec.run}/end")
         updates = self._folder.updates
         self._folder.write_rl_result(
@@ -373,7 +373,7 @@ def figures_line(figures: UpdateFigures) -> str:
 
 def register_result(folder: RlRunFolder) -> str:
     """The policy that a finished run became; asked again, the same one. Raises HoustonError."""
-    spec = folder.rl_spec
+    spec = folder.spec
     updates = folder.updates
     return register_policy(
         load_configuration(spec.home, os.environ.get("HOUSTON_CONFIG")),

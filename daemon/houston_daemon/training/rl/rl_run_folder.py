@@ -1,6 +1,6 @@
 """The folder of one run of reinforcement learning: what was asked, its updates, what came out.
 
-Beside `sft_run_folder`'s, whose lock, checkpoints and progress it shares: `updates.jsonl`, a line
+Lock, checkpoints and progress are those of every run; besides: `updates.jsonl`, a line
 for each update, and `groups/`, a file for each group of rollouts. It imports no torch.
 """
 
@@ -10,7 +10,7 @@ import msgspec
 
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.update_figures import UpdateFigures
-from houston_daemon.training.sft.sft_run_folder import RunFolder
+from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 
@@ -37,11 +37,13 @@ class RlRunSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it may have one that an engine uses."""
 
 
-class RlRunFolder(RunFolder):
+class RlRunFolder(TrainingRunFolder):
     """Paths and small files of a run."""
 
+    train_command = "houston train dapo"
+
     @property
-    def rl_spec(self) -> RlRunSpec:
+    def spec(self) -> RlRunSpec:
         """What was asked. Raises HoustonError where this is no folder of such a run."""
         try:
             return msgspec.json.decode((self.path / "recipe.json").read_bytes(), type=RlRunSpec)
@@ -52,7 +54,7 @@ class RlRunFolder(RunFolder):
                 "houston train list",
             ) from None
 
-    def write_rl_spec(self, spec: RlRunSpec) -> None:
+    def write_spec(self, spec: RlRunSpec) -> None:
         """Write what is asked; the folder may be there already."""
         self.path.mkdir(parents=True, exist_ok=True)
         text = msgspec.json.format(msgspec.json.encode(spec), indent=1)
@@ -77,8 +79,3 @@ class RlRunFolder(RunFolder):
         """Keep the figures of a finished run."""
         text = msgspec.json.format(msgspec.json.encode(result), indent=1)
         atomic_file.write_atomically(self.path / "result.json", text)
-
-    @property
-    def resume_command(self) -> str:
-        """The command that goes on with it."""
-        return f"houston train dapo --resume {self.path.name}"

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from houston_daemon.service.trainer_launch import TRAINER_VARIABLE
-from houston_daemon.training.runs import run_progress
+from houston_daemon.training.runs import run_folder, run_progress
+from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_daemon.training.runs.run_progress import ProgressWriter
-from houston_daemon.training.sft import sft_run_folder
-from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared import command_output
 from houston_shared.errors import ExitCode, HoustonError
 
@@ -30,18 +29,20 @@ _QUIET_ENVIRONMENT = {
 }
 _IGNORED_WARNINGS = ("`gradient_checkpointing` is dep", "`is_gradient_checkpointing` is dep")
 """What TRL and PEFT still call by its old name, and transformers tells everybody who trains."""
-Folder = TypeVar("Folder", bound=RunFolder)
+Folder = TypeVar("Folder", bound=TrainingRunFolder)
 
 
 def run_trainer(
     folder: Folder,
     train: Callable[[Folder, ProgressWriter], int],
+    explain: Callable[[Exception], Exception],
     tell_failure: Callable[[str], None] = lambda cause: None,
 ) -> int:
     """Train in this process, which has the folder until it ends; returns the exit code.
 
-    train: does the work and says how it ended; an error of it is reported here. tell_failure:
-    called with its cause, for whoever waits for the end elsewhere.
+    train: does the work and says how it ended; an error of it is reported here. explain: gives an
+    error that says more than the one that was met, or that one. tell_failure: called with its
+    cause, for whoever waits for the end elsewhere.
     """
     os.environ.update(_QUIET_ENVIRONMENT)
     os.umask(0o077)  # libraries write pages and descriptions beside the weights, for all to read
@@ -50,7 +51,7 @@ def run_trainer(
     first = is_first_process()
     if first:
         try:
-            sft_run_folder.take_folder(folder.path)  # until this process ends
+            run_folder.take_folder(folder.path)  # until this process ends
         except HoustonError as problem:  # the folder is the other's to write into
             command_output.print_note(str(problem))
             return int(problem.code)
@@ -59,7 +60,7 @@ def run_trainer(
         writer.started(alone=TRAINER_VARIABLE not in os.environ)
         return train(folder, writer)
     except Exception as problem:  # noqa: BLE001 whatever it is, the folder says how it ended
-        tell_failure(report_failure(folder, problem))
+        tell_failure(report_failure(folder, explain(problem)))
         return int(ExitCode.FAILED)
 
 
@@ -74,7 +75,7 @@ def use_one_gpu() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "0" if seen is None else seen.partition(",")[0]
 
 
-def report_stop(folder: RunFolder, writer: ProgressWriter) -> int:
+def report_stop(folder: TrainingRunFolder, writer: ProgressWriter) -> int:
     """Say that a run was asked to end before its last step; returns the exit code."""
     writer.set_state(
         "cancelled", f"It was asked to end. {folder.what_is_kept} Next: {folder.resume_command}"
@@ -83,12 +84,8 @@ def report_stop(folder: RunFolder, writer: ProgressWriter) -> int:
     return TERMINATED_EXIT_CODE
 
 
-def report_failure(folder: RunFolder, problem: Exception) -> str:
+def report_failure(folder: TrainingRunFolder, problem: Exception) -> str:
     """Say it, whichever process this is: the first may know nothing of it. Returns the cause."""
-    from houston_daemon.training.sft import training_memory
-
-    if training_memory.is_out_of_memory(problem):  # passes have their own word for it
-        problem = training_memory.out_of_memory_elsewhere(folder)
     writer, now = ProgressWriter(folder.path), run_progress.read_progress(folder.path)
     if not isinstance(problem, HoustonError):
         writer.log("".join(traceback.format_exception(problem)))

@@ -36,6 +36,15 @@ def _train_folder(folder: RunFolder, writer: ProgressWriter) -> int:
     return int(ExitCode.DONE)
 
 
+def explained(folder: RunFolder, problem: Exception) -> Exception:
+    """Where memory ran out beside the passes, which have their own word for it: what helps."""
+    from houston_daemon.training.sft import training_memory
+
+    if training_memory.is_out_of_memory(problem):
+        return training_memory.out_of_memory_elsewhere(folder)
+    return problem
+
+
 def main() -> int:
     """Train; returns the exit code."""
     folder = RunFolder(Path(sys.argv[1]).absolute())
@@ -45,7 +54,10 @@ def main() -> int:
     else:
         trainer_process.use_one_gpu()
     return trainer_process.run_trainer(
-        folder, _train_folder, lambda cause: tell_run_ended(folder, "failed", cause)
+        folder,
+        _train_folder,
+        lambda problem: explained(folder, problem),
+        lambda cause: tell_run_ended(folder, "failed", cause),
     )
 
 

@@ -24,7 +24,7 @@ from houston_daemon.training.policies import policy_constraints
 from houston_daemon.training.policies.policy_files import hash_file
 from houston_daemon.training.rows.rule_verdicts import RulesFrom
 from houston_daemon.training.rows.training_row import RowOptions
-from houston_daemon.training.runs import run_progress
+from houston_daemon.training.runs import run_folder, run_progress
 from houston_daemon.training.sft import run_policies, sft_launch, sft_recipe, sft_run_folder
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
 from houston_daemon.training.sft.sft_run_folder import RunFolder, RunSpec
@@ -96,7 +96,7 @@ def create_run_folder(loaded: LoadedConfiguration, request: TrainingRequest) -> 
     _remove_unfinished_runs(loaded)
     unfinished = RunFolder(training_folder(loaded.home) / f"{UNFINISHED_PREFIX}{run}")
     unfinished.path.mkdir(mode=0o700, parents=True)
-    lock = sft_run_folder.take_folder(unfinished.path)
+    lock = run_folder.take_folder(unfinished.path)
     try:
         unfinished.write_spec(_prepare_run(loaded, request, recipe, parent, run, unfinished))
         folder = sft_run_folder.folder_of_run(loaded.home, run)
@@ -143,7 +143,7 @@ def _remove_unfinished_runs(loaded: LoadedConfiguration) -> None:
     for folder in training_folder(loaded.home).glob(f"{UNFINISHED_PREFIX}*"):
         try:
             if time.time() - folder.stat().st_mtime > CREATION_SECONDS:
-                sft_run_folder.require_no_trainer(folder)
+                run_folder.require_no_trainer(folder)
                 shutil.rmtree(folder)
         except (OSError, HoustonError):  # another command's, or gone meanwhile
             continue
@@ -196,7 +196,7 @@ def request_resume(
             f"{run} has finished: {folder.output}.", next=f"houston train show {run}"
         )
     _check_not_daemon_run(loaded, run)
-    sft_run_folder.require_no_trainer(folder.path)
+    run_folder.require_no_trainer(folder.path)
     spec = rename_policy(loaded, spec, name) if name else spec
     if spec.base_hash:
         _check_registrable(loaded, spec.name, spec.recipe.base, spec.base_hash, spec.parent)

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from houston_daemon.training.runs import run_progress
+from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_daemon.training.sft.sft_run_folder import RunFolder, settle_run
 from houston_shared import command_output, gpu_leases, policy_and_run_files
@@ -185,7 +186,7 @@ def follow_process(child: "subprocess.Popen[bytes]", folder: RunFolder) -> str:
             return settle_run(folder, code).state
 
 
-def follow_daemon_run(loaded: LoadedConfiguration, folder: RunFolder) -> str:
+def follow_daemon_run(loaded: LoadedConfiguration, folder: TrainingRunFolder) -> str:
     """Follow a child of the daemon. Ctrl-C only stops following."""
     try:
         return _follow_until_ended(loaded, folder)
@@ -197,7 +198,7 @@ def follow_daemon_run(loaded: LoadedConfiguration, folder: RunFolder) -> str:
         raise
 
 
-def _follow_until_ended(loaded: LoadedConfiguration, folder: RunFolder) -> str:
+def _follow_until_ended(loaded: LoadedConfiguration, folder: TrainingRunFolder) -> str:
     shown = _ProgressPrinter(folder)
     with Reader(loaded.home) as reader:
         while True:
@@ -220,7 +221,7 @@ def _follow_until_ended(loaded: LoadedConfiguration, folder: RunFolder) -> str:
 class _ProgressPrinter:
     """Lines of a run on stderr, each once."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: TrainingRunFolder) -> None:
         self._folder = folder
         self._last = ""
 

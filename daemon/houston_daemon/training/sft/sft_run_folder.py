@@ -6,54 +6,19 @@ training lies over processes (plain, FSDP, DeepSpeed) decides who can read a che
 change of kind is refused here. It imports no torch, so that commands and the daemon can use it.
 """
 
-import fcntl
-import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from houston_daemon.training.runs import run_checkpoints, run_progress
+from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
 from houston_shared import atomic_file
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.policy_and_run_files import TrainingProgress, training_folder
-
-LOCK_NAME = "trainer.lock"
-PATIENCE_SECONDS = 2.0
-"""A killed trainer may be a moment from being gone, and who only looks holds it as briefly."""
-
-
-def take_folder(folder: Path, patience: float = PATIENCE_SECONDS) -> int:
-    """Have the folder for as long as the descriptor that this returns is open.
-
-    Raises HoustonError where somebody else has it.
-    """
-    end = time.monotonic() + patience
-    lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                os.close(lock)
-                raise HoustonError(
-                    f"A trainer is at work in {folder} already.",
-                    "Nothing was changed in it.",
-                    f"houston train show {folder.name}",
-                    ExitCode.BUSY,
-                ) from None
-        time.sleep(0.05)
-
-
-def require_no_trainer(folder: Path) -> None:
-    """Raise HoustonError where a trainer is at work in the folder."""
-    if (folder / LOCK_NAME).exists():
-        os.close(take_folder(folder, 0.0))
 
 
 class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,14 +77,14 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
 
 
-class RunFolder:
+class RunFolder(TrainingRunFolder):
     """Paths and small files of a run."""
 
+    train_command = "houston train sft"
+
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path)
         self.data = path / "data"
-        self.checkpoints = path / "checkpoints"
-        self.output = path / "output"
         self.rows = path / "rows.arrow"
         self.held_out = path / "held_out.arrow"
 
@@ -186,17 +151,6 @@ class RunFolder:
         """Keep the figures."""
         text = msgspec.json.format(msgspec.json.encode(result), indent=1)
         atomic_file.write_atomically(self.path / "result.json", text)
-
-    @property
-    def resume_command(self) -> str:
-        """The command that goes on with it."""
-        return f"houston train sft --resume {self.path.name}"
-
-    @property
-    def what_is_kept(self) -> str:
-        """Which checkpoint is the last whole one, in words."""
-        path = run_checkpoints.newest_checkpoint(self.checkpoints)
-        return f"The last whole checkpoint is {path}." if path else "There is no checkpoint yet."
 
 
 def folder_of_run(home: Home, run: str) -> RunFolder:

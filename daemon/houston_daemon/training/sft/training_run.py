@@ -24,6 +24,7 @@ from trl import SFTConfig
 
 from houston_daemon.training.policies.policy_files import tokenizer_files
 from houston_daemon.training.runs import run_checkpoints
+from houston_daemon.training.runs.run_folder import TrainingRunFolder
 from houston_daemon.training.runs.run_progress import ProgressWriter
 from houston_daemon.training.sft import (
     batch_plan,
@@ -39,8 +40,8 @@ from houston_daemon.training.sft.sft_trainer import WeightedTrainer
 from houston_shared.errors import HoustonError
 
 
-def save_output(trainer: Any, folder: RunFolder, *, full: bool) -> None:
-    """Write `output/`; called in every process."""
+def save_output(trainer: Any, folder: TrainingRunFolder, base: Path | None) -> None:
+    """Write `output/`; called in every process. base: of full weights; None for an adapter."""
     beside = folder.path / "output.unfinished"
     if trainer.is_world_process_zero():
         shutil.rmtree(beside, ignore_errors=True)
@@ -50,8 +51,8 @@ def save_output(trainer: Any, folder: RunFolder, *, full: bool) -> None:
     if not trainer.is_world_process_zero():
         return
     (beside / "training_args.bin").unlink(missing_ok=True)  # a pickle, for nobody
-    if full:
-        cast_to_base(beside, Path(folder.spec.recipe.base))
+    if base is not None:
+        cast_to_base(beside, base)
     if folder.output.exists():
         shutil.rmtree(folder.output)
     beside.replace(folder.output)
@@ -129,7 +130,7 @@ def train_run(folder: RunFolder, writer: ProgressWriter) -> bool:
     if figures is None:
         return False
     writer.set_state("running", "saving")
-    save_output(trainer, folder, full=recipe.full)
+    save_output(trainer, folder, Path(recipe.base) if recipe.full else None)
     if state.is_main_process:
         folder.write_result(_run_result(run, trainer, figures))
     state.wait_for_everyone()

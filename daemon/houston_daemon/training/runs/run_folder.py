@@ -1,0 +1,71 @@
+"""The folder of a training run of any kind: its lock, checkpoints, and what comes out.
+
+One trainer at a time holds the folder (a file lock). What was asked is the kind's own. It imports
+no torch, so that commands and the daemon can use it.
+"""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from houston_daemon.training.runs import run_checkpoints
+from houston_shared.errors import ExitCode, HoustonError
+
+LOCK_NAME = "trainer.lock"
+PATIENCE_SECONDS = 2.0
+"""A killed trainer may be a moment from being gone, and who only looks holds it as briefly."""
+
+
+def take_folder(folder: Path, patience: float = PATIENCE_SECONDS) -> int:
+    """Have the folder for as long as the descriptor that this returns is open.
+
+    Raises HoustonError where somebody else has it.
+    """
+    end = time.monotonic() + patience
+    lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                os.close(lock)
+                raise HoustonError(
+                    f"A trainer is at work in {folder} already.",
+                    "Nothing was changed in it.",
+                    f"houston train show {folder.name}",
+                    ExitCode.BUSY,
+                ) from None
+        time.sleep(0.05)
+
+
+def require_no_trainer(folder: Path) -> None:
+    """Raise HoustonError where a trainer is at work in the folder."""
+    if (folder / LOCK_NAME).exists():
+        os.close(take_folder(folder, 0.0))
+
+
+class TrainingRunFolder:
+    """Paths of a run."""
+
+    train_command = "houston train"
+    """The command that starts a run of this kind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.output = path / "output"
+
+    @property
+    def resume_command(self) -> str:
+        """The command that goes on with it."""
+        return f"{self.train_command} --resume {self.path.name}"
+
+    @property
+    def what_is_kept(self) -> str:
+        """Which checkpoint is the last whole one, in words."""
+        newest = run_checkpoints.newest_checkpoint(self.checkpoints)
+        return (
+            f"The last whole checkpoint is {newest}." if newest else "There is no checkpoint yet."
+        )
