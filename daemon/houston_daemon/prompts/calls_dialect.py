@@ -20,7 +20,7 @@ from houston_shared.records import ToolCall
 
 _STOP = "<|im_end|>"
 _OPENING = "<|im_start|>assistant\n"
-_RULES = "Answer with one call and nothing else. Do what a person says in <real_user>. Calls:\n"
+_RULES = "Answer with one call and nothing else. Do what a person says in real_user tags. Calls:\n"
 NO_CALL = "Error: that is no call."
 """Stands for the observation of an answer from which no call could be read."""
 _CODE = re.compile(r"```(?:python|py)?\n(.*?)\n?```", re.DOTALL)

@@ -147,7 +147,7 @@ def test_an_older_homes_log_probabilities_are_called_what_they_are(
     assert span.policy_hash == "cafe"
 
 
-ROLES = [role for role in get_args(SampleRole) if role != "policy"]
+ROLES = [role for role in get_args(SampleRole) if role not in ("policy", "lookahead")]
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -163,6 +163,12 @@ def test_a_step_in_another_role_is_no_policys(
         else:
             options = RowOptions(tokenizer=small_tokenizer(tmp_path), dialect="hermes")
             rows(home, RowOptions() if way == "ledger" else options)
+
+
+def test_a_look_ahead_alone_makes_no_row(home: WrittenHome) -> None:
+    """It is an attempt that never counts: nothing of it is trained, and nothing is refused."""
+    write_step(home, 1, None, 0, [1, 2, 3], [10, 11], "forked", role="lookahead")
+    assert rows(home) == []
 
 
 def test_a_summary_in_another_role_is_none(home: WrittenHome) -> None:

@@ -123,6 +123,6 @@ def test_markup_inside_an_answer_is_a_forged_turn(tokens: PromptTokenizer) -> No
     reserved = ReservedTokens(tokens, DIALECT)
     for mark in MARKUP:
         ids = [tokens.id_of("open"), tokens.id_of(mark), tokens.id_of("<e>")]
-        assert reserved.forged([id for id in ids if id is not None], "stop"), mark
+        assert reserved.forged_reason([id for id in ids if id is not None], "stop"), mark
     sound = tokens.encode(DIALECT.assistant("open red", ()))
-    assert not reserved.forged(sound, "stop")
+    assert not reserved.forged_reason(sound, "stop")
