@@ -68,7 +68,13 @@ class RlRun:
         recipe = spec.recipe
         tasks = SuiteTasks(recipe.suite, suites_folder(loaded.home) / "tasks", recipe.tasks)
         self._coordinator = GroupCoordinator(
-            loaded, spec.run, spec.recipe, tasks, folder.path, self._watch.stop_requested
+            loaded,
+            spec.run,
+            spec.recipe,
+            tasks,
+            folder.path,
+            self._watch.stop_requested,
+            self._tell_waiting,
         )
         self._trainer = self._make_trainer()
         self._batches = UpdateBatches(
@@ -80,6 +86,8 @@ class RlRun:
         self._sync_seconds = 0.0
         self._validation: ValidationFigures | None = None
         self._began_training = 0.0
+        self._resting_message = ""
+        """What was said before rollouts were paused; empty while none is."""
 
     def train(self) -> bool:
         """Train, or go on; whether it finished. False: it was asked to end."""
@@ -152,6 +160,15 @@ class RlRun:
         self._trainer.note_metrics(_tracked_figures(self._batch, self._sync_seconds))
         self._writer.set_state("running", f"training update {update + 1}")
         self._began_training = time.monotonic()
+
+    def _tell_waiting(self, line: str) -> None:
+        """Show why rollouts do not end, and that they go on again."""
+        if line and self._writer.now.message != line:
+            self._resting_message = self._resting_message or self._writer.now.message
+            self._writer.set_state("running", line)
+        elif not line and self._resting_message:
+            self._writer.set_state("running", self._resting_message)
+            self._resting_message = ""
 
     def _publish(self, update: int) -> str:
         """The policy of an update, active on the engine; of the first: what the run began from."""

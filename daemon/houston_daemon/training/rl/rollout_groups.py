@@ -28,6 +28,7 @@ from houston_shared.store.purification_queries import PurificationCounts
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import LoadedTask, load_task
+from houston_shared.times_and_counts import pluralize
 
 POLL_SECONDS = 0.1
 TRAIN_SPLIT, VALIDATION_SPLIT = "train", "validation"
@@ -112,14 +113,17 @@ class GroupCoordinator:
         tasks: SuiteTasks,
         folder: Path,
         stop: Callable[[], bool],
+        tell: Callable[[str], None],
     ) -> None:
-        """run: its id, a part of every key. folder: of the run. stop: asked while it waits."""
+        """run: its id, a part of every key. folder: of the run. stop: asked while it waits. tell:
+        takes a line about rollouts that wait for a person."""
         self._loaded = loaded
         self._run = run
         self._recipe = recipe
         self._tasks = tasks
         self._groups = GroupFolder(folder / "groups")
         self._stop = stop
+        self._tell = tell
 
     def task_order(self, update: int) -> list[int]:
         """The tasks of an update, all different, drawn by the run's seed: first those that it
@@ -157,6 +161,7 @@ class GroupCoordinator:
                     return [_outcome(group, rows, cut, tokens, counts) for group in groups]
                 if self._stop():
                     return []
+                self._tell(_waiting_sentence(rows.values()))
                 time.sleep(POLL_SECONDS)
 
     def _begin(
@@ -200,6 +205,15 @@ class GroupCoordinator:
             "retries": recipe.purify_retries,
             "similarity": recipe.purify_similarity,
         }
+
+
+def _waiting_sentence(rows: Iterable[RolloutRow]) -> str:
+    """What keeps rollouts from ending, with one of them; empty while nothing does."""
+    paused = [row for row in rows if row.state == "paused"]
+    if not paused:
+        return ""
+    count = pluralize(len(paused), "rollout")
+    return f"{count} paused, {paused[0].id} by {paused[0].paused_by}: {paused[0].reason}"
 
 
 def _rollout_seed(seed: int, update: int, batch: int, index: int) -> int:
