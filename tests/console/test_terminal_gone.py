@@ -142,7 +142,8 @@ def test_who_leaves_before_undoing_is_told_how_to(live: LiveStation, tmp_path: P
     worker = live.working()
     worker.step(1)
     with _console(live.home, tmp_path, worker.rollout, "--as", "ben") as terminal:
-        _until(lambda: terminal.shows(b"live"), "it is there")
+        # A key counts once the rollout itself has been read, which may be after the connection.
+        _until(lambda: terminal.shows(b"live") and terminal.shows(b"running"), "it is there")
         os.write(terminal.master, b"p")
         _until(lambda: terminal.shows(b"takes it back"), "it is paused")
         os.write(terminal.master, b"q")

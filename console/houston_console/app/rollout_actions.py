@@ -40,6 +40,8 @@ class SteeringActions:
         """Pause, resume or cancel; what cannot be undone asks first."""
         row = self._screen.state.rollouts.get(rollout)
         if row is None:
+            if rollout:
+                self._screen.show_message(f"{rollout} is not read yet: press it again.", "warning")
             return
         question = ""
         of_another = row.state == "paused" and row.paused_by != self._person
