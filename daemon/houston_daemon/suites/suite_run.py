@@ -22,7 +22,7 @@ from houston_shared.records import ENDED_STATES, RolloutSpec
 from houston_shared.store.journal_events import ReadPlan, RunSql, split_for_in
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import load_task
-from houston_shared.times_and_counts import iso_time
+from houston_shared.times_and_counts import iso_time, now_us
 from houston_shared.wire import AskStatus
 
 SPECS_PER_MESSAGE = 100
@@ -77,7 +77,7 @@ def run_suite(
     suite = find_suite(order.suite)
     rollout_start_checks.check_policy(loaded, order.engine, order.policy)
     _check_engine(loaded, order.engine)
-    begun, started_at = time.monotonic(), iso_time(time.time_ns() // 1_000)
+    begun, started_at = time.monotonic(), iso_time(now_us())
     by_world: list[list[str]] = []
     for specs in _spec_batches(loaded, order):
         message = StartRollouts(request=uuid.uuid4().hex, specs=tuple(specs))

@@ -6,8 +6,8 @@ there. It imports no torch.
 """
 
 import secrets
+import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ from houston_shared.policy_and_run_files import (
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import RunKind
+from houston_shared.times_and_counts import now_us
 
 RUN_KIND: RunKind = "dapo"
 """Kind of every run of this trainer, in the journal."""
@@ -74,7 +75,7 @@ def create_rl_run(loaded: LoadedConfiguration, request: RlRequest) -> RlRunFolde
     policy_constraints.check_family_lineage(
         known, family, recipe.base, base_hash, parent, NOTHING_TRAINED_MESSAGE
     )
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_us() / 1e6))
     run = f"{request.algorithm}-{stamp}-{secrets.token_hex(2)}"
     spec = RlRunSpec(
         run=run,
