@@ -240,7 +240,8 @@ def test_one_worker_takes_many_one_after_another_and_keeps_nothing_of_them(share
     after = memory_mb(shared)
     kept = [after[pid] - mb for pid, mb in before.items() if pid in after]
     assert max(kept) < MEMORY_MB, kept
-    assert len(shared.own(SHARED)) <= 4
+    # One that is being let go may still be there when the next is asked for.
+    shared.until(lambda: len(shared.own(SHARED)) <= 4, 60, "four workers are enough for sixty")
     assert not shared.own(OWN)
 
 
