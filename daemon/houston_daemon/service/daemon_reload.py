@@ -68,6 +68,8 @@ class EditReloader:
         """What is wrong, by what it is wrong with."""
         self._needs_restart: set[str] = set()
         self._followed_before = False
+        self._folder_followed = False
+        """Whether the folder of recipes was there at the last look."""
         self._follow_due = 0.0
         """When to look for tasks and recipes that are new, monotonic."""
         self._unfollowed = False
@@ -77,7 +79,7 @@ class EditReloader:
         """Take what was edited. now: monotonic seconds. used: engines of rollouts that go on."""
         self._unfollowed = now < self._follow_due
         if not self._unfollowed:
-            self._follow()
+            self._unfollowed = self._follow()
             self._follow_due = now + FOLLOW_SECONDS
         for _ in self._configuration.changed(now):
             self._reconfigure()
@@ -115,7 +117,9 @@ class EditReloader:
 
     # --- what is looked at ------------------------------------------------------------------
 
-    def _follow(self) -> None:
+    def _follow(self) -> bool:
+        """Follow what is there now; whether to look once more: what was written into a new folder
+        before it was watched told nobody."""
         # Changed from the first: it was read some time ago, and may have been edited since.
         self._configuration.follow([self._file.path], as_changed=True)
         self._follow_tasks()
@@ -123,6 +127,9 @@ class EditReloader:
         self._followed_before = True
         files = self._configuration.followed | self._tasks.followed
         self._watcher.follow([*files, self._folder / "*.toml"])
+        new_folder = not self._folder_followed and self._folder.is_dir()
+        self._folder_followed = self._folder.is_dir()
+        return new_folder
 
     def _follow_tasks(self) -> None:
         """Files of the tasks of this home; those of one that was erased are not known any more."""

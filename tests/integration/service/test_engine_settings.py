@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from houston_daemon.prompts.model_dialects import DIALECT_NAMES
 from tests.integration.rollout.endpoint import Endpoint, call, error
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import Station
@@ -14,7 +15,7 @@ from tests.support.tiers import sampled
 WRONG: dict[str, tuple[str, str]] = {
     "a dialect that is none": (
         'kind = "token"\ndialect = "qwen2"',
-        "There is no dialect 'qwen2'; known: chatml-json, glm45, hermes, qwen3",
+        f"There is no dialect 'qwen2'; known: {', '.join(DIALECT_NAMES)}",
     ),
     "a dialect that is none, of a chat endpoint": (
         'kind = "chat"\nmodel = "m"\ndialect = "qwen2"',

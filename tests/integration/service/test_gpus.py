@@ -33,9 +33,11 @@ def test_a_rollout_waits_for_a_gpu_and_sees_only_its_own(station: Station) -> No
     assert listed[second]["reason"] == (
         f"waits for 1 GPU on local: all 1 are taken, used by rollout {first}"
     )
-    said = station.run("daemon", "status").stdout
-    assert f"local: 1 of 1 leased: 0 by rollout {first}" in said
-    assert f"rollout {second} waits for 1 GPU" in said
+    for words in (
+        f"local: 1 of 1 leased: 0 by rollout {first}",
+        f"rollout {second} waits for 1 GPU",
+    ):
+        station.until(lambda w=words: w in station.run("daemon", "status").stdout, 60, words)
     assert "sees 0." in station.steps(first)[0]["observation"]
 
     station.run("daemon", "restart")
