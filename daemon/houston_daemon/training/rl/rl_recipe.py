@@ -124,7 +124,7 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     keep_checkpoints: PositiveInt = 2
     """Older ones are removed."""
     evaluate_updates: NonNegativeInt = 0
-    """Measure the policy on validation tasks every so many updates, and at both ends; 0: never."""
+    """Measure the policy on validation tasks before every so many updates; 0: never."""
     evaluate_tasks: PositiveInt = 64
     """Validation tasks, one rollout each, the same every time."""
 
