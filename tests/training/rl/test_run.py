@@ -24,7 +24,7 @@ FAST = (
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy of few words that solves some worlds and not others."""
     folder = tmp_path_factory.mktemp("tiny")
-    recipe = TinyRecipe(500_000, level="easy", traces=600, epochs=10, enough=0.1, worlds=48)
+    recipe = TinyRecipe(worlds=64)
     with contextlib.suppress(HoustonError):  # it solves fewer or more than one would begin with
         make_tiny_policy(folder, recipe, lambda line: None)
     return folder
@@ -42,7 +42,7 @@ def trained(station: Station, policy: Path) -> Station:
 
 
 def train(station: Station, *more: str) -> dict[str, Any]:
-    words = ("train", "dapo", "--suite", "word-worlds-easy", "--engine", "tiny", *FAST, *more)
+    words = ("train", "dapo", "--suite", "word-worlds", "--engine", "tiny", *FAST, *more)
     (told,) = (
         json.loads(line) for line in station.run(*words, "--json", timeout=280).stdout.splitlines()
     )
@@ -78,7 +78,7 @@ def test_each_update_trains_on_the_groups_of_the_version_before(trained: Station
         (sum(len(group["rollouts"]) for group in groups),)
     ]
     active = [row for row in trained.json("policy", "list") if row.get("active")]
-    assert not active, "at the end the engine has what it had before"
+    assert {row["kind"] for row in active} <= {"base"}, "at the end it has what it had before"
     assert trained.json("train", "list")[0]["policy"] == "policy@3"
 
 
@@ -86,7 +86,7 @@ def test_a_trainer_that_is_killed_goes_on_with_the_same_groups_and_losses(
     trained: Station,
 ) -> None:
     """Its checkpoint is older than what it had done: that is trained again, to the same."""
-    words = ("train", "dapo", "--suite", "word-worlds-easy", "--engine", "tiny", *FAST)
+    words = ("train", "dapo", "--suite", "word-worlds", "--engine", "tiny", *FAST)
     run = trained.run(
         *words, "--set", "updates=3", "--set", "save_updates=3", "--detach"
     ).stdout.strip()
@@ -140,7 +140,7 @@ def trainer_of(folder: Path) -> int:
 def test_what_cannot_be_trained_is_refused_in_a_sentence(
     trained: Station, words: tuple[str, ...], code: int, cause: str
 ) -> None:
-    asked = ("train", "dapo", "--suite", "word-worlds-easy", "--engine", "tiny", *words)
+    asked = ("train", "dapo", "--suite", "word-worlds", "--engine", "tiny", *words)
     said = trained.run(*asked, code=code).stderr
     assert cause in said
     assert trained.json("train", "list") == []

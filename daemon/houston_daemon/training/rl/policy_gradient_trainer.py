@@ -67,6 +67,8 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
             super(PolicyGradientTrainer, self).training_step(model, one_pass, None)
             for one_pass in self._source(self.state.global_step)
         ]
+        if not losses:  # no group of this update had anything to teach
+            return torch.zeros((), device=self.accelerator.device)
         return torch.stack(losses).sum()
 
     def _prepare_inputs(self, inputs: Any) -> Any:
