@@ -227,7 +227,12 @@ def test_recomputed_log_probabilities_are_those_of_a_fresh_pass(folder: Path) ->
     passes = [
         collate_pass(part, rollout_weights(some, "token"), 1) for part in pack_passes(some, 30)
     ]
+    alone = [trained.logprobs(one) for one in passes]
     trained.score(passes, cap=3.0)
+    assert all(
+        torch.equal(found, one["old_per_token_logps"])
+        for found, one in zip(alone, passes, strict=True)
+    )
     fresh = model(folder).eval()
     for part, one in zip(pack_passes(some, 30), passes, strict=True):
         for row, found in zip(part, one["old_per_token_logps"], strict=True):

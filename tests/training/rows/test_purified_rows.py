@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
 from houston_daemon.prompts.model_dialects import choose_dialect
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
+from houston_daemon.training.rl.policy_gradient_batches import PolicyGradientRow
+from houston_daemon.training.rl.purification_gate import PurificationGate
+from houston_daemon.training.rl.update_batches import RAW_OPTIONS, ROW_OPTIONS
 from houston_daemon.training.rows.training_row import RowOptions
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
@@ -162,6 +165,30 @@ def test_raw_rows_hold_all_that_was_sampled_once(
             assert span.role == ("policy" if span.attempt == 1 else "lookahead")
     expected = {key: list(text.ids) for key, text in played.engine.by_attempt.items()}  # type: ignore[attr-defined]
     assert trained == expected
+
+
+@pytest.mark.parametrize(("least", "raw_steps"), [(0.5, []), (1.5, [1, 3])])
+def test_the_gate_trains_purified_steps_or_what_was_sampled_there(
+    stage: Stage, family: dict[str, Family], least: float, raw_steps: list[int]
+) -> None:
+    """A policy that says what the engine said: every ratio is 1, but for rounding."""
+    failed, right = Try("nop", "F1f", "T1t"), Try("noop", "C1f", "T2t")
+    other = Try("noop", "quite another thing", "T3t")
+    tries = [[failed, right], [right], [Try("", "", "T4t"), failed, other]]
+    played = play(stage, written(family, "hermes"), tries)
+
+    def logprobs(rows: Sequence[PolicyGradientRow]) -> list[list[float]]:
+        return [[-0.03] * len(row.completion) for row in rows]
+
+    gate = PurificationGate(least, logprobs)
+    rows, raw = (stage.rows(played, one) for one in (ROW_OPTIONS, RAW_OPTIONS))
+    trained = gate.decide(rows, raw)
+    assert (gate.figures.checked, gate.figures.kept_raw) == (2, len(raw_steps))
+    attempts = [(one.step, one.attempt) for row in trained for one in row.spans if one.weight]
+    unchanged = [(2, 1), (4, 1)]
+    purified = [(1, 3), (3, 4)]
+    sampled = [(1, 1), (1, 2), (3, 1), (3, 2), (3, 3)]
+    assert sorted(attempts) == sorted(unchanged + (sampled if raw_steps else purified))
 
 
 def test_a_rollout_that_was_not_drawn_is_as_it_was(stage: Stage, family: dict[str, Family]) -> None:

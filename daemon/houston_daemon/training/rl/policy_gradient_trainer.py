@@ -102,6 +102,16 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
         self.model.train(training)
         return _gap_of(torch.cat(gaps) if gaps else torch.zeros(0), truncated)
 
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def logprobs(self, one_pass: Pass) -> torch.Tensor:
+        """Log-probabilities of a pass under the policy as it is, (rows, completion tokens)."""
+        training = self.model.training
+        self.model.eval()
+        with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
+            found = self._logps_under(self.model, one_pass)
+        self.model.train(training)
+        return found
+
     def note_metrics(self, metrics: Mapping[str, float]) -> None:
         """Further figures for the next log, for whichever tracker the run reports to."""
         for name, value in metrics.items():
@@ -109,25 +119,24 @@ class PolicyGradientTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _logps_of(self, one_pass: Pass) -> Pass:
         """Old and, with KL, reference log-probabilities of a pass, (rows, completion tokens)."""
-        inputs = Trainer._prepare_inputs(self, one_pass)
-        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
-        mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
-
-        def logps(model: Any) -> torch.Tensor:
-            kept = inputs["completion_ids"].size(1)
-            found, _, _ = self._get_per_token_logps_and_entropies(model, ids, mask, kept)
-            assert isinstance(found, torch.Tensor)
-            return found
-
-        scored = {"old_per_token_logps": logps(self.model)}
+        scored = {"old_per_token_logps": self._logps_under(self.model, one_pass)}
         if self.beta:
             if self.ref_model is not None:
-                scored["ref_per_token_logps"] = logps(self.ref_model)
+                scored["ref_per_token_logps"] = self._logps_under(self.ref_model, one_pass)
             else:
                 assert isinstance(self.model, PeftModel)
                 with use_adapter(self.model, "ref" if "ref" in self.model.peft_config else None):
-                    scored["ref_per_token_logps"] = logps(self.model)
+                    scored["ref_per_token_logps"] = self._logps_under(self.model, one_pass)
         return scored
+
+    def _logps_under(self, model: Any, one_pass: Pass) -> torch.Tensor:
+        inputs = Trainer._prepare_inputs(self, one_pass)
+        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+        mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+        kept = inputs["completion_ids"].size(1)
+        found, _, _ = self._get_per_token_logps_and_entropies(model, ids, mask, kept)
+        assert isinstance(found, torch.Tensor)
+        return found
 
     def _send_telemetry(self) -> None:
         """Nobody is told what is trained."""

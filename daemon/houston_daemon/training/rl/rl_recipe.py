@@ -89,6 +89,10 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Most corrections that are sampled for one step."""
     purify_similarity: UnitShare = 0.5
     """From this likeness of failed and corrected call on, the first thought is kept."""
+    purify_gate: NonNegativeFloat = 0.0
+    """Least ratio of a correction's probability in the purified context to that in the context of
+    the failure, geometric mean over its tokens, from which the purified step is trained; below,
+    what was sampled is. 0: no gate. CLEANER's authors: 0.5."""
 
     lora_rank: PositiveInt = 16
     """Rank of the adapter; vLLM takes up to 16 unless it is told otherwise."""

@@ -78,7 +78,7 @@ class RlRun:
         )
         self._trainer = self._make_trainer()
         self._batches = UpdateBatches(
-            loaded, spec.recipe, self._coordinator, self._trainer.score, self._pad()
+            loaded, spec.recipe, self._coordinator, self._trainer, self._pad()
         )
         self._update = -1
         self._policy = ""
@@ -142,6 +142,7 @@ class RlRun:
                 "syncing": round(self._sync_seconds, 3),
             },
             validation=self._validation,
+            gate=batch.gate,
         )
         self._folder.keep_update(figures)
         self._writer.update_done(figures_line(figures), self._update + 1, self._recipe.updates)
@@ -333,6 +334,7 @@ def _tracked_figures(batch: UpdateBatch, syncing: float) -> dict[str, float]:
         "rollouts/tokens": sampling.tokens,
         "rollouts/zero_variance_groups": sampling.zero_variance,
         "rollouts/stale": sampling.stale,
+        "purification/kept_raw": batch.gate.kept_raw,
         "engine/gap_mean": batch.gap.mean,
         "engine/gap_largest": batch.gap.largest,
         "seconds/sampling": batch.sampling_seconds,

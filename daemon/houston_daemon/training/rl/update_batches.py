@@ -8,8 +8,8 @@ rollout that an older version sampled is trained with importance weights, and co
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -30,13 +30,14 @@ from houston_daemon.training.rl.policy_gradient_batches import (
     split_by_rollout,
 )
 from houston_daemon.training.rl.policy_gradient_trainer import EngineGap, Pass
+from houston_daemon.training.rl.purification_gate import PurificationGate
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rollout_groups import (
     GroupCoordinator,
     GroupOutcome,
     RolloutGroup,
 )
-from houston_daemon.training.rl.update_figures import SamplingFigures
+from houston_daemon.training.rl.update_figures import GateFigures, SamplingFigures
 from houston_daemon.training.rows.row_builder import build_token_rows
 from houston_daemon.training.rows.training_row import RowOptions, TokenRow
 from houston_shared.config import LoadedConfiguration
@@ -45,11 +46,23 @@ from houston_shared.store.store_reader import Reader
 
 ROW_OPTIONS = RowOptions(masking=False)
 """What was sampled is trained, good or bad: its advantage says which."""
+RAW_OPTIONS = RowOptions(masking=False, attempts="raw")
+"""The same with what purification replaced."""
 _OVERLONG_REASON = "an answer was cut at its limit of tokens"
 
 
 class StopRequested(Exception):
     """Somebody asked the run to end while it waited for rollouts."""
+
+
+class RowScorer(Protocol):
+    """The policy as it is, which says how likely tokens are (`PolicyGradientTrainer`)."""
+
+    def score(self, passes: Sequence[Pass], cap: float) -> EngineGap:
+        """Add the log-probabilities that the loss needs."""
+
+    def logprobs(self, one_pass: Pass) -> torch.Tensor:
+        """Those of one pass, (rows, completion tokens)."""
 
 
 class UpdateBatch(NamedTuple):
@@ -62,6 +75,7 @@ class UpdateBatch(NamedTuple):
     """Tokens that are trained."""
     figures: SamplingFigures
     gap: EngineGap
+    gate: GateFigures
     sampling_seconds: float
     scoring_seconds: float
 
@@ -74,15 +88,14 @@ class UpdateBatches:
         loaded: LoadedConfiguration,
         recipe: RlRecipe,
         coordinator: GroupCoordinator,
-        score: Callable[[Sequence[Pass], float], EngineGap],
+        scorer: RowScorer,
         pad: int,
     ) -> None:
-        """score: adds log-probabilities of the policy as it is (`PolicyGradientTrainer.score`).
-        pad: the id that fills rows up."""
+        """pad: the id that fills rows up."""
         self._loaded = loaded
         self._recipe = recipe
         self._coordinator = coordinator
-        self._score = score
+        self._scorer = scorer
         self._pad = pad
         self._penalty = OverlongPenalty(recipe.overlong_limit, recipe.overlong_margin)
 
@@ -96,17 +109,21 @@ class UpdateBatches:
         began = time.monotonic()
         every, kept = self._sample(update, policy)
         sampled = time.monotonic()
-        rows = [row for outcome in kept for row in self._rows(outcome)]
+        gate = PurificationGate(self._recipe.purify_gate, self._logprobs)
+        rows = [row for outcome in kept for row in self._rows(outcome, gate)]
         parts = [
             self._passes(part) for part in split_by_rollout(rows, self._recipe.minibatches, update)
         ]
-        gap = self._score([each for part in parts for each in part], self._recipe.importance_cap)
+        gap = self._scorer.score(
+            [each for part in parts for each in part], self._recipe.importance_cap
+        )
         parts += [[] for _ in range(self._recipe.minibatches - len(parts))]
         return UpdateBatch(
             parts=parts,
             trained=sum(row.trained for row in rows),
             figures=self._figures(every, kept, policy),
             gap=gap,
+            gate=gate.figures,
             sampling_seconds=sampled - began,
             scoring_seconds=time.monotonic() - sampled,
         )
@@ -136,7 +153,7 @@ class UpdateBatches:
             for member in outcome.members
         ]
 
-    def _rows(self, outcome: GroupOutcome) -> Iterator[PolicyGradientRow]:
+    def _rows(self, outcome: GroupOutcome, gate: PurificationGate) -> Iterator[PolicyGradientRow]:
         """Rows of all rollouts of a group that are trained."""
         rewards = self._rewards(outcome)
         advantages = group_advantages(rewards, self._recipe.scale)
@@ -144,11 +161,21 @@ class UpdateBatches:
             for member, reward, advantage in zip(outcome.members, rewards, advantages, strict=True):
                 overlong = member.truncated and self._recipe.overlong_filter
                 rows = list(build_token_rows(reader, member.rollout, ROW_OPTIONS))
+                if self._recipe.purify_gate and not overlong:
+                    raw = build_token_rows(reader, member.rollout, RAW_OPTIONS)
+                    rows = gate.decide(rows, list(raw))
                 _require_plain_sampling(rows)
                 masked = _OVERLONG_REASON if overlong else ""
                 for credited in credit_outcome(rows, reward, advantage, masked):
                     if (row := policy_gradient_row(credited)) is not None:
                         yield row
+
+    def _logprobs(self, rows: Sequence[PolicyGradientRow]) -> list[list[float]]:
+        """What the policy says of each row's completion, one pass for each."""
+        return [
+            self._scorer.logprobs(collate_pass([row], {row.rollout: 1.0}, self._pad))[0].tolist()
+            for row in rows
+        ]
 
     def _passes(self, rows: Sequence[PolicyGradientRow]) -> list[Pass]:
         """The passes of one optimizer step."""

@@ -38,6 +38,17 @@ class SamplingFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the trained groups that an older version than the newest sampled."""
 
 
+class GateFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What the importance-ratio gate made of purified steps that were to be trained."""
+
+    checked: int = 0
+    kept_raw: int = 0
+    """Of them, those that were trained as they had been sampled."""
+    ratio: float = 0.0
+    """Mean over them of p(correction | purified) / p(correction | with the failure), each a
+    geometric mean over its tokens."""
+
+
 class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What TRL says of the loss, mean over the optimizer steps of an update."""
 
@@ -81,3 +92,4 @@ class UpdateFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Of `sampling`, `scoring`, `training`, `syncing` (registering and loading the version)."""
     validation: ValidationFigures | None = None
     """Of the version that the update began from."""
+    gate: GateFigures = GateFigures()

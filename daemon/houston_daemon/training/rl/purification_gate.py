@@ -1,0 +1,114 @@
+"""CLEANER's importance-ratio gate: which purified steps are trained as they stand, and which raw.
+
+A correction was drawn in a context that held the failure, and is trained in one that does not.
+Where the policy would hardly say it there, its gradient is off-policy. The authors' "Plan B" asks
+the geometric mean over its tokens of p(correction | purified) / p(correction | with the failure):
+from a threshold (theirs: 0.5) on, the step is trained purified; below, what was sampled is trained
+in the context it was sampled in. The denominator is what the engine said, the numerator one more
+forward pass of the trainer's.
+"""
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from houston_daemon.training.credit.credited_rows import credit_outcome
+from houston_daemon.training.rl.policy_gradient_batches import (
+    PolicyGradientRow,
+    policy_gradient_row,
+)
+from houston_daemon.training.rl.update_figures import GateFigures
+from houston_daemon.training.rows.training_row import SampledSpan, TokenRow
+
+KEPT_RAW_REASON = "kept raw: the policy would hardly say its correction in the purified context"
+RowLogprobs = Callable[[Sequence[PolicyGradientRow]], Sequence[Sequence[float]]]
+"""The policy's log-probability of every token of each row's completion, nats."""
+
+
+def common_ending(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many ids two answers end with alike: of a shallow replacement the calls, of a deep one
+    all of them."""
+    pairs = zip(reversed(first), reversed(second), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def geometric_mean_ratio(policy: Sequence[float], sampled: Sequence[float]) -> float:
+    """exp(mean(policy - sampled)) of two lists of log-probabilities; 0.0 where they are empty."""
+    gaps = [one - other for one, other in zip(policy, sampled, strict=True)]
+    return math.exp(statistics.fmean(gaps)) if gaps else 0.0
+
+
+class PurificationGate:
+    """Decides the purified steps of one update, rollout by rollout, and counts them."""
+
+    def __init__(self, least: float, logprobs: RowLogprobs) -> None:
+        """least: the smallest ratio that is trained purified."""
+        self._least = least
+        self._logprobs = logprobs
+        self._ratios: list[float] = []
+
+    @property
+    def figures(self) -> GateFigures:
+        """Of every step that was decided."""
+        return GateFigures(
+            checked=len(self._ratios),
+            kept_raw=sum(ratio < self._least for ratio in self._ratios),
+            ratio=statistics.fmean(self._ratios) if self._ratios else 0.0,
+        )
+
+    def decide(self, purified: Sequence[TokenRow], raw: Sequence[TokenRow]) -> list[TokenRow]:
+        """The rows of a rollout that are trained: `purified` ones without the steps that are too
+        far off, and for each of those its row of `raw` ones (`RowOptions.attempts`)."""
+        corrections = {
+            (span.step, span.attempt): (row, index)
+            for row in raw
+            for index, span in enumerate(row.spans)
+            if span.role == "lookahead"
+        }
+        trained: list[TokenRow] = []
+        for row in purified:
+            ratios = self._ratios_of(row, corrections)
+            self._ratios += ratios.values()
+            off = {index for index, ratio in ratios.items() if ratio < self._least}
+            spans = tuple(
+                replace(span, weight=0.0, why=KEPT_RAW_REASON) if index in off else span
+                for index, span in enumerate(row.spans)
+            )
+            trained.append(replace(row, spans=spans) if off else row)
+            trained += [corrections[_source_of(row.spans[index])][0] for index in sorted(off)]
+        return trained
+
+    def _ratios_of(
+        self, row: TokenRow, corrections: dict[tuple[int, int], tuple[TokenRow, int]]
+    ) -> dict[int, float]:
+        """The ratio of each purified step that a row trains, by index of its span."""
+        found = {
+            index: corrections[_source_of(span)]
+            for index, span in enumerate(row.spans)
+            if span.weight and _source_of(span) in corrections
+        }
+        (credited,) = credit_outcome([row], 0.0, 0.0)
+        asked = policy_gradient_row(credited) if found else None
+        if asked is None:
+            return {}
+        (policy,) = self._logprobs([asked])
+        start = len(asked.prompt)
+        ratios = {}
+        for index, (other, at) in found.items():
+            span, source = row.spans[index], other.spans[at]
+            length = common_ending(
+                row.token_ids[span.start : span.end], other.token_ids[source.start : source.end]
+            )
+            said = other.logprobs.get(at, ())
+            length = min(length, len(said))  # nothing was said: nothing vouches for the step
+            ratios[index] = geometric_mean_ratio(
+                policy[span.end - start - length : span.end - start], said[len(said) - length :]
+            )
+        return ratios
+
+
+def _source_of(span: SampledSpan) -> tuple[int, int]:
+    """Step and attempt of the correction that a purified step took over: the one just before."""
+    return span.step, span.attempt - 1
