@@ -17,7 +17,6 @@ from urllib.parse import unquote
 
 from houston_daemon.engines.chat_engine import ROLLOUT_HEADER
 from houston_daemon.experiments.experiment_home import ExperimentHome
-from houston_shared.errors import HoustonError
 from houston_shared.guidance_tag import CLOSING_TAG, OPENING_TAG
 from houston_shared.records import RolloutSpec
 from houston_shared.store import rollout_queries
@@ -199,12 +198,7 @@ class ScriptedSpecs:
         """The spec of the rollout whose conversation it is. Raises HoustonError."""
         with self._lock:
             if chat.rollout not in self._by_rollout:
-                self._read_specs()
-            if chat.rollout not in self._by_rollout:
-                raise HoustonError(f"The home of the experiment has no rollout {chat.rollout!r}.")
+                row = self._ground.read(rollout_queries.find_rollout(chat.rollout))
+                spec = self._ground.read(rollout_queries.read_rollout_spec(row))
+                self._by_rollout[chat.rollout] = spec
             return self._by_rollout[chat.rollout]
-
-    def _read_specs(self) -> None:
-        for row in self._ground.read(rollout_queries.list_rollouts()):
-            if row.id not in self._by_rollout:
-                self._by_rollout[row.id] = self._ground.read(rollout_queries.read_rollout_spec(row))
