@@ -1,13 +1,15 @@
-"""What a tiny policy learns by DAPO, and by DAPO with purified rollouts (CLEANER, figures 1, 4, 5).
+"""What a small policy learns by DAPO, and by DAPO with purified rollouts (CLEANER, figures 1, 4).
 
-    python bench/learning.py [--seeds 3] [--updates 30] [--worlds 256] [--arms dapo saar …]
-                             [--folder DIR] [--model DIR]
+    python bench/learning.py [--suite word-worlds] [--engine embedded] [--seeds 3] [--updates 30]
+                             [--worlds 256] [--arms dapo saar …] [--folder DIR] [--model DIR]
+                             [--set KEY=VALUE]
 
-One daemon, one engine, real rollouts of the suite `word-worlds`. A policy is made and warmed up
-(`houston policy tiny`), measured on held-out worlds, trained once for each arm and seed
-(`houston train dapo`), and measured on the same worlds, unpurified. Differences are paired by
-world; intervals draw worlds and seeds anew (95 %). Nothing is tuned on the test split. The same
-command goes on where it was broken off in `--folder`. Written to bench/results/learning.json.
+One daemon, one engine, real rollouts of a suite. A policy is made and warmed up (`houston policy
+tiny`, or `warm` for the suites of language models), measured on held-out worlds, trained once for
+each arm and seed (`houston train dapo`), and measured on the same worlds, unpurified. Differences
+are paired by world; intervals draw worlds and seeds anew (95 %). Nothing is tuned on the test
+split. The same command goes on where it was broken off in `--folder`. Written to
+bench/results/learning.json, of another suite to learning_SUITE.json.
 """
 
 import argparse
@@ -26,10 +28,11 @@ from bench.durable.machine import machine
 
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.experiments.experiment_statistics import bootstrap_mean, score_differences
+from houston_daemon.suites.suite_catalog import SUITES
 from houston_daemon.suites.suite_results import SuiteRun, read_run
 
-RESULTS = ROOT / "bench" / "results" / "learning.json"
-SUITE, ENGINE = "word-worlds", "tiny"
+RESULTS = ROOT / "bench" / "results"
+WORDS, ENGINE = "words", "learner"
 ARMS = {
     "dapo": (),
     "saar": ("purify=0.7",),
@@ -72,26 +75,29 @@ def compared(runs: Mapping[str, Mapping[int, SuiteRun]], one: str, other: str) -
     }
 
 
-def measured(home: ExperimentHome, policy: str, name: str, worlds: int) -> SuiteRun:
+def measured(home: ExperimentHome, policy: str, name: str, asked: argparse.Namespace) -> SuiteRun:
     """The policy on held-out worlds; what was measured before is read."""
-    file = home.home.path / "suites" / SUITE / f"{name}.json"
+    file = home.home.path / "suites" / asked.suite / f"{name}.json"
     if not file.is_file():
         home.run("policy", "activate", policy, "--engine", ENGINE)
-        words = ("suite", "run", SUITE, "--engine", ENGINE, "--policy", policy)
-        home.run(*words, "--split", "test", "-n", str(worlds), "--name", name, seconds=3600)
+        words = ("suite", "run", asked.suite, "--engine", ENGINE, "--policy", policy)
+        words += ("--split", "test", "-n", str(asked.worlds), "--name", name)
+        home.run(*words, seconds=2 * 3600)
     return read_run(file)
 
 
-def trained(home: ExperimentHome, arm: str, seed: int, updates: int) -> tuple[str, dict[str, Any]]:
+def trained(
+    home: ExperimentHome, arm: str, seed: int, asked: argparse.Namespace
+) -> tuple[str, dict[str, Any]]:
     """Train one policy; its name and its curve. What was trained before is read."""
     family = f"{arm.replace(' ', '-').replace(',', '')}-{seed}"
     kept = home.folder / f"{family}.json"
     if not kept.is_file():
-        settings = (f"seed={seed}", f"updates={updates}", *ARMS[arm])
+        settings = (f"seed={seed}", f"updates={asked.updates}", *ARMS[arm], *asked.set)
         words = [word for setting in settings for word in ("--set", setting)]
         began = time.monotonic()
         told = home.run(
-            *("train", "dapo", "--suite", SUITE, "--engine", ENGINE, "--recipe", "small"),
+            *("train", "dapo", "--suite", asked.suite, "--engine", ENGINE, "--recipe", "small"),
             *("--name", family, "--json", *words),
             seconds=4 * 3600,
         )
@@ -130,13 +136,13 @@ def curve(run: Mapping[str, Any]) -> dict[str, Any]:
 
 def learn(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, Any]:
     """All arms and seeds, and what came out."""
-    runs: dict[str, dict[int, SuiteRun]] = {BASE: {0: measured(home, "base", BASE, asked.worlds)}}
+    runs: dict[str, dict[int, SuiteRun]] = {BASE: {0: measured(home, "base", BASE, asked)}}
     curves: dict[str, dict[str, Any]] = {}
     for seed in range(1, asked.seeds + 1):
         for arm in asked.arms:
-            policy, told = trained(home, arm, seed, asked.updates)
+            policy, told = trained(home, arm, seed, asked)
             name = policy.replace("@", "-")
-            runs.setdefault(arm, {})[seed] = measured(home, policy, name, asked.worlds)
+            runs.setdefault(arm, {})[seed] = measured(home, policy, name, asked)
             curves.setdefault(arm, {})[str(seed)] = told
             solved = interval(cells({seed: runs[arm][seed]}, False))
             print(
@@ -160,21 +166,26 @@ def learn(home: ExperimentHome, asked: argparse.Namespace) -> dict[str, Any]:
 def main() -> int:
     """Learn, print, keep; exit code 1 where an arm is not better than before."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--suite", choices=list(SUITES), default="word-worlds")
+    parser.add_argument("--engine", choices=["embedded", "vllm"], default="embedded")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--updates", type=int, default=30)
     parser.add_argument("--worlds", type=int, default=256)
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=["dapo", "saar"])
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--model", type=Path, help="a policy of `houston policy tiny`")
+    parser.add_argument("--model", type=Path, help="of `houston policy tiny` or `warm`")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="houston-learning-") as temporary:
         folder = (asked.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         model = asked.model or folder / "model"
-        engine = {"kind": "embedded", "model": str(model.absolute()), "dialect": "words"}
-        home = ExperimentHome(folder, {ENGINE: engine}, at_once=64)
+        dialect = SUITES[asked.suite].dialect
+        engine = {"kind": asked.engine, "model": str(model.absolute()), "dialect": dialect}
+        home = ExperimentHome(folder, {ENGINE: engine}, at_once=64 if dialect == WORDS else 16)
         if not (model / "config.json").is_file():
-            home.run("policy", "tiny", "--out", str(model))
+            make = ("tiny",) if dialect == WORDS else ("warm", "--suite", asked.suite)
+            home.run("policy", *make, "--out", str(model), seconds=4 * 3600)
         home.start()
         try:
             result = learn(home, asked)
@@ -182,9 +193,13 @@ def main() -> int:
             home.stop()
         about = machine(folder)
         about["versions"] |= {name: version(name) for name in ("torch", "transformers", "trl")}
-        made = json.loads((model / "tiny_policy.json").read_text())
-        result = {**about, "updates": asked.updates, "policy": made, **result}
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+        (made,) = (*model.glob("tiny_policy.json"), *model.glob("warm_up.json"))
+        how = {name: getattr(asked, name) for name in ("suite", "engine", "updates", "set")}
+        policy = json.loads(made.read_text()) | {"model": model.name}
+        result = {**about, **how, "policy": policy, **result}
+    name = "learning" if asked.suite == "word-worlds" else f"learning_{asked.suite}"
+    text = json.dumps(result, indent=1) + "\n"
+    (RESULTS / f"{name}.json").write_text(text)
     print(
         json.dumps(
             {key: result[key] for key in ("held out", "minus before", "minus dapo")}, indent=1

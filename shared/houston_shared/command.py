@@ -87,6 +87,7 @@ COMMANDS = _build_commands(
     ("policy export", "daemon.policy_commands", "as a GGUF file"),
     ("policy import", "daemon.policy_commands", "import an external policy"),
     ("policy tiny", "daemon.tiny_policy_commands", "make a small model that learns in minutes"),
+    ("policy warm", "daemon.warm_up_commands", "warm a language model up for a suite"),
     ("suite list", "daemon.suite_commands", "generated tasks, and how models do on them"),
     ("suite run", "daemon.suite_commands", "how a policy does on a suite"),
     ("suite compare", "daemon.suite_commands", "two runs of a suite, world by world"),

@@ -16,7 +16,8 @@ from houston_shared.errors import ExitCode, HoustonError
 PARAMETERS, TRACES, PASSES = 1_800_000, 1_200, 12
 
 
-def _share(text: str) -> float:
+def parse_share(text: str) -> float:
+    """An argument between 0 and 1."""
     value = float(text)
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
@@ -53,7 +54,7 @@ def add_policy_tiny_arguments(parser: argparse.ArgumentParser) -> None:
         "--level", choices=tuple(LEVELS), default="medium", help="of the worlds in them (medium)"
     )
     parser.add_argument(
-        "--wrong", type=_share, default=0.8, help="share of traces for a wrong box (0.8)"
+        "--wrong", type=parse_share, default=0.8, help="share of traces for a wrong box (0.8)"
     )
     parser.add_argument("--seed", type=whole_number(), default=0, help="of all that is random (0)")
     parser.add_argument("--json", action="store_true", help="one JSON object")
@@ -62,7 +63,7 @@ def add_policy_tiny_arguments(parser: argparse.ArgumentParser) -> None:
 def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Make it and say how to use it."""
     folder = arguments.out.absolute()
-    _check_new_folder(folder)
+    check_new_folder(folder)
     # Threads that spin while they wait for each other take the cores from everybody else's.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
@@ -97,7 +98,8 @@ def run_policy_tiny(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
     return int(ExitCode.DONE)
 
 
-def _check_new_folder(folder: Path) -> None:
+def check_new_folder(folder: Path) -> None:
+    """Raise HoustonError where something is in the way of a new folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise HoustonError(
             f"{folder} is there and is no empty folder.",

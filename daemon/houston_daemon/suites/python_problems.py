@@ -20,6 +20,8 @@ class PythonProblem:
     answer: str
     program: str
     """Prints the answer."""
+    others: tuple[tuple[str, str], ...]
+    """Programs for other questions about the same numbers, each with what it prints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +92,9 @@ def python_problem(split: str, index: int) -> PythonProblem:
         question=template.ask[split].format(**numbers),
         answer=str(template.answer(first, second, third)),
         program=template.program.format(**numbers),
+        others=tuple(
+            (other.program.format(**numbers), str(other.answer(first, second, third)))
+            for other in _TEMPLATES
+            if other is not template
+        ),
     )

@@ -16,6 +16,7 @@ import msgspec
 
 from houston_daemon.suites.file_tasks import file_task
 from houston_daemon.suites.python_problems import python_problem
+from houston_daemon.suites.science_games import SIMPLIFICATIONS, WORLD_SPLITS, science_game
 from houston_daemon.suites.word_worlds import LEVELS, WordLevel, word_world
 from houston_shared import atomic_file
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
@@ -153,11 +154,26 @@ _GAME_LEVELS = 3
 
 def _write_text_game(split: str, index: int, folder: Path) -> str:
     say = "Play the game with act, in plain commands: go north, take coin."
-    head = _task_text("text-games", split, index, "textworld", say, 48)
-    tools = 'tools = ["act", "finish"]\n'
+    head = _game_text("text-games", split, index, "textworld", say)
     level, seed = index % _GAME_LEVELS + 1, _GAME_SEEDS[split] + index
     game = f'[textworld]\ngame = "coin_collector"\nlevel = {level}\nseed = {seed}\n'
-    return head.replace("[budget]", f"{tools}\n[budget]", 1) + game
+    return head + game
+
+
+def _write_science_game(split: str, index: int, folder: Path) -> str:
+    game = science_game(split, index)
+    say = "Play with act: teleport to ROOM, look around, focus on THING, move THING to BOX."
+    head = _game_text("science-games", split, index, "scienceworld", say)
+    return head + (
+        f'[scienceworld]\ntasks = ["{game.task}"]\nvariation = {game.variation}\n'
+        f'split = "{WORLD_SPLITS[split]}"\nsimplifications = ["{SIMPLIFICATIONS}"]\n'
+    )
+
+
+def _game_text(suite: str, split: str, index: int, environment: str, instructions: str) -> str:
+    """The head of a simulator's task: two of its tools, since each costs tokens."""
+    text = _task_text(suite, split, index, environment, instructions, 48)
+    return text.replace("[budget]", 'tools = ["act", "finish"]\n\n[budget]', 1)
 
 
 _ALL = (
@@ -187,6 +203,15 @@ _ALL = (
         version=1,
         about="a coin to be found in TextWorld, over one to three rooms, for small language models",
         write=_write_text_game,
+        steps=8,
+        context_tokens=400,
+        dialect="chatml-calls",
+    ),
+    Suite(
+        name="science-games",
+        version=1,
+        about="short games of ScienceWorld, the right thing to be found, for small language models",
+        write=_write_science_game,
         steps=8,
         context_tokens=400,
         dialect="chatml-calls",

@@ -1,0 +1,106 @@
+"""`houston policy warm`: a language model warmed up for a suite, so that rewards can teach it.
+
+The work is `suites.warm_up`, which runs the rest of Houston: a daemon, rollouts, rows, training.
+"""
+
+import argparse
+from pathlib import Path
+
+from houston_daemon.commands.tiny_policy_commands import check_new_folder, parse_share
+from houston_daemon.engines.local_model import model_path
+from houston_daemon.suites.imperfect_agents import AgentHabits, suite_choices
+from houston_daemon.suites.warm_up import WarmUpRecipe, warm_up_model
+from houston_shared import command_output
+from houston_shared.command_arguments import whole_number
+from houston_shared.config import LoadedConfiguration
+from houston_shared.errors import ExitCode, HoustonError
+
+
+def add_policy_warm_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--suite`, `--out`, `--model`, what its traces are, `--set`, `--json`."""
+    recipe = WarmUpRecipe(suite="", model="")
+    habits = recipe.habits
+    parser.add_argument(
+        "--suite", required=True, choices=tuple(suite_choices()), help="whose tasks it learns"
+    )
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="new or empty folder for the model"
+    )
+    parser.add_argument(
+        "--model", type=Path, metavar="DIR", help="to begin from (the model of the demo)"
+    )
+    parser.add_argument(
+        "--traces",
+        type=whole_number(8, 100_000),
+        default=recipe.traces,
+        metavar="N",
+        help=f"rollouts of the scripted agent ({recipe.traces})",
+    )
+    parser.add_argument(
+        "--wrong",
+        type=parse_share,
+        default=habits.wrong,
+        help=f"share of them that do not solve their task ({habits.wrong})",
+    )
+    parser.add_argument(
+        "--errors",
+        type=parse_share,
+        default=habits.errors,
+        help=f"share of their steps behind a call that fails ({habits.errors})",
+    )
+    parser.add_argument(
+        "--worlds",
+        type=whole_number(0, 10_000),
+        default=recipe.worlds,
+        metavar="N",
+        help=f"validation tasks that it is measured on ({recipe.worlds})",
+    )
+    parser.add_argument(
+        "--at-once",
+        type=whole_number(1, 256),
+        default=recipe.at_once,
+        metavar="N",
+        help=f"rollouts that run together ({recipe.at_once})",
+    )
+    parser.add_argument("--seed", type=whole_number(), default=0, help="of all that is random (0)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the SFT recipe"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_policy_warm(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
+    """Make it and say how to use it."""
+    folder = arguments.out.absolute()
+    check_new_folder(folder)
+    model = arguments.model or model_path()
+    if model is None:
+        raise HoustonError(
+            "There is no model to begin from.",
+            "Nothing was made.",
+            "houston doctor --fetch-model, or name one with --model",
+            ExitCode.CONFIGURATION,
+        )
+    recipe = WarmUpRecipe(
+        suite=arguments.suite,
+        model=str(model.absolute()),
+        traces=arguments.traces,
+        habits=AgentHabits(arguments.wrong, arguments.errors),
+        seed=arguments.seed,
+        worlds=arguments.worlds,
+        at_once=arguments.at_once,
+        settings=tuple(arguments.set),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    made = warm_up_model(folder, recipe, command_output.print_note)
+    if arguments.json:
+        command_output.print_json_line({"out": str(folder), **made})
+        return int(ExitCode.DONE)
+    solved = made.get("validation", {}).get("pass@1", {}).get("value")
+    told = f", solves {solved:.0%} of {recipe.worlds} validation tasks" if recipe.worlds else ""
+    command_output.print_line(f"{folder}: warmed up for {recipe.suite}{told}")
+    command_output.print_note(
+        f'next: in houston.toml [engines.warm] kind = "embedded", model = "{folder}", '
+        f'dialect = "chatml-calls"; then houston suite run {recipe.suite} --engine warm'
+    )
+    return int(ExitCode.DONE)

@@ -1,0 +1,136 @@
+"""Warms a language model up for a suite: SFT on rollouts of an imperfect scripted agent.
+
+The rollouts are real ones, of a daemon in a home of their own below the model's folder, and so are
+rows and training (`houston train sft --full`). No rule masks anything: the model learns the calls
+and the agent's faults, so that it succeeds in 5 to 30 % and rewards have something to teach. It is
+then measured on validation tasks. A tiny policy is made otherwise (`tiny_policy`).
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from houston_daemon.experiments.experiment_home import ExperimentHome
+from houston_daemon.experiments.scripted_endpoint import (
+    ScriptedEndpoint,
+    ScriptedSpecs,
+    endpoint_engine,
+)
+from houston_daemon.suites.imperfect_agents import AgentHabits, ImperfectAgent
+from houston_daemon.suites.suite_catalog import find_suite
+from houston_shared.errors import HoustonError
+
+LEAST_SUCCESS, MOST_SUCCESS = 0.05, 0.30
+_HOME, _SCRIPTED, _WARM = "warm-up", "scripted", "warm"
+_TRAINING_FIGURES = ("steps", "rows", "tokens", "trained_tokens", "seconds", "loss_mean_last_10")
+_SETTINGS = ("epochs=2", "batch=8", "learning_rate=1e-4", "pack_tokens=2048")
+_PATIENCE = 6 * 3600.0
+"""Seconds that a stage may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUpRecipe:
+    """What is asked."""
+
+    suite: str
+    model: str
+    """Folder of the model to begin from."""
+    traces: int = 240
+    """Rollouts of the scripted agent, on the first tasks of the train split."""
+    habits: AgentHabits = field(default_factory=AgentHabits)
+    """Of the scripted agent."""
+    seed: int = 0
+    """Of the agent and of the training."""
+    worlds: int = 64
+    """Validation tasks that the model is measured on; 0: not at all."""
+    at_once: int = 16
+    """Rollouts that run together."""
+    settings: tuple[str, ...] = ()
+    """`key=value` of the SFT recipe `small`, behind `_SETTINGS`."""
+
+
+def warm_up_model(
+    folder: Path, recipe: WarmUpRecipe, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """Sample, train, measure; what it does, as also kept in `warm_up.json` of the model's folder.
+
+    tell: takes a line for people. Raises HoustonError where a stage fails, and where the model
+    succeeds in less than 5 or more than 30 %; the folder is there all the same.
+    """
+    begun = time.monotonic()
+    tell(f"{recipe.traces} rollouts of the scripted agent …")
+    scripted = _sampled(folder, recipe)
+    tell(f"the agent solved {scripted['pass@1']['value']:.0%}; training …")
+    trained = _trained(folder, recipe)
+    made = {
+        **asdict(recipe),
+        "scripted": scripted["pass@1"]["value"],
+        "training": {name: trained[name] for name in _TRAINING_FIGURES if name in trained},
+    }
+    if recipe.worlds:
+        tell(f"{recipe.worlds} validation tasks …")
+        made["validation"] = _measured(folder, recipe)
+    made["seconds"] = round(time.monotonic() - begun, 1)
+    text = json.dumps(made, indent=1) + "\n"
+    (folder / "warm_up.json").write_text(text, encoding="utf-8")
+    if recipe.worlds:
+        _check_success(folder, made["validation"]["pass@1"]["value"])
+    return made
+
+
+def _sampled(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
+    """The scripted agent's rollouts; figures of `suite run`."""
+    suite, place = find_suite(recipe.suite), folder / _HOME
+    specs = ScriptedSpecs(ExperimentHome(place, {}))
+    agent = ImperfectAgent(suite.name, suite.steps, specs, recipe.habits, recipe.seed)
+    with ScriptedEndpoint(agent) as endpoint:
+        engines = {_SCRIPTED: endpoint_engine(endpoint.port)}
+        return _suite_figures(ExperimentHome(place, engines, recipe.at_once), recipe, "train")
+
+
+def _trained(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
+    """Train on all of them, and put what comes out into `folder`; figures of the run."""
+    home = ExperimentHome(folder / _HOME, {})
+    words = ["train", "sft", "--all", "--rules", "off", "--full", "--base", recipe.model]
+    words += ["--dialect", find_suite(recipe.suite).dialect, "--name", _WARM, "--json"]
+    for setting in (f"seed={recipe.seed}", *_SETTINGS, *recipe.settings):
+        words += ["--set", setting]
+    run = json.loads(home.run(*words, seconds=_PATIENCE).splitlines()[-1])
+    if run["state"] != "finished":
+        raise HoustonError(f"The training run {run['run']} {run['state']}.", "Nothing was made.")
+    for file in Path(run["output"]).iterdir():
+        file.replace(folder / file.name)
+    return dict(run["result"])
+
+
+def _measured(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
+    """The model on validation tasks, by the embedded engine; figures of `suite run`."""
+    dialect = find_suite(recipe.suite).dialect
+    engine = {"kind": "embedded", "model": str(folder), "dialect": dialect}
+    home = ExperimentHome(folder / _HOME, {_WARM: engine}, recipe.at_once)
+    return _suite_figures(home, recipe, "validation")
+
+
+def _suite_figures(home: ExperimentHome, recipe: WarmUpRecipe, split: str) -> dict[str, Any]:
+    engine, count = (_SCRIPTED, recipe.traces) if split == "train" else (_WARM, recipe.worlds)
+    words = ("suite", "run", recipe.suite, "--split", split, "-n", str(count))
+    home.start()
+    try:
+        told = home.run(*words, "--engine", engine, "--name", split, "--json", seconds=_PATIENCE)
+        figures: dict[str, Any] = json.loads(told.splitlines()[-1])
+        del figures["file"]
+        return figures
+    finally:
+        home.stop()
+
+
+def _check_success(folder: Path, success: float) -> None:
+    if not LEAST_SUCCESS <= success <= MOST_SUCCESS:
+        raise HoustonError(
+            f"The model in {folder} solves {success:.0%} of tasks that it has not seen.",
+            "From less than 5 % hardly anything is learned, above 30 % little is left to learn.",
+            "Take other --traces, --wrong or --errors.",
+        )
