@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from houston_shared.sample_roles import SampleRole
+
 RolloutState = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
 STATE_TRANSITIONS: dict[RolloutState, frozenset[RolloutState]] = {
     "queued": frozenset({"running", "paused", "failed", "cancelled"}),
@@ -30,9 +32,6 @@ AT_REST_ACTIVITY = "paused"
 
 GuidanceMode = Literal["next", "wake", "interrupt"]
 GuidanceState = Literal["queued", "delivered", "withdrawn"]
-SampleRole = Literal[
-    "policy", "summary", "judge", "planner", "executor", "verifier", "critic", "lookahead"
-]
 PURIFICATION_KEY = "purification"
 """Parameter of a sample that was put together of a failed answer and its correction: a table with
 `mode`, `similarity`, `attempts` and `from_attempt` (docs/purification.md)."""

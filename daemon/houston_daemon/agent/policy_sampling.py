@@ -28,7 +28,8 @@ from houston_daemon.prompts import dialect_protocol as reading
 from houston_daemon.prompts.context_ledger import PromptLink
 from houston_daemon.prompts.dialect_protocol import AgentAction, Dialect
 from houston_shared.errors import HoustonError
-from houston_shared.records import AWAY_ACTIVITY, Message, SampleBody, SampleRole, ToolCall
+from houston_shared.records import AWAY_ACTIVITY, Message, SampleBody, ToolCall
+from houston_shared.sample_roles import SAMPLE_ROLES, SampleRole
 from houston_shared.task import SamplingSettings
 from houston_shared.wire import StoreState, encode_message
 
@@ -65,7 +66,7 @@ class SampleRequestBuilder:
         attempt: int = 1,
     ) -> SampleRequest:
         """One request. A summary is asked for without tools and without reasoning."""
-        acts = role in ("policy", "lookahead")
+        acts = SAMPLE_ROLES[role].acts
         return SampleRequest(
             prompt_ids=ids,
             messages=messages,

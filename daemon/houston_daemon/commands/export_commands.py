@@ -6,6 +6,7 @@ in `training.rows`, formats are written in `training.export`.
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,8 +25,9 @@ from houston_daemon.training.rows.training_row import RowOptions
 from houston_shared import command_output, secret_redaction
 from houston_shared.command_arguments import whole_number
 from houston_shared.config import LoadedConfiguration
-from houston_shared.errors import ExitCode
+from houston_shared.errors import ConfigurationError, ExitCode
 from houston_shared.home import Home
+from houston_shared.sample_roles import ROW_ROLES, parse_row_roles
 from houston_shared.store.rollout_queries import RolloutSelection, select_rollout_ids
 from houston_shared.store.store_reader import Reader
 from houston_shared.times_and_counts import pluralize
@@ -61,6 +63,8 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         "--as-named", action="store_true", help="rollouts in the order of R…, not by id"
     )
     add_row_arguments(parser)
+    roles = f"whose answers are trained ({','.join(ROW_ROLES)})"
+    parser.add_argument("--roles", default="", metavar="ROLE,…", help=roles)
     add_rules_argument(parser)
     recipes = f"how often and in which order rows stand: {', '.join(RECIPES)}, or a TOML file"
     parser.add_argument("--recipe", default="once", metavar="NAME", help=recipes)
@@ -105,7 +109,9 @@ def add_row_arguments(parser: argparse.ArgumentParser) -> None:
         " fork keeps are trained on both sides of it",
     )
     parser.add_argument("--no-masking", action="store_true", help="train masked steps, too")
-    parser.add_argument("--no-summaries", action="store_true", help="train no summaries")
+    parser.add_argument(
+        "--no-summaries", action="store_true", help="train no summaries: as --roles policy"
+    )
     parser.add_argument(
         "--unjudged",
         choices=("keep", "mask"),
@@ -146,7 +152,7 @@ def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     request = ExportRequest(
         rollouts=tuple(rollouts),
         format=arguments.format,
-        rows=read_row_options(arguments),
+        rows=read_export_rows(arguments),
         recipe=choose_export_recipe(arguments.recipe, arguments.seed),
         held_out=parse_held_out(arguments.held_out, arguments.seed),
         parquet=arguments.parquet,
@@ -159,6 +165,20 @@ def run_export(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> in
     return int(ExitCode.DONE)
 
 
+def read_export_rows(arguments: argparse.Namespace) -> RowOptions:
+    """How rows are made, with `--roles`. Raises ConfigurationError for a role that has no rows."""
+    rows = read_row_options(arguments)
+    if not arguments.roles:
+        return rows
+    named = parse_row_roles(arguments.roles.split(","), "Nothing was exported.")
+    roles = tuple(role for role in named if role in rows.roles)
+    if not roles:
+        raise ConfigurationError(
+            f"--no-summaries leaves nothing of --roles {arguments.roles}.", "Nothing was exported."
+        )
+    return replace(rows, roles=roles)
+
+
 def read_row_options(arguments: argparse.Namespace) -> RowOptions:
     """What `row_arguments` was given."""
     tokenizer = str(Path(arguments.tokenizer).absolute()) if arguments.tokenizer else ""
@@ -168,7 +188,7 @@ def read_row_options(arguments: argparse.Namespace) -> RowOptions:
         unjudged=arguments.unjudged,
         attempts=arguments.attempts,
         masking=not arguments.no_masking,
-        summaries=not arguments.no_summaries,
+        roles=("policy",) if arguments.no_summaries else ROW_ROLES,
         dialect=arguments.dialect,
         tokenizer=tokenizer,
         window=arguments.window,

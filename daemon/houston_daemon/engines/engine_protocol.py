@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from houston_shared.errors import ExitCode, HoustonError
-from houston_shared.records import LogprobKind, Message, SampleRole, ToolCall
+from houston_shared.records import LogprobKind, Message, ToolCall
+from houston_shared.sample_roles import SampleRole
 
 DEFAULT_TEMPERATURE = 0.7
 """Of a token engine, where the task file sets none."""

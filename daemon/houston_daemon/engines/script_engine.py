@@ -17,6 +17,7 @@ from houston_daemon.engines.engine_http import wait_until_set
 from houston_daemon.engines.engine_protocol import EngineSample, SampleRequest
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import ToolCall
+from houston_shared.sample_roles import SAMPLE_ROLES
 
 SCRIPTED_SUMMARY = "A script decides the steps; there is nothing to sum up."
 
@@ -64,7 +65,7 @@ class ScriptEngine:
     async def sample(self, request: SampleRequest, stop: asyncio.Event) -> EngineSample:
         """Play one line; after the last one, call `finish`."""
         started = time.monotonic_ns()
-        if request.role not in ("policy", "lookahead"):
+        if not SAMPLE_ROLES[request.role].acts:
             return EngineSample(SCRIPTED_SUMMARY, "stop", thought=SCRIPTED_SUMMARY, calls=())
         step = request.step or self._next
         line = self._lines[step - 1] if step <= len(self._lines) else _FINISH_LINE

@@ -214,7 +214,7 @@ def test_apollo_repeats_rows_in_the_file_itself(scene: Scene, tmp_path: Path) ->
 
 def test_without_masking_and_without_summaries(scene: Scene, tmp_path: Path) -> None:
     scene.stage.judge(scene.short.id, 2, "mask")
-    options = RowOptions(masking=False, summaries=False)
+    options = RowOptions(masking=False, roles=("policy",))
     result = write_export(scene.home, ExportRequest(scene.ids, rows=options), tmp_path / "out")
     scene.stage.judge(scene.short.id, 2, "undecided")
     assert not any("summary" in row for row in rows(result.folder))

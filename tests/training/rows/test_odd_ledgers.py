@@ -3,7 +3,6 @@
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -11,7 +10,8 @@ from houston_daemon.training.rows.recorded_rows import unique_position
 from houston_daemon.training.rows.row_builder import build_chat_rows, build_token_rows
 from houston_daemon.training.rows.training_row import RowOptions, TokenRow, check_role
 from houston_shared.errors import HoustonError
-from houston_shared.records import ContextHead, ForkBody, SampleRole, ToolCall
+from houston_shared.records import ContextHead, ForkBody, ToolCall
+from houston_shared.sample_roles import SAMPLE_ROLES
 from houston_shared.store.store_reader import Reader
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.written_home import WrittenHome, sample
@@ -147,7 +147,7 @@ def test_an_older_homes_log_probabilities_are_called_what_they_are(
     assert span.policy_hash == "cafe"
 
 
-ROLES = [role for role in get_args(SampleRole) if role not in ("policy", "lookahead")]
+ROLES = [role for role in SAMPLE_ROLES if role not in ("policy", "lookahead")]
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -17,7 +17,7 @@ from houston_daemon.training.runs import run_folder
 from houston_daemon.training.sft import create_run
 from houston_daemon.training.sft.sft_run_folder import RunFolder
 from houston_shared.config import load_configuration
-from houston_shared.errors import HoustonError
+from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.policy_and_run_files import training_folder
 from tests.support.small_tokenizer import small_tokenizer
 from tests.support.station import Station
@@ -193,6 +193,17 @@ def test_what_is_refused_leaves_no_run(tmp_path: Path, base: Path, case: str) ->
     assert cause in refused.value.cause
     folder = training_folder(loaded.home)
     assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_data_that_were_made_for_other_roles_are_refused(tmp_path: Path, base: Path) -> None:
+    data = tiny.write(tmp_path / "data", tiny.rows())
+    (data / "manifest.json").write_text('{"options": {"roles": ["policy", "summary"]}}')
+    settings = (f"base={base}", 'roles=["policy"]')
+    asked = create_run.TrainingRequest((), data, (), RowOptions(), "small", settings, "policy")
+    with pytest.raises(ConfigurationError) as refused:
+        create_run.create_run_folder(load_configuration(str(tmp_path / "home"), None), asked)
+    assert "trains the roles policy, and the rows of the data are made for" in refused.value.cause
+    assert refused.value.next == "Export again with --roles policy"
 
 
 def test_what_a_killed_command_has_begun_is_removed_and_another_ones_is_not(

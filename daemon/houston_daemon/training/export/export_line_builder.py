@@ -28,7 +28,7 @@ from houston_daemon.training.rows.training_row import (
     SampledSpan,
     TokenRow,
 )
-from houston_shared.records import SampleRole
+from houston_shared.sample_roles import SampleRole
 from houston_shared.secret_redaction import find_placeholders, redact, redact_all
 
 _SpanOrMessage = TypeVar("_SpanOrMessage", SampledSpan, ChatMessage)

@@ -22,6 +22,7 @@ from houston_daemon.training.sft.sft_recipe import (
 )
 from houston_shared import toml_file
 from houston_shared.errors import ConfigurationError
+from houston_shared.sample_roles import ROW_ROLES, parse_row_roles
 from houston_shared.toml_file import Settings
 
 RECIPES_FOLDER = Path(__file__).parent / "recipes"
@@ -44,6 +45,8 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     tasks: PositiveInt = 10_000
     """How many tasks of its training split; they are drawn by the seed, and may come again."""
 
+    roles: tuple[str, ...] = ROW_ROLES
+    """Roles whose answers are trained: `policy` (actions), `summary`."""
     updates: PositiveInt = 30
     """How often the policy is trained and given to the engine."""
     groups: PositiveInt = 16
@@ -151,6 +154,7 @@ def load_rl_recipe(name: str, settings: list[str]) -> RlRecipe:
     tables = toml_file.read_toml(file)
     lay_settings(tables, settings)
     recipe = toml_file.convert_toml(tables, RlRecipe, str(file))
+    parse_row_roles(recipe.roles, NOTHING_TRAINED_MESSAGE)
     for tracker in recipe.report_to:
         if importlib.util.find_spec(tracker) is None:
             raise ConfigurationError(

@@ -9,6 +9,7 @@ rollout that an older version sampled is trained with importance weights, and co
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import torch
@@ -42,6 +43,7 @@ from houston_daemon.training.rows.row_builder import build_token_rows
 from houston_daemon.training.rows.training_row import RowOptions, TokenRow
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import HoustonError
+from houston_shared.sample_roles import parse_row_roles
 from houston_shared.store.store_reader import Reader
 
 ROW_OPTIONS = RowOptions(masking=False)
@@ -97,6 +99,9 @@ class UpdateBatches:
         self._coordinator = coordinator
         self._scorer = scorer
         self._pad = pad
+        roles = parse_row_roles(recipe.roles)
+        self._row_options = replace(ROW_OPTIONS, roles=roles)
+        self._raw_options = replace(RAW_OPTIONS, roles=roles)
         self._penalty = OverlongPenalty(recipe.overlong_limit, recipe.overlong_margin)
 
     def begin(self, update: int, policy: str) -> list[RolloutGroup]:
@@ -160,9 +165,9 @@ class UpdateBatches:
         with Reader(self._loaded.home) as reader:
             for member, reward, advantage in zip(outcome.members, rewards, advantages, strict=True):
                 overlong = member.truncated and self._recipe.overlong_filter
-                rows = list(build_token_rows(reader, member.rollout, ROW_OPTIONS))
+                rows = list(build_token_rows(reader, member.rollout, self._row_options))
                 if self._recipe.purify_gate and not overlong:
-                    raw = build_token_rows(reader, member.rollout, RAW_OPTIONS)
+                    raw = build_token_rows(reader, member.rollout, self._raw_options)
                     rows = gate.decide(rows, list(raw))
                 _require_plain_sampling(rows)
                 masked = _OVERLONG_REASON if overlong else ""

@@ -42,10 +42,11 @@ def make_chat_rows(
     head = replace(plan.head, token_ids=None)
     for walked in walk_contexts(reader, plan, renderer, head, _sample_without_ids):
         rows = _ChatContextRows(plan, options, renderer, walked)
-        if walked.plan.own:
+        if walked.plan.own and "policy" in options.roles:
             yield rows.context()
-        if options.summaries and (fork := walked.plan.end_fork) and walked.plan.summary_seq:
-            yield rows.summary(fork, reader.run(query_summary_sample(walked.plan.summary_seq)))
+        if summary := walked.plan.summary_to_train(options):
+            fork, seq = summary
+            yield rows.summary(fork, reader.run(query_summary_sample(seq)))
 
 
 def _sample_without_ids(sample: SampleBody) -> SampleBody:

@@ -40,7 +40,8 @@ from houston_daemon.training.rows.training_row import (
     check_role,
 )
 from houston_shared.errors import HoustonError
-from houston_shared.records import PURIFICATION_KEY, LogprobKind, SampleRole
+from houston_shared.records import PURIFICATION_KEY, LogprobKind
+from houston_shared.sample_roles import SampleRole
 from houston_shared.store import journal_events, step_context
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.store_reader import Reader
@@ -298,7 +299,10 @@ def make_recorded_rows(
     """
     sequence = TokenSequence(plan, options)
     for context in plan.contexts:
-        yield from _context_rows(reader, plan, context, options, sequence)
+        # Also where its answers are not trained: a summary's request holds them.
+        for row in _context_rows(reader, plan, context, options, sequence):
+            if "policy" in options.roles:
+                yield row
         yield from make_summary_row(reader, plan, context, options, sequence)
 
 
@@ -313,9 +317,9 @@ def make_summary_row(
 
     sequence: the context as it stood then; without it the answers in the prompt are not marked.
     """
-    fork, seq = context.end_fork, context.summary_seq
-    if fork is None or seq is None or not options.summaries:
+    if (summary := context.summary_to_train(options)) is None:
         return
+    fork, seq = summary
     body = reader.run(_query_samples([seq])).get(seq)
     if body is None:
         raise _broken_error(seq)

@@ -38,7 +38,8 @@ from houston_daemon.training.rows.training_row import (
     TokenRow,
     check_role,
 )
-from houston_shared.records import ContextHead, SampleBody, SampleRole
+from houston_shared.records import ContextHead, SampleBody
+from houston_shared.sample_roles import SampleRole
 from houston_shared.store.rollout_queries import ForkRow
 from houston_shared.store.store_reader import Reader
 
@@ -128,14 +129,15 @@ def make_rendered_rows(
     head = rendering.head(plan.head)
     for walked in walk_contexts(reader, plan, rendering.renderer, head, rendering.visible_sample):
         rows = _RenderedContextRows(plan, options, rendering, walked)
-        if walked.plan.own:
+        if walked.plan.own and "policy" in options.roles:
             yield rows.context()
         if (
             rendering.sampled_stripped
         ):  # its summaries were asked for in these contexts: exact from the ledger
             yield from ledger_rows.make_summary_row(reader, plan, walked.plan, options)
-        elif options.summaries and (fork := walked.plan.end_fork) and walked.plan.summary_seq:
-            yield rows.summary(fork, reader.run(query_summary_sample(walked.plan.summary_seq)))
+        elif summary := walked.plan.summary_to_train(options):
+            fork, seq = summary
+            yield rows.summary(fork, reader.run(query_summary_sample(seq)))
 
 
 class _RenderedContextRows(ContextRows):

@@ -64,11 +64,13 @@ class PlannedContext:
         """First step that stands in it as it is: sampled in it, or kept over its fork."""
         return self.begin_fork.first_kept_step if self.begin_fork else 1
 
-    @property
-    def summary_seq(self) -> int | None:
-        """The sample of the summary that replaced it, where the model wrote it and this rollout
-        trains it."""
-        return self.end_fork.sample_seq if self.end_fork and not self.summary_elsewhere else None
+    def summary_to_train(self, options: RowOptions) -> tuple[ForkRow, int] | None:
+        """The fork that replaced it and the sample of its summary, where a model wrote it, it is to
+        be trained, and this rollout trains it."""
+        fork = self.end_fork
+        if fork is None or fork.sample_seq is None or "summary" not in options.roles:
+            return None
+        return None if self.summary_elsewhere else (fork, fork.sample_seq)
 
     @property
     def own(self) -> bool:
@@ -151,24 +153,27 @@ class AnswerWeight(NamedTuple):
     weight: float
     reason: str
     source: str
-    elsewhere: bool = False
-    """Whether another rollout's rows train it."""
+    everywhere: bool = False
+    """Whether copies of it have the same reason: no row of this rollout is to train it."""
 
 
 def weigh_answer(step: PlannedStep, answer: AnswerFacts, options: RowOptions) -> AnswerWeight:
     """What an answer weighs in the row that trains it.
 
-    In order: a step of another rollout's rows; what a person interrupted, what is empty, forged or
-    not read back as it was said (never trained); without masking everything else; a verdict to
-    mask; an answer without a stop token, which only a person's `keep` brings back; a verdict to
-    keep; an answer that is no action; and last what nobody judged.
+    In order: a role that is not trained; a step of another rollout's rows; what a person
+    interrupted, what is empty, forged or not read back as it was said (never trained); without
+    masking everything else; a verdict to mask; an answer without a stop token, which only a
+    person's `keep` brings back; a verdict to keep; an answer that is no action; and last what
+    nobody judged.
     """
+    if "policy" not in options.roles:
+        return AnswerWeight(0.0, "role policy: it is not trained", "", everywhere=True)
     weight = _weigh_own(step, answer, options)
     if not step.trained_in_rollout:
         return weight
     outcome = "trained" if weight.weight else "masked"
     reason = f"{outcome} with rollout {step.trained_in_rollout}"
-    return AnswerWeight(0.0, reason, "", elsewhere=True)
+    return AnswerWeight(0.0, reason, "", everywhere=True)
 
 
 def _weigh_own(step: PlannedStep, answer: AnswerFacts, options: RowOptions) -> AnswerWeight:
@@ -216,7 +221,7 @@ def weight_if_closed(weight: AnswerWeight, answer: AnswerFacts) -> AnswerWeight:
 
 def weight_of_copy(weight: AnswerWeight, row: str) -> AnswerWeight:
     """What a copy of an answer weighs in another row than its own, which has the reason."""
-    if weight.elsewhere:
+    if weight.everywhere:
         return weight
     return AnswerWeight(
         0.0, trained_in_reason(row) if weight.weight else f"masked in row {row}", ""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from houston_shared.records import SampleRole
+from houston_shared.sample_roles import SampleRole
 from houston_shared.store import rollout_queries
 from houston_shared.store.rollout_queries import OwnedStepRange
 from houston_shared.store.store_reader import Reader

@@ -9,10 +9,11 @@ not know where ids come from or why a step was judged as it was.
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from houston_shared.errors import HoustonError
-from houston_shared.records import LogprobKind, Message, SampleRole
+from houston_shared.records import LogprobKind, Message
+from houston_shared.sample_roles import ROW_ROLES, SAMPLE_ROLES, SampleRole
 
 RowKind = Literal["react", "summary"]
 """`react`: a context with the actions of its steps. `summary`: one summary and its request."""
@@ -36,7 +37,7 @@ def check_role(sampled: str, expected: SampleRole, step: int) -> None:
     """
     if sampled == expected:
         return
-    is_known = sampled in get_args(SampleRole)
+    is_known = sampled in SAMPLE_ROLES
     role = f"the role {sampled!r}" if is_known else f"a role that is not known ({sampled[:40]!r})"
     raise HoustonError(
         f"What stands at step {step} was sampled in {role}, where rows take a {expected}'s.",
@@ -226,8 +227,9 @@ class RowOptions:
     masking: bool = True
     """False: every answer is trained but interrupted ones, whatever was said of it (APOLLO's
     ablation without masking)."""
-    summaries: bool = True
-    """Whether summaries that the model wrote make rows of their own."""
+    roles: tuple[SampleRole, ...] = ROW_ROLES
+    """Roles whose answers are trained (`parse_row_roles`): without `policy` contexts make no rows,
+    without `summary` summaries make none."""
     cut: Literal["mask", "keep"] = "mask"
     """What an answer weighs that has no stop token: cut at its limit of tokens, or ended by the
     engine without one."""

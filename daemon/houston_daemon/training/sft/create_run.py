@@ -39,6 +39,7 @@ from houston_shared.policy_and_run_files import (
     parse_policy_name,
     training_folder,
 )
+from houston_shared.sample_roles import ROW_ROLES, parse_row_roles
 from houston_shared.store import policy_queries
 from houston_shared.store.store_reader import Reader
 
@@ -118,7 +119,7 @@ def _prepare_run(
     folder: RunFolder,
 ) -> RunSpec:
     """Put the data into the folder, and fill in the recipe. parent: the policy that it names."""
-    rollouts = _prepare_data(loaded, request, recipe.base, folder)
+    rollouts = _prepare_data(loaded, request, recipe, folder)
     manifest = folder.manifest
     recipe = _filled_recipe(recipe, manifest, request.settings)
     _check_data(recipe, manifest)
@@ -240,7 +241,7 @@ def _check_not_daemon_run(loaded: LoadedConfiguration, run: str) -> None:
 
 
 def _prepare_data(
-    loaded: LoadedConfiguration, request: TrainingRequest, base: str, to: RunFolder
+    loaded: LoadedConfiguration, request: TrainingRequest, recipe: SftRecipe, to: RunFolder
 ) -> tuple[str, ...]:
     """Export rollouts into the run's folder, or point at data that was exported.
 
@@ -252,7 +253,10 @@ def _prepare_data(
         to.data.symlink_to(request.data.absolute(), target_is_directory=True)
         return ()
     ids = tuple(request.rollouts)
-    rows = request.rows if request.rows.tokenizer else replace(request.rows, tokenizer=base)
+    rows = request.rows
+    rows = rows if rows.tokenizer else replace(rows, tokenizer=recipe.base)
+    if recipe.roles:
+        rows = replace(rows, roles=parse_row_roles(recipe.roles))
     options = exporting.ExportRequest(
         rollouts=ids,
         rows=rows,
@@ -294,6 +298,14 @@ def _check_data(recipe: SftRecipe, manifest: dict[str, Any]) -> None:
                 f"{NOTHING_TRAINED_MESSAGE} The data's: {', '.join(tokenizers)}.",
                 "Export again with --tokenizer, or name the model with --base",
             )
+    roles = (manifest.get("options") or {}).get("roles", ROW_ROLES)
+    if recipe.roles and set(recipe.roles) != set(roles):
+        raise ConfigurationError(
+            f"The recipe trains the roles {', '.join(recipe.roles)}, and the rows of the data are"
+            f" made for {', '.join(roles)}.",
+            NOTHING_TRAINED_MESSAGE,
+            f"Export again with --roles {','.join(recipe.roles)}",
+        )
     exported = manifest.get("recipe") or {}
     twice = (exported.get("react", 1), exported.get("summary", 1)) != (1, 1)
     if twice and (recipe.upsample.react, recipe.upsample.summary) != (1, 1):

@@ -12,6 +12,7 @@ import msgspec
 
 from houston_shared import toml_file
 from houston_shared.errors import ConfigurationError
+from houston_shared.sample_roles import parse_row_roles
 from houston_shared.toml_file import Settings
 
 NOTHING_TRAINED_MESSAGE = "Nothing was trained."
@@ -49,6 +50,9 @@ class SftRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Share of the adapter's inputs dropped in training."""
     lora_targets: str | tuple[str, ...] = "all-linear"
     """Modules with an adapter: all linear ones except the head, or their names."""
+    roles: tuple[str, ...] = ()
+    """Roles whose answers are trained: `policy` (actions), `summary`; empty: all that rows are made
+    of, or what the data hold that were exported."""
     epochs: PositiveInt = 1
     """How often the data are seen."""
     steps: NonNegativeInt = 0
@@ -115,6 +119,8 @@ def load_recipe(name: str, settings: list[str]) -> SftRecipe:
     recipe = toml_file.convert_toml(toml_file.read_toml(file), SftRecipe, str(file))
     recipe = changed_recipe(recipe, settings)
     _check_rates(recipe)
+    if recipe.roles:
+        parse_row_roles(recipe.roles, NOTHING_TRAINED_MESSAGE)
     return recipe
 
 
