@@ -156,6 +156,8 @@ class ToolResult(Record, frozen=True):
     seconds: float = 0.0
     forged_tags: int = 0
     """Look-alikes of the guidance tag that were neutralised in `text`."""
+    cut: bool = False
+    """Whether something of it was left out because it was too long for an observation."""
 
 
 class FileChange(Record, frozen=True):

@@ -154,22 +154,25 @@ class WrittenHome:
         observation: ObservationBody | None = None,
         *,
         attempt: int = 1,
+        part: str = "sample",
         blob: bool = False,
+        cut: bool = False,
         open: bool = False,
     ) -> int:
         """A step; `texts` are the results of its calls. Returns the sample's seq.
 
-        blob: results lie in blobs/. open: it stops before its observation.
+        part: of the sample. blob: results lie in blobs/. cut: something of them was left out.
+        open: it stops before its observation.
         """
         body = body or sample()
-        sample_seq = self.sampled(rollout, step, body, attempt)
+        sample_seq = self.sampled(rollout, step, body, attempt, part)
         for index, call in enumerate(body.calls):
             self.event(
                 EventKey(rollout, step, attempt, f"intent.{index}"), "intent", CallIntent(call=call)
             )
             if index < len(texts):
                 key = EventKey(rollout, step, attempt, f"call.{index}")
-                self.event(key, "result", result(call, texts[index]), blob)
+                self.event(key, "result", result(call, texts[index], cut=cut), blob)
         if not open:
             closing = observation or ObservationBody(tail=f"[step {step}]")
             kept = stored(StoredObservation, closing, active_us=1_500_000 * step)

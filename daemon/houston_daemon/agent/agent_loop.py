@@ -37,6 +37,7 @@ from houston_shared.records import (
     ToolResult,
 )
 from houston_shared.secret_redaction import redact
+from houston_shared.store.outcome_queries import BUDGET_REASON
 
 FINISHED_BY_AGENT = "finish"
 _MAX_FINAL_EVALUATIONS = 3
@@ -66,10 +67,10 @@ def ending_reason(
     if not observation.finished:
         return ""
     if step >= budgets.budget.steps:
-        return FINISHED_BY_AGENT if is_finish_accepted(results) else "budget: steps"
+        return FINISHED_BY_AGENT if is_finish_accepted(results) else f"{BUDGET_REASON}steps"
     if is_finish_accepted(results):
         return "" if guidance else FINISHED_BY_AGENT
-    return "budget: active_seconds"
+    return f"{BUDGET_REASON}active_seconds"
 
 
 def may_run_final_evaluation(last: Sequence[ToolResult]) -> bool:

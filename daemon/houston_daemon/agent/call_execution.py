@@ -167,7 +167,7 @@ class CallExecutor:
         share = max(64, (self._observation_room - used) // max(1, of - len(results)))
         text = self._measure.cut(result.text, share)
         if text != result.text:
-            result = msgspec.structs.replace(result, text=text)
+            result = msgspec.structs.replace(result, text=text, cut=True)
         await self._line.store(
             wire.StoreResult, step=step, attempt=attempt, index=len(results), result=result
         )

@@ -111,6 +111,7 @@ def result(
         fields=fields,
         seconds=seconds,
         forged_tags=shown.forged_tags,
+        cut=bool(shown.cut),
     )
 
 

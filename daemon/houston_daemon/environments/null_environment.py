@@ -76,6 +76,7 @@ def _plain_result(
         text=shown.text,
         fields=dict(fields),
         forged_tags=shown.forged_tags,
+        cut=bool(shown.cut),
     )
 
 

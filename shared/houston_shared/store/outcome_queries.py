@@ -1,10 +1,24 @@
 """How finished rollouts ended, as reinforcement learning asks it of many at once."""
 
 from collections.abc import Sequence
+from typing import Literal
 
-from houston_shared.store.journal_events import ReadPlan, RunSql, select_records, split_for_in
+import msgspec
+
+from houston_shared.store import journal_events
+from houston_shared.store.journal_events import (
+    JournalEvent,
+    ReadPlan,
+    RunSql,
+    column_list,
+    rows_to_records,
+    select_records,
+    split_for_in,
+)
 from houston_shared.store.rollout_queries import RolloutRow
 
+BUDGET_REASON = "budget: "
+"""Begins why a rollout is over whose steps or time were spent."""
 _CUT_AT_LIMIT = "length"
 """How an answer ended that reached its limit of tokens."""
 _CURRENT_SAMPLES = "FROM steps st JOIN samples sa ON sa.seq = st.sample_seq WHERE st.current AND"
@@ -19,17 +33,44 @@ def find_rollouts(rollouts: Sequence[str]) -> ReadPlan[dict[str, RolloutRow]]:
     return by_id
 
 
-def rollouts_with_cut_answers(rollouts: Sequence[str]) -> ReadPlan[set[str]]:
-    """Those with an answer that reached its limit of tokens."""
-    cut: set[str] = set()
+Overlong = Literal["answer", "result", "budget"]
+"""What a limit broke off: an answer at its limit of tokens, a tool's result that was too long for
+an observation, or the rollout itself when its steps or its time were spent."""
+
+
+class _ResultFacts(msgspec.Struct, frozen=True):
+    cut: bool = False
+
+
+def overlong_rollouts(rollouts: Sequence[str]) -> ReadPlan[dict[str, Overlong]]:
+    """Ended rollouts in which a limit broke something off, in the order of `Overlong` the first
+    thing that holds; the others are left out. Attempts that do not count say nothing."""
+    found: dict[str, Overlong] = {}
     for marks, part in split_for_in(rollouts):
-        rows = yield RunSql(
+        spent = yield RunSql(
+            f"SELECT id FROM rollouts WHERE id IN ({marks}) AND reason LIKE ?",
+            (*part, f"{BUDGET_REASON}%"),
+        )
+        found |= {rollout: "budget" for (rollout,) in spent}
+        results = yield RunSql(
+            f"SELECT {column_list(JournalEvent, 'e')} FROM events e JOIN steps st USING (rollout,"
+            f" step, attempt) WHERE e.rollout IN ({marks}) AND e.part LIKE 'call.%' AND st.current",
+            part,
+        )
+        for event in rows_to_records(JournalEvent, results):
+            facts = yield from journal_events.read_event_record(event, _ResultFacts, _NOT_CUT)
+            if facts.cut:
+                found[event.rollout] = "result"
+        answers = yield RunSql(
             f"SELECT DISTINCT st.rollout {_CURRENT_SAMPLES} st.rollout IN ({marks})"
             " AND sa.finish_reason = ?",
             (*part, _CUT_AT_LIMIT),
         )
-        cut |= {rollout for (rollout,) in rows}
-    return cut
+        found |= {rollout: "answer" for (rollout,) in answers}
+    return found
+
+
+_NOT_CUT = _ResultFacts()
 
 
 def longest_contexts(rollouts: Sequence[str]) -> ReadPlan[dict[str, int]]:

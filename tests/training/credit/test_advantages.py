@@ -13,7 +13,7 @@ from houston_daemon.training.credit.group_advantages import (
 
 
 def scored(score: float | None, tokens: int = 100) -> ScoredRollout:
-    return ScoredRollout("r", score, tokens, truncated=False)
+    return ScoredRollout("r", score, tokens)
 
 
 def test_advantages_by_hand() -> None:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from houston_shared.store.outcome_queries import Overlong
+
 STD_EPSILON = 1e-4
 """Added to a group's standard deviation before it divides, as in TRL."""
 MIN_REWARD_STD = 1e-3
@@ -30,9 +32,8 @@ class ScoredRollout:
     """Final score, 0 to 100; None where nothing scored it, which earns what 0 earns."""
     tokens: int
     """Tokens of its longest context, as the engine counted them."""
-    truncated: bool
-    """Whether a limit ended it or cut an answer or a tool's result of it: the task was not given up
-    or solved, it was broken off."""
+    overlong: Overlong | None = None
+    """What of it a limit broke off; None where nothing was."""
 
 
 @dataclass(frozen=True, slots=True)

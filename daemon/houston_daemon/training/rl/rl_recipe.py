@@ -79,8 +79,11 @@ class RlRecipe(Settings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     importance_cap: PositiveFloat = 3.0
     """Most that a token's importance weight, trainer's over engine's probability, may be."""
     overlong_filter: bool = True
-    """Rollouts with an answer that was cut at its limit of tokens are not trained, but count in
-    their group."""
+    """Rollouts with an answer that was cut at its limit of tokens, or a tool's result that was cut
+    because it was too long for an observation, are not trained, but count in their group."""
+    overlong_budget: bool = False
+    """And those that ended because their steps or their time were spent. Where a task is failed by
+    running out of steps, that leaves few failures to learn from."""
     overlong_limit: NonNegativeInt = 0
     """Tokens of a rollout's context from which the reward is one less; 0: no such penalty."""
     overlong_margin: PositiveInt = 64

@@ -24,6 +24,7 @@ from houston_shared.control_messages import StartRollouts
 from houston_shared.errors import HoustonError
 from houston_shared.records import ENDED_STATES
 from houston_shared.store import outcome_queries, purification_queries
+from houston_shared.store.outcome_queries import Overlong
 from houston_shared.store.purification_queries import PurificationCounts
 from houston_shared.store.rollout_queries import RolloutRow
 from houston_shared.store.store_reader import Reader
@@ -155,7 +156,7 @@ class GroupCoordinator:
                 rows = reader.run(outcome_queries.find_rollouts(wanted))
                 _require_all(rows, wanted)
                 if all(row.state in ENDED_STATES for row in rows.values()):
-                    cut = reader.run(outcome_queries.rollouts_with_cut_answers(wanted))
+                    cut = reader.run(outcome_queries.overlong_rollouts(wanted))
                     tokens = reader.run(outcome_queries.longest_contexts(wanted))
                     counts = reader.run(purification_queries.count_purification(wanted))
                     return [_outcome(group, rows, cut, tokens, counts) for group in groups]
@@ -224,14 +225,15 @@ def _rollout_seed(seed: int, update: int, batch: int, index: int) -> int:
 def _outcome(
     group: RolloutGroup,
     known: Mapping[str, RolloutRow],
-    cut: Collection[str],
+    overlong: Mapping[str, Overlong],
     tokens: Mapping[str, int],
     counts: Mapping[str, PurificationCounts],
 ) -> GroupOutcome:
     rows = [known[rollout] for rollout in group.rollouts]
     sound = all(row.state == "finished" for row in rows)
     members = tuple(
-        ScoredRollout(row.id, row.last_score, tokens.get(row.id, 0), row.id in cut) for row in rows
+        ScoredRollout(row.id, row.last_score, tokens.get(row.id, 0), overlong.get(row.id))
+        for row in rows
     )
     return GroupOutcome(
         group,

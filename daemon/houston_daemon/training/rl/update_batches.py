@@ -8,7 +8,7 @@ rollout that an older version sampled is trained with importance weights, and co
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -18,6 +18,7 @@ from houston_daemon.engines.logprob_kind import NEUTRAL_SAMPLING
 from houston_daemon.training.credit.credited_rows import credit_outcome
 from houston_daemon.training.credit.group_advantages import (
     OverlongPenalty,
+    ScoredRollout,
     group_advantages,
     has_reward_spread,
     rollout_reward,
@@ -44,13 +45,27 @@ from houston_daemon.training.rows.training_row import RowOptions, TokenRow
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import HoustonError
 from houston_shared.sample_roles import parse_row_roles
+from houston_shared.store.outcome_queries import Overlong
 from houston_shared.store.store_reader import Reader
 
 ROW_OPTIONS = RowOptions(masking=False)
 """What was sampled is trained, good or bad: its advantage says which."""
 RAW_OPTIONS = RowOptions(masking=False, attempts="raw")
 """The same with what purification replaced."""
-_OVERLONG_REASON = "an answer was cut at its limit of tokens"
+_OVERLONG_REASONS: Mapping[Overlong, str] = {
+    "answer": "an answer was cut at its limit of tokens",
+    "result": "a tool's result was too long for an observation and was cut",
+    "budget": "its steps or its time were spent",
+}
+
+
+def overlong_reason(member: ScoredRollout, recipe: RlRecipe) -> str:
+    """Why overlong filtering leaves a rollout out of training; empty where it does not."""
+    if member.overlong is None or not recipe.overlong_filter:
+        return ""
+    if member.overlong == "budget" and not recipe.overlong_budget:
+        return ""
+    return _OVERLONG_REASONS[member.overlong]
 
 
 class StopRequested(Exception):
@@ -164,13 +179,12 @@ class UpdateBatches:
         advantages = group_advantages(rewards, self._recipe.scale)
         with Reader(self._loaded.home) as reader:
             for member, reward, advantage in zip(outcome.members, rewards, advantages, strict=True):
-                overlong = member.truncated and self._recipe.overlong_filter
+                masked = overlong_reason(member, self._recipe)
                 rows = list(build_token_rows(reader, member.rollout, self._row_options))
-                if self._recipe.purify_gate and not overlong:
+                if self._recipe.purify_gate and not masked:
                     raw = build_token_rows(reader, member.rollout, self._raw_options)
                     rows = gate.decide(rows, list(raw))
                 _require_plain_sampling(rows)
-                masked = _OVERLONG_REASON if overlong else ""
                 for credited in credit_outcome(rows, reward, advantage, masked):
                     if (row := policy_gradient_row(credited)) is not None:
                         yield row
@@ -220,7 +234,7 @@ class UpdateBatches:
             recovered_at=dict(recovered),
             steps=mean(outcome.steps for outcome in sound),
             tokens=mean(member.tokens for member in members),
-            overlong=sum(member.truncated for member in members),
+            overlong=sum(bool(overlong_reason(member, self._recipe)) for member in members),
             stale=sum(outcome.group.policy != policy for outcome in kept) / max(len(kept), 1),
         )
 

@@ -33,7 +33,7 @@ class SamplingFigures(msgspec.Struct, frozen=True, kw_only=True):
     tokens: float
     """Tokens of a rollout's longest context, mean."""
     overlong: int
-    """Rollouts with a cut answer."""
+    """Rollouts that overlong filtering leaves out of training."""
     stale: float
     """Share of the trained groups that an older version than the newest sampled."""
 
