@@ -213,6 +213,31 @@ def find_activation_request(request: str) -> ReadPlan[int]:
     return 0
 
 
+def find_policies_before_run(run: str) -> ReadPlan[dict[str, str]]:
+    """Engine → what its new rollouts sampled with before a run gave it versions of its own.
+
+    Only engines whose newest activation the run asked for, and that had something else before.
+    The keys of a run's activations begin with its id.
+    """
+    rows = yield RunSql(
+        "SELECT a.engine, a.policy, e.body FROM activations a JOIN events e ON e.seq = a.seq"
+        " WHERE a.state != 'failed' AND e.body IS NOT NULL ORDER BY a.seq"
+    )
+    before: dict[str, str] = {}
+    given: dict[str, str] = {}
+    for engine, policy, body in rows:
+        if msgspec.msgpack.decode(body, type=_RequestField).request.startswith(f"{run}/"):
+            given[engine] = policy
+        else:
+            before[engine] = policy
+            given.pop(engine, None)
+    return {
+        engine: before.get(engine, "")
+        for engine, policy in given.items()
+        if policy != before.get(engine, "")
+    }
+
+
 class TrainingRunRow(RowRecord, frozen=True):
     """A row of `training_runs`."""
 

@@ -287,6 +287,54 @@ def start(station: Station, person: Person, run: str, **more: Any) -> Any:
     return person.ask(wire.StartTraining(**{"request": run, "run": run, **more}))
 
 
+Given = tuple[str, str]
+"""Who asks for it ("" for a person, else the run's key), and the policy; "" is the own model."""
+PUT_BACK: dict[str, tuple[list[Given], str | None]] = {
+    # what was activated, then what the engine is asked to have again; None: it is left alone
+    "its own model": ([("dapo-1/1/0", "policy@3"), ("dapo-1/2/0", "policy@4")], ""),
+    "what a person had chosen": ([("", "policy@2"), ("dapo-1/1/0", "policy@3")], "policy@2"),
+    "what another run left": ([("dapo-0/1/0", "policy@2"), ("dapo-1/1/0", "policy@3")], "policy@2"),
+    "what a person chose meanwhile": ([("dapo-1/1/0", "policy@3"), ("", "policy@2")], None),
+    "what it began from, nothing else was given": (
+        *([("", "policy@2"), ("dapo-1/begin/0", "policy@2")], None),
+    ),
+    "it gave nothing": ([("", "policy@2")], None),
+    "a run whose name begins alike": ([("dapo-10/1/0", "policy@3")], None),
+}
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed", "finished", "queued"])
+@pytest.mark.parametrize("scenario", PUT_BACK)
+def test_a_run_that_came_to_nothing_gives_the_engine_back_what_it_had(
+    station: Station, person: Person, scenario: str, end: Any
+) -> None:
+    for number in (2, 3, 4):
+        register(station, person, f"policy@{number}")
+    start(station, person, "dapo-1")
+    given, wanted = PUT_BACK[scenario]
+    for by, policy in given:
+        request = by or os.urandom(4).hex()
+        asked = wire.ActivatePolicy(request=request, engine="e", policy=policy)
+        station.recorder.report_activation(person.ask(asked).seq, True)
+    if end == "queued":  # nothing runs of it, so that it is cancelled at once
+        person.ask(wire.CancelTraining(run="dapo-1"))
+    else:
+        station.recorder.report_training_state("dapo-1", "running", start=True)
+        for _ in range(2):
+            station.recorder.report_training_state("dapo-1", end)
+    back = station.query("SELECT policy, by FROM activations WHERE state = 'asked'")
+    assert back == ([] if wanted is None or end == "finished" else [(wanted, "daemon")])
+    if back and end == "cancelled":  # it goes on, and is cancelled once more
+        station.recorder.report_activation(
+            station.query("SELECT max(seq) FROM activations")[0][0], True
+        )
+        assert queued(station, person).policy == wanted
+        start(station, person, "dapo-1", request="again")
+        station.recorder.report_training_state("dapo-1", "running", start=True)
+        station.recorder.report_training_state("dapo-1", "cancelled")
+        assert station.query("SELECT 1 FROM activations WHERE state = 'asked'") == []
+
+
 def states(station: Station) -> list[tuple[Any, ...]]:
     return station.query("SELECT id, state, starts, reason FROM training_runs ORDER BY queued_at")
 

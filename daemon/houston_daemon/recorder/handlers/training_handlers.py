@@ -317,7 +317,9 @@ def cancel_training_run(
             reason=reason,
             **author.event_fields,
         )
-        return RequestStored(seq=store.journal.append(EventKey(), "training-moved", body))
+        moved = store.journal.append(EventKey(), "training-moved", body)
+        _put_back_policies(store, run.id)
+        return RequestStored(seq=moved)
     request = bodies.TrainingCancelRequested(
         by=author.person_label, run=run.id, reason=reason, **author.event_fields
     )
@@ -344,6 +346,19 @@ def store_run_state(
         by=by, run=run, state=state, reason=redact(reason), start=start
     )
     store.journal.append(EventKey(), "training-moved", body)
+    if state in ("cancelled", "failed"):
+        _put_back_policies(store, run)
+
+
+def _put_back_policies(store: Store, run: str) -> None:
+    """Ask for what engines had before a run that came to nothing gave them its versions; what
+    somebody else chose meanwhile stays. A run that goes on gives its version again."""
+    for engine, policy in store.read(policy_queries.find_policies_before_run(run)).items():
+        body = bodies.ActivationRequested(
+            by="daemon", request=f"{run}/end/{store.journal.seq}", engine=engine, policy=policy
+        )
+        store.journal.append(EventKey(), "activation", body)
+        store.supervisor_events.append(RunnableChanged())
 
 
 def _require_run(store: Store, id: str) -> TrainingRunRow:
