@@ -11,7 +11,7 @@ import sqlite3
 
 from houston_shared.errors import ExitCode, HoustonError
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Newest schema this code knows: the number of the last file in `migrations/`."""
 
 

@@ -12,6 +12,7 @@ import pytest
 from houston_daemon.maintenance import home_backup
 from houston_daemon.maintenance.home_verification import verify_home
 from houston_daemon.maintenance.journal_repair import repair_home
+from houston_daemon.recorder.handlers import rollout_handlers
 from houston_shared import wire
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
@@ -19,7 +20,7 @@ from houston_shared.store import annotation_queries, schema
 from houston_shared.store import attention_ranking as afar
 from houston_shared.store.store_reader import Reader
 from tests.support.full_home import fill
-from tests.support.recorder_client import Station
+from tests.support.recorder_client import Station, spec
 
 ADDED = "ALTER TABLE rollouts ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue';"
 ROOT = Path(__file__).parents[3]
@@ -80,12 +81,18 @@ def _made(schema_version: int, *names: str) -> str:
     return "".join(f"{rows[name]};\n" for name in names)
 
 
-FIFTH = """
+SIXTH = """
+DROP INDEX rollouts_request;
+PRAGMA user_version = 6;
+"""
+"""Makes a home what the sixth schema would have made of it; the others do, too."""
+
+
+FIFTH = f"""{SIXTH}
 ALTER TABLE samples DROP COLUMN completion_tokens;
 ALTER TABLE samples DROP COLUMN reasoning_tokens;
 PRAGMA user_version = 5;
 """
-"""Makes a home what the fifth schema would have made of it; the others do, too."""
 
 
 FOURTH = f"""{FIFTH}
@@ -120,7 +127,7 @@ PRAGMA user_version = 1;
 """
 
 
-@pytest.mark.parametrize("script", [FIRST, SECOND, THIRD, FOURTH, FIFTH])
+@pytest.mark.parametrize("script", [FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH])
 def test_an_older_home_is_sound_before_it_is_migrated(
     home: Home, tmp_path: Path, script: str
 ) -> None:
@@ -163,6 +170,18 @@ def test_a_home_of_the_first_schema_goes_on(home: Home) -> None:
     station.stop()
     assert verify_home(home).findings == ()
     assert len(kept(home)) == 1
+
+
+def test_a_start_is_found_by_its_key_in_a_home_of_before(home: Home) -> None:
+    """And so without a look at every rollout."""
+    _script(home, SIXTH)
+    station = Station(home.path).start()
+    again = wire.StartRollouts(request="key", specs=(spec(),))
+    assert station.person().ask(again) == station.person().ask(again)
+    plan = station.query(f"EXPLAIN QUERY PLAN {rollout_handlers.SELECT_REQUESTED}", "key")
+    assert "SEARCH rollouts USING INDEX rollouts_request" in plan[0][3]
+    station.stop()
+    assert verify_home(home).findings == ()
 
 
 def test_an_older_home_is_read_before_it_is_migrated_and_after(home: Home) -> None:

@@ -47,6 +47,8 @@ from houston_shared.task import Task, parse_task_record, purify_settings
 from houston_shared.wire import RequestStored, Steer, StopDaemon
 
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+SELECT_REQUESTED = "SELECT id, spec_seq FROM rollouts WHERE request = ? ORDER BY spec_seq"
+"""Rollouts that were queued under a request's key."""
 START_LIMIT = 1_000
 """Rollouts of one request."""
 
@@ -57,9 +59,7 @@ def start_rollouts(store: Store, message: StartRollouts, author: Author) -> Requ
         raise denial(
             f"A start needs a request key and 1 to {START_LIMIT} rollouts.", code=ExitCode.USAGE
         )
-    earlier = store.connection.execute(
-        "SELECT id, spec_seq FROM rollouts WHERE request = ? ORDER BY spec_seq", (message.request,)
-    ).fetchall()
+    earlier = store.connection.execute(SELECT_REQUESTED, (message.request,)).fetchall()
     if earlier:
         return RequestStored(seq=earlier[-1][1], rollouts=tuple(id for id, _ in earlier))
     ids = tuple(_queue_rollout(store, spec, message.request, author) for spec in message.specs)
