@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from houston_daemon.service import rollout_end_wait
 from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import GiveVerdicts, JudgedSteps, new_guidance_id
 from houston_shared.errors import HoustonError
@@ -24,9 +25,6 @@ from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.store_reader import Reader
 from houston_shared.wire import Guide
 
-SELF_ENDING_PAUSES = ("engine", "host-away", "disk")
-"""Owners of pauses that the daemon ends when engine, host or room is back."""
-_POLL_SECONDS = 0.2
 _CONFIG_TEMPLATE = (
     "[backup]\nevery_hours = 0\n\n[daemon]\nmax_rollouts = {at_once}\nlive_rules = false\n\n"
     "[hosts]\ngpus = {gpus}\n"
@@ -147,18 +145,13 @@ class ExperimentHome:
         Raises HoustonError when they have not after `seconds`, or when one of them is paused until
         a person ends it, and StageSpoiled when one failed: that is never the agent's doing.
         """
-        ids, end = set(rollouts), time.monotonic() + seconds
-        while True:
-            rows: list[rollout_queries.RolloutRow] = self.read(rollout_queries.list_rollouts())
-            chosen = [row for row in rows if row.id in ids]
-            if all(row.state in ENDED_STATES for row in chosen):
-                if spoiled := [row for row in chosen if row.state != "finished"]:
-                    raise StageSpoiled(len(spoiled), len(chosen), spoiled[0].id, spoiled[0].reason)
-                return sorted(chosen, key=lambda row: row.id)
-            waiting = [row for row in chosen if _waits_for_a_person(row)]
+        end = time.monotonic() + seconds
+
+        def watch(rows: rollout_end_wait.Rows) -> None:
+            waiting = rollout_end_wait.waiting_for_a_person(rows.values())
             if waiting or time.monotonic() > end:
                 why = waiting[0].reason if waiting else f"not over after {seconds:.0f} s"
-                name = (waiting or [row for row in chosen if row.state not in ENDED_STATES])[0].id
+                name = (waiting or rollout_end_wait.unfinished(rows.values()))[0].id
                 raise HoustonError(
                     f"Rollout {name} does not end: {why}.",
                     "The experiment stops here.",
@@ -166,7 +159,12 @@ class ExperimentHome:
                 )
             if look:
                 look()
-            time.sleep(_POLL_SECONDS)
+
+        rows = rollout_end_wait.wait_until_ended(self.home, sorted(set(rollouts)), watch)
+        ended = sorted(rows.values(), key=lambda row: row.id)
+        if spoiled := [row for row in ended if row.state != "finished"]:
+            raise StageSpoiled(len(spoiled), len(ended), spoiled[0].id, spoiled[0].reason)
+        return ended
 
     def ended(self, rollout: str) -> bool:
         """Whether nothing of it runs any more."""
@@ -184,10 +182,6 @@ class ExperimentHome:
     def scores(self, rollouts: Sequence[str]) -> dict[str, list[rollout_queries.ScorePoint]]:
         """By rollout its scores over active time."""
         return dict(self.read(rollout_queries.score_history(rollouts, 10_000)))
-
-
-def _waits_for_a_person(row: rollout_queries.RolloutRow) -> bool:
-    return rollout_queries.is_at_rest(row) and row.paused_by not in SELF_ENDING_PAUSES
 
 
 def _toml_table(item: tuple[str, Mapping[str, Any]]) -> str:

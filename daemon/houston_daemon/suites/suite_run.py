@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from houston_daemon.service import rollout_start_checks
+from houston_daemon.service import rollout_end_wait, rollout_start_checks
 from houston_daemon.suites.suite_catalog import find_suite, write_suite_task
 from houston_daemon.suites.suite_results import SuiteAttempt, SuiteRun, SuiteWorld
 from houston_shared.config import LoadedConfiguration
@@ -18,7 +18,7 @@ from houston_shared.control_client import ControlClient, send_with_retry
 from houston_shared.control_messages import StartRollouts, Status
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
-from houston_shared.records import ENDED_STATES, RolloutSpec
+from houston_shared.records import RolloutSpec
 from houston_shared.store.journal_events import ReadPlan, RunSql, split_for_in
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import load_task
@@ -26,7 +26,7 @@ from houston_shared.times_and_counts import iso_time, now_us
 from houston_shared.wire import AskStatus
 
 SPECS_PER_MESSAGE = 100
-_LOOK_SECONDS = 0.25
+_TELL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,10 @@ class SuiteOrder:
 
 @dataclass(frozen=True, slots=True)
 class RolloutOutcome:
-    """How a rollout stands."""
+    """How a rollout ended."""
 
     id: str
     state: str
-    paused_by: str
-    reason: str
     policy: str
     score: float | None
     steps: int
@@ -141,34 +139,31 @@ def _wait(
 ) -> dict[str, RolloutOutcome]:
     """How each of them ended. Raises HoustonError where one is paused until a person ends it."""
     told = 0.0
+
+    def look(rows: rollout_end_wait.Rows) -> None:
+        nonlocal told
+        for stuck in rollout_end_wait.waiting_for_a_person(rows.values()):
+            raise HoustonError(
+                f"Rollout {stuck.id} waits for a person: {stuck.reason}",
+                "The suite has no result.",
+                f"houston rollout show {stuck.id}",
+            )
+        if time.monotonic() - told > _TELL_SECONDS:
+            left = len(rollout_end_wait.unfinished(rows.values()))
+            tell(f"{len(rollouts) - left} of {len(rollouts)} ended")
+            told = time.monotonic()
+
+    rollout_end_wait.wait_until_ended(home, rollouts, look)
     with Reader(home) as reader:
-        while True:
-            outcomes = reader.run(_read_outcomes(rollouts))
-            ended = sum(outcome.state in ENDED_STATES for outcome in outcomes.values())
-            if ended == len(rollouts):
-                return outcomes
-            paused = [one for one in outcomes.values() if one.state == "paused"]
-            if stuck := next((one for one in paused if one.paused_by not in _SELF_ENDING), None):
-                raise HoustonError(
-                    f"Rollout {stuck.id} waits for a person: {stuck.reason}",
-                    "The suite has no result.",
-                    f"houston rollout show {stuck.id}",
-                )
-            if time.monotonic() - told > 5:
-                tell(f"{ended} of {len(rollouts)} ended")
-                told = time.monotonic()
-            time.sleep(_LOOK_SECONDS)
-
-
-_SELF_ENDING = ("engine", "host-away", "disk")
+        return reader.run(_read_outcomes(rollouts))
 
 
 def _read_outcomes(rollouts: Sequence[str]) -> ReadPlan[dict[str, RolloutOutcome]]:
-    """By id how rollouts stand, with what the steps of all their attempts count."""
+    """By id how rollouts ended, with what the steps of all their attempts count."""
     outcomes: dict[str, RolloutOutcome] = {}
     for marks, part in split_for_in(rollouts):
         rows = yield RunSql(
-            "SELECT r.id, r.state, r.paused_by, r.reason, r.policy, r.last_score, r.steps,"
+            "SELECT r.id, r.state, r.policy, r.last_score, r.steps,"
             " coalesce(sum(s.errors), 0), coalesce(sum(s.calls = 0), 0)"
             f" FROM rollouts r LEFT JOIN steps s ON s.rollout = r.id WHERE r.id IN ({marks})"
             " GROUP BY r.id",

@@ -4,9 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from houston_daemon.training.credit.group_advantages import ScoredRollout
-from houston_daemon.training.rl.rl_recipe import RlRecipe
-from houston_daemon.training.rl.update_batches import overlong_reason
+from houston_daemon.training.credit.group_advantages import ScoredRollout, overlong_reason
 from houston_shared.records import ToolCall
 from houston_shared.store import outcome_queries
 from houston_shared.store.store_reader import Reader
@@ -93,6 +91,6 @@ def test_what_overlong_filtering_leaves_out(
     found = reader.run(outcome_queries.overlong_rollouts([other, rollout]))
     assert found == ({rollout: kind} if kind else {})
     member = ScoredRollout(rollout, 100.0, 10, found.get(rollout))
-    assert overlong_reason(member, RlRecipe()) == WORDS[by_default]
-    assert overlong_reason(member, RlRecipe(overlong_budget=True)) == WORDS[with_budget]
-    assert overlong_reason(member, RlRecipe(overlong_filter=False, overlong_budget=True)) == ""
+    assert overlong_reason(member, filtered=True, budget=False) == WORDS[by_default]
+    assert overlong_reason(member, filtered=True, budget=True) == WORDS[with_budget]
+    assert overlong_reason(member, filtered=False, budget=True) == ""

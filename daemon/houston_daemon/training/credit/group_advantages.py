@@ -6,7 +6,7 @@ eqs. 11 and 13). Pure functions: they read nothing.
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,6 +70,24 @@ def rollout_reward(
     score = rollout.score or 0.0
     outcome = (1.0 if score >= solved else -1.0) if kind == "binary" else score / 100
     return outcome + penalty(rollout.tokens)
+
+
+_OVERLONG_REASONS: Mapping[Overlong, str] = {
+    "answer": "an answer was cut at its limit of tokens",
+    "result": "a tool's result was too long for an observation and was cut",
+    "budget": "its steps or its time were spent",
+}
+
+
+def overlong_reason(rollout: ScoredRollout, filtered: bool, budget: bool) -> str:
+    """Why overlong filtering leaves a rollout out of training; empty where it does not.
+
+    filtered: whether there is such filtering (DAPO, section 3.4). budget: whether it takes those
+    whose steps or time were spent.
+    """
+    if rollout.overlong is None or not filtered or (rollout.overlong == "budget" and not budget):
+        return ""
+    return _OVERLONG_REASONS[rollout.overlong]
 
 
 def has_reward_spread(rewards: Sequence[float]) -> bool:

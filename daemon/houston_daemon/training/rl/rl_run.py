@@ -28,8 +28,13 @@ from houston_daemon.training.rl.policy_gradient_trainer import (
 from houston_daemon.training.rl.policy_versions import PolicyVersions, save_adapter
 from houston_daemon.training.rl.rl_recipe import RlRecipe
 from houston_daemon.training.rl.rl_run_folder import RlRunFolder
-from houston_daemon.training.rl.rollout_groups import GroupCoordinator, GroupOutcome, SuiteTasks
-from houston_daemon.training.rl.update_batches import StopRequested, UpdateBatch, UpdateBatches
+from houston_daemon.training.rl.rollout_groups import (
+    GroupCoordinator,
+    GroupOutcome,
+    StopRequested,
+    SuiteTasks,
+)
+from houston_daemon.training.rl.update_batches import UpdateBatch, UpdateBatches
 from houston_daemon.training.rl.update_figures import (
     LossFigures,
     UpdateFigures,
@@ -189,8 +194,6 @@ class RlRun:
         self._writer.set_state("running", f"measuring the policy of update {update}")
         groups = self._coordinator.begin_validation(update, self._policy)
         outcomes = self._coordinator.wait(groups)
-        if not outcomes:
-            raise StopRequested
         return _validation_figures(outcomes, self._recipe.solved)
 
     def _make_trainer(self) -> PolicyGradientTrainer:
@@ -361,16 +364,17 @@ def _mean_losses(logged: Sequence[Mapping[str, float]]) -> LossFigures:
 
 
 def _validation_figures(outcomes: Sequence[GroupOutcome], solved: float) -> ValidationFigures:
-    members = [member for outcome in outcomes for member in outcome.members]
+    sound = [outcome for outcome in outcomes if outcome.members]
+    members = [member for outcome in sound for member in outcome.members]
     count = max(len(members), 1)
     return ValidationFigures(
         tasks=len(members),
         solved=sum((member.score or 0.0) >= solved for member in members) / count,
         tool_failures=sum(
-            counts.failures_after for outcome in outcomes for counts in outcome.purification
+            counts.failures_after for outcome in sound for counts in outcome.purification
         )
         / count,
-        steps=sum(outcome.steps for outcome in outcomes) / count,
+        steps=sum(outcome.steps for outcome in sound) / count,
     )
 
 

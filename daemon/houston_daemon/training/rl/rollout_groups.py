@@ -6,13 +6,13 @@ same rollouts, so that a trainer that was killed goes on with the groups that it
 """
 
 import random
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from houston_daemon.service.rollout_end_wait import Rows, wait_until_ended
 from houston_daemon.service.rollout_start_checks import build_rollout_specs
 from houston_daemon.suites.suite_catalog import write_suite_task
 from houston_daemon.training.credit.group_advantages import ScoredRollout
@@ -21,8 +21,6 @@ from houston_shared import atomic_file
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import StartRollouts
-from houston_shared.errors import HoustonError
-from houston_shared.records import ENDED_STATES
 from houston_shared.store import outcome_queries, purification_queries
 from houston_shared.store.outcome_queries import Overlong
 from houston_shared.store.purification_queries import PurificationCounts
@@ -31,8 +29,11 @@ from houston_shared.store.store_reader import Reader
 from houston_shared.task import LoadedTask, load_task
 from houston_shared.times_and_counts import pluralize
 
-POLL_SECONDS = 0.1
 TRAIN_SPLIT, VALIDATION_SPLIT = "train", "validation"
+
+
+class StopRequested(Exception):
+    """Somebody asked the run to end while it waited for rollouts."""
 
 
 class SuiteTasks(NamedTuple):
@@ -149,21 +150,19 @@ class GroupCoordinator:
         ]
 
     def wait(self, groups: Sequence[RolloutGroup]) -> list[GroupOutcome]:
-        """All of them, in order, once every rollout has ended; none where it was asked to stop."""
+        """All of them, in order, once every rollout has ended. Raises StopRequested."""
         wanted = [rollout for group in groups for rollout in group.rollouts]
+        rows = wait_until_ended(self._loaded.home, wanted, self._look)
         with Reader(self._loaded.home) as reader:
-            while True:
-                rows = reader.run(outcome_queries.find_rollouts(wanted))
-                _require_all(rows, wanted)
-                if all(row.state in ENDED_STATES for row in rows.values()):
-                    cut = reader.run(outcome_queries.overlong_rollouts(wanted))
-                    tokens = reader.run(outcome_queries.longest_contexts(wanted))
-                    counts = reader.run(purification_queries.count_purification(wanted))
-                    return [_outcome(group, rows, cut, tokens, counts) for group in groups]
-                if self._stop():
-                    return []
-                self._tell(_waiting_sentence(rows.values()))
-                time.sleep(POLL_SECONDS)
+            cut = reader.run(outcome_queries.overlong_rollouts(wanted))
+            tokens = reader.run(outcome_queries.longest_contexts(wanted))
+            counts = reader.run(purification_queries.count_purification(wanted))
+        return [_outcome(group, rows, cut, tokens, counts) for group in groups]
+
+    def _look(self, rows: Rows) -> None:
+        if self._stop():
+            raise StopRequested
+        self._tell(_waiting_sentence(rows.values()))
 
     def _begin(
         self, update: int, batch: int, split: str, index: int, policy: str, size: int
@@ -241,12 +240,3 @@ def _outcome(
         tuple(counts[rollout] for rollout in group.rollouts),
         sum(row.steps for row in rows),
     )
-
-
-def _require_all(known: Mapping[str, RolloutRow], wanted: Collection[str]) -> None:
-    if missing := [rollout for rollout in wanted if rollout not in known]:
-        raise HoustonError(
-            f"Rollout {missing[0]} of this run is not in the home any more.",
-            "Nothing was trained further.",
-            "Start a new run",
-        )

@@ -6,9 +6,10 @@ dropped whole and another task takes its place, up to a cap. Nothing is dropped 
 rollout that an older version sampled is trained with importance weights, and counted as stale.
 """
 
+import itertools
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -21,6 +22,7 @@ from houston_daemon.training.credit.group_advantages import (
     ScoredRollout,
     group_advantages,
     has_reward_spread,
+    overlong_reason,
     rollout_reward,
 )
 from houston_daemon.training.rl.policy_gradient_batches import (
@@ -45,31 +47,12 @@ from houston_daemon.training.rows.training_row import RowOptions, TokenRow
 from houston_shared.config import LoadedConfiguration
 from houston_shared.errors import HoustonError
 from houston_shared.sample_roles import parse_row_roles
-from houston_shared.store.outcome_queries import Overlong
 from houston_shared.store.store_reader import Reader
 
 ROW_OPTIONS = RowOptions(masking=False)
 """What was sampled is trained, good or bad: its advantage says which."""
 RAW_OPTIONS = RowOptions(masking=False, attempts="raw")
 """The same with what purification replaced."""
-_OVERLONG_REASONS: Mapping[Overlong, str] = {
-    "answer": "an answer was cut at its limit of tokens",
-    "result": "a tool's result was too long for an observation and was cut",
-    "budget": "its steps or its time were spent",
-}
-
-
-def overlong_reason(member: ScoredRollout, recipe: RlRecipe) -> str:
-    """Why overlong filtering leaves a rollout out of training; empty where it does not."""
-    if member.overlong is None or not recipe.overlong_filter:
-        return ""
-    if member.overlong == "budget" and not recipe.overlong_budget:
-        return ""
-    return _OVERLONG_REASONS[member.overlong]
-
-
-class StopRequested(Exception):
-    """Somebody asked the run to end while it waited for rollouts."""
 
 
 class RowScorer(Protocol):
@@ -155,13 +138,11 @@ class UpdateBatches:
         kept: list[GroupOutcome] = []
         for batch in range(self._recipe.refill + 1):
             missing = self._recipe.groups - len(kept)
-            tasks = [index for index, _ in zip(order, range(missing), strict=False)]
+            tasks = list(itertools.islice(order, missing))
             if not tasks:
                 break
             groups = self._coordinator.begin(update, batch, tasks, policy)
             ended = self._coordinator.wait(groups)
-            if not ended:
-                raise StopRequested
             every += ended
             kept += [outcome for outcome in ended if has_reward_spread(self._rewards(outcome))]
         return every, kept
@@ -173,13 +154,17 @@ class UpdateBatches:
             for member in outcome.members
         ]
 
+    def _overlong(self, member: ScoredRollout) -> str:
+        recipe = self._recipe
+        return overlong_reason(member, recipe.overlong_filter, recipe.overlong_budget)
+
     def _rows(self, outcome: GroupOutcome, gate: PurificationGate) -> Iterator[PolicyGradientRow]:
         """Rows of all rollouts of a group that are trained."""
         rewards = self._rewards(outcome)
         advantages = group_advantages(rewards, self._recipe.scale)
         with Reader(self._loaded.home) as reader:
             for member, reward, advantage in zip(outcome.members, rewards, advantages, strict=True):
-                masked = overlong_reason(member, self._recipe)
+                masked = self._overlong(member)
                 rows = list(build_token_rows(reader, member.rollout, self._row_options))
                 if self._recipe.purify_gate and not masked:
                     raw = build_token_rows(reader, member.rollout, self._raw_options)
@@ -234,7 +219,7 @@ class UpdateBatches:
             recovered_at=dict(recovered),
             steps=mean(outcome.steps for outcome in sound),
             tokens=mean(member.tokens for member in members),
-            overlong=sum(bool(overlong_reason(member, self._recipe)) for member in members),
+            overlong=sum(bool(self._overlong(member)) for member in members),
             stale=sum(outcome.group.policy != policy for outcome in kept) / max(len(kept), 1),
         )
 

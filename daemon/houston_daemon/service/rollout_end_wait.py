@@ -1,0 +1,58 @@
+"""Waiting until rollouts have ended, as suites, trainers and experiments do.
+
+State is read from the store, never asked of the daemon: who waits may outlive it. Blocks; used by
+one thread at a time.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from houston_daemon.recorder.rollout_states import SELF_ENDING_PAUSES
+from houston_shared.errors import HoustonError
+from houston_shared.home import Home
+from houston_shared.records import ENDED_STATES
+from houston_shared.store import outcome_queries, rollout_queries
+from houston_shared.store.rollout_queries import RolloutRow
+from houston_shared.store.store_reader import Reader
+
+_LOOK_SECONDS = 0.2
+Rows = Mapping[str, RolloutRow]
+"""Rollouts by id."""
+
+
+def wait_until_ended(
+    home: Home, rollouts: Sequence[str], look: Callable[[Rows], None]
+) -> dict[str, RolloutRow]:
+    """The rollouts by id, once all of them have ended.
+
+    look: called about every 0.2 s with how they stand, until then; it ends the waiting by raising.
+    Raises HoustonError where one of them is not in the home.
+    """
+    with Reader(home) as reader:
+        while True:
+            rows = reader.run(outcome_queries.find_rollouts(rollouts))
+            if missing := [rollout for rollout in rollouts if rollout not in rows]:
+                raise HoustonError(
+                    f"Rollout {missing[0]} is not in the home any more.",
+                    "Nobody waits for it.",
+                    "houston rollout list",
+                )
+            if not unfinished(rows.values()):
+                return rows
+            look(rows)
+            time.sleep(_LOOK_SECONDS)
+
+
+def unfinished(rows: Iterable[RolloutRow]) -> list[RolloutRow]:
+    """Those that have not ended."""
+    return [row for row in rows if row.state not in ENDED_STATES]
+
+
+def waiting_for_a_person(rows: Iterable[RolloutRow]) -> list[RolloutRow]:
+    """Those that are paused, with nothing of them at work, until a person goes on with them: not
+    those that the daemon lets go on when engine, host or room is back."""
+    return [
+        row
+        for row in rows
+        if rollout_queries.is_at_rest(row) and row.paused_by not in SELF_ENDING_PAUSES
+    ]
