@@ -6,8 +6,9 @@ purified keeps a file, from its first saved state on: calls of a look-ahead are 
 the journal says of the step. What a world does with a call is its own.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -31,17 +32,30 @@ class CallsMade(msgspec.Struct):
     """The same for each saved state, by name."""
 
 
+class WorldScored(Observation, frozen=True, kw_only=True):
+    """The rollout's one score, 0 or 100; how it is said is the world's own."""
+
+    kind: ClassVar[str] = "eval"
+    overall_score: float
+    state: str = "scored"
+    finished: bool
+    """Whether the world is over; else its budget is spent."""
+    counted: bool = True
+
+
 WorldT = TypeVar("WorldT")
 
 
-class JournalWorld(ToolEnvironment, Generic[WorldT]):
-    """One such world for one rollout. See `environment_protocol.Environment`."""
+class JournalWorld(ToolEnvironment, ABC, Generic[WorldT]):
+    """One such world for one rollout, made as its task says. See
+    `environment_protocol.Environment`."""
 
     undo = "restore"
     """Its calls can be taken back."""
 
     def __init__(self, setup: EnvironmentSetup, tools: Catalog) -> None:
         super().__init__(setup.characters, scores=True)
+        self._task = setup.task
         self._catalog = tools
         self.tools = tools.tools
         self._file = state_file(setup.spec, f"{setup.task.environment}.json")
@@ -51,17 +65,17 @@ class JournalWorld(ToolEnvironment, Generic[WorldT]):
         """Whether the file was found and nothing was done since."""
         self._begin_with([])
 
+    @abstractmethod
     def _new_world(self) -> WorldT:
         """The world at its beginning."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _do_action(self, action: Arguments, standing: Standing) -> Observation:
         """What an action does in `world`. One that fails changes nothing."""
-        raise NotImplementedError
 
-    def _score_spent(self) -> Observation:
+    @abstractmethod
+    def _score_spent(self) -> WorldScored:
         """The score of a rollout whose budget is spent."""
-        raise NotImplementedError
 
     async def open(self, begun: bool = False) -> None:
         """Find the file of a purified rollout; any other is told by `replay`."""

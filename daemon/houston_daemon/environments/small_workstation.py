@@ -14,7 +14,7 @@ from msgspec import Meta
 from houston_daemon.environments.call_handling import too_early
 from houston_daemon.environments.environment_protocol import Standing
 from houston_daemon.environments.environment_registry import EnvironmentSetup
-from houston_daemon.environments.journal_world import JournalWorld
+from houston_daemon.environments.journal_world import JournalWorld, WorldScored
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_shared.errors import ConfigurationError
@@ -81,14 +81,8 @@ class TextWritten(Observation, frozen=True, kw_only=True):
     characters: int
 
 
-class FilesScored(Observation, frozen=True, kw_only=True):
-    """The rollout's one score, 0 or 100."""
-
-    kind: ClassVar[str] = "eval"
-    overall_score: float
-    state: str = "scored"
-    finished: bool
-    counted: bool = True
+class FilesScored(WorldScored, frozen=True, kw_only=True):
+    """100 where every wanted file says what it must."""
 
 
 @render.register
@@ -144,10 +138,6 @@ class FileTable:
 class SmallWorkstation(JournalWorld[FileTable]):
     """The files of one rollout. See `environment_protocol.Environment`."""
 
-    def __init__(self, setup: EnvironmentSetup, tools: Catalog) -> None:
-        self._task = setup.task
-        super().__init__(setup, tools)
-
     def _new_world(self) -> FileTable:
         settings = self._task.small_workstation
         return FileTable(settings.wanted, dict(settings.files))
@@ -159,7 +149,7 @@ class SmallWorkstation(JournalWorld[FileTable]):
             return Failed(error=error)
         return FilesScored(overall_score=self.world.score, finished=True)
 
-    def _score_spent(self) -> Observation:
+    def _score_spent(self) -> WorldScored:
         return FilesScored(overall_score=self.world.score, finished=False)
 
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from houston_daemon.environments.environment_protocol import Standing
 from houston_daemon.environments.environment_registry import EnvironmentSetup
-from houston_daemon.environments.journal_world import JournalWorld
+from houston_daemon.environments.journal_world import JournalWorld, WorldScored
 from houston_daemon.environments.tool_arguments import Arguments, Catalog, chosen_actions
 from houston_daemon.environments.typed_observation import Failed, Observation, Text, render
 from houston_shared.errors import ConfigurationError
@@ -81,14 +81,8 @@ class PaperRead(Observation, frozen=True, kw_only=True):
     code: str
 
 
-class WorldEnded(Observation, frozen=True, kw_only=True):
-    """The world is over, or its budget is: the rollout's one score, 0 or 100."""
-
-    kind: ClassVar[str] = "eval"
-    overall_score: float
-    state: str = "scored"
-    finished: bool
-    counted: bool = True
+class CodeScored(WorldScored, frozen=True, kw_only=True):
+    """100 for the right box's code."""
 
 
 @render.register
@@ -107,7 +101,7 @@ def _(result: PaperRead) -> Text:
 
 
 @render.register
-def _(result: WorldEnded) -> Text:
+def _(result: CodeScored) -> Text:
     return Text("right" if result.overall_score else "wrong")
 
 
@@ -140,7 +134,7 @@ class WordWorld:
                 return Failed(error="nothing open")
             case Enter(code=code) if _is_code(code):
                 self.score = 100.0 * ("".join(code.split()) == self.codes[self.right])
-                return WorldEnded(overall_score=self.score, finished=True)
+                return CodeScored(overall_score=self.score, finished=True)
         return Failed(error=UNKNOWN_WORDS)
 
 
@@ -152,18 +146,15 @@ def _is_code(text: str) -> bool:
 class WordWorldEnvironment(JournalWorld[WordWorld]):
     """One world for one rollout. See `environment_protocol.Environment`."""
 
-    def __init__(self, setup: EnvironmentSetup, tools: Catalog) -> None:
-        self._settings = setup.task.word_world
-        super().__init__(setup, tools)
-
     def _new_world(self) -> WordWorld:
-        return WordWorld(self._settings.right, self._settings.codes)
+        settings = self._task.word_world
+        return WordWorld(settings.right, settings.codes)
 
     def _do_action(self, action: Arguments, standing: Standing) -> Observation:
         return self.world.do(action)
 
-    def _score_spent(self) -> Observation:
-        return WorldEnded(overall_score=self.world.score or 0.0, finished=False)
+    def _score_spent(self) -> WorldScored:
+        return CodeScored(overall_score=self.world.score or 0.0, finished=False)
 
     def _say_error(self, error: str) -> str:
         return UNKNOWN_WORDS
