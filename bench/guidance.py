@@ -1,6 +1,6 @@
 """What guidance and masks are worth to a tiny policy: APOLLO's ablation (table 2) with power.
 
-    python bench/guidance.py [--seeds 3] [--rollouts 500] [--worlds 256] [--split test]
+    python bench/guidance.py [--seeds 1 2 3] [--rollouts 500] [--worlds 256] [--split test]
                              [--folder DIR] [--model DIR]
 
 One daemon, real rollouts of the suite `word-worlds`. A scripted sampler goes for a wrong box in
@@ -51,6 +51,7 @@ TRAINING = {
     "final_learning_rate": 1e-4,
     "warmup": 0.05,
     "max_length": 512,
+    "precision": "fp32",
 }
 MEASURES: Mapping[str, Callable[[Any], float]] = {
     "solved": lambda attempt: float(attempt.solved),
@@ -191,7 +192,7 @@ def ablate(home: ExperimentHome, asked: argparse.Namespace, model: Path) -> dict
     runs: dict[str, dict[int, SuiteRun]] = {BASE: {}}
     training: dict[str, dict[str, Any]] = {}
     sampling: dict[str, Any] = {}
-    for seed in range(1, asked.seeds + 1):
+    for seed in asked.seeds:
         runs[BASE][seed] = measured(home, BASE, BASE, seed, asked)
         data = {kind: sampled(home, kind, seed, asked.rollouts) for kind in (GUIDED, ALONE)}
         for kind, run in data.items():
@@ -211,7 +212,7 @@ def ablate(home: ExperimentHome, asked: argparse.Namespace, model: Path) -> dict
 def main() -> int:
     """Ablate, print, keep."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--rollouts", type=int, default=500, help="with and without, by seed")
     parser.add_argument("--worlds", type=int, default=256, help="held out")
     parser.add_argument("--split", choices=("validation", "test"), default="test")

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from houston_daemon.environments.word_world import UNKNOWN_WORDS
 from houston_daemon.experiments.experiment_home import ExperimentHome
 from houston_daemon.experiments.scripted_agents import ANNOTATOR_AUTHOR
 from houston_daemon.experiments.scripted_endpoint import (
@@ -36,6 +35,8 @@ CONDEMNED = "the wrong box was opened"
 MOST_ERRORS = 3
 """Failed calls of a rollout, so that five steps are left of eight: a wrong box, its paper, and the
 right box, its paper, its code."""
+FAILED_SIGN = "Error: "
+"""How the observation of a failed call begins."""
 _ARGUMENTS = {"open": "box", "enter": "code"}
 """By tool the argument that takes all words; of others they are a fault."""
 _NAMED_BOX = re.compile(r"open (\w+)")
@@ -124,7 +125,7 @@ def done_actions(chat: PlayedConversation) -> tuple[list[str], int]:
         if message["role"] == "assistant":
             function = message["tool_calls"][0]["function"]
             done.append(_action(function["name"], json.loads(function["arguments"] or "{}")))
-        elif done and UNKNOWN_WORDS in str(message["content"]):
+        elif done and str(message["content"]).startswith(FAILED_SIGN):
             done.pop()
             failed += 1
     return done, failed
