@@ -160,7 +160,7 @@ def _plain(
     from houston_daemon.training.sft import batch_plan, sft_model, training_memory
 
     recipe = _recipe(base, given, found)
-    bf16 = sft_model.has_fast_bf16(torch.device(given.device))
+    bf16 = sft_model.has_fast_bf16(Path(base), torch.device(given.device))
     times: list[float] = []
     losses: list[float] = []
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from transformers import LlamaConfig
 
-from houston_daemon.engines import local_model, vllm_install
+from houston_daemon.engines import local_machine, local_model, vllm_install
 from houston_daemon.engines.local_machine import has_fast_bfloat16
 from houston_daemon.engines.vllm_install import (
     cpu_requirements,
@@ -147,6 +148,16 @@ def test_vllm_computes_in_float32_where_the_processor_has_no_bf16(
         (vllm_folder() / vllm_install._COMPLETE_MARKER).touch()
         asked = vllm_command(Path("model"), 8000)
         assert ("--dtype" in asked) == (not fast and not gpu)
+
+
+@pytest.mark.parametrize(
+    ("width", "has_it", "faster"), [(192, True, False), (576, True, True), (576, False, False)]
+)
+def test_a_narrow_model_is_computed_in_float32(
+    monkeypatch: pytest.MonkeyPatch, width: int, has_it: bool, faster: bool
+) -> None:
+    monkeypatch.setattr(local_machine, "has_fast_bfloat16", lambda: has_it)
+    assert local_machine.is_faster_in_bfloat16(LlamaConfig(hidden_size=width)) == faster
 
 
 @pytest.mark.parametrize(("cores", "reserved"), [({0}, True), ({0, 1}, True), ({0, 1, 2}, False)])

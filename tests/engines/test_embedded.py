@@ -158,6 +158,17 @@ def test_the_oldest_prefix_is_forgotten_first(tiny: LlamaForCausalLM) -> None:
     assert pool.take(SCOPE, [30, 31, 32]).ids == [30, 31]
 
 
+def test_many_short_contexts_that_act_by_turns_are_all_kept(tiny: LlamaForCausalLM) -> None:
+    """A group of rollouts: each comes back when all the others have been."""
+    pool = PrefixCache(tiny.config, max_tokens=1000)
+    contexts = [[number // 10, number % 10, 3, 3] for number in range(100)]
+    for ids in contexts:
+        entry = pool.take(SCOPE, ids)
+        run(tiny, entry, ids)
+        pool.give_back(entry)
+    assert [pool.take(SCOPE, [*ids, 5]).ids for ids in contexts] == contexts
+
+
 DRAWS = {
     "greedy": ([0.0, 3.0, 2.0], None, 0.0, 1.0, {1}),
     "greedy under a mask": ([0.0, 3.0, 2.0], [True, False, True], 0.0, 1.0, {2}),

@@ -15,6 +15,8 @@ from houston_daemon.service.parent_death import end_with_parent
 from houston_shared.redacted_logging import log_redacted_to_stderr
 
 LOGGER = logging.getLogger("houston.embedded")
+LEAST_CACHE_TOKENS = 8192
+"""Of a model with a small window: what a hundred short rollouts have between two answers."""
 
 
 def main() -> int:
@@ -36,7 +38,8 @@ def main() -> int:
 
     torch.set_num_threads(asked.threads)
     model = EmbeddedModel(asked.model, asked.dtype)
-    scheduler = JobScheduler(JobSampler(model, asked.cache_tokens or 3 * model.window))
+    kept = asked.cache_tokens or max(3 * model.window, LEAST_CACHE_TOKENS)
+    scheduler = JobScheduler(JobSampler(model, kept))
     scheduler.start()
     name = asked.name or asked.model.name
     LOGGER.info("serving %s, %s, %d threads", name, model.dtype, asked.threads)

@@ -30,10 +30,12 @@ class PrefixCacheEntry:
 class PrefixCache:
     """A bounded pool of caches; used from the sampling thread only.
 
-    max_tokens: ids over all idle caches; the least recently used go first.
+    max_tokens: ids over all idle caches; the least recently used go first. max_entries: idle
+    caches, as many as rollouts that act by turns: with 16 instead of 128, a batch of 128 short ones
+    found half as many of its tokens.
     """
 
-    def __init__(self, config: PretrainedConfig, max_tokens: int, max_entries: int = 16) -> None:
+    def __init__(self, config: PretrainedConfig, max_tokens: int, max_entries: int = 128) -> None:
         self._config = config
         self._max_tokens = max_tokens
         self._max_entries = max_entries

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel
 from peft.tuners.tuners_utils import BaseTunerLayer, check_target_module_exists
-from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
+from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.integrations import is_deepspeed_zero3_enabled
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from houston_daemon.engines.local_machine import has_fast_bfloat16
+from houston_daemon.engines.local_machine import is_faster_in_bfloat16
 from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE, SftRecipe
 from houston_daemon.training.sft.weighted_loss import WeightedLossHead, loss_from_logits
 from houston_shared.errors import HoustonError
@@ -144,21 +144,23 @@ class LoadedModel:
     fused: bool
 
 
-def has_fast_bf16(device: torch.device) -> bool:
-    """Whether bfloat16 is the faster kind (AVX512-BF16: 525 against 225 tokens/s of SmolLM2)."""
+def has_fast_bf16(folder: Path, device: torch.device) -> bool:
+    """Whether bfloat16 is the faster kind for the model in a folder (AVX512-BF16: 525 against 225
+    tokens/s of SmolLM2)."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return has_fast_bfloat16()
+    return is_faster_in_bfloat16(AutoConfig.from_pretrained(folder))
 
 
 def load_model(recipe: SftRecipe, device: torch.device) -> LoadedModel:
     """Load the base of a recipe. Raises HoustonError when it cannot be loaded."""
     folder = Path(recipe.base)
-    bf16 = has_fast_bf16(device) if recipe.precision == "auto" else recipe.precision == "bf16"
-    # What is trained is kept in float32, or steps of 5e-6 would be rounded away; a base that only
-    # carries an adapter is read in the kind in which it multiplies.
-    kind = torch.bfloat16 if bf16 and not recipe.full else torch.float32
     try:
+        auto = recipe.precision == "auto"
+        bf16 = has_fast_bf16(folder, device) if auto else recipe.precision == "bf16"
+        # What is trained is kept in float32, or steps of 5e-6 would be rounded away; a base that
+        # only carries an adapter is read in the kind in which it multiplies.
+        kind = torch.bfloat16 if bf16 and not recipe.full else torch.float32
         tokenizer = AutoTokenizer.from_pretrained(folder)
         net = AutoModelForCausalLM.from_pretrained(folder, dtype=kind)
     except (OSError, ValueError, KeyError) as problem:
