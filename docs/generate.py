@@ -76,6 +76,8 @@ PAGES = {
             ("DataSettings", "[data]"),
             ("HintSettings", "[hints]"),
             ("SandboxSettings", "[sandbox]"),
+            ("AgentSettings", "[agent]"),
+            ("AgentRoleSettings", "[agent.summary]"),
             ("SamplingSettings", "[sampling]"),
             ("TaskSearchSettings", "[search]"),
             ("TaskBrowseSettings", "[browse]"),

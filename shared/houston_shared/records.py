@@ -25,6 +25,8 @@ ENDED_STATES: frozenset[RolloutState] = frozenset({"finished", "failed", "cancel
 """States in which nothing happens any more, unless a person resumes a failed rollout."""
 AWAY_ACTIVITY = "waiting for the engine"
 """How the activity of a worker begins whose engine is away or answers with errors."""
+AWAY_MARK = ": "
+"""What stands between that, with the name of a role's own engine, and the cause."""
 LOW_DISK_BYTES = 8_000_000
 """Free bytes of the home's disk below which rollouts wait."""
 AT_REST_ACTIVITY = "paused"
@@ -132,6 +134,9 @@ class SampleBody(Record, frozen=True):
     policy_hash: str = ""
     """Content of the policy's weights (SHA-256), which its name is not; empty for a base model."""
     seconds: float = 0.0
+    tokenizer: str = ""
+    """Tokenizer file of its ids where they are not in the head's dialect and tokenizer: of a role
+    that has an engine of its own."""
 
 
 class CallIntent(Record, frozen=True):
@@ -304,6 +309,15 @@ class BranchPoint(Record, frozen=True):
     """Steps with an error observation."""
 
 
+class RoleEngine(Record, frozen=True):
+    """What a role samples with that has another engine than its rollout's policy; as there."""
+
+    engine: str
+    engine_settings: dict[str, Any]
+    policy: str = ""
+    policy_hash: str = ""
+
+
 class RolloutSpec(Record, frozen=True):
     """Everything a worker needs to know to run one rollout; fixed when it is started."""
 
@@ -343,8 +357,17 @@ class RolloutSpec(Record, frozen=True):
     tool_settings: dict[str, dict[str, Any]] = {}
     """`[tools]` of the configuration as it was when the rollout started, a table per section;
     keys are named by `api_key_env` and not in it."""
+    role_engines: dict[str, RoleEngine] = {}
+    """By role, of those that have an engine of their own."""
     shares_worker: bool = False
     """Whether its environment lets one worker run it beside others (`EnvironmentKind`)."""
+
+
+def spec_of_role(spec: RolloutSpec, role: str) -> RolloutSpec:
+    """The spec as the role has it: with its own engine and policy, where it has one."""
+    if (own := spec.role_engines.get(role)) is None:
+        return spec
+    return msgspec.structs.replace(spec, **msgspec.structs.asdict(own))
 
 
 class QuarantinedEvents(Record, frozen=True):

@@ -17,7 +17,10 @@ import msgspec
 
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import TaskRecord, ThoughtHandling
+from houston_shared.sample_roles import SAMPLE_ROLES, SampleRole
 from houston_shared.task_tables import (
+    AgentRoleSettings,
+    AgentSettings,
     DataSettings,
     EvaluationSettings,
     HintSettings,
@@ -194,8 +197,9 @@ class Task(Settings, frozen=True):
     tool, perhaps with a question; `scienceworld` and `textworld` are simulated worlds, `word_world`
     is one of a few words for tiny policies, `small_workstation` has files and four actions; `http`
     is a simulator that you run; `mcp` is servers of tools; `null` does nothing, for benchmarks."""
-    agent: Literal["react"] = "react"
-    """How the loop thinks: `react` is thought, action, observation."""
+    agent: Literal["react"] | AgentSettings = "react"
+    """How the loop thinks: `react` is thought, action, observation. Or a table `[agent]` with
+    `kind` and tables of roles, such as `[agent.summary]`."""
     sandbox: Literal["bubblewrap", "none"] | SandboxSettings = "bubblewrap"
     """A kind, or a table `[sandbox]` with `kind` and what else is mapped."""
     hosts: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=16)] = ("local",)
@@ -257,6 +261,16 @@ class Task(Settings, frozen=True):
     environment_variables: dict[VariableName, str] = {}
     """Set for every command of the agent and for the evaluator; `[secret:NAME]` stands for a secret
     of the daemon's environment, which the model never sees."""
+
+    def role(self, role: SampleRole) -> AgentRoleSettings:
+        """The settings of a role of the agent; empty ones where it has none."""
+        own: AgentRoleSettings = getattr(self.agent, role, AgentRoleSettings())
+        return own
+
+    @property
+    def roles(self) -> tuple[SampleRole, ...]:
+        """Roles that may have settings of their own."""
+        return tuple(role for role in SAMPLE_ROLES if hasattr(self.agent, role))
 
     @property
     def mapped(self) -> SandboxSettings:

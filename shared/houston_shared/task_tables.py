@@ -86,6 +86,30 @@ def evaluation_trouble(evaluate: EvaluationSettings, hosts: Sequence[str]) -> st
     return ""
 
 
+class AgentRoleSettings(Settings, frozen=True):
+    """What a role of the agent samples with where that is not what its steps are sampled with."""
+
+    engine: str = ""
+    """Engine of houston.toml, or `script:FILE` beside the task file; empty for the rollout's. It is
+    shown the whole context anew, in its own model's dialect."""
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
+    """Left out, that of `[sampling]`."""
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    """Left out, that of `[sampling]`."""
+    answer_tokens: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 0
+    """Most tokens of one answer, where that is less than what there is room for; 0: as many as
+    there is room for, and a `chat` endpoint is sent no limit."""
+
+
+class AgentSettings(Settings, frozen=True):
+    """The agent, and those of its roles that may have settings of their own."""
+
+    kind: Literal["react"] = "react"
+    """How the loop thinks."""
+    summary: AgentRoleSettings = AgentRoleSettings()
+    """Who sums up the older half of a context that is forked."""
+
+
 class DataSettings(Settings, frozen=True):
     """What is mapped read-only beside the workspace."""
 

@@ -43,7 +43,7 @@ from houston_shared.store.attention_ranking import (
 )
 from houston_shared.store.journal_events import ReadPlan
 from houston_shared.store.presence_queries import AttentionCost, Person, current_person
-from houston_shared.store.rollout_queries import RolloutRow, ScorePoint
+from houston_shared.store.rollout_queries import RolloutRow, ScorePoint, role_engines
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.workspace_queries import EvaluationRow
 from houston_shared.times_and_counts import iso_time, local_time, now_us
@@ -311,9 +311,14 @@ def _print_rollout(
         for score in scores
     )
     page.line(span(row.id, "name"), "  ", state_span(row, archived=bool(facts["archive"])))
+    roles = {
+        role: " ".join(filter(None, (own["engine"], own["policy"])))
+        for role, own in role_engines(row).items()
+    }
     lines = {
         "task": row.task,
         "engine": " ".join(filter(None, (row.engine, row.policy))),
+        **roles,
         "seed": "" if facts["seed"] is None else str(facts["seed"]),
         "started": local_time(row.created_at),
         "newest": f"{local_time(row.updated_at)}{f', now {row.activity}' if row.activity else ''}",

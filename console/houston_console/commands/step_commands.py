@@ -387,9 +387,8 @@ def _print_difference(view: ContextView, around: ContextSurroundings, as_json: b
         return
     command_output.print_note(_request_summary(view))
     for summary in around.summarised:
-        command_output.print_note(
-            f"Steps {summary.first} to {summary.last} are a summary since step {summary.before}."
-        )
+        since = f"since step {summary.before}" + f", written by {summary.by}" * bool(summary.by)
+        command_output.print_note(f"Steps {summary.first} to {summary.last} are a summary {since}.")
     before = f"as in step {step - 1}" if around.before is not None else "(there is no step before)"
     command_output.print_note(
         f"{change.kept} messages {before}, {len(change.gone)} gone, {len(change.new)} new."

@@ -226,6 +226,7 @@ def _omitted_lines(request: InspectedRequest) -> list[str]:
     notes = [
         f"↳ steps {summary.first} to {summary.last} are a summary since step {summary.before}"
         + (", made without the model" if summary.mechanical else "")
+        + (f", written by {summary.by}" if summary.by else "")
         for summary in request.summarised
     ]
     if request.view.drift == "stripped":

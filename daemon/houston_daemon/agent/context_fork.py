@@ -10,12 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from houston_daemon.agent import context_summary
-from houston_daemon.agent.policy_sampling import (
-    PolicySampler,
-    SampleRequestBuilder,
-    build_ledger_entry,
-    replace_surrogates,
-)
+from houston_daemon.agent.policy_sampling import build_ledger_entry, replace_surrogates
+from houston_daemon.agent.recorder_client import RecorderClient
+from houston_daemon.agent.role_samplers import RoleSampler, RoleSamplers
 from houston_daemon.agent.rollout_budgets import EvaluationScores
 from houston_daemon.engines.engine_protocol import ContextOverflow, SampleRequest
 from houston_daemon.prompts.answer_grammar import text_schema
@@ -128,16 +125,16 @@ class ContextForker:
 
     def __init__(
         self,
-        sampler: PolicySampler,
+        line: RecorderClient,
         renderer: PromptRenderer,
         limits: TokenLimits,
-        asking: SampleRequestBuilder,
+        roles: RoleSamplers,
         task: str,
     ) -> None:
-        self._sampler = sampler
+        self._line = line
         self._renderer = renderer
         self._limits = limits
-        self._request_builder = asking
+        self._roles = roles
         self._task = task
 
     async def fork(
@@ -173,12 +170,13 @@ class ContextForker:
             before=step,
         )
         point("worker.fork.before")
-        await self._sampler.line.store(wire.StoreFork, step=step, fork=body)
+        await self._line.store(wire.StoreFork, step=step, fork=body)
         point("worker.fork.after")
         pair = self._renderer.fork_pair(
             context.entries[cut.compressed_entries - 1], text, earlier, shown
         )
-        return forked_context(context, cut.compressed_entries, pair, seq)
+        anchor = None if self._roles.has_own_engine("summary") else seq
+        return forked_context(context, cut.compressed_entries, pair, anchor)
 
     def _fit_summary(self, context: Context, k: int, text: str) -> tuple[str, Mapping[str, int]]:
         """The summary, and how much is shown of what people said: both fit beside an answer.
@@ -212,12 +210,16 @@ class ContextForker:
         for one in tries:
             if text := context_summary.parse_summary(one.sample.thought, first, last):
                 return text, one.seq
+        role = await self._roles.get("summary")
+        shown = role.shown(context)
         for number in range(len(tries) + 1, context_summary.MAX_SUMMARY_TRIES + 1):
-            request = self._request(context, cut, step)
+            request = self._request(role, shown, cut, step)
             if request.max_tokens < MIN_ANSWER_TOKENS:
                 break
             try:
-                answer, seq = await self._sample_summary_once(context, cut, request, step, number)
+                answer, seq = await self._sample_summary_once(
+                    role, shown, cut, request, step, number
+                )
             except ContextOverflow as problem:
                 log.warning("the summary is made without the model: %s", problem)
                 break
@@ -226,34 +228,50 @@ class ContextForker:
         return "", None
 
     async def _sample_summary_once(
-        self, context: Context, cut: ForkPlan, request: SampleRequest, step: int, number: int
+        self,
+        role: RoleSampler,
+        context: Context,
+        cut: ForkPlan,
+        request: SampleRequest,
+        step: int,
+        number: int,
     ) -> tuple[str, int]:
         point("worker.summary.before")
-        sampled = await self._sampler.sample(request, interruptible=False)
+        sampled = await role.sampler.sample(request, interruptible=False)
         ids = request.prompt_ids
-        part = cut.compressed_entries < len(context.entries)  # it leaves out what stays as it is
-        link = link_prompt(context.anchor, ids, fresh=part, stripped=context.last_is_stripped)
+        # It leaves out what stays as it is, or another model reads all of it for the first time.
+        fresh = cut.compressed_entries < len(context.entries) or role.own_head is not None
+        link = link_prompt(context.anchor, ids, fresh=fresh, stripped=context.last_is_stripped)
         text = replace_surrogates(sampled.text or sampled.thought or "")
-        entry = build_ledger_entry(request, sampled, link, self._sampler.engine.name, thought=text)
-        ack = await self._sampler.line.store(
+        entry = build_ledger_entry(
+            request,
+            sampled,
+            link,
+            role.sampler.engine.name,
+            thought=text,
+            tokenizer=role.tokenizer,
+        )
+        ack = await self._line.store(
             wire.StoreSample, step=step, attempt=1, part=f"summary.{number}", sample=entry
         )
         point("worker.summary.after")
         return text, ack.seq
 
-    def _request(self, context: Context, cut: ForkPlan, step: int) -> SampleRequest:
+    def _request(
+        self, role: RoleSampler, context: Context, cut: ForkPlan, step: int
+    ) -> SampleRequest:
         """Asks for S₁:ₖ = φ(τ₁:ₖ): the first k entries, and the request after oₖ."""
         before, newest = (
             context.entries[: cut.compressed_entries - 1],
             context.entries[cut.compressed_entries - 1],
         )
-        new_ids, new_messages = self._renderer.asking(newest, context_summary.SUMMARY_REQUEST)
+        new_ids, new_messages = role.renderer.asking(newest, context_summary.SUMMARY_REQUEST)
         ids: tuple[int, ...] | None = None
         messages = [*context.head]
         size = (
             context.head_size
             + newest.size
-            + self._renderer.measure.count(context_summary.SUMMARY_REQUEST)
+            + role.renderer.measure.count(context_summary.SUMMARY_REQUEST)
         )
         for entry in before:
             messages += entry.messages
@@ -262,11 +280,11 @@ class ContextForker:
             ids = (*context.head_ids, *(i for e in before for i in e.ids), *new_ids)
             size = len(ids)
         wanted = self._limits.summary
-        return self._request_builder.request(
+        return role.request_builder.request(
             ids,
             (*messages, *new_messages),
             step=step,
-            max_tokens=self._limits.answer_room(size, wanted),
+            max_tokens=role.room(size, wanted),
             role="summary",
             grammar=text_schema(tuple(context_summary.SUMMARY_SECTIONS), wanted),
         )

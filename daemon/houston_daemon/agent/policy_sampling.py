@@ -28,7 +28,7 @@ from houston_daemon.prompts import dialect_protocol as reading
 from houston_daemon.prompts.context_ledger import PromptLink
 from houston_daemon.prompts.dialect_protocol import AgentAction, Dialect
 from houston_shared.errors import HoustonError
-from houston_shared.records import AWAY_ACTIVITY, Message, SampleBody, ToolCall
+from houston_shared.records import AWAY_ACTIVITY, AWAY_MARK, Message, SampleBody, ToolCall
 from houston_shared.sample_roles import SAMPLE_ROLES, SampleRole
 from houston_shared.task import SamplingSettings
 from houston_shared.wire import StoreState, encode_message
@@ -53,6 +53,8 @@ class SampleRequestBuilder:
     rollout: str = ""
     is_max_tokens_set: bool = False
     """Whether the task file sets the limit of an answer."""
+    role: SampleRole = "policy"
+    """Whose limit that is."""
 
     def request(
         self,
@@ -72,7 +74,7 @@ class SampleRequestBuilder:
             messages=messages,
             tools=self.tools if acts else (),
             max_tokens=max_tokens,
-            is_max_tokens_set=self.is_max_tokens_set and acts,
+            is_max_tokens_set=self.is_max_tokens_set and (acts or role == self.role),
             stop_token_ids=self.stop_token_ids,
             grammar=grammar if self.guided else None,
             temperature=self.sampling.temperature,
@@ -152,9 +154,15 @@ class EngineRefusalPause:
     resumes the rollout; what is accepted ends the pause.
     """
 
-    def __init__(self, line: RecorderClient, engine: str) -> None:
-        self._line, self._engine = line, engine
+    def __init__(self, line: RecorderClient, engine: str, of_role: bool = False) -> None:
+        """of_role: whether it is a role's own engine, not that of the rollout."""
+        self._line, self._engine, self._of_role = line, engine, of_role
         self._tries = 0
+
+    def activity(self, problem: HoustonError) -> str:
+        """What a worker does that waits for the engine: it names the one that is a role's own."""
+        name = f" {self._engine}" if self._of_role else ""
+        return f"{AWAY_ACTIVITY}{name}{AWAY_MARK}{problem.cause}"
 
     async def pause_and_wait(self, problem: EngineRefused | EngineUnavailable) -> None:
         """Pause, and wait until the next try. Raises WorkerExit."""
@@ -165,9 +173,7 @@ class EngineRefusalPause:
             )
         waits = ENGINE_REFUSED_WAITS[min(self._tries, len(ENGINE_REFUSED_WAITS) - 1)]
         self._tries += 1
-        await self._line.wait_while_paused(
-            asyncio.sleep(waits), f"{AWAY_ACTIVITY}: {problem.cause}"
-        )
+        await self._line.wait_while_paused(asyncio.sleep(waits), self.activity(problem))
 
     def __bool__(self) -> bool:
         """Whether anything was refused since `end_pause`."""
@@ -194,10 +200,10 @@ class EngineRefusalPause:
 class PolicySampler:
     """Samples from one engine for one rollout."""
 
-    def __init__(self, engine: Engine, line: RecorderClient) -> None:
+    def __init__(self, engine: Engine, line: RecorderClient, of_role: bool = False) -> None:
         self.engine = engine
         self.line = line
-        self._refusals = EngineRefusalPause(line, engine.name)
+        self._refusals = EngineRefusalPause(line, engine.name, of_role)
 
     async def sample(self, request: SampleRequest, interruptible: bool = True) -> EngineSample:
         """Sample once; waits, without spending active time, while the engine is away, and paused
@@ -247,7 +253,7 @@ class PolicySampler:
         if self._refusals:  # its own pause is no reason to stand still until somebody ends it
             return await self._refusals.pause_and_wait(problem)
         log.warning("the engine is away: %s", problem)
-        self.line.activity = f"{AWAY_ACTIVITY}: {problem.cause}"
+        self.line.activity = self._refusals.activity(problem)
         seconds = ENGINE_AWAY_WAITS[min(tries, len(ENGINE_AWAY_WAITS) - 1)]
         with self.line.clock.excluded():
             await self.line.control.wait((), seconds)
@@ -275,6 +281,7 @@ def build_ledger_entry(
     thought: str,
     calls: tuple[ToolCall, ...] = (),
     malformed: str = "",
+    tokenizer: str = "",
 ) -> SampleBody:
     """What the ledger keeps of one request."""
     prompt, usage = request.prompt_ids, sampled.usage
@@ -301,6 +308,7 @@ def build_ledger_entry(
         completion_tokens=usage.completion_tokens,
         reasoning_tokens=usage.reasoning_tokens,
         seconds=round(sampled.seconds, 6),
+        tokenizer=tokenizer,
     )
 
 

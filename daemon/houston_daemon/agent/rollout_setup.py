@@ -5,10 +5,13 @@ away, pauses where only a person can help, and stores the head of a new rollout.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from houston_daemon.agent.agent_loop import AgentLoop, UnscoredChanges
 from houston_daemon.agent.call_execution import CallExecutor
@@ -27,6 +30,7 @@ from houston_daemon.agent.purification import (
 )
 from houston_daemon.agent.recorder_client import RecorderClient
 from houston_daemon.agent.resumed_context import ResumedContext, rebuild_context
+from houston_daemon.agent.role_samplers import OpenRoleEngine, RoleSampler, RoleSamplers
 from houston_daemon.agent.rollout_budgets import EvaluationScores, RolloutBudgets
 from houston_daemon.agent.step_attention import load_step_attention
 from houston_daemon.engines.engine_protocol import Engine, EngineRefused, EngineUnavailable
@@ -49,7 +53,8 @@ from houston_shared import task_secrets, wire
 from houston_shared.errors import ConfigurationError
 from houston_shared.faults import point
 from houston_shared.guidance_tag import disarm
-from houston_shared.records import AWAY_ACTIVITY, ContextHead, RolloutSpec
+from houston_shared.records import ContextHead, RolloutSpec, spec_of_role
+from houston_shared.sample_roles import SampleRole
 from houston_shared.task import Task, parse_task_record, purify_settings
 
 CHARACTERS_PER_TOKEN = 3
@@ -83,17 +88,22 @@ def tokenizer_file(settings: Mapping[str, Any]) -> str:
 
 
 async def wait_for_engine(
-    spec: RolloutSpec, url: str, line: RecorderClient, engines: EngineCache | None = None
+    spec: RolloutSpec,
+    url: str,
+    line: RecorderClient,
+    engines: EngineCache | None = None,
+    of_role: bool = False,
 ) -> tuple[Engine, Mapping[str, Any]]:
     """The rollout's engine once it answers, and its settings; waiting is no active time.
 
-    engines: those of other rollouts of this process; what comes out of it goes back there.
+    engines: those of other rollouts of this process; what comes out of it goes back there. of_role:
+    whether it is a role's own (`spec_of_role`).
 
     An engine that is away, or a key that is missing where the daemon was started, is waited for:
     neither is the rollout's fault. One that refuses pauses it. Raises WorkerExit, and
     HoustonError for settings that are wrong.
     """
-    tries, refusals = 0, EngineRefusalPause(line, spec.engine)
+    tries, refusals = 0, EngineRefusalPause(line, spec.engine, of_role)
     while True:
         if engines and engines.has(spec, url):
             await refusals.end_pause()
@@ -108,7 +118,7 @@ async def wait_for_engine(
                 return await engines.keep(spec, url, engine, settings)
             return engine, settings
         except (EngineRefused, EngineUnavailable) as problem:
-            line.activity = f"{AWAY_ACTIVITY}: {problem.cause}"
+            line.activity = refusals.activity(problem)
             if engine is not None:
                 await engine.close()
             if refusals or isinstance(problem, EngineRefused):
@@ -204,10 +214,12 @@ async def build_agent_loop(
     engine: Engine,
     settings: Mapping[str, Any],
     environment: Environment,
+    open_role_engine: OpenRoleEngine | None = None,
 ) -> AgentLoop:
     """A rollout that goes on where the journal ends; its first head is stored on the way.
 
-    The engine is ready and the environment open. Raises HoustonError, WorkerExit.
+    The engine is ready and the environment open. open_role_engine: only for rollouts of which a
+    role has an engine of its own. Raises HoustonError, WorkerExit.
     """
     spec, task = welcome.spec, parse_task_record(welcome.spec.task)
     reasoning = task.sampling.reasoning or bool(settings.get("reasoning"))
@@ -233,6 +245,14 @@ async def build_agent_loop(
         rollout=spec.rollout,
         is_max_tokens_set=task.budget.answer_tokens > 0,
     )
+    policy = RoleSampler(sampler, renderer, limits, asking)
+
+    async def own_sampler(role: SampleRole) -> RoleSampler:
+        assert open_role_engine is not None, "who runs such a rollout opens its engines"
+        opened = await open_role_engine(role)
+        return _make_role_sampler(policy, spec_of_role(spec, role), task, head, environment, opened)
+
+    roles = RoleSamplers(policy, task, own_sampler, spec.role_engines)
     purify = purify_settings(task, spec.purify)
     executor = CallExecutor(line, environment, budgets, renderer.measure, limits.observation)
     return _restore_loop_state(
@@ -258,7 +278,7 @@ async def build_agent_loop(
                 stored=[reopen_attempt(record) for record in welcome.attempts],
             ),
             forker=ContextForker(
-                sampler, renderer, limits, asking, full_instructions(spec, environment)
+                line, renderer, limits, roles, full_instructions(spec, environment)
             ),
             context=resumed.context,
             attention=watched,
@@ -266,6 +286,39 @@ async def build_agent_loop(
             summary_tries=_pending_summary_tries(welcome),
         ),
         resumed,
+    )
+
+
+def _make_role_sampler(
+    policy: RoleSampler,
+    spec: RolloutSpec,
+    task: Task,
+    head: ContextHead,
+    environment: Environment,
+    opened: tuple[Engine, Mapping[str, Any]],
+) -> RoleSampler:
+    """What a role with an engine of its own samples with. spec: as the role has it."""
+    engine, settings = opened
+    reasoning = task.sampling.reasoning or bool(settings.get("reasoning"))
+    renderer = _make_renderer(spec, task, engine, settings, reasoning)
+    short = renderer.shows_short(environment.tools, engine.window)
+    own_head = renderer.head(head.system, environment.tools, head.task, short)
+    builder = dataclasses.replace(
+        policy.request_builder,
+        policy=spec.policy,
+        policy_hash=spec.policy_hash,
+        stop_token_ids=tuple(renderer.stops),
+        guided=task.sampling.guided and engine.token_ids,
+        reasoning=reasoning,
+    )
+    same = (own_head.dialect, own_head.tokenizer) == (head.dialect, head.tokenizer)
+    return RoleSampler(
+        PolicySampler(engine, policy.sampler.line, of_role=True),
+        renderer,
+        fitting.compute_token_limits(task.budget, engine.window),
+        builder,
+        own_head=own_head,
+        tokenizer="" if same else own_head.tokenizer,
     )
 
 
@@ -365,6 +418,8 @@ async def _resume_context(
     environment: Environment,
 ) -> ResumedContext:
     fork = welcome.fork
+    if fork is not None and "summary" in welcome.spec.role_engines:
+        fork = msgspec.structs.replace(fork, sample_seq=None)  # no ancestor of the policy's prompts
     first = fork.first_kept_step - 1 if fork else welcome.first_step
     point("worker.resume.before")
     # Without a head nothing was sampled yet: a short rollout saves a question.

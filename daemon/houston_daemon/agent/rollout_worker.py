@@ -1,7 +1,7 @@
 """The process of one rollout: connects, learns where it stands, runs, says how it ended.
 
 `python -m houston_daemon.agent.rollout_worker --endpoint ipc://… --rollout R --lease N
-[--engine-url U]`. Started by the supervisor; ends with code 0 when it left as it was meant to.
+[--engine-url U] …`. Started by the supervisor; ends with code 0 when it left as it was meant to.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,8 +34,9 @@ from houston_daemon.environments.environment_protocol import Environment, Gpus
 from houston_shared import wire
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
-from houston_shared.records import RolloutState
+from houston_shared.records import RolloutState, spec_of_role
 from houston_shared.redacted_logging import log_redacted_to_stderr
+from houston_shared.sample_roles import SampleRole
 from houston_shared.task import parse_task_record
 
 log = logging.getLogger(__name__)
@@ -49,10 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         gpus = dict(map(_parse_gpu_lease, asked.gpus))
-        requests = json.loads(asked.engine_requests)
-        asyncio.run(
-            run_worker(asked.endpoint, asked.rollout, asked.lease, asked.engine_url, gpus, requests)
-        )
+        engines = read_engine_arguments(asked)
+        asyncio.run(run_worker(asked.endpoint, asked.rollout, asked.lease, engines, gpus))
     except HoustonError as problem:
         log.error("%s", problem)
         return int(problem.code)
@@ -64,12 +63,39 @@ def _argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("--endpoint", required=True, help="the recorder's ingest socket")
     parser.add_argument("--rollout", required=True)
     parser.add_argument("--lease", type=int, required=True)
-    parser.add_argument("--engine-url", default="", help="where a child engine answers")
-    requests = "keys of the engine's table that say how it is asked, as JSON"
-    parser.add_argument("--engine-requests", default="{}", metavar="JSON", help=requests)
+    add_engine_arguments(parser)
     leased = "GPUs that the rollout has leased on a host"
     parser.add_argument("--gpus", action="append", default=[], metavar="HOST=0,1", help=leased)
     return parser
+
+
+class EnginesNow(NamedTuple):
+    """What the daemon knows of a rollout's engines now, over what its spec says of them."""
+
+    url: str = ""
+    """Where a child engine answers."""
+    requests: Mapping[str, Any] = {}
+    """How the engine is asked now, over what its table said when the rollout was started."""
+    roles: Mapping[str, Mapping[str, Any]] = {}
+    """By role with an engine of its own, both of that engine."""
+
+
+KNOWS_NOTHING_NEW = EnginesNow()
+
+
+def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments that tell a worker of its rollouts' engines."""
+    parser.add_argument("--engine-url", default="", help="where a child engine answers")
+    requests = "keys of the engine's table that say how it is asked, as JSON"
+    parser.add_argument("--engine-requests", default="{}", metavar="JSON", help=requests)
+    roles = "by role with an engine of its own, its `url` and such keys, as JSON"
+    parser.add_argument("--role-engines", default="{}", metavar="JSON", help=roles)
+
+
+def read_engine_arguments(asked: argparse.Namespace) -> EnginesNow:
+    """What they were given."""
+    requests, roles = json.loads(asked.engine_requests), json.loads(asked.role_engines)
+    return EnginesNow(asked.engine_url, requests, roles)
 
 
 def _parse_gpu_lease(words: str) -> tuple[str, tuple[int, ...]]:
@@ -81,14 +107,12 @@ async def run_worker(
     endpoint: str,
     rollout: str,
     lease: int,
-    engine_url: str = "",
+    now: EnginesNow = KNOWS_NOTHING_NEW,
     gpus: Gpus | None = None,
-    requests: Mapping[str, Any] | None = None,
 ) -> None:
     """Run one rollout until it is over, or until this worker is told to leave.
 
-    gpus: the GPUs that it has, by host. requests: how its engine is asked now, over what its table
-    said when the rollout was started.
+    now: what is known of its engines. gpus: the GPUs that it has, by host.
     Raises HoustonError when the recorder refuses what it says.
     """
     control = ControlState()
@@ -97,7 +121,7 @@ async def run_worker(
             asyncio.get_running_loop().add_signal_handler(number, control.drain)
     client = IngestSocket(endpoint, control)
     try:
-        await run_rollout(client, control, rollout, lease, engine_url, gpus, requests)
+        await run_rollout(client, control, rollout, lease, now, gpus)
     finally:
         await client.close()
 
@@ -107,9 +131,8 @@ async def run_rollout(
     control: ControlState,
     rollout: str,
     lease: int,
-    engine_url: str = "",
+    now: EnginesNow = KNOWS_NOTHING_NEW,
     gpus: Gpus | None = None,
-    requests: Mapping[str, Any] | None = None,
     engines: EngineCache | None = None,
 ) -> None:
     """As `run_worker`, over a line that is there; `client` stays open.
@@ -123,18 +146,24 @@ async def run_rollout(
         point("worker.hello.after")
         clock = ActiveClock(welcome.active_us)
         line = RecorderClient(client, control, clock, rollout, lease)
-        welcome = with_current_requests(welcome, requests or {})
-        run = WorkerRun(line, welcome, engine_url, gpus or {}, engines)
+        welcome = with_current_requests(welcome, now)
+        run = WorkerRun(line, welcome, now.url, gpus or {}, engines)
         await _with_heartbeat(run, line, HEARTBEAT_SECONDS if engines else 0.0)
     except WorkerExit as leaving:
         log.info("left the rollout: %s", leaving.reason)
 
 
-def with_current_requests(welcome: wire.Welcome, requests: Mapping[str, Any]) -> wire.Welcome:
-    """The welcome with what the configuration of today says about asking the engine: a parameter
-    that it refuses, or a key's variable, is mended there."""
-    settings = {**welcome.spec.engine_settings, **requests}
-    spec = msgspec.structs.replace(welcome.spec, engine_settings=settings)
+def with_current_requests(welcome: wire.Welcome, now: EnginesNow) -> wire.Welcome:
+    """The welcome with what the configuration of today says about asking the engines: a parameter
+    that one refuses, or a key's variable, is mended there."""
+    settings = {**welcome.spec.engine_settings, **now.requests}
+    roles = {
+        role: msgspec.structs.replace(
+            own, engine_settings={**own.engine_settings, **now.roles.get(role, {})}
+        )
+        for role, own in welcome.spec.role_engines.items()
+    }
+    spec = msgspec.structs.replace(welcome.spec, engine_settings=settings, role_engines=roles)
     return msgspec.structs.replace(welcome, spec=spec)
 
 
@@ -173,7 +202,7 @@ class WorkerRun:
         self._line = line
         self._welcome = welcome
         self._url = engine_url
-        self._engine: Engine | None = None
+        self._opened: list[Engine] = []
         self._environment: Environment | None = None
 
     async def run(self) -> None:
@@ -202,18 +231,25 @@ class WorkerRun:
         await line.wait_at_safe_point()
         task = parse_task_record(welcome.spec.task)
         await wait_for_task_requirements(task, line)
-        self._engine, settings = await wait_for_engine(welcome.spec, self._url, line, self._engines)
-        self._environment = make_rollout_environment(
-            welcome, task, self._engine.window, line, self._gpus
-        )
+        engine, settings = await wait_for_engine(welcome.spec, self._url, line, self._engines)
+        self._opened.append(engine)
+        self._environment = make_rollout_environment(welcome, task, engine.window, line, self._gpus)
         # A head is stored only after the world was made: from then on a missing one is an error.
         point("worker.open.before")
         await open_environment(self._environment, line, begun=has_begun(welcome))
         point("worker.open.after")
-        rollout = await build_agent_loop(line, welcome, self._engine, settings, self._environment)
+        rollout = await build_agent_loop(
+            line, welcome, engine, settings, self._environment, self._open_role_engine
+        )
         reason = rollout.was_over() or await rollout.run()
         await self._store_state("finished", reason)
         point("worker.moved.after")
+
+    async def _open_role_engine(self, role: SampleRole) -> tuple[Engine, Mapping[str, Any]]:
+        spec = spec_of_role(self._welcome.spec, role)
+        opened = await wait_for_engine(spec, "", self._line, self._engines, of_role=True)
+        self._opened.append(opened[0])
+        return opened
 
     async def _store_state(self, state: RolloutState, reason: str = "") -> None:
         with contextlib.suppress(WorkerExit):  # it has ended already, by another's word
@@ -221,14 +257,14 @@ class WorkerRun:
             await self._line.store(wire.StoreState, state=state, reason=reason)
 
     async def _close(self, over: bool) -> None:
-        """Close engine and environment; with the rollout over, its terminals end too."""
+        """Close engines and environment; with the rollout over, its terminals end too."""
         if self._environment is not None:
             point("worker.close.before")
             await self._environment.close(over)
-        if self._engine is not None:
+        if self._opened:
             point("worker.close.after")
-            release = self._engines.release(self._engine) if self._engines else None
-            await (release or self._engine.close())
+        for engine in self._opened:
+            await (self._engines.release(engine) if self._engines else engine.close())
 
 
 if __name__ == "__main__":

@@ -11,19 +11,22 @@ import argparse
 import asyncio
 import contextlib
 import contextvars
-import json
 import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from houston_daemon.agent.engine_cache import EngineCache
 from houston_daemon.agent.recorder_client import IngestConnection, IngestSocket
-from houston_daemon.agent.rollout_worker import run_rollout
+from houston_daemon.agent.rollout_worker import (
+    EnginesNow,
+    add_engine_arguments,
+    read_engine_arguments,
+    run_rollout,
+)
 from houston_daemon.agent.shared_worker_line import RolloutLeft, RunRollout, WorkerLine
 from houston_daemon.agent.worker_control import ControlState
 from houston_shared.errors import HoustonError
@@ -60,13 +63,10 @@ class RolloutLogHandler(logging.StreamHandler):  # type: ignore[type-arg]
 class SharedWorker:
     """The rollouts of this process; used from its event loop only."""
 
-    def __init__(
-        self, endpoint: str, line: socket.socket, engine_url: str, requests: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, endpoint: str, line: socket.socket, now: EnginesNow) -> None:
         self._connection = IngestConnection(endpoint)
         self._line = WorkerLine(line, self._take)
-        self._engine_url = engine_url
-        self._requests = requests
+        self._now = now
         self._engines = EngineCache()
         self._controls: dict[str, ControlState] = {}
         """Of each rollout that runs."""
@@ -113,8 +113,7 @@ class SharedWorker:
                 control,
                 order.rollout,
                 order.lease,
-                self._engine_url,
-                requests=self._requests,
+                self._now,
                 engines=self._engines,
             )
         except HoustonError as refused:
@@ -136,9 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--endpoint", required=True, help="the recorder's ingest socket")
     parser.add_argument("--name", required=True, help="shown to whoever lists processes")
     parser.add_argument("--line", type=int, required=True, metavar="FD", help="to the supervisor")
-    parser.add_argument("--engine-url", default="", help="where a child engine answers")
-    requests = "keys of the engine's table that say how it is asked, as JSON"
-    parser.add_argument("--engine-requests", default="{}", metavar="JSON", help=requests)
+    add_engine_arguments(parser)
     asked = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     handler = RolloutLogHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -147,8 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
     async def serve(line: socket.socket) -> None:
-        requests = json.loads(asked.engine_requests)
-        await SharedWorker(asked.endpoint, line, asked.engine_url, requests).run()
+        await SharedWorker(asked.endpoint, line, read_engine_arguments(asked)).run()
 
     with contextlib.closing(socket.socket(fileno=asked.line)) as line:
         asyncio.run(serve(line))

@@ -78,7 +78,7 @@ def run_rollout_start(arguments: argparse.Namespace, loaded: LoadedConfiguration
     with ControlClient(loaded.home) as client:
         status = client.ask(AskStatus())
         running = status.engines if isinstance(status, Status) else {}
-    rollout_start_checks.check_engine(loaded, engine, running)
+    rollout_start_checks.check_engines(loaded, task, engine, running)
     rollout_start_checks.check_policy(loaded, engine, arguments.policy)
     rollout_start_checks.check_machine(task)
     if arguments.hints and not task.task.hints.text:

@@ -54,7 +54,8 @@ def choose_engine(settings: Mapping[str, Any], script: str | None = None, name: 
     """
     kind = settings.get("kind", "script" if script else "")
     if script or kind == "script":
-        return ScriptEngine(Path(script or _required_setting(settings, "path")))
+        path = Path(script or _required_setting(settings, "path"))
+        return ScriptEngine(path, name or "script")
     if kind == "chat":
         return ChatEngine(
             name or "chat",

@@ -2,8 +2,9 @@
 
 One step a line: `{"thought": text, "calls": [{"name", "arguments"}], "delay": seconds}`. Lines in
 `lookahead` are the corrections that it samples where a call of the step fails; after them it says
-the step's own line again. It has no token ids, and it answers whatever else it is asked for with
-one fixed sentence (docs/design.md#commands-and-formats).
+the step's own line again. It has no token ids. Whatever else it is asked for it answers with what
+the line has under `answers` for the role, or with one fixed sentence
+(docs/design.md#commands-and-formats).
 """
 
 import asyncio
@@ -38,6 +39,8 @@ class ScriptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds that the sample takes; an interrupt cuts it short."""
     lookahead: tuple["ScriptLine", ...] = ()
     """Corrections, in their order (docs/purification.md)."""
+    answers: dict[str, str] = {}
+    """By role, what it says where it is asked in that role before the step."""
 
     def attempt(self, number: int) -> "ScriptLine":
         """What is said at this attempt at the step, from 1."""
@@ -54,11 +57,11 @@ class ScriptEngine:
     Raises ConfigurationError when the file cannot be read or a line is not a step.
     """
 
-    name = "script"
     token_ids = False
     window: int | None = None
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, name: str = "script") -> None:
+        self.name = name
         self._lines = read_script(path)
         self._next = 1
 
@@ -66,7 +69,9 @@ class ScriptEngine:
         """Play one line; after the last one, call `finish`."""
         started = time.monotonic_ns()
         if not SAMPLE_ROLES[request.role].acts:
-            return EngineSample(SCRIPTED_SUMMARY, "stop", thought=SCRIPTED_SUMMARY, calls=())
+            asked = self._lines[min(request.step, len(self._lines)) - 1]
+            text = asked.answers.get(request.role, SCRIPTED_SUMMARY)
+            return EngineSample(text, "stop", thought=text, calls=())
         step = request.step or self._next
         line = self._lines[step - 1] if step <= len(self._lines) else _FINISH_LINE
         line = line.attempt(request.attempt)

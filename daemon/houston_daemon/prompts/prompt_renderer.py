@@ -6,6 +6,7 @@ is kept: that is the context's and the fork's.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from houston_daemon.environments.environment_protocol import ToolSpec
 from houston_daemon.prompts.context_ledger import ContextEntry
@@ -139,6 +140,23 @@ class PromptRenderer:
             summary=True,
             files=kept.files,
         )
+
+    def rerender(self, entry: ContextEntry) -> ContextEntry:
+        """An entry that another renderer has made, in this dialect: its messages are the same."""
+        said = entry.messages[0]
+        if entry.summary:
+            text = said.content
+            observation = self.dialect.observation((), entry.messages[-1].content)
+        else:
+            text = "" if said.content == EMPTY_ANSWER and not said.calls else said.content
+            ending = context_messages.observation_ending(
+                entry.tail, entry.guidance, entry.shown_characters
+            )
+            observation = self.dialect.observation(_tool_result_texts(entry.results), ending)
+        answer = self._encode(self.dialect.assistant(text, said.calls))
+        ids = (*answer, *self._encode(observation))
+        size = len(ids) if self.tokens else self.estimate_tokens(entry.messages)
+        return replace(entry, ids=ids, size=size, answer=len(answer))
 
     def asking(self, entry: ContextEntry, request: str) -> tuple[list[int], tuple[Message, ...]]:
         """`entry` with `request` at the end of its observation: how a summary is asked for.

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from sqlite3 import Connection
 from typing import Any
 
+import msgspec
+
 from houston_daemon.recorder.hash_chain import EventHeader
 from houston_daemon.recorder.training_projections import (
     insert_row,
@@ -180,6 +182,14 @@ def project_task(connection: Connection, event: EventHeader, body: TaskRecord) -
     )
 
 
+def _role_engines_json(body: StoredSpec) -> str:
+    own = {
+        role: {"engine": each.engine, "policy": each.policy}
+        for role, each in sorted(body.role_engines.items())
+    }
+    return msgspec.json.encode(own).decode()
+
+
 def project_spec(connection: Connection, event: EventHeader, body: StoredSpec) -> None:
     """A new rollout, queued; a branch begins as its parent stood after the step they share last."""
     begins = body.origin or BranchPoint(seq=0, head_seq=0)
@@ -191,6 +201,7 @@ def project_spec(connection: Connection, event: EventHeader, body: StoredSpec) -
         state="queued",
         engine=body.engine,
         policy=body.policy,
+        role_engines=_role_engines_json(body),
         group_id=body.group,
         parent=body.parent,
         parent_step=body.parent_step,

@@ -263,8 +263,9 @@ def settle_at_start(store: Store) -> None:
 def pause_for_engine(store: Store, engine: str, down: bool, reason: str) -> None:
     """Pause what samples from an engine that is down; resume what was paused so."""
     ids = store.connection.execute(
-        "SELECT id FROM rollouts WHERE engine = ? AND state IN ('queued', 'running', 'paused')"
-        " ORDER BY spec_seq",
+        "SELECT id FROM rollouts WHERE state IN ('queued', 'running', 'paused') AND (engine = ?1"
+        " OR EXISTS (SELECT 1 FROM json_each(role_engines)"
+        " WHERE json_extract(value, '$.engine') = ?1)) ORDER BY spec_seq",
         (engine,),
     ).fetchall()
     for (id,) in ids:

@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,7 @@ from houston_shared.config_sections import LOCAL_HOST, REQUEST_KEYS
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.faults import point
 from houston_shared.home_lock import HomeLock, HomeOwner, unusable_home
+from houston_shared.records import RolloutSpec, spec_of_role
 from houston_shared.secret_redaction import install_secrets
 from houston_shared.times_and_counts import iso_time, now_us
 
@@ -259,8 +260,8 @@ def _build_supervisor(
     )
     workers = WorkerPool(
         recorder,
-        lambda assignment, url: spawner.start_worker(
-            _worker_request(loaded, assignment, url, gpus)
+        lambda assignment, urls: spawner.start_worker(
+            _worker_request(loaded, assignment, urls, gpus)
         ),
         lambda rollout: worker_log_path(home, rollout),
         settings.max_rollouts,
@@ -314,13 +315,19 @@ def _stop_recorder_and_engines(
 
 
 def _shared_worker_arguments(
-    loaded: LoadedConfiguration, assignment: Assignment, engine_url: str
+    loaded: LoadedConfiguration, assignment: Assignment, urls: Mapping[str, str]
 ) -> tuple[str, ...]:
-    arguments = ["--endpoint", loaded.home.socket("ingest")]
-    if engine_url:
+    arguments, spec = ["--endpoint", loaded.home.socket("ingest")], assignment.spec
+    if engine_url := urls[spec.engine]:
         arguments += ["--engine-url", engine_url]
-    if requests := _engine_requests(loaded, assignment):
+    if requests := _engine_requests(loaded, spec):
         arguments += ["--engine-requests", msgspec.json.encode(requests).decode()]
+    roles = {}
+    for role, own in spec.role_engines.items():
+        url = {"url": urls[own.engine]} if urls[own.engine] else {}
+        roles[role] = {**_engine_requests(loaded, spec_of_role(spec, role)), **url}
+    if roles:
+        arguments += ["--role-engines", msgspec.json.encode(roles).decode()]
     return tuple(arguments)
 
 
@@ -344,10 +351,13 @@ def _start_shared_worker(
 
 
 def _worker_request(
-    loaded: LoadedConfiguration, assignment: Assignment, engine_url: str, gpus: RolloutGpus
+    loaded: LoadedConfiguration,
+    assignment: Assignment,
+    urls: Mapping[str, str],
+    gpus: RolloutGpus,
 ) -> StartWorker:
     rollout = assignment.spec.rollout
-    arguments = [*_shared_worker_arguments(loaded, assignment, engine_url), "--rollout", rollout]
+    arguments = [*_shared_worker_arguments(loaded, assignment, urls), "--rollout", rollout]
     arguments += ["--lease", str(assignment.lease)]
     for host, numbers in gpus.gpus_of(rollout).items():
         arguments += ["--gpus", f"{host}={','.join(map(str, numbers))}"]
@@ -363,10 +373,9 @@ def _worker_request(
     )
 
 
-def _engine_requests(loaded: LoadedConfiguration, assignment: Assignment) -> dict[str, object]:
-    """How the configuration in force has the rollout's engine asked; empty where it is no longer
+def _engine_requests(loaded: LoadedConfiguration, spec: RolloutSpec) -> dict[str, object]:
+    """How the configuration in force has the spec's engine asked; empty where it is no longer
     the kind of engine that the rollout was started with, and where it is wrong: that ends none."""
-    spec = assignment.spec
     engine = loaded.config.engines.get(spec.engine)
     if engine is None or engine.kind in FILE_ENGINES:
         return {}

@@ -46,7 +46,7 @@ from houston_shared.config import FILE_ENGINES, LoadedConfiguration
 from houston_shared.config_sections import ENGINE_KINDS, LOCAL_HOST, EngineSettings
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError
 from houston_shared.policy_and_run_files import BASE_MODEL
-from houston_shared.records import RolloutSpec
+from houston_shared.records import RoleEngine, RolloutSpec
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import LoadedTask, Task, purify_settings
 from houston_shared.toml_file import parse_toml
@@ -155,6 +155,7 @@ def build_rollout_specs(
     group = f"g-{secrets.token_hex(4)}"
     first = secrets.randbelow(2**31) if seed is None else seed
     record, settings, places = task.record(hints), msgspec.to_builtins(engine), hidden_paths(loaded)
+    roles = task_role_engines(loaded, task, engine_name)
     tools = msgspec.to_builtins(loaded.tools)
     machines = task_host_settings(loaded, task)
     return tuple(
@@ -178,9 +179,34 @@ def build_rollout_specs(
             purify=dict(purify or {}),
             # A recording is played by a worker of another kind.
             shares_worker=engine.kind != "recorded" and kind(task.task.environment).shares_worker,
+            role_engines=roles,
         )
         for index in range(count)
     )
+
+
+def task_role_engines(
+    loaded: LoadedConfiguration, task: LoadedTask, engine: str
+) -> dict[str, RoleEngine]:
+    """By role, the engines that the task names beside the rollout's. Raises ConfigurationError for
+    one that is none."""
+    found: dict[str, RoleEngine] = {}
+    for role in task.task.roles:
+        named = task.task.role(role).engine
+        kind_name, colon, path = named.partition(":")
+        if colon and kind_name in FILE_ENGINES:
+            named = f"{kind_name}:{task.folder / path}"
+        if named not in ("", engine):
+            with _naming(f"{task.file}: `agent.{role}.engine`", NOTHING_STARTED):
+                settings = loaded.engine(named)
+            if settings.kind == "recorded":
+                raise ConfigurationError(
+                    f"{task.file}: `agent.{role}.engine` plays a recorded rollout, which answers"
+                    " nobody.",
+                    NOTHING_STARTED,
+                )
+            found[role] = RoleEngine(engine=named, engine_settings=msgspec.to_builtins(settings))
+    return found
 
 
 def parse_purify_words(task: Task, words: str) -> dict[str, Any]:
@@ -267,6 +293,15 @@ def check_machine(task: LoadedTask) -> None:
     )
     if problem := asyncio.run(probe_sandbox(trial)):
         raise problem
+
+
+def check_engines(
+    loaded: LoadedConfiguration, task: LoadedTask, name: str, running: dict[str, str]
+) -> None:
+    """The same for all engines of its rollouts, with those of roles."""
+    roles = task_role_engines(loaded, task, name).values()
+    for each in dict.fromkeys((name, *(own.engine for own in roles))):
+        check_engine(loaded, each, running)
 
 
 def check_engine(loaded: LoadedConfiguration, name: str, running: dict[str, str]) -> None:

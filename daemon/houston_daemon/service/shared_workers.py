@@ -9,7 +9,7 @@ goes on. How they are counted and restarted is `worker_pool`, how they run `agen
 
 import itertools
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,8 +44,8 @@ class _SharedWorker:
 
 StartProcess = Callable[[str, tuple[str, ...], socket.socket], None]
 """Starts a shared worker of a name, with arguments and its end of the line. Raises OSError."""
-ArgumentsOf = Callable[[Assignment, str], tuple[str, ...]]
-"""What the worker of an assignment is started with, given its engine's URL: rollouts of which
+ArgumentsOf = Callable[[Assignment, Mapping[str, str]], tuple[str, ...]]
+"""What the worker of an assignment is started with, given its engines' URLs: rollouts of which
 that is the same can share one."""
 
 
@@ -83,11 +83,11 @@ class SharedWorkers:
         """Name → process id, of those that are born."""
         return {worker.name: worker.pid for worker in self._workers.values() if worker.pid}
 
-    def give(self, assignment: Assignment, url: str) -> str:
+    def give(self, assignment: Assignment, urls: Mapping[str, str]) -> str:
         """Have a worker run a rollout, a new one where none has room; its name. Raises OSError."""
         rollout, lease = assignment.spec.rollout, assignment.lease
         order = msgspec.json.encode(RunRollout(rollout, lease, str(self._log_of(rollout))))
-        arguments = self._arguments_of(assignment, url)
+        arguments = self._arguments_of(assignment, urls)
         worker = next(self._send_to_living(arguments, order), None)
         if worker is None:
             worker = self._start(arguments)

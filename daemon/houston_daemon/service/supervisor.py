@@ -165,7 +165,7 @@ class Supervisor:
         now = time.monotonic()
         self._backup.update(now)
         self._live_rules.update(now)
-        self._edits.update(now, {standing.engine for standing in self._resumable.values()})
+        self._edits.update(now, self._engines_in_use)
         self._engines.pause_and_resume(now)
         self._free_ended()
         self._start_workers()
@@ -262,12 +262,16 @@ class Supervisor:
 
     def _start_workers(self) -> None:
         resumable = self._read_resumable()
-        self._engines.watch(standing.engine for standing in resumable.values())
+        self._engines.watch(self._engines_in_use)
         now, gpus = time.monotonic(), self._rollout_gpus
         try:
             self._workers.start_runnable(now, resumable, self._engines.reachable, gpus.try_lease)
         finally:
             gpus.end_round()
+
+    @property
+    def _engines_in_use(self) -> set[str]:
+        return {name for standing in self._resumable.values() for name in standing.engines}
 
     def _read_resumable(self) -> dict[str, ResumableRollout]:
         """How rollouts stand; as last read while the disk is too full to read."""

@@ -7,6 +7,7 @@ pid and the time of its last event, told at the next start in log, command and a
 or whether all it stored is sound, is not known here (`houston verify` checks that).
 """
 
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -16,8 +17,9 @@ from pathlib import Path
 from houston_daemon.service.daemon_log import LOGGER
 from houston_shared.home import Home
 from houston_shared.home_lock import HomeOwner
-from houston_shared.records import AWAY_ACTIVITY
+from houston_shared.records import AWAY_ACTIVITY, AWAY_MARK
 from houston_shared.store.event_bodies import DaemonDied
+from houston_shared.store.rollout_queries import engine_waited_for
 from houston_shared.times_and_counts import iso_time
 
 
@@ -25,13 +27,16 @@ from houston_shared.times_and_counts import iso_time
 class ResumableRollout:
     """One rollout that could go on, as far as the supervisor cares."""
 
-    engine: str
+    engines: tuple[str, ...]
+    """All that it samples with; that of its policy comes first."""
     steps: int
     """Closed steps."""
     waits: bool
     """Paused because its engine is down."""
     away: str = ""
-    """Why its worker waits for the engine, in the worker's words; empty when it does not."""
+    """Why its worker waits for an engine, in the worker's words; empty when it does not."""
+    away_engine: str = ""
+    """Which one that is."""
 
 
 @contextmanager
@@ -46,21 +51,21 @@ def read_resumable_rollouts(database: Path) -> dict[str, ResumableRollout]:
     """Rollouts that are queued, running, or paused for their engine, by id."""
     with open_read_only(database) as reader:
         rows = reader.execute(
-            "SELECT id, engine, steps, state = 'paused', activity FROM rollouts WHERE state IN"
-            " ('queued', 'running') OR (state = 'paused' AND paused_by = 'engine')"
+            "SELECT id, engine, role_engines, steps, state = 'paused', activity FROM rollouts"
+            " WHERE state IN ('queued', 'running') OR (state = 'paused' AND paused_by = 'engine')"
         ).fetchall()
-    return {
-        row[0]: ResumableRollout(row[1], row[2], bool(row[3]), _engine_wait_reason(row[4]))
-        for row in rows
-    }
+    return {id: _resumable_rollout(*row) for id, *row in rows}
 
 
-def _engine_wait_reason(activity: str) -> str:
-    return (
-        activity.removeprefix(AWAY_ACTIVITY).lstrip(": ")
-        if activity.startswith(AWAY_ACTIVITY)
-        else ""
-    )
+def _resumable_rollout(
+    engine: str, roles: str, steps: int, waits: int, activity: str
+) -> ResumableRollout:
+    own = (role["engine"] for role in json.loads(roles).values())
+    engines = tuple(dict.fromkeys((engine, *own)))
+    if not activity.startswith(AWAY_ACTIVITY):
+        return ResumableRollout(engines, steps, bool(waits))
+    why = activity.partition(AWAY_MARK)[2]
+    return ResumableRollout(engines, steps, bool(waits), why, engine_waited_for(activity, engine))
 
 
 def find_failing_engines(
@@ -68,9 +73,9 @@ def find_failing_engines(
 ) -> dict[str, str]:
     """Engines that are there and do not answer as they should → `failing: <reason>`."""
     return {
-        rollout.engine: f"failing: {rollout.away}"
+        rollout.away_engine: f"failing: {rollout.away}"
         for rollout in resumable.values()
-        if rollout.away and states.get(rollout.engine) == "ready"
+        if rollout.away and states.get(rollout.away_engine) == "ready"
     }
 
 

@@ -36,8 +36,8 @@ FAILED_START_SECONDS = 60.0
 @dataclass(slots=True)
 class _RunningWorker:
     lease: int
-    engine: str
-    url: str
+    urls: Mapping[str, str]
+    """Where each of its engines was when it was started."""
     pid: int = 0
     """0 until it is born."""
     end_signal: signal.Signals | None = None
@@ -65,8 +65,8 @@ class _DeathHistory:
     dies alone."""
 
 
-LaunchWorker = Callable[[Assignment, str], None]
-"""Asks for the worker of an assignment, with the URL of its engine (empty for none)."""
+LaunchWorker = Callable[[Assignment, Mapping[str, str]], None]
+"""Asks for the worker of an assignment, with the URLs of its engines by name (empty for none)."""
 EngineUrlLookup = Callable[[str], str | None]
 """URL of an engine that answers (empty where workers know it themselves), None while it is down."""
 
@@ -178,9 +178,10 @@ class WorkerPool:
             standing = resumable.get(rollout)
             if standing is None or rollout in self._running or self._due(rollout) > now:
                 continue
-            url = reachable(standing.engine)
-            if url is not None and equipped(rollout):
-                self._start(rollout, standing, url, now)
+            found = ((name, reachable(name)) for name in standing.engines)
+            urls = {name: url for name, url in found if url is not None}
+            if len(urls) == len(standing.engines) and equipped(rollout):
+                self._start(rollout, urls, now)
 
     @property
     def _unborn(self) -> int:
@@ -271,7 +272,7 @@ class WorkerPool:
     def end(self, number: signal.Signals, engine: str = "", other_than: str = "") -> None:
         """Signal every worker, or those of `engine` that were given another URL."""
         for worker in self._running.values():
-            if engine and (worker.engine != engine or worker.url == other_than):
+            if engine and worker.urls.get(engine, other_than) == other_than:
                 continue
             worker.end_signal = number
             if worker.pid:
@@ -295,15 +296,15 @@ class WorkerPool:
         history = self._histories.get(rollout)
         return history.backoff.not_before if history else 0.0
 
-    def _start(self, rollout: str, standing: ResumableRollout, url: str, now: float) -> None:
+    def _start(self, rollout: str, urls: Mapping[str, str], now: float) -> None:
         assignment = self._recorder.assign(rollout)
         lease, name = assignment.lease, ""
         try:
             point("supervisor.launch.before")
             if self.shared is not None and self._may_share(assignment):
-                name = self.shared.give(assignment, url)
+                name = self.shared.give(assignment, urls)
             else:
-                self._launch(assignment, url)
+                self._launch(assignment, urls)
         except OSError as problem:
             LOGGER.error("worker of %s could not be started: %s", rollout, problem)
             self._wait(rollout, now + FAILED_START_SECONDS)
@@ -311,7 +312,7 @@ class WorkerPool:
             return
         point("supervisor.launch.after")
         pid = self.shared.pids.get(name, 0) if self.shared else 0
-        self._running[rollout] = _RunningWorker(lease, standing.engine, url, pid, shared=name)
+        self._running[rollout] = _RunningWorker(lease, urls, pid, shared=name)
 
     def _may_share(self, assignment: Assignment) -> bool:
         spec, history = assignment.spec, self._histories.get(assignment.spec.rollout)

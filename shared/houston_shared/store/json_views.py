@@ -14,7 +14,7 @@ from houston_shared.records import ENDED_STATES, Guidance
 from houston_shared.store.attention_ranking import RolloutNeed
 from houston_shared.store.attention_ranking import newest_signals as signals
 from houston_shared.store.presence_queries import AttentionCost, ClaimStatus
-from houston_shared.store.rollout_queries import RolloutRow, TaskRow
+from houston_shared.store.rollout_queries import RolloutRow, TaskRow, role_engines
 from houston_shared.times_and_counts import iso_time
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def rollout_json(row: RolloutRow) -> JsonDict:
         "cancelling": row.cancelling,
         "engine": row.engine,
         "policy": row.policy,
+        **({"role_engines": own} if (own := role_engines(row)) else {}),
         "group": row.group_id,
         "parent": {"rollout": row.parent, "step": row.parent_step} if row.parent else None,
         "sandbox": row.sandbox,

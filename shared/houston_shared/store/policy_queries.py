@@ -163,7 +163,9 @@ def list_policy_uses() -> ReadPlan[list[PolicyUse]]:
     """Which policies unfinished rollouts sample with."""
     rows = yield RunSql(
         f"SELECT engine, policy, id FROM rollouts WHERE state IN {UNFINISHED_STATES}"
-        " ORDER BY engine, policy, id"
+        " UNION SELECT json_extract(value, '$.engine'), json_extract(value, '$.policy'),"
+        f" rollouts.id FROM rollouts, json_each(role_engines) WHERE state IN {UNFINISHED_STATES}"
+        " ORDER BY 1, 2, 3"
     )
     by: dict[tuple[str, str], list[str]] = {}
     for engine, policy, rollout in rows:

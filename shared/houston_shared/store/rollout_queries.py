@@ -17,6 +17,7 @@ from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.records import (
     AT_REST_ACTIVITY,
     AWAY_ACTIVITY,
+    AWAY_MARK,
     PURIFIED_ENGINE,
     ContextHead,
     ForkBody,
@@ -116,6 +117,13 @@ class RolloutRow(RowRecord, frozen=True):
     head_seq: int | None
     cancelling: str = ""
     """Who asked to cancel it while a worker still runs it."""
+    role_engines: str = "{}"
+    """JSON: role → `engine` and `policy`, of roles that have an engine of their own."""
+
+
+def role_engines(rollout: RolloutRow) -> dict[str, dict[str, str]]:
+    """Role → `engine` and `policy`, of roles that have an engine of their own."""
+    return dict(msgspec.json.decode(rollout.role_engines))
 
 
 def is_at_rest(rollout: RolloutRow) -> bool:
@@ -167,12 +175,19 @@ def list_rollouts(task: str = "", state: str = "") -> ReadPlan[list[RolloutRow]]
 def list_engines_waited_for() -> ReadPlan[list[EngineWaitedFor]]:
     """Engines that rollouts wait for, by name, as their workers said last."""
     rows = yield RunSql(
-        "SELECT engine, max(activity), count(*) FROM rollouts"
-        " WHERE (state = 'running' OR paused_by = 'engine') AND substr(activity, 1, ?) = ?"
-        " GROUP BY engine ORDER BY engine",
+        "SELECT engine, activity FROM rollouts"
+        " WHERE (state = 'running' OR paused_by = 'engine') AND substr(activity, 1, ?) = ?",
         (len(AWAY_ACTIVITY), AWAY_ACTIVITY),
     )
-    return [EngineWaitedFor(engine, activity, count) for engine, activity, count in rows]
+    by: dict[str, list[str]] = {}
+    for engine, activity in rows:
+        by.setdefault(engine_waited_for(activity, engine), []).append(activity)
+    return [EngineWaitedFor(name, max(said), len(said)) for name, said in sorted(by.items())]
+
+
+def engine_waited_for(activity: str, engine: str) -> str:
+    """The engine that a worker waits for: that of a role, which its activity names, or `engine`."""
+    return activity.removeprefix(AWAY_ACTIVITY).partition(AWAY_MARK)[0].strip() or engine
 
 
 def find_rollout(name: str) -> ReadPlan[RolloutRow]:

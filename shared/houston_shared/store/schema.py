@@ -11,7 +11,7 @@ import sqlite3
 
 from houston_shared.errors import ExitCode, HoustonError
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """Newest schema this code knows: the number of the last file in `migrations/`."""
 
 
@@ -77,12 +77,17 @@ _VIEWS_BEFORE_6 = """
 CREATE TEMP VIEW samples AS
     SELECT *, NULL AS completion_tokens, NULL AS reasoning_tokens FROM main.samples;
 """
+_VIEWS_BEFORE_8 = """
+CREATE TEMP VIEW rollouts AS SELECT *, '{}' AS role_engines FROM main.rollouts;
+"""
 
 
 def add_missing_tables(connection: sqlite3.Connection, version: int) -> None:
     """Give an open reader what a home of schema `version` lacks; raises sqlite3.Error."""
-    if 0 < version < 6:
+    if 0 < version < 8:
         connection.execute("PRAGMA temp_store = MEMORY")
+        connection.executescript(_VIEWS_BEFORE_8)
+    if 0 < version < 6:
         connection.executescript(_VIEWS_BEFORE_6)
     if 0 < version < 5:
         connection.executescript(_VIEWS_BEFORE_5)

@@ -390,6 +390,8 @@ class SummarisedSteps(NamedTuple):
     """The step whose request had the summary first."""
     mechanical: bool
     """Made without the model, after failed tries."""
+    by: str = ""
+    """Engine that wrote it, where that is not the rollout's, and its policy."""
 
 
 class TextOmission(NamedTuple):
@@ -414,11 +416,16 @@ def read_context_surroundings(rollout: str, step: int) -> ReadPlan[ContextSurrou
     """The request before that of `step`, and what forks took out of the context until then."""
     before = (yield from read_request_messages(rollout, step - 1)) if step > 1 else None
     summarised: list[SummarisedSteps] = []
+    own = "summary" in rollout_queries.role_engines(
+        (yield from rollout_queries.find_rollout(rollout))
+    )
     first = 1
     for fork in (yield from rollout_queries.list_forks(rollout)):
         if fork.step <= step:
             last = fork.first_kept_step - 1
-            summarised.append(SummarisedSteps(first, last, fork.step, bool(fork.mechanical)))
+            sample = (yield from rollout_queries.find_sample(fork.sample_seq)) if own else None
+            by = " ".join(filter(None, (sample.engine, sample.policy))) if sample else ""
+            summarised.append(SummarisedSteps(first, last, fork.step, bool(fork.mechanical), by))
             first = fork.first_kept_step
     return ContextSurroundings(before, summarised)
 

@@ -101,6 +101,7 @@ def step_json(rollout: str, step: StepRecord, verdict: VerdictRow | None = None)
         "verdict": None if verdict is None else "keep" if verdict.keep else "mask",
         "attention": list(closed.attention) if closed else [],
         "attention_reasons": dict(closed.reasons) if closed else {},
+        "engine": step.sample.engine,
         "policy": step.sample.policy,
         "usage": usage_json(step.sample),
         "at": step.at,

@@ -13,7 +13,7 @@ from houston_daemon.service.engine_servers import resolve_engine
 from houston_shared import wire
 from houston_shared.config import Configuration, LoadedConfiguration
 from houston_shared.errors import ConfigurationError
-from houston_shared.records import RolloutSpec
+from houston_shared.records import RoleEngine, RolloutSpec
 from houston_shared.store import policy_queries, rollout_queries
 from houston_shared.store.store_reader import Reader
 from houston_shared.store.training_event_bodies import PolicyRegistered
@@ -150,6 +150,35 @@ def test_a_new_rollout_samples_with_what_is_active_as_it_is_queued(
     )
     assert "never was given policy@3" in said.cause
     assert queued(station, person, engine="other").policy == "", "another engine's business"
+
+
+def test_a_role_samples_with_what_is_active_on_its_own_engine(
+    station: Station, person: Person
+) -> None:
+    register(station, person, "policy@2")
+    activate(station, person, "policy@2")
+    own = {"summary": RoleEngine(engine="e", engine_settings={"kind": "token"})}
+    found = queued(station, person, engine="other", role_engines=own)
+    assert (found.engine, found.policy) == ("other", "")
+    summary = found.role_engines["summary"]
+    assert (summary.engine, summary.policy, summary.policy_hash) == ("e", "policy@2", "policy@2")
+    folder = str(station.home.path / "policies" / "policy@2")
+    assert summary.engine_settings == {
+        "kind": "token",
+        "adapters": {"policy@2": folder},
+        "adapter_hashes": {"policy@2": "policy@2"},
+    }
+    with Reader(station.home) as reader:
+        uses = reader.run(policy_queries.list_policy_uses())
+        (rollout,) = reader.run(rollout_queries.list_rollouts())
+    assert {(use.engine, use.policy) for use in uses} == {("other", ""), ("e", "policy@2")}
+    assert rollout_queries.role_engines(rollout) == {
+        "summary": {"engine": "e", "policy": "policy@2"}
+    }
+    station.recorder.pause_for_engine("e", True, "down")
+    assert station.query("SELECT state, paused_by FROM rollouts") == [("paused", "engine")]
+    station.recorder.pause_for_engine("e", False)
+    assert station.query("SELECT state FROM rollouts") == [("queued",)]
 
 
 def test_no_request_makes_more_policies_live_than_the_engine_holds(

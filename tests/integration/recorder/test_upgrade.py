@@ -81,11 +81,17 @@ def _made(schema_version: int, *names: str) -> str:
     return "".join(f"{rows[name]};\n" for name in names)
 
 
-SIXTH = """
+SEVENTH = """
+ALTER TABLE rollouts DROP COLUMN role_engines;
+PRAGMA user_version = 7;
+"""
+"""Makes a home what the seventh schema would have made of it; the others do, too."""
+
+
+SIXTH = f"""{SEVENTH}
 DROP INDEX rollouts_request;
 PRAGMA user_version = 6;
 """
-"""Makes a home what the sixth schema would have made of it; the others do, too."""
 
 
 FIFTH = f"""{SIXTH}
@@ -127,7 +133,7 @@ PRAGMA user_version = 1;
 """
 
 
-@pytest.mark.parametrize("script", [FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH])
+@pytest.mark.parametrize("script", [FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH])
 def test_an_older_home_is_sound_before_it_is_migrated(
     home: Home, tmp_path: Path, script: str
 ) -> None:

@@ -22,7 +22,7 @@ from houston_daemon.recorder.recorder_thread import Recorder
 from houston_shared import wire
 from houston_shared.config import Configuration
 from houston_shared.home import Home
-from houston_shared.records import RolloutSpec, StepRecord
+from houston_shared.records import RoleEngine, RolloutSpec, StepRecord
 from houston_shared.task import load_task
 from tests.support.terminals import end_terminals
 
@@ -78,6 +78,7 @@ class Rig:
         name: str = "probe",
         files: dict[str, str] | None = None,
         purify: dict[str, Any] | None = None,
+        role_engines: dict[str, RoleEngine] | None = None,
     ) -> str:
         """Queue a rollout of a task by a script or an engine's settings; its id."""
         folder = self.folder / "tasks" / name
@@ -102,6 +103,7 @@ class Rig:
             hidden=(str(self.home.path),),
             thoughts=loaded.task.sampling.thoughts,
             purify=purify or {},
+            role_engines=role_engines or {},
         )
         self._number += 1
         done = self.ask(wire.StartRollouts(request=f"request-{self._number}", specs=(spec,)))

@@ -6,7 +6,7 @@ has a mark of its own, so that what is trained can be told apart by reading it.
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from houston_daemon.agent.recorder_client import IngestSocket, RecorderClient
 from houston_daemon.agent.rollout_budgets import ActiveClock
 from houston_daemon.agent.rollout_setup import build_agent_loop
 from houston_daemon.agent.worker_control import ControlState
-from houston_daemon.engines.engine_protocol import EngineSample, FinishReason, SampleRequest
+from houston_daemon.engines.engine_protocol import Engine, EngineSample, FinishReason, SampleRequest
 from houston_daemon.environments.environment_protocol import Standing, Stop
 from houston_daemon.environments.null_environment import NullEnvironment
 from houston_daemon.prompts.dialect_protocol import PromptPiece
@@ -30,7 +30,7 @@ from houston_daemon.training.rows.shared_steps import read_shared_steps
 from houston_daemon.training.rows.training_row import ChatRow, RowOptions, TokenRow
 from houston_shared import wire
 from houston_shared.control_messages import BranchRollout, GiveVerdicts, JudgedSteps, StoreVerdicts
-from houston_shared.records import ToolCall, ToolResult
+from houston_shared.records import RoleEngine, ToolCall, ToolResult
 from houston_shared.store.store_reader import Reader
 from houston_shared.task import Task, parse_task_record
 from tests.integration.rollout.rig import Rig
@@ -237,6 +237,8 @@ class Played:
 
     id: str
     engine: Acting
+    scribe: Engine | None = None
+    """What its summaries are written by, where that is another engine."""
 
     def dying(self) -> frozenset[int]:
         """Steps in whose first call the worker dies."""
@@ -265,8 +267,10 @@ class Stage:
         budget: str = "",
         top: str = "",
         files: dict[str, str] | None = None,
+        scribe: Family | Engine | None = None,
     ) -> Played:
-        """Run a rollout to its end. context: tokens after which it forks."""
+        """Run a rollout to its end. context: tokens after which it forks. scribe: writes its
+        summaries."""
         self._number += 1
         task = (
             f"{top}\n[sampling]\nthoughts = '{'strip' if strip else 'keep'}'\n"
@@ -281,10 +285,17 @@ class Stage:
             "dialect": family.name,
         }
         files = files or {"README.md": f"Hello {self._number}.\n"}  # each a task of its own
+        other = scribe if isinstance(scribe, Family) else family
+        own = {**settings, "tokenizer": other.tokenizer, "dialect": other.name}
+        roles = {"summary": RoleEngine(engine="scribe", engine_settings=own)} if scribe else {}
         rollout = self.rig.rollout(
-            settings=settings, task=task, name=f"t{self._number}", files=files
+            settings=settings, task=task, name=f"t{self._number}", files=files, role_engines=roles
         )
         played = Played(rollout, Acting(self.rig, family, turns, rollout, summaries, failing))
+        if isinstance(scribe, Family):
+            played.scribe = Acting(self.rig, scribe, turns, rollout, name="scribe")
+        else:
+            played.scribe = scribe
         played.engine.open_summaries = open_summaries
         self.go_on(played, once=until_it_dies)
         return played
@@ -328,7 +339,14 @@ class Stage:
             settings = welcome.spec.engine_settings
             environment = Marked(parse_task_record(welcome.spec.task))
             environment.dying = played.dying()
-            loop = await build_agent_loop(line, welcome, played.engine, settings, environment)
+
+            async def open_scribe(role: str) -> tuple[Engine, Mapping[str, Any]]:
+                assert played.scribe is not None
+                return played.scribe, welcome.spec.role_engines[role].engine_settings
+
+            loop = await build_agent_loop(
+                line, welcome, played.engine, settings, environment, open_scribe
+            )
             beating = asyncio.create_task(line.send_heartbeats())
             try:
                 why = await loop.run()

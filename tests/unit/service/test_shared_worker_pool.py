@@ -3,7 +3,7 @@
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -99,7 +99,11 @@ class Pool:
         self.own: list[str] = []
         """Rollouts that were given a worker of their own."""
         self.shared = SharedWorkers(
-            self._start, lambda _, url: ("--engine-url", url), self._log, self.inbox, capacity
+            self._start,
+            lambda _, urls: ("--engine-url", urls["e"]),
+            self._log,
+            self.inbox,
+            capacity,
         )
         self.pool = WorkerPool(
             self.recorder,  # type: ignore[arg-type]
@@ -116,7 +120,7 @@ class Pool:
         words = ["--line", str(LINE_DESCRIPTOR), *arguments]
         self.births.start_worker(self._request(name, 0, "shared_program", words), line)
 
-    def _launch(self, assignment: Assignment, url: str) -> None:
+    def _launch(self, assignment: Assignment, urls: Mapping[str, str]) -> None:
         rollout = assignment.spec.rollout
         self.own.append(rollout)
         words = ["--rollout", rollout]
@@ -130,7 +134,7 @@ class Pool:
         """Queue rollouts and start what may start."""
         self.recorder.waiting += rollouts
         known = {*self.recorder.waiting, *self.recorder.leases}
-        standings = {rollout: ResumableRollout("e", self.steps, False) for rollout in known}
+        standings = {rollout: ResumableRollout(("e",), self.steps, False) for rollout in known}
         self.pool.start_runnable(self.now, standings, lambda engine: self.url)
 
     def until(self, done: Callable[[], bool]) -> None:
@@ -247,7 +251,7 @@ def test_the_status_says_what_a_shared_worker_died_of(make: Callable[..., Pool])
     pool = make()
     pool.fill("stays", "deadly")
     pool.until(lambda: not pool.running)
-    standing = {"stays": ResumableRollout("e", 0, False)}
+    standing = {"stays": ResumableRollout(("e",), 0, False)}
     said = pool.pool.troubles(pool.now, standing)["worker of stays"]
     assert "it was one of 2 in the worker shared.1; the moon fell on deadly" in said
 

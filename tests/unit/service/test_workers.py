@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -78,8 +78,8 @@ class Bench:
             limit,
         )
 
-    def launch(self, assignment: Assignment, url: str) -> None:
-        self.urls.append(url)
+    def launch(self, assignment: Assignment, urls: Mapping[str, str]) -> None:
+        self.urls.append(urls["e"])
         rollout = assignment.spec.rollout
         self.births.start_worker(
             StartWorker(
@@ -95,7 +95,7 @@ class Bench:
     @property
     def standings(self) -> dict[str, ResumableRollout]:
         known = [*self.recorder.waiting, *self.recorder.leases]
-        return {rollout: ResumableRollout("e", self.steps, False) for rollout in known}
+        return {rollout: ResumableRollout(("e",), self.steps, False) for rollout in known}
 
     def fill(self) -> None:
         self.workers.start_runnable(self.now, self.standings, lambda engine: self.engine_url)
@@ -213,6 +213,21 @@ def test_a_worker_that_leaves_has_not_died(bench: Callable[..., Bench]) -> None:
         some.death()
         some.now += 2
     assert not some.recorder.failures
+
+
+def test_no_worker_while_one_of_its_engines_is_down(bench: Callable[..., Bench]) -> None:
+    some = bench(STAY, ["r"])
+    standing = {"r": ResumableRollout(("e", "big"), 0, False)}
+    answers: dict[str, str | None] = {"e": "", "big": None}
+    some.workers.start_runnable(0.0, standing, answers.get)
+    assert not len(some.workers)
+    answers["big"] = "http://127.0.0.1:2/v1"
+    some.workers.start_runnable(0.0, standing, answers.get)
+    some.until(lambda: some.workers._running["r"].pid > 0)
+    some.workers.end(signal.SIGTERM, "big", other_than="http://127.0.0.1:2/v1")
+    assert some.workers._running["r"].end_signal is None
+    some.workers.end(signal.SIGTERM, "big", other_than="http://127.0.0.1:3/v1")
+    some.until(lambda: not len(some.workers))
 
 
 def test_no_worker_while_the_engine_is_down_and_its_url_when_it_is_up(

@@ -7,6 +7,7 @@ out (`maintenance.host_cleanup`). Branches are started in `branch_handlers`.
 
 import secrets
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -76,7 +77,7 @@ def _queue_rollout(store: Store, spec: RolloutSpec, request: str, author: Author
     if spec.parent or spec.origin:
         raise denial("A branch is started from its parent.", "houston rollout branch R --at STEP")
     spec = redact_spec(spec)
-    spec = training_handlers.choose_policy(store, spec)
+    spec = training_handlers.choose_policies(store, spec)
     _check_task_keys(
         parse_task_record(spec.task)
     )  # as it will be read: a key written out is gone, too
@@ -110,15 +111,26 @@ def redact_spec(spec: RolloutSpec) -> RolloutSpec:
         definition=redact(spec.task.definition),
         instructions=redact(spec.task.instructions),
     )
-    settings = dict(spec.engine_settings)
-    for key in ("environment", "command", "url"):
-        if key in settings:
-            settings[key] = redact_all(settings[key])
+    roles = {
+        role: msgspec.structs.replace(own, engine_settings=_redact_engine(own.engine_settings))
+        for role, own in spec.role_engines.items()
+    }
     tools = {
         name: {**section, "url": redact_all(section["url"])} if "url" in section else section
         for name, section in spec.tool_settings.items()
     }
-    return msgspec.structs.replace(spec, task=task, engine_settings=settings, tool_settings=tools)
+    return msgspec.structs.replace(
+        spec,
+        task=task,
+        engine_settings=_redact_engine(spec.engine_settings),
+        tool_settings=tools,
+        role_engines=roles,
+    )
+
+
+def _redact_engine(settings: dict[str, Any]) -> dict[str, Any]:
+    secret = {"environment", "command", "url"} & settings.keys()
+    return {**settings, **{key: redact_all(settings[key]) for key in secret}}
 
 
 def _store_task_definition(store: Store, task: TaskRecord) -> None:

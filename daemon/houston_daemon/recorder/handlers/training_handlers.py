@@ -30,7 +30,7 @@ from houston_shared.policy_and_run_files import (
     policies_folder,
     training_folder,
 )
-from houston_shared.records import RolloutSpec
+from houston_shared.records import RoleEngine, RolloutSpec, spec_of_role
 from houston_shared.secret_redaction import redact, redact_all
 from houston_shared.store import policy_queries
 from houston_shared.store import training_event_bodies as bodies
@@ -141,6 +141,18 @@ def store_activation_result(
     if known is not None and known.state == "asked":
         body = bodies.ActivationEnded(asked=asked, ok=ok, reason=redact(reason), unloaded=unloaded)
         store.journal.append(EventKey(), "activated", body)
+
+
+def choose_policies(store: Store, spec: RolloutSpec) -> RolloutSpec:
+    """The spec with what its rollout samples with: of each role with an engine of its own, what is
+    active there."""
+    roles = {
+        role: msgspec.convert(
+            choose_policy(store, spec_of_role(spec, role)), RoleEngine, from_attributes=True
+        )
+        for role in spec.role_engines
+    }
+    return msgspec.structs.replace(choose_policy(store, spec), role_engines=roles)
 
 
 def choose_policy(store: Store, spec: RolloutSpec) -> RolloutSpec:

@@ -181,7 +181,7 @@ class LineBuilder:
     dialects: set[str] = field(default_factory=set)
     ids_from: Counter[IdsSource] = field(default_factory=Counter)
     """Lines of ids, by where these come from."""
-    _sampling: Counter[tuple[str, str, str, bytes]] = field(default_factory=Counter)
+    _sampling: Counter[tuple[str, str, str, bytes, str]] = field(default_factory=Counter)
     _all: int = 0
     _sampled: int = 0
     _trained: int = 0
@@ -241,8 +241,8 @@ class LineBuilder:
     def sampling_counts(self) -> list[SamplingCount]:
         """How all tokens were sampled, by policy."""
         return [
-            SamplingCount(policy, hash, msgspec.json.decode(how), kind, tokens)
-            for (policy, hash, kind, how), tokens in sorted(self._sampling.items())
+            SamplingCount(policy, hash, msgspec.json.decode(how), kind, tokens, engine)
+            for (policy, hash, kind, how, engine), tokens in sorted(self._sampling.items())
         ]
 
     def _clean(self, row: TokenRow | ChatRow) -> TokenRow | ChatRow | None:
@@ -294,7 +294,7 @@ class LineBuilder:
                 self._add_weight(span.weight, span.why, span.by, span.end - span.start)
                 names.add(span.policy)
                 sampling = msgspec.json.encode(span.sampling, order="sorted")
-                key = span.policy, span.policy_hash, span.logprob_kind, sampling
+                key = span.policy, span.policy_hash, span.logprob_kind, sampling, span.engine
                 self._sampling[key] += span.end - span.start
             return
         self._all += len(row.messages)

@@ -207,6 +207,8 @@ class SamplingCount(msgspec.Struct, frozen=True):
     """Only `policy` is the probability with which they were drawn; `none` where there is none."""
     tokens: int
     """Sampled, trained or not; in several rows they count in each."""
+    engine: str = ""
+    """What sampled it, as the ledger names it."""
 
 
 class TrainedCounts(msgspec.Struct, frozen=True):

@@ -34,6 +34,7 @@ _SPAN_TYPE = pa.struct(
         ("sampling", pa.string()),  # JSON: other parameters in every span
         ("guided", pa.bool_()),
         ("by", pa.string()),
+        ("engine", pa.string()),
         ("logprobs", pa.list_(pa.float32())),
     ]
 )

@@ -17,10 +17,13 @@ from houston_daemon.service.rollout_start_checks import build_rollout_specs
 from houston_daemon.suites.suite_catalog import write_suite_task
 from houston_daemon.training.credit.group_advantages import ScoredRollout
 from houston_daemon.training.rl.rl_recipe import RlRecipe
+from houston_daemon.training.sft.sft_recipe import NOTHING_TRAINED_MESSAGE
 from houston_shared import atomic_file
 from houston_shared.config import LoadedConfiguration
 from houston_shared.control_client import send_with_retry
 from houston_shared.control_messages import StartRollouts
+from houston_shared.errors import HoustonError
+from houston_shared.records import RolloutSpec
 from houston_shared.store import outcome_queries, purification_queries
 from houston_shared.store.outcome_queries import Overlong
 from houston_shared.store.purification_queries import PurificationCounts
@@ -179,6 +182,7 @@ class GroupCoordinator:
             policy=policy,
             purify=self._purify(split),
         )
+        refuse_other_engines(specs[0], recipe)
         answer = send_with_retry(
             self._loaded.home,
             StartRollouts(request=f"{self._run}/{update}.{batch}/{split}/{index}", specs=specs),
@@ -240,3 +244,17 @@ def _outcome(
         tuple(counts[rollout] for rollout in group.rollouts),
         sum(row.steps for row in rows),
     )
+
+
+def refuse_other_engines(spec: RolloutSpec, recipe: RlRecipe) -> None:
+    """Raise HoustonError where a role that is trained is sampled by another engine than the run's:
+    its answers are not the policy's own."""
+    for role, own in spec.role_engines.items():
+        if role in recipe.roles:
+            left = ", ".join(f'"{each}"' for each in recipe.roles if each != role)
+            raise HoustonError(
+                f"The task {spec.task.name} has the role {role} sampled by {own.engine}, and"
+                f" {spec.engine} is trained on its own answers.",
+                NOTHING_TRAINED_MESSAGE,
+                f"Leave the role out: --set roles='[{left}]'",
+            )

@@ -14,7 +14,6 @@ from houston_daemon.training.rows.row_contexts import (
     ContextRows,
     ContextStep,
     answer_facts,
-    query_summary_sample,
     walk_contexts,
 )
 from houston_daemon.training.rows.row_weights import RolloutPlan, weight_if_closed
@@ -44,9 +43,8 @@ def make_chat_rows(
         rows = _ChatContextRows(plan, options, renderer, walked)
         if walked.plan.own and "policy" in options.roles:
             yield rows.context()
-        if summary := walked.plan.summary_to_train(options):
-            fork, seq = summary
-            yield rows.summary(fork, reader.run(query_summary_sample(seq)))
+        if summary := rows.trained_summary(reader):
+            yield rows.summary(*summary)
 
 
 def _sample_without_ids(sample: SampleBody) -> SampleBody:

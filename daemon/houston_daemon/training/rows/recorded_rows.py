@@ -8,7 +8,7 @@ weight is decided here.
 """
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,6 +38,7 @@ from houston_daemon.training.rows.training_row import (
     SampledSpan,
     TokenRow,
     check_role,
+    has_foreign_ids,
 )
 from houston_shared.errors import HoustonError
 from houston_shared.records import PURIFICATION_KEY, LogprobKind
@@ -67,6 +68,7 @@ class SampledAnswer:
     logprob_kind: LogprobKind
     sampling: Mapping[str, Any]
     guided: bool
+    engine: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,7 @@ class TokenSequence:
             sampling=answer.sampling,
             guided=answer.guided,
             by=weight.source,
+            engine=answer.engine,
         )
 
     def _cut(self, prefix: int) -> None:
@@ -251,6 +254,8 @@ class SampleFacts(msgspec.Struct, frozen=True):
     prompt_tokens: int | None = None
     policy_hash: str = ""
     role: str = ""
+    engine: str = ""
+    tokenizer: str = ""
 
     def answer(self, reserved: ReservedTokens | None) -> AnswerFacts:
         """What of it decides its weight. reserved: tokens that it may not hold."""
@@ -286,15 +291,20 @@ class SampleFacts(msgspec.Struct, frozen=True):
             logprob_kind=logprob_kind.true_logprob_kind(self.logprob_kind, sampling),
             sampling=sampling,
             guided="grammar" in self.parameters,
+            engine=self.engine,
         )
 
 
 def make_recorded_rows(
-    reader: Reader, plan: RolloutPlan, options: RowOptions
+    reader: Reader,
+    plan: RolloutPlan,
+    options: RowOptions,
+    render_summary: Callable[[PlannedContext], Iterator[TokenRow]],
 ) -> Iterator[TokenRow]:
     """Rows of a rollout in its order: each context, then the summary that replaced it.
 
-    Contexts of a branch that other rollouts train whole are passed over. Raises HoustonError when
+    Contexts of a branch that other rollouts train whole are passed over. render_summary: the row of
+    a summary that was sampled in other ids than the head's. Raises HoustonError when
     the ledger is broken or something of it was erased.
     """
     sequence = TokenSequence(plan, options)
@@ -303,7 +313,7 @@ def make_recorded_rows(
         for row in _context_rows(reader, plan, context, options, sequence):
             if "policy" in options.roles:
                 yield row
-        yield from make_summary_row(reader, plan, context, options, sequence)
+        yield from make_summary_row(reader, plan, context, options, render_summary, sequence)
 
 
 def make_summary_row(
@@ -311,10 +321,12 @@ def make_summary_row(
     plan: RolloutPlan,
     context: PlannedContext,
     options: RowOptions,
+    render: Callable[[PlannedContext], Iterator[TokenRow]],
     sequence: TokenSequence | None = None,
 ) -> Iterator[TokenRow]:
     """The row of the summary that replaced `context`, where the model wrote it and it is wanted.
 
+    render: makes it where it was sampled in other ids than the head's.
     sequence: the context as it stood then; without it the answers in the prompt are not marked.
     """
     if (summary := context.summary_to_train(options)) is None:
@@ -323,6 +335,9 @@ def make_summary_row(
     body = reader.run(_query_samples([seq])).get(seq)
     if body is None:
         raise _broken_error(seq)
+    if has_foreign_ids(plan.head, body.tokenizer, body.new_prompt_ids):
+        yield from render(context)
+        return
     request = sequence.branch() if sequence else TokenSequence(plan, options)
     request.open(plan.summary_row_id(context.number + 1), context.number)
     _follow_prompt(reader, request, seq, body, None)

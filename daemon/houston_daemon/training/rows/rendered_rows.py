@@ -7,8 +7,9 @@ the dialect writes it, with the token that closes it.
 """
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -27,10 +28,14 @@ from houston_daemon.training.rows.row_contexts import (
     ContextStep,
     WalkedContext,
     answer_facts,
-    query_summary_sample,
     walk_contexts,
 )
-from houston_daemon.training.rows.row_weights import AnswerFacts, AnswerWeight, RolloutPlan
+from houston_daemon.training.rows.row_weights import (
+    AnswerFacts,
+    AnswerWeight,
+    PlannedContext,
+    RolloutPlan,
+)
 from houston_daemon.training.rows.training_row import (
     RowKind,
     RowOptions,
@@ -131,13 +136,35 @@ def make_rendered_rows(
         rows = _RenderedContextRows(plan, options, rendering, walked)
         if walked.plan.own and "policy" in options.roles:
             yield rows.context()
-        if (
-            rendering.sampled_stripped
-        ):  # its summaries were asked for in these contexts: exact from the ledger
-            yield from ledger_rows.make_summary_row(reader, plan, walked.plan, options)
-        elif summary := walked.plan.summary_to_train(options):
-            fork, seq = summary
-            yield rows.summary(fork, reader.run(query_summary_sample(seq)))
+        if rendering.sampled_stripped:
+            # Its summaries were asked for in these contexts: exact from the ledger.
+            yield from ledger_rows.make_summary_row(
+                reader, plan, walked.plan, options, partial(_render_summary, reader, rows)
+            )
+        else:
+            yield from _render_summary(reader, rows)
+
+
+def _render_summary(
+    reader: Reader, rows: "_RenderedContextRows", _: PlannedContext | None = None
+) -> Iterator[TokenRow]:
+    if summary := rows.trained_summary(reader):
+        yield rows.summary(*summary)
+
+
+def make_rendered_summaries(
+    reader: Reader, plan: RolloutPlan, options: RowOptions, rendering: RowRenderer
+) -> Callable[[PlannedContext], Iterator[TokenRow]]:
+    """Makes the rendered row of one context's summary after the other, in their order."""
+    assert plan.head is not None
+    head = rendering.head(plan.head)
+    walked = walk_contexts(reader, plan, rendering.renderer, head, rendering.visible_sample)
+
+    def render(context: PlannedContext) -> Iterator[TokenRow]:
+        found = next(one for one in walked if one.plan.number == context.number)
+        yield from _render_summary(reader, _RenderedContextRows(plan, options, rendering, found))
+
+    return render
 
 
 class _RenderedContextRows(ContextRows):
@@ -251,6 +278,7 @@ def _answer_span(
         sampling=sampling_parameters(sample.parameters),
         guided="grammar" in sample.parameters,
         by=weight.source,
+        engine=sample.engine,
     )
 
 

@@ -5,7 +5,7 @@ tokenizer, else rendered ones. Rows are read one at a time in short reads, so th
 rollout is not held back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from houston_daemon.prompts.model_dialects import choose_dialect
@@ -13,8 +13,8 @@ from houston_daemon.prompts.prompt_renderer import PromptRenderer
 from houston_daemon.prompts.prompt_tokenizer import PromptTokenizer
 from houston_daemon.training.rows import chat_rows, recorded_rows, rendered_rows, rollout_plan
 from houston_daemon.training.rows.answer_soundness import ReservedTokens
-from houston_daemon.training.rows.rendered_rows import RowRenderer
-from houston_daemon.training.rows.row_weights import RolloutPlan
+from houston_daemon.training.rows.rendered_rows import RowRenderer, make_rendered_summaries
+from houston_daemon.training.rows.row_weights import PlannedContext, RolloutPlan
 from houston_daemon.training.rows.rule_verdicts import RuleVerdicts
 from houston_daemon.training.rows.shared_steps import NO_SHARED_STEPS, SharedSteps
 from houston_daemon.training.rows.training_row import ChatRow, RowOptions, TokenRow
@@ -44,15 +44,23 @@ def build_token_rows(
     is not known.
     """
     plan = _read_plan(reader, rollout, options, shared, rules)
-    if plan.head is None:
+    if (head := plan.head) is None:
         return
-    own = _can_use_recorded_ids(plan, plan.head, options)
+    own = _can_use_recorded_ids(plan, head, options)
     if own and _row_thoughts(plan, options) != "strip":
-        yield from recorded_rows.make_recorded_rows(reader, plan, options)
+        rendered: list[Callable[[PlannedContext], Iterator[TokenRow]]] = []
+
+        def render_summary(context: PlannedContext) -> Iterator[TokenRow]:
+            if not rendered:  # a tokenizer is loaded only where it is needed
+                rendering = _make_renderer(plan, head, options, own)
+                rendered.append(make_rendered_summaries(reader, plan, options, rendering))
+            return rendered[0](context)
+
+        yield from recorded_rows.make_recorded_rows(reader, plan, options, render_summary)
     else:
         _refuse_raw_attempts(plan)
         yield from rendered_rows.make_rendered_rows(
-            reader, plan, options, _make_renderer(plan, plan.head, options, own)
+            reader, plan, options, _make_renderer(plan, head, options, own)
         )
 
 

@@ -32,7 +32,7 @@ from houston_daemon.training.rows.row_weights import (
     weigh_summary,
     weight_of_copy,
 )
-from houston_daemon.training.rows.training_row import RowOptions
+from houston_daemon.training.rows.training_row import RowOptions, has_foreign_ids
 from houston_shared.errors import HoustonError
 from houston_shared.records import (
     ContextHead,
@@ -218,6 +218,17 @@ class ContextRows:
         """Id of the row of its actions."""
         self.summary_name = plan.summary_row_id(walked.plan.number + 1)
         """Id of the row of the summary that replaced it."""
+
+    def trained_summary(self, reader: Reader) -> tuple[ForkRow, SampleBody] | None:
+        """The fork that replaced it and what a model wrote as its summary, where that is to be
+        trained: without ids that are not the rollout's."""
+        if (summary := self.walked.plan.summary_to_train(self.options)) is None:
+            return None
+        fork, seq = summary
+        sample = reader.run(query_summary_sample(seq))
+        if has_foreign_ids(self.plan.head, sample.tokenizer, sample.new_prompt_ids):
+            sample = replace(sample, token_ids=None, new_prompt_ids=None)
+        return fork, sample
 
     def summary_request_parts(self, fork: ForkRow) -> Iterator[ContextPart]:
         """What the summary was asked about: the first k entries, the last one with the request."""

@@ -7,12 +7,12 @@ not know where ids come from or why a step was judged as it was.
 """
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from houston_shared.errors import HoustonError
-from houston_shared.records import LogprobKind, Message
+from houston_shared.records import ContextHead, LogprobKind, Message
 from houston_shared.sample_roles import ROW_ROLES, SAMPLE_ROLES, SampleRole
 
 RowKind = Literal["react", "summary"]
@@ -43,6 +43,19 @@ def check_role(sampled: str, expected: SampleRole, step: int) -> None:
         f"What stands at step {step} was sampled in {role}, where rows take a {expected}'s.",
         "No rows were made of it.",
         "Leave its rollout out.",
+    )
+
+
+def has_foreign_ids(
+    head: ContextHead | None, tokenizer: str, new_prompt_ids: Sequence[int] | None
+) -> bool:
+    """Whether a sample has ids of another dialect or tokenizer than the head's, or none where the
+    head has some: what a role said that has an engine of its own is rendered, not read.
+
+    tokenizer, new_prompt_ids: of the sample (`SampleBody`).
+    """
+    return bool(tokenizer) or (
+        head is not None and head.token_ids is not None and new_prompt_ids is None
     )
 
 
@@ -81,6 +94,8 @@ class SampledSpan:
     by: str = ""
     """Whose verdict it was: `human`, `judge` or `rule`; `not judged` where it is trained although
     nobody judged it; empty where no verdict counts (a summary, an interruption, a copy)."""
+    engine: str = ""
+    """What sampled it, as the ledger names it."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end:

@@ -1,0 +1,113 @@
+"""Engines of roles: what a task may say, what a rollout is started with, who is waited for."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from houston_daemon.agent.role_samplers import role_sampling
+from houston_daemon.service.rollout_start_checks import build_rollout_specs, check_engines
+from houston_daemon.service.supervisor_queries import find_failing_engines, read_resumable_rollouts
+from houston_daemon.training.rl.rl_recipe import RlRecipe
+from houston_daemon.training.rl.rollout_groups import refuse_other_engines
+from houston_shared.config import Configuration, LoadedConfiguration
+from houston_shared.config_sections import EngineSettings
+from houston_shared.errors import ConfigurationError, HoustonError
+from houston_shared.home import Home
+from houston_shared.records import RolloutSpec
+from houston_shared.sample_roles import SAMPLE_ROLES
+from houston_shared.store.rollout_queries import engine_waited_for
+from houston_shared.task import LoadedTask, load_task
+from houston_shared.task_tables import AgentSettings
+
+FAR = EngineSettings(kind="chat", url="http://127.0.0.1:1/v1", model="m")
+
+
+def loaded(folder: Path) -> LoadedConfiguration:
+    configuration = Configuration(engines={"far": FAR, "near": FAR})
+    return LoadedConfiguration(configuration, Home(folder / "home"), "houston.toml")
+
+
+def task(folder: Path, more: str) -> LoadedTask:
+    (folder / "task.toml").write_text(f'name = "t"\ninstructions = "Do it."\n{more}')
+    return load_task(folder)
+
+
+def spec(folder: Path, more: str, engine: str = "near") -> RolloutSpec:
+    (made,) = build_rollout_specs(loaded(folder), task(folder, more), engine, 1, 1)
+    return made
+
+
+def test_settings_of_roles_are_of_roles_that_there_are() -> None:
+    assert set(AgentSettings.__struct_fields__) - {"kind"} <= set(SAMPLE_ROLES)
+
+
+def test_a_role_has_its_engine_and_what_it_sets_otherwise(tmp_path: Path) -> None:
+    more = "[sampling]\ntemperature = 0.9\ntop_p = 0.5\n[agent.summary]\ntemperature = 0.0\n"
+    definition = task(tmp_path, more).task
+    assert definition.roles == ("summary",)
+    sampling = role_sampling(definition, "summary")
+    assert (sampling.temperature, sampling.top_p) == (0.0, 0.5)
+    assert role_sampling(definition, "policy").temperature == 0.9
+    assert spec(tmp_path, more).role_engines == {}
+    own = spec(tmp_path, '[agent.summary]\nengine = "far"\n').role_engines["summary"]
+    assert (own.engine, own.engine_settings["url"]) == ("far", FAR.url)
+    assert spec(tmp_path, '[agent.summary]\nengine = "far"\n', "far").role_engines == {}
+    own = spec(tmp_path, '[agent.summary]\nengine = "script:s.jsonl"\n').role_engines["summary"]
+    assert own.engine_settings["path"] == str(tmp_path / "s.jsonl"), "beside the task file"
+
+
+@pytest.mark.parametrize(
+    ("more", "cause"),
+    [
+        ('[agent.summary]\nengine = "nobody"\n', "`agent.summary.engine`: There is no engine"),
+        ('[agent.summary]\nengine = "recorded:r"\n', "which answers nobody"),
+        ('[agent.pilot]\nengine = "far"\n', "pilot"),
+    ],
+)
+def test_a_role_or_engine_that_is_none_is_refused(tmp_path: Path, more: str, cause: str) -> None:
+    with pytest.raises(ConfigurationError, match=cause):
+        spec(tmp_path, more)
+
+
+def test_all_engines_are_looked_for_before_a_start(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text('{"thought": "x"}\n')
+    script = f"script:{tmp_path / 'p.jsonl'}"
+    own = task(tmp_path, '[agent.summary]\nengine = "script:gone.jsonl"\n')
+    with pytest.raises(ConfigurationError, match=r"gone\.jsonl"):
+        check_engines(loaded(tmp_path), own, script, {})
+    check_engines(loaded(tmp_path), task(tmp_path, ""), script, {})
+
+
+def test_a_role_that_another_engine_samples_is_no_policys_to_train(tmp_path: Path) -> None:
+    made = spec(tmp_path, '[agent.summary]\nengine = "far"\n')
+    with pytest.raises(HoustonError, match="role summary sampled by far") as refused:
+        refuse_other_engines(made, RlRecipe())
+    assert "roles='[\"policy\"]'" in refused.value.next
+    refuse_other_engines(made, RlRecipe(roles=("policy",)))
+    refuse_other_engines(spec(tmp_path, ""), RlRecipe())
+
+
+@pytest.mark.parametrize(
+    ("activity", "engine"),
+    [
+        ("waiting for the engine: it is away", "e"),
+        ("waiting for the engine big: it is away: really", "big"),
+        ("waiting for the engine", "e"),
+    ],
+)
+def test_who_is_waited_for(tmp_path: Path, activity: str, engine: str) -> None:
+    assert engine_waited_for(activity, "e") == engine
+    file = tmp_path / "h.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute(
+            "CREATE TABLE rollouts (id, engine, role_engines, steps, state, activity, paused_by)"
+        )
+        roles = '{"summary": {"engine": "big", "policy": ""}}'
+        row = ("r", "e", roles, 3, "running", activity, "")
+        connection.execute("INSERT INTO rollouts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    found = read_resumable_rollouts(file)
+    assert found["r"].engines == ("e", "big")
+    failing = find_failing_engines({"e": "ready", "big": "ready"}, found)
+    why = activity.partition(": ")[2]
+    assert failing == ({engine: f"failing: {why}"} if why else {})
