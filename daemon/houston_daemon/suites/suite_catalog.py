@@ -167,6 +167,7 @@ def _write_science_game(split: str, index: int, folder: Path) -> str:
     return head + (
         f'[scienceworld]\ntasks = ["{game.task}"]\nvariation = {game.variation}\n'
         f'split = "{WORLD_SPLITS[split]}"\nsimplifications = ["{SIMPLIFICATIONS}"]\n'
+        "first_look = false\n"
     )
 
 

@@ -1,9 +1,10 @@
 """Warms a language model up for a suite: SFT on rollouts of an imperfect scripted agent.
 
 The rollouts are real ones, of a daemon in a home of their own below the model's folder, and so are
-rows and training (`houston train sft --full`). No rule masks anything: the model learns the calls
-and the agent's faults, so that it succeeds in 5 to 30 % and rewards have something to teach. It is
-then measured on validation tasks. A tiny policy is made otherwise (`tiny_policy`).
+rows and training (`houston train sft`; its adapter is merged into the model). No rule masks
+anything: the model learns the calls and the agent's faults, so that it succeeds in 5 to 30 % and
+rewards have something to teach. It is then measured on validation tasks. A tiny policy is made
+otherwise (`tiny_policy`).
 """
 
 import json
@@ -26,7 +27,9 @@ from houston_shared.errors import HoustonError
 LEAST_SUCCESS, MOST_SUCCESS = 0.05, 0.30
 _HOME, _SCRIPTED, _WARM = "warm-up", "scripted", "warm"
 _TRAINING_FIGURES = ("steps", "rows", "tokens", "trained_tokens", "seconds", "loss_mean_last_10")
-_SETTINGS = ("epochs=2", "batch=8", "learning_rate=1e-4", "pack_tokens=2048")
+_SETTINGS = (
+    "epochs=2", "batch=4", "learning_rate=1e-3", "final_learning_rate=1e-4", "pack_tokens=1024",
+)  # fmt: skip
 _PATIENCE = 6 * 3600.0
 """Seconds that a stage may take."""
 
@@ -92,16 +95,26 @@ def _sampled(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
 
 
 def _trained(folder: Path, recipe: WarmUpRecipe) -> dict[str, Any]:
-    """Train on all of them, and put what comes out into `folder`; figures of the run."""
+    """Train an adapter on all of them, merge it into the model below `folder`; figures of the run.
+
+    On a processor an adapter takes less memory and time than all weights.
+    """
     home = ExperimentHome(folder / _HOME, {})
-    words = ["train", "sft", "--all", "--rules", "off", "--full", "--base", recipe.model]
+    words = ["train", "sft", "--all", "--rules", "off", "--base", recipe.model]
     words += ["--dialect", find_suite(recipe.suite).dialect, "--name", _WARM, "--json"]
     for setting in (f"seed={recipe.seed}", *_SETTINGS, *recipe.settings):
         words += ["--set", setting]
-    run = json.loads(home.run(*words, seconds=_PATIENCE).splitlines()[-1])
-    if run["state"] != "finished":
-        raise HoustonError(f"The training run {run['run']} {run['state']}.", "Nothing was made.")
-    for file in Path(run["output"]).iterdir():
+    home.start()
+    try:
+        run = json.loads(home.run(*words, seconds=_PATIENCE).splitlines()[-1])
+        if not run["policy"]:
+            why = f"The training run {run['run']} {run['state']}."
+            raise HoustonError(why, "Nothing was made.")
+        merged = folder / _HOME / "model"
+        home.run("policy", "merge", run["policy"], "--out", str(merged))
+    finally:
+        home.stop()
+    for file in merged.iterdir():
         file.replace(folder / file.name)
     return dict(run["result"])
 

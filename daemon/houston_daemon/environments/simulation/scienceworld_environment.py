@@ -104,7 +104,7 @@ def _check_variation(name: str, settings: ScienceWorldSettings, where: str) -> N
 
 
 def choose_variation(settings: ScienceWorldSettings, seed: int) -> dict[str, Any]:
-    """Task, variation and simplifications of a rollout.
+    """Task, variation and simplifications of a rollout; `first_look` where there is to be none.
 
     `repeat` consecutive seeds share a variation. Between them the tasks take turns, each going
     through all its variations of the split, in an order of its own, before one comes again.
@@ -120,6 +120,7 @@ def choose_variation(settings: ScienceWorldSettings, seed: int) -> dict[str, Any
         "task": task,
         "variation": variation,
         "simplifications": ",".join(settings.simplifications),
+        **({} if settings.first_look else {"first_look": False}),
     }
 
 

@@ -49,7 +49,8 @@ class ScienceWorld:
         self._world.load(*names, False)
         self._random.setSeed(self._seed)
         self._world.reset()
-        self._place = str(self._world.step("look around"))
+        place = str(self._world.step("look around"))
+        self._place = place if settings.get("first_look", True) else ""
 
     def opened(self) -> Opened:
         """Goal and first look."""
