@@ -33,6 +33,20 @@ class WorkspaceGone(NeedsPerson):
         )
 
 
+CleanupExtent = Literal["processes", "files", "snapshots"]
+"""How much of a rollout that is over goes; each includes the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreedSpace:
+    """What cleaning up after a rollout gave."""
+
+    bytes: int
+    """That were freed."""
+    left: str = ""
+    """Why something is left that should have gone; empty when nothing is."""
+
+
 class HostRootMissing(NeedsPerson):
     """What rollouts own cannot be kept where this one was started to keep it."""
 

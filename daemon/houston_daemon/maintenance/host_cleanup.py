@@ -1,33 +1,39 @@
-"""The process that frees hosts, as the recorder holds it: given orders, heard, never waited for.
+"""What rollouts that are over have left, and the process that cleans it up.
 
-Holds orders and reports, and `HostCleanupProcess`. An order whose process died is reported as not
-done. All calls belong to the recorder's thread. What is freed is decided by `host_cleanup_child`
-and `hosts`.
+`has_leftovers` looks; orders go to a child (`start_cleanup`), so that neither recorder nor
+supervisor waits. The recorder hears its child through `HostCleanupProcess`: an order whose process
+died is reported as not done. What goes is decided by `hosts.rollout_cleanup`.
 """
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
+from houston_daemon.hosts import folder_lock
+from houston_daemon.hosts.host_protocol import CleanupExtent
+from houston_daemon.hosts.limit_setup import limits_note
 from houston_daemon.hosts.ssh.remote_part import RemotePart
 from houston_shared.home import Home
+from houston_shared.terminal_log_files import rollout_folder, socket_note, terminals_folder
 
 LOGGER = logging.getLogger("houston.recorder")
 CUT_SHORT_REASON = "the process that freed it ended; ask again"
 
 
 class CleanupOrder(msgspec.Struct, frozen=True):
-    """One rollout to free."""
+    """One rollout to clean up after."""
 
     root: str
     """The host's root, as the rollout was started with."""
     rollout: str
-    snapshots: bool
-    """Whether its snapshots go, too."""
+    extent: CleanupExtent
+    """How much goes."""
     elsewhere: tuple[RemotePart, ...] = ()
     """Its parts of other machines."""
 
@@ -42,8 +48,55 @@ class CleanupReport(msgspec.Struct, frozen=True):
     """Why something is left that should have gone; empty when nothing is."""
 
 
+def has_leftovers(root: Path, rollout: str, home: str = "") -> bool:
+    """Whether something of a rollout that is over may still run on the host under `root`.
+
+    home: whose rollout it is; what another home drives now is left alone. A sandbox outlives its
+    tmux server, so the server alone would not tell: the note of its groups counts, too.
+    """
+    holder = folder_lock.read_holder(rollout_folder(root, rollout))
+    if holder:
+        return holder == home or not home
+    return limits_note(root, rollout).exists() or _has_tmux_server(terminals_folder(root, rollout))
+
+
+def _has_tmux_server(folder: Path) -> bool:
+    note = socket_note(folder)
+    try:
+        place = Path(note.read_text(encoding="utf-8").strip())
+        with socket.socket(socket.AF_UNIX) as trial:
+            trial.connect(str(place))
+    except OSError:
+        return False
+    return True
+
+
+def start_cleanup(
+    home: str, orders: Sequence[CleanupOrder], stdout: int, parent: int = 0
+) -> "subprocess.Popen[bytes]":
+    """Start a process for these orders, which prints a `CleanupReport` a line. Raises OSError.
+
+    home: whose rollouts they are; empty where nobody asks.
+    parent: pid of whom it ends with; 0 to let it come to its own end.
+    """
+    command = [sys.executable, "-m", "houston_daemon.maintenance.host_cleanup_child"]
+    with os.fdopen(os.memfd_create("orders"), "w+b") as stdin:  # a pipe would make the caller wait
+        stdin.write(msgspec.json.encode(list(orders)))
+        stdin.seek(0)
+        return subprocess.Popen(
+            [*command, str(parent), home],
+            stdin=stdin,
+            stdout=stdout,
+            bufsize=0,
+            start_new_session=True,
+        )
+
+
 class HostCleanupProcess:
-    """`start` with orders when it `is_idle`, then `take_reports` until it is again."""
+    """`start` with orders when it `is_idle`, then `take_reports` until it is again.
+
+    All calls belong to the recorder's thread.
+    """
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -60,15 +113,8 @@ class HostCleanupProcess:
     def start(self, orders: Sequence[CleanupOrder]) -> None:
         """Start a process for these orders; where that cannot be, `take_reports` says so."""
         self._open = {order.rollout: order for order in orders}
-        command = [sys.executable, "-m", "houston_daemon.maintenance.host_cleanup_child"]
-        command += [str(os.getpid()), str(self._home.path)]
         try:
-            with os.fdopen(os.memfd_create("orders"), "w+b") as stdin:  # a pipe would make it wait
-                stdin.write(msgspec.json.encode(list(orders)))
-                stdin.seek(0)
-                process = subprocess.Popen(
-                    command, stdin=stdin, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
-                )
+            process = start_cleanup(str(self._home.path), orders, subprocess.PIPE, os.getpid())
         except OSError as problem:
             LOGGER.error("hosts cannot be freed: %s", problem)
             return

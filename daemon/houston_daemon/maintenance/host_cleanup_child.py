@@ -1,49 +1,73 @@
-"""Frees what ended rollouts keep on hosts: a process of its own, because trees are large.
+"""Cleans up what ended rollouts left on hosts: a process of its own, because trees are large.
 
 `python -m houston_daemon.maintenance.host_cleanup_child PARENT HOME` reads orders as JSON from
-stdin and prints a `CleanupReport` a line. What goes is said in `hosts`; other machines are asked
-for it.
+stdin and prints a `CleanupReport` a line. What goes is said in `hosts.rollout_cleanup`; other
+machines are asked for it. Machines are cleaned at the same time, each one rollout after another.
 """
 
 import asyncio
 import os
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import msgspec
 
-from houston_daemon.hosts.rollout_folder_cleanup import free_rollout
+from houston_daemon.hosts.host_protocol import FreedSpace
+from houston_daemon.hosts.rollout_cleanup import clean_rollout
 from houston_daemon.hosts.ssh import remote_part
 from houston_daemon.hosts.ssh.remote_access import RemoteCleaner
-from houston_daemon.maintenance.host_cleanup import CleanupOrder, CleanupReport
+from houston_daemon.hosts.ssh.remote_part import RemotePart
+from houston_daemon.maintenance.host_cleanup import CleanupOrder, CleanupReport, has_leftovers
 from houston_daemon.service.parent_death import end_with_parent
 
 NICENESS = 15
 
 
-async def carry_out_order(order: CleanupOrder, home: str, machines: RemoteCleaner) -> CleanupReport:
-    """Free one rollout's part of its hosts. home: whose rollout it is."""
-    reports = [await free_rollout(Path(order.root), order.rollout, home, order.snapshots)]
-    for part in order.elsewhere:
-        freed = await machines.free(part, order.rollout, home, order.snapshots)
+class HostCleaner:
+    """Carries out orders of one home."""
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+        self._machines = RemoteCleaner()
+        self._turns: defaultdict[RemotePart | None, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By machine, None for this one."""
+
+    async def carry_out(self, order: CleanupOrder) -> CleanupReport:
+        """Clean up one rollout's part of its hosts."""
+        reports = [await self._clean_here(order)]
+        for part in order.elsewhere:
+            reports.append(await self._clean_there(order, part))
+        why = "; ".join(report.left for report in reports if report.left)
+        return CleanupReport(order.rollout, sum(report.bytes for report in reports), why)
+
+    async def _clean_here(self, order: CleanupOrder) -> FreedSpace:
+        root = Path(order.root)
+        async with self._turns[None]:
+            if order.extent == "processes" and not has_leftovers(root, order.rollout, self._home):
+                return FreedSpace(0)
+            return await clean_rollout(root, order.rollout, self._home, order.extent)
+
+    async def _clean_there(self, order: CleanupOrder, part: RemotePart) -> FreedSpace:
+        async with self._turns[part]:
+            freed = await self._machines.clean(part, order.rollout, self._home, order.extent)
         if not freed.left:  # nothing of it runs there, so nobody has to look for it
-            remote_part.leftover_path(Path(order.root), order.rollout, part.host).unlink(
-                missing_ok=True
-            )
-        reports.append(freed)
-    why = "; ".join(report.left for report in reports if report.left)
-    return CleanupReport(order.rollout, sum(report.bytes for report in reports), why)
+            note = remote_part.leftover_path(Path(order.root), order.rollout, part.host)
+            note.unlink(missing_ok=True)
+        return freed
 
 
-async def _main(home: str) -> None:
-    machines = RemoteCleaner()
-    for order in msgspec.json.decode(sys.stdin.buffer.read(), type=list[CleanupOrder]):
-        report = await carry_out_order(order, home, machines)
-        sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+async def _main(orders: list[CleanupOrder], home: str) -> None:
+    cleaner = HostCleaner(home)
+    for finished in asyncio.as_completed([cleaner.carry_out(order) for order in orders]):
+        sys.stdout.buffer.write(msgspec.json.encode(await finished) + b"\n")
         sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":
-    if end_with_parent(int(sys.argv[1])):
-        os.nice(NICENESS)
-        asyncio.run(_main(sys.argv[2]))
+    parent = int(sys.argv[1])
+    if not parent or end_with_parent(parent):
+        todo = msgspec.json.decode(sys.stdin.buffer.read(), type=list[CleanupOrder])
+        if any(order.extent != "processes" for order in todo):  # a tree is in no hurry
+            os.nice(NICENESS)
+        asyncio.run(_main(todo, sys.argv[2]))

@@ -1,17 +1,12 @@
 """Terminals of rollouts that ended without a worker: cancelled while paused, failed after deaths.
 
 A worker ends its rollout's terminals itself. Where none was left to do it, the supervisor finds
-what is left (a tmux server, or the note of groups and processes that a rollout's end removes) and
-has a short process of its own end it: `python -m houston_daemon.service.orphaned_terminals
-HOST_ROOT ROLLOUT…`, or `--there NOTE…` for other machines. A sandbox outlives its tmux server, so
-the server alone would not tell. How terminals are ended is `hosts`.
+what is left and has a short process of its own end it (`maintenance.host_cleanup`), here and on
+other machines. Here are only who is asked, and when.
 """
 
-import asyncio
 import os
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Container
 from dataclasses import dataclass
@@ -19,14 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.hosts import folder_lock
-from houston_daemon.hosts.limit_setup import limits_note
 from houston_daemon.hosts.ssh import remote_part
+from houston_daemon.maintenance.host_cleanup import CleanupOrder, has_leftovers, start_cleanup
 from houston_daemon.service.daemon_log import LOGGER
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.service.supervisor_queries import read_ended_rollouts
 from houston_shared.faults import point
-from houston_shared.terminal_log_files import rollout_folder, socket_note, terminals_folder
 
 _REMOTE_RETRY_SECONDS = 60.0
 
@@ -41,6 +34,7 @@ class OrphanedTerminals:
 
     def __init__(self, database: Path, host_root: Path, inbox: SupervisorInbox) -> None:
         self._database = database
+        self._home = str(database.parent.resolve())
         self._root = host_root
         self._inbox = inbox
         self._newest_end = 0
@@ -63,8 +57,9 @@ class OrphanedTerminals:
         if not ready:
             self._end_remote(live)
             return
-        home = str(self._database.parent.resolve())
-        orphaned = sorted(r for r in ready if may_have_orphans(self._root, r, home))
+        orphaned = sorted(
+            rollout for rollout in ready if has_leftovers(self._root, rollout, self._home)
+        )
         try:
             if orphaned:
                 self._start(orphaned)
@@ -87,8 +82,8 @@ class OrphanedTerminals:
         over = {rollout for rollout in self._remote_candidates if rollout not in live}
         notes = remote_part.find_leftovers(self._root, over)
         self._remote_candidates -= over - {note.stem.rpartition("@")[0] for note in notes}
-        if notes:
-            self._start_with("--there", [str(note) for note in notes])
+        if orders := _read_remote_orders(self._root, notes):
+            self._start_with(orders)
 
     def on_ended(self) -> None:
         """Take note that the process is done."""
@@ -99,82 +94,25 @@ class OrphanedTerminals:
 
     def _start(self, rollouts: list[str]) -> None:
         LOGGER.info("ending terminals of %s", ", ".join(rollouts))
-        self._start_with(str(self._root), rollouts)
+        root = str(self._root)
+        self._start_with([CleanupOrder(root, rollout, "processes") for rollout in rollouts])
         self._ending.update(rollouts)
 
-    def _start_with(self, first: str, others: list[str]) -> None:
-        command = [sys.executable, "-m", "houston_daemon.service.orphaned_terminals"]
+    def _start_with(self, orders: list[CleanupOrder]) -> None:
         point("supervisor.leftovers.before")
-        self._process = subprocess.Popen(
-            [*command, first, *others],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._process = start_cleanup(self._home, orders, subprocess.DEVNULL)
         self._inbox.watch(os.pidfd_open(self._process.pid), OrphanCleanupEnded())
 
 
-def may_have_orphans(root: Path, rollout: str, home: str = "") -> bool:
-    """Whether a rollout that ended may still have something on the host under `root`.
-
-    home: whose rollout it is; what another home drives now is left alone.
-    """
-    holder = folder_lock.read_holder(rollout_folder(root, rollout))
-    if holder:
-        return holder == home or not home
-    return limits_note(root, rollout).exists() or _has_tmux_server(terminals_folder(root, rollout))
-
-
-def _has_tmux_server(folder: Path) -> bool:
-    note = socket_note(folder)
-    try:
-        place = Path(note.read_text(encoding="utf-8").strip())
-        with socket.socket(socket.AF_UNIX) as trial:
-            trial.connect(str(place))
-    except OSError:
-        return False
-    return True
-
-
-async def end_terminals(root: Path, rollouts: list[str]) -> None:
-    """End every terminal of these rollouts, and what runs in them."""
-    from houston_daemon.hosts.rollout_folder_cleanup import end_rollout_terminals
-
-    for rollout in rollouts:
-        await end_rollout_terminals(root, rollout)
-
-
-async def end_remote_terminals(notes: list[Path]) -> None:
-    """End what rollouts left on other machines, of which these are the notes.
-
-    Machines are asked at the same time, and one that is away once for all of its rollouts.
-    """
-    machines: dict[bytes, list[tuple[Path, remote_part.RemoteLeftover]]] = {}
+def _read_remote_orders(root: Path, notes: list[Path]) -> list[CleanupOrder]:
+    """What is to be ended on other machines, of which these are the notes."""
+    orders: list[CleanupOrder] = []
     for note in notes:
         try:
-            leftover = remote_part.read_leftover(note)
+            part = remote_part.read_leftover(note).part
         except (OSError, msgspec.DecodeError) as problem:
             LOGGER.warning("%s cannot be read: %s", note, problem)
             continue
-        machines.setdefault(msgspec.json.encode(leftover.settings), []).append((note, leftover))
-    await asyncio.gather(*map(_end_on_machine, machines.values()))
-
-
-async def _end_on_machine(leftovers: list[tuple[Path, remote_part.RemoteLeftover]]) -> None:
-    from houston_daemon.hosts.ssh.ssh_host import SshHost
-
-    for note, leftover in leftovers:
-        host = SshHost(leftover.host, leftover.settings, leftover.hello, note=note)
-        try:
-            if await host.link.start():
-                return
-            await host.destroy_terminals()
-        finally:
-            await host.close()
-
-
-if __name__ == "__main__":
-    if sys.argv[1] == "--there":
-        asyncio.run(end_remote_terminals([Path(note) for note in sys.argv[2:]]))
-    else:
-        asyncio.run(end_terminals(Path(sys.argv[1]), sys.argv[2:]))
+        rollout = note.stem.rpartition("@")[0]
+        orders.append(CleanupOrder(str(root), rollout, "processes", (part,)))
+    return orders

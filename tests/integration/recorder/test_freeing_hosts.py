@@ -78,7 +78,7 @@ def test_orders_are_handed_over_however_late_they_are_read(
     slow.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(slow))
     cleaner = HostCleanupProcess(Home(tmp_path))
-    orders = [CleanupOrder("/nowhere" * 20, f"r-{number}", False) for number in range(5_000)]
+    orders = [CleanupOrder("/nowhere" * 20, f"r-{number}", "files") for number in range(5_000)]
     cleaner.start(orders)
     assert cleaner.take_reports() == []
     cleaner.stop()

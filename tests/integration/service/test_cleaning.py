@@ -11,10 +11,8 @@ import pytest
 from houston_daemon.hosts import process_table
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.snapshots.shadow_repository import ShadowRepository
-from houston_daemon.hosts.ssh.remote_access import RemoteCleaner
 from houston_daemon.maintenance.host_cleanup import CleanupOrder
-from houston_daemon.maintenance.host_cleanup_child import carry_out_order
-from houston_daemon.service import orphaned_terminals
+from houston_daemon.maintenance.host_cleanup_child import HostCleaner
 from tests.support import small_disk
 from tests.support.station import Station
 
@@ -139,10 +137,10 @@ async def test_a_full_disk_is_freed(tmp_path: Path) -> None:
             await host.close()
             small_disk.fill(small)
 
-            await orphaned_terminals.end_terminals(small, ["r-1"])
+            cleaner = HostCleaner("/home/a")
+            await cleaner.carry_out(CleanupOrder(str(small), "r-1", "processes"))
             assert not process_table.is_alive(shell)
-            order = CleanupOrder(str(small), "r-1", snapshots=False)
-            report = await carry_out_order(order, "/home/a", RemoteCleaner())
+            report = await cleaner.carry_out(CleanupOrder(str(small), "r-1", "files"))
             assert (report.left, report.bytes > BIG) == ("", True)
             assert not host.workspace.exists()
         finally:

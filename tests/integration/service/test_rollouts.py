@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from houston_daemon.hosts.terminals.tmux_server import find_tmux_socket
-from houston_daemon.service.orphaned_terminals import may_have_orphans
+from houston_daemon.maintenance.host_cleanup import has_leftovers
 from tests.support.station import Station, alive
 
 
@@ -140,7 +140,7 @@ def test_terminals_end_with_their_rollout_even_without_a_worker(station: Station
     )
     station.until(lambda: station.closed(rollout) >= 1)
     station.until(naps, why="the shell's child has become the program")
-    assert may_have_orphans(station.host_root, rollout)
+    assert has_leftovers(station.host_root, rollout)
     place = find_tmux_socket(station.host_root / "rollouts" / rollout / "terminals")
     server = subprocess.check_output(["tmux", "-S", place, "display-message", "-p", "#{pid}"])
     os.kill(int(server), signal.SIGKILL)
@@ -152,7 +152,7 @@ def test_terminals_end_with_their_rollout_even_without_a_worker(station: Station
     station.run("rollout", "cancel", rollout)
     assert over(station, rollout) == "cancelled"
     station.until(
-        lambda: not may_have_orphans(station.host_root, rollout), 60, "nothing of it is left"
+        lambda: not has_leftovers(station.host_root, rollout), 60, "nothing of it is left"
     )
     station.until(lambda: not naps(), why="its sandbox has ended")
 

@@ -5,6 +5,7 @@ Who reads disturbs nobody: the rollout may run. Who frees comes last: no worker 
 
 import asyncio
 import contextlib
+import logging
 import os
 import tarfile
 import tempfile
@@ -13,41 +14,56 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
-from houston_daemon.hosts.host_protocol import HostAway
-from houston_daemon.hosts.rollout_folder_cleanup import FreedSpace
+from houston_daemon.hosts.host_protocol import CleanupExtent, FreedSpace, HostAway
 from houston_daemon.hosts.snapshots.snapshot_restore import folder_state, remove_begun
 from houston_daemon.hosts.ssh import ssh_protocol as m
 from houston_daemon.hosts.ssh.remote_part import RemotePart
 from houston_daemon.hosts.ssh.ssh_host import SshHost
 from houston_shared.errors import HoustonError
 
+log = logging.getLogger(__name__)
+
 
 class RemoteCleaner:
-    """Machines that are asked to free something; one that is away is asked once."""
+    """Machines that are asked to clean up after rollouts; one that is away is asked once."""
 
     def __init__(self) -> None:
         self._away: dict[RemotePart, str] = {}
 
-    async def free(self, there: RemotePart, rollout: str, home: str, snapshots: bool) -> FreedSpace:
-        """Free a rollout's part of a machine; where that cannot be, `left` says why."""
+    async def clean(
+        self, there: RemotePart, rollout: str, home: str, extent: CleanupExtent
+    ) -> FreedSpace:
+        """Clean up a rollout's part of a machine; where that cannot be, `left` says why."""
         why = self._away.get(there)
         if why is None:
             try:
-                hello = _make_hello(
-                    there, rollout, owner=f"{there.key}:{home}", lease=m.LEASE_AFTER_ALL
-                )
-                async with _connected_host(there, hello) as host:
-                    ask = m.Free(snapshots=snapshots)
-                    freed: FreedSpace = await host.link.ask(ask, FreedSpace, again=True)
-                    left = f"on {there.host}: {freed.left}" if freed.left else ""
-                    return FreedSpace(freed.bytes, left)
+                freed = await _ask_to_clean(there, rollout, home, extent)
+                left = f"on {there.host}: {freed.left}" if freed.left else ""
+                return FreedSpace(freed.bytes, left)
             except HostAway as away:
                 why = away.cause
                 self._away[there] = why
             except (HoustonError, OSError) as problem:
-                said = problem.cause if isinstance(problem, HoustonError) else f"{problem}."
-                why = f"On the host {there.host}: {said}"
+                cause = problem.cause if isinstance(problem, HoustonError) else f"{problem}."
+                why = f"On the host {there.host}: {cause}"
+                log.warning("%s", why)
         return FreedSpace(0, f"{why} What is in {there.folder(rollout)} stays.")
+
+
+async def _ask_to_clean(
+    there: RemotePart, rollout: str, home: str, extent: CleanupExtent
+) -> FreedSpace:
+    """Have the far end call `clean_rollout`. Raises HoustonError and OSError."""
+    # Who only ends processes drives nothing there and does not need the folder for itself.
+    owner = "" if extent == "processes" else f"{there.key}:{home}"
+    hello = _make_hello(there, rollout, owner=owner, lease=m.LEASE_AFTER_ALL)
+    async with _connected_host(there, hello) as host:
+        if extent == "processes":
+            await host.link.ask(m.DestroyTerminals(), again=True)
+            return FreedSpace(0)
+        ask = m.Free(snapshots=extent == "snapshots")
+        freed: FreedSpace = await host.link.ask(ask, FreedSpace, again=True)
+        return freed
 
 
 async def restore_remote_workspace(

@@ -45,6 +45,11 @@ class RemoteLeftover(msgspec.Struct, frozen=True, kw_only=True):
     settings: HostSettings
     hello: m.Hello
 
+    @property
+    def part(self) -> RemotePart:
+        """What it is a note of."""
+        return RemotePart(host=self.host, settings=self.settings, key=self.hello.key)
+
 
 def leftover_path(root: Path, rollout: str, host: str) -> Path:
     """Where the note lies. root: this machine's host root."""

@@ -21,11 +21,11 @@ from typing import IO, Any
 import msgspec
 from platformdirs import user_state_path
 
-from houston_daemon.hosts import folder_lock, process_table, resource_limits, rollout_folder_cleanup
+from houston_daemon.hosts import folder_lock, process_table, resource_limits, rollout_cleanup
 from houston_daemon.hosts.host_files import replace_file, try_lock
+from houston_daemon.hosts.host_protocol import CleanupExtent, FreedSpace
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.process_table import ProcessKey
-from houston_daemon.hosts.rollout_folder_cleanup import FreedSpace
 from houston_daemon.hosts.rollout_workspace import BranchSnapshot
 from houston_daemon.hosts.sandbox.sandbox_profile import SandboxProfile, secret_paths
 from houston_daemon.hosts.sandbox.sandboxed_process import probe_sandbox
@@ -314,7 +314,8 @@ async def _free_rollout_part(
     shelf: BundleCache, root: Path, ask: m.Hello, snapshots: bool
 ) -> FreedSpace:
     """Free the rollout's part, and parcels that nobody needs then."""
-    freed = await rollout_folder_cleanup.free_rollout(root, ask.rollout, ask.owner, snapshots)
+    extent: CleanupExtent = "snapshots" if snapshots else "files"
+    freed = await rollout_cleanup.clean_rollout(root, ask.rollout, ask.owner, extent)
     await asyncio.to_thread(shelf.remove_unneeded)
     if not freed.left:
         forget_server(root, ask.rollout)

@@ -277,7 +277,7 @@ class DestroyTerminals(HostAsk, frozen=True):
 
 
 class Free(HostAsk, frozen=True, kw_only=True):
-    """`free_rollout` of a rollout that is over. Answer: FreedSpace."""
+    """`clean_rollout` of a rollout that is over, with its files. Answer: FreedSpace."""
 
     snapshots: bool
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from houston_daemon.hosts.host_protocol import CleanupExtent
 from houston_daemon.hosts.ssh.remote_part import remote_part_of
 from houston_daemon.maintenance.host_cleanup import CleanupOrder, CleanupReport
 from houston_daemon.recorder import journal_writer, rollout_assignment
@@ -291,7 +292,7 @@ def store_cleanup_result(store: Store, request: CleanupRequest, report: CleanupR
     body = RolloutCleaned(
         by=request.author.person_label,
         bytes=report.bytes,
-        snapshots=request.order.snapshots and not report.left,
+        snapshots=request.order.extent == "snapshots" and not report.left,
         left=redact(report.left),
         **request.author.event_fields,
     )
@@ -319,10 +320,11 @@ def _build_cleanup_order(store: Store, rollout: str, message: CleanRollouts) -> 
             "Nothing was freed.",
         )
     spec = _read_spec(store, row)
+    extent: CleanupExtent = "snapshots" if message.snapshots else "files"
     if spec is None:
-        return CleanupOrder("", row.id, message.snapshots)
+        return CleanupOrder("", row.id, extent)
     elsewhere = tuple(remote_part_of(spec, host) for host in sorted(spec.hosts))
-    return CleanupOrder(spec.host_root, row.id, message.snapshots, elsewhere)
+    return CleanupOrder(spec.host_root, row.id, extent, elsewhere)
 
 
 def _read_spec(store: Store, row: RolloutRow) -> RolloutSpec | None:

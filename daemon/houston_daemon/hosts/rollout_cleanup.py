@@ -1,19 +1,25 @@
-"""Frees what an ended rollout keeps on this machine.
+"""Cleans up what a rollout that is over left on the machine where this runs: one entry.
 
-Goes: workspace, terminals' logs and state, the sandbox's own folders, and what notes them. The
-snapshots stay unless they are named: from them any step's files can be brought back. What another
-home holds is left alone.
+`clean_rollout` serves rollouts that ended, were cancelled without a worker, or are freed by a
+person. The daemon has `maintenance.host_cleanup_child` call it for this machine; on another one
+the far end calls it, which is a child of the SSH connection. How much goes (`CleanupExtent`):
+
+| extent | goes |
+|---|---|
+| processes | terminals, the tmux server and its socket, what left its session, control groups |
+| files | also workspace, terminals' logs, the sandbox's own folders, and what notes them |
+| snapshots | also the snapshots, from which any step's files can be brought back |
+
+What another home holds is left alone.
 """
 
 import asyncio
 from pathlib import Path
 
-import msgspec
-
 from houston_daemon.hosts import untrusted_files
 from houston_daemon.hosts.folder_lock import RolloutFolderLock
 from houston_daemon.hosts.guard import resource_usage
-from houston_daemon.hosts.host_protocol import RolloutHeldElsewhere
+from houston_daemon.hosts.host_protocol import CleanupExtent, FreedSpace, RolloutHeldElsewhere
 from houston_daemon.hosts.local_host import LocalHost
 from houston_shared.terminal_log_files import rollout_folder
 
@@ -23,24 +29,18 @@ HOLDER_NOTE = "holder"
 """The note of whose the folder is: the last to go."""
 
 
-class FreedSpace(msgspec.Struct, frozen=True):
-    """What became of it."""
-
-    bytes: int
-    """That were freed."""
-    left: str = ""
-    """Why something is left that should have gone; empty when nothing is."""
-
-
-async def free_rollout(root: Path, rollout: str, owner: str, snapshots: bool) -> FreedSpace:
-    """Free one rollout's part of this machine. owner: whose rollout it is; see `folder_lock`."""
+async def clean_rollout(root: Path, rollout: str, owner: str, extent: CleanupExtent) -> FreedSpace:
+    """Clean up one rollout's part of this machine. owner: whose it is; see `folder_lock`."""
+    if extent == "processes":
+        await _end_processes(root, rollout)
+        return FreedSpace(0)
     folder = rollout_folder(root, rollout)
     if not folder.is_dir():
         return FreedSpace(0)
     tenancy = RolloutFolderLock(folder, owner)
     try:  # no name is noted: a full disk, which is why people do this, has no room for one
         await asyncio.to_thread(tenancy.acquire, named=False)
-        return await _free_folder(root, rollout, folder, snapshots)
+        return await _free_folder(root, rollout, folder, extent == "snapshots")
     except RolloutHeldElsewhere as held:
         return FreedSpace(0, held.cause)
     except OSError as problem:
@@ -50,8 +50,8 @@ async def free_rollout(root: Path, rollout: str, owner: str, snapshots: bool) ->
 
 
 async def _free_folder(root: Path, rollout: str, folder: Path, snapshots: bool) -> FreedSpace:
-    """The same, once nobody else has the folder. Raises OSError."""
-    await end_rollout_terminals(root, rollout)
+    """Free the disk, once nobody else has the folder. Raises OSError."""
+    await _end_processes(root, rollout)
     before = resource_usage.count_disk_bytes([folder])
     left = await asyncio.to_thread(_remove_contents, folder, snapshots)
     (root / "prepared" / rollout).unlink(missing_ok=True)
@@ -61,8 +61,8 @@ async def _free_folder(root: Path, rollout: str, folder: Path, snapshots: bool) 
     return FreedSpace(freed, left)
 
 
-async def end_rollout_terminals(root: Path, rollout: str) -> None:
-    """End every terminal of a rollout, and what runs in them."""
+async def _end_processes(root: Path, rollout: str) -> None:
+    """End every terminal of a rollout, and what runs in them or was started from them."""
     host = LocalHost(root, rollout, sandbox="none", network=False, hidden=())
     await host.destroy_terminals()
     await host.close()

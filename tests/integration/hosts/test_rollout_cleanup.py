@@ -1,0 +1,169 @@
+"""One cleanup of what rollouts leave: a table of what goes with each extent, here and over SSH."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from houston_daemon.hosts import limit_setup, process_table
+from houston_daemon.hosts.host_protocol import CleanupExtent
+from houston_daemon.hosts.local_host import LocalHost
+from houston_daemon.hosts.process_table import ProcessKey
+from houston_daemon.hosts.ssh import remote_part
+from houston_daemon.hosts.ssh.remote_part import RemotePart
+from houston_daemon.hosts.terminals.tmux_server import find_tmux_socket
+from houston_daemon.maintenance.host_cleanup import CleanupOrder, has_leftovers
+from houston_daemon.maintenance.host_cleanup_child import HostCleaner
+from houston_shared.config_sections import HostSettings
+from tests.support.sshd import Sshd
+
+from .conftest import MakeHost, finish, until
+
+HOME, KEY = "/home/a", "key"
+NAP = f"61.{os.getpid()}"
+
+
+class Left(NamedTuple):
+    """What a rollout whose worker died has left on a machine."""
+
+    host: LocalHost
+    shell: ProcessKey
+    escaped: ProcessKey
+    tmux: Path
+
+    def __call__(self, what: str) -> bool:
+        """Whether it is still there."""
+        folder, root = self.host.folder, self.host.folder.parents[1]
+        there: dict[str, Callable[[], bool]] = {
+            "a shell": lambda: process_table.is_alive(self.shell),
+            "a process that left its session": lambda: process_table.is_alive(self.escaped),
+            "a tmux server": lambda: _answers(self.tmux),
+            "the note of its groups": limit_setup.limits_note(root, folder.name).exists,
+            "the holder's name": lambda: _has_text(folder / "holder"),
+            "a workspace": (folder / "workspace").exists,
+            "terminals' logs": lambda: bool(list(folder.glob("terminals/main/log*"))),
+            "temporary files": lambda: bool(list(folder.glob("private/*"))),
+            "the note of what was prepared": (root / "prepared" / folder.name).exists,
+            "snapshots": (folder / "shadow").exists,
+        }
+        return there[what]()
+
+
+def _answers(place: Path) -> bool:
+    command = ["tmux", "-S", str(place), "list-sessions"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _has_text(file: Path) -> bool:
+    return file.exists() and bool(file.read_text())
+
+
+RUNS = [
+    "a shell", "a process that left its session", "a tmux server", "the note of its groups",
+    "the holder's name",
+]  # fmt: skip
+FILES = ["a workspace", "terminals' logs", "temporary files", "the note of what was prepared"]
+GONE: dict[CleanupExtent, list[str]] = {
+    "processes": RUNS,
+    "files": [*RUNS, *FILES],
+    "snapshots": [*RUNS, *FILES, "snapshots"],
+}
+"""By extent what is gone afterwards; the rest of what stands in the last row is still there."""
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    made = Sshd(tmp_path_factory.mktemp("sshd") / "s")
+    made.start()
+    yield made
+    made.close()
+
+
+async def _leave(host: LocalHost) -> Left:
+    """Work as a worker does, and let go as one that was killed."""
+    await host.prepare(None)
+    terminal = await host.terminal("main", create=True)
+    await finish(terminal, "mkdir -p deep/er; echo 1 > deep/er/note; chmod 0 deep/er")
+    await finish(terminal, f"setsid sleep {NAP} > /dev/null 2>&1 &")
+    await until(_sleepers)
+    await host.snapshots.take("one")
+    (host.folder / "private" / "scratch-1").mkdir(exist_ok=True)
+    tmux = find_tmux_socket(host.folder / "terminals")
+    left = Left(host, terminal.state.shell, _sleepers()[0], tmux)
+    await host.close()
+    assert [what for what in GONE["snapshots"] if not left(what)] == []
+    return left
+
+
+def _sleepers() -> list[ProcessKey]:
+    return [
+        ProcessKey(entry.pid, entry.started)
+        for entry in process_table.list_processes().values()
+        if entry.name == "sleep" and NAP.encode() in Path(f"/proc/{entry.pid}/cmdline").read_bytes()
+    ]
+
+
+@pytest.mark.parametrize("extent", list(GONE))
+async def test_what_goes_here(make_host: MakeHost, extent: CleanupExtent) -> None:
+    left = await _leave(make_host(sandbox="none", network=True, owner=HOME))
+    root = left.host.folder.parents[1]
+    assert has_leftovers(root, "r1", HOME)
+    report = await HostCleaner(HOME).carry_out(CleanupOrder(str(root), "r1", extent))
+    assert (report.left, report.bytes > 0) == ("", extent != "processes")
+    assert [what for what in GONE["snapshots"] if not left(what)] == GONE[extent]
+    assert not has_leftovers(root, "r1", HOME)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extent", list(GONE))
+async def test_what_goes_over_ssh(sshd: Sshd, tmp_path: Path, extent: CleanupExtent) -> None:
+    host = LocalHost(
+        Path(sshd.host.host_root), extent, sandbox="none", network=True, hidden=(),
+        owner=f"{KEY}:{HOME}",
+    )  # fmt: skip
+    try:
+        left = await _leave(host)
+        note = remote_part.leftover_path(tmp_path, extent, "gpu2")
+        note.parent.mkdir()
+        note.touch()
+        there = RemotePart(host="gpu2", settings=sshd.host, key=KEY)
+        order = CleanupOrder(str(tmp_path), extent, extent, (there,))
+        report = await HostCleaner(HOME).carry_out(order)
+        assert (report.left, report.bytes > 0) == ("", extent != "processes")
+        assert [what for what in GONE["snapshots"] if not left(what)] == GONE[extent]
+        assert not note.exists(), "nobody has to look there again"
+    finally:
+        await host.destroy_terminals()
+
+
+@pytest.mark.parametrize("extent", list(GONE))
+async def test_nothing_goes_of_what_another_home_holds(
+    make_host: MakeHost, tmp_path: Path, extent: CleanupExtent
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "houston.db").touch()
+    left = await _leave(make_host(sandbox="none", network=True, owner=str(other)))
+    root = left.host.folder.parents[1]
+    report = await HostCleaner(HOME).carry_out(CleanupOrder(str(root), "r1", extent))
+    assert ("is another's" in report.left) == (extent != "processes")
+    assert [what for what in GONE["snapshots"] if not left(what)] == []
+    await HostCleaner(str(other)).carry_out(CleanupOrder(str(root), "r1", "processes"))
+
+
+async def test_a_machine_that_is_away_is_asked_once_and_its_note_stays(
+    sshd: Sshd, tmp_path: Path
+) -> None:
+    away = RemotePart(host="gpu3", settings=HostSettings(ssh="nowhere.invalid"), key=KEY)
+    notes = [remote_part.leftover_path(tmp_path, rollout, "gpu3") for rollout in ("r1", "r2")]
+    notes[0].parent.mkdir()
+    cleaner = HostCleaner(HOME)
+    for note, rollout in zip(notes, ("r1", "r2"), strict=True):
+        note.touch()
+        report = await cleaner.carry_out(CleanupOrder(str(tmp_path), rollout, "files", (away,)))
+        assert report.left.endswith(f"rollouts/{rollout} stays.")
+        assert note.exists()
+    assert len(cleaner._machines._away) == 1
