@@ -1,29 +1,77 @@
-"""A small file that is replaced whole: after a kill or a power cut it is the old one or the new.
+"""A file that is replaced whole: after a kill or a power cut it is the old one or the new.
 
-Written beside, synced, then renamed. What lies in the file is not known here.
+Written beside, synced, then renamed: `write_atomically` for content at hand, `open_atomically` for
+what is written bit by bit. What lies in the file is not known here.
 """
 
+import contextlib
 import os
+import secrets
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO, Literal
+
+Synced = Literal["nothing", "content", "name"]
+"""What is on the disk when a file has been replaced. nothing: a power cut may leave it empty.
+content: the old file or the new, whichever the folder names. name: the new one."""
 
 
 def write_atomically(
-    file: Path, data: bytes, *, mode: int | None = None, durable: bool = True
+    file: Path,
+    data: bytes,
+    *,
+    mode: int | None = None,
+    durable: bool = True,
+    beside: Path | None = None,
 ) -> None:
-    """Write beside, sync, replace. Its folder must be there. Raises OSError.
+    """Write beside, sync the content, replace. Its folder must be there. Raises OSError.
 
     mode: permissions, whatever the umask says. durable: False where a power cut may leave it empty.
+    beside: where it is written; see `unique_beside`.
     """
-    new_file = file.with_suffix(".new")
-    fd = os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-    with os.fdopen(fd, "wb") as written:
-        written.write(data)
-        written.flush()
-        if mode is not None:
-            os.fchmod(fd, mode)
-        if durable:
-            os.fsync(fd)
-    new_file.replace(file)
+    synced: Synced = "content" if durable else "nothing"
+    with open_atomically(file, beside=beside, mode=mode, synced=synced) as handle:
+        handle.write(data)
+
+
+@contextlib.contextmanager
+def open_atomically(
+    target: Path,
+    *,
+    beside: Path | None = None,
+    mode: int | None = None,
+    synced: Synced = "name",
+    before_rename: Callable[[Path], None] = lambda _: None,
+    after_rename: Callable[[], None] = lambda: None,
+) -> Iterator[BinaryIO]:
+    """A file to write, beside its place: synced and renamed at the end, gone after an exception.
+
+    beside: where it is written, by default `<name>.new`. mode: as above. before_rename: called with
+    it once its content is on disk, after_rename once it has its name and before that is synced.
+    Raises OSError.
+    """
+    beside = beside or target.with_name(target.name + ".new")
+    try:
+        with beside.open("wb") as handle:
+            if mode is not None:
+                os.fchmod(handle.fileno(), mode)
+            yield handle
+            handle.flush()
+            if synced != "nothing":
+                os.fsync(handle.fileno())
+        before_rename(beside)
+        beside.replace(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    after_rename()
+    if synced == "name":
+        sync_to_disk(target.parent)
+
+
+def unique_beside(file: Path) -> Path:
+    """A hidden name beside a file that several processes may replace at the same time."""
+    return file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
 
 
 def sync_to_disk(path: Path) -> None:

@@ -7,7 +7,6 @@ reads of earlier messages and of what the agent did next, and how each is shown.
 """
 
 import hashlib
-import os
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -29,7 +28,7 @@ from houston_console.widgets.styled_text import (
     span,
     text_block,
 )
-from houston_shared import guidance_tag
+from houston_shared import atomic_file, guidance_tag
 from houston_shared.control_messages import new_guidance_id
 from houston_shared.errors import HoustonError
 from houston_shared.home import Home
@@ -218,9 +217,8 @@ def _read_record(path: Path, kind: type[T]) -> T | None:
 
 
 def _write_record(path: Path, record: msgspec.Struct) -> None:
-    new_file = path.with_suffix(f".{os.getpid()}.new")
-    new_file.write_bytes(msgspec.json.encode(record))
-    new_file.replace(path)
+    data, beside = msgspec.json.encode(record), atomic_file.unique_beside(path)
+    atomic_file.write_atomically(path, data, beside=beside, durable=False)
 
 
 MAX_HISTORY_MESSAGES = 200

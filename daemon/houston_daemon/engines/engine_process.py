@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import process_table
-from houston_daemon.hosts.host_files import replace_file
+from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 
@@ -270,4 +270,4 @@ def _boot_id() -> str:
 
 def _write_state(file: Path, state: ServerState) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(file, msgspec.json.encode(state))
+    atomic_file.write_atomically(file, msgspec.json.encode(state), durable=False)

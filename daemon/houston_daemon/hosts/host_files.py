@@ -1,8 +1,4 @@
-"""Small files and folders of Houston's own on a host: replaced whole, locked in turn, private.
-
-Nothing here is synced to the disk: after a power cut a replaced file may be empty, and its readers
-allow for that. What must survive one is written by `houston_shared.atomic_file`.
-"""
+"""Files and folders of Houston's own on a host: locked in turn, private to its user."""
 
 import fcntl
 import os
@@ -14,18 +10,6 @@ from houston_shared.errors import HoustonError
 
 _MAX_RUNTIME_PATH = 60
 _LOCK_PAUSE_SECONDS = 0.02
-
-
-def replace_file(file: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write `data` beside `file` and move it there: readers see the old content or the new.
-
-    mode: rights of a new file. Its folder must be there. Raises OSError.
-    """
-    beside = file.with_name(f"{file.name}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(data)
-    beside.replace(file)
 
 
 def try_lock(descriptor: int, seconds: float = 0.0) -> bool:

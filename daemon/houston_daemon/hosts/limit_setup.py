@@ -18,6 +18,7 @@ from houston_daemon.hosts.resource_limits import ResourceLimits
 from houston_daemon.hosts.sandbox import seccomp_filter
 from houston_daemon.hosts.sandbox.process_enclosure import Enclosure
 from houston_daemon.hosts.terminals import terminal_start
+from houston_shared import atomic_file
 
 
 def limits_note(root: Path, rollout: str) -> Path:
@@ -108,7 +109,6 @@ def _write_seccomp_filter(root: Path) -> Path | None:
     file = folder / f"{hashlib.sha256(program).hexdigest()[:16]}.bpf"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        beside = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
-        beside.write_bytes(program)
-        beside.replace(file)
+        beside = atomic_file.unique_beside(file)
+        atomic_file.write_atomically(file, program, beside=beside, durable=False)
     return file

@@ -19,9 +19,9 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import untrusted_files
-from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.host_protocol import WorkspaceGone
 from houston_daemon.hosts.snapshots.snapshot_restore import restore_snapshot
+from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 from houston_shared.terminal_log_files import rollout_folder
@@ -61,7 +61,7 @@ def make_workspace(
     if not read_mark(note):  # none, or a power cut left it empty
         point("worker.workspace.placed")
         note.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(note, secrets.token_hex(16).encode())
+        atomic_file.write_atomically(note, secrets.token_hex(16).encode(), durable=False)
 
 
 def read_mark(note: Path) -> str:
@@ -166,7 +166,9 @@ def fill_branch_workspace(past: BranchSnapshot, root: Path, workspace: Path) -> 
     beside = workspace.with_name("workspace.new")
     shutil.rmtree(beside, ignore_errors=True)
     lost = restore_snapshot(parent / "shadow", past.commit, beside, parent / "workspace")
-    replace_file(workspace.with_name(_BRANCH_NOTE), msgspec.json.encode(lost))
+    atomic_file.write_atomically(
+        workspace.with_name(_BRANCH_NOTE), msgspec.json.encode(lost), durable=False
+    )
     point("worker.branch.noted")
     beside.rename(workspace)
 

@@ -24,6 +24,7 @@ from houston_daemon.maintenance.damage_report import IntegrityFindings
 from houston_daemon.maintenance.projection_replay import ProjectionReplay
 from houston_daemon.recorder import hash_chain
 from houston_daemon.recorder.hash_chain import EVENT_COLUMNS, EventRow
+from houston_shared import atomic_file
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 from houston_shared.store import schema, store_reader
@@ -57,7 +58,7 @@ def write_archive(home: Home, rollout: str, to: Path | None = None) -> tuple[Pat
     try:
         with durable_copy.lock_copy_folder(home, folder, home.archives, UNFINISHED_ARCHIVES):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with durable_copy.open_atomically(path) as file:
+            with atomic_file.open_atomically(path, mode=0o600) as file:
                 _pack_events(home, rollout, file)
     except (OSError, sqlite3.Error) as problem:
         raise HoustonError(

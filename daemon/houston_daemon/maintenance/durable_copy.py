@@ -12,12 +12,11 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import quote
 
-from houston_shared.atomic_file import sync_to_disk
+from houston_shared.atomic_file import open_atomically, sync_to_disk
 from houston_shared.errors import ExitCode, HoustonError
 from houston_shared.home import Home
 
@@ -118,45 +117,14 @@ def _copy_remainder(connection: sqlite3.Connection, seq: int, tables: list[str])
 def copy_file(source: Path, target: Path) -> None:
     """Copy one file durably, however large; raises OSError."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with source.open("rb") as data, open_atomically(target) as handle:
+    with source.open("rb") as data, open_atomically(target, mode=0o600) as handle:
         shutil.copyfileobj(data, handle, _BLOCK_BYTES)
 
 
 def write_file(target: Path, data: bytes) -> None:
     """Write a file durably; raises OSError."""
-    with open_atomically(target) as handle:
+    with open_atomically(target, mode=0o600) as handle:
         handle.write(data)
-
-
-def _make_private(file: Path) -> None:
-    file.chmod(0o600)
-
-
-@contextlib.contextmanager
-def open_atomically(
-    target: Path,
-    beside: Path | None = None,
-    synced: Callable[[Path], None] = _make_private,
-    named: Callable[[], None] = lambda: None,
-) -> Iterator[BinaryIO]:
-    """A file to write, beside its place: synced and renamed at the end, gone after an exception.
-
-    beside: where it is written; `synced` is called with it once its content is on disk, `named`
-    once it has its name. The name is made durable after that.
-    """
-    beside = beside or target.with_name(target.name + ".new")
-    try:
-        with beside.open("wb") as handle:
-            yield handle
-            handle.flush()
-            os.fsync(handle.fileno())
-        synced(beside)
-        beside.replace(target)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    named()
-    sync_to_disk(target.parent)
 
 
 def sync_tree(folder: Path) -> None:

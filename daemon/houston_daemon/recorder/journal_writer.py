@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import zstandard
 
-from houston_daemon.maintenance import durable_copy
 from houston_daemon.recorder import hash_chain
 from houston_daemon.recorder.event_projections import project_event
 from houston_daemon.recorder.hash_chain import EventHeader
@@ -242,11 +241,11 @@ def _replace_blob_file(home: Home, path: Path, packed: bytes) -> None:
 
     path.parent.mkdir(mode=0o700, exist_ok=True)
     point("recorder.blob.before")
-    with durable_copy.open_atomically(
+    with atomic_file.open_atomically(
         path,
-        path.with_name(f"{path.stem}.{threading.get_ident()}.new"),
-        synced=share,
-        named=lambda: point("recorder.blob.named"),
+        beside=path.with_name(f"{path.stem}.{threading.get_ident()}.new"),
+        before_rename=share,
+        after_rename=lambda: point("recorder.blob.named"),
     ) as file:
         file.write(packed)
         file.flush()

@@ -8,7 +8,6 @@ import contextlib
 import fcntl
 import hashlib
 import logging
-import os
 import sqlite3
 import threading
 import time
@@ -20,6 +19,7 @@ from typing import TypeVar
 from houston_daemon.environments.retrieval.corpus_documents import Document, documents, files
 from houston_daemon.environments.retrieval.retrieval_protocol import Hit, SearchFailed
 from houston_daemon.environments.retrieval.search_terms import indexed, match, snippet
+from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 
 _LOOK_SECONDS = 0.1
@@ -78,8 +78,7 @@ def _made(source: Path, signature: str, note: Path, cancelled: Callable[[], bool
     if _signature(source) != signature:  # written to meanwhile: known again when it rests
         return key
     beside = note.with_suffix(".new-key")
-    beside.write_text(key, encoding="ascii")
-    beside.replace(note)
+    atomic_file.write_atomically(note, key.encode("ascii"), beside=beside, durable=False)
     return key
 
 
@@ -161,8 +160,7 @@ def _build(source: Path, index: Path, cancelled: Callable[[], bool]) -> None:
             )
             _fill(database, source, cancelled)
             database.execute("COMMIT")
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
+        atomic_file.sync_to_disk(beside)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise

@@ -6,12 +6,12 @@ action was a thought, and the closing of a step until the next call runs (so tha
 step twice, around a crash, gives the same bytes).
 """
 
-import os
 from pathlib import Path
 
 import msgspec
 
 from houston_daemon.environments.environment_protocol import Closing
+from houston_shared import atomic_file
 from houston_shared.faults import point
 from houston_shared.records import FileChange, TerminalSpan
 
@@ -114,11 +114,8 @@ class StateFile:
         if data == self._written:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._path.with_suffix(".new")
-        with beside.open("wb") as file:
+        with atomic_file.open_atomically(
+            self._path, synced="content", before_rename=lambda _: point("worker.state.before")
+        ) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        point("worker.state.before")
-        beside.replace(self._path)
         self._written = data

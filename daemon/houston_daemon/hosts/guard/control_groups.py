@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import process_table
-from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.resource_limits import LimitMechanism, ResourceLimits
+from houston_shared import atomic_file
 
 NEEDED_CONTROLLERS = ("pids", "memory")
 _WANTED_CONTROLLERS = (*NEEDED_CONTROLLERS, "cpu")
@@ -273,7 +273,7 @@ class ControlGroups:
     def save(self) -> None:
         """Write the note, in one move."""
         self._note.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(self._note, msgspec.json.encode(self.noted))
+        atomic_file.write_atomically(self._note, msgspec.json.encode(self.noted), durable=False)
 
     def _limit_processes(self, most: int) -> None:
         if folder := self._folder_of("pids"):

@@ -23,8 +23,8 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import process_table
-from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.process_table import MARK_VARIABLE, ProcessKey
+from houston_shared import atomic_file
 
 FILTER_DESCRIPTOR = 8
 """The descriptor of the filter; a terminal's pipe is 9."""
@@ -189,7 +189,7 @@ def _start_holder(
     ):
         return None
     note.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(note, msgspec.json.encode(held))
+    atomic_file.write_atomically(note, msgspec.json.encode(held), durable=False)
     return held
 
 

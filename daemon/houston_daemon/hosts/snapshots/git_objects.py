@@ -18,6 +18,8 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 import msgspec
 import pygit2
 
+from houston_shared import atomic_file
+
 _ENCODED_PREFIX = "%houston%"
 _REFUSED_NAMES = re.compile(r"(?:\.git|git~[0-9]+)[ .]*(?::.*)?", re.IGNORECASE | re.DOTALL)
 
@@ -76,13 +78,13 @@ def write_blob(repo: pygit2.Repository, data: bytes) -> pygit2.Oid:
         target.parent.mkdir(exist_ok=True)
         press = zlib.compressobj(1)
         beside = target.parent / f"tmp_obj_{os.getpid()}"
-        with beside.open("wb") as file:
+        with atomic_file.open_atomically(
+            target, beside=beside, mode=0o444, synced="nothing"
+        ) as file:
             file.write(press.compress(head))
             for at in range(0, len(data), 1 << 20):
                 file.write(press.compress(data[at : at + (1 << 20)]))
             file.write(press.flush())
-        beside.chmod(0o444)
-        beside.replace(target)
     return pygit2.Oid(hex=name)
 
 

@@ -41,6 +41,7 @@ from houston_daemon.hosts.snapshots.workspace_scan import (
     scan_workspace,
 )
 from houston_daemon.hosts.untrusted_files import NoFollowFolder
+from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 from houston_shared.faults import point
 
@@ -350,9 +351,9 @@ class ShadowRepository:
     def _point_head(self, commit: str) -> None:
         head = self.folder / _HEAD_FILE
         head.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.folder / "head.new"
-        beside.write_text(commit + "\n")
-        beside.replace(head)
+        beside = self.folder / "head.new"  # beside it, it would be another head
+        data = f"{commit}\n".encode()
+        atomic_file.write_atomically(head, data, beside=beside, durable=False)
 
     def _open(self) -> pygit2.Repository:
         if self._repo is not None:

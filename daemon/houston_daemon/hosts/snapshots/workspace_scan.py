@@ -18,9 +18,9 @@ import msgspec
 import pygit2
 
 from houston_daemon.hosts import untrusted_files
-from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.snapshots.git_objects import TreeFile
 from houston_daemon.hosts.untrusted_files import NoFollowFolder
+from houston_shared import atomic_file
 
 FileMark = tuple[int, int, int, int, int]
 """mode, size in bytes, mtime and ctime in ns, inode: equal marks mean an untouched file."""
@@ -136,7 +136,7 @@ def save_manifest(file: Path, known: ManifestEntries) -> None:
         os.fsencode(path): (mark, content.mode, content.oid.raw)
         for path, (mark, content) in known.items()
     }
-    replace_file(file, msgspec.msgpack.encode(rows))
+    atomic_file.write_atomically(file, msgspec.msgpack.encode(rows), durable=False)
 
 
 MAX_COPIED_BYTES = 8 << 30
@@ -190,10 +190,8 @@ class LargeFileCopies:
         self._left -= taken
         beside = self._folder / "copy.new"
         try:
-            with beside.open("wb") as file:
+            with atomic_file.open_atomically(target, beside=beside, synced="nothing") as file:
                 untrusted_files.copy_sparse(source, file.fileno())
         except OSError as error:
-            beside.unlink(missing_ok=True)
             return f"could not be copied: {error.strerror}"
-        beside.replace(target)
         return ""

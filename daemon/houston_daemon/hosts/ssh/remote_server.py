@@ -22,7 +22,7 @@ import msgspec
 from platformdirs import user_state_path
 
 from houston_daemon.hosts import folder_lock, process_table, resource_limits, rollout_cleanup
-from houston_daemon.hosts.host_files import replace_file, try_lock
+from houston_daemon.hosts.host_files import try_lock
 from houston_daemon.hosts.host_protocol import CleanupExtent, FreedSpace
 from houston_daemon.hosts.local_host import LocalHost
 from houston_daemon.hosts.process_table import ProcessKey
@@ -35,7 +35,7 @@ from houston_daemon.hosts.ssh import ssh_protocol as m
 from houston_daemon.hosts.ssh.file_bundles import BundleCache
 from houston_daemon.hosts.terminals.local_terminal import LocalTerminal
 from houston_daemon.hosts.terminals.terminal_log import TerminalLog
-from houston_shared import task, terminal_log_files
+from houston_shared import atomic_file, task, terminal_log_files
 from houston_shared.errors import ExitCode, HoustonError
 
 _END_SECONDS = 2.0
@@ -62,7 +62,9 @@ def replace_previous_server(root: Path, rollout: str, key: str, lease: int) -> N
             _require_replaceable(before, rollout, key, lease)
             _end_process(ProcessKey(before.pid, before.started))
         own = process_table.process_key(os.getpid())
-        replace_file(note, msgspec.json.encode(_ServingNote(own.pid, own.started, key, lease)))
+        atomic_file.write_atomically(
+            note, msgspec.json.encode(_ServingNote(own.pid, own.started, key, lease)), durable=False
+        )
 
 
 def forget_server(root: Path, rollout: str) -> None:

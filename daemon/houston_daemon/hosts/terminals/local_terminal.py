@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Literal
 
 from houston_daemon.hosts import process_table
-from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.host_protocol import TerminalBusy, TerminalDead, TerminalStatus
 from houston_daemon.hosts.process_table import ProcessKey, ProcessStat
 from houston_daemon.hosts.terminals import shell_marks, terminal_start
@@ -33,6 +32,7 @@ from houston_daemon.hosts.terminals.shell_marks import MarkNonces
 from houston_daemon.hosts.terminals.terminal_log import LogWindow, TerminalLog
 from houston_daemon.hosts.terminals.terminal_start import TerminalState
 from houston_daemon.hosts.terminals.tmux_server import TmuxServer
+from houston_shared import atomic_file
 from houston_shared.faults import point
 
 _REPIPE_SECONDS = 3.0
@@ -74,7 +74,9 @@ class LocalTerminal:
             if self.state.running:
                 raise TerminalBusy(self.name, self.state.command)
             file = self.folder / "commands" / "command"
-            replace_file(file, command.encode(errors="surrogateescape"))
+            atomic_file.write_atomically(
+                file, command.encode(errors="surrogateescape"), durable=False
+            )
             nonces = MarkNonces.fresh()
             state = self.state
             state.command, state.nonces, state.running = command, nonces, True

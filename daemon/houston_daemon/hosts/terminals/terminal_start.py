@@ -16,13 +16,13 @@ from pathlib import Path
 import msgspec
 
 from houston_daemon.hosts import process_table
-from houston_daemon.hosts.host_files import replace_file
 from houston_daemon.hosts.host_protocol import TerminalDead
 from houston_daemon.hosts.process_table import NO_PROCESS, ProcessKey
 from houston_daemon.hosts.terminals import shell_marks
 from houston_daemon.hosts.terminals.shell_marks import MarkNonces
 from houston_daemon.hosts.terminals.terminal_log import TerminalLog
 from houston_daemon.hosts.terminals.tmux_server import TmuxServer
+from houston_shared import atomic_file
 from houston_shared.faults import point
 
 
@@ -78,7 +78,9 @@ def load_terminal_state(folder: Path) -> TerminalState | None:
 
 def save_terminal_state(folder: Path, state: TerminalState) -> None:
     """Replace the state in one move; readable by this user only, for it holds the nonces."""
-    replace_file(folder / "state.json", msgspec.json.encode(state), mode=0o600)
+    atomic_file.write_atomically(
+        folder / "state.json", msgspec.json.encode(state), mode=0o600, durable=False
+    )
 
 
 START_SECONDS = 20.0
@@ -100,7 +102,7 @@ async def start_terminal(
     await kill_terminal_processes(folder)  # what a start left that was cut off
     state = TerminalState(name, token=secrets.token_hex(16))
     # Before the first process: whoever finds the folder later can end what carries the token.
-    replace_file(folder / "token", state.token.encode())
+    atomic_file.write_atomically(folder / "token", state.token.encode(), durable=False)
     point("worker.terminal.token")
     try:
         before = await _open_pane(state, folder, tmux, log, launch)

@@ -12,8 +12,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from houston_daemon.hosts.host_files import private_folder, replace_file
+from houston_daemon.hosts.host_files import private_folder
 from houston_daemon.hosts.process_table import MARK_VARIABLE
+from houston_shared import atomic_file
 from houston_shared.errors import HoustonError
 from houston_shared.terminal_log_files import socket_note
 
@@ -39,7 +40,7 @@ def find_tmux_socket(folder: Path) -> Path:
             private_folder("terminal sockets")
             / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         )
-    replace_file(note, os.fsencode(chosen) + b"\n")
+    atomic_file.write_atomically(note, os.fsencode(chosen) + b"\n", durable=False)
     return chosen
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.maintenance import durable_copy
 from houston_shared import atomic_file
 from houston_shared.errors import ConfigurationError, HoustonError
 from houston_shared.faults import point
@@ -165,10 +164,10 @@ def read_chain_head(home: Home) -> ChainHead | None:
 def write_chain_head(home: Home, seq: int, chain: bytes) -> None:
     """Replace the file atomically and durably; raises OSError."""
     point("recorder.head.before")
-    with durable_copy.open_atomically(
+    with atomic_file.open_atomically(
         home.head_file,
-        synced=lambda _: point("recorder.head.synced"),
-        named=lambda: point("recorder.head.named"),
+        before_rename=lambda _: point("recorder.head.synced"),
+        after_rename=lambda: point("recorder.head.named"),
     ) as file:
         file.write(_encode_chain_head(ChainHead(seq, chain.hex())))
 

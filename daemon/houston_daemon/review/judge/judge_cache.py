@@ -7,7 +7,6 @@ any time.
 """
 
 import hashlib
-import os
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -73,18 +72,9 @@ class JudgeCache:
         data = msgspec.json.encode(
             _CacheFile(format=CACHE_FORMAT, kept=raw, sha256=_answer_digest(raw))
         )
-        beside = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
-        try:
-            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "wb") as written:
-                written.write(data)
-                written.flush()
-                os.fsync(written.fileno())
-            beside.replace(file)
-        finally:
-            with suppress(FileNotFoundError):  # it has its name by now
-                beside.unlink()
-        atomic_file.sync_to_disk(file.parent)
+        beside = atomic_file.unique_beside(file)
+        with atomic_file.open_atomically(file, beside=beside, mode=0o600) as written:
+            written.write(data)
 
     def forget(self) -> None:
         """Remove every answer: reasons quote what was judged, and that is to go. Raises OSError."""
