@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from houston_daemon.engines.chat_engine import ChatEngine
-from houston_daemon.engines.engine_http import RetryPolicy
 from houston_daemon.engines.engine_protocol import (
     EngineRefused,
     EngineSample,
     EngineUnavailable,
     SampleRequest,
 )
+from houston_shared.backoff import RetryPolicy
 from houston_shared.records import Message, ToolCall
 from tests.engines.chat_server import ChatServer, delta, tool
 from tests.engines.conftest import free_port

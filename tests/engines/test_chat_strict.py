@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from houston_daemon.engines.chat_engine import ChatEngine
-from houston_daemon.engines.engine_http import RetryPolicy
 from houston_daemon.engines.engine_protocol import (
     EngineRefused,
     EngineSample,
@@ -15,6 +14,7 @@ from houston_daemon.engines.engine_protocol import (
     SampleRequest,
 )
 from houston_daemon.engines.engine_registry import choose_engine
+from houston_shared.backoff import RetryPolicy
 from houston_shared.errors import ConfigurationError
 from houston_shared.records import Message
 from tests.engines.chat_server import ChatServer, delta

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from houston_daemon.engines import token_engine
-from houston_daemon.engines.engine_http import RetryPolicy
 from houston_daemon.engines.engine_protocol import EngineRefused, EngineUnavailable, SampleRequest
 from houston_daemon.engines.token_engine import TokenEngine
 from houston_daemon.review.judge import judge_engine as desks
 from houston_daemon.review.judge import judge_prompt, judge_verdicts
 from houston_daemon.review.judge.judge_cache import JudgeCache
 from houston_daemon.review.judge.judge_client import JudgeCost, WindowJudge
+from houston_shared.backoff import RetryPolicy
 from houston_shared.config_sections import JudgeSettings
 from houston_shared.home import Home
 from tests.engines.adapters import make_adapter

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from houston_daemon.engines.engine_http import RetryPolicy
 from houston_daemon.engines.engine_protocol import EngineRefused, EngineUnavailable, SampleRequest
 from houston_daemon.engines.token_engine import TokenEngine
+from houston_shared.backoff import RetryPolicy
 from tests.engines.chat_server import ChatServer
 
 ASKED = SampleRequest(prompt_ids=[1, 2], messages=(), tools=(), max_tokens=4)

@@ -72,7 +72,6 @@ async def test_a_sleep_that_is_found_again_never_lasts_longer_than_it_was(
 
 READS_THE_WALL_CLOCK = {
     "environments/retrieval/searcher.py": "how old a kept answer is: files outlive a boot",
-    "environments/retrieval/provider_request.py": "how far off a provider's Retry-After date is",
     "environments/workstation/web_page.py": "how old a kept page is: files outlive a boot",
     "environments/workstation/browse_actions.py": "how old a page is, told to the agent",
     "environments/workstation/web_fetch.py": "when a page was fetched, told to the agent",

@@ -19,7 +19,6 @@ import httpx
 
 from houston_daemon.engines.engine_http import (
     PartialAnswer,
-    RetryPolicy,
     make_http_client,
     raise_for_failure,
     read_events,
@@ -33,6 +32,7 @@ from houston_daemon.engines.engine_protocol import (
     EngineUnavailable,
     SampleRequest,
 )
+from houston_shared.backoff import RetryPolicy
 from houston_shared.config_sections import ReasoningField
 from houston_shared.records import Message, ToolCall
 

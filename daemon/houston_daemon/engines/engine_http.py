@@ -7,7 +7,6 @@ and every other refusal EngineRefused, at once.
 
 import asyncio
 import json
-import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from houston_daemon.engines.engine_protocol import (
     EngineUsage,
     FinishReason,
 )
+from houston_shared.backoff import RetryPolicy, parse_retry_after
 from houston_shared.faults import point
 
 Answer = TypeVar("Answer")
@@ -49,26 +49,6 @@ _ACCOUNT_SPENT = re.compile(
 """How endpoints say that an account is empty, which waiting a little does not mend."""
 _NON_PROMPT_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 425, 429})
 """Whatever they say besides, these are about no prompt."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How long a request is tried again."""
-
-    attempts: int = 6
-    """Requests in all."""
-    first_wait: float = 0.25
-    """Seconds before the second one; doubled each time, with up to a quarter of chance added."""
-    max_wait: float = 8.0
-    """Longest wait of our own choosing, in seconds."""
-    max_retry_after: float = 60.0
-    """Longest wait that a server's Retry-After is given, in seconds."""
-
-    def wait(self, failed: int, asked: float | None) -> float:
-        """Seconds to wait after `failed` attempts."""
-        if asked is not None:
-            return min(asked, self.max_retry_after)
-        return min(self.first_wait * 2.0 ** (failed - 1), self.max_wait) * random.uniform(1, 1.25)
 
 
 class TransientFailure(Exception):
@@ -234,7 +214,11 @@ async def raise_for_failure(response: httpx.Response) -> None:
     if response.is_success:
         return
     body = (await response.aread()).decode(errors="replace")
-    raise failure_of_status(response.status_code, *_error_sentence(body), _retry_after(response))
+    raise failure_of_status(
+        response.status_code,
+        *_error_sentence(body),
+        parse_retry_after(response.headers.get("retry-after", "")),
+    )
 
 
 def failure_of_status(
@@ -249,13 +233,6 @@ def failure_of_status(
     if not spent and (status >= 500 or status in (408, 409, 425, 429)):
         return TransientFailure(f"it answered {status}: {message}", after)
     return EngineRefused(cause, "Nothing was sampled.", status=status)
-
-
-def _retry_after(response: httpx.Response) -> float | None:
-    try:
-        return max(0.0, float(response.headers["retry-after"]))
-    except (KeyError, ValueError):  # absent, or a date: then our own backoff decides
-        return None
 
 
 def _stream_failure(error: Any) -> Exception:

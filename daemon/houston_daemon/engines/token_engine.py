@@ -21,7 +21,6 @@ import httpx
 
 from houston_daemon.engines.engine_http import (
     PartialAnswer,
-    RetryPolicy,
     TransientFailure,
     make_http_client,
     raise_for_failure,
@@ -37,6 +36,7 @@ from houston_daemon.engines.engine_protocol import (
     SampleRequest,
 )
 from houston_daemon.engines.logprob_kind import true_logprob_kind
+from houston_shared.backoff import RetryPolicy
 from houston_shared.records import LogprobKind
 
 BY_HASH_FOLDER = ".by-hash"

@@ -21,12 +21,12 @@ import msgspec
 from houston_daemon.engines.local_model import model_path
 from houston_daemon.recorder.handlers.training_handlers import build_own_engine_settings
 from houston_daemon.recorder.recorder_handle import RecorderHandle
-from houston_daemon.service.backoff import Backoff
 from houston_daemon.service.daemon_log import LOGGER
 from houston_daemon.service.engine_child import EngineChild, recorded_command, recorded_process
 from houston_daemon.service.engine_endpoints import connection_problem, parse_address
 from houston_daemon.service.gpu_ledger import GpuLedger
 from houston_daemon.training.policies import policy_constraints
+from houston_shared.backoff import Backoff
 from houston_shared.config import FILE_ENGINES, LoadedConfiguration
 from houston_shared.config_sections import ENGINE_KINDS, EngineSettings
 from houston_shared.errors import ConfigurationError, HoustonError

@@ -11,7 +11,7 @@ import sys
 
 import msgspec
 
-from houston_daemon.service.backoff import Backoff
+from houston_shared.backoff import Backoff
 from houston_shared.config import LoadedConfiguration
 from houston_shared.times_and_counts import pluralize
 

@@ -17,12 +17,12 @@ from typing import NamedTuple
 from houston_daemon.engines.engine_process import kill_by_environment
 from houston_daemon.recorder.recorder_handle import RecorderHandle
 from houston_daemon.service import trainer_launch
-from houston_daemon.service.backoff import Backoff, next_try
 from houston_daemon.service.daemon_log import LOGGER, read_last_line
 from houston_daemon.service.gpu_ledger import ENGINE_HOLDER_PREFIX, GpuLedger
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
 from houston_daemon.training.runs import run_folder
 from houston_shared import policy_and_run_files
+from houston_shared.backoff import Backoff, next_try
 from houston_shared.config import LoadedConfiguration
 from houston_shared.config_sections import LOCAL_HOST
 from houston_shared.errors import ConfigurationError, ExitCode, HoustonError

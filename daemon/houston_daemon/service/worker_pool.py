@@ -18,12 +18,12 @@ from pathlib import Path
 from houston_daemon.agent.shared_worker_line import RolloutLeft
 from houston_daemon.recorder.live_workers import WorkerSilence
 from houston_daemon.recorder.recorder_handle import Assignment, RecorderHandle
-from houston_daemon.service.backoff import Backoff, next_try
 from houston_daemon.service.daemon_log import LOGGER, read_last_line
 from houston_daemon.service.fork_server import WorkerEnded, WorkerStarted
 from houston_daemon.service.shared_workers import SharedWorkers
 from houston_daemon.service.supervisor_queries import ResumableRollout
 from houston_daemon.service.worker_spawner import SilenceWatch, WorkerLost
+from houston_shared.backoff import Backoff, next_try
 from houston_shared.faults import point
 
 STARTING_WORKERS_LIMIT = 4

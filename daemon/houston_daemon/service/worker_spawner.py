@@ -17,7 +17,6 @@ from pathlib import Path
 
 import msgspec
 
-from houston_daemon.service.backoff import Backoff
 from houston_daemon.service.daemon_log import FORK_SERVER_LOG, LOGGER, read_last_line
 from houston_daemon.service.fork_server import (
     MESSAGE_BYTES,
@@ -28,6 +27,7 @@ from houston_daemon.service.fork_server import (
     WorkerStarted,
 )
 from houston_daemon.service.supervisor_inbox import SupervisorInbox
+from houston_shared.backoff import Backoff
 from houston_shared.faults import point
 
 NOTICED_SILENCE_PART = 0.25

@@ -12,6 +12,7 @@ import httpx
 import msgspec
 
 from houston_daemon.environments.observation_boundary import one_line
+from houston_shared.backoff import Backoff
 
 _Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """A whole number that the journal can hold."""
@@ -112,16 +113,17 @@ class SimulatorClient:
         again: whether it may be sent again although it may have had its effect. What never reached
         the simulator is sent again in any case, while patience lasts.
         """
-        begun, wait = time.monotonic(), _FIRST_WAIT
+        begun, backoff = time.monotonic(), Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         while True:
             try:
                 return await self._once(path, body, kind)
             except SimulatorFailed as problem:
-                over = time.monotonic() - begun + wait > (self._patience if patient else 0.0)
+                now = time.monotonic()
+                wait = backoff.fail(now)
+                over = now - begun + wait > (self._patience if patient else 0.0)
                 if over or problem.final or (problem.done is None and not again):
                     raise
             await asyncio.sleep(wait)
-            wait = min(_LONGEST_WAIT, wait * 2)
 
     async def close(self) -> None:
         """Let go of connections."""

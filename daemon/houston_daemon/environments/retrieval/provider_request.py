@@ -7,23 +7,21 @@ hangs, never stops sending or answers nonsense costs no more than that.
 import asyncio
 import json
 import math
-import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
 from houston_daemon.environments.retrieval.retrieval_protocol import SearchFailed
+from houston_shared.backoff import RetryPolicy, parse_retry_after
 from houston_shared.safe_text import safe
 
 MOST_BYTES = 4_000_000
 """Most of an answer that is read; 100 hits are some 100 kB."""
-_ATTEMPTS = 3
-_FIRST_WAIT = 0.5
+_RETRY = RetryPolicy(attempts=3, first_wait=0.5, max_retry_after=math.inf)
 _DETAIL = 200
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _CODES = {401: "unauthorized", 403: "unauthorized", 402: "quota", 429: "rate_limited"}
@@ -62,14 +60,14 @@ async def answer(question: Question, seconds: float) -> dict[str, Any]:
     failure = SearchFailed("timeout", f"The search provider did not answer within {seconds:g} s.")
     try:
         async with asyncio.timeout(seconds), _client(question.url) as client:
-            for attempt in range(1, _ATTEMPTS + 1):
+            for attempt in range(1, _RETRY.attempts + 1):
                 try:
                     return await _once(client, question)
                 except _Passing as passing:
-                    failure, wait = passing.failure, _wait(attempt, passing.after)
+                    failure, wait = passing.failure, _RETRY.wait(attempt, passing.after)
                     if time.monotonic() + wait >= end:
                         break
-                    await asyncio.sleep(wait if attempt < _ATTEMPTS else 0)
+                    await asyncio.sleep(wait if attempt < _RETRY.attempts else 0)
     except TimeoutError:
         pass  # what the last whole attempt said is more than that the time is over
     raise failure
@@ -155,7 +153,7 @@ def _refusal(response: httpx.Response, body: bytes) -> Exception:
         "unavailable": "The search provider failed",
         "refused": "The search provider refused the search",
     }[code]
-    after = _after(response)
+    after = parse_retry_after(response.headers.get("retry-after", ""))
     if code == "rate_limited" and after is not None:
         sentence += f"; try again in {math.ceil(after)} s"
     failure = SearchFailed(code, f"{sentence} (status {status}{f': {detail}' if detail else ''}).")
@@ -174,22 +172,3 @@ def _detail(body: bytes) -> str:
             break
         error = next((error[k] for k in ("message", "detail", "error") if k in error), "")
     return str(safe(error.strip().rstrip(".")[:_DETAIL])) if isinstance(error, str) else ""
-
-
-def _after(response: httpx.Response) -> float | None:
-    """Seconds of Retry-After, which is a number or a date."""
-    text = response.headers.get("retry-after", "")
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(text).timestamp() - time.time()
-        except (TypeError, ValueError):
-            return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
-
-
-def _wait(failed: int, asked: float | None) -> float:
-    if asked is not None:
-        return asked
-    return _FIRST_WAIT * 2.0 ** (failed - 1) * random.uniform(1, 1.25)

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import httpx
 import msgspec
 
+from houston_shared.backoff import RetryPolicy, parse_retry_after
 from houston_shared.config_sections import MultimodalSettings
 
-_TRIES = 3
-_PAUSE = 0.5
-_LONGEST_PAUSE = 10.0
+_RETRY = RetryPolicy(attempts=3, first_wait=0.5, max_wait=10.0, max_retry_after=10.0)
 _AGAIN = frozenset({408, 409, 429, 500, 502, 503, 504})
 _MOST_ANSWER = 4_000_000
 _QUOTED = 300
@@ -88,8 +87,8 @@ class Endpoint:
             ) from None
 
     async def _repeated(self, client: httpx.AsyncClient, url: str, body: Mapping[str, Any]) -> Any:
-        for attempt in range(1, _TRIES + 1):
-            pause, last = _PAUSE * 2 ** (attempt - 1), attempt == _TRIES
+        for attempt in range(1, _RETRY.attempts + 1):
+            asked, last = None, attempt == _RETRY.attempts
             try:
                 answer = await _posted(client, url, body)
             except httpx.TimeoutException:
@@ -101,8 +100,8 @@ class Endpoint:
             else:
                 if answer.status not in _AGAIN or last:
                     return _decoded(answer)
-                pause = answer.wait if answer.wait is not None else pause
-            await asyncio.sleep(min(pause, _LONGEST_PAUSE))
+                asked = answer.wait
+            await asyncio.sleep(_RETRY.wait(attempt, asked))
         raise AssertionError("the last try returns or raises")
 
 
@@ -130,12 +129,8 @@ async def _posted(client: httpx.AsyncClient, url: str, body: Mapping[str, Any]) 
             data += chunk
             if len(data) > _MOST_ANSWER:
                 raise NoEndpointAnswer("The endpoint's answer is longer than 4 MB.")
-        retry_after = response.headers.get("retry-after", "")
-        return _Answer(
-            response.status_code,
-            float(retry_after) if retry_after.isdecimal() else None,
-            bytes(data),
-        )
+        wait = parse_retry_after(response.headers.get("retry-after", ""))
+        return _Answer(response.status_code, wait, bytes(data))
 
 
 def _decoded(answer: _Answer) -> Any:

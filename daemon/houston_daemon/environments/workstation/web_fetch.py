@@ -14,6 +14,7 @@ import httpcore
 import httpx
 
 from houston_daemon.environments.workstation.checked_network import AddressRefused, CheckedTransport
+from houston_shared.backoff import parse_retry_after
 from houston_shared.config_sections import WebBrowseSettings
 
 _META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.I)
@@ -323,7 +324,8 @@ def _check_status(response: httpx.Response) -> None:
     sentence = f"{response.url.host} answered {code} {response.reason_phrase}".rstrip() + "."
     if code in _AGAIN:
         retry_after = response.headers.get("retry-after", "")
-        pause = float(retry_after) if retry_after.isdecimal() else _PAUSE
+        asked = parse_retry_after(retry_after)
+        pause = _PAUSE if asked is None else asked
         raise (
             _RetryLater(sentence, pause)
             if pause <= _LONGEST_PAUSE

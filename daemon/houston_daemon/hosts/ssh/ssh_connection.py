@@ -8,7 +8,6 @@ under way fails at once or, where asking twice does no harm, is asked again.
 import asyncio
 import contextlib
 import logging
-import random
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -22,6 +21,7 @@ from houston_daemon.hosts.host_protocol import HostAway
 from houston_daemon.hosts.ssh import ssh_protocol
 from houston_daemon.hosts.ssh import ssh_protocol as m
 from houston_daemon.hosts.ssh.ssh_command import connection_turn
+from houston_shared.backoff import RetryPolicy
 from houston_shared.errors import HoustonError
 
 _GREETING_SECONDS = 25.0
@@ -205,8 +205,7 @@ ANSWER_SECONDS = 120.0
 """How long an answer is waited for that takes no time by its nature."""
 _FIRST_TRIES = 3
 """Tries of a beginning: a machine that is there may refuse one where many knock together."""
-_FIRST_RETRY_PAUSE = 0.3
-_MAX_RETRY_PAUSE = 30.0
+_RETRY = RetryPolicy(first_wait=0.3, max_wait=30.0, jitter=(0.7, 1.3))
 
 
 class HostLink:
@@ -336,7 +335,7 @@ class HostLink:
         return session
 
     async def _keep(self) -> None:
-        pause = _FIRST_RETRY_PAUSE
+        failed = 0
         while True:
             try:
                 session = await self._connected()
@@ -344,10 +343,10 @@ class HostLink:
                 self._why = _session_failure(problem)
                 await self._tell(None)
                 log.info("host %s: %s", self.name, problem)
-                await asyncio.sleep(pause * random.uniform(0.7, 1.3))
-                pause = min(pause * 2, _MAX_RETRY_PAUSE)
+                failed += 1
+                await asyncio.sleep(_RETRY.wait(failed))
                 continue
-            pause = _FIRST_RETRY_PAUSE
+            failed = 0
             await self._tell(session)
             await session.ended.wait()
             self._why = session.why
