@@ -53,16 +53,16 @@ class RolloutFolderLock:
             raise
         self._fd = fd
 
-    def _check(self, noted: str, free: bool) -> None:
+    def _check(self, noted_home: str, free: bool) -> None:
         """Refuse a folder that another home works in, or still claims.
 
         A worker of this very home that still holds it was stopped or cut off: between the two,
         leases decide.
         """
-        if noted == self._home:
+        if noted_home == self._home:
             return
-        if not free or (noted and Path(noted, HOME_DATABASE).exists()):
-            raise RolloutHeldElsewhere(self._note, noted, running=not free)
+        if not free or (noted_home and Path(noted_home, HOME_DATABASE).exists()):
+            raise RolloutHeldElsewhere(self._note, noted_home, running=not free)
 
     def release(self, ended: bool = False) -> None:
         """Let go; with `ended`, also take the name out. Idempotent."""

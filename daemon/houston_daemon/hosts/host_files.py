@@ -38,8 +38,8 @@ def private_folder(purpose: str) -> Path:
     else:
         place = Path(f"/tmp/houston-{os.getuid()}")
     place.mkdir(mode=0o700, exist_ok=True)
-    known = place.lstat()
-    if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.getuid() or known.st_mode & 0o022:
+    status = place.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise HoustonError(
             f"The folder {place} for {purpose} is not a private folder of this user.",
             "Nothing was opened.",

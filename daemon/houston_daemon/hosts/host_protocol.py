@@ -63,10 +63,10 @@ class RolloutHeldElsewhere(NeedsPerson):
 
     def __init__(self, note: Path, home: str, running: bool) -> None:
         rollout = note.parent.name
-        who = f"the home {home}" if home else "another process"
+        holder = f"the home {home}" if home else "another process"
         does = "is at work" if running else "has a rollout of that name"
         super().__init__(
-            f"The workspace of {rollout} is another's: {who} {does}.",
+            f"The workspace of {rollout} is another's: {holder} {does}.",
             "Nothing was done in it: two daemons would act in one workspace.",
             f"Cancel {rollout} there, or take it from there for good by removing {note};"
             f" then: houston rollout resume {rollout}",
@@ -89,9 +89,9 @@ class TerminalBusy(HoustonError):
 
     def __init__(self, name: str, command: str) -> None:
         self.words = (name, command)
-        shown = command if len(command) <= 80 else command[:80] + "…"
+        shown_command = command if len(command) <= 80 else command[:80] + "…"
         super().__init__(
-            f"Terminal {name!r} still runs {shown!r}.",
+            f"Terminal {name!r} still runs {shown_command!r}.",
             "The new command was not started.",
             "Wait for it, signal it, or use another terminal.",
             ExitCode.BUSY,
@@ -101,10 +101,10 @@ class TerminalBusy(HoustonError):
 class TerminalDead(HoustonError):
     """The shell of the terminal has ended or does not answer."""
 
-    def __init__(self, name: str, why: str) -> None:
-        self.words = (name, why)
+    def __init__(self, name: str, reason: str) -> None:
+        self.words = (name, reason)
         super().__init__(
-            f"Terminal {name!r} is dead: {why}.",
+            f"Terminal {name!r} is dead: {reason}.",
             "What it printed is kept, but nothing can run in it.",
             "Create it again.",
         )
@@ -116,17 +116,17 @@ class HostAway(HoustonError):
     def __init__(
         self,
         host: str,
-        why: str,
+        reason: str,
         back: Callable[[], Coroutine[Any, Any, None]],
         cut: bool = False,
     ) -> None:
-        """why: in words; back: returns when the host can be reached.
+        """reason: in words; back: returns when the host can be reached.
         cut: something was under way there, and what came of it is not known.
         """
-        self.host, self.why, self.back, self.cut = host, why, back, cut
-        what = "went away while this ran there" if cut else "cannot be reached"
+        self.host, self.why, self.back, self.cut = host, reason, back, cut
+        event_text = "went away while this ran there" if cut else "cannot be reached"
         super().__init__(
-            f"The host {host} {what}: {why}.",
+            f"The host {host} {event_text}: {reason}.",
             "The outcome is unknown." if cut else "Nothing was done there.",
             "It is tried again all the while; its terminals and what runs in them go on.",
             ExitCode.BUSY,

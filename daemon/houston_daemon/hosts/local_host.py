@@ -174,13 +174,13 @@ class LocalHost:
                 next="Use up to 64 letters, digits, _ and -, not starting with -.",
             )
         async with self._terminals_lock:
-            known = await self._find_terminal(name)
-            if known is not None and not (create and not (await known.status()).alive):
-                return known
+            terminal = await self._find_terminal(name)
+            if terminal is not None and not (create and not (await terminal.status()).alive):
+                return terminal
             if not create:
                 raise TerminalMissing(name)
-            if known is not None:
-                await known.end_processes()
+            if terminal is not None:
+                await terminal.end_processes()
             return await self._open_terminal(name)
 
     async def terminals(self) -> list[TerminalStatus]:
@@ -340,9 +340,9 @@ class LocalHost:
         self._guard = self._guard_task = None
 
     async def _find_terminal(self, name: str) -> LocalTerminal | None:
-        known = self._terminals.get(name)
-        if known is not None:
-            return None if known.state.closed else known
+        terminal = self._terminals.get(name)
+        if terminal is not None:
+            return None if terminal.state.closed else terminal
         folder = self._terminals_folder / name
         state = terminal_start.load_terminal_state(folder)
         if state is None or state.closed:

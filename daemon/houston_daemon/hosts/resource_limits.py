@@ -42,8 +42,8 @@ def compute_resource_limits(mapped: SandboxSettings, together_mb: int) -> Resour
 
     together_mb: `memory_mb` of the host.
     """
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    most = int(whole * _MEMORY_SHARE)
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    most = int(memory_bytes * _MEMORY_SHARE)
     together = together_mb * MEBIBYTE or most
     memory = min(mapped.memory_mb * MEBIBYTE or most, together)
     return ResourceLimits(

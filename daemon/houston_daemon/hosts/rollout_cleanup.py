@@ -53,12 +53,12 @@ async def _free_folder(root: Path, rollout: str, folder: Path, snapshots: bool) 
     """Free the disk, once nobody else has the folder. Raises OSError."""
     await _end_processes(root, rollout)
     before = resource_usage.count_disk_bytes([folder])
-    left = await asyncio.to_thread(_remove_contents, folder, snapshots)
+    left_reason = await asyncio.to_thread(_remove_contents, folder, snapshots)
     (root / "prepared" / rollout).unlink(missing_ok=True)
     freed = max(0, before - resource_usage.count_disk_bytes([folder]))
     if snapshots:
         _remove_empty_folder(folder)
-    return FreedSpace(freed, left)
+    return FreedSpace(freed, left_reason)
 
 
 async def _end_processes(root: Path, rollout: str) -> None:
@@ -70,10 +70,10 @@ async def _end_processes(root: Path, rollout: str) -> None:
 
 def _remove_contents(folder: Path, snapshots: bool) -> str:
     """Remove all but the snapshots and the holder's note; the first trouble met, empty for none."""
-    kept = {HOLDER_NOTE} if snapshots else {HOLDER_NOTE, SNAPSHOT_FOLDER}
+    kept_names = {HOLDER_NOTE} if snapshots else {HOLDER_NOTE, SNAPSHOT_FOLDER}
     trouble = ""
     for path in sorted(folder.iterdir()):
-        if path.name in kept:
+        if path.name in kept_names:
             continue
         try:
             if path.is_dir() and not path.is_symlink():

@@ -138,11 +138,11 @@ def _shorten_error(error: OSError | shutil.Error | RecursionError) -> str:
 
 
 def _join_first(texts: Sequence[str], most: int) -> str:
-    shown = "; ".join(
+    shown_texts = "; ".join(
         text if len(text) <= _MAX_TROUBLE_CHARACTERS else text[:_MAX_TROUBLE_CHARACTERS] + "…"
         for text in texts[:most]
     )
-    return shown if len(texts) <= most else f"{shown}; and {len(texts) - most} more"
+    return shown_texts if len(texts) <= most else f"{shown_texts}; and {len(texts) - most} more"
 
 
 _BRANCH_NOTE = "branch.json"

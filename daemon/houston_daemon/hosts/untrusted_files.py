@@ -119,8 +119,8 @@ def _copy_data(source: int, target: int) -> None:
 
 def allocated_bytes(source: int) -> int:
     """Bytes that a copy takes where blocks are not shared: what is allocated, its size at most."""
-    known = os.fstat(source)
-    return min(known.st_size, known.st_blocks * 512)
+    status = os.fstat(source)
+    return min(status.st_size, status.st_blocks * 512)
 
 
 class NoFollowFolder:
@@ -204,10 +204,10 @@ class NoFollowFolder:
     def remove_unless_folder(self, path: str) -> None:
         """Remove what is at `path` when it is anything but a folder."""
         try:
-            known = self.stat(path)
+            status = self.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return
-        if not stat.S_ISDIR(known.st_mode):
+        if not stat.S_ISDIR(status.st_mode):
             self.remove(path)
 
     def _enter(self, path: str, make: bool = False) -> tuple[int, str]:

@@ -180,9 +180,9 @@ def _read_lines(path: Path) -> Iterator[bytes]:
             yield line.rstrip(b"\n")
 
 
-def _archive_damaged(path: Path, why: str) -> HoustonError:
+def _archive_damaged(path: Path, reason: str) -> HoustonError:
     return HoustonError(
-        f"The archive {path} cannot be read back: {why}.",
+        f"The archive {path} cannot be read back: {reason}.",
         "Nothing was done.",
         "Take another copy of it; texts that are still in the home can be archived again.",
         ExitCode.DAMAGED,

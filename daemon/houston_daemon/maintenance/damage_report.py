@@ -36,17 +36,17 @@ class IntegrityFindings:
         self.findings: list[IntegrityFinding] = []
 
     def add(
-        self, what: FindingKind, text: str, seq: int = 0, rollout: str = "", table: str = ""
+        self, kind: FindingKind, text: str, seq: int = 0, rollout: str = "", table: str = ""
     ) -> None:
         """Take note of one."""
         if len(self.findings) < FINDINGS_LIMIT:
             self.findings.append(
-                IntegrityFinding(what, _make_printable(text), seq, _make_printable(rollout), table)
+                IntegrityFinding(kind, _make_printable(text), seq, _make_printable(rollout), table)
             )
 
-    def join(self, others: Iterable[IntegrityFinding]) -> None:
+    def join(self, findings: Iterable[IntegrityFinding]) -> None:
         """Take over what was found elsewhere."""
-        self.findings += list(others)[: FINDINGS_LIMIT - len(self.findings)]
+        self.findings += list(findings)[: FINDINGS_LIMIT - len(self.findings)]
 
 
 def _make_printable(text: object) -> str:

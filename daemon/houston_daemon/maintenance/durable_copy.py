@@ -72,13 +72,13 @@ def _copy_attached(connection: sqlite3.Connection) -> float | None:
     for kind, _, sql in definitions:
         if kind == "table":
             connection.execute(sql)
-    (begun,) = connection.execute("SELECT coalesce(max(seq), 0) FROM home.events").fetchone()
-    seq, held = _copy_events(connection, begun)
+    (first_seq,) = connection.execute("SELECT coalesce(max(seq), 0) FROM home.events").fetchone()
+    seq, held = _copy_events(connection, first_seq)
     held = max(
         held, _copy_remainder(connection, seq, [name for name in tables if name != "events"])
     )
     erased = connection.execute(
-        "SELECT 1 FROM events WHERE seq > ? AND kind = 'erased'", (begun,)
+        "SELECT 1 FROM events WHERE seq > ? AND kind = 'erased'", (first_seq,)
     ).fetchone()
     for kind, _, sql in definitions:
         if kind != "table":

@@ -77,10 +77,10 @@ def redact_text(kind: str, data: bytes, text: str) -> bytes:
     remainder = encode_message(_remove_text(msgspec.msgpack.decode(data), text))
     try:
         after = msgspec.msgpack.decode(remainder, type=event_bodies.BODY_TYPES[kind])
-        gone = text.encode() not in remainder and _has_same_identity(kind, data, after)
+        is_gone = text.encode() not in remainder and _has_same_identity(kind, data, after)
     except msgspec.MsgspecError:
-        gone = False
-    if not gone:
+        is_gone = False
+    if not is_gone:
         raise HoustonError(
             f"{text[:40]!r} is also a word of Houston's own: it cannot be taken out alone.",
             "Nothing was erased.",
@@ -113,22 +113,22 @@ def list_spellings(text: str) -> tuple[str, ...]:
 def _remove_text(value: Any, text: str, words: bool = False) -> Any:
     """words: whether keys are somebody's, not names of members."""
     if isinstance(value, str):
-        for one in list_spellings(text) if text else ():
-            value = value.replace(one, "[erased]")
+        for spelling in list_spellings(text) if text else ():
+            value = value.replace(spelling, "[erased]")
         return value
     if isinstance(value, list | tuple):
-        return [_remove_text(one, text, words) for one in value]
+        return [_remove_text(member, text, words) for member in value]
     if not isinstance(value, dict):
         return value
     new: dict[Any, Any] = {}
-    for key, one in value.items():
+    for key, spelling in value.items():
         name = _remove_text(key, text) if words else key
-        if not words and key in _TOKEN_ID_FIELDS and one is not None:
-            new[name] = [0] * len(one)
+        if not words and key in _TOKEN_ID_FIELDS and spelling is not None:
+            new[name] = [0] * len(spelling)
         elif not words and key == "logprobs":
             new[name] = None
         else:
-            new[name] = _remove_text(one, text, words or key in _FREE_KEY_FIELDS)
+            new[name] = _remove_text(spelling, text, words or key in _FREE_KEY_FIELDS)
     return _drop_duplicate_files(new)
 
 

@@ -180,9 +180,9 @@ def _ask_daemon(home: Home, messages: Iterable[EraseBodies]) -> bool:
 
 def _erase_offline(home: Home, messages: Iterable[EraseBodies]) -> None:
     lock = HomeLock(home)
-    if other := lock.take(HomeOwner(os.getpid(), iso_time(now_us())), "Nothing was erased."):
+    if other_owner := lock.take(HomeOwner(os.getpid(), iso_time(now_us())), "Nothing was erased."):
         raise HoustonError(
-            f"A daemon (pid {other.pid}) has just taken {home.path}.",
+            f"A daemon (pid {other_owner.pid}) has just taken {home.path}.",
             "Nothing was erased.",
             "Try again.",
             ExitCode.BUSY,

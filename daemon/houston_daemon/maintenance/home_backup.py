@@ -49,8 +49,8 @@ def find_backups(home: Home, named: Path) -> list[Path]:
         exists = named.exists()
     except OSError as problem:
         raise unreadable_backups(named, problem) from None
-    why = f"holds no backup (no {damage_report.BACKUP_MANIFEST})" if exists else "does not exist"
-    raise HoustonError(f"{named} {why}.", "Nothing was done.", _next_command(home))
+    reason = f"holds no backup (no {damage_report.BACKUP_MANIFEST})" if exists else "does not exist"
+    raise HoustonError(f"{named} {reason}.", "Nothing was done.", _next_command(home))
 
 
 def find_one_backup(home: Home, named: Path) -> Path:
@@ -132,9 +132,11 @@ def _append_pauses(store: Store, reason: str) -> list[str]:
         _SELECT_SELF_STARTING, sorted(rollout_states.SELF_ENDING_PAUSES)
     ).fetchall()
     store.connection.execute("BEGIN IMMEDIATE")
-    for id, begun, body, blob in rollouts:  # also over a pause that would end by itself
+    for id, has_steps, body, blob in rollouts:  # also over a pause that would end by itself
         data = store_reader.read_blob(store.home, blob) if blob else body
-        missing = _explain_missing_files(msgspec.msgpack.decode(data, type=RolloutSpec), id, begun)
+        missing = _explain_missing_files(
+            msgspec.msgpack.decode(data, type=RolloutSpec), id, has_steps
+        )
         pause = StoredState(
             state="paused", by=rollout_states.PAUSED_BY_RESTORE, reason=f"{reason}{missing}"
         )
@@ -145,13 +147,13 @@ def _append_pauses(store: Store, reason: str) -> list[str]:
     return [id for id, *_ in rollouts]
 
 
-def _explain_missing_files(spec: RolloutSpec, rollout: str, begun: bool) -> str:
+def _explain_missing_files(spec: RolloutSpec, rollout: str, has_steps: bool) -> str:
     """What the rollout needs and this machine does not have, as the end of a reason."""
     if not _has_workspace(parse_task_record(spec.task).environment):
         return ""
     own = Path(spec.host_root) / "rollouts" / rollout
     folder = Path(spec.task.folder)
-    if begun and not (own / "workspace").is_dir():
+    if has_steps and not (own / "workspace").is_dir():
         return (
             f". Its workspace is not on this machine: copy {own} from the one before, then houston"
             f" rollout resume {rollout}; or give it up: houston rollout cancel {rollout}"

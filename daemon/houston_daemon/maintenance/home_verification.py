@@ -164,8 +164,8 @@ class EventChecker:
             self._add("blob", row, f"names the blob {name}, whose file was changed")
         return data
 
-    def _add(self, what: FindingKind, row: EventRow, text: str) -> None:
-        self._findings.add(what, f"Event {row.seq} {text}.", row.seq, str(row.rollout))
+    def _add(self, kind: FindingKind, row: EventRow, text: str) -> None:
+        self._findings.add(kind, f"Event {row.seq} {text}.", row.seq, str(row.rollout))
 
 
 def _hash_row(row: EventRow) -> bytes:

@@ -38,8 +38,8 @@ class HostCleaner:
         reports = [await self._clean_here(order)]
         for part in order.elsewhere:
             reports.append(await self._clean_there(order, part))
-        why = "; ".join(report.left for report in reports if report.left)
-        return CleanupReport(order.rollout, sum(report.bytes for report in reports), why)
+        reason = "; ".join(report.left for report in reports if report.left)
+        return CleanupReport(order.rollout, sum(report.bytes for report in reports), reason)
 
     async def _clean_here(self, order: CleanupOrder) -> FreedSpace:
         root = Path(order.root)

@@ -206,8 +206,8 @@ class JournalRewriter:
 
     def write(self, decision: EventDecision, aside_reason: str, owner: EventOwner) -> None:
         """Write one event: as it is, or, where there is a reason, only its place."""
-        kept = None if aside_reason else decision.row
-        row = kept or _placeholder_row(decision, owner)
+        kept_row = None if aside_reason else decision.row
+        row = kept_row or _placeholder_row(decision, owner)
         self._replay.insert_event(row)
         if row.kind == QUARANTINED_KIND or decision.unchecked:
             self._vouched.append((decision.seq, hash_chain.row_hash(row)))
@@ -460,17 +460,19 @@ def _group_losses(aside: dict[int, tuple[str, str]]) -> tuple[RepairLoss, ...]:
     seqs_of: dict[tuple[str, str], list[int]] = {}
     for seq, key in sorted(aside.items()):
         seqs_of.setdefault(key, []).append(seq)
-    return tuple(RepairLoss(rollout, tuple(seqs), why) for (rollout, why), seqs in seqs_of.items())
+    return tuple(
+        RepairLoss(rollout, tuple(seqs), reason) for (rollout, reason), seqs in seqs_of.items()
+    )
 
 
 def _is_step_number(value: object) -> bool:
     return isinstance(value, int) and 0 <= value < 2**31
 
 
-def _aside_line(decision: EventDecision, owner: str, why: str) -> bytes:
+def _aside_line(decision: EventDecision, owner: str, reason: str) -> bytes:
     """One event that is set aside, as it was found."""
     row: list[Any] = [_encode_value(value) for value in decision.row or ()]
-    line = {"seq": decision.seq, "rollout": owner, "why": why, "row": row}
+    line = {"seq": decision.seq, "rollout": owner, "why": reason, "row": row}
     return msgspec.json.encode(line) + b"\n"
 
 

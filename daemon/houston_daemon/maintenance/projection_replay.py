@@ -122,11 +122,11 @@ def _compare_schema(
 ) -> None:
     """Tables and indexes themselves."""
     query = "SELECT name, sql FROM {}.sqlite_master WHERE sql IS NOT NULL"
-    found = set(fetch_rows(connection, query.format("home")))
+    found_rows = set(fetch_rows(connection, query.format("home")))
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
         schema.migrate_schema(empty, version)
         expected = set(empty.execute(query.format("main")))
-    for name, _ in sorted(expected ^ found, key=repr):
+    for name, _ in sorted(expected ^ found_rows, key=repr):
         findings.add("table", f"The definition of {name} is not as it was made.", table=name)
 
 
@@ -143,18 +143,18 @@ def _compare_table(
     existing |= set(key)
     columns = [name for name in names if name in existing and name not in left_out]
     expected = _select_differing_rows(connection, table, columns, key, "main", "home")
-    found = _select_differing_rows(connection, table, columns, key, "home", "main")
+    found_rows = _select_differing_rows(connection, table, columns, key, "home", "main")
     owner = "id" if table == "rollouts" else "rollout"
     named = 0
-    for values in dict.fromkeys([*expected, *found]):
-        row = expected.get(values) or found[values]
+    for values in dict.fromkeys([*expected, *found_rows]):
+        row = expected.get(values) or found_rows[values]
         rollout = str(row[columns.index(owner)]) if owner in columns else ""
         if rollout in unreplayed:
             continue
         named += 1
         if named <= MAX_NAMED_ROWS:
             text = _describe_difference(
-                table, key, columns, values, expected.get(values), found.get(values)
+                table, key, columns, values, expected.get(values), found_rows.get(values)
             )
             findings.add("table", text, rollout=rollout, table=table)
     if named > MAX_NAMED_ROWS:
@@ -167,13 +167,14 @@ def _select_differing_rows(
     columns: list[str],
     key: list[str],
     schema: str,
-    other: str,
+    other_schema: str,
 ) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Rows that `schema` has and `other` has not, by key."""
-    wanted = ", ".join(columns)
+    """Rows that `schema` has and `other_schema` has not, by key."""
+    column_list = ", ".join(columns)
     rows = fetch_rows(
         connection,
-        f"SELECT {wanted} FROM {schema}.{table} EXCEPT SELECT {wanted} FROM {other}.{table}",
+        f"SELECT {column_list} FROM {schema}.{table}"
+        f" EXCEPT SELECT {column_list} FROM {other_schema}.{table}",
     )
     places = [columns.index(name) for name in key]
     return {tuple(row[place] for place in places): row for row in rows}
@@ -185,15 +186,17 @@ def _describe_difference(
     columns: list[str],
     values: tuple[Any, ...],
     expected: tuple[Any, ...] | None,
-    found: tuple[Any, ...] | None,
+    found_row: tuple[Any, ...] | None,
 ) -> str:
     where = ", ".join(f"{name} {value!r}" for name, value in zip(key, values, strict=True))
-    if expected is None or found is None:
-        return f"{table}: the row with {where} {'is missing' if found is None else 'is too many'}."
+    if expected is None or found_row is None:
+        return (
+            f"{table}: the row with {where} {'is missing' if found_row is None else 'is too many'}."
+        )
     parts = [
-        f"{name} is {actual!r}, the events say {wanted!r}"
-        for name, wanted, actual in zip(columns, expected, found, strict=True)
-        if (type(wanted), wanted) != (type(actual), actual)
+        f"{name} is {actual!r}, the events say {expected_value!r}"
+        for name, expected_value, actual in zip(columns, expected, found_row, strict=True)
+        if (type(expected_value), expected_value) != (type(actual), actual)
     ]
     return f"{table}: in the row with {where}, {'; '.join(parts)}."
 
@@ -305,7 +308,7 @@ def _replay_and_compare(
     home: Home, connection: sqlite3.Connection, findings: IntegrityFindings
 ) -> bool:
     """Replay and compare; False when bodies were erased behind our back."""
-    (begun,) = connection.execute("SELECT coalesce(max(seq), 0) FROM home.events").fetchone()
+    (first_seq,) = connection.execute("SELECT coalesce(max(seq), 0) FROM home.events").fetchone()
     replay = ProjectionReplay(home, connection, findings)
     more = True
     while more:  # one short read transaction a page
@@ -316,7 +319,7 @@ def _replay_and_compare(
     while replay.replay_page(REPLAY_PAGE_EVENTS):
         pass
     replay.finish()
-    if replay.last_erasure > begun:
+    if replay.last_erasure > first_seq:
         return False
     compare_tables(connection, replay.unreplayed, findings)
     return True

@@ -98,8 +98,8 @@ class EventDecider:
         """An event that is set aside, from a backup that has it; its row may have kept its link."""
         link = _link_or_empty(row.chain)
         for spare in self._spare_rows(seq):
-            known = spare.chain == link if link else self._link is not None
-            if known and self._is_valid_spare(spare):
+            is_known = spare.chain == link if link else self._link is not None
+            if is_known and self._is_valid_spare(spare):
                 return EventDecision(
                     seq, spare, link=spare.chain, unchecked=self._link is None, returned=True
                 )

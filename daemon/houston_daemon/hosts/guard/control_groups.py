@@ -56,7 +56,7 @@ def find_cgroup_folders(proc: Path = Path("/proc/self")) -> CgroupFolders:
 
 
 def _find_unified(mounts: list[_CgroupMount], own: dict[str, str]) -> CgroupFolders | None:
-    mount = next((one for one in mounts if one.kind == "cgroup2"), None)
+    mount = next((mount for mount in mounts if mount.kind == "cgroup2"), None)
     if mount is None or "" not in own:
         return None
     here = _own_group_folder(mount, own[""])
@@ -161,10 +161,10 @@ class CgroupRefusals:
 class ControlGroups:
     """A rollout's groups: one folder in version 2, one for each controller in version 1."""
 
-    def __init__(self, note: Path, noted: CgroupNote) -> None:
+    def __init__(self, note: Path, note_content: CgroupNote) -> None:
         self._note = note
-        self.noted = noted
-        self._folders = {name: Path(path) for name, path in noted.folders.items()}
+        self.noted = note_content
+        self._folders = {name: Path(path) for name, path in note_content.folders.items()}
 
     @property
     def mechanism(self) -> LimitMechanism:
@@ -259,16 +259,16 @@ class ControlGroups:
         """End every process and remove the groups and the note; False when some would not go."""
         deadline = time.monotonic() + _KILL_SECONDS
         self.end_processes()
-        left = list(self._folders.values())
-        while (left := [folder for folder in left if not _remove_group(folder)]) and (
+        folders = list(self._folders.values())
+        while (folders := [folder for folder in folders if not _remove_group(folder)]) and (
             time.monotonic() < deadline
         ):
             time.sleep(0.01)
-        if not left:
+        if not folders:
             self._note.unlink(missing_ok=True)
             if self.noted.around:
                 _remove_group(Path(self.noted.around))  # stays while another rollout is in it
-        return not left
+        return not folders
 
     def save(self) -> None:
         """Write the note, in one move."""
@@ -286,10 +286,10 @@ class ControlGroups:
 def find_groups(note: Path) -> ControlGroups | None:
     """The groups that a note names; None without a note, or where a power cut left half of it."""
     try:
-        noted = msgspec.json.decode(note.read_bytes(), type=CgroupNote)
+        note_content = msgspec.json.decode(note.read_bytes(), type=CgroupNote)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
-    return ControlGroups(note, noted)
+    return ControlGroups(note, note_content)
 
 
 def find_or_make_groups(note: Path, name: str, limits: ResourceLimits) -> ControlGroups:
@@ -297,15 +297,19 @@ def find_or_make_groups(note: Path, name: str, limits: ResourceLimits) -> Contro
 
     Falls back to none (the watchdog) when the kernel refuses.
     """
-    known = find_groups(note)
-    if known is not None and known.procs_files and all(door.exists() for door in known.procs_files):
-        known.limit(limits)
-        return known
+    groups = find_groups(note)
+    if (
+        groups is not None
+        and groups.procs_files
+        and all(door.exists() for door in groups.procs_files)
+    ):
+        groups.limit(limits)
+        return groups
     where = find_cgroup_folders()
     folders = {key: str(folder / f"houston-{name}") for key, folder in where.folders.items()}
     tries = [_with_shared_parent(note, where, folders)] if limits.together and folders else []
-    for noted in (*tries, CgroupNote(where.mechanism, folders)):
-        groups = ControlGroups(note, noted)
+    for note_content in (*tries, CgroupNote(where.mechanism, folders)):
+        groups = ControlGroups(note, note_content)
         groups.save()
         try:
             groups.limit(limits)

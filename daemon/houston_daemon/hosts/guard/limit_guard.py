@@ -119,11 +119,14 @@ class LimitGuard:
     def _ask_kernel(self) -> None:
         """Turn what the kernel refused since the agent was last told into hits."""
         with self._lock:
-            counted, noted = self.groups.refusals(), self.groups.noted
-            reported = CgroupRefusals(noted.told_processes, noted.told_memory)
+            counted, note_content = self.groups.refusals(), self.groups.noted
+            reported = CgroupRefusals(note_content.told_processes, note_content.told_memory)
             if counted == reported:
                 return
-            noted.told_processes, noted.told_memory = counted.processes, counted.memory
+            note_content.told_processes, note_content.told_memory = (
+                counted.processes,
+                counted.memory,
+            )
             try:
                 self.groups.save()
             except OSError:  # a full disk; after a restart the agent may hear of it again
@@ -193,12 +196,12 @@ class LimitGuard:
         grown = {space: used.written - self._written.get(space, 0) for space, used in usage.items()}
         if not most or not self._must_measure(most, sum(grown.values())):
             return
-        begun = time.thread_time()
+        start_time = time.thread_time()
         pids = [pid for used in usage.values() for pid in used.pids]
         self._held = resource_usage.count_disk_bytes(self._folders)
         self._held += resource_usage.unlinked_bytes(pids, self._folders[0].stat().st_dev)
         self._measured_at = time.monotonic()
-        self._took = time.thread_time() - begun
+        self._took = time.thread_time() - start_time
         room = self._room_then = resource_usage.free_disk_space(self._folders[0])
         self._tolerated = max(most, min(self._tolerated, self._held))
         self._written = {space: used.written for space, used in usage.items()}
@@ -225,8 +228,8 @@ class LimitGuard:
             return False
         room = resource_usage.free_disk_space(self._folders[0])
         names = (self._room_then.names - room.names) * resource_usage.MIN_COUNTED_BYTES
-        added = max(self._room_then.bytes - room.bytes, names, written)
-        return added > min(256 << 20, max(_SLACK, (most - self._held) / 4))
+        added_bytes = max(self._room_then.bytes - room.bytes, names, written)
+        return added_bytes > min(256 << 20, max(_SLACK, (most - self._held) / 4))
 
     def _end_most(
         self,
@@ -254,11 +257,11 @@ class LimitGuard:
         if held:
             self.groups.freeze_process_count(None)
         try:
-            for one in shells:
+            for shell in shells:
                 # Or it would go on to its next line.
-                if one.running and one.spared & members and not innocent:
-                    process_table.send_signal([one.shell], signal.SIGINT)
-            spared = innocent.union(*(one.spared for one in shells))
+                if shell.running and shell.spared & members and not innocent:
+                    process_table.send_signal([shell.shell], signal.SIGINT)
+            spared = innocent.union(*(shell.spared for shell in shells))
             ended = resource_usage.kill_targets(lambda: self._processes_in(chosen) - spared, held)
         finally:
             if held:
@@ -273,10 +276,16 @@ class LimitGuard:
 
         A command is not to blame for what the ones before it have left behind.
         """
-        stats = [process_table.read_process_stat(one.shell) for one in shells if one.running]
-        groups = {one.foreground for one in stats if one and one.foreground != one.group}
+        stats = [process_table.read_process_stat(shell.shell) for shell in shells if shell.running]
+        groups = {
+            process.foreground
+            for process in stats
+            if process and process.foreground != process.group
+        }
         everyone = (process_table.read_process_stat(pid) for pid in self._processes_in(chosen))
-        front = frozenset(one.pid for one in everyone if one and one.group in groups)
+        front = frozenset(
+            process.pid for process in everyone if process and process.group in groups
+        )
         tasks = sum(used.tasks for used in resource_usage.usage_by_sandbox(front).values())
         return front if tasks * 2 < self._limits.processes else frozenset()
 

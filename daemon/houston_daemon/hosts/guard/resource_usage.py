@@ -131,10 +131,10 @@ def _shared_memory_bytes(pid: int) -> int:
     try:
         if os.stat(place).st_dev == os.stat("/proc/self/root/dev/shm").st_dev:  # noqa: PTH116
             return 0
-        known = os.statvfs(place)
+        stats = os.statvfs(place)
     except OSError:
         return -1
-    return (known.f_blocks - known.f_bfree) * known.f_frsize
+    return (stats.f_blocks - stats.f_bfree) * stats.f_frsize
 
 
 def _written_bytes(pid: int) -> int:
@@ -212,14 +212,18 @@ def _list_entries(base: _BaseFolder, path: str) -> tuple[_BaseFolder, str, _Fold
     except OSError:
         return base, path, []
     folder = _BaseFolder(fd)
-    found: _FolderEntries = []
+    entries_in_folder: _FolderEntries = []
     with os.scandir(fd) as entries:
         for entry in entries:
             try:
-                found.append((entry.name, entry.stat(follow_symlinks=False)))
+                entries_in_folder.append((entry.name, entry.stat(follow_symlinks=False)))
             except OSError:
                 continue  # removed since it was listed
-    return (folder, "", found) if len(path) > _MAX_PATH_CHARACTERS else (base, f"{path}/", found)
+    return (
+        (folder, "", entries_in_folder)
+        if len(path) > _MAX_PATH_CHARACTERS
+        else (base, f"{path}/", entries_in_folder)
+    )
 
 
 FIGURE_FRESH_SECONDS = 5.0
@@ -242,12 +246,12 @@ class SharedMemoryFigures:
         """
         self._own.write_text(str(used))
         oldest = self._own.stat().st_mtime - FIGURE_FRESH_SECONDS
-        others = [
+        other_figures = [
             figure
             for file in self._folder.glob(f"*{_FIGURE_SUFFIX}")
             if file != self._own and (figure := _read_fresh_figure(file, oldest)) is not None
         ]
-        return used + sum(others), max(others, default=0)
+        return used + sum(other_figures), max(other_figures, default=0)
 
     def withdraw(self) -> None:
         """The rollout uses nothing any more."""

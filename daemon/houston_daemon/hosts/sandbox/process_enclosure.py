@@ -162,7 +162,7 @@ def _start_holder(
     """Start a holder and note it; None when it does not come up as it should."""
     if shutil.which("setsid") is None:
         return None
-    told, tell = os.pipe()
+    read_end, tell = os.pipe()
     command = [*shell, "--info-fd", str(tell), "--", "sleep", "infinity"]
     try:
         subprocess.run(
@@ -176,12 +176,12 @@ def _start_holder(
             check=True,
         )
         os.close(tell)
-        pid = _read_child_pid(told)
+        pid = _read_child_pid(read_end)
     except subprocess.CalledProcessError:
         os.close(tell)
         pid = 0
     finally:
-        os.close(told)
+        os.close(read_end)
     held = _NetworkHolder(process_table.process_key(pid), _network_namespace(pid))
     if held.holder == process_table.NO_PROCESS or held.space in (
         "",
@@ -196,8 +196,8 @@ def _start_holder(
 def _read_child_pid(descriptor: int) -> int:
     """The pid in what bubblewrap says on its information descriptor; 0 when it says nothing."""
     deadline, received = time.monotonic() + _HOLDER_START_SECONDS, b""
-    while (left := deadline - time.monotonic()) > 0:
-        if not select.select([descriptor], [], [], left)[0]:
+    while (seconds_left := deadline - time.monotonic()) > 0:
+        if not select.select([descriptor], [], [], seconds_left)[0]:
             break
         chunk = os.read(descriptor, 4096)
         received += chunk

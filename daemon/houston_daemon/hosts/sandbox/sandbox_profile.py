@@ -51,11 +51,13 @@ def is_conda_environment(folder: Path) -> bool:
 def check_python_environment(folder: Path) -> None:
     """Raise HoustonError for a folder that is neither kind of environment."""
     try:
-        found = (folder / "bin").is_dir()
-        found = found and (is_conda_environment(folder) or (folder / _VENV_SETTINGS).is_file())
+        is_environment = (folder / "bin").is_dir()
+        is_environment = is_environment and (
+            is_conda_environment(folder) or (folder / _VENV_SETTINGS).is_file()
+        )
     except OSError:  # such as a name that is too long
-        found = False
-    if not found:
+        is_environment = False
+    if not is_environment:
         raise HoustonError(
             f"{folder} is no virtual environment (pyvenv.cfg) and no conda one (conda-meta).",
             "No process was started.",
@@ -73,16 +75,16 @@ def conda_activation_scripts(folder: Path) -> list[str]:
 
 def python_environment_folders(folder: Path) -> list[Path]:
     """What must be mapped for it to work: itself, and the Python that a virtual one was made of."""
-    found = [folder]
+    folders = [folder]
     try:
         lines = (folder / _VENV_SETTINGS).read_text(encoding="utf-8").splitlines()
     except OSError:
-        return found
+        return folders
     for line in lines:
         key, _, value = line.partition("=")
         if key.strip() == "home" and value.strip():
-            found.append(Path(value.strip()).parent)
-    return [*found, *(path.resolve() for path in found if path.resolve() != path)]
+            folders.append(Path(value.strip()).parent)
+    return [*folders, *(path.resolve() for path in folders if path.resolve() != path)]
 
 
 def activation_variables(folder: Path, path: str) -> dict[str, str]:
@@ -170,10 +172,10 @@ class SandboxProfile:
         Raises HoustonError when something to be mapped lies in a hidden place or is missing.
         """
         untrusted_files.restore_owner_rights(self.workspace)
-        values, given = self._environment(scratch), {**self.environment, **(environment or {})}
+        values, variables = self._environment(scratch), {**self.environment, **(environment or {})}
         if self.kind == "none":
             where = cwd or str(scratch or self.workspace)
-            pairs = [f"{key}={value}" for key, value in {**values, **given}.items()]
+            pairs = [f"{key}={value}" for key, value in {**values, **variables}.items()]
             plain = ["/usr/bin/env", "-i", "-C", where, *pairs, *command]
             return replace(enclosure, filter=None).around(plain)
         walls = self._walls(dies_with_parent, bool(joining))
@@ -194,9 +196,9 @@ class SandboxProfile:
         arguments += ["--remount-ro", "/", "--clearenv"]
         for key, value in values.items():
             arguments += ["--setenv", key, value]
-        if given:
+        if variables:
             arguments += ["--args", str(SETTINGS_DESCRIPTOR)]
-            enclosure = replace(enclosure, settings=self._settings(given))
+            enclosure = replace(enclosure, settings=self._settings(variables))
         where = cwd or (TEMPORARY_INSIDE if scratch else WORKSPACE_INSIDE)
         arguments += ["--chdir", where, "--", *enclosure.inside(command)]
         return enclosure.around(arguments)
@@ -258,15 +260,21 @@ class SandboxProfile:
         if self.activate is None:
             return []
         check_python_environment(self.activate)
-        known = (*_SYSTEM_FOLDERS, *find_python_folders())
-        found = python_environment_folders(self.activate)
-        return [path for path in found if not any(path.is_relative_to(place) for place in known)]
+        mapped_folders = (*_SYSTEM_FOLDERS, *find_python_folders())
+        folders = python_environment_folders(self.activate)
+        return [
+            path
+            for path in folders
+            if not any(path.is_relative_to(place) for place in mapped_folders)
+        ]
 
     def _devices(self) -> list[Path]:
-        found = list(self.devices)
+        devices = list(self.devices)
         if self.gpus:
-            found += [p for p in sorted(Path("/dev").iterdir()) if p.name.startswith(_GPU_DEVICES)]
-        return found
+            devices += [
+                p for p in sorted(Path("/dev").iterdir()) if p.name.startswith(_GPU_DEVICES)
+            ]
+        return devices
 
     def _own_folders(self, scratch: Path | None) -> list[str]:
         if scratch is not None:
@@ -294,12 +302,12 @@ class SandboxProfile:
             values |= activation_variables(self.activate, values["PATH"])
         return values
 
-    def _settings(self, given: Mapping[str, str]) -> Path:
+    def _settings(self, variables: Mapping[str, str]) -> Path:
         """A file with the arguments that set these variables, some of which are secrets.
 
         A NUL ends an argument there: what follows it would be the next one, such as `--bind`.
         """
-        for name, value in given.items():
+        for name, value in variables.items():
             if "\0" in name or "\0" in value:
                 raise HoustonError(
                     f"The variable {name.replace(chr(0), '?')} holds a NUL character.",
@@ -307,7 +315,7 @@ class SandboxProfile:
                 )
         folder = self.temporary.parent
         folder.mkdir(parents=True, exist_ok=True)
-        words = [word for pair in given.items() for word in ("--setenv", *pair)]
+        words = [word for pair in variables.items() for word in ("--setenv", *pair)]
         descriptor, name = tempfile.mkstemp(prefix="settings-", dir=folder)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write("".join(f"{word}\0" for word in words))
@@ -319,11 +327,11 @@ class SandboxProfile:
         A folder is mapped under the name it is given, also where that leads through a link.
         """
         system = [Path(name) for name in _SYSTEM_FOLDERS if not Path(name).is_symlink()]
-        shown = [*system, *map(Path, find_python_folders()), *self.read, *extra_read]
-        shown += self._activated()
-        places = [(folder.resolve(), folder.absolute()) for folder in shown]
+        shown_folders = [*system, *map(Path, find_python_folders()), *self.read, *extra_read]
+        shown_folders += self._activated()
+        places = [(folder.resolve(), folder.absolute()) for folder in shown_folders]
         places += [(path.resolve(), Path(DATA_FOLDER, name)) for name, path in self.data.items()]
-        found: dict[Path, bool] = {}
+        covers: dict[Path, bool] = {}
         for path in (*self.hidden, *self._set_apart(extra_read)):
             try:
                 real = path.resolve(strict=True)
@@ -331,8 +339,8 @@ class SandboxProfile:
                 continue
             for folder, at in places:
                 if real.is_relative_to(folder):
-                    found[at / real.relative_to(folder)] = real.is_dir()
-        return found
+                    covers[at / real.relative_to(folder)] = real.is_dir()
+        return covers
 
     def _set_apart(self, extra_read: Sequence[Path]) -> list[Path]:
         """What is to be covered of `apart`: not for whom it is named to, and no program's place."""
@@ -342,7 +350,8 @@ class SandboxProfile:
         return [
             path
             for path in self.apart
-            if path not in extra_read and not any(one.is_relative_to(path) for one in programs)
+            if path not in extra_read
+            and not any(program.is_relative_to(path) for program in programs)
         ]
 
     def _refuse_hidden(self, path: Path) -> None:
@@ -383,10 +392,10 @@ def _user_namespace_arguments() -> list[str]:
 @lru_cache(maxsize=8)
 def _supports_option(program: str, option: str) -> bool:
     """Whether this bubblewrap has the option."""
-    done = subprocess.run(
+    process = subprocess.run(
         [program, "--help"], capture_output=True, text=True, timeout=30, check=False
     )
-    return f"{option} " in f"{done.stdout} "
+    return f"{option} " in f"{process.stdout} "
 
 
 def _has_user_namespaces() -> bool:
@@ -424,13 +433,15 @@ def find_python_folders() -> tuple[str, ...]:
     if program is None:
         return ()
     ask = "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix]))"
-    done = subprocess.run([program, "-c", ask], capture_output=True, timeout=30, check=False)
-    if done.returncode:
+    process = subprocess.run([program, "-c", ask], capture_output=True, timeout=30, check=False)
+    if process.returncode:
         return ()
-    found: list[str] = []
-    for prefix in json.loads(done.stdout):
-        known = any(Path(prefix).is_relative_to(folder) for folder in (*_SYSTEM_FOLDERS, *found))
+    prefixes: list[str] = []
+    for prefix in json.loads(process.stdout):
+        is_mapped = any(
+            Path(prefix).is_relative_to(folder) for folder in (*_SYSTEM_FOLDERS, *prefixes)
+        )
         too_much = Path.home().is_relative_to(prefix)
-        if not known and not too_much:
-            found.append(prefix)
-    return tuple(found)
+        if not is_mapped and not too_much:
+            prefixes.append(prefix)
+    return tuple(prefixes)

@@ -40,7 +40,7 @@ async def run_to_end(
     exit_code is None when `seconds` passed or `stop` was set first.
     Raises HoustonError when the program cannot be started at all.
     """
-    begun = time.monotonic()
+    start_time = time.monotonic()
     out, err = _OutputStream(output_limit), _OutputStream(output_limit)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -74,7 +74,7 @@ async def run_to_end(
         exit_code=process.returncode if ended else None,
         stdout=bytes(out.kept),
         stderr=bytes(err.kept),
-        seconds=time.monotonic() - begun,
+        seconds=time.monotonic() - start_time,
         cut=out.cut or err.cut,
     )
 
@@ -115,11 +115,13 @@ async def _wait_for_end(
     if stop is not None:
         waits.append(asyncio.ensure_future(_wait_for_stop(stop)))
     try:
-        done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        done_tasks, _ = await asyncio.wait(
+            waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
     finally:
         for waiting in waits[1:]:
             waiting.cancel()
-    return waits[0] in done
+    return waits[0] in done_tasks
 
 
 async def _wait_for_stop(stop: asyncio.Event) -> int:
@@ -166,10 +168,10 @@ async def probe_sandbox(
     argv = await asyncio.to_thread(
         sandbox.wrap, ["true"], dies_with_parent=True, enclosure=enclosure
     )
-    done = await run_to_end(argv, token=None, seconds=20, stop=None, output_limit=10_000)
-    if done.exit_code == 0:
+    trial = await run_to_end(argv, token=None, seconds=20, stop=None, output_limit=10_000)
+    if trial.exit_code == 0:
         return None
-    return _explain_failure(done.stderr.decode("utf-8", "replace").strip())
+    return _explain_failure(trial.stderr.decode("utf-8", "replace").strip())
 
 
 def _explain_failure(output: str) -> HoustonError:

@@ -114,10 +114,10 @@ def filter_program(machine: str) -> bytes:
 
     Empty where the architecture is not known: there is no filter then, as `houston doctor` says.
     """
-    known = ARCHITECTURES.get(machine)
-    if known is None:
+    architecture = ARCHITECTURES.get(machine)
+    if architecture is None:
         return b""
-    code = assemble_filter(known)
+    code = assemble_filter(architecture)
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
@@ -173,10 +173,10 @@ def _refuse_bits(bits: int) -> list[Instruction]:
 
 
 def _refuse_values(values: Iterable[int]) -> list[Instruction]:
-    found: list[Instruction] = []
+    instructions: list[Instruction] = []
     for value in values:
-        found += [(_EQUAL, 0, 1, value), _refuse_call(errno.EPERM)]
-    return found
+        instructions += [(_EQUAL, 0, 1, value), _refuse_call(errno.EPERM)]
+    return instructions
 
 
 def _refuse_other_values(values: tuple[int, ...], otherwise: int) -> list[Instruction]:

@@ -218,6 +218,6 @@ def write_commit(
     if files is not None:
         builder.insert(FILES_ENTRY, files, FOLDER_MODE)
     builder.insert(ABOUT_ENTRY, repo.create_blob(data), FILE_MODE)
-    who = pygit2.Signature("houston", "houston@localhost")
+    signature = pygit2.Signature("houston", "houston@localhost")
     parents = [pygit2.Oid(hex=parent)] if parent else []
-    return str(repo.create_commit(None, who, who, message, builder.write(), parents))
+    return str(repo.create_commit(None, signature, signature, message, builder.write(), parents))

@@ -81,10 +81,12 @@ def _describe_change(repo: pygit2.Repository, path: str, old: DiffSide, new: Dif
     patch = _make_patch(before, after, path)
     if patch.delta.is_binary:
         return FileDiff(path, kind, 0, 0, "", "binary")
-    _, added, removed = patch.line_stats
+    _, added_lines, removed = patch.line_stats
     link = any(side is not None and side.mode == LINK_MODE for side in (old, new))
     note = "symbolic link" if link else ""
-    return FileDiff(path, kind, added, removed, _cut_diff(_without_git_header(patch.data)), note)
+    return FileDiff(
+        path, kind, added_lines, removed, _cut_diff(_without_git_header(patch.data)), note
+    )
 
 
 def _make_patch(before: pygit2.Blob | None, after: pygit2.Blob | None, path: str) -> pygit2.Patch:
@@ -100,9 +102,9 @@ def _without_git_header(data: bytes) -> bytes:
 def _cut_diff(data: bytes) -> str:
     if len(data) <= MAX_DIFF_CHARACTERS:
         return data.decode("utf-8", "replace")
-    kept = data[: data.rfind(b"\n", 0, MAX_DIFF_CHARACTERS) + 1] or data[:MAX_DIFF_CHARACTERS]
-    left = len(data) - len(kept)
-    return kept.decode("utf-8", "replace") + f"[diff cut here: {left} more bytes]\n"
+    kept_data = data[: data.rfind(b"\n", 0, MAX_DIFF_CHARACTERS) + 1] or data[:MAX_DIFF_CHARACTERS]
+    left_bytes = len(data) - len(kept_data)
+    return kept_data.decode("utf-8", "replace") + f"[diff cut here: {left_bytes} more bytes]\n"
 
 
 def _mode_note(old: TreeFile, new: TreeFile) -> str:
@@ -211,10 +213,12 @@ class ShadowRepository:
                     f"Its snapshots are in {self.folder}, a git repository.",
                 ) from error
             # The cause may stand in an observation, so it names no place of the host.
-            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            why = (why or "no reason was given").replace(str(self.folder), "[the host]")
+            cause_text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            cause_text = (cause_text or "no reason was given").replace(
+                str(self.folder), "[the host]"
+            )
             raise HoustonError(
-                f"The shadow repository cannot be used: {why}.",
+                f"The shadow repository cannot be used: {cause_text}.",
                 "The workspace is untouched, but this state of it was not recorded.",
                 f"Free the disk or mend {self.folder}; the next step tries again.",
             ) from error
@@ -239,8 +243,8 @@ class ShadowRepository:
         if mark or time.monotonic() - self._saved_at > _MANIFEST_SECONDS:
             self._save_manifest()
         changes.sort(key=lambda change: (change[0] not in hints, change[0]))
-        shown, more = describe_changes(repo, changes)
-        return Snapshot(self._head, shown, more)
+        diffs, more = describe_changes(repo, changes)
+        return Snapshot(self._head, diffs, more)
 
     def _read_changed(
         self,
@@ -250,11 +254,11 @@ class ShadowRepository:
         about: SnapshotNotes,
     ) -> dict[str, TreeFile]:
         """Contents of files that look different; what is large or moving goes to `about`."""
-        known = self._known
+        known_files = self._known
         different = [
             (path, mark)
             for path, mark in scan.files.items()
-            if (last := known.get(path)) is None or last[0] != mark
+            if (last := known_files.get(path)) is None or last[0] != mark
         ]
         files: dict[str, TreeFile] = {}
         for path, mark in different:
@@ -286,17 +290,22 @@ class ShadowRepository:
             if not (recorded.stored and (self.folder / "large" / recorded.stored).exists()):
                 name, remark = copies.store(path, scan.files[path])
                 kind = recorded.why.partition("; ")[0]
-                why = f"{kind}; {remark}" if remark else kind
-                about.beside[path] = msgspec.structs.replace(recorded, stored=name, why=why)
+                reason = f"{kind}; {remark}" if remark else kind
+                about.beside[path] = msgspec.structs.replace(recorded, stored=name, why=reason)
 
     def _find_changes(
         self, scan: WorkspaceScan, files: dict[str, TreeFile], about: SnapshotNotes
     ) -> list[FileChange]:
         """Every file that differs from the last snapshot."""
         old = self._about.beside
-        gone = [path for known in (self._files, old) for path in known if path not in scan.files]
+        gone_paths = [
+            path
+            for known_files in (self._files, old)
+            for path in known_files
+            if path not in scan.files
+        ]
         changes: list[FileChange] = []
-        for path in (*files, *about.beside, *gone):
+        for path in (*files, *about.beside, *gone_paths):
             before: DiffSide = self._files.get(path) or old.get(path)
             after: DiffSide = files.get(path) or about.beside.get(path)
             if _differs(before, after):
@@ -395,8 +404,10 @@ class ShadowRepository:
                 f"The shadow repository {self.folder} has no snapshot {commit!r}.",
                 "Nothing was restored.",
             ) from error
-        known = self._known if into == self.workspace else {}
-        return snapshot_restore.write_snapshot(repo, snapshot, into, self.folder / "large", known)
+        known_files = self._known if into == self.workspace else {}
+        return snapshot_restore.write_snapshot(
+            repo, snapshot, into, self.folder / "large", known_files
+        )
 
 
 def _make_repository(folder: Path) -> None:
@@ -413,8 +424,8 @@ def _make_repository(folder: Path) -> None:
 def _ignore_settings() -> None:
     """The user's and the machine's git settings change nothing here (and may be unreadable)."""
     level = pygit2.enums.ConfigLevel
-    for one in (level.GLOBAL, level.XDG, level.SYSTEM, level.PROGRAMDATA):
-        pygit2.settings.search_path[one] = ""
+    for scope in (level.GLOBAL, level.XDG, level.SYSTEM, level.PROGRAMDATA):
+        pygit2.settings.search_path[scope] = ""
 
 
 def _store_content(
@@ -440,9 +451,9 @@ def _store_content(
     return TreeFile(mode, write_blob(repo, data))
 
 
-def _record_by_looks(mark: FileMark, why: str) -> UnstoredFile:
+def _record_by_looks(mark: FileMark, reason: str) -> UnstoredFile:
     """A file by its looks alone."""
-    return UnstoredFile(mark[1], mark[2], mark[0] & 0o777, why, ctime_ns=mark[3])
+    return UnstoredFile(mark[1], mark[2], mark[0] & 0o777, reason, ctime_ns=mark[3])
 
 
 def _differing_files(

@@ -37,7 +37,11 @@ _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_snapshot(
-    repo: pygit2.Repository, commit: pygit2.Commit, into: Path, large: Path, known: KnownContents
+    repo: pygit2.Repository,
+    commit: pygit2.Commit,
+    into: Path,
+    large: Path,
+    known_files: KnownContents,
 ) -> list[str]:
     """Make `into` equal to the snapshot; returns the paths that could not be brought back.
 
@@ -46,27 +50,27 @@ def write_snapshot(
     that a large file which was only recorded survives where it still lies untouched.
     """
     into.mkdir(parents=True, exist_ok=True)
-    wanted, about = dict(walk_tree(files_tree(commit))), read_notes(commit)
+    wanted_files, about = dict(walk_tree(files_tree(commit))), read_notes(commit)
     present = scan_workspace(into)
-    right = {
+    right_paths = {
         path
         for path, mark in present.files.items()
-        if path in known and known[path] == (mark, wanted.get(path))
+        if path in known_files and known_files[path] == (mark, wanted_files.get(path))
     }
-    right |= {
+    right_paths |= {
         path for path in about.beside if _is_untouched(about.beside[path], present.files, path)
     }
     lost: list[str] = sorted(about.skipped)
     with NoFollowFolder(into) as folder:
         for path in (*present.files, *present.skipped):
-            if path not in right and path not in about.skipped:
+            if path not in right_paths and path not in about.skipped:
                 folder.remove(path)
-        for path in sorted(wanted.keys() - right):
+        for path in sorted(wanted_files.keys() - right_paths):
             if not _place_file(
-                folder, path, partial(_write_file, repo, folder, path, wanted[path])
+                folder, path, partial(_write_file, repo, folder, path, wanted_files[path])
             ):
                 lost.append(path)
-        for path in sorted(about.beside.keys() - right):
+        for path in sorted(about.beside.keys() - right_paths):
             recorded = about.beside[path]
             if not _place_file(
                 folder, path, partial(_restore_large_file, folder, path, recorded, large)
@@ -129,10 +133,10 @@ def _restore_large_file(
 
 def _remove_emptied_folders(folder: NoFollowFolder, into: Path, about: SnapshotNotes) -> None:
     """Remove folders that the removals left empty; those the snapshot had empty stay."""
-    kept = set(about.empty)
+    kept_folders = set(about.empty)
     for path in scan_workspace(into).empty:
         with contextlib.suppress(OSError):  # not empty, or gone
-            while path and path not in kept:
+            while path and path not in kept_folders:
                 folder.remove_empty(path)
                 path = path.rpartition("/")[0]
 
@@ -147,10 +151,10 @@ def restore_snapshot(shadow: Path, commit: str, into: Path, live: Path | None = 
     before = folder_state(into)
     try:
         repo = pygit2.Repository(str(shadow))
-        found = repo[commit]
-        lost = write_snapshot(repo, found, into, shadow / "large", {})
+        commit_object = repo[commit]
+        lost = write_snapshot(repo, commit_object, into, shadow / "large", {})
         if lost and live is not None and live.is_dir():
-            lost = _copy_from_live(lost, read_notes(found).beside, live, into)
+            lost = _copy_from_live(lost, read_notes(commit_object).beside, live, into)
         return lost
     except OSError as problem:
         remove_begun(into, before)
@@ -228,5 +232,5 @@ def _copy_if_unchanged(
 
 
 def _is_as_recorded(descriptor: int, recorded: UnstoredFile) -> bool:
-    known = os.fstat(descriptor)
-    return (known.st_size, known.st_mtime_ns) == (recorded.size, recorded.mtime_ns)
+    status = os.fstat(descriptor)
+    return (status.st_size, status.st_mtime_ns) == (recorded.size, recorded.mtime_ns)

@@ -74,18 +74,18 @@ def _scan_folder(top: str, folder: str, scan: WorkspaceScan, waiting: list[str])
                     waiting.append(path)
                     continue
                 try:
-                    known = entry.stat(follow_symlinks=False)
+                    status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                mode = known.st_mode
+                mode = status.st_mode
                 if mode & _FILE_TYPE_MASK in _RECORDED_TYPES:
                     is_empty = False
                     files[path] = (
                         mode,
-                        known.st_size,
-                        known.st_mtime_ns,
-                        known.st_ctime_ns,
-                        known.st_ino,
+                        status.st_size,
+                        status.st_mtime_ns,
+                        status.st_ctime_ns,
+                        status.st_ino,
                     )
                 else:
                     scan.skipped[path] = _SPECIAL_TYPES.get(mode & _FILE_TYPE_MASK, "special file")
@@ -130,11 +130,11 @@ def load_manifest(file: Path, files: Mapping[str, TreeFile]) -> ManifestEntries:
     return entries
 
 
-def save_manifest(file: Path, known: ManifestEntries) -> None:
+def save_manifest(file: Path, entries: ManifestEntries) -> None:
     """Replace the manifest in one move."""
     rows = {
         os.fsencode(path): (mark, content.mode, content.oid.raw)
-        for path, (mark, content) in known.items()
+        for path, (mark, content) in entries.items()
     }
     atomic_file.write_atomically(file, msgspec.msgpack.encode(rows), durable=False)
 
@@ -174,20 +174,20 @@ class LargeFileCopies:
             trouble = self._copy(source, target)
             if trouble:
                 return "", f"not kept: {trouble}"
-            known = os.fstat(source)
-            same = (known.st_size, known.st_mtime_ns) == (size, mtime)
+            status = os.fstat(source)
+            same = (status.st_size, status.st_mtime_ns) == (size, mtime)
             return name, "" if same else "it changed while it was copied"
         finally:
             os.close(source)
 
     def _copy(self, source: int, target: Path) -> str:
         """Make the copy; why not, where there is none."""
-        taken = untrusted_files.allocated_bytes(source)
-        if taken > self._left:
+        taken_bytes = untrusted_files.allocated_bytes(source)
+        if taken_bytes > self._left:
             return "too large to copy at this mark"
-        if shutil.disk_usage(self._folder).free < taken + _SPARE_DISK_BYTES:
+        if shutil.disk_usage(self._folder).free < taken_bytes + _SPARE_DISK_BYTES:
             return "no room on the disk for a copy"
-        self._left -= taken
+        self._left -= taken_bytes
         beside = self._folder / "copy.new"
         try:
             with atomic_file.open_atomically(target, beside=beside, synced="nothing") as file:

@@ -40,12 +40,12 @@ def bundle_name(folder: Path) -> str:
     """The name of the parcel that holds `folder`, or a single file, as it is now. OSError."""
     digest = hashlib.sha256()
     if not folder.is_dir():
-        found = folder.stat()
-        digest.update(repr((str(folder), found.st_size, found.st_mtime_ns)).encode())
+        status = folder.stat()
+        digest.update(repr((str(folder), status.st_size, status.st_mtime_ns)).encode())
         return SINGLE_FILE_PREFIX + digest.hexdigest()[:32]
     for path in _walk_folder(folder):
-        found = path.lstat()
-        about = (str(path.relative_to(folder)), found.st_mode, found.st_size, found.st_mtime_ns)
+        status = path.lstat()
+        about = (str(path.relative_to(folder)), status.st_mode, status.st_size, status.st_mtime_ns)
         digest.update(os.fsencode(repr(about)))
     return digest.hexdigest()[:32]
 
@@ -91,9 +91,9 @@ async def send_bundle(folder: Path, host: str, ask: AskRemote) -> str:
 
 def unreadable_folder(problem: OSError, host: str) -> HoustonError:
     """What is said of a folder that cannot be read here."""
-    what = f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
+    problem_text = f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
     return HoustonError(
-        f"What the rollout needs on the host {host} cannot be brought there ({what}).",
+        f"What the rollout needs on the host {host} cannot be brought there ({problem_text}).",
         "The rollout cannot work there without it.",
     )
 
@@ -175,19 +175,19 @@ class BundleCache:
         with self._locked():
             for name in self._unneeded_names():
                 self.path_of(name).rename(self.place / f"gone.{secrets.token_hex(8)}")
-        for gone in self.place.glob("gone.*"):
+        for path in self.place.glob("gone.*"):
             try:
-                if gone.is_dir():
-                    untrusted_files.remove_folder(gone)
+                if path.is_dir():
+                    untrusted_files.remove_folder(path)
                 else:
-                    gone.unlink()
+                    path.unlink()
             except OSError as problem:
-                log.warning("%s could not be removed: %s", gone, problem)
+                log.warning("%s could not be removed: %s", path, problem)
 
     def _unneeded_names(self) -> list[str]:
         """Parcels that nobody has noted, and pieces of some that come no more."""
         rollouts = list((self._root / "rollouts").glob("*/workspace"))
-        if not all((one.parent / _NEEDS_FOLDER).is_dir() for one in rollouts):
+        if not all((workspace.parent / _NEEDS_FOLDER).is_dir() for workspace in rollouts):
             return []  # an older Houston noted nothing: what its rollouts need is not known
         needed = {note.name for note in (self._root / "rollouts").glob(f"*/{_NEEDS_FOLDER}/*")}
         names = [entry.name for entry in self.place.iterdir() if entry.name != _LOCK_FILE]

@@ -34,20 +34,20 @@ class RemoteCleaner:
         self, there: RemotePart, rollout: str, home: str, extent: CleanupExtent
     ) -> FreedSpace:
         """Clean up a rollout's part of a machine; where that cannot be, `left` says why."""
-        why = self._away.get(there)
-        if why is None:
+        reason = self._away.get(there)
+        if reason is None:
             try:
                 freed = await _ask_to_clean(there, rollout, home, extent)
-                left = f"on {there.host}: {freed.left}" if freed.left else ""
-                return FreedSpace(freed.bytes, left)
+                left_reason = f"on {there.host}: {freed.left}" if freed.left else ""
+                return FreedSpace(freed.bytes, left_reason)
             except HostAway as away:
-                why = away.cause
-                self._away[there] = why
+                reason = away.cause
+                self._away[there] = reason
             except (HoustonError, OSError) as problem:
                 cause = problem.cause if isinstance(problem, HoustonError) else f"{problem}."
-                why = f"On the host {there.host}: {cause}"
-                log.warning("%s", why)
-        return FreedSpace(0, f"{why} What is in {there.folder(rollout)} stays.")
+                reason = f"On the host {there.host}: {cause}"
+                log.warning("%s", reason)
+        return FreedSpace(0, f"{reason} What is in {there.folder(rollout)} stays.")
 
 
 async def _ask_to_clean(

@@ -129,7 +129,7 @@ def _replace_surrogates(value: Any) -> Any:
         case str():
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case dict():
-            return {key: _replace_surrogates(one) for key, one in value.items()}
+            return {key: _replace_surrogates(member) for key, member in value.items()}
         case list() | tuple():
-            return [_replace_surrogates(one) for one in value]
+            return [_replace_surrogates(member) for member in value]
     return value

@@ -56,15 +56,17 @@ def leftover_path(root: Path, rollout: str, host: str) -> Path:
     return root / "there" / f"{rollout}@{host}.json"
 
 
-def write_leftover(note: Path, left: RemoteLeftover) -> None:
+def write_leftover(note: Path, leftover: RemoteLeftover) -> None:
     """Note it, if it is not noted yet. Raises OSError."""
     if note.exists():
         return
     note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Who ends it drives nothing there, and needs neither the folder for itself nor any key.
-    bare = msgspec.structs.replace(left.hello, environment={}, owner="", lease=m.LEASE_AFTER_ALL)
+    bare = msgspec.structs.replace(
+        leftover.hello, environment={}, owner="", lease=m.LEASE_AFTER_ALL
+    )
     atomic_file.write_atomically(
-        note, msgspec.json.encode(msgspec.structs.replace(left, hello=bare))
+        note, msgspec.json.encode(msgspec.structs.replace(leftover, hello=bare))
     )
 
 
@@ -73,11 +75,11 @@ def read_leftover(note: Path) -> RemoteLeftover:
 
     Raises OSError, and msgspec.DecodeError where it is damaged.
     """
-    left = msgspec.json.decode(note.read_bytes(), type=RemoteLeftover)
+    leftover = msgspec.json.decode(note.read_bytes(), type=RemoteLeftover)
     hello = msgspec.structs.replace(
-        left.hello, protocol=m.PROTOCOL_VERSION, lease=m.LEASE_AFTER_ALL
+        leftover.hello, protocol=m.PROTOCOL_VERSION, lease=m.LEASE_AFTER_ALL
     )
-    return msgspec.structs.replace(left, hello=hello)
+    return msgspec.structs.replace(leftover, hello=hello)
 
 
 def find_leftovers(root: Path, rollouts: Collection[str]) -> list[Path]:

@@ -253,7 +253,9 @@ class RemoteServer:
         match ask:
             case m.Prepare():
                 source = shelf.path_of(ask.source) if ask.source else None
-                host.map_data({name: shelf.content(one) for name, one in ask.data.items()})
+                host.map_data(
+                    {name: shelf.content(name_there) for name, name_there in ask.data.items()}
+                )
                 return await host.prepare(source, ask.begun)
             case m.Present():
                 return await host.present()

@@ -105,6 +105,6 @@ def _expand_path(name: str) -> str:
 
 def control_socket(host: HostSettings) -> Path:
     """Where the shared connection's socket lies: short, for a Unix socket's path is."""
-    how = "\0".join((host.ssh, str(host.port), host.identity_file, host.ssh_config))
-    name = hashlib.sha256(os.fsencode(how)).hexdigest()[:16]
+    settings_text = "\0".join((host.ssh, str(host.port), host.identity_file, host.ssh_config))
+    name = hashlib.sha256(os.fsencode(settings_text)).hexdigest()[:16]
     return private_folder("connections") / f"ssh-{name}"

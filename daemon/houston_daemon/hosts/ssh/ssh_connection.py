@@ -74,8 +74,8 @@ class SshSession:
         except (TimeoutError, ssh_protocol.GarbledMessage) as problem:
             await session._hear_errors()
             await session.close()
-            why = str(problem) or f"no answer within {_GREETING_SECONDS:g} s"
-            raise ConnectionCut(session._last_error() or why) from problem
+            cut_reason = str(problem) or f"no answer within {_GREETING_SECONDS:g} s"
+            raise ConnectionCut(session._last_error() or cut_reason) from problem
         except BaseException:
             await session.close()
             raise
@@ -117,9 +117,9 @@ class SshSession:
             async with asyncio.timeout(_ENDING_SECONDS):
                 await self._process.wait()
 
-    async def _say(self, what: m.NearEndMessage) -> None:
+    async def _say(self, message: m.NearEndMessage) -> None:
         try:
-            self._writer.write(ssh_protocol.pack_frame(msgspec.msgpack.encode(what)))
+            self._writer.write(ssh_protocol.pack_frame(msgspec.msgpack.encode(message)))
             await self._writer.drain()
         except (ConnectionError, RuntimeError) as problem:  # the latter where it is closed already
             await self._hear_errors()
@@ -128,7 +128,7 @@ class SshSession:
 
     async def _listen(self) -> None:
         decoder = msgspec.msgpack.Decoder(m.HostAnswer)
-        why = ""
+        reason = ""
         try:
             while (body := await ssh_protocol.read_frame(self._reader, self._hear)) is not None:
                 answer = decoder.decode(body)
@@ -137,8 +137,8 @@ class SshSession:
                     waiting.set_result(answer)
             await self._hear_errors()
         except (ssh_protocol.GarbledMessage, msgspec.MsgspecError) as problem:
-            why = str(problem)
-        self._end(why or self._last_error() or _CUT_REASON)
+            reason = str(problem)
+        self._end(reason or self._last_error() or _CUT_REASON)
 
     async def _ping(self) -> None:
         while True:
@@ -154,14 +154,14 @@ class SshSession:
     def _hear(self) -> None:
         self._heard = time.monotonic()
 
-    def _end(self, why: str) -> None:
+    def _end(self, reason: str) -> None:
         if self.ended.is_set():
             return
-        self.why = why
+        self.why = reason
         self.ended.set()
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(ConnectionCut(why))
+                waiting.set_exception(ConnectionCut(reason))
         self._writer.close()
         if self._process.returncode is None:
             # Not its own kill(), which looks first whether it has ended: the loop's watcher would
@@ -285,16 +285,16 @@ class HostLink:
             async with asyncio.timeout(most):
                 return await session.ask(ask, stop)
         except TimeoutError:
-            why = f"no answer within {most:g} s; its disk may hang"
-            raise HostAway(self.name, why, self.back, cut=True) from None
+            reason = f"no answer within {most:g} s; its disk may hang"
+            raise HostAway(self.name, reason, self.back, cut=True) from None
 
     async def other(
         self, service: str, ask: Any, kind: type[AnswerT], *, again: bool = False
     ) -> AnswerT:
         """Ask a service that the far end was given; `ask` and `kind` are its own."""
         body = msgspec.Raw(msgspec.msgpack.encode(ask))
-        found: AnswerT = await self.ask(m.Other(service=service, body=body), kind, again=again)
-        return found
+        answer: AnswerT = await self.ask(m.Other(service=service, body=body), kind, again=again)
+        return answer
 
     def read(self, answer: m.HostAnswer, kind: type[AnswerT] | Any) -> Any:
         """The value of an answer; raises the error that it holds.
@@ -306,8 +306,8 @@ class HostLink:
                 return msgspec.msgpack.decode(answer.value, type=kind)
             problem = ssh_protocol.unpack_error(answer.trouble)
         except (msgspec.MsgspecError, LookupError, TypeError, ValueError, RecursionError) as odd:
-            why = f"it gave an odd answer ({odd})"[:300]
-            raise HostAway(self.name, why, self.back, cut=True) from odd
+            reason = f"it gave an odd answer ({odd})"[:300]
+            raise HostAway(self.name, reason, self.back, cut=True) from odd
         raise problem
 
     async def close(self) -> None:

@@ -67,10 +67,10 @@ class SshHost:
         begun: the rollout has steps; where the host is away it may come back later.
         Raises HostAway when a rollout that has not begun cannot reach the machine.
         """
-        why = await self.link.start()
-        if why and not begun:
-            raise HostAway(self.name, why, self.link.back)
-        if why:
+        reason = await self.link.start()
+        if reason and not begun:
+            raise HostAway(self.name, reason, self.link.back)
+        if reason:
             self._mapped = await asyncio.to_thread(self._names)
             self._ready = True
             if not self.link.up:
@@ -78,10 +78,10 @@ class SshHost:
         self._mapped = {name: await self._brought(path) for name, path in self._data.items()}
         parcel = await self._brought(source) if source is not None and not begun else ""
         if self._note is not None:
-            noted = remote_part.RemoteLeftover(
+            leftover = remote_part.RemoteLeftover(
                 host=self.name, settings=self._settings, hello=self._hello
             )
-            await asyncio.to_thread(remote_part.write_leftover, self._note, noted)
+            await asyncio.to_thread(remote_part.write_leftover, self._note, leftover)
         await self.link.ask(m.Prepare(source=parcel, begun=begun, data=self._mapped), again=True)
         self._ready = True
 
@@ -97,15 +97,15 @@ class SshHost:
 
     async def not_brought_back(self) -> Sequence[str]:
         """Of a branch: paths of its past that its workspace there lacks."""
-        found: tuple[str, ...] = await self.link.ask(
+        paths: tuple[str, ...] = await self.link.ask(
             m.NotBroughtBack(), tuple[str, ...], again=True
         )
-        return found
+        return paths
 
     async def limits_met(self) -> Sequence[LimitHit]:
         """Limits that the rollout's processes met since the last call."""
-        found: list[LimitHit] = await self.link.ask(m.LimitsMet(), list[LimitHit], again=True)
-        return found
+        hits: list[LimitHit] = await self.link.ask(m.LimitsMet(), list[LimitHit], again=True)
+        return hits
 
     async def terminal(self, name: str, create: bool = False) -> "SshTerminal":
         """Find or create a terminal. Raises TerminalMissing."""
@@ -114,10 +114,10 @@ class SshHost:
 
     async def terminals(self) -> list[TerminalStatus]:
         """All terminals that were opened and not closed, by name."""
-        found: list[TerminalStatus] = await self.link.ask(
+        statuses: list[TerminalStatus] = await self.link.ask(
             m.Terminals(), list[TerminalStatus], again=True
         )
-        return found
+        return statuses
 
     async def spawn(
         self,
@@ -137,19 +137,19 @@ class SshHost:
         Folders of `extra_read` are of this machine: they are brought there first, and words of the
         command that name one become its place there.
         """
-        brought = {str(folder): await self._brought(folder) for folder in extra_read}
+        bundle_names = {str(folder): await self._brought(folder) for folder in extra_read}
         ask = m.Spawn(
             command=tuple(command),
             seconds=seconds,
             writable=writable,
-            parcels=brought,
+            parcels=bundle_names,
             environment=dict(environment or {}),
             output_limit=output_limit,
             cwd=cwd,
             network=network,
         )
-        found: ProcessResult = await self.link.ask(ask, ProcessResult, stop=stop)
-        return found
+        result: ProcessResult = await self.link.ask(ask, ProcessResult, stop=stop)
+        return result
 
     @property
     def snapshots(self) -> "SshSnapshots":
@@ -172,8 +172,8 @@ class SshHost:
 
     async def look(self) -> m.HostWelcome:
         """What the machine says of itself, without a rollout. Raises HostAway (`doctor`)."""
-        if why := await self.link.start():
-            raise HostAway(self.name, why, self.link.back)
+        if reason := await self.link.start():
+            raise HostAway(self.name, reason, self.link.back)
         return self._welcome
 
     async def _begin(self, session: SshSession) -> None:
@@ -191,30 +191,30 @@ class SshHost:
     async def _map_again(self, session: SshSession) -> None:
         """Have the data there that is missing: the machine may have been away when we began."""
 
-        async def ask(what: m.AnyAsk, kind: Any) -> Any:
-            return self.link.read(await session.ask(what), kind)
+        async def ask(request: m.AnyAsk, kind: Any) -> Any:
+            return self.link.read(await session.ask(request), kind)
 
         for name, path in self._data.items():
             if not await ask(m.HasParcel(name=self._mapped[name]), bool):
                 self._mapped[name] = await send_bundle(path, self.name, ask)
 
     async def _brought(self, folder: Path) -> str:
-        async def ask(what: m.AnyAsk, kind: Any) -> Any:
-            return await self.link.ask(what, kind, again=isinstance(what, m.HasParcel))
+        async def ask(request: m.AnyAsk, kind: Any) -> Any:
+            return await self.link.ask(request, kind, again=isinstance(request, m.HasParcel))
 
         return await send_bundle(folder, self.name, ask)
 
 
 async def _answer_within(
-    seconds: float, name: str, asked: Coroutine[Any, Any, m.HostAnswer]
+    seconds: float, name: str, answer: Coroutine[Any, Any, m.HostAnswer]
 ) -> m.HostAnswer:
     """The answer to a first word. Raises Cut where none comes: a session is of no use before."""
     try:
         async with asyncio.timeout(seconds):
-            return await asked
+            return await answer
     except TimeoutError:
-        why = f"no answer to {name} within {seconds:g} s; its disk may hang"
-        raise ConnectionCut(why) from None
+        reason = f"no answer to {name} within {seconds:g} s; its disk may hang"
+        raise ConnectionCut(reason) from None
 
 
 class SshTerminal:
@@ -227,8 +227,8 @@ class SshTerminal:
 
     async def run(self, command: str) -> int:
         """Start `command`; its log offset at the start. Raises TerminalBusy, TerminalDead."""
-        found: int = await self._link.ask(m.RunIn(name=self.name, command=command), int)
-        return found
+        offset: int = await self._link.ask(m.RunIn(name=self.name, command=command), int)
+        return offset
 
     async def wait(self, seconds: float, stop: asyncio.Event) -> TerminalStatus:
         """Wait until the command ends, `seconds` pass or `stop` is set."""
@@ -248,22 +248,22 @@ class SshTerminal:
     async def lines(self, start: int, end: int | None = None) -> list[str]:
         """The log between two byte offsets as screen lines."""
         ask = m.LinesOf(name=self.name, start=start, end=end)
-        found: list[str] = await self._link.ask(ask, list[str], again=True)
-        return found
+        lines: list[str] = await self._link.ask(ask, list[str], again=True)
+        return lines
 
     async def signal(self, name: Literal["INT", "TERM", "KILL"]) -> list[str]:
         """Signal the foreground command's processes; returns their names."""
         ask = m.SignalTo(name=self.name, signal=name)
-        found: list[str] = await self._link.ask(ask, list[str])
-        return found
+        names: list[str] = await self._link.ask(ask, list[str])
+        return names
 
     async def close(self) -> None:
         """End the session and everything that runs in it; the log stays."""
         self._closed = await self._status(m.CloseTerminal(name=self.name))
 
-    async def _status(self, ask: m.AnyAsk, **how: Any) -> TerminalStatus:
-        found: TerminalStatus = await self._link.ask(ask, TerminalStatus, **how)
-        return found
+    async def _status(self, ask: m.AnyAsk, **options: Any) -> TerminalStatus:
+        status: TerminalStatus = await self._link.ask(ask, TerminalStatus, **options)
+        return status
 
 
 class SshSnapshots:
@@ -277,11 +277,11 @@ class SshSnapshots:
     ) -> Snapshot:
         """Record the workspace as it is."""
         ask = m.TakeSnapshot(message=message, hints=tuple(hints), mark=mark, since=since)
-        found: Snapshot = await self._link.ask(ask, Snapshot, again=True)
-        return found
+        snapshot: Snapshot = await self._link.ask(ask, Snapshot, again=True)
+        return snapshot
 
     async def restore(self, commit: str, into: Path) -> list[str]:
         """Write the state of `commit` into `into`, a folder there."""
         ask = m.Restore(commit=commit, into=str(into))
-        found: list[str] = await self._link.ask(ask, list[str], again=True)
-        return found
+        lost_paths: list[str] = await self._link.ask(ask, list[str], again=True)
+        return lost_paths

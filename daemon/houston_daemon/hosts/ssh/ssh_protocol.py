@@ -437,8 +437,10 @@ def pack_error(problem: Exception) -> RemoteError:
         case OSError():
             number = problem.errno or errno.EIO
             return RemoteError(kind="OSError", words=(number, problem.strerror or str(problem)))
-    what = f"{type(problem).__name__}: {problem}"[:500]
-    return RemoteError(kind="HoustonError", words=(f"The far side failed: {what}.", "", "", 1))
+    problem_text = f"{type(problem).__name__}: {problem}"[:500]
+    return RemoteError(
+        kind="HoustonError", words=(f"The far side failed: {problem_text}.", "", "", 1)
+    )
 
 
 def unpack_error(trouble: RemoteError) -> Exception:

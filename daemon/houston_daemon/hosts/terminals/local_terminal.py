@@ -102,10 +102,10 @@ class LocalTerminal:
 
     async def wait(self, seconds: float, stop: asyncio.Event) -> TerminalStatus:
         """Wait until the command ends, `seconds` pass or `stop` is set; never ends the command."""
-        begun = time.monotonic()
+        start_time = time.monotonic()
         while True:
             await self._refresh(check_pipe=False)
-            waited = time.monotonic() - begun
+            waited = time.monotonic() - start_time
             if not self.state.running or waited >= seconds or stop.is_set():
                 return await self.status()
             pause = 0.001 if waited < 0.05 else min(0.2, waited / 20)
@@ -374,9 +374,11 @@ class LocalTerminal:
         terminal_start.save_terminal_state(self.folder, self.state)
 
 
-def _command_exit_code(said: bytes) -> int:
+def _command_exit_code(shell_text: bytes) -> int:
     """What the shell says a command ended with; the agent can make it say anything."""
-    return int(said) if _CODE.fullmatch(said) and int(said) <= _NO_CODE else _NO_CODE
+    return (
+        int(shell_text) if _CODE.fullmatch(shell_text) and int(shell_text) <= _NO_CODE else _NO_CODE
+    )
 
 
 async def _sleep_unless_stopped(seconds: float, stop: asyncio.Event) -> None:

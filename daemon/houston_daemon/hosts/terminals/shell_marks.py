@@ -65,11 +65,11 @@ def command_lines(nonces: MarkNonces, command: str, path: str, tty: str) -> byte
     so that one write hands them over whole. Between commands trace flags, history and the DEBUG
     trap are put away; the flags come back before the next one.
     """
-    shown = _printable_command(command)
+    shown_command = _printable_command(command)
     # `%.0s` takes an argument that prints nothing: the last one stays in the shell's `$_`.
     prompt = f"\\033]{_NUMBER};p;\\007%s $ %s\\n\\033]{_NUMBER};s;%s\\007%.0s"
     return (
-        f"\\builtin printf '{prompt}' \"${{PWD-}}\" {shlex.quote(shown)} {nonces.start} -"
+        f"\\builtin printf '{prompt}' \"${{PWD-}}\" {shlex.quote(shown_command)} {nonces.start} -"
         " >/dev/tty; "
         "[[ ${__houston_flags-} != *v* ]] || \\builtin set -v; "
         "[[ ${__houston_flags-} != *x* ]] || \\builtin set -x; "
@@ -107,25 +107,25 @@ def without_marks(data: bytes, before: bytes, secret: MarkNonces | None) -> byte
     cut = _HALF.search(before)
     if cut is not None:
         joined = cut.group() + data
-        whole = _END.match(joined) or _PROMPT.match(joined)
-        data = joined[whole.end() :] if whole is not None else data
+        mark = _END.match(joined) or _PROMPT.match(joined)
+        data = joined[mark.end() :] if mark is not None else data
     half = _HALF.search(data[-_LONGEST:])
     if half is not None:
         data = data[: len(data) - len(half.group())]
     data = _END.sub(b"", data)
     if secret is not None:
         data = data.replace(secret.start.encode(), b"").replace(secret.end.encode(), b"")
-    return _PROMPT.sub(lambda found: _with_fresh_line(found, data), data)
+    return _PROMPT.sub(lambda mark: _with_fresh_line(mark, data), data)
 
 
 def trailing_marks(data: bytes) -> int:
     """How many bytes at the end of `data` are marks, which make no line."""
-    found = _LAST.search(data[-2 * _LONGEST :])
-    return len(found.group()) if found is not None else 0
+    mark = _LAST.search(data[-2 * _LONGEST :])
+    return len(mark.group()) if mark is not None else 0
 
 
-def _with_fresh_line(found: "re.Match[bytes]", data: bytes) -> bytes:
-    at = found.start()
+def _with_fresh_line(mark: "re.Match[bytes]", data: bytes) -> bytes:
+    at = mark.start()
     return b"" if at == 0 or data[at - 1] == 0x0A else b"\r\n"
 
 

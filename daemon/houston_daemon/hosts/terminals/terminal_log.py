@@ -137,17 +137,17 @@ class _LineScreen:
             self.row = min(len(self.rows), self.row + step)
             self.column = 0 if final == "E" else self.column
 
-    def _erase(self, what: int) -> None:
+    def _erase(self, mode: int) -> None:
         if self.row >= len(self.rows):
             return
         cells = self._cells()
-        if what == 0:
+        if mode == 0:
             del cells[self.column :]
-        elif what == 1:
+        elif mode == 1:
             end = min(self.column, len(cells))
             begin = max(0, end - _MAX_COLUMN)  # a longer row has wrapped: what is left of it stays
             cells[begin:end] = " " * (end - begin)
-        elif what == 2:
+        elif mode == 2:
             cells.clear()
 
 
@@ -261,8 +261,8 @@ class TerminalLog:
             return stop
         low = max(head, stop - most)
         data = self.read(low, stop)
-        shown = len(data) - trailing_marks(data)
-        place = shown - 1 if data.endswith(b"\n", 0, shown) else shown
+        shown_length = len(data) - trailing_marks(data)
+        place = shown_length - 1 if data.endswith(b"\n", 0, shown_length) else shown_length
         for _ in range(count):
             place = data.rfind(b"\n", 0, place)
             if place < 0:

@@ -89,7 +89,7 @@ class TmuxServer:
             setup += [";", "set-option", "-g", option, value]
         size = ("-x", str(COLUMNS), "-y", str(ROWS))
         target = f"={name}:"
-        code, said = await self.call(
+        code, answer = await self.call(
             *setup,
             *(";", "new-session", "-d", "-s", name, *size, command),
             # Not set before: tmux 3.3 ends when a session is made while it is "manual" for all.
@@ -98,7 +98,7 @@ class TmuxServer:
         )
         if code:
             raise HoustonError(
-                f"tmux could not open a terminal: {said}.",
+                f"tmux could not open a terminal: {answer}.",
                 "No terminal was opened.",
                 f"Look at the server with: tmux -S {self.socket} ls",
             )
@@ -110,8 +110,8 @@ class TmuxServer:
 
     async def pane_pid(self, name: str) -> int | None:
         """Pid of what the session's pane runs; None without such a session."""
-        code, said = await self.call("display-message", "-p", "-t", f"={name}:", "#{pane_pid}")
-        return int(said) if code == 0 and said.isdigit() else None
+        code, answer = await self.call("display-message", "-p", "-t", f"={name}:", "#{pane_pid}")
+        return int(answer) if code == 0 and answer.isdigit() else None
 
     async def type_keys(self, name: str, text: str) -> bool:
         """Type `text` as it is; a line feed is the Enter key. False without such a session."""
