@@ -160,8 +160,8 @@ class ChatEngine:
         stream = self._http.stream("POST", "/chat/completions", json=body, headers=headers)
         async with stream as response:
             await raise_for_failure(response)
-            whole = response.headers.get("content-type", "").startswith("application/json")
-            await partial.read(read_whole_answer(response) if whole else read_events(response))
+            is_whole = response.headers.get("content-type", "").startswith("application/json")
+            await partial.read(read_whole_answer(response) if is_whole else read_events(response))
 
     def _body(self, request: SampleRequest) -> dict[str, Any]:
         native = self._tools_mode == "native"

@@ -127,8 +127,8 @@ class EngineProcess:
             return {}
         self._temporary.mkdir(mode=0o700, parents=True)
         compiled = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
-        kept = os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(compiled))
-        return {"TMPDIR": str(self._temporary), "TORCHINDUCTOR_CACHE_DIR": kept}
+        compile_folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(compiled))
+        return {"TMPDIR": str(self._temporary), "TORCHINDUCTOR_CACHE_DIR": compile_folder}
 
     def _append(self) -> int:
         self._log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -214,13 +214,13 @@ def server_processes(state_file: Path, session: int) -> list[int]:
 
 def kill_by_environment(marks: Iterable[bytes], seconds: float) -> None:
     """Kill whatever has a mark (`NAME=value`) in its environment; wait for its end so long."""
-    deadline, known = time.monotonic() + seconds, frozenset(marks)
-    while left := [
+    deadline, known_marks = time.monotonic() + seconds, frozenset(marks)
+    while pids := [
         pid
         for pid, stat in process_table.list_processes().items()
-        if not stat.ended and not known.isdisjoint(_environment_marks(pid))
+        if not stat.ended and not known_marks.isdisjoint(_environment_marks(pid))
     ]:
-        process_table.send_signal(left, signal.SIGKILL)
+        process_table.send_signal(pids, signal.SIGKILL)
         if time.monotonic() >= deadline:
             return
         time.sleep(0.02)

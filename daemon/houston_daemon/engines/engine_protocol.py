@@ -74,16 +74,16 @@ class EngineUsage:
     reasoning_tokens: int | None = None
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> "EngineUsage":
+    def read(cls, usage: Mapping[str, Any]) -> "EngineUsage":
         """The `usage` of an OpenAI-compatible answer. A count that is no number is none."""
-        prompt = _as_mapping(told.get("prompt_tokens_details"))
-        sampled = _as_mapping(told.get("completion_tokens_details"))
+        prompt = _as_mapping(usage.get("prompt_tokens_details"))
+        sampled = _as_mapping(usage.get("completion_tokens_details"))
         # DeepSeek counts hits of its cache beside the others.
-        cached = prompt.get("cached_tokens", told.get("prompt_cache_hit_tokens"))
+        cached = prompt.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))
         return cls(
-            _as_count(told.get("prompt_tokens")),
+            _as_count(usage.get("prompt_tokens")),
             _as_count(cached),
-            _as_count(told.get("completion_tokens")),
+            _as_count(usage.get("completion_tokens")),
             _as_count(sampled.get("reasoning_tokens")),
         )
 

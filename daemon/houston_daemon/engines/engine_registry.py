@@ -108,7 +108,7 @@ def check_request_settings(settings: Mapping[str, Any]) -> None:
     A secret is none that may stand in a file: what is stored of it would be a placeholder.
     """
     kind = settings.get("kind")
-    taken = (
+    taken_names = (
         chat_engine.RESERVED_CHAT_FIELDS
         if kind == "chat"
         else token_engine.RESERVED_COMPLETION_FIELDS
@@ -118,7 +118,7 @@ def check_request_settings(settings: Mapping[str, Any]) -> None:
         ("parameters", parameters),
         ("omit_parameters", settings.get("omit_parameters") or ()),
     ):
-        if wrong := sorted(taken.intersection(names)):
+        if wrong := sorted(taken_names.intersection(names)):
             raise ConfigurationError(
                 f"`{key}` of an engine of kind {kind!r} may not name {', '.join(wrong)}: "
                 "Houston fills that in itself."
@@ -145,10 +145,10 @@ def plugin_factory(kind: str) -> EngineFactory:
 
     Raises ConfigurationError when there is none of that name, or when it cannot be imported.
     """
-    others = plugins.plugin_names(plugins.ENGINE_GROUP)
-    if kind not in others:
-        known = ", ".join((*ENGINE_KINDS, *others))
-        raise ConfigurationError(f"There is no engine kind {kind!r}; known: {known}.")
+    plugin_kinds = plugins.plugin_names(plugins.ENGINE_GROUP)
+    if kind not in plugin_kinds:
+        kinds = ", ".join((*ENGINE_KINDS, *plugin_kinds))
+        raise ConfigurationError(f"There is no engine kind {kind!r}; known: {kinds}.")
     factory: EngineFactory = plugins.load_plugin(plugins.ENGINE_GROUP, kind, "engine kind")
     return factory
 

@@ -196,14 +196,14 @@ def _pip_settings(environment: Mapping[str, str]) -> dict[str, str]:
         parser.read(file for file in files if file.is_file())
     except (configparser.Error, UnicodeDecodeError) as problem:
         raise HoustonError(f"pip's configuration cannot be read: {problem}.") from None
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for section in ("global", "download"):
         if parser.has_section(section):
-            found |= {key.replace("_", "-"): value for key, value in parser.items(section)}
+            settings |= {key.replace("_", "-"): value for key, value in parser.items(section)}
     for key, value in environment.items():
         if key.startswith("PIP_") and value:
-            found[key.removeprefix("PIP_").lower().replace("_", "-")] = value
-    return found
+            settings[key.removeprefix("PIP_").lower().replace("_", "-")] = value
+    return settings
 
 
 def _uv_indexes(environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
@@ -218,7 +218,7 @@ def _uv_indexes(environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
                 also.append(index["url"])
         first = first or table.get("index-url", "")
         also += table.get("extra-index-url", [])
-    return [_index_url(first)] if first else [], [_index_url(one) for one in also]
+    return [_index_url(first)] if first else [], [_index_url(url) for url in also]
 
 
 def _uv_tables(environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -322,7 +322,7 @@ def _build_model(work: Path, report: Callable[[str], None]) -> Path:
         shutil.copyfileobj(packed, file)
     report("converting it to safetensors (about 20 s)")
     converted = work / MODEL_NAME
-    done = subprocess.run(
+    process = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -334,8 +334,8 @@ def _build_model(work: Path, report: Callable[[str], None]) -> Path:
         text=True,
         env={**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
     )
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
+    if process.returncode:
+        reason = (process.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         raise HoustonError(
             f"The model could not be converted: {reason}.",
             next=INSTALL_LOCAL_HINT,

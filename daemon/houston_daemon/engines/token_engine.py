@@ -96,8 +96,8 @@ class AdapterLocation:
         return self.content.isalnum()  # what becomes a part of a path
 
 
-def _is_same_path(one: str | Path, other: str | Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+def _is_same_path(first: str | Path, second: str | Path) -> bool:
+    return os.path.realpath(first) == os.path.realpath(second)
 
 
 def is_already_loaded(answer: httpx.Response) -> bool:
@@ -363,13 +363,13 @@ class TokenEngine:
         body |= self._added
         return {name: value for name, value in body.items() if name not in self._omitted}
 
-    def _salt(self, asked: str) -> str:
+    def _salt(self, model: str) -> str:
         """What a policy is and not only its name: another one may have had that here.
 
         As letters and digits: a policy's name has an `@`, which vLLM takes no salt with.
         """
-        content = self._contents.get(asked) or self._adapters.get(asked, "")
-        return hashlib.sha256(f"{asked}\0{content}".encode()).hexdigest()[:32]
+        content = self._contents.get(model) or self._adapters.get(model, "")
+        return hashlib.sha256(f"{model}\0{content}".encode()).hexdigest()[:32]
 
     def _logprob_kind(self, request: SampleRequest) -> LogprobKind:
         if request.grammar is not None:

@@ -43,12 +43,12 @@ def pip_install(python: Path, arguments: Sequence[str]) -> None:
 
 
 def _run_pip(python: Path, arguments: Sequence[str]) -> None:
-    which = [sys.executable, "-m", "pip", "--python", str(python)]
-    command = [*(which if has_pip() else [str(python), "-m", "pip"]), *_PIP_OPTIONS]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True)
-    if done.returncode:
+    pip = [sys.executable, "-m", "pip", "--python", str(python)]
+    command = [*(pip if has_pip() else [str(python), "-m", "pip"]), *_PIP_OPTIONS]
+    process = subprocess.run([*command, *arguments], capture_output=True, text=True)
+    if process.returncode:
         raise HoustonError(
-            f"pip could not get {arguments[-1]}: {_pip_failure(done.stderr or done.stdout)}",
+            f"pip could not get {arguments[-1]}: {_pip_failure(process.stderr or process.stdout)}",
             next="Check the network and pip's index settings, then run the command again.",
         )
 
@@ -121,14 +121,14 @@ def vllm_command(
     eager: bool | None = None,
     adapters: int = MAX_LOADED_ADAPTERS,
     *,
-    given: Collection[str] = (),
+    variables_given: Collection[str] = (),
     args: Sequence[str] = (),
 ) -> list[str]:
     """Return the command that serves `model` on the loopback address with the installed vLLM.
 
     eager: skip compilation: ready in 28 s instead of 84 s, two thirds of the speed (measured on
     two processors); None: on the CPU only. adapters: how many it keeps in memory; 0 takes none.
-    given: variables that the environment of the process sets itself, which win. args: further
+    variables_given: those that the environment of the process sets itself, which win. args: further
     arguments; the last of two counts. Raises HoustonError when vLLM is not installed, and
     ConfigurationError for arguments that are Houston's.
     """
@@ -143,7 +143,7 @@ def vllm_command(
     gpu = has_nvidia_gpu()
     variables = {"HF_HUB_OFFLINE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
     variables |= {"VLLM_NO_USAGE_STATS": "1"} | ({} if gpu else _cpu_environment())
-    ours = [f"{key}={value}" for key, value in variables.items() if key not in given]
+    ours = [f"{key}={value}" for key, value in variables.items() if key not in variables_given]
     command = ["/usr/bin/env", *ours]
     command += [str(folder / "bin" / "vllm"), "serve", str(model)]
     command += ["--host", "127.0.0.1", "--port", str(port), "--enable-prompt-tokens-details"]
@@ -164,15 +164,15 @@ def vllm_command(
 
 def check_vllm_args(args: Sequence[str]) -> None:
     """Raise ConfigurationError for arguments of `vllm serve` that Houston sets or relies on."""
-    for one in args:
-        name = one.split("=", 1)[0].replace("_", "-")
+    for argument in args:
+        name = argument.split("=", 1)[0].replace("_", "-")
         # argparse takes a beginning of a long option for it.
         short = name.startswith("--") and any(
             own.startswith(name) for own in RESERVED_VLLM_ARGS if len(name) > 4
         )
         if name in RESERVED_VLLM_ARGS or short:
             raise ConfigurationError(
-                f"`args` may not name {one.split('=', 1)[0]}: Houston sets it.",
+                f"`args` may not name {argument.split('=', 1)[0]}: Houston sets it.",
                 next="A `command` of your own starts a server as you like.",
             )
 
@@ -190,11 +190,13 @@ def _cpu_environment() -> dict[str, str]:
 
 def _make_venv(folder: Path) -> Path:
     own = ["--without-pip"] if has_pip() else []
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "venv", *own, str(folder)], capture_output=True, text=True
     )
-    if done.returncode:
-        reason = ((done.stderr + done.stdout).strip().splitlines() or ["venv gave no reason"])[-1]
+    if process.returncode:
+        reason = (
+            (process.stderr + process.stdout).strip().splitlines() or ["venv gave no reason"]
+        )[-1]
         raise HoustonError(f"{folder} could not be made: {reason}.")
     return folder / "bin" / "python"
 
@@ -222,12 +224,12 @@ def cpu_requirements(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         metadata = email.message_from_bytes(archive.read(name))
-    wanted = []
+    requirements = []
     for line in metadata.get_all("Requires-Dist") or []:
         project = re.match(r"[A-Za-z0-9._-]+", line)
         if "extra ==" not in line and project and project[0].lower() not in UNNEEDED_PACKAGES:
-            wanted.append(line)
-    return wanted
+            requirements.append(line)
+    return requirements
 
 
 def _add_vllm_metadata(python: Path) -> None:

@@ -96,11 +96,11 @@ def project_guidance_order(
 def reassign_guidance_places(connection: Connection, ids: tuple[str, ...]) -> None:
     """Give the places of some guidance out in the order of `ids`; most often they are already."""
     marks = placeholders(ids)
-    found = connection.execute(f"SELECT id, place FROM guidance WHERE id IN ({marks})", ids)
-    place: dict[str, int] = dict(found.fetchall())
-    known = [id for id in ids if id in place]
-    wanted = zip(known, sorted(place.values()), strict=True)
-    moved = [(number, id) for id, number in wanted if place[id] != number]
+    rows = connection.execute(f"SELECT id, place FROM guidance WHERE id IN ({marks})", ids)
+    place: dict[str, int] = dict(rows.fetchall())
+    known_ids = [id for id in ids if id in place]
+    places_in_order = zip(known_ids, sorted(place.values()), strict=True)
+    moved = [(number, id) for id, number in places_in_order if place[id] != number]
     connection.executemany("UPDATE guidance SET place = ? WHERE id = ?", moved)
 
 

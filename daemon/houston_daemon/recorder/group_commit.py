@@ -135,13 +135,13 @@ class GroupCommit:
         if size < THREADED_COMMIT_MESSAGES:
             execute("COMMIT")
             return
-        done = self._committer.submit(execute, "COMMIT")
+        commit = self._committer.submit(execute, "COMMIT")
         try:
             point("recorder.commit.during")
-            self._meanwhile(done)
+            self._meanwhile(commit)
         finally:
-            wait([done])
-        done.result()
+            wait([commit])
+        commit.result()
 
     def _handle_one(self, work: WorkItem) -> None:
         """Do one message. Refusals come before its first write, as a rule: nothing to undo then."""

@@ -42,10 +42,10 @@ def deliver_guidance(
 
 def has_queued_guidance(store: Store, rollout: str) -> bool:
     """Whether anything is queued."""
-    found = store.connection.execute(
+    row = store.connection.execute(
         "SELECT 1 FROM guidance WHERE rollout = ? AND state = 'queued' LIMIT 1", (rollout,)
     ).fetchone()
-    return found is not None
+    return row is not None
 
 
 def read_delivered_guidance(store: Store, rollout: str, step: int) -> tuple[DeliveredGuidance, ...]:
@@ -67,11 +67,11 @@ def read_guidance_by_ids(
         " AND g.delivered_step <= line.last",
         (rollout, OPEN_END),
     )
-    known = {
+    guidance_by_id = {
         id: DeliveredGuidance(id=id, author=author, text=decode_guidance_text(body))
         for id, author, body in rows
     }
-    return tuple(known[id] for id in ids if id in known)
+    return tuple(guidance_by_id[id] for id in ids if id in guidance_by_id)
 
 
 def read_guidance(store: Store, id: str) -> Guidance | None:

@@ -49,19 +49,19 @@ REQUIRED_ROLES: dict[type[wire.FromPerson], tuple[Role, str]] = {
 class NotAllowed(HoustonError):
     """Who asks may not do it. what: in words. needs: the role that would do."""
 
-    def __init__(self, what: str, needs: Role, standing: str, next: str) -> None:
-        cause = f"{what[:1].upper()}{what[1:]} needs the role {needs}; {standing}."
+    def __init__(self, deed: str, needs: Role, standing: str, next: str) -> None:
+        cause = f"{deed[:1].upper()}{deed[1:]} needs the role {needs}; {standing}."
         super().__init__(cause, "Nothing was changed.", next)
-        self.what = what
+        self.what = deed
         self.needs = needs
 
 
 class NotOwner(NotAllowed):
     """It belongs to another user."""
 
-    def __init__(self, what: str, name: str) -> None:
+    def __init__(self, deed: str, name: str) -> None:
         standing = f"{name} may only change what the same Unix user wrote"
-        super().__init__(what, "operator", standing, "")
+        super().__init__(deed, "operator", standing, "")
 
 
 class RoleBook:
@@ -104,11 +104,11 @@ class RoleBook:
 
     def refusal(self, peer: "Peer", message: wire.FromPerson) -> NotAllowed | None:
         """Why this user may not send this message; None when they may."""
-        least, what = REQUIRED_ROLES.get(type(message), ("operator", type(message).__name__))
+        least, deed = REQUIRED_ROLES.get(type(message), ("operator", type(message).__name__))
         if peer.role is not None and ROLE_RANKS[peer.role] >= ROLE_RANKS[least]:
             return None
         standing = f"{peer.name} {f'has the role {peer.role}' if peer.role else 'has none'}"
-        return NotAllowed(what, least, standing, f"Ask an operator: {self.operators()}.")
+        return NotAllowed(deed, least, standing, f"Ask an operator: {self.operators()}.")
 
     def operators(self) -> str:
         """Who is operator, for people to ask."""
@@ -152,10 +152,10 @@ def _check_entry(entry: str, key: str) -> None:
     group = entry.startswith("@")
     name = entry.removeprefix("@")
     try:
-        known = name.isdecimal() or bool(grp.getgrnam(name) if group else pwd.getpwnam(name))
+        is_known = name.isdecimal() or bool(grp.getgrnam(name) if group else pwd.getpwnam(name))
     except KeyError:
-        known = False
-    if not known:
+        is_known = False
+    if not is_known:
         raise ConfigurationError(
             f"`{key}` names {entry!r}, which is no {'group' if group else 'user'} of this machine.",
             "The daemon was not started.",

@@ -71,14 +71,14 @@ class AttemptCounter:
         self._stored = 0
         self._looked = -ATTEMPTS_CHECK_SECONDS
 
-    def count(self, peer: Peer | None, what: str, needs: str = "", about: str = "") -> None:
+    def count(self, peer: Peer | None, deed: str, needs: str = "", about: str = "") -> None:
         """Somebody was refused.
 
         peer: None for who came without the kernel's word. needs: the role that would do.
         about: the rollout or guidance that was meant.
         """
         uid, name = (peer.uid, peer.name) if peer else (-1, "unknown")
-        key = (uid, what)
+        key = (uid, deed)
         if key not in self._tried and len(self._tried) >= MAX_TRACKED_ATTEMPTS:
             key, uid, name = (-2, ""), -2, "others"
         body = RefusedAttempt(
@@ -86,13 +86,13 @@ class AttemptCounter:
             uid=uid,
             pid=peer.pid if peer else 0,
             role=(peer.role or "") if peer else "",
-            what=what,
+            what=deed,
             needs=needs,
             about=about[:80],
         )
-        tried = self._tried.setdefault(key, _AttemptCount(body))
-        tried.body = body
-        tried.unstored += 1
+        attempt = self._tried.setdefault(key, _AttemptCount(body))
+        attempt.body = body
+        attempt.unstored += 1
 
     def take_due(self, last: bool = False) -> "StoreRefusedAttempts | None":
         """Work that stores what is due; None when nothing is. With `last`, everything is."""
@@ -111,21 +111,23 @@ class AttemptCounter:
     @property
     def waiting(self) -> int:
         """Attempts that no event holds yet."""
-        return sum(tried.unstored for tried in self._tried.values())
+        return sum(attempt.unstored for attempt in self._tried.values())
 
     def postpone(self, all_tried: list[_AttemptCount]) -> None:
         """They could not be stored: they stay counted and are tried again later."""
-        for tried in all_tried:
-            tried.not_before = self._clock() + FIRST_WAIT_SECONDS
+        for attempt in all_tried:
+            attempt.not_before = self._clock() + FIRST_WAIT_SECONDS
 
     def mark_stored(self, all_tried: list[_AttemptCount]) -> None:
         """They are on disk: the next events of the same kind come later."""
         now = self._clock()
-        for tried in all_tried:
-            quiet = not tried.wait or now - tried.not_before >= LONGEST_WAIT_SECONDS
-            tried.wait = FIRST_WAIT_SECONDS if quiet else min(LONGEST_WAIT_SECONDS, tried.wait * 2)
-            tried.not_before = now + tried.wait
-            tried.unstored -= tried.writing
+        for attempt in all_tried:
+            quiet = not attempt.wait or now - attempt.not_before >= LONGEST_WAIT_SECONDS
+            attempt.wait = (
+                FIRST_WAIT_SECONDS if quiet else min(LONGEST_WAIT_SECONDS, attempt.wait * 2)
+            )
+            attempt.not_before = now + attempt.wait
+            attempt.unstored -= attempt.writing
         self._stored += len(all_tried)
         if len(self._tried) >= MAX_TRACKED_ATTEMPTS:
             self._tried = {key: count for key, count in self._tried.items() if count.unstored}
@@ -134,17 +136,17 @@ class AttemptCounter:
 class StoreRefusedAttempts(WorkItem):
     """Stores counts; whoever was refused has been answered already."""
 
-    def __init__(self, attempts: AttemptCounter, tried: list[_AttemptCount]) -> None:
+    def __init__(self, attempts: AttemptCounter, counts: list[_AttemptCount]) -> None:
         self._attempts = attempts
-        self.tried = tried
+        self.tried = counts
         """What it stores."""
         self._done = False
 
     def do(self, store: Store) -> None:
         """Append an event for each."""
-        for tried in self.tried:
-            tried.writing = tried.unstored
-            body = msgspec.structs.replace(tried.body, times=tried.unstored)
+        for attempt in self.tried:
+            attempt.writing = attempt.unstored
+            body = msgspec.structs.replace(attempt.body, times=attempt.unstored)
             store.journal.append(EventKey(), "refused", body)
         self._done = True
 

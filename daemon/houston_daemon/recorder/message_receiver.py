@@ -71,20 +71,20 @@ class BlobWriteQueue:
 
     def take_ready(self) -> list[WorkItem]:
         """Work that was held and can be done now, in order."""
-        done: list[WorkItem] = []
+        ready: list[WorkItem] = []
         while self._written:
             work, outcome = self._written.popleft()
-            done.append(self._take_written(work, outcome))
+            ready.append(self._take_written(work, outcome))
             queue = self._queues[work.message.rollout]
             self._hold(queue.popleft(), -1)
             while queue and (queue[0].slot is None or queue[0].size <= INLINE_BODY_LIMIT):
-                done.append(_attach_inline_body(queue[0]))
+                ready.append(_attach_inline_body(queue[0]))
                 self._hold(queue.popleft(), -1)
             if queue and not self._closed:
                 self._start_writing(queue[0])
             else:  # at the end, what was not begun stays unanswered: its worker says it again
                 del self._queues[work.message.rollout]
-        return done
+        return ready
 
     def close(self) -> None:
         """Wait for what is being written; nothing more can be put in."""
@@ -98,7 +98,7 @@ class BlobWriteQueue:
     def _start_writing(self, work: WorkerMessage) -> None:
         assert work.slot is not None
         future = self._writer.submit(journal_writer.prepare_body, self._home, work.slot.record)
-        future.add_done_callback(lambda done: self._on_written(work, done))
+        future.add_done_callback(lambda result: self._on_written(work, result))
 
     def _on_written(self, work: WorkerMessage, outcome: "Future[EventBody]") -> None:
         point("recorder.blob.back")
@@ -215,14 +215,14 @@ class MessageReceiver:
                 ready.append(now)
         return ready
 
-    def receive_until(self, done: "Future[Any]") -> None:
+    def receive_until(self, future: "Future[Any]") -> None:
         """Take in what workers say while a commit runs: receiving and decoding cost as much."""
         self._commit_began = time.perf_counter()
-        done.add_done_callback(lambda _: self._wakes.wake())
-        while not done.done():
+        future.add_done_callback(lambda _: self._wakes.wake())
+        while not future.done():
             room = WORKER_BATCH_SIZE - len(self._received_during_commit)
             if room <= 0 or self.is_full:
-                wait([done])
+                wait([future])
                 return
             self._received_during_commit += self.receive_from_workers(room)
             self._workers.poll(POLL_TIMEOUT_MS)
@@ -244,12 +244,12 @@ def _receive_batch(
     router: RouterSocket, most: int, decode: Callable[[RouterSocket, ReceivedFrames], T | None]
 ) -> list[T]:
     """What came on a socket, up to `most` messages, as far as it can be understood."""
-    taken: list[T] = []
+    batch: list[T] = []
     for _ in range(most):
         frames = router.receive()
         if frames is None:
             break
         work = decode(router, frames)
         if work is not None:
-            taken.append(work)
-    return taken
+            batch.append(work)
+    return batch

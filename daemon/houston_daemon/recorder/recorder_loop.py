@@ -114,10 +114,10 @@ def store_clock_jump(store: Store, seconds: float) -> None:
 def _read_clock_offset() -> float:
     """How far the clocks are apart; read again when this process was stopped in between."""
     while True:
-        begun = time.monotonic_ns() / 1e9
+        start_time = time.monotonic_ns() / 1e9
         wall, after = now_us() / 1e6, time.monotonic_ns() / 1e9
-        if after - begun < CLOCK_READING_SECONDS:
-            return wall - begun
+        if after - start_time < CLOCK_READING_SECONDS:
+            return wall - start_time
 
 
 STOP_WORKER_TURNS = 8

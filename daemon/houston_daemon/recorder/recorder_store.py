@@ -143,11 +143,11 @@ class PresenceTracker:
         if len(self._consoles) >= MAX_REMEMBERED_CONSOLES:
             self._consoles.clear()
         self._consoles[console] = _ConsoleView(rollout, now)
-        found = store.connection.execute("SELECT last_seq FROM rollouts WHERE id = ?", (rollout,))
-        if newest := found.fetchone():
+        cursor = store.connection.execute("SELECT last_seq FROM rollouts WHERE id = ?", (rollout,))
+        if newest := cursor.fetchone():
             begins |= self._look(store, message, author, at, newest[0])
-        seen = (author.name, author.uid, int(author.verified), rollout, message.step, at)
-        self._people[author.name] = seen
+        look = (author.name, author.uid, int(author.verified), rollout, message.step, at)
+        self._people[author.name] = look
         self._mark_changed(author.name)
         if begins:
             self.write(store)
@@ -233,9 +233,9 @@ class PresenceTracker:
             if self._unwritten.get(key) == change:
                 del self._unwritten[key]
         if len(self._looks) + len(self._people) > MAX_REMEMBERED_CONSOLES:
-            kept = self._unwritten
-            self._looks = {key: row for key, row in self._looks.items() if key in kept}
-            self._people = {name: row for name, row in self._people.items() if name in kept}
+            kept_keys = self._unwritten
+            self._looks = {key: row for key, row in self._looks.items() if key in kept_keys}
+            self._people = {name: row for name, row in self._people.items() if name in kept_keys}
 
 
 class RolloutRow(NamedTuple):

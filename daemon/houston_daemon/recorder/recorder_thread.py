@@ -284,16 +284,16 @@ class Recorder:
             self._tell(RecorderFailed(cause, damaged))
         loop.wakes.close()
 
-    def _refuse_calls(self, loop: RecorderLoop, why: str) -> None:
+    def _refuse_calls(self, loop: RecorderLoop, reason: str) -> None:
         """From now on calls are refused; those that wait are, too."""
         with self._lock:
-            self._closed_reason = why
+            self._closed_reason = reason
             waiting = [work for work in loop.batch_in_hand if isinstance(work, SupervisorCall)]
             waiting += self._calls
             self._calls.clear()
         for call in waiting:
             if not call.future.done():
-                call.future.set_exception(HoustonError(why, "It is not known to be done."))
+                call.future.set_exception(HoustonError(reason, "It is not known to be done."))
 
     def _open(self) -> RecorderLoop:
         home_files.prepare_home(self._home, self._group)

@@ -104,16 +104,18 @@ def check_request_key(request: str) -> str:
     return request
 
 
-def find_events_since(store: Store, rollout: str, kind: str, seen: int) -> Iterator[EarlierEvent]:
-    """Events of one kind behind the sequence `seen`, newest first; erased ones are left out.
+def find_events_since(
+    store: Store, rollout: str, kind: str, seen_seq: int
+) -> Iterator[EarlierEvent]:
+    """Events of one kind behind the sequence `seen_seq`, newest first; erased ones are left out.
 
-    Without `seen` only the newest: what is sent again comes soon.
+    Without `seen_seq` only the newest: what is sent again comes soon.
     """
     rows = store.connection.execute(
         f"SELECT seq, step, body FROM events WHERE rollout = ? AND {OUT_OF_STEP_EVENTS}"
         " AND kind = ?"
         " AND seq > ? AND body IS NOT NULL ORDER BY seq DESC LIMIT ?",
-        (rollout, kind, seen, MEANWHILE_SEARCH_EVENTS if seen else REPEAT_SEARCH_EVENTS),
+        (rollout, kind, seen_seq, MEANWHILE_SEARCH_EVENTS if seen_seq else REPEAT_SEARCH_EVENTS),
     )
     decode = msgspec.msgpack.Decoder(BODY_TYPES[kind]).decode
     for seq, step, body in rows:

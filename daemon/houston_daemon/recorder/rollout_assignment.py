@@ -148,7 +148,7 @@ def _first_damaged_of(
 def _next_event_seq(store: Store, rollout: str, seq: int) -> int:
     """The rollout's next event, from an index; 0 where that is damaged as well."""
     try:
-        ((found,),) = store.connection.execute(
+        ((next_seq,),) = store.connection.execute(
             "SELECT min(seq) FROM (SELECT seq FROM events WHERE rollout = ?1 AND part IS NOT NULL"
             " UNION SELECT seq FROM events WHERE rollout = ?1 AND"
             f" {journal_events.OUT_OF_STEP_EVENTS})"
@@ -156,8 +156,8 @@ def _next_event_seq(store: Store, rollout: str, seq: int) -> int:
             (rollout, seq),
         )
     except sqlite3.DatabaseError:
-        found = None
-    return found or 0
+        next_seq = None
+    return next_seq or 0
 
 
 def _is_sound(store: Store, event: EventRow, before: bytes | None) -> bool:
@@ -176,11 +176,11 @@ def _read_repaired_rows(store: Store) -> dict[int, bytes]:
     rows = store.connection.execute(
         "SELECT body FROM events WHERE rollout = '' AND kind = 'repaired' AND body IS NOT NULL"
     ).fetchall()
-    known: dict[int, bytes] = {}
+    rows_by_seq: dict[int, bytes] = {}
     for (body,) in rows:
         repair = msgspec.msgpack.decode(body, type=event_bodies.JournalRepaired)
-        known.update(zip(repair.seqs, repair.rows, strict=True))
-    return known
+        rows_by_seq.update(zip(repair.seqs, repair.rows, strict=True))
+    return rows_by_seq
 
 
 SUPERVISOR = "supervisor"

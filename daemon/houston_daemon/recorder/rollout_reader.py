@@ -181,9 +181,9 @@ def _read_other_attempts(store: Store, row: RolloutRow) -> tuple[StepRecord, ...
     rows = store.read(step_queries.list_step_rows(row.id, step, step, attempts=True))
     if len(rows) < 2:
         return ()
-    other = {attempt.attempt for attempt in rows if not attempt.current}
+    other_attempts = {attempt.attempt for attempt in rows if not attempt.current}
     records = store.read(step_queries.read_steps(row.id, step, step, attempts=True))
-    return tuple(record for record in records if record.attempt in other)
+    return tuple(record for record in records if record.attempt in other_attempts)
 
 
 def read_steps_page(store: Store, row: RolloutRow, first: int) -> Steps:

@@ -26,36 +26,37 @@ from houston_shared.secret_redaction import redact
 from houston_shared.store.event_bodies import StoredObservation, StoredState
 
 
-def close_open_step(store: Store, row: RolloutRow, how: str, active_us: int = 0) -> None:
-    """Close the open step, if there is one. how: what ended it, e.g. `cancelled by person:ada`."""
+def close_open_step(store: Store, row: RolloutRow, cause: str, active_us: int = 0) -> None:
+    """Close the open step, if there is one. cause: what ended it: `cancelled by person:ada`."""
     step = read_open_step(store, row)
     if step is None:
         return
     running = len(step.intents) > len(step.results)
-    how = disarm(how).text  # a claimed name is anybody's words
-    for index, result in enumerate(_missing_results(step, how), len(step.results)):
+    cause = disarm(cause).text  # a claimed name is anybody's words
+    for index, result in enumerate(_missing_results(step, cause), len(step.results)):
         if index >= len(step.intents):  # it never began: no call without an intent
             intent = CallIntent(call=result.call)
             store.journal.append(_step_key(row, step, f"intent.{index}"), "intent", intent)
         store.journal.append(_step_key(row, step, f"call.{index}"), "result", result)
     observation = StoredObservation(
-        tail=f"[{how} during this step]",
+        tail=f"[{cause} during this step]",
         attention=("interrupted", "error") if running else ("interrupted",),
-        reasons={"interrupted": f"{how} during this step"},
+        reasons={"interrupted": f"{cause} during this step"},
         active_us=max(active_us, row.active_us),
     )
     store.journal.append(_step_key(row, step, "observation"), "observation", observation)
 
 
-def _missing_results(step: StepRecord, how: str) -> list[ToolResult]:
+def _missing_results(step: StepRecord, cause: str) -> list[ToolResult]:
     """What the calls without a result come to."""
-    begun = [intent.call for intent in step.intents]
+    begun_calls = [intent.call for intent in step.intents]
     unknown = [
-        _interrupted_result(call, f"Interrupted: {how} while it ran; the outcome is unknown.")
-        for call in begun[len(step.results) :]
+        _interrupted_result(call, f"Interrupted: {cause} while it ran; the outcome is unknown.")
+        for call in begun_calls[len(step.results) :]
     ]
     return unknown + [
-        _interrupted_result(call, f"[not run: {how}]") for call in step.sample.calls[len(begun) :]
+        _interrupted_result(call, f"[not run: {cause}]")
+        for call in step.sample.calls[len(begun_calls) :]
     ]
 
 
@@ -106,10 +107,10 @@ def change_state(
     if state not in STATE_TRANSITIONS[row.state] and not _is_pause_takeover(row, state, author):
         raise ValueError(f"{row.id} is {row.state} and cannot become {state}")
     if state in ("cancelled", "failed"):
-        how = f"cancelled by {by}" if state == "cancelled" else "the rollout failed"
-        close_open_step(store, row, how, active_us)
+        cause = f"cancelled by {by}" if state == "cancelled" else "the rollout failed"
+        close_open_step(store, row, cause, active_us)
         if state == "cancelled":
-            reason = f"{how}: {reason}" if reason else how
+            reason = f"{cause}: {reason}" if reason else cause
     if len(reason) > STATE_REASON_LIMIT:
         reason = f"{reason[: STATE_REASON_LIMIT - 2]} …"
     person = author.event_fields if author else {}

@@ -74,8 +74,8 @@ def wait_for_readiness(fd: int, seconds: float) -> ReadinessReport | None:
     received = b""
     end = time.monotonic() + seconds
     while not received.endswith(b"\n"):
-        left = end - time.monotonic()
-        if left <= 0 or not select.select([fd], [], [], left)[0]:
+        seconds_left = end - time.monotonic()
+        if seconds_left <= 0 or not select.select([fd], [], [], seconds_left)[0]:
             raise TimeoutError
         chunk = os.read(fd, 65_536)
         if not chunk:
@@ -228,9 +228,9 @@ def _startup_failure(
     inode, size = _log_inode_and_size(log)
     new = size - end[1] if inode == end[0] else size
     last_line = read_last_line(log, new) if new > 0 else ""
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    exit_text = f"signal {-code}" if code < 0 else f"exit code {code}"
     return HoustonError(
-        f"The daemon ended ({how}) before it was ready: {last_line or 'it wrote nothing'}",
+        f"The daemon ended ({exit_text}) before it was ready: {last_line or 'it wrote nothing'}",
         "The daemon was not started.",
         f"See {log}.",
     )
@@ -289,9 +289,14 @@ def stop_running_daemon(loaded: LoadedConfiguration, keep_engine: bool) -> Stopp
     if not _wait_until_released(home, end - STOP_RESERVE_SECONDS):
         forced = "it did not answer" if refused else "it did not drain"
         _kill_daemon(home, owner.pid)
-    left = max(LEAST_ORPHANED_ENGINE_SECONDS, min(ORPHANED_ENGINE_SECONDS, end - time.monotonic()))
+    seconds_left = max(
+        LEAST_ORPHANED_ENGINE_SECONDS, min(ORPHANED_ENGINE_SECONDS, end - time.monotonic())
+    )
     return StoppedDaemon(
-        owner.pid, forced, stood, () if keep_engine else _end_engines_left_behind(home, left)
+        owner.pid,
+        forced,
+        stood,
+        () if keep_engine else _end_engines_left_behind(home, seconds_left),
     )
 
 

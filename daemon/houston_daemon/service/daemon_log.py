@@ -276,7 +276,7 @@ def _open_newer_file(path: Path, file: BinaryIO) -> BinaryIO | None:
     own = os.fstat(file.fileno()).st_ino
     while True:
         files = [path, *rotated_logs(path)]
-        before = [_inode(each) for each in files]
+        before = [_inode(path) for path in files]
         place = before.index(own) if own in before else len(before)
         if place == 0:
             return None

@@ -132,8 +132,10 @@ def serve_home(loaded: LoadedConfiguration, ready_fd: int | None, foreground: bo
     try:
         log = _prepare_home(loaded, foreground)
         point("supervisor.lock.before")
-        if other := lock.take(me):
-            daemon_control.send_readiness(ready_fd, daemon_control.ReadinessReport(running=other))
+        if other_owner := lock.take(me):
+            daemon_control.send_readiness(
+                ready_fd, daemon_control.ReadinessReport(running=other_owner)
+            )
             return int(ExitCode.BUSY) if own_unit() else int(ExitCode.DONE)
         point("supervisor.lock.after")
         prepare_socket_folder(loaded.home, loaded.config.daemon.group)
@@ -202,8 +204,8 @@ def _run_supervisor(
     spawner.close()  # and with it every worker that is left
     keep = supervisor.keeps_engine or code in (EXIT_RECORDER_FAILED, ExitCode.DAMAGED)
     _stop_recorder_and_engines(recorder, engines, keep, supervisor.seconds_left)
-    why = supervisor.failure and f" (writer failed: {supervisor.failure})"
-    LOGGER.info("ended with exit code %s%s", code, why)
+    failure_note = supervisor.failure and f" (writer failed: {supervisor.failure})"
+    LOGGER.info("ended with exit code %s%s", code, failure_note)
     return code
 
 

@@ -161,16 +161,16 @@ class EditReloader:
 
     # --- what an edit does ------------------------------------------------------------------
 
-    def _check(self, what: str, check: Callable[[], str]) -> None:
+    def _check(self, subject: str, check: Callable[[], str]) -> None:
         """Check an edited file, and keep what is wrong for the status."""
         try:
             effect = check()
         except HoustonError as problem:
-            self._problems[what] = problem.cause
-            LOGGER.warning("%s was edited and is refused: %s", what, problem)
+            self._problems[subject] = problem.cause
+            LOGGER.warning("%s was edited and is refused: %s", subject, problem)
             return
-        self._problems.pop(what, None)
-        LOGGER.info("%s was edited: %s", what, effect)
+        self._problems.pop(subject, None)
+        LOGGER.info("%s was edited: %s", subject, effect)
 
     def _check_task(self, name: str) -> str:
         # What environments bring is imported for the first edit, not by every daemon.

@@ -191,8 +191,10 @@ class EngineChild:
         """Have the GPUs that it asks for. Raises HoustonError while they are taken."""
         if not self._engine.gpus:
             return
-        wanted = {LOCAL_HOST: self._engine.gpus}
-        leased = self._gpus.lease(engine_gpu_holder(self._name), wanted, self._engine.gpus_shared)
+        gpus_by_host = {LOCAL_HOST: self._engine.gpus}
+        leased = self._gpus.lease(
+            engine_gpu_holder(self._name), gpus_by_host, self._engine.gpus_shared
+        )
         if isinstance(leased, str):
             raise HoustonError(f"Engine {self._name} {leased}.")
         self._visible = visible_gpus_environment(leased[LOCAL_HOST])
@@ -253,11 +255,11 @@ def end_orphaned_engines(home: Home, seconds: float = 3.0) -> list[str]:
     Returns their names.
     """
     states = sorted(engines_folder(home).glob("*.json"))
-    left = {
+    orphans = {
         state.stem: EngineProcess(state.stem, [], "", state, engine_log(home, state.stem), {})
         for state in states
     }
-    running = {name: process for name, process in left.items() if process.adopt()}
+    running = {name: process for name, process in orphans.items() if process.adopt()}
     with ThreadPoolExecutor(max_workers=max(1, len(running))) as pool:
         list(pool.map(lambda process: process.stop(seconds), running.values()))
     return list(running)
@@ -285,8 +287,8 @@ def engine_child_command(name: str, engine: EngineSettings, port: int) -> list[s
         )
     if engine.kind == "vllm":
         adapters = (engine.max_adapters or MAX_LOADED_ADAPTERS) if engine.lora else 0
-        given, args = engine.environment, engine.args
-        return vllm_command(model, port, adapters=adapters, given=given, args=args)
+        variables, args = engine.environment, engine.args
+        return vllm_command(model, port, adapters=adapters, variables_given=variables, args=args)
     return [
         sys.executable,
         "-m",

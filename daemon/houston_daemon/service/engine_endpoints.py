@@ -107,8 +107,10 @@ def connection_problem(address: tuple[str, int], seconds: float = 3.0) -> str:
         socket.create_connection(address, seconds).close()
     except OSError as problem:
         host, port = address
-        why = problem.strerror or ("no answer" if isinstance(problem, TimeoutError) else "unknown")
-        return f"{host}:{port} cannot be reached ({why.lower()})"
+        reason = problem.strerror or (
+            "no answer" if isinstance(problem, TimeoutError) else "unknown"
+        )
+        return f"{host}:{port} cannot be reached ({reason.lower()})"
     return ""
 
 

@@ -328,7 +328,7 @@ def resolve_engine(
     try:
         with Reader(loaded.home) as reader:
             activated = reader.run(policy_queries.find_full_weights_engine(name))
-            known = reader.run(policy_queries.list_policies())
+            policies = reader.run(policy_queries.list_policies())
     except HoustonError as problem:
         raise ConfigurationError(str(problem)) from problem
     if activated is None:
@@ -341,7 +341,7 @@ def resolve_engine(
         )
     base_engine = resolve_engine(loaded, named, made_alike)
     own_folders = policy_constraints.base_folders(
-        loaded.home, policy_constraints.base_hashes(policy, known), known
+        loaded.home, policy_constraints.base_hashes(policy, policies), policies
     )
     if served := engine_model_folder(base_engine):  # maybe a copy, which nobody trained from
         own_folders |= {os.path.realpath(served)}

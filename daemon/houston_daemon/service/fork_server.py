@@ -102,11 +102,11 @@ class ForkServer:
                     message, descriptors, *_ = socket.recv_fds(self._line, MESSAGE_BYTES, 1)
                     if not message:
                         return
-                    asked = msgspec.json.decode(message, type=StartWorker | ForkServerPing)
-                    if isinstance(asked, ForkServerPing):
+                    order = msgspec.json.decode(message, type=StartWorker | ForkServerPing)
+                    if isinstance(order, ForkServerPing):
                         self._send(ForkServerPong())
                     else:
-                        self._fork(asked, descriptors)
+                        self._fork(order, descriptors)
 
     def _fork(self, request: StartWorker, descriptors: Sequence[int]) -> None:
         fork_server = os.getpid()

@@ -67,7 +67,7 @@ class GpuLedger:
         self._leases = msgspec.structs.replace(self._leases, waiting={})
 
     def lease(
-        self, holder: str, wanted: Mapping[str, int], shared: bool = False
+        self, holder: str, gpus_by_host: Mapping[str, int], shared: bool = False
     ) -> GpusByHost | str:
         """GPUs for `holder`: all that it wants or none; why not, in words, where none.
 
@@ -77,42 +77,48 @@ class GpuLedger:
         """
         with self._turn:
             held = self._gpus_of(holder)
-            asked = {host: count for host, count in wanted.items() if count}
-            if {host: len(numbers) for host, numbers in held.items()} == asked:
+            counts = {host: count for host, count in gpus_by_host.items() if count}
+            if {host: len(numbers) for host, numbers in held.items()} == counts:
                 return held
-            others = [one for one in self._leases.leases if one.holder != holder]
-            found: GpusByHost = {}
-            for host, count in asked.items():
-                numbers = self._free(others, host, shared)[:count]
+            other_leases = [lease for lease in self._leases.leases if lease.holder != holder]
+            granted: GpusByHost = {}
+            for host, count in counts.items():
+                numbers = self._free(other_leases, host, shared)[:count]
                 first = self._who_is_before(holder, host)
                 if first or len(numbers) < count:
-                    why = self._waiting_reason(others, host, count, len(numbers), first)
-                    self._queue[holder] = _GpuRequest(asked, self._clock())  # its place is kept
-                    self._write(tuple(others), {**self._leases.waiting, holder: why})
-                    return why
-                found[host] = tuple(sorted(numbers))
+                    reason = self._waiting_reason(other_leases, host, count, len(numbers), first)
+                    self._queue[holder] = _GpuRequest(counts, self._clock())  # its place is kept
+                    self._write(tuple(other_leases), {**self._leases.waiting, holder: reason})
+                    return reason
+                granted[host] = tuple(sorted(numbers))
             since = iso_time(now_us())
             new = [
                 GpuLease(host=host, gpu=number, holder=holder, shared=shared, since=since)
-                for host, numbers in found.items()
+                for host, numbers in granted.items()
                 for number in numbers
             ]
-            waiting = {one: why for one, why in self._leases.waiting.items() if one != holder}
-            self._write((*others, *new), waiting)
+            waiting = {
+                waiting_holder: reason
+                for waiting_holder, reason in self._leases.waiting.items()
+                if waiting_holder != holder
+            }
+            self._write((*other_leases, *new), waiting)
             self._queue.pop(holder, None)
-            return found
+            return granted
 
     def release(self, holder: str) -> None:
         """Give back whatever `holder` has, and wait for nothing."""
-        self.release_others(lambda one: one != holder)
+        self.release_others(lambda other_holder: other_holder != holder)
 
     def release_others(self, keeps: Callable[[str], bool]) -> None:
         """Free the leases of holders that live no more."""
         with self._turn:
-            leases = tuple(one for one in self._leases.leases if keeps(one.holder))
-            waiting = {one: why for one, why in self._leases.waiting.items() if keeps(one)}
+            leases = tuple(lease for lease in self._leases.leases if keeps(lease.holder))
+            waiting = {
+                holder: reason for holder, reason in self._leases.waiting.items() if keeps(holder)
+            }
             self._write(leases, waiting)
-            self._queue = {one: asks for one, asks in self._queue.items() if keeps(one)}
+            self._queue = {holder: asks for holder, asks in self._queue.items() if keeps(holder)}
 
     def gpus_of(self, holder: str) -> GpusByHost:
         """What `holder` has."""
@@ -134,7 +140,7 @@ class GpuLedger:
             if count
         }
         waiting = "; ".join(
-            f"{_describe_holder(holder)} {why}" for holder, why in now.waiting.items()
+            f"{_describe_holder(holder)} {reason}" for holder, reason in now.waiting.items()
         )
         return {**hosts, **({"waiting": waiting} if waiting else {})}
 
@@ -160,24 +166,24 @@ class GpuLedger:
         """Who is to have GPUs of a host before `holder` may; empty where nobody is."""
         fresh = self._clock() - _FRESH_REQUEST_SECONDS
         engine = holder.startswith(ENGINE_HOLDER_PREFIX)
-        for other, request in self._queue.items():
-            if other == holder:
+        for waiting_holder, request in self._queue.items():
+            if waiting_holder == holder:
                 break
             can = all(count <= self._gpu_counts.get(at, 0) for at, count in request.wanted.items())
             waits = request.at >= fresh
-            if other.startswith(ENGINE_HOLDER_PREFIX):
+            if waiting_holder.startswith(ENGINE_HOLDER_PREFIX):
                 waits = True  # it asks once a minute, and gives its place back when it ends
             elif engine:
                 continue
             if host in request.wanted and can and waits:
-                return other
+                return waiting_holder
         return ""
 
     def _waiting_reason(
-        self, leases: list[GpuLease], host: str, wanted: int, free: int, ahead: str
+        self, leases: list[GpuLease], host: str, gpu_count: int, free: int, ahead: str
     ) -> str:
-        count, asks = self._gpu_counts.get(host, 0), pluralize(wanted, "GPU")
-        if wanted > count:
+        count, asks = self._gpu_counts.get(host, 0), pluralize(gpu_count, "GPU")
+        if gpu_count > count:
             return f"waits for {asks} on {host}, which has {count} (`gpus` of the host)"
         if ahead:
             its = pluralize(self._queue[ahead].wanted[host], "GPU")
@@ -225,13 +231,13 @@ class RolloutGpus:
 
     def try_lease(self, rollout: str) -> bool:
         """Whether it has what it asked for; else it waits, and the ledger says for what."""
-        asked = self._asked.get(rollout)
-        if asked is None:
+        request = self._asked.get(rollout)
+        if request is None:
             spec = self._spec(rollout)
             if spec is None or not spec.gpus:
                 return True
-            asked = self._asked[rollout] = (spec.gpus, spec.gpus_shared)
-        return not isinstance(self._ledger.lease(_ROLLOUT_PREFIX + rollout, *asked), str)
+            request = self._asked[rollout] = (spec.gpus, spec.gpus_shared)
+        return not isinstance(self._ledger.lease(_ROLLOUT_PREFIX + rollout, *request), str)
 
     def end_round(self) -> None:
         """Let the database go: a clean stop leaves no WAL, which an open reader would keep."""
@@ -264,7 +270,7 @@ class RolloutGpus:
             self._asked.pop(rollout, None)
         freed = {_ROLLOUT_PREFIX + rollout for rollout in rollouts}
         try:
-            self._ledger.release_others(lambda one: one not in freed)
+            self._ledger.release_others(lambda holder: holder not in freed)
         except HoustonError as problem:  # a full disk
             LOGGER.warning("not now: %s", problem)
 

@@ -142,9 +142,9 @@ def _make_socket_folder(place: Path) -> None:
     place.chmod(0o700 | stat.S_IMODE(status.st_mode) & 0o2050)
 
 
-def _unusable_socket_folder(place: Path, why: str) -> HoustonError:
+def _unusable_socket_folder(place: Path, reason: str) -> HoustonError:
     return HoustonError(
-        f"The folder {place} for the daemon's sockets cannot be used: {why}.",
+        f"The folder {place} for the daemon's sockets cannot be used: {reason}.",
         "The daemon was not started.",
         "Remove it, set XDG_RUNTIME_DIR to a folder of yours, or name a shorter --home.",
     )

@@ -52,11 +52,11 @@ class LiveRulesProcess:
             return {"rules": self._ended}
         if not self._failed:
             return {}
-        rollout, why = next(iter(self._failed.items()))
+        rollout, reason = next(iter(self._failed.items()))
         more = len(self._failed) - 1
-        others = f"; and of {pluralize(more, 'other rollout')}" if more else ""
+        others_text = f"; and of {pluralize(more, 'other rollout')}" if more else ""
         of = f"{rollout} is not judged: " if rollout else ""
-        return {"rules": f"{of}{why}{others}"}
+        return {"rules": f"{of}{reason}{others_text}"}
 
     def stop(self) -> None:
         """End it. Idempotent."""
@@ -102,8 +102,8 @@ class LiveRulesProcess:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._failed = msgspec.json.decode(line, type=dict[str, dict[str, str]])["failed"]
-            for rollout, why in self._failed.items():
-                RULES_LOGGER.warning("rules: %s: %s", rollout or "all rollouts", why)
+            for rollout, reason in self._failed.items():
+                RULES_LOGGER.warning("rules: %s: %s", rollout or "all rollouts", reason)
 
     def _retry_later(self, now: float, problem: str) -> None:
         steady = now - self._began > RULES_LONGEST_DELAY_SECONDS

@@ -28,12 +28,12 @@ def rotate_log(path: Path, keep: int) -> None:
 
 def rotated_logs(path: Path) -> list[Path]:
     """The older files that there are, the newest first."""
-    found = []
+    numbered_files = []
     for file in path.parent.glob(f"{glob.escape(path.name)}.*"):
         number = file.name.removeprefix(f"{path.name}.")
         if number.isdecimal():
-            found.append((int(number), file))
-    return [file for _, file in sorted(found)]
+            numbered_files.append((int(number), file))
+    return [file for _, file in sorted(numbered_files)]
 
 
 def numbered_log(path: Path, number: int) -> Path:

@@ -118,8 +118,8 @@ class PeriodicBackup:
         self._child = None
         if code:
             self._not_before = now + BACKUP_RETRY_SECONDS
-            why = ": the home is not sound, houston verify" if code == ExitCode.DAMAGED else ""
-            self._failed = f"the last one failed (exit code {code}{why})"
+            reason = ": the home is not sound, houston verify" if code == ExitCode.DAMAGED else ""
+            self._failed = f"the last one failed (exit code {code}{reason})"
             BACKUP_LOGGER.error("the backup failed (exit code %s); tried again in an hour", code)
         else:
             self._listed_at = -1e9

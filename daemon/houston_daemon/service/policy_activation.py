@@ -69,19 +69,19 @@ class PolicyActivations:
         """Try what was asked for, if nothing is being tried. Raises HoustonError."""
         with Reader(self._home) as reader:
             self.active = reader.run(policy_queries.list_active_policies())
-            asked = [
+            requests = [
                 row for row in reader.run(policy_queries.list_activations()) if row.state == "asked"
             ]
             used = {row.engine for row in reader.run(policy_queries.list_policy_uses())}
             full = [row for row in reader.run(policy_queries.list_policies()) if row.kind == "full"]
         self._end_unused_engines(
-            full, used | set(self.active.values()) | {row.policy for row in asked}
+            full, used | set(self.active.values()) | {row.policy for row in requests}
         )
-        if asked and not self._trying:
+        if requests and not self._trying:
             try:
-                self._begin(asked[0])
+                self._begin(requests[0])
             except HoustonError as problem:
-                self._end(ActivationResult(asked[0].seq, False, _problem_sentence(problem)))
+                self._end(ActivationResult(requests[0].seq, False, _problem_sentence(problem)))
 
     def on_result(self, event: ActivationResult) -> None:
         """Take note of what came of one."""
@@ -154,21 +154,21 @@ class PolicyActivations:
 
     def _load(
         self,
-        asked: ActivationRow,
+        request: ActivationRow,
         policy: PolicyRow,
         server: adapter_loader.AdapterServer,
         folder: Path,
     ) -> tuple[str, ...]:
         with Reader(self._home) as reader:
             uses = reader.run(policy_queries.list_policy_uses())
-            earlier = reader.run(policy_queries.list_activations(asked.engine))
-        used = {row.policy: row.rollouts for row in uses if row.engine == asked.engine}
+            earlier = reader.run(policy_queries.list_activations(request.engine))
+        used = {row.policy: row.rollouts for row in uses if row.engine == request.engine}
         order = {row.policy: row.seq for row in earlier if row.state == "active"}
         return adapter_loader.load_adapter(server, policy.name, folder, used, order, policy.hash)
 
     def _check_base(
         self,
-        asked: ActivationRow,
+        request: ActivationRow,
         policy: PolicyRow,
         engine: EngineSettings,
         server: adapter_loader.AdapterServer,
@@ -183,21 +183,24 @@ class PolicyActivations:
             folder = Path(root) if root and Path(root).is_dir() else None
         if folder is None:
             raise HoustonError(
-                f"What engine {asked.engine} serves cannot be compared with {policy.base}: its "
+                f"What engine {request.engine} serves cannot be compared with {policy.base}: its "
                 "model is no folder of this machine.",
-                next=f"Set `engines.{asked.engine}.model` to the folder.",
+                next=f"Set `engines.{request.engine}.model` to the folder.",
             )
         with Reader(self._home) as reader:
-            known = reader.run(policy_queries.list_policies())
+            policies = reader.run(policy_queries.list_policies())
         serves = model_hash(folder, self._home)
-        if policy.kind == "full" and serves in policy_constraints.base_hashes(policy, known):
+        if policy.kind == "full" and serves in policy_constraints.base_hashes(policy, policies):
             return
         if serves != policy.base_hash:
             raise _wrong_base_error(
-                asked.engine, folder, policy, policy_constraints.full_weights_under(policy, known)
+                request.engine,
+                folder,
+                policy,
+                policy_constraints.full_weights_under(policy, policies),
             )
 
-    def _end_unused_engines(self, full: list[PolicyRow], wanted: set[str]) -> None:
+    def _end_unused_engines(self, full: list[PolicyRow], wanted_names: set[str]) -> None:
         """End engines of full weights that nobody uses any more: their GPUs are wanted.
 
         Those of an earlier daemon, too: a restart keeps engines, and what used one may be over.
@@ -205,7 +208,7 @@ class PolicyActivations:
         if not self._earlier_found:
             self._engines.watch(running_policy_engines(self._home, full))
             self._earlier_found = True
-        for name in {policy.name for policy in full} & self._engines.states.keys() - wanted:
+        for name in {policy.name for policy in full} & self._engines.states.keys() - wanted_names:
             if name not in self._loaded.config.engines:
                 LOGGER.info("engine %s is not used any more: it ends", name)
                 self._engines.drop(name)
@@ -215,12 +218,12 @@ def _check_engine_kind(name: str, engine: EngineSettings, policy: PolicyRow) -> 
     """Raise HoustonError for an engine of a kind that cannot sample with the policy."""
     kinds = ("embedded", "vllm") if policy.kind == "full" else ("embedded", "vllm", "token")
     if engine.kind not in kinds or (policy.kind == "full" and not is_daemon_child(engine)):
-        why = (
+        reason = (
             "only a child of the daemon can be started with full weights"
             if policy.kind == "full" and engine.kind in ENGINE_KINDS
             else f"engines of kind {engine.kind} take no policies"
         )
-        raise HoustonError(f"Engine {name} cannot sample with {policy.name}: {why}.")
+        raise HoustonError(f"Engine {name} cannot sample with {policy.name}: {reason}.")
     if policy.kind == "lora" and not engine.lora:
         raise HoustonError(
             f"Engine {name} takes no adapters (`lora = false`); {policy.name} is one.",

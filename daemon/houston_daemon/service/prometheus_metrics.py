@@ -263,14 +263,16 @@ def _daemon_metrics(status: Status) -> Iterator[Metric]:
 def _training_metrics(home: Home, runs: Mapping[str, str]) -> Iterator[Metric]:
     """Runs that have not ended, as their folders say it."""
     read = {run: read_training_progress(home, run) for run in runs}
-    known = {run: progress for run, progress in read.items() if progress is not None}
-    steps = {run: progress.step for run, progress in known.items()}
+    known_progress = {run: progress for run, progress in read.items() if progress is not None}
+    steps = {run: progress.step for run, progress in known_progress.items()}
     yield _metric("training_step", "Steps of a training run so far.", steps, "run")
-    all_steps = {run: progress.steps for run, progress in known.items()}
+    all_steps = {run: progress.steps for run, progress in known_progress.items()}
     yield _metric("training_steps", "Steps that it has in all.", all_steps, "run")
-    loss = {run: progress.loss for run, progress in known.items() if progress.loss is not None}
+    loss = {
+        run: progress.loss for run, progress in known_progress.items() if progress.loss is not None
+    }
     yield _metric("training_loss", "Its loss at the last step, nats.", loss, "run")
-    speeds = {run: progress.tokens_per_second for run, progress in known.items()}
+    speeds = {run: progress.tokens_per_second for run, progress in known_progress.items()}
     speed = {run: speed for run, speed in speeds.items() if speed}
     yield _metric("training_tokens_per_second", "Its recent speed.", speed, "run")
 
@@ -375,13 +377,13 @@ def _metrics_file(home: Home, name: str) -> Path:
     file = home.path / name
     inside = file.resolve().is_relative_to(home.path.resolve())
     if inside and file.suffix != ".prom":
-        why = "what lies in the home is the daemon's, but for files that end in .prom"
+        reason = "what lies in the home is the daemon's, but for files that end in .prom"
     elif os.path.lexists(file) and (file.is_symlink() or not file.is_file()):
-        why = "it is there, and no regular file"
+        reason = "it is there, and no regular file"
     else:
         return file
     raise ConfigurationError(
-        f"`metrics.file` = {name!r} cannot be written: {why}.",
+        f"`metrics.file` = {name!r} cannot be written: {reason}.",
         "The daemon was not started.",
         "Name a file of its own such as /var/lib/node_exporter/houston.prom.",
     )
@@ -399,9 +401,9 @@ def _open_server(
     try:
         return (_Ipv6Server if ":" in host else http.server.HTTPServer)((host, int(port)), handler)
     except (OSError, ValueError, OverflowError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else "it is no HOST:PORT"
+        reason = problem.strerror if isinstance(problem, OSError) else "it is no HOST:PORT"
         raise ConfigurationError(
-            f"`metrics.listen` = {address!r} cannot be listened at: {why}.",
+            f"`metrics.listen` = {address!r} cannot be listened at: {reason}.",
             "The daemon was not started.",
             "Name a free address such as 127.0.0.1:9464.",
         ) from None
@@ -417,9 +419,9 @@ def _request_handler(exporter: MetricsExporter) -> type[http.server.BaseHTTPRequ
 
         def do_GET(self) -> None:
             """The newest page."""
-            found = self.path.partition("?")[0] in ("/metrics", "/")
-            text = exporter.page if found else b"The figures are at /metrics.\n"
-            self.send_response(200 if found else 404)
+            is_metrics_path = self.path.partition("?")[0] in ("/metrics", "/")
+            text = exporter.page if is_metrics_path else b"The figures are at /metrics.\n"
+            self.send_response(200 if is_metrics_path else 404)
             self.send_header("Content-Type", METRICS_CONTENT_TYPE)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()

@@ -93,25 +93,27 @@ def _naming(place: str, effect: str | None = None) -> Iterator[None]:
 def _check_placeholders(task: LoadedTask) -> None:
     """An importer's placeholder is no instructions, and no data."""
     own = task.task.instructions_file
-    found = [find_placeholder(task.folder / own if own else task.file, task.instructions)]
+    placeholders = [find_placeholder(task.folder / own if own else task.file, task.instructions)]
     for file in sorted(task.folder.glob(f"*/{PLACEHOLDER_FILE}")) + sorted(
         task.folder.glob(f"*/*/{PLACEHOLDER_FILE}")
     ):
-        found.append(find_placeholder(file, file.read_text(encoding="utf-8", errors="replace")))
-    if left := [line for line in found if line]:
+        placeholders.append(
+            find_placeholder(file, file.read_text(encoding="utf-8", errors="replace"))
+        )
+    if placeholders_left := [line for line in placeholders if line]:
         raise ConfigurationError(
-            f"The imported task {task.task.name} is not complete. {'; '.join(left)}.",
+            f"The imported task {task.task.name} is not complete. {'; '.join(placeholders_left)}.",
             next=f"Fill that in, then: houston task validate {task.folder}",
         )
 
 
 def _check_activate(task: LoadedTask) -> None:
     definition = task.task
-    others = [name for name in definition.hosts if name != LOCAL_HOST]
-    if definition.activate and others and not definition.activate.startswith("/"):
+    other_hosts = [name for name in definition.hosts if name != LOCAL_HOST]
+    if definition.activate and other_hosts and not definition.activate.startswith("/"):
         raise ConfigurationError(
             f"{task.file}: `activate` names {definition.activate!r}, beside the task file, which is"
-            f" not on {others[0]}.",
+            f" not on {other_hosts[0]}.",
             next="Name the absolute path that the environment has on every host of the task.",
         )
     if definition.activate and LOCAL_HOST in definition.hosts:
@@ -241,8 +243,8 @@ def task_gpus(loaded: LoadedConfiguration, task: LoadedTask) -> dict[str, int]:
     Raises ConfigurationError for more than there are.
     """
     gpus, names = task.task.gpus, task.task.hosts
-    wanted = gpus if isinstance(gpus, dict) else {names[0]: gpus}
-    for name, count in wanted.items():
+    gpus_by_host = gpus if isinstance(gpus, dict) else {names[0]: gpus}
+    for name, count in gpus_by_host.items():
         if name not in names:
             raise ConfigurationError(f"{task.file}: `gpus` names {name!r}, which is no host of it.")
         count_there = loaded.gpus(name)
@@ -253,7 +255,7 @@ def task_gpus(loaded: LoadedConfiguration, task: LoadedTask) -> dict[str, int]:
                 f"Say in {loaded.source} how many it has: `gpus` of [hosts]"
                 + (f" or [hosts.{name}]." if name != LOCAL_HOST else "."),
             )
-    return {name: count for name, count in wanted.items() if count}
+    return {name: count for name, count in gpus_by_host.items() if count}
 
 
 def _node_key(loaded: LoadedConfiguration) -> str:
@@ -313,9 +315,9 @@ def check_engine(loaded: LoadedConfiguration, name: str, running: dict[str, str]
     if engine.kind in FILE_ENGINES:
         check_engine_file(engine, NOTHING_STARTED)
     elif engine.url:
-        if why := connection_problem(parse_address(engine.url)):
+        if reason := connection_problem(parse_address(engine.url)):
             raise HoustonError(
-                f"Engine {name!r} at {engine.url}: {why}.",
+                f"Engine {name!r} at {engine.url}: {reason}.",
                 NOTHING_STARTED,
                 f"Start it, or correct `engines.{name}.url` in {loaded.source}.",
             )

@@ -100,22 +100,22 @@ class SharedWorkers:
         """Its process runs."""
         self._workers[name].pid = pid
 
-    def leave(self, left: RolloutLeft, now: float) -> None:
+    def leave(self, leaving: RolloutLeft, now: float) -> None:
         """A worker runs a rollout no more."""
         for worker in self._workers.values():
-            if worker.rollouts.get(left.rollout) == left.lease:
-                del worker.rollouts[left.rollout]
+            if worker.rollouts.get(leaving.rollout) == leaving.lease:
+                del worker.rollouts[leaving.rollout]
                 worker.idle_since = now
 
     def take_ended(self, name: str) -> tuple[list[RolloutLeft], dict[str, int]]:
         """Forget a worker whose process has ended; what it said last, and what it still ran."""
         worker = self._workers.pop(name)
-        said: list[RolloutLeft] = []
+        leavings: list[RolloutLeft] = []
         while data := _receive(worker.line):
-            said.append(msgspec.json.decode(data, type=RolloutLeft))
-        for left in said:
-            worker.rollouts.pop(left.rollout, None)
-        return said, worker.rollouts
+            leavings.append(msgspec.json.decode(data, type=RolloutLeft))
+        for leaving in leavings:
+            worker.rollouts.pop(leaving.rollout, None)
+        return leavings, worker.rollouts
 
     def retire(self, name: str) -> None:
         """Give a worker no more: it was told to leave."""

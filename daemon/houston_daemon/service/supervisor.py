@@ -290,7 +290,11 @@ class Supervisor:
         except sqlite3.OperationalError as problem:
             LOGGER.warning("rollouts could not be read: %s", problem)
             return
-        at_work = (one for one in ended if one in self._workers or self._orphans.may_run(one))
+        at_work = (
+            rollout
+            for rollout in ended
+            if rollout in self._workers or self._orphans.may_run(rollout)
+        )
         self._rollout_gpus.release(ended.difference(at_work))
 
     def _engine_changed(self, event: EngineState) -> None:
@@ -316,11 +320,11 @@ class Supervisor:
 
     # --- going down -----------------------------------------------------------------------------
 
-    def _begin_shutdown(self, keep_engine: bool, why: str) -> None:
+    def _begin_shutdown(self, keep_engine: bool, reason: str) -> None:
         if self._shutdown is None:
             end = self._force_exit.begin_shutdown()
             seconds, count = end - time.monotonic(), len(self._workers)
-            LOGGER.info("draining (%s): %s workers, at most %.1f s", why, count, seconds)
+            LOGGER.info("draining (%s): %s workers, at most %.1f s", reason, count, seconds)
             self._shutdown = _Shutdown(keep_engine, "drain", end - seconds * (1 - DRAIN_PART), end)
             notify_systemd("STOPPING=1\nSTATUS=draining")
             self._drain()
@@ -328,7 +332,7 @@ class Supervisor:
             self._backup.stop()
             self._live_rules.stop()
             self._edits.close()
-        elif why.startswith("SIG"):
+        elif reason.startswith("SIG"):
             LOGGER.warning("a second signal: leaving at once; the next start goes on from here")
             self._shutdown = _Shutdown(True, "kill", 0.0, 0.0, EXIT_CUT_SHORT)
             self._force_exit.end_soon()

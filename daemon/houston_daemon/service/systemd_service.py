@@ -67,12 +67,12 @@ def systemctl_command(unit: tuple[bool, str], *words: str) -> list[str]:
 
 def _systemctl_output(command: list[str]) -> str:
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, timeout=SYSTEMCTL_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return process.stdout if process.returncode == 0 else ""
 
 
 _sent_states: dict[str, str] = {}
@@ -82,8 +82,8 @@ _sent_states: dict[str, str] = {}
 def watchdog_seconds() -> float | None:
     """How often systemd wants to hear from us (half its limit), None when it does not."""
     limit = os.environ.get("WATCHDOG_USEC", "")
-    meant = os.environ.get("WATCHDOG_PID", str(os.getpid()))
-    return int(limit) / 2_000_000 if limit.isdigit() and meant == str(os.getpid()) else None
+    watched_pid = os.environ.get("WATCHDOG_PID", str(os.getpid()))
+    return int(limit) / 2_000_000 if limit.isdigit() and watched_pid == str(os.getpid()) else None
 
 
 def feed_watchdog() -> None:
@@ -214,8 +214,8 @@ def _service_section(unit: SystemdUnit) -> list[str]:
 
 
 def _install_section(unit: SystemdUnit) -> list[str]:
-    wanted = "multi-user.target" if unit.system else "default.target"
-    return ["[Install]", f"WantedBy={wanted}"]
+    target = "multi-user.target" if unit.system else "default.target"
+    return ["[Install]", f"WantedBy={target}"]
 
 
 def _exec_line(unit: SystemdUnit, *words: str) -> str:

@@ -44,8 +44,8 @@ def _pass_on_term(child: "subprocess.Popen[bytes]", woken: socket.socket, second
     sources: list[int | socket.socket] = [ended, woken]
     deadline: float | None = None
     while True:
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready = select.select(sources, [], [], left)[0]
+        seconds_left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready = select.select(sources, [], [], seconds_left)[0]
         if ended in ready:
             return
         if woken in ready and signal.SIGTERM in woken.recv(4096) and deadline is None:

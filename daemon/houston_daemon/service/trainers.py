@@ -56,13 +56,13 @@ class TrainerGpus:
         self._ledger = ledger
         self._engines = engines
 
-    def lease(self, run: str, wanted: int, share: bool) -> GpuRefusal | None:
+    def lease(self, run: str, gpu_count: int, share: bool) -> GpuRefusal | None:
         """Have them (None), or why not. Raises HoustonError when the ledger cannot be written."""
-        if not wanted:
+        if not gpu_count:
             return None
-        if why := self._refused(run, wanted, share):
-            return GpuRefusal(why, False)
-        leased = self._ledger.lease(_TRAINER_PREFIX + run, {LOCAL_HOST: wanted}, share)
+        if reason := self._refused(run, gpu_count, share):
+            return GpuRefusal(reason, False)
+        leased = self._ledger.lease(_TRAINER_PREFIX + run, {LOCAL_HOST: gpu_count}, share)
         return GpuRefusal(leased, True) if isinstance(leased, str) else None
 
     def gpus_of(self, run: str) -> tuple[int, ...]:
@@ -81,13 +81,15 @@ class TrainerGpus:
         """Free what trainers of other runs than these have, or wait for: a run may have ended with
         no process of this daemon. Raises HoustonError when the ledger cannot be written."""
         held = {_TRAINER_PREFIX + run for run in runs}
-        self._ledger.release_others(lambda one: not one.startswith(_TRAINER_PREFIX) or one in held)
+        self._ledger.release_others(
+            lambda holder: not holder.startswith(_TRAINER_PREFIX) or holder in held
+        )
 
-    def _refused(self, run: str, wanted: int, share: bool) -> str:
+    def _refused(self, run: str, gpu_count: int, share: bool) -> str:
         """Why it can never have them as things are; empty where it can."""
         count = self._loaded.gpus(LOCAL_HOST)
-        if wanted > count:
-            return f"it asks for {wanted} GPUs and this host has {count} (`gpus` of [hosts])"
+        if gpu_count > count:
+            return f"it asks for {gpu_count} GPUs and this host has {count} (`gpus` of [hosts])"
         if self.gpus_of(run):
             return ""
         blind = sorted(name for name in self._engines() if self._sees_all(name))
@@ -102,12 +104,12 @@ class TrainerGpus:
             for lease in leases
             if lease.holder.startswith(ENGINE_HOLDER_PREFIX) and not (share and lease.shared)
         }
-        if count - len(held) < wanted:
+        if count - len(held) < gpu_count:
             names = ", ".join(sorted(set(held.values())))
-            other = "" if share else "train with --share-gpus and "
+            share_hint = "" if share else "train with --share-gpus and "
             return (
-                f"it asks for {wanted} of {count} GPUs, and {len(held)} are used by engine {names}:"
-                f" {other}set `engines.{names}.gpus_shared`, or end that engine"
+                f"it asks for {gpu_count} of {count} GPUs, and {len(held)} are used by engine"
+                f" {names}: {share_hint}set `engines.{names}.gpus_shared`, or end that engine"
             )
         return ""
 
@@ -254,8 +256,8 @@ class Trainers:
             if run.alone and (end := self._external.ended(run, now)):
                 self._set_state(run.id, *end)
         self._runs = [run for run in unfinished if not run.alone]
-        for gone in self._crashes.keys() - {run.id for run in self._runs}:
-            del self._crashes[gone]  # it was cancelled as it waited
+        for run_id in self._crashes.keys() - {run.id for run in self._runs}:
+            del self._crashes[run_id]  # it was cancelled as it waited
         self._gpus.release_others({run.id for run in self._runs} | self._children.keys())
         for run in self._runs:
             if child := self._children.get(run.id):
@@ -343,22 +345,22 @@ class Trainers:
         crashes = self._crashes.get(run.id)
         if crashes and now < crashes.backoff.not_before:
             return False
-        asked = self._asked(run)
-        if asked is None:
+        request = self._asked(run)
+        if request is None:
             self._set_state(run.id, "failed", "what was asked of it is lost")
             return False
-        others = [run_id for run_id in self._children if not self._gpus.gpus_of(run_id)]
-        if not asked.gpus and others:
-            self._set_state(run.id, "queued", f"waits for training {others[0]} to end")
+        runs_without_gpus = [run_id for run_id in self._children if not self._gpus.gpus_of(run_id)]
+        if not request.gpus and runs_without_gpus:
+            self._set_state(run.id, "queued", f"waits for training {runs_without_gpus[0]} to end")
             return False
-        refusal = self._gpus.lease(run.id, asked.gpus, asked.share_gpus)
+        refusal = self._gpus.lease(run.id, request.gpus, request.share_gpus)
         if refusal:
             self._set_state(run.id, "queued" if refusal.waits else "failed", refusal.why)
         return refusal is None
 
     def _start(self, run: TrainingRunRow) -> None:
-        asked = self._asked(run)
-        gpus = asked.gpus if asked else 0
+        request = self._asked(run)
+        gpus = request.gpus if request else 0
         folder = policy_and_run_files.training_run_folder(self._home, run.id)
         visible = self._gpus.visible(run.id)
         try:
@@ -401,12 +403,12 @@ class Trainers:
             read_last_line(trainer_launch.trainer_output_file(self._home, run))
             or "it wrote nothing"
         )
-        how = f"signal {code - 128}" if code > 128 else f"exit code {code}"
+        exit_text = f"signal {code - 128}" if code > 128 else f"exit code {code}"
         if count >= TRAINER_CRASH_LIMIT:
             del self._crashes[run]
-            self._set_state(run, "failed", f"it ended {count} times ({how}): {line}")
+            self._set_state(run, "failed", f"it ended {count} times ({exit_text}): {line}")
             return
-        LOGGER.warning("training %s ended (%s): %s; again in %.0f s", run, how, line, delay)
+        LOGGER.warning("training %s ended (%s): %s; again in %.0f s", run, exit_text, line, delay)
 
     def _set_state(self, run: str, state: RunState, reason: str) -> None:
         self._recorder.report_training_state(run, state, reason)
@@ -428,10 +430,10 @@ class Trainers:
         return next_try((self._crashes[run].backoff for run in waiting), now)
 
 
-def _ask_to_end(child: _TrainerProcess, who: str) -> None:
+def _ask_to_end(child: _TrainerProcess, reason: str) -> None:
     """Ask it to end, once, where somebody wants that."""
-    if who and not child.ending:
-        child.ending = who
+    if reason and not child.ending:
+        child.ending = reason
         _signal_trainer(child, signal.SIGTERM)
 
 

@@ -169,8 +169,8 @@ class WorkerPool:
         if self.shared:
             self.shared.let_idle_go(now)
         runnable = self._recorder.runnable()
-        gone = self._histories.keys() - set(runnable) - self._running.keys()
-        for rollout in gone:
+        gone_rollouts = self._histories.keys() - set(runnable) - self._running.keys()
+        for rollout in gone_rollouts:
             del self._histories[rollout]
         for rollout in runnable:
             if len(self._running) >= self.limit or self._unborn >= STARTING_WORKERS_LIMIT:
@@ -200,7 +200,9 @@ class WorkerPool:
         """A process runs: there is room for the next start."""
         if self.shared and event.rollout in self.shared:
             self.shared.on_started(event.rollout, event.pid)
-            workers = [each for each in self._running.values() if each.shared == event.rollout]
+            workers = [
+                worker for worker in self._running.values() if worker.shared == event.rollout
+            ]
         else:
             worker = self._running.get(event.rollout)
             workers = [worker] if worker and worker.lease == event.lease else []
@@ -222,14 +224,14 @@ class WorkerPool:
             self._end_rollout(event.rollout, event.code, "", now, resumable)
             return
         lefts, running = self.shared.take_ended(event.rollout)
-        for left in lefts:
-            self.on_left(left, now, resumable)
-        why = ""
+        for leaving in lefts:
+            self.on_left(leaving, now, resumable)
+        reason = ""
         if event.code:
             last_line = read_last_line(self._log_of(event.rollout)) or "it wrote nothing"
-            why = f"it was one of {len(running)} in the worker {event.rollout}; {last_line}"
+            reason = f"it was one of {len(running)} in the worker {event.rollout}; {last_line}"
         for rollout in self._running.keys() & running.keys():
-            self._end_rollout(rollout, event.code, why, now, resumable)
+            self._end_rollout(rollout, event.code, reason, now, resumable)
 
     def on_left(
         self, event: RolloutLeft, now: float, resumable: dict[str, ResumableRollout]
@@ -242,14 +244,21 @@ class WorkerPool:
         self._end_rollout(event.rollout, event.code, event.problem, now, resumable)
 
     def _end_rollout(
-        self, rollout: str, code: int, why: str, now: float, resumable: dict[str, ResumableRollout]
+        self,
+        rollout: str,
+        code: int,
+        cause: str,
+        now: float,
+        resumable: dict[str, ResumableRollout],
     ) -> None:
-        """why: what is known of a death; empty for what its log says."""
+        """cause: what is known of a death; empty for what its log says."""
         worker = self._running.pop(rollout)
         self._wait(rollout, now + 1.0)
         failure = ""
         if code != 0 and not worker.end_signal:
-            hung = f"it was silent for {worker.silent:.0f} s and was killed" if worker.hung else why
+            hung = (
+                f"it was silent for {worker.silent:.0f} s and was killed" if worker.hung else cause
+            )
             self._histories[rollout].alone |= bool(worker.shared)
             failure = self._count_death(rollout, code, hung, resumable.get(rollout), now)
         self._silences.forget(worker.pid)
@@ -260,8 +269,8 @@ class WorkerPool:
         rollouts = [event.rollout]
         if self.shared and event.rollout in self.shared:
             lefts, running = self.shared.take_ended(event.rollout)
-            for left in lefts:
-                self.on_left(left, now, {})
+            for leaving in lefts:
+                self.on_left(leaving, now, {})
             rollouts = list(self._running.keys() & running.keys())
         for rollout in rollouts:
             worker = self._running.pop(rollout)
@@ -316,32 +325,36 @@ class WorkerPool:
 
     def _may_share(self, assignment: Assignment) -> bool:
         spec, history = assignment.spec, self._histories.get(assignment.spec.rollout)
-        wanted = self.shared is not None and self.shared.capacity > 1
-        return wanted and spec.shares_worker and not spec.gpus and not (history and history.alone)
+        is_sharing = self.shared is not None and self.shared.capacity > 1
+        return (
+            is_sharing and spec.shares_worker and not spec.gpus and not (history and history.alone)
+        )
 
     def _count_death(
-        self, rollout: str, code: int, why: str, standing: ResumableRollout | None, now: float
+        self, rollout: str, code: int, cause: str, standing: ResumableRollout | None, now: float
     ) -> str:
         """Count a death; returns why the rollout fails, empty while it may try again.
 
-        why: why it was killed; empty for what its log says.
+        cause: why it was killed; empty for what its log says.
         """
         history = self._histories[rollout]
         steps = standing.steps if standing else history.steps
         delay = history.backoff.fail(now, first=steps > history.steps)
         history.steps = steps
-        why = history.last_words = (
-            why or read_last_line(self._log_of(rollout)) or "it wrote nothing"
+        cause = history.last_words = (
+            cause or read_last_line(self._log_of(rollout)) or "it wrote nothing"
         )
-        how = history.last_exit = _describe_exit(code)
+        exit_text = history.last_exit = _describe_exit(code)
         deaths = history.backoff.failures
         if deaths >= WORKER_DEATHS_LIMIT:
-            last = f"last ({how}): {why}"
+            last = f"last ({exit_text}): {cause}"
             LOGGER.error("rollout %s fails: %s deaths; %s", rollout, deaths, last)
             cause = f"its worker ended {deaths} times without a step between; {last}"
             return f"{cause}; see: houston daemon logs --rollout {rollout}"
         self.restarts += 1
-        LOGGER.warning("worker of %s ended (%s); again in %g s: %s", rollout, how, delay, why)
+        LOGGER.warning(
+            "worker of %s ended (%s); again in %g s: %s", rollout, exit_text, delay, cause
+        )
         return ""
 
 

@@ -21,8 +21,8 @@ LEAST_CACHE_TOKENS = 8192
 
 def main() -> int:
     """Parse the command line and serve until told to end."""
-    asked = _arguments()
-    if asked.die_with_parent:
+    arguments = _arguments()
+    if arguments.die_with_parent:
         parent = os.getppid()
         if parent == 1 or not end_with_parent(parent, signal.SIGTERM):
             return 0
@@ -36,18 +36,18 @@ def main() -> int:
     from houston_daemon.engines.embedded.embedded_server import EmbeddedServer
     from houston_daemon.engines.embedded.sampling_jobs import JobSampler, JobScheduler
 
-    torch.set_num_threads(asked.threads)
-    model = EmbeddedModel(asked.model, asked.dtype)
-    kept = asked.cache_tokens or max(3 * model.window, LEAST_CACHE_TOKENS)
-    scheduler = JobScheduler(JobSampler(model, kept))
+    torch.set_num_threads(arguments.threads)
+    model = EmbeddedModel(arguments.model, arguments.dtype)
+    cache_tokens = arguments.cache_tokens or max(3 * model.window, LEAST_CACHE_TOKENS)
+    scheduler = JobScheduler(JobSampler(model, cache_tokens))
     scheduler.start()
-    name = asked.name or asked.model.name
-    LOGGER.info("serving %s, %s, %d threads", name, model.dtype, asked.threads)
+    name = arguments.name or arguments.model.name
+    LOGGER.info("serving %s, %s, %d threads", name, model.dtype, arguments.threads)
     uvicorn.run(
         EmbeddedServer(model, scheduler, name).app(),
         host="127.0.0.1",
-        port=asked.port or 0,
-        uds=asked.uds,
+        port=arguments.port or 0,
+        uds=arguments.uds,
         log_level="warning",
         timeout_graceful_shutdown=2,
     )

@@ -117,8 +117,8 @@ class EmbeddedModel:
             LOGGER.warning("rows are computed one by one: %s", problem)
             self.net.set_attn_implementation(own)
             return False
-        wanted = torch.stack(alone)
-        near = (shared - wanted).norm() <= _ROUNDING[self.net.dtype] * wanted.norm()
+        separate = torch.stack(alone)
+        near = (shared - separate).norm() <= _ROUNDING[self.net.dtype] * separate.norm()
         if not near:
             LOGGER.warning("rows are computed one by one: together they come out otherwise")
             self.net.set_attn_implementation(own)
@@ -184,8 +184,8 @@ def _best_dtype(folder: Path, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if faster else torch.float32
 
 
-def _end_ids(*given: int | list[int] | None) -> list[int]:
+def _end_ids(*declared_ids: int | list[int] | None) -> list[int]:
     ids: list[int] = []
-    for item in given:
+    for item in declared_ids:
         ids += [] if item is None else [item] if isinstance(item, int) else item
     return sorted(set(ids))

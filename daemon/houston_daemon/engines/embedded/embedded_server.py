@@ -59,22 +59,22 @@ class EmbeddedServer:
     async def completions(self, request: Request) -> Response:
         """Sample once, streamed or whole."""
         try:
-            asked = msgspec.json.decode(
+            request_body = msgspec.json.decode(
                 await request.body(), type=completions_wire.CompletionRequest
             )
         except msgspec.DecodeError as problem:
             return _error_response(str(problem), 400)
-        if asked.model not in ("", self._name, *self._model.adapters):
+        if request_body.model not in ("", self._name, *self._model.adapters):
             return _error_response(
-                f"The model `{asked.model}` does not exist.", 404, "NotFoundError"
+                f"The model `{request_body.model}` does not exist.", 404, "NotFoundError"
             )
-        if isinstance(asked.prompt, str):
+        if isinstance(request_body.prompt, str):
             ids = self._model.tokenizer.encode(
-                asked.prompt, add_special_tokens=asked.add_special_tokens
+                request_body.prompt, add_special_tokens=request_body.add_special_tokens
             )
         else:
-            ids = asked.prompt
-        if unfit := self._unfit(ids, asked):
+            ids = request_body.prompt
+        if unfit := self._unfit(ids, request_body):
             return _error_response(unfit, 400)
         pieces: asyncio.Queue[completions_wire.SampledPiece | Exception] = asyncio.Queue()
         loop = asyncio.get_running_loop()
@@ -83,59 +83,71 @@ class EmbeddedServer:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
-        adapter = asked.model if asked.model in self._model.adapters else ""
-        asked = msgspec.structs.replace(asked, model=asked.model or self._name)
-        job = SamplingJob(asked, ids, adapter, deliver)
+        adapter = request_body.model if request_body.model in self._model.adapters else ""
+        request_body = msgspec.structs.replace(request_body, model=request_body.model or self._name)
+        job = SamplingJob(request_body, ids, adapter, deliver)
         self._scheduler.submit(job)
-        if asked.stream:
+        if request_body.stream:
             return StreamingResponse(_stream_response(job, pieces), media_type="text/event-stream")
         return await _whole_response(job, pieces, request)
 
-    def _unfit(self, ids: list[int], asked: completions_wire.CompletionRequest) -> str:
+    def _unfit(self, ids: list[int], request: completions_wire.CompletionRequest) -> str:
         if not ids:
             return "the prompt is empty"
         if min(ids) < 0 or max(ids) >= self._model.vocabulary:
             return f"a token id is outside the vocabulary of {self._model.vocabulary}"
-        if len(ids) + asked.max_tokens > self._model.window:
+        if len(ids) + request.max_tokens > self._model.window:
             return (
                 f"This model's maximum context length is {self._model.window} tokens; the request "
-                f"has {len(ids)} prompt tokens and max_tokens {asked.max_tokens}."
+                f"has {len(ids)} prompt tokens and max_tokens {request.max_tokens}."
             )
         return ""
 
     async def load_adapter(self, request: Request) -> Response:
         """Load a LoRA adapter under a name that requests then use as their model."""
-        asked = msgspec.json.decode(await request.body(), type=completions_wire.AdapterRequest)
+        request_body = msgspec.json.decode(
+            await request.body(), type=completions_wire.AdapterRequest
+        )
         try:
             await asyncio.wrap_future(
                 self._scheduler.call(
-                    lambda: self._scheduler.sampler.load_adapter(asked.lora_name, asked.lora_path)
+                    lambda: self._scheduler.sampler.load_adapter(
+                        request_body.lora_name, request_body.lora_path
+                    )
                 )
             )
         except AdaptersUnavailable as problem:
             return _error_response(str(problem), 501, "NotImplementedError")
         except AdapterRefused as problem:
             return _error_response(str(problem), 400)
-        return PlainTextResponse(f"Success: LoRA adapter '{asked.lora_name}' added successfully.")
+        return PlainTextResponse(
+            f"Success: LoRA adapter '{request_body.lora_name}' added successfully."
+        )
 
     async def unload_adapter(self, request: Request) -> Response:
         """Forget an adapter."""
-        asked = msgspec.json.decode(await request.body(), type=completions_wire.AdapterRequest)
-        known = await asyncio.wrap_future(
-            self._scheduler.call(lambda: self._scheduler.sampler.unload_adapter(asked.lora_name))
+        request_body = msgspec.json.decode(
+            await request.body(), type=completions_wire.AdapterRequest
         )
-        if not known:
-            return _error_response(
-                f"The adapter `{asked.lora_name}` does not exist.", 404, "NotFoundError"
+        is_loaded = await asyncio.wrap_future(
+            self._scheduler.call(
+                lambda: self._scheduler.sampler.unload_adapter(request_body.lora_name)
             )
-        return PlainTextResponse(f"Success: LoRA adapter '{asked.lora_name}' removed successfully.")
+        )
+        if not is_loaded:
+            return _error_response(
+                f"The adapter `{request_body.lora_name}` does not exist.", 404, "NotFoundError"
+            )
+        return PlainTextResponse(
+            f"Success: LoRA adapter '{request_body.lora_name}' removed successfully."
+        )
 
 
 async def _stream_response(
     job: SamplingJob, pieces: "asyncio.Queue[completions_wire.SampledPiece | Exception]"
 ) -> AsyncIterator[bytes]:
     """Server-sent events. Left early (the client is gone), it cancels the job."""
-    response, asked, first = completions_wire.new_response_id(), job.request, True
+    response, request, first = completions_wire.new_response_id(), job.request, True
     try:
         while True:
             piece = await pieces.get()
@@ -144,12 +156,12 @@ async def _stream_response(
                 break
             yield _server_sent_event(
                 completions_wire.completion_chunk(
-                    response, asked, piece, job.prompt if first else None
+                    response, request, piece, job.prompt if first else None
                 )
             )
             first = False
             if piece.finish_reason:
-                if asked.stream_options and asked.stream_options.include_usage:
+                if request.stream_options and request.stream_options.include_usage:
                     yield _server_sent_event(_usage_event(response, job))
                 break
         yield b"data: [DONE]\n\n"
@@ -163,8 +175,8 @@ async def _whole_response(
     request: Request,
 ) -> Response:
     """One answer, when all of it is there; asks now and then whether the client is."""
-    got: list[completions_wire.SampledPiece] = []
-    while not (got and got[-1].finish_reason):
+    sampled: list[completions_wire.SampledPiece] = []
+    while not (sampled and sampled[-1].finish_reason):
         try:
             piece = await asyncio.wait_for(pieces.get(), 0.5)
         except TimeoutError:
@@ -175,16 +187,16 @@ async def _whole_response(
         if isinstance(piece, Exception):
             failure = _failure_response(piece)
             return JSONResponse(failure, failure["error"]["code"])
-        got.append(piece)
+        sampled.append(piece)
     response = completions_wire.new_response_id()
-    whole = completions_wire.SampledPiece(
-        "".join(piece.text for piece in got),
-        [token for piece in got for token in piece.token_ids],
-        [logprob for piece in got for logprob in piece.logprobs],
-        got[-1].finish_reason,
-        got[-1].stop_reason,
+    whole_piece = completions_wire.SampledPiece(
+        "".join(piece.text for piece in sampled),
+        [token for piece in sampled for token in piece.token_ids],
+        [logprob for piece in sampled for logprob in piece.logprobs],
+        sampled[-1].finish_reason,
+        sampled[-1].stop_reason,
     )
-    answer = completions_wire.completion_chunk(response, job.request, whole, job.prompt)
+    answer = completions_wire.completion_chunk(response, job.request, whole_piece, job.prompt)
     return JSONResponse(answer | {"usage": _usage_event(response, job)["usage"]})
 
 

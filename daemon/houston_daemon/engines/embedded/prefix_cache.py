@@ -113,9 +113,9 @@ def _truncate_cache(entry: PrefixCacheEntry, length: int) -> None:
     del entry.ids[length:]
 
 
-def count_common_ids(left: Sequence[int], right: Sequence[int]) -> int:
+def count_common_ids(first_ids: Sequence[int], second_ids: Sequence[int]) -> int:
     """Return how many leading ids two sequences share."""
-    for place, (one, other) in enumerate(zip(left, right, strict=False)):
-        if one != other:
+    for place, (first_id, second_id) in enumerate(zip(first_ids, second_ids, strict=False)):
+        if first_id != second_id:
             return place
-    return min(len(left), len(right))
+    return min(len(first_ids), len(second_ids))

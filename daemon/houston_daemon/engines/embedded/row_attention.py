@@ -31,13 +31,13 @@ class RowCaches:
         self, keys: torch.Tensor, values: torch.Tensor, layer: int, *rest: Any, **more: Any
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Append new keys and values, (1, groups, all new tokens, width), each to its row."""
-        whole = [
+        pairs = [
             cache.update(key, value, layer)
             for cache, key, value in zip(
                 self._caches, keys.split(self._new, 2), values.split(self._new, 2), strict=True
             )
         ]
-        return [key for key, _ in whole], [value for _, value in whole]
+        return [key for key, _ in pairs], [value for _, value in pairs]
 
     def get_seq_length(self, layer: int = 0) -> int:
         """Of the longest row, before its new tokens; positions are given to the model as well."""
@@ -98,10 +98,10 @@ def _causal_mask(query: torch.Tensor, length: int, window: int | None) -> torch.
     new = query.shape[2]
     keys = torch.arange(length, device=query.device)
     places = keys[length - new :, None]
-    seen = keys <= places
+    visible = keys <= places
     if window:
-        seen &= keys > places - window
-    return seen[None, None]
+        visible &= keys > places - window
+    return visible[None, None]
 
 
 def register_row_attention() -> None:

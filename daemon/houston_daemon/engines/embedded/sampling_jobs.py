@@ -81,8 +81,8 @@ class TokenGrammar:
         """Return which ids may come next, shape (vocabulary,)."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         mask = np.zeros(vocabulary, dtype=bool)
-        known = np.unpackbits(bits, bitorder="little")[: min(self._size, vocabulary)]
-        mask[: len(known)] = known
+        allowed_ids = np.unpackbits(bits, bitorder="little")[: min(self._size, vocabulary)]
+        mask[: len(allowed_ids)] = allowed_ids
         return torch.from_numpy(mask)
 
     def accept(self, token: int) -> None:
@@ -121,14 +121,14 @@ class JobSampler:
 
     def grammar(self, request: CompletionRequest) -> TokenGrammar | None:
         """Compile the request's schema. Raises GrammarError."""
-        wanted = request.structured_outputs
-        if wanted is None or wanted.json is None:
+        outputs = request.structured_outputs
+        if outputs is None or outputs.json is None:
             return None
         if self._vocabulary is None:
             self._vocabulary = grammar_tokenizer(
                 self.model.tokenizer, self.model.vocabulary, self.model.ends
             )
-        return TokenGrammar(self._vocabulary, wanted.json)
+        return TokenGrammar(self._vocabulary, outputs.json)
 
 
 class SamplingJob:
@@ -186,19 +186,19 @@ class SamplingJob:
             self._entry = None
 
     def _sample(self, model: EmbeddedModel, logits: torch.Tensor) -> bool:
-        asked = self.request
+        request = self.request
         allowed = self._grammar.allowed(len(logits)) if self._grammar else None
-        token, logprob = draw_token(logits, allowed, asked.temperature, asked.top_p)
+        token, logprob = draw_token(logits, allowed, request.temperature, request.top_p)
         self.sampled += 1
         self._feed = [token]
-        stopped = token in asked.stop_token_ids or token in model.ends
+        stopped = token in request.stop_token_ids or token in model.ends
         if self._grammar and not stopped:
             self._grammar.accept(token)
-        shown = not stopped or asked.include_stop_str_in_output
-        text = self._text.step(model.tokenizer.backend_tokenizer, token) if shown else None
-        reason = "stop" if stopped else "length" if self.sampled >= asked.max_tokens else None
-        why = token if token in asked.stop_token_ids else None
-        self.deliver(SampledPiece(text or "", [token], [logprob], reason, why))
+        is_shown = not stopped or request.include_stop_str_in_output
+        text = self._text.step(model.tokenizer.backend_tokenizer, token) if is_shown else None
+        reason = "stop" if stopped else "length" if self.sampled >= request.max_tokens else None
+        stop_reason = token if token in request.stop_token_ids else None
+        self.deliver(SampledPiece(text or "", [token], [logprob], reason, stop_reason))
         return reason is not None
 
 

@@ -86,13 +86,13 @@ class DiskSpaceWatch:
             return False
         self._next_look = now + SPACE_CHECK_SECONDS
         try:
-            found = shutil.disk_usage(self._home.path)
+            usage = shutil.disk_usage(self._home.path)
         except FileNotFoundError:  # the home was removed: `HomeFilesWatch` says so
             return False
         refused = now - self._refused_at < REFUSED_WRITE_SECONDS
         limit = RESUME_FREE_BYTES if self.problem else LOW_DISK_BYTES
         # A file system that counts no blocks at all says nothing about its room.
-        self._update(refused or (found.total > 0 and found.free < limit), found.free)
+        self._update(refused or (usage.total > 0 and usage.free < limit), usage.free)
         return True
 
     def note_refused_write(self) -> None:
@@ -135,7 +135,9 @@ class HomeFilesWatch:
         database = store.home.database
         self._wal = [database.with_name(f"{database.name}-{end}") for end in ("wal", "shm")]
         self._watched = [database, *self._wal, store.home.lock_file]
-        self._known = {path: found for path in self._watched if (found := _file_identity(path))}
+        self._known = {
+            path: identity for path in self._watched if (identity := _file_identity(path))
+        }
         self._due = 0.0
 
     def check(self, now: float) -> None:
@@ -146,24 +148,26 @@ class HomeFilesWatch:
         if now < self._due:
             return
         self._due = now + FILES_CHECK_SECONDS
-        gone = [path for path, was in self._known.items() if _file_identity(path) != was]
-        if gone:
-            names = " and ".join(path.name for path in gone)
+        gone_paths = [path for path, was in self._known.items() if _file_identity(path) != was]
+        if gone_paths:
+            names = " and ".join(path.name for path in gone_paths)
             LOGGER.error("%s removed or replaced while open: nothing more is taken", names)
             raise HomeFilesGone(
                 f"{names} of {self._store.home.path} removed or replaced while the daemon ran; "
-                f"{self._save_stored(gone)}"
+                f"{self._save_stored(gone_paths)}"
             )
 
-    def _save_stored(self, gone: list[Path]) -> str:
+    def _save_stored(self, gone_paths: list[Path]) -> str:
         """Save what is stored; what became of it."""
         home, connection = self._store.home, self._store.connection
         if not home.path.is_dir():
             return "the home itself is gone, so nothing was put back"
         try:
-            if home.database in gone:
+            if home.database in gone_paths:
                 saved = _put_database_back(home, connection)
-            elif any(path in gone for path in self._wal) and not _checkpoint_whole_wal(connection):
+            elif any(path in gone_paths for path in self._wal) and not _checkpoint_whole_wal(
+                connection
+            ):
                 saved = _save_into_damaged(home, connection)
             else:
                 saved = "everything stored is in houston.db"
@@ -281,16 +285,16 @@ class DiskHousekeeping:
         self._report("head file", str(problem or ""))
         return True
 
-    def _try(self, what: str, act: Callable[[], None]) -> None:
+    def _try(self, task_name: str, act: Callable[[], None]) -> None:
         try:
             act()
         except OSError as problem:
-            self._report(what, str(problem))
+            self._report(task_name, str(problem))
         else:
-            self._report(what, "")
+            self._report(task_name, "")
 
-    def _report(self, what: str, problem: str) -> None:
-        text = problem and f"{what}: {problem}"
-        if text and text != self._troubles.get(what):
+    def _report(self, task_name: str, problem: str) -> None:
+        text = problem and f"{task_name}: {problem}"
+        if text and text != self._troubles.get(task_name):
             LOGGER.warning("%s", text)
-        self._troubles[what] = text
+        self._troubles[task_name] = text

@@ -91,12 +91,12 @@ class WalCheckpoints:
         self._copied_seq = self._store.journal.seq
         self._copied_bytes = self._store.journal.inline_bytes
         self._retry_at = 0.0
-        done, used = self._checkpoint("PASSIVE")
+        is_complete, used = self._checkpoint("PASSIVE")
         if self._failed:
             self._retry_at = now + RETRY_SECONDS
         if used >= CROWDED_WAL_BYTES:
-            done, used = self._restart_wal()
-        if done:
+            is_complete, used = self._restart_wal()
+        if is_complete:
             self._note_free()
         elif used >= CROWDED_WAL_BYTES:
             self._retry_at = now + RETRY_SECONDS

@@ -66,8 +66,12 @@ def _is_read_lock(words: list[str], inode: int) -> bool:
     if len(words) != 8 or words[1] not in ("POSIX", "OFDLCK") or words[3] != "READ":
         return False
     first, last = words[6:]
-    found = int(words[5].rpartition(":")[2]) == inode
-    return found and last != "EOF" and any(int(first) <= n <= int(last) for n in READ_LOCK_BYTES)
+    is_same_file = int(words[5].rpartition(":")[2]) == inode
+    return (
+        is_same_file
+        and last != "EOF"
+        and any(int(first) <= n <= int(last) for n in READ_LOCK_BYTES)
+    )
 
 
 def _describe_process(pid: int) -> WalReader:
@@ -80,8 +84,8 @@ def _describe_process(pid: int) -> WalReader:
     is_houston = any(
         word.startswith(_HOUSTON_PROGRAMS) or word.endswith("/houston") for word in words
     )
-    other = pid != os.getpid()
-    is_own, may_end = other and uid == me, other and me in (0, uid)
+    is_other = pid != os.getpid()
+    is_own, may_end = is_other and uid == me, is_other and me in (0, uid)
     return WalReader(pid, safe(" ".join(words).strip()), is_own and is_houston, may_end)
 
 

@@ -123,10 +123,10 @@ def _check_can_branch(store: Store, spec: RolloutSpec, origin: BranchPoint, step
     if not origin.snapshot and task.environment not in SNAPSHOTLESS_ENVIRONMENTS:
         raise _no_snapshot_denial(store, spec.rollout, task.environment, step)
     if task.environment not in SNAPSHOTLESS_ENVIRONMENTS and (
-        gone := _explain_missing_snapshots(store, spec, task.hosts[0])
+        absence := _explain_missing_snapshots(store, spec, task.hosts[0])
     ):
         raise denial(
-            f"The snapshots of {spec.rollout} {gone}: no step's workspace can be brought back.",
+            f"The snapshots of {spec.rollout} {absence}: no step's workspace can be brought back.",
             f"houston rollout start {shlex.quote(spec.task.folder)}",
             NO_BRANCH_STARTED,
         )
@@ -188,8 +188,8 @@ def _build_origin(store: Store, owner: str, step: int, shared: _SharedStep) -> B
         "SELECT seq, first_kept_step FROM forks WHERE rollout = ? AND step <= ? ORDER BY number",
         (owner, step),
     ).fetchall()
-    begun = (earlier.fork_seq, earlier.first_step)
-    fork_seq, first_step = forks[-1] if forks else begun
+    inherited_fork = (earlier.fork_seq, earlier.first_step)
+    fork_seq, first_step = forks[-1] if forks else inherited_fork
     (errors,) = store.connection.execute(
         "SELECT count(*) FROM steps WHERE rollout = ? AND step <= ? AND current AND errors > 0",
         (owner, step),

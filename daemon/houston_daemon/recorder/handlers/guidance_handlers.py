@@ -169,12 +169,12 @@ def require_rollout(store: Store, id: str) -> RolloutRow:
     return row
 
 
-def _check_guidance_owner(store: Store, guidance: Guidance, author: Author, what: str) -> None:
+def _check_guidance_owner(store: Store, guidance: Guidance, author: Author, deed: str) -> None:
     """Annotators change what their own user wrote, operators what anybody wrote."""
     query = "SELECT uid FROM guidance WHERE id = ?"
     (uid,) = store.connection.execute(query, (guidance.id,)).fetchone()
     if not author.may_change(uid):
-        raise NotOwner(f"{what} of {guidance.author}", author.name)
+        raise NotOwner(f"{deed} of {guidance.author}", author.name)
 
 
 def _check_bookmark_owner(store: Store, rollout_id: str, step: int, author: Author) -> None:
@@ -208,14 +208,14 @@ def _require_queued(store: Store, id: str) -> Guidance:
     return guidance
 
 
-def check_text(text: str, what: str) -> None:
+def check_text(text: str, subject: str) -> None:
     """Refuse an empty text and one that is too long."""
     size = len(text.encode())
     if not text.strip():
-        raise denial(f"The text of {what} is empty.", code=ExitCode.USAGE)
+        raise denial(f"The text of {subject} is empty.", code=ExitCode.USAGE)
     if size > GUIDANCE_TEXT_LIMIT:
         raise denial(
-            f"The text of {what} has {size} bytes; {GUIDANCE_TEXT_LIMIT} is the most.",
+            f"The text of {subject} has {size} bytes; {GUIDANCE_TEXT_LIMIT} is the most.",
             "Put long material into a file of the workspace and name it.",
             code=ExitCode.USAGE,
         )

@@ -189,11 +189,11 @@ def _is_lookahead_open(store: Store, row: RolloutRow, step: int, attempt: int, r
 def _check_result(store: Store, row: RolloutRow, message: StoreResult) -> None:
     _check_index(message.index)
     _check_step_open(store, row, message.step, message.attempt)
-    known = store.connection.execute(
+    intent_row = store.connection.execute(
         "SELECT 1 FROM events WHERE rollout = ? AND step = ? AND attempt = ? AND part = ?",
         (row.id, message.step, message.attempt, f"intent.{message.index}"),
     ).fetchone()
-    if known is None:
+    if intent_row is None:
         raise _invalid_message(f"call {message.index} of step {message.step} has no intent")
     check_result_numbers(message.result)
 
@@ -255,8 +255,8 @@ def _check_index(index: int) -> None:
         raise _invalid_message(f"index is {index}; it begins with 0")
 
 
-def _invalid_message(what: str) -> Refusal:
-    return Refusal("INVALID", f"This cannot be stored: {what}.")
+def _invalid_message(problem_text: str) -> Refusal:
+    return Refusal("INVALID", f"This cannot be stored: {problem_text}.")
 
 
 CLOCK_EVENT_US = 30_000_000

@@ -136,12 +136,12 @@ def _redact_engine(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _store_task_definition(store: Store, task: TaskRecord) -> None:
     """Store the definition once for as long as it stays the same."""
-    known = store.connection.execute(
+    row = store.connection.execute(
         "SELECT e.body, e.blob FROM tasks t JOIN events e ON e.seq = t.seq WHERE t.name = ?",
         (task.name,),
     ).fetchone()
-    if known:
-        data = read_blob(store.home, known[1]) if known[1] else known[0]
+    if row:
+        data = read_blob(store.home, row[1]) if row[1] else row[0]
         if data is not None and msgspec.msgpack.decode(data, type=TaskRecord) == task:
             return
     store.journal.append(EventKey(), "task", journal_writer.prepare_body(store.home, task))
@@ -277,14 +277,14 @@ def take_cleanup_batch(waiting: list[CleanupRequest]) -> dict[str, CleanupReques
 
     Who else asked for the same has an answer of their own: they may have asked for more.
     """
-    taken: dict[str, CleanupRequest] = {}
+    batch: dict[str, CleanupRequest] = {}
     rest = [
         request
         for request in waiting
-        if taken.setdefault(request.order.rollout, request) is not request
+        if batch.setdefault(request.order.rollout, request) is not request
     ]
     waiting[:] = rest
-    return taken
+    return batch
 
 
 def store_cleanup_result(store: Store, request: CleanupRequest, report: CleanupReport) -> None:
@@ -302,9 +302,9 @@ def store_cleanup_result(store: Store, request: CleanupRequest, report: CleanupR
 def _build_cleanup_order(store: Store, rollout: str, message: CleanRollouts) -> CleanupOrder:
     row = require_rollout(store, rollout)
     if not has_ended(row) or store.workers.get(row.id) is not None:
-        why = f"has not ended ({row.state})" if not has_ended(row) else "is just ending"
+        state_text = f"has not ended ({row.state})" if not has_ended(row) else "is just ending"
         raise denial(
-            f"{row.id} {why}: it works with what would be freed.",
+            f"{row.id} {state_text}: it works with what would be freed.",
             f"houston rollout cancel {row.id} --wait",
             "Nothing was freed.",
         )

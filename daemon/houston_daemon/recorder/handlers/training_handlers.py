@@ -47,9 +47,9 @@ def register_policy(store: Store, message: wire.RegisterPolicy, author: Author) 
     policy, request = message.policy, check_request_key(message.request)
     name = parse_policy_name(policy.name)
     check_family_name(name.family)
-    if known := store.read(policy_queries.find_policy(policy.name)):
-        if known.hash == policy.hash and known.run == policy.run:
-            return RequestStored(seq=known.seq)
+    if policy_row := store.read(policy_queries.find_policy(policy.name)):
+        if policy_row.hash == policy.hash and policy_row.run == policy.run:
+            return RequestStored(seq=policy_row.seq)
         raise denial(f"There is a policy {policy.name} already.", "houston policy list")
     _check_lineage(store, policy, name)
     fields: dict[str, Any] = {"by": author.person_label, "request": request, **author.event_fields}
@@ -90,9 +90,9 @@ def _check_lineage(store: Store, policy: bodies.PolicyRegistered, name: PolicyNa
             f"Training {run.id} was cancelled: nothing becomes a policy of it.",
             f"houston train sft --resume {run.id}",
         )
-    known = store.read(policy_queries.list_policies())
+    policies = store.read(policy_queries.list_policies())
     policy_constraints.check_family_lineage(
-        known, name.family, policy.base, policy.base_hash, policy.parent, UNCHANGED
+        policies, name.family, policy.base, policy.base_hash, policy.parent, UNCHANGED
     )
 
 
@@ -101,16 +101,17 @@ def activate_policy(store: Store, message: wire.ActivatePolicy, author: Author) 
     request = check_request_key(message.request)
     if before := store.read(policy_queries.find_activation_request(request)):
         return RequestStored(seq=before)
-    for known in store.read(policy_queries.list_activations(message.engine)):
-        if known.state == "asked":
+    for activation in store.read(policy_queries.list_activations(message.engine)):
+        if activation.state == "asked":
             raise denial(
-                f"Engine {known.engine} is just being given {known.policy or 'its own model'}.",
+                f"Engine {activation.engine} is just being given"
+                f" {activation.policy or 'its own model'}.",
                 "houston policy list",
             )
-    wanted = _previous_policy(store, message.engine) if message.rollback else message.policy
-    policy = store.read(policy_queries.find_policy(wanted)) if wanted else None
-    if wanted and policy is None:
-        raise denial(f"There is no policy {wanted[:80]!r}.", "houston policy list")
+    wanted_name = _previous_policy(store, message.engine) if message.rollback else message.policy
+    policy = store.read(policy_queries.find_policy(wanted_name)) if wanted_name else None
+    if wanted_name and policy is None:
+        raise denial(f"There is no policy {wanted_name[:80]!r}.", "houston policy list")
     body = bodies.ActivationRequested(
         by=author.person_label,
         request=request,
@@ -137,8 +138,8 @@ def store_activation_result(
     store: Store, asked: int, ok: bool, reason: str, unloaded: tuple[str, ...]
 ) -> None:
     """What came of an activation; nothing where that is known."""
-    known = store.read(policy_queries.find_activation(asked))
-    if known is not None and known.state == "asked":
+    activation = store.read(policy_queries.find_activation(asked))
+    if activation is not None and activation.state == "asked":
         body = bodies.ActivationEnded(asked=asked, ok=ok, reason=redact(reason), unloaded=unloaded)
         store.journal.append(EventKey(), "activated", body)
 
@@ -213,9 +214,9 @@ def _adapter_limit(spec: RolloutSpec) -> int:
 
 def _use_own_engine(store: Store, spec: RolloutSpec, policy: PolicyRow, folder: str) -> RolloutSpec:
     """Full weights are served by an engine that is named after them."""
-    known = store.read(policy_queries.list_policies())
+    policies = store.read(policy_queries.list_policies())
     instead = policy_constraints.base_folders(
-        store.home, policy_constraints.base_hashes(policy, known), known
+        store.home, policy_constraints.base_hashes(policy, policies), policies
     )
     settings = build_own_engine_settings(spec.engine_settings, policy, folder, instead)
     return msgspec.structs.replace(
@@ -250,13 +251,13 @@ def start_training_run(store: Store, message: wire.StartTraining, author: Author
     if not is_run_name(message.run):
         raise denial(f"{message.run[:80]!r} cannot name a training run.", code=ExitCode.USAGE)
     check_family_name(message.name)
-    known = store.read(policy_queries.find_training_run(message.run))
-    if known is not None:
-        before = store.read(policy_queries.read_training_request(known))
+    run_row = store.read(policy_queries.find_training_run(message.run))
+    if run_row is not None:
+        before = store.read(policy_queries.read_training_request(run_row))
         if before is not None and before.request == request:
-            return RequestStored(seq=known.seq)
-        if known.state not in ("failed", "cancelled"):
-            cause = f"There is a training run {known.id} already ({known.state})."
+            return RequestStored(seq=run_row.seq)
+        if run_row.state not in ("failed", "cancelled"):
+            cause = f"There is a training run {run_row.id} already ({run_row.state})."
             raise denial(cause, "houston train list")
     if not (training_folder(store.home) / message.run).is_dir():
         raise denial(f"The home has no folder training/{message.run}.", "houston train sft --help")
@@ -346,14 +347,14 @@ def store_run_state(
 
     A run that became a policy has finished, whoever wanted it ended by then.
     """
-    known = store.read(policy_queries.find_training_run(run))
-    if known is None or known.state in ENDED_RUN_STATES:
+    run_row = store.read(policy_queries.find_training_run(run))
+    if run_row is None or run_row.state in ENDED_RUN_STATES:
         return
-    if state == "cancelled" and known.policy:
+    if state == "cancelled" and run_row.policy:
         state, reason = "finished", ""
-    if not start and (known.state, known.reason) == (state, reason):
+    if not start and (run_row.state, run_row.reason) == (state, reason):
         return
-    by = (known.cancelling if state == "cancelled" else "") or "daemon"
+    by = (run_row.cancelling if state == "cancelled" else "") or "daemon"
     body = bodies.TrainingStateChanged(
         by=by, run=run, state=state, reason=redact(reason), start=start
     )

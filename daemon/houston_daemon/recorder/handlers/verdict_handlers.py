@@ -45,8 +45,8 @@ def store_human_verdicts(store: Store, message: GiveVerdicts, author: Author) ->
     """Keep, mask or leave ranges of steps undecided; the same request again changes nothing."""
     request = check_request_key(message.request)
     parts = _split_by_owner(store, message)
-    if done := _find_same_verdict(store, parts, message, author):
-        return RequestStored(seq=done)
+    if same_seq := _find_same_verdict(store, parts, message, author):
+        return RequestStored(seq=same_seq)
     return _append_verdicts(
         store, parts, {"by": author.name, "request": request, **author.event_fields}
     )
