@@ -102,16 +102,16 @@ def result(
     if met:
         text = replace(text, head="\n".join([text.head, *(f"[{hit.words}]" for hit in met)]))
         fields["limits"] = [hit.kind for hit in met]
-    shown = observation_boundary.bound_text(text.body, limit, text.how, text.head)
+    bounded = observation_boundary.bound_text(text.body, limit, text.how, text.head)
     return ToolResult(
         call=call,
         kind=observation.kind,
         success=observation.success,
-        text=shown.text,
+        text=bounded.text,
         fields=fields,
         seconds=seconds,
-        forged_tags=shown.forged_tags,
-        cut=bool(shown.cut),
+        forged_tags=bounded.forged_tags,
+        cut=bool(bounded.cut),
     )
 
 
@@ -149,9 +149,9 @@ class ToolEnvironment:
 
     async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
         """Run one call; what goes wrong is an observation."""
-        begun = time.monotonic()
+        start_time = time.monotonic()
         call = self.check(call)
-        return await self._result(call, await self._observe(call, standing, stop), begun)
+        return await self._result(call, await self._observe(call, standing, stop), start_time)
 
     async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """The same as `act`, where a call that was done and written is not done again."""
@@ -193,10 +193,12 @@ class ToolEnvironment:
             log = logging.getLogger(type(self).__module__)
             return Failed(error=self._error_text(call, problem) or internal_failure(call, log))
 
-    async def _result(self, call: ToolCall, observation: Observation, begun: float) -> ToolResult:
-        """The result, made in a thread. begun: monotonic time at which the call began."""
+    async def _result(
+        self, call: ToolCall, observation: Observation, start_time: float
+    ) -> ToolResult:
+        """The result, made in a thread. start_time: monotonic time at which the call began."""
         met = await self._host.limits_met() if self._host is not None else ()
-        seconds = round(time.monotonic() - begun, 6)
+        seconds = round(time.monotonic() - start_time, 6)
         return await asyncio.to_thread(result, call, observation, self._characters, seconds, met)
 
 

@@ -47,16 +47,16 @@ class ForeignTools:
         own: Catalog,
         offered: Iterable[OfferedTool],
         allowed: Sequence[str],
-        kept: Mapping[str, tuple[str, str]] | None = None,
+        kept_names: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
         """allowed: names that the task chooses, as models see them; empty for all.
 
-        kept: names that were given already, with whose tool has them and its name there.
+        kept_names: names that were given already, with whose tool has them and its name there.
         """
-        taken = {tool.name for tool in own.tools} | set(_RESERVED)
+        taken_names = {tool.name for tool in own.tools} | set(_RESERVED)
         self._own = own
         self._offered: dict[str, OfferedTool] = {}
-        for name, tool in _named(list(offered)[:MOST_TOOLS], taken, kept or {}):
+        for name, tool in _named(list(offered)[:MOST_TOOLS], taken_names, kept_names or {}):
             if not allowed or name in allowed:
                 self._offered[name] = tool
         theirs = [_spec(name, tool) for name, tool in self._offered.items()]
@@ -105,11 +105,11 @@ def _spec(name: str, tool: OfferedTool) -> ToolSpec:
 
 
 def _named(
-    offered: Sequence[OfferedTool], taken: set[str], kept: Mapping[str, tuple[str, str]]
+    offered: Sequence[OfferedTool], taken_names: set[str], kept_names: Mapping[str, tuple[str, str]]
 ) -> Iterable[tuple[str, OfferedTool]]:
     counts = Counter(_sound(tool.name) for tool in offered)
-    name_of = {whose: name for name, whose in kept.items()}
-    used = {*taken, *kept}
+    name_of = {whose: name for name, whose in kept_names.items()}
+    used = {*taken_names, *kept_names}
     for tool in offered:
         if name := name_of.pop((tool.source, tool.name), ""):
             yield name, tool

@@ -68,15 +68,15 @@ class NullEnvironment(ToolEnvironment):
 def _plain_result(
     call: ToolCall, kind: str, success: bool, text: str, **fields: bool
 ) -> ToolResult:
-    shown = observation_boundary.bound_text(text, _CHARACTERS)
+    bounded = observation_boundary.bound_text(text, _CHARACTERS)
     return ToolResult(
         call=call,
         kind=kind,
         success=success,
-        text=shown.text,
+        text=bounded.text,
         fields=dict(fields),
-        forged_tags=shown.forged_tags,
-        cut=bool(shown.cut),
+        forged_tags=bounded.forged_tags,
+        cut=bool(bounded.cut),
     )
 
 

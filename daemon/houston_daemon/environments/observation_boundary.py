@@ -39,19 +39,20 @@ def readable(data: bytes | str) -> str:
     return str(safe(_decoded(data)))
 
 
-def cut(text: str, limit: int, how: str = "") -> tuple[str, int]:
+def cut(text: str, limit: int, hint_text: str = "") -> tuple[str, int]:
     """`text` within `limit` characters, head and tail kept, and how many were left out.
 
-    how: what to do to see the rest, part of the notice. Cuts fall on line ends where one is near.
+    hint_text: what to do to see the rest, part of the notice. Cuts fall on line ends where one is
+    near.
     A limit too small for a notice still gives one.
     """
     if len(text) <= limit:
         return text, 0
-    room = max(0, limit - 120 - len(how))
+    room = max(0, limit - 120 - len(hint_text))
     before, after = first_lines(text, room * 2 // 3), last_lines(text, room // 3)
     between = text[len(before) : len(text) - len(after)]
     lines = between.count("\n")
-    hint = f"; {how}" if how else ""
+    hint = f"; {hint_text}" if hint_text else ""
     notice = f"[… {len(between)} characters ({lines} lines) between are not shown{hint} …]"
     return "\n".join(part for part in (before.rstrip("\n"), notice, after) if part), len(between)
 
@@ -83,18 +84,18 @@ def numbered_lines(lines: Iterable[str], first: int, width: int, room: int) -> l
 
     The first one is there in any case, cut where it alone is too long.
     """
-    shown: list[str] = []
-    left = room
+    lines_shown: list[str] = []
+    characters_left = room
     for number, line in enumerate(lines, first):
         text = f"{number:>{width}} {line}"
-        left -= len(text) + 1
-        if left < 0 and shown:
+        characters_left -= len(text) + 1
+        if characters_left < 0 and lines_shown:
             break
-        shown.append(text[:room])
-    return shown
+        lines_shown.append(text[:room])
+    return lines_shown
 
 
-def bound_text(body: bytes | str, limit: int, how: str = "", head: str = "") -> BoundedText:
+def bound_text(body: bytes | str, limit: int, hint_text: str = "", head: str = "") -> BoundedText:
     """Bring text through the door: `head`, which stays whole, and `body` below it, cut to fit.
 
     Disarming is done once and last, over both: twice would escape what is already dead.
@@ -102,17 +103,17 @@ def bound_text(body: bytes | str, limit: int, how: str = "", head: str = "") -> 
     # Secrets first: a cut must not leave half of one, nor a glyph hide it.
     before, after = redact(_decoded(head)), redact(_decoded(body))
     top = str(safe(before))[:_HEAD]
-    bottom, missing = cut(str(safe(after)), max(_LEAST, limit - len(top)), how)
+    bottom, missing = cut(str(safe(after)), max(_LEAST, limit - len(top)), hint_text)
     disarmed = guidance_tag.disarm("\n".join(part for part in (top, bottom) if part))
     return BoundedText(disarmed.text, disarmed.found + _hidden(before) + _hidden(after), missing)
 
 
 def _hidden(text: str) -> int:
     """Look-alikes that hide behind characters which do not show: made visible they are dead."""
-    shown = str(safe(text))
-    if shown == text:
+    safe_text = str(safe(text))
+    if safe_text == text:
         return 0
-    return max(0, guidance_tag.disarm(text).found - guidance_tag.disarm(shown).found)
+    return max(0, guidance_tag.disarm(text).found - guidance_tag.disarm(safe_text).found)
 
 
 def _decoded(data: bytes | str) -> str:

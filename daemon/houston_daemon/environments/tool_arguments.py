@@ -66,16 +66,16 @@ def chosen_actions(
     Raises ConfigurationError for a name that is none of `owner`'s, and where one is left out that
     is needed.
     """
-    known = {action.name: action for action in actions}
+    known_actions = {action.name: action for action in actions}
     for name in task.tools:
-        if name not in known:
+        if name not in known_actions:
             raise ConfigurationError(
-                f"Task {task.name}: `tools` names {name!r}; {owner} has {', '.join(known)}."
+                f"Task {task.name}: `tools` names {name!r}; {owner} has {', '.join(known_actions)}."
             )
     for name in needed:
         if task.tools and name not in task.tools:
             raise ConfigurationError(f"Task {task.name}: `tools` leaves out {name!r}.")
-    return {n: action for n, action in known.items() if not task.tools or n in task.tools}
+    return {n: action for n, action in known_actions.items() if not task.tools or n in task.tools}
 
 
 class Catalog:
@@ -115,8 +115,8 @@ class Catalog:
         offered = [tool.name for tool in self.tools]
         near = difflib.get_close_matches(name, offered, n=2)
         hint = f"Did you mean {' or '.join(near)}?" if near else ""
-        known = f"The tools are {', '.join(offered)}."
-        return f"There is no tool {name[:60]!r}. {hint or known}"
+        tool_list = f"The tools are {', '.join(offered)}."
+        return f"There is no tool {name[:60]!r}. {hint or tool_list}"
 
     def _too_large(self, name: str, filled: Mapping[str, Any]) -> str:
         """What a tighter bound of the task refuses."""
@@ -145,15 +145,17 @@ def _choices(action: type[Arguments], name: str) -> str:
 
 def _explain(problem: str, action: type[Arguments]) -> str:
     """msgspec's sentence as one that names tool, argument and what is allowed."""
-    what, _, place = problem.partition(" - at `$.")
-    known = ", ".join(action.__struct_fields__) or "none"
-    if "unknown field" in what:
-        wrong = what.split("`")[1][:60]
-        return f"{action.name} has no argument `{wrong}`; its arguments: {known}."
-    if "missing required field" in what:
-        return f"{action.name} needs the argument `{what.split('`')[1]}`; its arguments: {known}."
+    problem_text, _, place = problem.partition(" - at `$.")
+    argument_names = ", ".join(action.__struct_fields__) or "none"
+    if "unknown field" in problem_text:
+        wrong = problem_text.split("`")[1][:60]
+        return f"{action.name} has no argument `{wrong}`; its arguments: {argument_names}."
+    if "missing required field" in problem_text:
+        needed = problem_text.split("`")[1]
+        return f"{action.name} needs the argument `{needed}`; its arguments: {argument_names}."
     if place:
         name = place.rstrip("`")
-        choices = _choices(action, name) if what.startswith("Invalid enum value") else ""
-        return f"{action.name}: argument `{name}`: {what[0].lower()}{what[1:]}{choices}."
-    return f"{action.name}: the arguments must be one object with: {known}."
+        choices = _choices(action, name) if problem_text.startswith("Invalid enum value") else ""
+        sentence = problem_text[0].lower() + problem_text[1:]
+        return f"{action.name}: argument `{name}`: {sentence}{choices}."
+    return f"{action.name}: the arguments must be one object with: {argument_names}."

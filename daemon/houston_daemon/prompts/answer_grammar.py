@@ -38,8 +38,8 @@ def answer_schema(tools: Sequence[ToolSpec], answer_tokens: int) -> dict[str, An
 def text_schema(keys: Sequence[str], answer_tokens: int) -> dict[str, Any]:
     """Schema of an object with one bounded, non-empty string for each of `keys`."""
     longest = max(40, _character_budget(answer_tokens) // len(keys))
-    each = {"type": "string", "minLength": 1, "maxLength": longest}
-    return _closed_object(dict.fromkeys(keys, each))
+    text_type = {"type": "string", "minLength": 1, "maxLength": longest}
+    return _closed_object(dict.fromkeys(keys, text_type))
 
 
 def _character_budget(answer_tokens: int) -> int:
@@ -89,6 +89,6 @@ def _bounded_schema(schema: Mapping[str, Any], characters: int) -> dict[str, Any
     elif kind == "object":
         members = schema.get("properties", {})
         share = characters // (len(members) or 1)
-        each = {key: _bounded_schema(member, share) for key, member in members.items()}
-        bounded = _closed_object(each, schema.get("required", ()))
+        bounded_members = {key: _bounded_schema(member, share) for key, member in members.items()}
+        bounded = _closed_object(bounded_members, schema.get("required", ()))
     return bounded

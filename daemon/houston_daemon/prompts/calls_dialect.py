@@ -56,7 +56,7 @@ class CallsDialect:
     ) -> list[PromptPiece]:
         """See `Dialect.observation`; of the tail only what people say."""
         lines = [without_own_lines(result.text) for result in results] or [NO_CALL]
-        lines += [f"{OPENING_TAG}{said}{CLOSING_TAG}" for said in said_in_tail(tail)]
+        lines += [f"{OPENING_TAG}{text}{CLOSING_TAG}" for text in said_in_tail(tail)]
         closing = "" if stop in (None, _STOP) else _STOP
         return [
             PromptPiece(f"{closing}\n<|im_start|>user\n", True),

@@ -49,14 +49,14 @@ def link_prompt(
         return PromptLink(
             anchor.seq, 0, None, "forked" if fresh else "stripped" if stripped else "clean"
         )
-    kept = 0 if anchor.seq is None else common_prefix_length(anchor.ids, prompt)
+    kept_ids = 0 if anchor.seq is None else common_prefix_length(anchor.ids, prompt)
     if fresh:
         drift: Drift = "forked"
-    elif kept == len(anchor.ids) and not anchor.ids_lost:
+    elif kept_ids == len(anchor.ids) and not anchor.ids_lost:
         drift = "clean"
     else:
         drift = "stripped" if stripped else "realigned"
-    return PromptLink(anchor.seq, kept, tuple(prompt[kept:]), drift)
+    return PromptLink(anchor.seq, kept_ids, tuple(prompt[kept_ids:]), drift)
 
 
 def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
@@ -171,8 +171,8 @@ class Context:
     def guidance_of(self, entries: int) -> tuple[DeliveredGuidance, ...]:
         """All guidance of the first `entries` entries, in order, that of earlier forks first."""
         by_id = {
-            one.id: one
+            guidance.id: guidance
             for entry in self.entries[:entries]
-            for one in (*entry.earlier_guidance, *entry.guidance)
+            for guidance in (*entry.earlier_guidance, *entry.guidance)
         }
         return tuple(by_id.values())

@@ -162,9 +162,11 @@ def _name_error(name: str, arguments: Mapping[str, Any], tools: Mapping[str, Too
     if name not in tools:
         return f"There is no tool {name!r}; the tools are: {', '.join(sorted(tools))}."
     schema = tools[name].parameters
-    known = schema.get("properties", {})
-    if unknown := sorted(set(arguments) - set(known)):
-        return f"{name} has no argument {unknown[0]!r}; it takes: {', '.join(known) or 'none'}."
+    properties = schema.get("properties", {})
+    if unknown := sorted(set(arguments) - set(properties)):
+        return (
+            f"{name} has no argument {unknown[0]!r}; it takes: {', '.join(properties) or 'none'}."
+        )
     missing = [key for key in schema.get("required", ()) if key not in arguments]
     return f"{name} needs the argument {missing[0]!r}." if missing else ""
 

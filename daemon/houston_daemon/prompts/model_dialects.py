@@ -60,11 +60,11 @@ class ChatmlJsonDialect:
     ) -> list[PromptPiece]:
         """See `Dialect.head`."""
         listed = read.tool_signatures(tools) if short else read.tool_schemas(tools)
-        told = (
+        system_text = (
             f"{system}\n\n# Tools\n{listed}\n\n# Answer\n"
             f"Each answer is one JSON object and nothing else:\n{self.form}"
         )
-        return chatml_prompt(told, task, _ASSISTANT_OPENING)
+        return chatml_prompt(system_text, task, _ASSISTANT_OPENING)
 
     def question(self, system: str, text: str) -> list[PromptPiece]:
         """See `Dialect.question`."""
@@ -74,7 +74,7 @@ class ChatmlJsonDialect:
         self, results: Sequence[PromptToolResult], tail: str, stop: str | None = None
     ) -> list[PromptPiece]:
         """See `Dialect.observation`: one user message."""
-        text = "\n".join(part for part in (*(one.text for one in results), tail) if part)
+        text = "\n".join(part for part in (*(result.text for result in results), tail) if part)
         closing = "" if stop in (None, "<|im_end|>") else "<|im_end|>"
         return [
             template_piece(f"{closing}\n<|im_start|>user\n"),
@@ -107,7 +107,8 @@ class ChatmlJsonDialect:
         if not isinstance(thought, str):
             raise read.UnreadableAnswer("`thought` is no text")
         calls = [
-            _chatml_json_call(one, step, index, tools) for index, one in enumerate(answer["calls"])
+            _chatml_json_call(call, step, index, tools)
+            for index, call in enumerate(answer["calls"])
         ]
         return AgentAction(thought=thought, calls=read.require_call_count(calls))
 
@@ -118,10 +119,10 @@ class ChatmlJsonDialect:
         return answer_schema(tools, answer_tokens)
 
 
-def _chatml_json_call(one: Any, step: int, index: int, tools: Mapping[str, ToolSpec]) -> ToolCall:
-    if not isinstance(one, dict):
+def _chatml_json_call(call: Any, step: int, index: int, tools: Mapping[str, ToolSpec]) -> ToolCall:
+    if not isinstance(call, dict):
         raise read.UnreadableAnswer("a call is no object")
-    return read.build_call(one.get("name"), one.get("arguments", {}), step, index, tools)
+    return read.build_call(call.get("name"), call.get("arguments", {}), step, index, tools)
 
 
 def _strip_code_fence(text: str) -> str:
@@ -178,10 +179,10 @@ class HermesDialect:
         """See `Dialect.observation`: blocks, then the tail, in one user message."""
         closing = "" if stop in (None, "<|im_end|>") else "<|im_end|>"
         pieces = [template_piece(f"{closing}\n<|im_start|>user")]
-        for one in results:
+        for result in results:
             pieces += [
                 template_piece("\n<tool_response>\n"),
-                content_piece(one.text),
+                content_piece(result.text),
                 template_piece("\n</tool_response>"),
             ]
         if tail:
@@ -206,8 +207,8 @@ class HermesDialect:
             calls = self._calls(answer, step, tools)
         except read.UnreadableAnswer as problem:
             return AgentAction(thought=text, calls=(), malformed=str(problem))
-        said = answer.split("<tool_call>", 1)[0].strip()
-        return AgentAction(thought="\n".join(filter(None, (reasoning, said))), calls=calls)
+        thought = answer.split("<tool_call>", 1)[0].strip()
+        return AgentAction(thought="\n".join(filter(None, (reasoning, thought))), calls=calls)
 
     def _calls(self, text: str, step: int, tools: Mapping[str, ToolSpec]) -> tuple[ToolCall, ...]:
         blocks = tool_call_blocks(text)
@@ -216,10 +217,10 @@ class HermesDialect:
         )
 
     def _call(self, block: str, step: int, index: int, tools: Mapping[str, ToolSpec]) -> ToolCall:
-        one = read.parse_json(block.strip())
-        if not isinstance(one, dict):
+        call = read.parse_json(block.strip())
+        if not isinstance(call, dict):
             raise read.UnreadableAnswer("a <tool_call> holds no object")
-        return read.build_call(one.get("name"), one.get("arguments", {}), step, index, tools)
+        return read.build_call(call.get("name"), call.get("arguments", {}), step, index, tools)
 
     def grammar(
         self, tools: Sequence[ToolSpec], answer_tokens: int = 1024
@@ -338,10 +339,10 @@ class Glm45Dialect:
         """See `Dialect.observation`; the sampled role token opens the message where it can."""
         opened = stop in ("<|observation|>", "<|user|>") or stop is None
         pieces = [] if opened else [template_piece("<|observation|>" if results else "<|user|>")]
-        for one in results:
+        for result in results:
             pieces += [
                 template_piece("\n<tool_response>\n"),
-                content_piece(one.text),
+                content_piece(result.text),
                 template_piece("\n</tool_response>"),
             ]
         if tail:
@@ -381,8 +382,8 @@ class Glm45Dialect:
             )
         except read.UnreadableAnswer as problem:
             return AgentAction(thought=text, calls=(), malformed=str(problem))
-        said = answer.split("<tool_call>", 1)[0].strip()
-        return AgentAction(thought="\n".join(filter(None, (reasoning, said))), calls=calls)
+        thought = answer.split("<tool_call>", 1)[0].strip()
+        return AgentAction(thought="\n".join(filter(None, (reasoning, thought))), calls=calls)
 
     def grammar(
         self, tools: Sequence[ToolSpec], answer_tokens: int = 1024

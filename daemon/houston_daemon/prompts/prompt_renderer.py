@@ -44,8 +44,8 @@ class PromptRenderer:
         self.tokens = tokens
         self.measure: PromptTokenizer | TokenEstimator = tokens or TokenEstimator()
         self._strip = thoughts == "strip"
-        found = [(tokens.id_of(stop), stop) for stop in dialect.stop_tokens] if tokens else []
-        self.stops = {number: stop for number, stop in found if number is not None}
+        stop_ids = [(tokens.id_of(stop), stop) for stop in dialect.stop_tokens] if tokens else []
+        self.stops = {number: stop for number, stop in stop_ids if number is not None}
         """Ids that end a turn, with their text."""
 
     def head(self, system: str, tools: Sequence[ToolSpec], task: str, short: bool) -> ContextHead:
@@ -85,8 +85,8 @@ class PromptRenderer:
     ) -> ContextEntry:
         """One closed step."""
         strip = self._strip and bool(sample.calls)
-        shown = context_messages.shown_guidance(observed, guidance)
-        closing = context_messages.observation_ending(observed.tail, guidance, shown)
+        shown_characters = context_messages.shown_guidance(observed, guidance)
+        closing = context_messages.observation_ending(observed.tail, guidance, shown_characters)
         answer, stop = self._answer(sample, strip)
         ids = answer + self._encode(
             self.dialect.observation(_tool_result_texts(results), closing, stop)
@@ -104,24 +104,27 @@ class PromptRenderer:
             stripped=strip,
             answer=len(answer),
             files=tuple(change.path for change in observed.files),
-            shown_characters=shown,
+            shown_characters=shown_characters,
         )
 
     def fork_pair(
         self,
-        kept: ContextEntry,
+        entry: ContextEntry,
         summary: str,
         earlier: Sequence[DeliveredGuidance],
-        shown: Mapping[str, int] | None = None,
+        shown_characters: Mapping[str, int] | None = None,
     ) -> ContextEntry:
         """(S₁:ₖ, oₖ): the summary in the place of the first k steps, with the last observation.
 
-        kept: the entry of step k. earlier: guidance of the compressed part, without oₖ's own.
-        shown: how many characters are shown of guidance that does not fit whole.
+        entry: the entry of step k. earlier: guidance of the compressed part, without oₖ's own.
+        shown_characters: how many characters are shown of guidance that does not fit whole.
         """
-        text = context_messages.observation_text(kept.results, kept.tail, kept.guidance, shown)
+        text = context_messages.observation_text(
+            entry.results, entry.tail, entry.guidance, shown_characters
+        )
         if earlier:
-            text = f"{EARLIER_GUIDANCE}{guidance_tag.render_guidance(earlier, shown)}\n{text}"
+            block = guidance_tag.render_guidance(earlier, shown_characters)
+            text = f"{EARLIER_GUIDANCE}{block}\n{text}"
         pieces = [
             *self.dialect.assistant(summary, ()),
             *self.dialect.observation((), text),
@@ -129,16 +132,16 @@ class PromptRenderer:
         messages = (Message(role="assistant", content=summary), Message(role="user", content=text))
         ids = self._encode(pieces)
         return ContextEntry(
-            step=kept.step,
+            step=entry.step,
             messages=messages,
             ids=tuple(ids),
             size=len(ids) if self.tokens else self.estimate_tokens(messages),
-            results=kept.results,
-            tail=kept.tail,
-            guidance=kept.guidance,
+            results=entry.results,
+            tail=entry.tail,
+            guidance=entry.guidance,
             earlier_guidance=tuple(earlier),
             summary=True,
-            files=kept.files,
+            files=entry.files,
         )
 
     def rerender(self, entry: ContextEntry) -> ContextEntry:
@@ -186,7 +189,7 @@ class PromptRenderer:
 
     def estimate_tokens(self, messages: Sequence[Message]) -> int:
         """About how many tokens `messages` have, without a tokenizer."""
-        text = "".join(f"{one.content}{_calls_text(one)}" for one in messages)
+        text = "".join(f"{message.content}{_calls_text(message)}" for message in messages)
         return self.measure.count(text) + 4 * len(messages)
 
     def _answer(self, sample: SampleBody, strip: bool) -> tuple[list[int], str | None]:
@@ -234,10 +237,10 @@ def _observation_messages(
 
     A result that answers no call (a last evaluation by the loop) has no message of its own.
     """
-    asked = {call.id for call in answer.calls}
+    call_ids = {call.id for call in answer.calls}
     labelled = list(zip(results, context_messages.label_results(results), strict=True))
-    answers = [(result.call.id, text) for result, text in labelled if result.call.id in asked]
-    rest = [text for result, text in labelled if result.call.id not in asked]
+    answers = [(result.call.id, text) for result, text in labelled if result.call.id in call_ids]
+    rest = [text for result, text in labelled if result.call.id not in call_ids]
     end = "\n".join(part for part in (*rest, closing) if part)
     if not answers:
         return (Message(role="user", content=end),)

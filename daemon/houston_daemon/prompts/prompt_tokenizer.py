@@ -37,9 +37,9 @@ class PromptTokenizer:
                 "The engine cannot be used with token ids.",
                 "Set `tokenizer` of the engine in houston.toml to the model's tokenizer.json.",
             ) from problem
-        added = self._tokenizer.get_added_tokens_decoder().values()
+        added_tokens = self._tokenizer.get_added_tokens_decoder().values()
         # Special ones are switched off by the tokenizer itself; these it would still take whole.
-        plain = sorted((token.content for token in added if not token.special), key=len)
+        plain = sorted((token.content for token in added_tokens if not token.special), key=len)
         self._added = re.compile("|".join(map(re.escape, reversed(plain)))) if plain else None
 
     def encode(self, pieces: Iterable[PromptPiece]) -> list[int]:
@@ -61,23 +61,23 @@ class PromptTokenizer:
     @property
     def special(self) -> dict[int, str]:
         """Special tokens by id: what a template writes, and no text."""
-        added = self._tokenizer.get_added_tokens_decoder().items()
-        return {int(id): str(token.content) for id, token in added if token.special}
+        added_tokens = self._tokenizer.get_added_tokens_decoder().items()
+        return {int(id): str(token.content) for id, token in added_tokens if token.special}
 
     def count(self, text: str) -> int:
         """Tokens of content."""
         return len(self._content(text))
 
-    def cut(self, text: str, limit: int, what: str = OBSERVATION_LABEL) -> str:
+    def cut(self, text: str, limit: int, label: str = OBSERVATION_LABEL) -> str:
         """`text` with its middle left out where it has more than `limit` tokens; says so.
 
-        what: what was too long, for the note.
+        label: what was too long, for the note.
         """
         if len(text) <= limit:  # a token is never less than a character here
             return text
         self._tokenizer.encode_special_tokens = True
         offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
-        return cut_middle(text, limit, offsets, what)
+        return cut_middle(text, limit, offsets, label)
 
     def _markup(self, text: str) -> list[int]:
         self._tokenizer.encode_special_tokens = False
@@ -123,10 +123,10 @@ class TokenEstimator:
         """About how many tokens `text` has."""
         return len(text.encode("utf-8", "replace")) // 4 + 1
 
-    def cut(self, text: str, limit: int, what: str = OBSERVATION_LABEL) -> str:
+    def cut(self, text: str, limit: int, label: str = OBSERVATION_LABEL) -> str:
         """`text` with its middle left out where it has more than about `limit` tokens."""
         if self.count(text) <= limit:
             return text
         width = max(1, len(text) * 4 // len(text.encode("utf-8", "replace")))
         offsets = [(start, start + width) for start in range(0, len(text), width)]
-        return cut_middle(text, limit, offsets, what)
+        return cut_middle(text, limit, offsets, label)

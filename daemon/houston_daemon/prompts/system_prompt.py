@@ -82,5 +82,5 @@ def _format_duration(seconds: float) -> str:
 
 
 def _format_count(number: float, word: str) -> str:
-    said = number if isinstance(number, int) else f"{number:g}"
-    return f"{said} {word}" + ("" if number == 1 else "s")
+    count_text = number if isinstance(number, int) else f"{number:g}"
+    return f"{count_text} {word}" + ("" if number == 1 else "s")

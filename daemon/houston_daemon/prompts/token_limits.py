@@ -20,11 +20,11 @@ OBSERVATION_LABEL = "the observation"
 
 
 def cut_middle(
-    text: str, limit: int, offsets: Sequence[tuple[int, int]], what: str = OBSERVATION_LABEL
+    text: str, limit: int, offsets: Sequence[tuple[int, int]], label: str = OBSERVATION_LABEL
 ) -> str:
     """The first two thirds and the last third of `limit` tokens, with a note between.
 
-    offsets: start and end of each token in `text`, in characters. what: what was too long, for the
+    offsets: start and end of each token in `text`, in characters. label: what was too long, for the
     note. A text that fits comes back as it is.
     """
     if len(offsets) <= limit:
@@ -32,7 +32,7 @@ def cut_middle(
     room = max(2, limit - CUT_NOTE_TOKENS)
     first = offsets[room - room // 3][0]
     last = offsets[len(offsets) - room // 3][0] if room // 3 else len(text)
-    note = f"\n[… {last - first} characters cut: {what} was too long …]\n"
+    note = f"\n[… {last - first} characters cut: {label} was too long …]\n"
     return text[:first] + note + text[last:]
 
 
@@ -61,9 +61,9 @@ class TokenLimits:
     guidance: int
     """What people said takes at most this in one observation, and beside a summary."""
 
-    def answer_room(self, prompt: int, wanted: int) -> int:
+    def answer_room(self, prompt: int, wanted_tokens: int) -> int:
         """Most tokens that may be sampled after `prompt` tokens; not positive when none fit."""
-        return wanted if self.window is None else min(wanted, self.window - prompt)
+        return wanted_tokens if self.window is None else min(wanted_tokens, self.window - prompt)
 
     def fork_threshold(self, head: int) -> int:
         """The context limit, but never so small that each step would fork again.

@@ -55,8 +55,8 @@ class WordsDialect:
         pieces = [PromptPiece(f"{closing} {OBSERVED} ", True)]
         for result in results:
             pieces += _words(result.text)
-        for said in said_in_tail(tail):
-            pieces += [_mark(OPENING_TAG), *_words(said), _mark(CLOSING_TAG)]
+        for text in said_in_tail(tail):
+            pieces += [_mark(OPENING_TAG), *_words(text), _mark(CLOSING_TAG)]
         return [*pieces, _mark(ANSWER)]
 
     def assistant(self, thought: str, calls: Sequence[ToolCall]) -> list[PromptPiece]:

@@ -150,19 +150,19 @@ class HttpEnvironment(ToolEnvironment):
 
     async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """What the simulator did is not done again: where it tells, the call is run or found."""
-        begun, call = time.monotonic(), self.check(intent.call)
+        start_time, call = time.monotonic(), self.check(intent.call)
         foreign = self._tools.find(call.name)
         if call.error or foreign is None or self._session.state.start.repeatable:
             return await self.act(call, standing, stop)
         error = "The daemon went down during the action."
         try:
-            done = await unless_stopped(self._session.was_done(self._taken(call)), stop)
+            was_done = await unless_stopped(self._session.was_done(self._taken(call)), stop)
         except (SimulatorFailed, CallInterrupted) as problem:
-            return await self._result(call, Interrupted(error=error, now=str(problem)), begun)
-        if done is False:
+            return await self._result(call, Interrupted(error=error, now=str(problem)), start_time)
+        if was_done is False:
             return await self.act(call, standing, stop)
-        outcome = "The simulator did it; what it answered is lost." if done else ""
-        return await self._result(call, Interrupted(error=error, now=outcome), begun)
+        outcome = "The simulator did it; what it answered is lost." if was_done else ""
+        return await self._result(call, Interrupted(error=error, now=outcome), start_time)
 
     async def close(self, ended: bool) -> None:
         """Let go; with `ended`, tell the simulator."""

@@ -113,14 +113,14 @@ class SimulatorClient:
         again: whether it may be sent again although it may have had its effect. What never reached
         the simulator is sent again in any case, while patience lasts.
         """
-        begun, backoff = time.monotonic(), Backoff(_FIRST_WAIT, _LONGEST_WAIT)
+        start_time, backoff = time.monotonic(), Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         while True:
             try:
                 return await self._once(path, body, kind)
             except SimulatorFailed as problem:
                 now = time.monotonic()
                 wait = backoff.fail(now)
-                over = now - begun + wait > (self._patience if patient else 0.0)
+                over = now - start_time + wait > (self._patience if patient else 0.0)
                 if over or problem.final or (problem.done is None and not again):
                     raise
             await asyncio.sleep(wait)
@@ -162,10 +162,10 @@ class SimulatorClient:
 
 def _read(status: int, data: bytes, kind: type[A]) -> A:
     if not 200 <= status < 300:  # a redirect too: nothing was done
-        refused, why = status < 500, _why(data)
+        refused, reason = status < 500, _why(data)
         words = f"The simulator {'refused' if refused else 'failed'} ({status})"
         raise SimulatorFailed(
-            f"{words}{f': {why}' if why else '.'}",
+            f"{words}{f': {reason}' if reason else '.'}",
             done=False if refused else None,
             lost=status in _LOST,
             final=refused,

@@ -49,9 +49,9 @@ class SessionState(msgspec.Struct):
 class SessionLost(NeedsPerson):
     """The simulator has not what the rollout needs; a person can bring it back."""
 
-    def __init__(self, rollout: str, why: str) -> None:
+    def __init__(self, rollout: str, reason: str) -> None:
         super().__init__(
-            why,
+            reason,
             "The rollout waits.",
             f"Bring the simulator back, then: houston rollout resume {rollout}; or give it up:"
             f" houston rollout cancel {rollout}",
@@ -79,53 +79,53 @@ class SimulatorSession:
 
     async def open(self, begun: bool) -> None:
         """Begin, or go on. Raises NeedsPerson where the simulator is away or has lost it."""
-        kept = await asyncio.to_thread(self._found)
-        if kept is None and begun:
+        kept_state = await asyncio.to_thread(self._found)
+        if kept_state is None and begun:
             raise HoustonError(
                 "The rollout cannot go on: its record of the session is no longer on the host.",
                 "Nothing was changed.",
                 "Start a new one.",
             )
         try:
-            if kept is None:
+            if kept_state is None:
                 await self._begin()
             else:
-                self._state = kept
+                self._state = kept_state
                 await self._find_again()
         except SimulatorFailed as problem:
             raise SessionLost(self._spec.rollout, str(problem)) from None
 
-    async def step(self, taken: RecordedAction) -> Step:
+    async def step(self, action: RecordedAction) -> Step:
         """Do one action, once for each call. Raises SimulatorFailed saying whether it was done.
 
         A call that was noted before its result was stored gets its answer again, from a simulator
         that is `repeatable`.
         """
-        if number := self._number(taken.call):
-            return await self._sent(taken, number)
+        if number := self._number(action.call):
+            return await self._sent(action, number)
         if self._unsure is not None:
             await self._settle(self._unsure)
-        self._unsure = taken
+        self._unsure = action
         try:
-            answer = await self._sent(taken)
+            answer = await self._sent(action)
         except SimulatorFailed as problem:
             if not problem.lost:
                 if problem.done:
-                    await self._keep(taken)
-                self._unsure = taken if problem.done is None else None
+                    await self._keep(action)
+                self._unsure = action if problem.done is None else None
                 raise
             self._unsure = None
             await self._find_again()
-            answer = await self._sent(taken)
-        await self._keep(taken, answer.done)
+            answer = await self._sent(action)
+        await self._keep(action, answer.done)
         return answer
 
-    async def was_done(self, taken: RecordedAction) -> bool | None:
+    async def was_done(self, action: RecordedAction) -> bool | None:
         """Whether the simulator did an action whose answer was lost; None where nobody knows.
 
         Raises SimulatorFailed.
         """
-        return True if self._number(taken.call) else await self._settle(taken)
+        return True if self._number(action.call) else await self._settle(action)
 
     def is_over(self, call: str) -> bool:
         """Whether the episode was over before a call."""
@@ -163,20 +163,20 @@ class SimulatorSession:
 
     async def _do_again(self, reset: Reset) -> None:
         """Those actions of the session that the simulator has not done (any more)."""
-        taken = self.state.taken
-        if reset.steps < len(taken) and not reset.replayable:
+        actions = self.state.taken
+        if reset.steps < len(actions) and not reset.replayable:
             raise SimulatorFailed(
-                f"The simulator knows {reset.steps} of the {len(taken)} actions of this session,"
+                f"The simulator knows {reset.steps} of the {len(actions)} actions of this session,"
                 " and cannot do them again."
             )
-        for number, action in enumerate(taken[reset.steps :], reset.steps + 1):
+        for number, action in enumerate(actions[reset.steps :], reset.steps + 1):
             await self._sent(action, number)
 
-    async def _settle(self, taken: RecordedAction) -> bool | None:
+    async def _settle(self, action: RecordedAction) -> bool | None:
         reset = await self._reset(len(self.state.taken))
         ahead = reset.steps - len(self.state.taken)
         if ahead == 1:
-            await self._keep(taken)
+            await self._keep(action)
         self._unsure = None
         return {0: False, 1: True}.get(ahead)
 
@@ -186,19 +186,19 @@ class SimulatorSession:
             "reset", {**body, "settings": self._settings}, Reset, again=True
         )
 
-    async def _sent(self, taken: RecordedAction, number: int = 0) -> Step:
+    async def _sent(self, action: RecordedAction, number: int = 0) -> Step:
         body = {
             **self._body(),
-            "key": f"{self._spec.rollout}/{taken.call}",
+            "key": f"{self._spec.rollout}/{action.call}",
             "number": number or len(self.state.taken) + 1,
-            "tool": taken.tool,
-            "arguments": taken.arguments,
+            "tool": action.tool,
+            "arguments": action.arguments,
         }
         return await self._client.ask("step", body, Step, again=self.state.start.repeatable)
 
-    async def _keep(self, taken: RecordedAction, done: bool = False) -> None:
-        self.state.taken.append(taken)
-        self.state.done = self.state.done or done
+    async def _keep(self, action: RecordedAction, is_done: bool = False) -> None:
+        self.state.taken.append(action)
+        self.state.done = self.state.done or is_done
         self._unsure = None
         await asyncio.to_thread(save_state, self._file, self.state)
 

@@ -148,14 +148,14 @@ class McpEnvironment(ToolEnvironment):
             log.warning("%s", problem)
         self.tools = self._servers.tools
         news = await asyncio.to_thread(self._servers.news)
-        shown = tool_result_text(answer)
+        result_text = tool_result_text(answer)
         return ToolCalled(
             success=not answer.is_error,
             error=f"{call.name} reports an error." if answer.is_error else "",
             server=tool.source,
             tool=tool.name,
-            text=shown.text,
-            not_shown=shown.not_shown,
+            text=result_text.text,
+            not_shown=result_text.not_shown,
             tools_changed=bool(news),
             news=news,
         )

@@ -184,8 +184,8 @@ def _resource(block: EmbeddedResource) -> tuple[str, str]:
     return f"[embedded resource {inner.uri}, {kind}, {size}: not shown]", "resource"
 
 
-def _declared(what: str, kind: str, data: str) -> str:
-    return f"[{what}, {kind}, about {len(data) * 3 // 4} bytes: not shown]"
+def _declared(label: str, kind: str, data: str) -> str:
+    return f"[{label}, {kind}, about {len(data) * 3 // 4} bytes: not shown]"
 
 
 def _joined(parts: Sequence[str]) -> str:

@@ -46,8 +46,8 @@ class StepChanges:
 
     async def open(self) -> None:
         """Find what was told, or take the workspace as it is given. Raises HoustonError."""
-        if (kept := load_state(self._file, ClosedSteps)) is not None:
-            self._told = kept
+        if (kept_steps := load_state(self._file, ClosedSteps)) is not None:
+            self._told = kept_steps
             return
         snapshot = await self._host.snapshots.take("start", mark=True)
         self._keep(ClosedSteps(snapshot.commit, notes=await self._arrival()))

@@ -34,9 +34,11 @@ def _serve_python(server: MCPServer, tool: PythonTool) -> None:
             return _failed(f"`code` must have 1 to {MOST_CODE} characters.")
         executed = await tool.run(code)
         text = render(executed)
-        shown = observation_boundary.bound_text(text.body, _CHARACTERS, text.how, text.head).text
+        bounded_text = observation_boundary.bound_text(
+            text.body, _CHARACTERS, text.how, text.head
+        ).text
         return CallToolResult(
-            content=[TextContent(text=shown)],
+            content=[TextContent(text=bounded_text)],
             structured_content=executed.fields(),
             is_error=not executed.success,
         )
@@ -67,5 +69,5 @@ def _entry(number: int, hit: Hit) -> str:
     return f"{number}. {hit.title}\n   {hit.url}\n   {hit.snippet}"
 
 
-def _failed(why: str) -> CallToolResult:
-    return CallToolResult(content=[TextContent(text=f"Error: {why}")], is_error=True)
+def _failed(reason: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=f"Error: {reason}")], is_error=True)

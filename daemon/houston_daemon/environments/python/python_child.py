@@ -80,11 +80,11 @@ def run(code: str) -> None:
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     last = tree.body[-1] if tree.body else None
-    shown = isinstance(last, _ast.Expr) and not code.rstrip().endswith(";")
-    if shown:
+    is_shown = isinstance(last, _ast.Expr) and not code.rstrip().endswith(";")
+    if is_shown:
         tree.body.pop()
     exec(compile(tree, NAME, "exec", dont_inherit=True), main.__dict__)  # noqa: S102 what this program is for
-    if shown:
+    if is_shown:
         value = eval(  # noqa: S307
             compile(_ast.Expression(last.value), NAME, "eval", dont_inherit=True),  # type: ignore[union-attr]
             main.__dict__,

@@ -84,7 +84,7 @@ class PythonTool:
         if "\0" in code:  # no variable of an environment can hold it, nor can Python read it
             return _syntax_error("source code cannot contain null bytes")
         folders = map(str, local_host_setup.PACKAGES)
-        done = await self._host.spawn(
+        result = await self._host.spawn(
             [local_host_setup.PYTHON, "-I", "-S", str(_PROGRAM), str(settings.memory_mb),
              ",".join(settings.packages), *folders],
             seconds=settings.seconds,
@@ -93,40 +93,40 @@ class PythonTool:
             environment={"HOUSTON_CODE": code, **_ONE_THREAD},
             output_limit=_OUTPUT,
         )  # fmt: skip
-        return self._executed(done)
+        return self._executed(result)
 
     def _mapped(self) -> list[Path]:
         places = local_host_setup.package_paths(self._settings.packages)
         return list(local_host_setup.interpreter_paths(_PROGRAM, *places))
 
-    def _executed(self, done: ProcessResult) -> Executed:
-        report = self._report(done)
+    def _executed(self, result: ProcessResult) -> Executed:
+        report = self._report(result)
         return Executed(
             success=not report.error_type,
             error=report.message or report.error_type,
             error_type=report.error_type,
             traceback_lines=report.traceback,
-            seconds=round(done.seconds, 4),
-            output=done.stdout.decode("utf-8", "replace"),
-            dropped=done.cut,
+            seconds=round(result.seconds, 4),
+            output=result.stdout.decode("utf-8", "replace"),
+            dropped=result.cut,
         )
 
-    def _report(self, done: ProcessResult) -> _Report:
-        if done.exit_code is None:
+    def _report(self, result: ProcessResult) -> _Report:
+        if result.exit_code is None:
             limit = f"the code ran longer than {self._settings.seconds:g} s and was ended"
             return _Report("TimeoutError", limit)
         try:
-            return msgspec.json.decode(done.stderr, type=_Report)
+            return msgspec.json.decode(result.stderr, type=_Report)
         except ValueError:  # the code can write there, too
-            stderr = done.stderr.decode("utf-8", "replace")[-2_000:]
-            log.warning("code ended with %s: %s", done.exit_code, stderr)
-            return _Report("Killed", f"the process ended without a word ({_end(done.exit_code)})")
+            stderr = result.stderr.decode("utf-8", "replace")[-2_000:]
+            log.warning("code ended with %s: %s", result.exit_code, stderr)
+            return _Report("Killed", f"the process ended without a word ({_end(result.exit_code)})")
 
 
-def _syntax_error(why: str) -> Executed:
-    line = f"SyntaxError: {why}"
+def _syntax_error(reason: str) -> Executed:
+    line = f"SyntaxError: {reason}"
     return Executed(
-        success=False, error=why, error_type="SyntaxError", traceback_lines=(line,), seconds=0.0,
+        success=False, error=reason, error_type="SyntaxError", traceback_lines=(line,), seconds=0.0,
         output="",
     )  # fmt: skip
 

@@ -33,9 +33,9 @@ def token_f1(answer: str, gold: Sequence[str]) -> float:
 
 
 def _f1(answer: str, gold: str) -> float:
-    given, wanted = _TOKEN.findall(normal(answer)), _TOKEN.findall(normal(gold))
-    same = sum((Counter(given) & Counter(wanted)).values())
-    return 2 * same / (len(given) + len(wanted)) if same else 0.0
+    answer_tokens, gold_tokens = _TOKEN.findall(normal(answer)), _TOKEN.findall(normal(gold))
+    same = sum((Counter(answer_tokens) & Counter(gold_tokens)).values())
+    return 2 * same / (len(answer_tokens) + len(gold_tokens)) if same else 0.0
 
 
 _WRAPPED = re.compile(r"^\\boxed\{(.*)\}$|^\$(.*)\$$|^\\\((.*)\\\)$|^`(.*)`$", re.DOTALL)
@@ -74,15 +74,15 @@ def unwrapped_number(text: str) -> str:
 
 
 def _same(answer: str, gold: str) -> bool:
-    wanted = number(gold)
-    if wanted is None:
+    gold_number = number(gold)
+    if gold_number is None:
         return _text(answer) == _text(gold)
-    given = number(answer)
-    if given is None:
+    answer_number = number(answer)
+    if answer_number is None:
         return False
-    if wanted[1] and given[1]:
-        return wanted[0] == given[0]
-    return abs(given[0] - wanted[0]) <= abs(wanted[0]) * _TOLERANCE
+    if gold_number[1] and answer_number[1]:
+        return gold_number[0] == answer_number[0]
+    return abs(answer_number[0] - gold_number[0]) <= abs(gold_number[0]) * _TOLERANCE
 
 
 def _decimal(text: str) -> tuple[Fraction, bool] | None:

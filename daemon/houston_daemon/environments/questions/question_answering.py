@@ -184,8 +184,8 @@ def check_questions(task: LoadedTask) -> None:
     choose_question(read_questions(file), settings, 0, str(file))
 
 
-def cannot_go_on(why: str) -> HoustonError:
+def cannot_go_on(reason: str) -> HoustonError:
     """A rollout that cannot go on as it began."""
     return HoustonError(
-        f"The rollout cannot go on: {why}.", "Nothing was changed.", "Start a new one."
+        f"The rollout cannot go on: {reason}.", "Nothing was changed.", "Start a new one."
     )

@@ -166,14 +166,14 @@ def window(document: Document, first: int, characters: int) -> DocumentWindow:
     """As many numbered lines from `first` as fit; the last ones when it lies beyond the end."""
     all_lines = lines(document.text)
     first = min(first, max(1, len(all_lines)))
-    shown = numbered_lines(all_lines[first - 1 : first - 1 + _LINES], first, 4, characters)
+    lines_shown = numbered_lines(all_lines[first - 1 : first - 1 + _LINES], first, 4, characters)
     return DocumentWindow(
         id=document.id,
         title=document.title,
         first_line=first,
-        last_line=first + len(shown) - 1,
+        last_line=first + len(lines_shown) - 1,
         total_lines=len(all_lines),
-        content="\n".join(shown),
+        content="\n".join(lines_shown),
     )
 
 

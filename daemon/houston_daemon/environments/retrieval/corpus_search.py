@@ -62,15 +62,15 @@ def content_key(source: Path, folder: Path, cancelled: Callable[[], bool]) -> st
     """
     signature = _signature(source)
     note = folder / f"{signature}.key"
-    if known := _known(note):
-        return known
+    if known_key := _known(note):
+        return known_key
     with build_lock(folder / f"{signature}.lock", cancelled):
         return _known(note) or _made(source, signature, note, cancelled)
 
 
 def _known(note: Path) -> str:
-    known = note.read_text(encoding="ascii") if note.is_file() else ""
-    return known if len(known) == _LONG else ""  # a power cut can leave an empty one
+    key = note.read_text(encoding="ascii") if note.is_file() else ""
+    return key if len(key) == _LONG else ""  # a power cut can leave an empty one
 
 
 def _made(source: Path, signature: str, note: Path, cancelled: Callable[[], bool]) -> str:
@@ -184,8 +184,8 @@ def _add(database: sqlite3.Connection, number: int, document: Document) -> bool:
     """Whether the document was taken; a second one of the same name is not."""
     text = zlib.compress(document.text.encode(), 1)
     row = (number, document.id, document.title, document.url, len(document.text), text)
-    done = database.execute("INSERT OR IGNORE INTO documents VALUES (?, ?, ?, ?, ?, ?)", row)
-    if not done.rowcount:
+    cursor = database.execute("INSERT OR IGNORE INTO documents VALUES (?, ?, ?, ?, ?, ?)", row)
+    if not cursor.rowcount:
         return False
     database.execute(
         "INSERT INTO terms (rowid, title, text) VALUES (?, ?, ?)",
@@ -231,17 +231,17 @@ class Corpus:
         """
         if self._index is not None and self._index.is_file():
             return self._index
-        gone = threading.Event()
+        is_cancelled = threading.Event()
         try:
             self._index = await asyncio.to_thread(
-                ensure_index, self._source, self._root, gone.is_set
+                ensure_index, self._source, self._root, is_cancelled.is_set
             )
         except HoustonError as problem:
             raise SearchFailed("corpus", problem.cause) from None
         except Cancelled:
             raise SearchFailed("corpus", "The corpus was not indexed.") from None
         finally:
-            gone.set()
+            is_cancelled.set()
         return self._index
 
     def use(self, index: Path) -> bool:
@@ -270,28 +270,28 @@ class Corpus:
         """
         index = await self.prepare()
 
-        def found(database: sqlite3.Connection) -> Document | None:
+        def read_document(database: sqlite3.Connection) -> Document | None:
             row = database.execute(_NAMED, (id.removeprefix(SCHEME), id)).fetchone()
             if row is None:
                 return None
             return Document(row[0], row[1], row[2], zlib.decompress(row[3]).decode())
 
-        return await self._ask(index, found)
+        return await self._ask(index, read_document)
 
     async def _ask(self, index: Path, ask: Callable[[sqlite3.Connection], T]) -> T:
         """Ask the index in a thread, no longer than the time for a search."""
-        gone = threading.Event()
+        is_cancelled = threading.Event()
         end = time.monotonic() + self._seconds
 
-        def asked() -> T:
+        def run_query() -> T:
             with contextlib.closing(_connected(index)) as database:
                 database.set_progress_handler(
-                    lambda: gone.is_set() or time.monotonic() > end, _STEPS
+                    lambda: is_cancelled.is_set() or time.monotonic() > end, _STEPS
                 )
                 return ask(database)
 
         try:
-            return await asyncio.to_thread(asked)
+            return await asyncio.to_thread(run_query)
         except sqlite3.OperationalError as problem:
             if time.monotonic() > end:
                 raise SearchFailed(
@@ -305,7 +305,7 @@ class Corpus:
                 "corpus", "The index of the corpus is damaged and is built again; search again."
             ) from None
         finally:
-            gone.set()
+            is_cancelled.set()
 
 
 def _connected(index: Path) -> sqlite3.Connection:

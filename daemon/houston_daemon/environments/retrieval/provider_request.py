@@ -113,8 +113,8 @@ async def _once(client: httpx.AsyncClient, question: Question) -> dict[str, Any]
             "malformed", "The search provider redirects to something that is no address."
         ) from None
     except httpx.RequestError as problem:
-        why = type(problem).__name__
-        failure = SearchFailed("unavailable", f"The search provider is not reached ({why}).")
+        reason = type(problem).__name__
+        failure = SearchFailed("unavailable", f"The search provider is not reached ({reason}).")
         raise _Passing(failure) from None
     if not response.is_success:
         raise _refusal(response, body)

@@ -77,8 +77,8 @@ def snippet(text: str, query: str, width: int = 300) -> str:
             best, most = start, len(inside)
     begin = max(0, best - width // 5)
     begin = head.rfind(" ", max(0, begin - 20), begin + 1) + 1 or begin
-    shown = " ".join(head[begin : begin + width].split())
-    return f"{'… ' if begin else ''}{shown}{' …' if begin + width < len(text) else ''}"
+    excerpt = " ".join(head[begin : begin + width].split())
+    return f"{'… ' if begin else ''}{excerpt}{' …' if begin + width < len(text) else ''}"
 
 
 def _places(text: str, word: str) -> list[int]:

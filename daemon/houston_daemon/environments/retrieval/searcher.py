@@ -57,7 +57,7 @@ class AnswerCache:
     def find(self, provider: str, query: str, top_k: int) -> list[Hit] | None:
         """The kept answer to a question, if there is one that is young enough."""
 
-        def found(database: sqlite3.Connection) -> list[Hit] | None:
+        def read_hits(database: sqlite3.Connection) -> list[Hit] | None:
             row = database.execute(
                 "SELECT hits FROM answers"
                 " WHERE provider = ? AND query = ? AND top_k = ? AND at BETWEEN ? AND ?",
@@ -65,13 +65,13 @@ class AnswerCache:
             ).fetchone()
             return msgspec.msgpack.decode(row[0], type=list[Hit]) if row else None
 
-        return self._with(found)
+        return self._with(read_hits)
 
     def keep(self, provider: str, query: str, top_k: int, hits: list[Hit]) -> None:
         """Keep an answer; what is too old goes, then the oldest until the size is right."""
         data = msgspec.msgpack.encode(hits)
 
-        def kept(database: sqlite3.Connection) -> None:
+        def store_hits(database: sqlite3.Connection) -> None:
             database.execute("BEGIN IMMEDIATE")
             key = (provider, query, top_k)
             database.execute(
@@ -88,7 +88,7 @@ class AnswerCache:
                 )
             database.execute("COMMIT")
 
-        self._with(kept)
+        self._with(store_hits)
 
     def _with(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """What `work` returns; None where answers are not kept or the file fails, which is said."""
@@ -164,9 +164,9 @@ class Searcher:
         if not provider.keeps:
             return SearchAnswer(await provider.search(query, top_k), False)
         key = (provider.name, " ".join(query.split()), top_k)
-        kept = await asyncio.to_thread(self._answers.find, *key)
-        if kept is not None:
-            return SearchAnswer(kept, True)
+        kept_hits = await asyncio.to_thread(self._answers.find, *key)
+        if kept_hits is not None:
+            return SearchAnswer(kept_hits, True)
         hits = await provider.search(query, top_k)
         await asyncio.to_thread(self._answers.keep, *key, hits)
         return SearchAnswer(hits, False)
@@ -192,8 +192,8 @@ def make_searcher(spec: RolloutSpec, task: Task) -> Searcher:
         return Searcher(task_corpus(spec, task), answers)
     try:
         return Searcher(_provider(settings, root), answers)
-    except SearchFailed as why:
-        return Searcher(why, answers)
+    except SearchFailed as problem:
+        return Searcher(problem, answers)
 
 
 def task_corpus(spec: RolloutSpec, task: Task) -> Corpus:

@@ -94,11 +94,11 @@ async def pages(
     end = time.monotonic() + seconds
     hits: dict[str, Hit] = {}
     for number in range(_MOST_PAGES):
-        left = end - time.monotonic()
-        if number and left <= 0:
+        seconds_left = end - time.monotonic()
+        if number and seconds_left <= 0:
             break
         try:
-            page_hits = await page(number, max(left, 0.01))
+            page_hits = await page(number, max(seconds_left, 0.01))
         except SearchFailed:
             if number == 0:
                 raise

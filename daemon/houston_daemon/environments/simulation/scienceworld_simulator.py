@@ -70,11 +70,11 @@ class ScienceWorld:
             outcome = "won" if score >= 100 else "lost"
         return Seen(text, float(min(100, max(0, score))), outcome, self._world.getNumMoves())
 
-    def show(self, what: str) -> list[str]:
+    def show(self, aspect: str) -> list[str]:
         """Look around, the inventory, or every valid action."""
-        if what == "actions":
+        if aspect == "actions":
             return sorted(self._world.getValidActionObjectCombinations())
-        if what == "inventory":
+        if aspect == "inventory":
             return [self._world.freeActionInventory()]
         return [self._world.freeActionLook()]
 

@@ -110,11 +110,11 @@ class ActionLog:
 
     def return_to(self, file: Path) -> bool:
         """Take a kept copy's place; False where nothing was done since. Raises OSError, Damaged."""
-        kept = ActionLog(file)
-        kept._read()
-        if kept.beginning is None:
+        kept_log = ActionLog(file)
+        kept_log._read()
+        if kept_log.beginning is None:
             raise LogDamaged(f"{file}, the state that was kept, is no longer there")
-        if kept.turns == self.turns:
+        if kept_log.turns == self.turns:
             return False
         atomic_file.write_atomically(self._file, file.read_bytes())
         self.load()
@@ -325,11 +325,11 @@ class SimulatedWorld:
         if isinstance(answer, Opened):
             return child, answer
         await child.end()
-        why = answer.why if isinstance(answer, Refused) else "it opened no world"
-        raise SimulatorFailed(why)
+        reason = answer.why if isinstance(answer, Refused) else "it opened no world"
+        raise SimulatorFailed(reason)
 
-    def _known(self, call: str, seen: Seen) -> None:
-        self._previous, self._latest = self.last, (call, seen)
+    def _known(self, call: str, observation: Seen) -> None:
+        self._previous, self._latest = self.last, (call, observation)
 
     def _same(self, answer: Answer, expected: str, subject: str) -> None:
         if digest(answer) != expected:

@@ -292,13 +292,13 @@ class Simulation(ToolEnvironment):
             return self._finish(standing)
         if isinstance(arguments, ListActions):
             return await self._possible(arguments)
-        what = Show("place" if isinstance(arguments, LookAround) else "inventory")
-        return WorldDescription(text="\n".join(await self.world.look(what)))
+        request = Show("place" if isinstance(arguments, LookAround) else "inventory")
+        return WorldDescription(text="\n".join(await self.world.look(request)))
 
     async def _turn(self, call: str, action: str) -> Observation:
         action = " ".join(action.split())
-        if why := self._simulator.refused(action):
-            return Failed(error=why)
+        if reason := self._simulator.refused(action):
+            return Failed(error=reason)
         before = self.world.before(call)
         if before is not None and before.outcome:
             return Failed(error="The task is over: nothing can be done in it. Call finish.")
@@ -325,8 +325,8 @@ class Simulation(ToolEnvironment):
             if all(word in command.lower() for word in words)
             and not self._simulator.refused(command)
         ]
-        shown = tuple(commands[: call.most])
-        return PossibleCommands(containing=call.containing, total=len(commands), actions=shown)
+        actions = tuple(commands[: call.most])
+        return PossibleCommands(containing=call.containing, total=len(commands), actions=actions)
 
     def _finish(self, standing: Standing) -> Observation:
         error = too_early(standing, self._task.budget.minimum_steps)
@@ -362,10 +362,10 @@ class Simulation(ToolEnvironment):
         changed = self._simulator.inherit(parent, self._folder)
         return WorldOrigin(parent / name, spec.parent_step or 0, changed)
 
-    def _waits(self, why: str) -> NeedsPerson:
+    def _waits(self, reason: str) -> NeedsPerson:
         rollout = self._spec.rollout
         return NeedsPerson(
-            why,
+            reason,
             "The rollout waits; what was done in its world is kept.",
             f"houston rollout resume {rollout}; or give it up: houston rollout cancel {rollout}",
         )

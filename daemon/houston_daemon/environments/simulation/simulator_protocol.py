@@ -84,7 +84,7 @@ class World(Protocol):
         """One turn."""
         ...
 
-    def show(self, what: str) -> list[str]:
+    def show(self, aspect: str) -> list[str]:
         """A look, which changes nothing."""
         ...
 

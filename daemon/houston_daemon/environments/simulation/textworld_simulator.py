@@ -32,12 +32,12 @@ def generate(settings: Mapping[str, Any]) -> tuple[textworld.Game, textworld.Gam
     Raises Impossible.
     """
     first, count = settings["seeds"]
-    known = KnowledgeBase.load()  # half of the time that a house takes
+    knowledge = KnowledgeBase.load()  # half of the time that a house takes
     for seed in range(first, first + count):
         options = textworld.GameOptions()
         options.seeds = seed
         try:
-            game = _generate_game(settings, options, seed, known)
+            game = _generate_game(settings, options, seed, knowledge)
         except Exception as problem:  # noqa: BLE001 - the generator raises whatever it meets
             raise Impossible(
                 f"the generator refuses these settings: {type(problem).__name__}: {problem}"
@@ -72,7 +72,7 @@ def _conditions(event: Any) -> list[Any]:
 
 
 def _generate_game(
-    settings: Mapping[str, Any], options: textworld.GameOptions, seed: int, known: KnowledgeBase
+    settings: Mapping[str, Any], options: textworld.GameOptions, seed: int, knowledge: KnowledgeBase
 ) -> textworld.Game:
     kind = settings["game"]
     if kind == "treasure_hunter":
@@ -89,7 +89,7 @@ def _generate_game(
             "recipe_seed": seed,
         }
         return cooking.make(skills, options)
-    options.kb = known
+    options.kb = knowledge
     options.nb_rooms, options.nb_objects = settings["rooms"], settings["objects"]
     options.quest_length = settings["quest_length"]
     options.grammar.only_last_action = settings["goal"] == "brief"
@@ -132,11 +132,11 @@ class TextWorldGame:
         score = 100.0 if state.won else round(min(100.0, max(0.0, points)), 4)
         return Seen(_plain(state.feedback), score, outcome, state.moves)
 
-    def show(self, what: str) -> list[str]:
+    def show(self, aspect: str) -> list[str]:
         """The room, what is carried, or the admissible commands."""
-        if what == "actions":
+        if aspect == "actions":
             return sorted(self._state.admissible_commands)
-        return [_plain(self._state.inventory if what == "inventory" else self._state.description)]
+        return [_plain(self._state.inventory if aspect == "inventory" else self._state.description)]
 
 
 def _compile_game(settings: dict[str, Any], file: Path) -> None:

@@ -216,7 +216,7 @@ class CommandActions:
     async def run_command(self, call: RunCommand, stop: Stop) -> Observation:
         """Start a command and wait for it as long as the task allows."""
         terminal, note = await self._open(call.session_id)
-        begun = time.monotonic()
+        start_time = time.monotonic()
         try:
             start = await terminal.run(call.command)
         except TerminalBusy:
@@ -224,7 +224,7 @@ class CommandActions:
             return _busy(call.session_id, status.command)
         patience = self._limits.command_seconds if call.wait_for_completion else _GLANCE_SECONDS
         status = self._known.note(await terminal.wait(patience, stop.event))
-        waited = time.monotonic() - begun
+        waited = time.monotonic() - start_time
         text = await output_lines(terminal, start, status.log_bytes, self._limits.characters)
         ended_by = ""
         if status.busy:
@@ -238,7 +238,7 @@ class CommandActions:
         status = await terminal.status()
         if not status.busy:
             return Failed(error=f"Nothing runs in session {call.session_id}; use run_command.")
-        begun = time.monotonic()
+        start_time = time.monotonic()
         if not await self._is_silent(terminal, stop):
             return Failed(
                 error=f"{shortened(status.command)!r} is still printing; input is taken after "
@@ -249,7 +249,7 @@ class CommandActions:
         await terminal.type_text(answer)
         status = self._known.note(await self._watch_answer(terminal, start, stop))
         text = await output_lines(terminal, start, status.log_bytes, self._limits.characters)
-        return _output(status, text, time.monotonic() - begun, "asked" if status.busy else "")
+        return _output(status, text, time.monotonic() - start_time, "asked" if status.busy else "")
 
     async def get_session_output(self, call: GetSessionOutput, _: Stop) -> Observation:
         """Lines counted back from the newest."""
@@ -260,15 +260,17 @@ class CommandActions:
             begin, note = self._since(call.session_id, float(call.since_timestamp))
         count = max(0, call.start_lines - call.end_lines)
         lines, earlier = await newest_lines(terminal, begin, status.log_bytes, call.start_lines)
-        shown = lines[: len(lines) - call.end_lines] if call.end_lines else lines
-        summary = f"{len(shown)} lines"
+        lines_shown = lines[: len(lines) - call.end_lines] if call.end_lines else lines
+        summary = f"{len(lines_shown)} lines"
         if call.end_lines:
             summary += f", the newest {min(call.end_lines, len(lines))} left out"
         if earlier and count:
             more = call.start_lines < MOST_LINES and len(lines) >= call.start_lines
             hint = "raise start_lines" if more else "too far back to be shown"
             summary += f"; earlier output exists, {hint}"
-        return _window(status, OutputLines("\n".join(shown), 0), f"({summary}) {note}".rstrip())
+        return _window(
+            status, OutputLines("\n".join(lines_shown), 0), f"({summary}) {note}".rstrip()
+        )
 
     async def get_session_recent_output(self, call: GetSessionRecentOutput, _: Stop) -> Observation:
         """What was printed in the last seconds."""

@@ -111,9 +111,11 @@ class ProcessesSignalled(Observation, frozen=True, kw_only=True):
 
 @render.register
 def _(result: CommandOutput) -> Text:
-    how = f"get_session_output(session_id={result.session_id!r}, start_lines, end_lines) shows them"
+    hint = (
+        f"get_session_output(session_id={result.session_id!r}, start_lines, end_lines) shows them"
+    )
     body = result.output if result.output.strip() else "(no output)"
-    return Text(_output_state(result), body, how)
+    return Text(_output_state(result), body, hint)
 
 
 def _output_state(output: CommandOutput) -> str:
@@ -172,13 +174,13 @@ def _(result: SessionChange) -> Text:
     if result.closed or not result.session_id:
         closed = ", ".join(result.closed) or "there was no session"
         return Text(f"Closed: {closed}.{_away(result.away)}")
-    said = {
+    end_text = {
         "created": "is open",
         "found": "was open already",
         "cleared": "shows only new output from now on",
         "closed": "is closed",
     }[result.change]
-    return Text(f"Session {result.session_id} {said}.")
+    return Text(f"Session {result.session_id} {end_text}.")
 
 
 @render.register
@@ -204,9 +206,9 @@ def _(result: ProcessesSignalled) -> Text:
     way = "close_session ends it with the session" if forced else "use force=true"
     still = f"; the command still runs, {way}" if result.running else ""
     if result.killed_processes:
-        done = f"sent {result.signal_used} to: {', '.join(result.killed_processes)}"
+        signal_text = f"sent {result.signal_used} to: {', '.join(result.killed_processes)}"
     elif result.shell_interrupted:
-        done = "it ran in the shell itself, which was interrupted"
+        signal_text = "it ran in the shell itself, which was interrupted"
     else:
-        done = "nothing was running, no signal was sent"
-    return Text(f"Session {result.session_id}: {done}{still}.")
+        signal_text = "nothing was running, no signal was sent"
+    return Text(f"Session {result.session_id}: {signal_text}{still}.")

@@ -149,10 +149,10 @@ class _Walk:
         return ConfinedEntry(self._folders[-1], ".", self._text(self._names, path))
 
     @staticmethod
-    def _text(names: list[str], asked: str) -> str:
+    def _text(names: list[str], asked_path: str) -> str:
         """The names as a path that can be written down, and that leads there again."""
-        found = "/".join(names) or "."
-        return asked if any("\ud800" <= c <= "\udfff" for c in found) else found
+        path = "/".join(names) or "."
+        return asked_path if any("\ud800" <= c <= "\udfff" for c in path) else path
 
     def _parts(self, path: str) -> list[str]:
         """Components still to walk; an absolute path starts again at the root."""

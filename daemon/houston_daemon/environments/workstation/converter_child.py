@@ -65,12 +65,12 @@ def _pdf(file: Path) -> dict[str, Any]:
         document = pypdfium2.PdfDocument(file)
     except pypdfium2.PdfiumError as problem:
         locked = "password" in str(problem).lower()
-        why = "it is locked by a password" if locked else "it is damaged or no PDF"
-        raise Unreadable(f"The PDF cannot be read: {why}.") from None
-    begun, pages, empty, size = time.monotonic(), [], 0, 0
+        reason = "it is locked by a password" if locked else "it is damaged or no PDF"
+        raise Unreadable(f"The PDF cannot be read: {reason}.") from None
+    start_time, pages, empty, size = time.monotonic(), [], 0, 0
     total = len(document)
     for number in range(total):
-        if time.monotonic() - begun > _PDF_SECONDS or size > MOST_TEXT:
+        if time.monotonic() - start_time > _PDF_SECONDS or size > MOST_TEXT:
             break
         text = _page_text(document, number)
         empty += not text
@@ -106,15 +106,15 @@ def _office(kind: str, file: Path) -> dict[str, Any]:
     command += ["--to", _MARKDOWN, "--standalone", "--wrap=none", "--track-changes=accept"]
     if "--closed" in sys.argv:  # nothing but the file itself, where no sandbox is around it
         command.append("--sandbox")
-    done = subprocess.run([*command, "--", str(file)], capture_output=True, check=False)
-    stderr = done.stderr.decode("utf-8", "replace")
-    if done.returncode == _HEAP_FULL:
+    process = subprocess.run([*command, "--", str(file)], capture_output=True, check=False)
+    stderr = process.stderr.decode("utf-8", "replace")
+    if process.returncode == _HEAP_FULL:
         raise MemoryError
-    if done.returncode:
+    if process.returncode:
         reason = " ".join(stderr.split())[:300] or "no reason was given"
         raise Unreadable(f"The file cannot be read as {kind.upper()}: {reason}")
-    notes = [" ".join(found.split())[:200] for found in _WARNING.findall(stderr)][:5]
-    text = done.stdout.decode("utf-8", "replace")
+    notes = [" ".join(warning.split())[:200] for warning in _WARNING.findall(stderr)][:5]
+    text = process.stdout.decode("utf-8", "replace")
     if kind == "pptx":
         try:
             text += _speaker_notes(file)

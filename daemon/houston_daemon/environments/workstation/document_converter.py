@@ -72,7 +72,7 @@ class Converter:
         command += [f"--packages={path}" for path in local_host_setup.PACKAGES]
         if self._host.inside == str(self._host.workspace):
             command.append("--closed")
-        done = await self._host.spawn(
+        result = await self._host.spawn(
             command,
             seconds=seconds,
             writable=False,
@@ -84,16 +84,16 @@ class Converter:
             cwd=cwd,
             network=False,
         )
-        return _read(done, kind, seconds)
+        return _read(result, kind, seconds)
 
 
-def _read(done: ProcessResult, kind: str, seconds: float) -> Converted:
-    if done.exit_code is None:
+def _read(result: ProcessResult, kind: str, seconds: float) -> Converted:
+    if result.exit_code is None:
         raise Unreadable(f"The file could not be converted within {seconds:g} s.")
-    if done.exit_code or done.cut:
+    if result.exit_code or result.cut:
         raise Unreadable(f"The {kind.upper()} converter failed on this file; it may be damaged.")
     try:
-        converted = msgspec.json.decode(done.stdout, type=Converted)
+        converted = msgspec.json.decode(result.stdout, type=Converted)
     except msgspec.ValidationError:
-        raise Unreadable(msgspec.json.decode(done.stdout, type=_Refused).error) from None
+        raise Unreadable(msgspec.json.decode(result.stdout, type=_Refused).error) from None
     return converted

@@ -54,11 +54,13 @@ class EvaluationResult(Observation, frozen=True, kw_only=True):
 
 @render.register
 def _(result: EvaluationResult) -> Text:
-    left = f"{pluralize(result.left, 'submission')} left"
+    submissions_left = f"{pluralize(result.left, 'submission')} left"
     if result.state != "scored":
-        return Text(f"Error: {result.error} No submission was used; {left}.")
+        return Text(f"Error: {result.error} No submission was used; {submissions_left}.")
     lines = [f"{name}: {value}" for name, value in result.metrics.items()]
-    return Text(f"overall_score: {result.overall_score:g} of 100 ({left})", "\n".join(lines))
+    return Text(
+        f"overall_score: {result.overall_score:g} of 100 ({submissions_left})", "\n".join(lines)
+    )
 
 
 SECONDS = 600.0
@@ -310,15 +312,18 @@ class Evaluation:
                 point("worker.evaluation.before")
                 attempt = Attempt(standing, interrupted, seconds, snapshot)
                 refused = await self._checked(attempt)
-                done = refused or await self._scored(attempt)
+                result = refused or await self._scored(attempt)
         point("worker.evaluation.after")
-        return done
+        return result
 
     def _seconds(self, standing: Standing) -> float:
         """How long this evaluation may take."""
-        each, all_of_them = self._task.evaluate.seconds, self._task.budget.evaluation_seconds
-        left = all_of_them - standing.evaluation_seconds if all_of_them else each
-        return min(each, left)
+        seconds_each, all_of_them = (
+            self._task.evaluate.seconds,
+            self._task.budget.evaluation_seconds,
+        )
+        seconds_left = all_of_them - standing.evaluation_seconds if all_of_them else seconds_each
+        return min(seconds_each, seconds_left)
 
     async def _checked(self, attempt: "Attempt") -> EvaluationResult | None:
         """What is wrong with the form of the work; None when it can be scored."""
@@ -326,10 +331,10 @@ class Evaluation:
         if led := await self._led_astray(attempt):
             return led
         if evaluate.required:
-            done = await self._spawn(attempt, _MISSING, *evaluate.required)
-            missing = done.stdout.decode(errors="replace").split("\0")[:-1]
-            if done.exit_code is None:
-                return self._ended(done, attempt)
+            result = await self._spawn(attempt, _MISSING, *evaluate.required)
+            missing = result.stdout.decode(errors="replace").split("\0")[:-1]
+            if result.exit_code is None:
+                return self._ended(result, attempt)
             if missing:
                 names = ", ".join(missing[:_NAMED])
                 more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
@@ -340,27 +345,27 @@ class Evaluation:
                 return self._failed(error, attempt.standing, attempt.seconds_used, "", "format")
         if not evaluate.format:
             return None
-        done = await self._spawn(attempt, _IN_FOLDER, str(self._folder), evaluate.format)
-        if done.exit_code is None:
-            return self._ended(done, attempt)
-        if done.exit_code == 0:
+        result = await self._spawn(attempt, _IN_FOLDER, str(self._folder), evaluate.format)
+        if result.exit_code is None:
+            return self._ended(result, attempt)
+        if result.exit_code == 0:
             return None
-        words = str(safe(done.stdout[:_DETAIL])).strip() or "it does not say what"
+        words = str(safe(result.stdout[:_DETAIL])).strip() or "it does not say what"
         error = f"The format of the work is wrong: {words}"
-        detail = str(safe(done.stderr[-_DETAIL:]))
+        detail = str(safe(result.stderr[-_DETAIL:]))
         return self._failed(error, attempt.standing, attempt.seconds_used, detail, "format")
 
     async def _led_astray(self, attempt: "Attempt") -> EvaluationResult | None:
         """What is wrong with links of the workspace; None where they lead nowhere special."""
         words = (str(self._folder), *self._seen())
-        done = await self._run(attempt, SECONDS, FIND, *words)
-        if done.exit_code is None and attempt.interrupted.is_set():
-            return self._ended(done, attempt)
-        if done.exit_code != 0:
-            detail = str(safe(done.stderr[-_DETAIL:]))
+        result = await self._run(attempt, SECONDS, FIND, *words)
+        if result.exit_code is None and attempt.interrupted.is_set():
+            return self._ended(result, attempt)
+        if result.exit_code != 0:
+            detail = str(safe(result.stderr[-_DETAIL:]))
             error = "The links of the workspace could not be looked at, so nothing was scored."
             return self._failed(error, attempt.standing, 0.0, detail)
-        error = links_found(done.stdout)
+        error = links_found(result.stdout)
         return self._failed(error, attempt.standing, 0.0, "", "format") if error else None
 
     def _seen(self) -> list[str]:
@@ -372,10 +377,10 @@ class Evaluation:
 
     async def _spawn(self, attempt: "Attempt", script: str, *words: str) -> ProcessResult:
         """Run a script within the attempt's time."""
-        left = max(0.1, attempt.seconds - attempt.seconds_used)
-        done = await self._run(attempt, left, script, *words)
-        attempt.seconds_used += done.seconds
-        return done
+        seconds_left = max(0.1, attempt.seconds - attempt.seconds_used)
+        result = await self._run(attempt, seconds_left, script, *words)
+        attempt.seconds_used += result.seconds
+        return result
 
     async def _run(
         self, attempt: "Attempt", seconds: float, script: str, *words: str
@@ -390,28 +395,28 @@ class Evaluation:
             output_limit=_OUTPUT,
         )
 
-    def _ended(self, done: ProcessResult, attempt: "Attempt") -> EvaluationResult:
+    def _ended(self, result: ProcessResult, attempt: "Attempt") -> EvaluationResult:
         """The observation of an evaluation that was cut short."""
-        why = f"took longer than {attempt.seconds:g} s and was ended"
-        why = "was interrupted by a person" if attempt.interrupted.is_set() else why
-        detail = str(safe(done.stderr[-_DETAIL:]))
-        error = f"The evaluator {why}."
+        reason = f"took longer than {attempt.seconds:g} s and was ended"
+        reason = "was interrupted by a person" if attempt.interrupted.is_set() else reason
+        detail = str(safe(result.stderr[-_DETAIL:]))
+        error = f"The evaluator {reason}."
         return self._failed(error, attempt.standing, attempt.seconds_used, detail)
 
     async def _scored(self, attempt: "Attempt") -> EvaluationResult:
         evaluate, standing = self._task.evaluate, attempt.standing
-        done = await self._spawn(attempt, _IN_FOLDER, str(self._folder), evaluate.command)
-        if done.exit_code is None:
-            return self._ended(done, attempt)
-        seconds, detail = attempt.seconds_used, str(safe(done.stderr[-_DETAIL:]))
-        if done.exit_code:
-            crash = f"The evaluator failed with exit code {done.exit_code} and gave no score."
+        result = await self._spawn(attempt, _IN_FOLDER, str(self._folder), evaluate.command)
+        if result.exit_code is None:
+            return self._ended(result, attempt)
+        seconds, detail = attempt.seconds_used, str(safe(result.stderr[-_DETAIL:]))
+        if result.exit_code:
+            crash = f"The evaluator failed with exit code {result.exit_code} and gave no score."
             return self._failed(crash, standing, seconds, detail)
         try:
-            score, metrics = read_score(done.stdout, done.cut, evaluate)
+            score, metrics = read_score(result.stdout, result.cut, evaluate)
         except Malformed as problem:
             error = f"The evaluator gave no valid score: {problem}."
-            detail = f"{detail}\nIt printed: {safe(done.stdout[:_DETAIL])}".strip()
+            detail = f"{detail}\nIt printed: {safe(result.stdout[:_DETAIL])}".strip()
             return self._failed(error, standing, seconds, detail, "format")
         return EvaluationResult(
             overall_score=score,

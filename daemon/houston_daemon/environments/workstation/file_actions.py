@@ -110,12 +110,12 @@ class FileEdit:
     ) -> FileWindow | Failed:
         """The window after a change, which the agent has thereby seen."""
         self.touched.append(path)
-        shown = self._view.show(path, first, min(lines, _MOST_SHOWN), DEFAULT_LINES)
-        if isinstance(shown, Failed):  # the edit removed the end of the file
-            shown = self._view.show(path, 1, 1, DEFAULT_LINES)
-        if isinstance(shown, Failed):
-            return shown
-        return msgspec.structs.replace(shown, change=change, blind=blind)
+        window = self._view.show(path, first, min(lines, _MOST_SHOWN), DEFAULT_LINES)
+        if isinstance(window, Failed):  # the edit removed the end of the file
+            window = self._view.show(path, 1, 1, DEFAULT_LINES)
+        if isinstance(window, Failed):
+            return window
+        return msgspec.structs.replace(window, change=change, blind=blind)
 
 
 def _bytes(content: str) -> bytes:

@@ -102,18 +102,20 @@ class FileInfo(Observation, frozen=True, kw_only=True):
 
 @render.register
 def _(result: FileWindow) -> Text:
-    done = {"created": "Created ", "replaced": "Replaced ", "edited": "Edited "}.get(
+    deed = {"created": "Created ", "replaced": "Replaced ", "edited": "Edited "}.get(
         result.change, ""
     )
     if result.binary:
-        shown = f"{done}{_line(result.path)}: binary, {result.size} bytes; not shown. {result.note}"
-        return Text(shown.rstrip())
+        summary = (
+            f"{deed}{_line(result.path)}: binary, {result.size} bytes; not shown. {result.note}"
+        )
+        return Text(summary.rstrip())
     total = "?" if result.total_lines is None else str(result.total_lines)
     span = f"lines {result.first_line}-{result.last_line} of {total}"
     if result.total_lines == 0:
         span = "empty"
     flaw = " Bytes that are not UTF-8 are shown as \ufffd." if result.invalid_utf8 else ""
-    head = f"[{done}{_line(result.path)}: {span}, {result.size} bytes]{flaw} {result.note}".rstrip()
+    head = f"[{deed}{_line(result.path)}: {span}, {result.size} bytes]{flaw} {result.note}".rstrip()
     return Text(head, result.content, "file_goto_line shows any line")
 
 
@@ -124,8 +126,8 @@ def _(result: Listing) -> Text:
     hidden = f", {result.hidden} hidden" if result.hidden else ""
     noun = "entry" if result.total == 1 else "entries"
     head = f"{_line(result.path)}: {result.total} {noun}{hidden}{tail}"
-    how = "list a folder below, or find_file with a pattern"
-    return Text(head, "\n".join(map(_entry, result.entries)), how)
+    hint = "list a folder below, or find_file with a pattern"
+    return Text(head, "\n".join(map(_entry, result.entries)), hint)
 
 
 def _line(name: str) -> str:
@@ -172,5 +174,5 @@ def _(result: FileInfo) -> Text:
     if not result.path:
         return Text("No file is open.")
     total = "?" if result.total_lines is None else result.total_lines
-    shown = f"lines {result.first_line}-{result.last_line} of {total} were shown last"
-    return Text(f"Open: {_line(result.path)}, {result.size} bytes; {shown}.")
+    span = f"lines {result.first_line}-{result.last_line} of {total} were shown last"
+    return Text(f"Open: {_line(result.path)}, {result.size} bytes; {span}.")

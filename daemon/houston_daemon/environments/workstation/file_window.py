@@ -93,15 +93,15 @@ def read_window(file: BinaryIO, first: int, lines: int, most_bytes: int) -> Wind
     if start is None:
         return Window(first, read, False)
     file.seek(start)
-    taken = 0
+    taken_bytes = 0
     while len(read) < lines:
         line = _line(file)
         if line is None:
             return Window(first, read, False)
-        if read and taken + len(line.data) > most_bytes:
+        if read and taken_bytes + len(line.data) > most_bytes:
             return Window(first, read, True)
         read.append(line)
-        taken += len(line.data) + 8
+        taken_bytes += len(line.data) + 8
         if line.more >= COUNT_BYTES:
             break
     return Window(first, read, False)
@@ -206,8 +206,8 @@ class FileView:
             length = "fewer lines than that" if total is None else f"{total} lines"
             return Failed(error=f"{place.path} has {length}; there is no line {first}.")
         last = first + len(window.lines) - 1
-        kept = remembered or lines
-        state.open_file = OpenFile(path=place.path, first=first, last=last, lines=kept)
+        kept_lines = remembered or lines
+        state.open_file = OpenFile(path=place.path, first=first, last=last, lines=kept_lines)
         return FileWindow(
             path=place.path,
             first_line=first if window.lines else 0,

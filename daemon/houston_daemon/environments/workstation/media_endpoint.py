@@ -88,20 +88,20 @@ class Endpoint:
 
     async def _repeated(self, client: httpx.AsyncClient, url: str, body: Mapping[str, Any]) -> Any:
         for attempt in range(1, _RETRY.attempts + 1):
-            asked, last = None, attempt == _RETRY.attempts
+            asked_wait, last = None, attempt == _RETRY.attempts
             try:
                 answer = await _posted(client, url, body)
             except httpx.TimeoutException:
                 raise TimeoutError from None
             except httpx.HTTPError as problem:
                 if last:
-                    why = f"The endpoint cannot be reached: {type(problem).__name__}."
-                    raise NoEndpointAnswer(why) from None
+                    reason = f"The endpoint cannot be reached: {type(problem).__name__}."
+                    raise NoEndpointAnswer(reason) from None
             else:
                 if answer.status not in _AGAIN or last:
                     return _decoded(answer)
-                asked = answer.wait
-            await asyncio.sleep(_RETRY.wait(attempt, asked))
+                asked_wait = answer.wait
+            await asyncio.sleep(_RETRY.wait(attempt, asked_wait))
         raise AssertionError("the last try returns or raises")
 
 

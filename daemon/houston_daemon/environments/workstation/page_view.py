@@ -91,11 +91,11 @@ def _(result: PageWindow) -> Text:
 def _(result: PageFinds) -> Text:
     if not result.total_results:
         return Text(f"{result.keyword!r} does not stand in {result.url}.")
-    shown = f"find {result.search_index} of {result.total_results}"
+    position = f"find {result.search_index} of {result.total_results}"
     line = f"line {result.line} of {result.total_lines}"
     numbers = ", ".join(map(str, result.others))
     more = ", …" if result.total_results > len(result.others) else ""
-    head = f"[{result.keyword!r} in {result.url}: {shown}, {line}; in lines {numbers}{more}]"
+    head = f"[{result.keyword!r} in {result.url}: {position}, {line}; in lines {numbers}{more}]"
     return Text(head, result.content, "web_page_goto_line shows any line")
 
 
@@ -191,9 +191,9 @@ class PageView:
         )
 
     def _finds(self) -> list[int]:
-        wanted = " ".join(self._place.keyword.split()).casefold() or self._place.keyword
+        keyword = " ".join(self._place.keyword.split()).casefold() or self._place.keyword
         lines = enumerate(self._page.lines, 1)
-        return [number for number, line in lines if wanted in line.casefold()]
+        return [number for number, line in lines if keyword in line.casefold()]
 
     def _find(self, finds: list[int], index: int, context: int) -> PageFinds:
         page = self._page
@@ -228,10 +228,10 @@ class PageView:
         """Lines `first` to `last` as far as there is room; the last one shown, and their text."""
         width = len(str(min(last, len(self._page.lines))))
         lines = self._page.lines[first - 1 : last]
-        shown = numbered_lines(lines, first, width, self._characters)
-        end = first + len(shown) - 1
+        lines_shown = numbered_lines(lines, first, width, self._characters)
+        end = first + len(lines_shown) - 1
         self._place.first, self._place.last = first, end
-        return end, "\n".join(shown)
+        return end, "\n".join(lines_shown)
 
 
 def from_cache(window: PageWindow | Failed) -> PageWindow | Failed:

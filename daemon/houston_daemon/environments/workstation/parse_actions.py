@@ -134,15 +134,15 @@ class ParseActions:
 
     async def _video(self, arguments: ParseVideo) -> ParsedText:
         self._need_endpoint()
-        taken = await self._documents.frames(arguments.file_path, arguments.frame_interval)
-        count = len(taken.pictures)
+        frames = await self._documents.frames(arguments.file_path, arguments.frame_interval)
+        count = len(frames.pictures)
         task = (
             f"{arguments.task}\n\n(The pictures are {count} frames of a video in order, one of "
             f"every {arguments.frame_interval} frames.)"
         )
-        pictures = [Picture("image/jpeg", data) for data in taken.pictures]
+        pictures = [Picture("image/jpeg", data) for data in frames.pictures]
         notes = [f"{count} frames were looked at."]
-        if taken.more:
+        if frames.more:
             notes.append("The video is longer than that; a larger frame_interval reaches further.")
         return await self._endpoint.look(pictures, task), tuple(notes)
 

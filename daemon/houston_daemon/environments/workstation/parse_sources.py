@@ -106,11 +106,11 @@ async def frames(host: RolloutHost, file: str, interval: int) -> Frames:
             "install it. Pictures of it can be looked at with parse_image."
         )
     program = os.path.realpath(program)  # its folder is mapped, not one that a link to it lies in
-    wanted = f"framestep={interval},scale='min({_WIDTH},iw)':-2"
+    filters = f"framestep={interval},scale='min({_WIDTH},iw)':-2"
     command = [program, "-v", "error", "-nostdin", "-protocol_whitelist", "file,pipe"]
-    command += ["-i", f"file:{file}", "-an", "-sn", "-vf", wanted, "-frames:v", str(MOST + 1)]
+    command += ["-i", f"file:{file}", "-an", "-sn", "-vf", filters, "-frames:v", str(MOST + 1)]
     command += ["-f", "image2pipe", "-c:v", "mjpeg", "-q:v", "5", "pipe:1"]
-    done = await host.spawn(
+    result = await host.spawn(
         command,
         seconds=_SECONDS,
         writable=False,
@@ -118,17 +118,17 @@ async def frames(host: RolloutHost, file: str, interval: int) -> Frames:
         output_limit=_OUTPUT,
         network=False,
     )
-    if done.exit_code is None:
+    if result.exit_code is None:
         raise Unreadable(f"The frames could not be taken within {_SECONDS:g} s.")
     # Where there is no start there is no picture, whatever else was printed.
-    starts = [match.start() for match in _START.finditer(done.stdout)]
-    ends = [*starts[1:], len(done.stdout)]
-    pictures = [done.stdout[a:b] for a, b in zip(starts, ends, strict=False)]
-    if done.cut:
+    starts = [match.start() for match in _START.finditer(result.stdout)]
+    ends = [*starts[1:], len(result.stdout)]
+    pictures = [result.stdout[a:b] for a, b in zip(starts, ends, strict=False)]
+    if result.cut:
         pictures = pictures[:-1]
     if not pictures:
         raise Unreadable("The file holds no video that ffmpeg can read.")
-    return Frames(pictures[:MOST], len(pictures) > MOST or done.cut)
+    return Frames(pictures[:MOST], len(pictures) > MOST or result.cut)
 
 
 class DocumentsHere:

@@ -78,12 +78,12 @@ class DocumentsThere:
         return await self._ask(_Frames(path, interval), Frames)
 
     async def _ask(self, ask: _Asks, kind: type[T]) -> T:
-        done = await self._link.other(SERVICE, ask, _Done, again=True)
-        if done.refused:
-            raise PathRefused(done.refused)
-        if done.unreadable:
-            raise Unreadable(done.unreadable)
-        return msgspec.msgpack.decode(done.value, type=kind)
+        answer = await self._link.other(SERVICE, ask, _Done, again=True)
+        if answer.refused:
+            raise PathRefused(answer.refused)
+        if answer.unreadable:
+            raise Unreadable(answer.unreadable)
+        return msgspec.msgpack.decode(answer.value, type=kind)
 
 
 def serve(host: LocalHost) -> RemoteService:

@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 SERVICE = "files"
 _ACTIONS = {action.__name__: action for action in FILE_ACTIONS}
 _OBSERVATIONS = {
-    found.__name__: found
-    for found in (*vars(file_observations).values(), Failed)
-    if isinstance(found, type) and issubclass(found, Observation)
+    kind.__name__: kind
+    for kind in (*vars(file_observations).values(), Failed)
+    if isinstance(kind, type) and issubclass(kind, Observation)
 }
 
 
@@ -104,15 +104,15 @@ class FilesThere:
         return (await self._ask(ask, again=True)).text
 
     async def _ask(self, ask: _Asks, again: bool) -> _Done:
-        done: _Done = await self._link.other(SERVICE, ask, _Done, again=again)
-        self._touched += done.touched
-        if done.refused:
-            raise PathRefused(done.refused)
-        return done
+        answer: _Done = await self._link.other(SERVICE, ask, _Done, again=again)
+        self._touched += answer.touched
+        if answer.refused:
+            raise PathRefused(answer.refused)
+        return answer
 
 
-def _observation(done: _Done) -> Observation:
-    return msgspec.convert(done.observation, _OBSERVATIONS[done.kind])
+def _observation(answer: _Done) -> Observation:
+    return msgspec.convert(answer.observation, _OBSERVATIONS[answer.kind])
 
 
 def serve(host: LocalHost) -> RemoteService:
@@ -131,12 +131,12 @@ def serve(host: LocalHost) -> RemoteService:
                 actions_of[ask.characters] = FileActions(
                     confined, lambda: state.now, ask.characters
                 )
-            done = await _do(actions_of[ask.characters], ask)
+            answer = await _do(actions_of[ask.characters], ask)
             try:
                 await asyncio.to_thread(state.save)
             except OSError as problem:  # a full disk: what was done is told all the same
                 log.warning("the state is not saved: %s", problem)
-            return done
+            return answer
 
     return answer
 

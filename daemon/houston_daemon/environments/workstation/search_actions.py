@@ -36,8 +36,8 @@ def _(result: SearchResults) -> Text:
     if not result.search_results:
         return Text(f"No results for {result.query!r}; use fewer or other words.")
     noun = "result" if result.total_results == 1 else "results"
-    kept = " (kept from an earlier search)" if result.from_cache else ""
-    head = f"{result.total_results} {noun} for {result.query!r}{kept}:"
+    cache_note = " (kept from an earlier search)" if result.from_cache else ""
+    head = f"{result.total_results} {noun} for {result.query!r}{cache_note}:"
     body = "\n".join(entry(number, hit) for number, hit in enumerate(result.search_results, 1))
     return Text(head, body, "ask for a smaller top_k")
 

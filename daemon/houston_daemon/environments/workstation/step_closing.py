@@ -32,8 +32,8 @@ async def close_step(places: WorkstationHosts, state: WorkstationState, step: in
     ]
     for place, look in looks:
         _clear_pending(place.state(), look)
-    others = [place for place in places if place is not places.first]
-    kept = KeptClosing(
+    other_places = [place for place in places if place is not places.first]
+    kept_closing = KeptClosing(
         step=step,
         snapshot=state.told,
         files=tuple(
@@ -44,10 +44,10 @@ async def close_step(places: WorkstationHosts, state: WorkstationState, step: in
         more_files=sum(look.more for _, look in looks),
         spans=tuple(span for _, look in looks for span in look.spans),
         notes=state.notes,
-        snapshots={place.host.name: place.state().told for place in others},
+        snapshots={place.host.name: place.state().told for place in other_places},
     )
-    state.closing, state.notes = kept, ()
-    return kept.closing()
+    state.closing, state.notes = kept_closing, ()
+    return kept_closing.closing()
 
 
 class _HostChanges(NamedTuple):
@@ -83,13 +83,13 @@ def _elsewhere(file: FileChange, host: str) -> FileChange:
 
 
 async def snapshot_within_step(
-    host: RolloutHost, state: WorkstationState, touched: list[str], why: str
+    host: RolloutHost, state: WorkstationState, touched: list[str], message: str
 ) -> str:
     """Take a snapshot within a step, large files too; its changes still belong to the step.
 
     Returns its commit.
     """
-    snapshot = await host.snapshots.take(why, hints=touched, mark=True, since=state.told)
+    snapshot = await host.snapshots.take(message, hints=touched, mark=True, since=state.told)
     state.pending = merge_changes(state.pending, tuple(map(recorded_change, snapshot.files)))
     state.more_pending += snapshot.more
     state.told = snapshot.commit

@@ -36,14 +36,14 @@ def _(result: ThoughtNoted) -> Text:
 
 @render.register
 def _(result: Slept) -> Text:
-    why = {
+    reason = {
         "time": "",
         "wake": "; it ended because a person spoke",
         "interrupt": "; it was interrupted by a person",
         "budget": "; it ended because the time budget is spent",
     }[result.ended_by]
     away = " The daemon was away for part of it." if result.away else ""
-    return Text(f"Slept {result.slept:.1f} of {result.asked:.0f} s{why}.{away}")
+    return Text(f"Slept {result.slept:.1f} of {result.asked:.0f} s{reason}.{away}")
 
 
 def think(last_action: str) -> Observation:
@@ -55,9 +55,9 @@ def think(last_action: str) -> Observation:
 
 async def sleep(seconds: float, stop: Stop, running: tuple[str, ...] | None = None) -> Slept:
     """Sleep until the time is over or a person's word ends it. running: sessions that are busy."""
-    begun = time.monotonic()
+    start_time = time.monotonic()
     ended_by = await _until_stopped(seconds, stop)
-    slept = round(time.monotonic() - begun, 3)
+    slept = round(time.monotonic() - start_time, 3)
     return Slept(asked=seconds, slept=slept, ended_by=ended_by, running=running)
 
 
@@ -67,10 +67,10 @@ async def sleep_on(intent: CallIntent, seconds: float, stop: Stop) -> Slept:
     seconds: what was asked for, and the most that is waited: a clock that was set back meanwhile
     must not make it longer. The deadline is the one that was recorded before it began.
     """
-    begun, waits = time.monotonic(), min(seconds, intent.deadline - time.time())
+    start_time, waits = time.monotonic(), min(seconds, intent.deadline - time.time())
     ended_by = await _until_stopped(waits, stop)
-    left = max(0.0, waits - (time.monotonic() - begun)) if ended_by != "time" else 0.0
-    slept = round(max(0.0, seconds - left), 3)
+    seconds_left = max(0.0, waits - (time.monotonic() - start_time)) if ended_by != "time" else 0.0
+    slept = round(max(0.0, seconds - seconds_left), 3)
     return Slept(asked=seconds, slept=slept, ended_by=ended_by, away=True)
 
 

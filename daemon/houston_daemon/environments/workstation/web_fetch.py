@@ -153,8 +153,8 @@ class FetchFailed(Exception):
 class _RetryLater(Exception):
     """Worth another try, after `pause` seconds; the text says what went wrong."""
 
-    def __init__(self, why: str, pause: float = _PAUSE) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, pause: float = _PAUSE) -> None:
+        super().__init__(reason)
         self.pause = pause
 
 
@@ -258,8 +258,8 @@ class Fetcher:
                 raise FetchFailed(
                     f"{request.url.host} gives no secure connection: {problem}."
                 ) from None
-            why = str(problem).rstrip(".") or "the connection failed"
-            raise _RetryLater(f"{request.url.host} cannot be reached: {why}.") from None
+            reason = str(problem).rstrip(".") or "the connection failed"
+            raise _RetryLater(f"{request.url.host} cannot be reached: {reason}.") from None
         except (httpcore.ProtocolError, httpcore.ProxyError, httpx.HTTPError) as problem:
             raise _RetryLater(f"{request.url.host} does not speak HTTP: {problem}") from None
         except (httpx.InvalidURL, ValueError):
@@ -324,8 +324,8 @@ def _check_status(response: httpx.Response) -> None:
     sentence = f"{response.url.host} answered {code} {response.reason_phrase}".rstrip() + "."
     if code in _AGAIN:
         retry_after = response.headers.get("retry-after", "")
-        asked = parse_retry_after(retry_after)
-        pause = _PAUSE if asked is None else asked
+        asked_pause = parse_retry_after(retry_after)
+        pause = _PAUSE if asked_pause is None else asked_pause
         raise (
             _RetryLater(sentence, pause)
             if pause <= _LONGEST_PAUSE

@@ -191,23 +191,23 @@ class PageCache:
         return self._folder / f"{name}.page"
 
     def _prune(self) -> None:
-        kept = sorted(
+        kept_entries = sorted(
             ((status.st_mtime, status.st_size, entry.path) for entry, status in self._entries()),
             reverse=True,
         )
         size = 0
-        for modified, length, path in kept:
+        for modified, length, path in kept_entries:
             size += length
             if size > self._most or time.time() - modified > self._seconds:
                 Path(path).unlink(missing_ok=True)
 
     def _entries(self) -> list[tuple[os.DirEntry[str], os.stat_result]]:
-        found = []
-        with os.scandir(self._folder) as entries:
-            for entry in entries:
+        entries = []
+        with os.scandir(self._folder) as folder:
+            for entry in folder:
                 with contextlib.suppress(FileNotFoundError):  # another rollout dropped it
-                    found.append((entry, entry.stat()))
-        return found
+                    entries.append((entry, entry.stat()))
+        return entries
 
 
 def write(file: Path, page: Page) -> None:

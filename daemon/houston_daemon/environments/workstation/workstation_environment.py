@@ -229,20 +229,20 @@ class Workstation:
 
     async def act(self, call: ToolCall, standing: Standing, stop: Stop) -> ToolResult:
         """Run one call; see `protocol.Environment.act`."""
-        begun = time.monotonic()
+        start_time = time.monotonic()
         call = self._catalog.check(call)
         self._state.now.closing = None
         observation = await self._observe(call, standing, stop)
         self._state.now.last_action = "think" if call.name == "think" else ""
         met = await self._places.limits_met()
-        return await asyncio.to_thread(self._result, call, observation, begun, met)
+        return await asyncio.to_thread(self._result, call, observation, start_time, met)
 
     async def recover(self, intent: CallIntent, standing: Standing, stop: Stop) -> ToolResult:
         """The result of a call that was about to run when the worker ended."""
         call = self._catalog.check(intent.call)
         if call.error:
             return await self.act(call, standing, stop)
-        begun = time.monotonic()
+        start_time = time.monotonic()
         self._state.now.closing = None
         observation: Observation
         if call.name == "sleep":
@@ -252,7 +252,7 @@ class Workstation:
             observation = await workstation_hosts.interrupted_observation(call, place)
         self._state.now.last_action = ""
         met = await self._places.limits_met()
-        return await asyncio.to_thread(self._result, call, observation, begun, met)
+        return await asyncio.to_thread(self._result, call, observation, start_time, met)
 
     async def save_state(self, name: str) -> None:
         """Never asked: nothing here is taken back."""
@@ -293,8 +293,8 @@ class Workstation:
             return await self._failed(place, named_failure(call, problem))
         except OSError as problem:
             log.exception("%s", call.name)
-            why = problem.strerror or "no reason was given"
-            return await self._failed(place, f"{call.name} failed: {why}.")
+            reason = problem.strerror or "no reason was given"
+            return await self._failed(place, f"{call.name} failed: {reason}.")
         except Exception:  # noqa: BLE001 an exception in a tool is an observation
             return await self._failed(place, internal_failure(call, log))
 
@@ -334,7 +334,7 @@ class Workstation:
                 return finish(standing, self._task.budget.minimum_steps, _BEFORE_FINISH)
 
     def _result(
-        self, call: ToolCall, observation: Observation, begun: float, met: Sequence[LimitHit]
+        self, call: ToolCall, observation: Observation, start_time: float, met: Sequence[LimitHit]
     ) -> ToolResult:
         """Save what the call changed, then say what it found: also where the disk is full, for
         looking, freeing space and `finish` need none."""
@@ -343,7 +343,7 @@ class Workstation:
         except OSError as problem:
             log.warning("the state is not saved: %s", problem)
             met = [*met, LimitHit("disk", f"{problem.strerror}. {_FREEING}")]
-        seconds = round(time.monotonic() - begun, 6)
+        seconds = round(time.monotonic() - start_time, 6)
         return workstation_result(call, observation, self._characters, seconds, met)
 
     def _sleep_seconds(self, call: ToolCall) -> float:
@@ -353,10 +353,10 @@ class Workstation:
 def make_hosts(setup: EnvironmentSetup, state: StateFile) -> WorkstationHosts:
     """The hosts of a rollout in the task's order; nothing is touched yet."""
     names = setup.task.hosts
-    first, *others = (
+    first, *other_hosts = (
         _workstation_host(setup, name, _state_of(state, name, name == names[0])) for name in names
     )
-    return WorkstationHosts(first, *others)
+    return WorkstationHosts(first, *other_hosts)
 
 
 def _state_of(state: StateFile, name: str, first: bool) -> Callable[[], WorkstationState]:

@@ -47,9 +47,9 @@ class WorkstationHost:
 class WorkstationHosts:
     """The hosts of one rollout, in the task's order."""
 
-    def __init__(self, first: WorkstationHost, *others: WorkstationHost) -> None:
+    def __init__(self, first: WorkstationHost, *other_hosts: WorkstationHost) -> None:
         self.first = first
-        self._places = {place.host.name: place for place in (first, *others)}
+        self._places = {place.host.name: place for place in (first, *other_hosts)}
 
     def __iter__(self) -> Iterator[WorkstationHost]:
         return iter(self._places.values())
@@ -65,8 +65,8 @@ class WorkstationHosts:
             names = await place.sessions.running()
             if names is None:
                 return None
-            other = place is not self.first
-            sessions += [f"{place.host.name}:{name}" if other else name for name in names]
+            is_other = place is not self.first
+            sessions += [f"{place.host.name}:{name}" if is_other else name for name in names]
         return tuple(sessions)
 
     async def limits_met(self) -> list[LimitHit]:
