@@ -27,10 +27,10 @@ class RetryPolicy:
     jitter: tuple[float, float] = (1.0, 1.25)
     """Waits are multiplied by a number between these: who fails together comes back apart."""
 
-    def wait(self, failed: int, asked: float | None = None) -> float:
-        """Seconds to wait after `failed` tries, of which the last asked for `asked` seconds."""
-        if asked is not None:
-            return min(asked, self.max_retry_after)
+    def wait(self, failed: int, asked_seconds: float | None = None) -> float:
+        """Seconds to wait after `failed` tries, the last of which asked for so many."""
+        if asked_seconds is not None:
+            return min(asked_seconds, self.max_retry_after)
         doubled = self.first_wait * 2.0 ** min(failed - 1, 60)  # a float has no 2 ** 1024
         return min(doubled, self.max_wait) * random.uniform(*self.jitter)
 
@@ -58,7 +58,9 @@ class Backoff:
 
 def next_try(waiting: Iterable[Backoff], now: float) -> float | None:
     """When the first of them is tried again, monotonic; None where none waits."""
-    return min((each.not_before for each in waiting if each.not_before > now), default=None)
+    return min(
+        (backoff.not_before for backoff in waiting if backoff.not_before > now), default=None
+    )
 
 
 def parse_retry_after(value: str) -> float | None:

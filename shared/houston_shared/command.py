@@ -154,11 +154,12 @@ def _report_internal_error(problem: Exception, arguments: list[str]) -> None:
         import traceback
 
         command_output.print_note(traceback.format_exc())
-    what = str(problem).strip().partition("\n")[0]
+    problem_text = str(problem).strip().partition("\n")[0]
+    fault = type(problem).__name__ + (f": {problem_text}" if problem_text else "")
     words = " ".join(arguments[:2])
     command_output.print_error(
         HoustonError(
-            f"This is a fault of Houston: {type(problem).__name__}{f': {what}' if what else ''}.",
+            f"This is a fault of Houston: {fault}.",
             "What was asked may not have been done.",
             "report it"
             if debugging
@@ -264,14 +265,14 @@ def _print_overview(words: list[str]) -> int:
     """Help for `houston` or for a group such as `houston rollout`."""
     wants_help = not words or words[0] in ("-h", "--help", "help")
     group = [] if wants_help or words[0].startswith("-") else words[:1]
-    shown = [c for c in COMMANDS if c.words[: len(group)] == tuple(group)]
-    if not wants_help and (not shown or words[1:2] not in ([], ["-h"], ["--help"])):
+    commands_shown = [c for c in COMMANDS if c.words[: len(group)] == tuple(group)]
+    if not wants_help and (not commands_shown or words[1:2] not in ([], ["-h"], ["--help"])):
         command_output.print_note(
             f"houston: there is no command `{' '.join(words)}`.\n  next: houston --help"
         )
         return int(ExitCode.USAGE)
     command_output.print_line("usage: houston [--home DIR] [--config FILE] COMMAND …\n")
-    for command in shown:
+    for command in commands_shown:
         command_output.print_line(f"  {' '.join(command.words):<16} {command.help}")
     command_output.print_line("\nEvery command takes --help; every reading command takes --json.")
     return int(ExitCode.DONE) if wants_help or words[1:] else int(ExitCode.USAGE)

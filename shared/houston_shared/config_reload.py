@@ -50,11 +50,11 @@ class EditedFiles:
 
         as_changed: those that were not looked at before are told as changed.
         """
-        wanted = set(paths)
-        for path in self._reported.keys() - wanted:
+        wanted_paths = set(paths)
+        for path in self._reported.keys() - wanted_paths:
             del self._reported[path]
             self._unsettled.pop(path, None)
-        for path in wanted - self._reported.keys():
+        for path in wanted_paths - self._reported.keys():
             self._reported[path] = _NEVER_SEEN if as_changed else read_file_stamp(path)
 
     @property

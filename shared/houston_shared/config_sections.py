@@ -277,10 +277,10 @@ def check_engine_kinds(engines: Mapping[str, _HasKind], source: str) -> None:
             continue
         from houston_shared import plugins  # 20 ms that nobody pays without such an engine
 
-        others = plugins.plugin_names(plugins.ENGINE_GROUP)
-        if engine.kind not in others:
+        plugin_kinds = plugins.plugin_names(plugins.ENGINE_GROUP)
+        if engine.kind not in plugin_kinds:
             raise ConfigurationError(
                 f"{source}: `engines.{name}.kind` is {engine.kind!r}; allowed: "
-                f"{', '.join((*ENGINE_KINDS, *others))}.",
+                f"{', '.join((*ENGINE_KINDS, *plugin_kinds))}.",
                 next="Install the package that brings it beside Houston, or correct the kind.",
             )

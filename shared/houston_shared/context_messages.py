@@ -65,13 +65,13 @@ def fit_guidance(
             continue
         lengths[id] = _longest_that_fits(message, remaining + costs[id], cost) or lengths[id]
         remaining -= _cost_when_shown(message, lengths[id], cost) - costs[id]
-    whole = {message.id for message in guidance if lengths[message.id] == len(message.text)}
-    return {id: length for id, length in lengths.items() if id not in whole}
+    whole_ids = {message.id for message in guidance if lengths[message.id] == len(message.text)}
+    return {id: length for id, length in lengths.items() if id not in whole_ids}
 
 
 def _cost_when_shown(message: DeliveredGuidance, length: int, cost: TextCost) -> int:
-    shown = {} if length >= len(message.text) else {message.id: length}
-    return cost(guidance_tag.render_guidance([message], shown))
+    shown_lengths = {} if length >= len(message.text) else {message.id: length}
+    return cost(guidance_tag.render_guidance([message], shown_lengths))
 
 
 def _longest_that_fits(message: DeliveredGuidance, room: int, cost: TextCost) -> int:
@@ -117,20 +117,20 @@ def shown_guidance(
 
 
 def observation_ending(
-    tail: str, guidance: Sequence[DeliveredGuidance], shown: ShownLengths | None = None
+    tail: str, guidance: Sequence[DeliveredGuidance], shown_lengths: ShownLengths | None = None
 ) -> str:
     """What ends the observation: clock and budgets, and the guidance joined to this step."""
-    return tail + guidance_tag.render_guidance(guidance, shown)
+    return tail + guidance_tag.render_guidance(guidance, shown_lengths)
 
 
 def observation_text(
     results: Sequence[ToolResult],
     tail: str,
     guidance: Sequence[DeliveredGuidance],
-    shown: ShownLengths | None = None,
+    shown_lengths: ShownLengths | None = None,
 ) -> str:
     """The whole observation as the model sees it, and as `steps --json` has it."""
-    parts = [*label_results(results), observation_ending(tail, guidance, shown)]
+    parts = [*label_results(results), observation_ending(tail, guidance, shown_lengths)]
     return "\n".join(part for part in parts if part)
 
 
@@ -176,15 +176,15 @@ def _fork_messages(
     fork: ForkBody, compressed: StepRecord | None, earlier: Sequence[DeliveredGuidance]
 ) -> list[Message]:
     """(S₁:ₖ, oₖ): the summary, then the last compressed observation after older guidance."""
-    text, shown = "", fork.shortened
+    text, shown_lengths = "", fork.shortened
     if compressed is not None:
         own = {message.id for message in compressed.guidance}
         earlier = [message for message in earlier if message.id not in own]
         text = observation_text(
-            compressed.results, _observation_tail(compressed), compressed.guidance, shown
+            compressed.results, _observation_tail(compressed), compressed.guidance, shown_lengths
         )
     if earlier:
-        text = f"{EARLIER_GUIDANCE}{guidance_tag.render_guidance(earlier, shown)}\n{text}"
+        text = f"{EARLIER_GUIDANCE}{guidance_tag.render_guidance(earlier, shown_lengths)}\n{text}"
     return [_text_message("assistant", fork.summary), _text_message("user", text)]
 
 
@@ -209,8 +209,8 @@ def _observation_messages(step: StepRecord, answer: Message) -> list[Message]:
             answers.append((result.call.id, text))
         else:
             rest.append(text)
-    shown = shown_guidance(step.observation, step.guidance) if step.observation else {}
-    rest.append(observation_ending(_observation_tail(step), step.guidance, shown))
+    shown_lengths = shown_guidance(step.observation, step.guidance) if step.observation else {}
+    rest.append(observation_ending(_observation_tail(step), step.guidance, shown_lengths))
     end = "\n".join(part for part in rest if part)
     if not answers:
         return [_text_message("user", end)]

@@ -122,10 +122,10 @@ def _check_socket_folder(folder: Path, owner: int) -> None:
         raise _untrusted_socket(folder, "other users may write to it", status.st_uid, owner)
 
 
-def _untrusted_socket(place: Path, why: str, uid: int, owner: int) -> HoustonError:
+def _untrusted_socket(place: Path, reason: str, uid: int, owner: int) -> HoustonError:
     whose = f" (uid {uid}, the home is of uid {owner})" if uid != owner else ""
     return HoustonError(
-        f"{place} cannot be trusted: {why}{whose}.",
+        f"{place} cannot be trusted: {reason}{whose}.",
         "Nothing was sent.",
         "Tell the owner of the home; `houston daemon restart` makes it anew.",
     )
@@ -191,12 +191,12 @@ def no_answer_error(home: Home, seconds: float) -> NoAnswer:
     """What is said after a silence of so many seconds, with its reason where that can be seen."""
     owner = find_running_daemon(home)
     pid = owner.pid if owner else 0
-    who = f"The daemon (pid {pid})" if pid else "The daemon"
-    silence = f"{who} did not answer in {round(seconds, 1):g} s"
+    daemon_name = f"The daemon (pid {pid})" if pid else "The daemon"
+    silence = f"{daemon_name} did not answer in {round(seconds, 1):g} s"
     unknown = "Whether it did what was asked is not known."
-    why = describe_blocked_process(pid)
+    reason = describe_blocked_process(pid)
     if is_suspended(pid):
-        return DaemonFrozen(f"{silence}: {why}.", unknown, f"kill -CONT {pid}", ExitCode.BUSY)
+        return DaemonFrozen(f"{silence}: {reason}.", unknown, f"kill -CONT {pid}", ExitCode.BUSY)
     socket = home.run / "control.sock"
     if not socket.exists():
         return NoAnswer(
@@ -205,7 +205,7 @@ def no_answer_error(home: Home, seconds: float) -> NoAnswer:
             "houston daemon logs",
             ExitCode.BUSY,
         )
-    cause = f"{silence}: {why}." if why else f"{silence}."
+    cause = f"{silence}: {reason}." if reason else f"{silence}."
     return NoAnswer(cause, unknown, "houston daemon logs", ExitCode.BUSY)
 
 

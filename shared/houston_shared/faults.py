@@ -49,8 +49,8 @@ class Fault(NamedTuple):
 
 def parse_fault(text: str) -> Fault:
     """Read `action[=value][@n]`; raises ValueError."""
-    what, _, at = text.strip().partition("@")
-    action, _, value = what.partition("=")
+    action_text, _, at = text.strip().partition("@")
+    action, _, value = action_text.partition("=")
     if action not in FAULT_ACTIONS:
         raise ValueError(f"{text!r}: the action is one of {', '.join(sorted(FAULT_ACTIONS))}")
     return Fault(action, float(value or 0), int(at or 1))
@@ -148,13 +148,13 @@ def _do_nothing(name: str) -> None:
     """Nothing was ordered."""
 
 
-def _choose_point(wanted: str) -> Callable[[str], None]:
-    if not wanted:
+def _choose_point(fault_text: str) -> Callable[[str], None]:
+    if not fault_text:
         return _do_nothing
     return (
-        FaultFolder(Path(wanted))
-        if wanted.startswith("/")
-        else ProcessFaults(parse_fault_orders(wanted))
+        FaultFolder(Path(fault_text))
+        if fault_text.startswith("/")
+        else ProcessFaults(parse_fault_orders(fault_text))
     )
 
 

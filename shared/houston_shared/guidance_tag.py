@@ -229,8 +229,10 @@ class _TagReader:
                 sequence = _SHORT_SEQUENCE.match(text, at)
             if sequence:
                 return "", sequence.end()
-            if meant := _resolve_escape(text, at):
-                return "".join(_plain_character(char, self._hidden) for char in meant[0]), meant[1]
+            if unescaped := _resolve_escape(text, at):
+                return "".join(
+                    _plain_character(char, self._hidden) for char in unescaped[0]
+                ), unescaped[1]
         return _plain_character(text[at], self._hidden), at + 1
 
 
@@ -240,22 +242,22 @@ def _resolve_escape(text: str, at: int) -> tuple[str, int] | None:
     escape = _ESCAPE.match(text, more.end() if more else at)
     if escape is None:
         return None
-    meant, end = _escape_meaning(escape.group()), escape.end()
+    character, end = _escape_meaning(escape.group()), escape.end()
     for _ in range(_DEEPEST_ESCAPE):
-        if meant not in ("&", "\\", "%"):
+        if character not in ("&", "\\", "%"):
             break
-        inner = _ESCAPE.match(meant + text[end : end + _LONGEST_ESCAPE])
+        inner = _ESCAPE.match(character + text[end : end + _LONGEST_ESCAPE])
         if inner is None:
             break
-        meant, end = _escape_meaning(inner.group()), end + inner.end() - 1
-    return meant, end
+        character, end = _escape_meaning(inner.group()), end + inner.end() - 1
+    return character, end
 
 
 def _escape_meaning(escape: str) -> str:
     """What an entity or an escape stands for; itself where it stands for nothing."""
     if escape[0] == "&":
-        meant = unescape(escape)
-        return unescape(f"{escape};") if meant == escape else meant
+        character = unescape(escape)
+        return unescape(f"{escape};") if character == escape else character
     if escape[:2] == "\\N":
         try:
             return unicodedata.lookup(escape[3:-1])
@@ -347,16 +349,20 @@ def disarm(text: str) -> DisarmedText:
 
 
 def render_guidance(
-    guidance: Sequence[DeliveredGuidance], shown: Mapping[str, int] | None = None
+    guidance: Sequence[DeliveredGuidance], shown_lengths: Mapping[str, int] | None = None
 ) -> str:
     """Guidance as the model reads it, one live tag for each message, in order.
 
-    shown: by id, how many characters are shown of a message that does not fit (`fit_guidance`); the
-    cut is declared. Those with 0 are counted in one line before the others.
+    shown_lengths: by id, how many characters are shown of a message that does not fit
+    (`fit_guidance`); the cut is declared. Those with 0 are counted in one line before the others.
     """
-    shown = shown or {}
-    left_out = [message for message in guidance if shown.get(message.id) == 0]
-    texts = (_shown_beginning(message, shown) for message in guidance if shown.get(message.id) != 0)
+    shown_lengths = shown_lengths or {}
+    left_out = [message for message in guidance if shown_lengths.get(message.id) == 0]
+    texts = (
+        _shown_beginning(message, shown_lengths)
+        for message in guidance
+        if shown_lengths.get(message.id) != 0
+    )
     tags = "".join(f"\n{OPENING_TAG}{text}{CLOSING_TAG}" for text in texts)
     if not left_out:
         return tags
@@ -365,9 +371,9 @@ def render_guidance(
     return f"\n{note}{tags}"
 
 
-def _shown_beginning(message: DeliveredGuidance, shown: Mapping[str, int]) -> str:
+def _shown_beginning(message: DeliveredGuidance, shown_lengths: Mapping[str, int]) -> str:
     """A message, or its beginning and how much is missing."""
-    length = shown.get(message.id, len(message.text))
+    length = shown_lengths.get(message.id, len(message.text))
     if length >= len(message.text):
         return disarm(message.text).text
     missing = len(message.text) - length

@@ -100,11 +100,15 @@ class Home(msgspec.Struct, frozen=True):
     def noted_run(self) -> Path | None:
         """What the daemon wrote down; None where it did not, or for another home (a copy)."""
         try:
-            noted = Path(self.run_note.read_text(encoding="utf-8").strip())
+            noted_folder = Path(self.run_note.read_text(encoding="utf-8").strip())
         except (OSError, UnicodeDecodeError):
             return None
-        good = noted.is_absolute() and noted.name == self._run_name and _socket_fits(noted)
-        return noted if good else None
+        good = (
+            noted_folder.is_absolute()
+            and noted_folder.name == self._run_name
+            and _socket_fits(noted_folder)
+        )
+        return noted_folder if good else None
 
     def run_places(self) -> Iterator[Path]:
         """Where the sockets of a long home may lie, best first; their roots are folders."""

@@ -56,9 +56,9 @@ class HomeLock:
         except OSError as problem:
             raise unusable_home(self._home, problem, effect) from None
         if not _retry_briefly(lambda: _try_lock(fd, fcntl.LOCK_EX)):
-            other = _read_lock_file(fd)
+            other_owner = _read_lock_file(fd)
             os.close(fd)
-            return other
+            return other_owner
         try:
             before = _read_lock_file(fd)
             self.died = before if before.pid else None
@@ -120,24 +120,24 @@ def unusable_home(home: Home, problem: OSError, effect: str = NOT_STARTED) -> Ho
     """The sentence for a home that cannot be written; effect: what was not done therefore."""
     where = problem.filename or home.path
     if isinstance(problem, _WRONG_TYPE):
-        what, do = f": {where}", f"Move {where} away: it is made anew."
+        place_text, do = f": {where}", f"Move {where} away: it is made anew."
     elif problem.errno == errno.EROFS:
-        what, do = f" ({where})", "Make it writable, or name another --home."
+        place_text, do = f" ({where})", "Make it writable, or name another --home."
     elif isinstance(problem, PermissionError):
-        what, do = f" ({where})", "Do it as the user it belongs to, or name another --home."
+        place_text, do = f" ({where})", "Do it as the user it belongs to, or name another --home."
     else:
-        what, do = "", "Make room or permission there, or name another --home."
+        place_text, do = "", "Make room or permission there, or name another --home."
     return HoustonError(
-        f"The home {home.path} cannot be used: {problem.strerror}{what}.", effect, do
+        f"The home {home.path} cannot be used: {problem.strerror}{place_text}.", effect, do
     )
 
 
 _WRONG_TYPE = (IsADirectoryError, NotADirectoryError, FileExistsError)
 
 
-def _try_lock(fd: int, how: int) -> bool:
+def _try_lock(fd: int, operation: int) -> bool:
     try:
-        fcntl.flock(fd, how | fcntl.LOCK_NB)
+        fcntl.flock(fd, operation | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

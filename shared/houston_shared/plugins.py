@@ -23,17 +23,17 @@ def plugin_names(group: str) -> list[str]:
     return list(dict.fromkeys(point.name for point in points))
 
 
-def load_plugin(group: str, name: str, what: str) -> Any:
+def load_plugin(group: str, name: str, kind: str) -> Any:
     """The object that is registered as `name`.
 
-    what: what it is, in words. Raises ConfigurationError that lists what there is, or that says
+    kind: what it is, in words. Raises ConfigurationError that lists what there is, or that says
     which package cannot be imported and why.
     """
     point = _find_entry_point(group, name)
     if point is None:
         names = ", ".join(plugin_names(group)) or "none"
         raise ConfigurationError(
-            f"There is no {what} {name!r}; there are: {names}.",
+            f"There is no {kind} {name!r}; there are: {names}.",
             next="Install the package that brings it beside Houston, or correct the name.",
         )
     try:
@@ -42,7 +42,7 @@ def load_plugin(group: str, name: str, what: str) -> Any:
         package = point.dist.name if point.dist else "a package"
         cause = " ".join(str(problem).split())[:300]
         raise ConfigurationError(
-            f"The {what} {name!r} ({point.value}, of {package}) cannot be imported: "
+            f"The {kind} {name!r} ({point.value}, of {package}) cannot be imported: "
             f"{type(problem).__name__}{f': {cause}' if cause else ''}.",
             next=f"Mend or reinstall {package}.",
         ) from problem

@@ -63,9 +63,9 @@ class SafeText(str):
             return text
         return str.__new__(cls, _filter(text))
 
-    def __add__(self, other: str) -> "SafeText":
+    def __add__(self, text: str) -> "SafeText":
         """Join; what is added is filtered if it was not."""
-        return str.__new__(SafeText, str.__add__(self, SafeText(other)))
+        return str.__new__(SafeText, str.__add__(self, SafeText(text)))
 
 
 def safe(text: str | bytes) -> SafeText:
@@ -94,5 +94,5 @@ def safe_cells(text: str) -> SafeText:
 
 def _single_glyph(match: re.Match[str]) -> str:
     character = match.group()
-    shown = character if character == "\t" else _glyph(match)
-    return shown if len(shown) == 1 else "\ufffd"
+    glyph = character if character == "\t" else _glyph(match)
+    return glyph if len(glyph) == 1 else "\ufffd"

@@ -162,18 +162,18 @@ def find_placeholders(text: str) -> list[str]:
 
 def _find_spelling(text: str, needle: _SecretSpelling) -> Iterator[_SecretSpan]:
     """Where the value stands, whole or as much of its beginning or end as is there."""
-    whole, size = needle.whole, len(needle.first)
+    whole_text, size = needle.whole, len(needle.first)
     at = text.find(needle.first)
     while at >= 0:
         end = at + size
-        while end < len(text) and end - at < len(whole) and text[end] == whole[end - at]:
+        while end < len(text) and end - at < len(whole_text) and text[end] == whole_text[end - at]:
             end += 1
         yield _SecretSpan(at, end, needle.name)
         at = text.find(needle.first, end)
     at = text.find(needle.last)
     while at >= 0:
-        start, back = at, len(whole) - size
-        while start > 0 and back > 0 and text[start - 1] == whole[back - 1]:
+        start, back = at, len(whole_text) - size
+        while start > 0 and back > 0 and text[start - 1] == whole_text[back - 1]:
             start, back = start - 1, back - 1
         yield _SecretSpan(start, at + size, needle.name)
         at = text.find(needle.last, at + size)

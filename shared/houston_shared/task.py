@@ -331,9 +331,9 @@ def load_task(path: Path) -> LoadedTask:
     instructions = _read_instructions(task, file)
     _check_source(task.workspace.source, file)
     _check_corpus(task.search.corpus, file)
-    why = evaluation_trouble(task.evaluate, task.hosts) or task.data.trouble(task.mapped.kind)
-    if why := why or task.rules.trouble():
-        raise ConfigurationError(f"{file}: {why}")
+    reason = evaluation_trouble(task.evaluate, task.hosts) or task.data.trouble(task.mapped.kind)
+    if reason := reason or task.rules.trouble():
+        raise ConfigurationError(f"{file}: {reason}")
     return LoadedTask(task, file, text, instructions)
 
 

@@ -28,9 +28,9 @@ def local_time(at_us: int) -> str:
     return stamp.strftime("%Y-%m-%d %H:%M:%S%z")
 
 
-def pluralize(count: int, what: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """A count of things whose name takes an s."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def number_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:

@@ -86,7 +86,7 @@ def _explain_error(
     problem: str, kind: type[msgspec.Struct], where: str, tables: dict[str, Any]
 ) -> str:
     """msgspec's sentence, turned into file, key and what is allowed."""
-    what, _, place = problem.partition(" - at `")
+    problem_text, _, place = problem.partition(" - at `")
     of_key, _, place = place.rpartition("$")
     path = place.rstrip("`").replace("[...]", f".{_ANY_ENTRY}")
     keys, value, at = _follow_path([key for key in path.split(".") if key], kind, tables)
@@ -96,18 +96,18 @@ def _explain_error(
         bad = next((key for key in value if not _matches_type(key, allowed)), "")
         return (
             f"{where}: `{dotted}` cannot have a key {_quote_value(bad)}:"
-            f" {what[0].lower()}{what[1:]}."
+            f" {problem_text[0].lower()}{problem_text[1:]}."
         )
-    if "unknown field" in what or "missing required field" in what:
-        name = what.rsplit("`", 2)[-2]
+    if "unknown field" in problem_text or "missing required field" in problem_text:
+        name = problem_text.rsplit("`", 2)[-2]
         struct = next((member for member in (at, *get_args(at)) if _is_struct(member)), None)
         allowed = ", ".join(struct.__struct_fields__) if struct else "none"
-        verb = "has an unknown key" if "unknown" in what else "lacks the key"
+        verb = "has an unknown key" if "unknown" in problem_text else "lacks the key"
         return f"{where} {verb} `{'.'.join([*keys, name])}`; allowed here: {allowed}."
     if words := _allowed_words(at):
         return f"{where}: `{dotted}` is {_quote_value(value)}; allowed: {', '.join(words)}."
-    got = "" if value is msgspec.UNSET else f"; got {_quote_value(value)}"
-    return f"{where}: `{dotted}`: {what[0].lower()}{what[1:]}{got}."
+    value_text = "" if value is msgspec.UNSET else f"; got {_quote_value(value)}"
+    return f"{where}: `{dotted}`: {problem_text[0].lower()}{problem_text[1:]}{value_text}."
 
 
 def _quote_value(value: Any) -> str:

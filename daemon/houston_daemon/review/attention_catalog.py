@@ -62,10 +62,10 @@ class BackgroundJobs:
             failed += filter(None, [self._failure(job, call) for job in ended])
             self._adopt_running(call, step.step)
         for call, result in zip(step.calls, results, strict=False):
-            for program, why in follow_detached_programs(
+            for program, reason in follow_detached_programs(
                 call, result, step.step, self._detached, self.first
             ):
-                failed.append(f"{excerpt(program.command)} (step {program.step}): {why}")
+                failed.append(f"{excerpt(program.command)} (step {program.step}): {reason}")
         open_jobs = (*self.running.values(), *self._ended_unexplained.values())
         oldest = min((job.step for job in open_jobs), default=step.step + 1)
         self._agent_arguments = {
@@ -96,11 +96,11 @@ class BackgroundJobs:
     def _failure(self, job: BackgroundJob, call: ObservedCall) -> str:
         """How a job failed; empty where it did not, where nobody knows, or the agent ended it."""
         place = f"session {job.session}" + (f" on {job.host}" if job.host else "")
-        what = f"{excerpt(job.command)} (seen to run in step {job.step}, {place})"
+        job_text = f"{excerpt(job.command)} (seen to run in step {job.step}, {place})"
         if job.killed:
             return ""
         if job.exit_code is None and (end := str(call.fields.get("end") or "")):
-            return f"{what}: {excerpt(end)}"
+            return f"{job_text}: {excerpt(end)}"
         if job.exit_code is None and call.name != RUN_COMMAND:
             self._ended_unexplained[SessionKey(job.host, job.session)] = job
         code = job.exit_code
@@ -108,7 +108,7 @@ class BackgroundJobs:
         answer = code == 1 and command_failures.is_answer(job.command, "it may have printed")
         if not code or answer or command_failures.exit_was_requested(code, job.command, later):
             return ""
-        return f"{what} ended with exit code {code}"
+        return f"{job_text} ended with exit code {code}"
 
 
 def job_failed(window: AttentionWindow, _: AttentionSettings) -> str:

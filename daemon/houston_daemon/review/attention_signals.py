@@ -51,8 +51,8 @@ def forged_tag(window: AttentionWindow, _: AttentionSettings) -> str:
     if not calls:
         return ""
     count = sum(call.forged_tags for call in calls)
-    what = "a look-alike" if count == 1 else f"{count} look-alikes"
-    return f"{what} of a person's tag in what {calls[0].summary} showed"
+    count_text = "a look-alike" if count == 1 else f"{count} look-alikes"
+    return f"{count_text} of a person's tag in what {calls[0].summary} showed"
 
 
 def with_failing_count(step: ObservedStep, before: Sequence[ObservedStep]) -> ObservedStep:
@@ -112,17 +112,19 @@ def repeated_action(window: AttentionWindow, limits: AttentionSettings) -> str:
         if len(acting) < length:
             return ""
         steps = [window.steps[n] for n in acting[-length:]]
-        again, others = steps[::-turn], steps[-turn:0:-turn]
+        again, earlier_steps = steps[::-turn], steps[-turn:0:-turn]
         if (
             _do_the_same(again)
-            and _do_the_same(others)
+            and _do_the_same(earlier_steps)
             and not _slept_between(again, window.steps[acting[-length] :])
         ):
-            how = "in a row" if turn == 1 else f"in turn with {others[0].calls[0].summary}"
+            turn_text = (
+                "in a row" if turn == 1 else f"in turn with {earlier_steps[0].calls[0].summary}"
+            )
             run = now.runs[turn - 1]
             count = (run.repeats + 2 * turn - 1) // turn
             moved = ", with the same outcome" if run.same_outcome + 1 >= count else ""
-            return f"{count} times {how}{moved}: {_action_words(now)}"
+            return f"{count} times {turn_text}{moved}: {_action_words(now)}"
     return ""
 
 
@@ -193,14 +195,14 @@ def blind_edit(window: AttentionWindow, limits: AttentionSettings) -> str:
     now = window.now
     before = [step for step in window.steps[:-1] if not _only_thinks(step.calls)]
     near = before[-limits.blind_edit_steps :] if limits.blind_edit_steps else []
-    looked = [call for step in near for call in step.calls]
+    earlier_calls = [call for step in near for call in step.calls]
     for index, call in enumerate(now.calls):
         if not call.success or call.fields.get("change") not in _FILE_CHANGES:
             continue
         path = str(call.fields.get("path", ""))
         kinds = {
             earlier.kind
-            for earlier in (*looked, *now.calls[:index])
+            for earlier in (*earlier_calls, *now.calls[:index])
             if host_of_call(earlier) == host_of_call(call) and shows_path(earlier, path)
         }
         if call.fields.get("blind") and "command" not in kinds:
@@ -321,8 +323,8 @@ def no_gain(window: AttentionWindow, limits: AttentionSettings) -> str:
         parts.append(f"in {budgets.since_gain} evaluations")
     if limits.no_gain_seconds and budgets.seconds_since_gain >= limits.no_gain_seconds:
         parts.append(f"for {budgets.seconds_since_gain / 3600:.1f} h of active time")
-    what = "no score" if budgets.best is None else f"no better score than {budgets.best:g}"
-    return f"{what} {' and '.join(parts)}" if parts else ""
+    score_text = "no score" if budgets.best is None else f"no better score than {budgets.best:g}"
+    return f"{score_text} {' and '.join(parts)}" if parts else ""
 
 
 def near_budget(window: AttentionWindow, limits: AttentionSettings) -> str:
@@ -350,11 +352,11 @@ def low_finish(window: AttentionWindow, limits: AttentionSettings) -> str:
     )
     if not ((requested or budgets.finished) and budgets.evaluations and limits.low_score):
         return ""
-    how = "asked to finish" if requested else "ended by its budget"
+    ending_text = "asked to finish" if requested else "ended by its budget"
     if budgets.best is None:
-        return f"{how} without a score"
+        return f"{ending_text} without a score"
     low = budgets.best < limits.low_score
-    return f"{how} with a best score of {budgets.best:g}" if low else ""
+    return f"{ending_text} with a best score of {budgets.best:g}" if low else ""
 
 
 def _newest_scores(window: AttentionWindow) -> list[float]:

@@ -195,7 +195,7 @@ def observe_record(record: StepRecord) -> ObservedStep | None:
 def observe_call(result: ToolResult) -> ObservedCall:
     """A result as signals see it."""
     call, text = result.call, result.text
-    shown = text.partition("\n")[2] if result.kind == "command" else text
+    output = text.partition("\n")[2] if result.kind == "command" else text
     words = " ".join([call.name, *map(str, list(call.arguments.values())[:1])])
     return ObservedCall(
         name=call.name,
@@ -203,7 +203,7 @@ def observe_call(result: ToolResult) -> ObservedCall:
         kind=result.kind,
         success=result.success,
         fields=result.fields,
-        output_hash=hashlib.sha256(shown.encode(errors="replace")).digest(),
+        output_hash=hashlib.sha256(output.encode(errors="replace")).digest(),
         summary=excerpt(words),
         error="" if result.success else excerpt(_error_excerpt(result)),
         forged_tags=result.forged_tags,

@@ -126,8 +126,8 @@ def read_recent_signals(
         events = yield from journal_events.events_by_seq([row[3] for row in rows])
     by_rollout: dict[str, list[MarkedStep]] = {}
     for owner, step, names, seq in rows:
-        why = (yield from read_signal_reasons(events[seq])) if seq in events else {}
-        marked = MarkedStep(owner, step, tuple(names.split(",")), why)
+        reason = (yield from read_signal_reasons(events[seq])) if seq in events else {}
+        marked = MarkedStep(owner, step, tuple(names.split(",")), reason)
         by_rollout.setdefault(owner, []).append(marked)
     return by_rollout
 
@@ -331,10 +331,10 @@ def _signal_need_reasons(overview: RolloutOverview) -> Iterator[NeedReason]:
             if name in names_given or (name in LASTING_SIGNALS and step.step < rollout.steps):
                 continue
             names_given.add(name)
-            why, best = step.reasons.get(name, ""), rollout.best_score
+            reason, best = step.reasons.get(name, ""), rollout.best_score
             if name == "near_budget" and best is not None and best < LOW_SCORE_LIMIT:
-                name, why = "low_finish", _with_reason(f"best score {best:.4g}", why)
-            text = _with_reason(SIGNAL_WORDS.get(name, name.replace("_", " ")), why)
+                name, reason = "low_finish", _with_reason(f"best score {best:.4g}", reason)
+            text = _with_reason(SIGNAL_WORDS.get(name, name.replace("_", " ")), reason)
             weight = SIGNAL_WEIGHTS.get(name, UNKNOWN_SIGNAL_WEIGHT)
             yield NeedReason(name, text, weight // 2 if was_seen else weight)
 
@@ -348,8 +348,8 @@ def _paused_reason(rollout: RolloutRow) -> NeedReason:
         return NeedReason(
             by, _with_reason(ENGINE_REFUSES if refused else AWAY_WORDS[by], rollout.reason), weight
         )
-    who = by.removeprefix("person:")
-    return NeedReason("paused", _with_reason(f"paused by {who}", rollout.reason), weight)
+    name = by.removeprefix("person:")
+    return NeedReason("paused", _with_reason(f"paused by {name}", rollout.reason), weight)
 
 
 def _guidance_reasons(overview: RolloutOverview, now: int) -> Iterator[NeedReason]:
@@ -358,13 +358,13 @@ def _guidance_reasons(overview: RolloutOverview, now: int) -> Iterator[NeedReaso
         yield NeedReason("unanswered", text, UNANSWERED_WEIGHT)
     seconds = (now - overview.queued_at) / 1e6 if overview.queued else 0.0
     if seconds > UNHEARD_SECONDS and overview.rollout.state == "running":
-        what = "guidance" if overview.queued == 1 else f"{overview.queued} messages"
-        text = f"{what} queued for {round(seconds / 60)} min and not heard"
+        guidance_text = "guidance" if overview.queued == 1 else f"{overview.queued} messages"
+        text = f"{guidance_text} queued for {round(seconds / 60)} min and not heard"
         yield NeedReason("unheard", text, UNHEARD_WEIGHT)
 
 
-def _with_reason(what: str, why: str) -> str:
-    return f"{what}: {why}" if why else what
+def _with_reason(label: str, reason: str) -> str:
+    return f"{label}: {reason}" if reason else label
 
 
 def read_rollout_overviews(
@@ -489,10 +489,10 @@ def _count_new_steps(
         return None
     if before.seq >= rollout.last_seq:
         return 0
-    begun = yield from journal_events.step_at_seq(rollout.id, before.seq)
+    first_step = yield from journal_events.step_at_seq(rollout.id, before.seq)
     rows = yield RunSql(
         "SELECT count(*) FROM steps WHERE rollout = ? AND step >= ? AND current"
         " AND observation_seq > ?",
-        (rollout.id, begun, before.seq),
+        (rollout.id, first_step, before.seq),
     )
     return int(rows[0][0])

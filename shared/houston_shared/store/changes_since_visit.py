@@ -102,11 +102,11 @@ class _StepSummary(NamedTuple):
 
 def read_changes_since(rollout: str, after: int) -> ReadPlan[ChangesSinceEvent]:
     """What came behind the sequence `after` (0: everything)."""
-    begun = yield from journal_events.step_at_seq(rollout, after)
-    steps = yield from _read_step_summaries(rollout, begun, after)
+    first_step = yield from journal_events.step_at_seq(rollout, after)
+    steps = yield from _read_step_summaries(rollout, first_step, after)
     scored = yield from _read_evaluations(rollout, after)
     heard = yield from _read_heard_guidance(rollout, after)
-    files = yield from _read_touched_files(rollout, begun, after)
+    files = yield from _read_touched_files(rollout, first_step, after)
     events = [
         *(yield from _read_marked_steps(steps)),
         *(yield from _read_people_events(rollout, after)),
@@ -135,11 +135,11 @@ def read_changes_since(rollout: str, after: int) -> ReadPlan[ChangesSinceEvent]:
     )
 
 
-def _read_step_summaries(rollout: str, begun: int, after: int) -> ReadPlan[list[_StepSummary]]:
+def _read_step_summaries(rollout: str, first_step: int, after: int) -> ReadPlan[list[_StepSummary]]:
     rows = yield RunSql(
         "SELECT step, errors, attention, tools, observation_seq, closed_at, active_us FROM steps"
         " WHERE rollout = ? AND step >= ? AND current AND observation_seq > ? ORDER BY step",
-        (rollout, begun, after),
+        (rollout, first_step, after),
     )
     return [_StepSummary(*row) for row in rows]
 
@@ -197,14 +197,14 @@ def _read_heard_guidance(rollout: str, after: int) -> ReadPlan[list[tuple[int, H
     return heard
 
 
-def _read_touched_files(rollout: str, begun: int, after: int) -> ReadPlan[list[TouchedFile]]:
+def _read_touched_files(rollout: str, first_step: int, after: int) -> ReadPlan[list[TouchedFile]]:
     """Changed most often first."""
     rows = yield RunSql(
         "SELECT path, count(*), sum(added), sum(removed), max(step) FROM file_changes c"
         " JOIN steps s USING (rollout, step, attempt) WHERE rollout = ? AND step >= ?"
         " AND s.current AND c.seq > ? GROUP BY path"
         " ORDER BY count(*) DESC, sum(added) + sum(removed) DESC, path",
-        (rollout, begun, after),
+        (rollout, first_step, after),
     )
     return [TouchedFile(*row) for row in rows]
 
@@ -268,9 +268,9 @@ def _read_people_events(rollout: str, after: int) -> ReadPlan[list[NotableEvent]
         if fields.get("asked"):  # a run of rules or a judge says much at once: it is one stop
             judged.setdefault(str(fields.get("request")), []).append((event, fields))
             continue
-        who = str(fields.get("by") or fields.get("author") or "").removeprefix("person:")
+        person = str(fields.get("by") or fields.get("author") or "").removeprefix("person:")
         text = event_text.describe_event(event.kind, fields, event.step)
-        lead = f"{who}: " if who and event.kind not in ("state", "fork") else ""
+        lead = f"{person}: " if person and event.kind not in ("state", "fork") else ""
         line = " ".join(f"{lead}{text}".split())
         notable.append(NotableEvent(event.seq, event.step, event.at, event.kind, line))
     return [*notable, *map(_verdict_event, judged.values())]

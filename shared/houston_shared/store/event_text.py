@@ -69,8 +69,9 @@ def _describe_observation(fields: EventFields) -> str:
 
 
 def _describe_fork(fields: EventFields) -> str:
-    how = "made mechanically" if fields.get("mechanical") else "summary"
-    return f"new context, {fields.get('k')} steps compressed; {how}: {fields.get('summary', '')}"
+    summary_kind = "made mechanically" if fields.get("mechanical") else "summary"
+    summary = f"{summary_kind}: {fields.get('summary', '')}"
+    return f"new context, {fields.get('k')} steps compressed; {summary}"
 
 
 def _describe_state(fields: EventFields) -> str:
@@ -109,15 +110,15 @@ def _describe_verdict(fields: EventFields, first: int) -> str:
 
 
 def _describe_claim(fields: EventFields) -> str:
-    what = "released" if fields.get("release") else "claimed"
-    return what + _after(": ", fields.get("note"))
+    deed = "released" if fields.get("release") else "claimed"
+    return deed + _after(": ", fields.get("note"))
 
 
 def _describe_policy(fields: EventFields) -> str:
-    what = f"{fields.get('name')} is there"
+    policy_text = f"{fields.get('name')} is there"
     if fields.get("kind") == "base":
-        return f"{what}: the base model {fields.get('base')}"
-    return f"{what}, from {fields.get('parent')}{_after(' by ', fields.get('run'))}"
+        return f"{policy_text}: the base model {fields.get('base')}"
+    return f"{policy_text}, from {fields.get('parent')}{_after(' by ', fields.get('run'))}"
 
 
 def _describe_training(fields: EventFields) -> str:
@@ -138,10 +139,12 @@ def _describe_activation(fields: EventFields) -> str:
 
 
 def _describe_activation_end(fields: EventFields) -> str:
-    what = f"activation {fields.get('asked')}"
+    activation_text = f"activation {fields.get('asked')}"
     if not fields.get("ok"):
-        return f"{what} failed: {fields.get('reason')}"
-    return f"{what} is in force" + _after("; unloaded: ", ", ".join(fields.get("unloaded") or ()))
+        return f"{activation_text} failed: {fields.get('reason')}"
+    return f"{activation_text} is in force" + _after(
+        "; unloaded: ", ", ".join(fields.get("unloaded") or ())
+    )
 
 
 _DESCRIBERS: dict[str, Callable[[EventFields], str]] = {

@@ -273,9 +273,9 @@ _WINDOW_GROWTH = 4
 
 
 def events_forward(
-    what: str, rollout: str, after: int, limit: int, kinds: Sequence[str] = ()
+    columns: str, rollout: str, after: int, limit: int, kinds: Sequence[str] = ()
 ) -> ReadPlan[list[Row]]:
-    """Columns `what` of the first `limit` events behind the sequence `after`, oldest first."""
+    """Columns `columns` of the first `limit` events behind the sequence `after`, oldest first."""
     last = yield from _newest_step(rollout)
     first, size = (yield from step_at_seq(rollout, after)), limit
     rows: list[Row] = []
@@ -283,7 +283,7 @@ def events_forward(
         until = first + size
         high = yield from _first_seq_of_step(rollout, until + 1)
         window = (after, high, first, until)
-        rows += yield from _read_window(what, rollout, window, limit - len(rows), kinds, "ASC")
+        rows += yield from _read_window(columns, rollout, window, limit - len(rows), kinds, "ASC")
         if until >= last:
             break
         after, first, size = high - 1, until + 1, size * _WINDOW_GROWTH
@@ -291,7 +291,7 @@ def events_forward(
 
 
 def events_backward(
-    what: str, rollout: str, before: int, limit: int, kinds: Sequence[str] = (), after: int = 0
+    columns: str, rollout: str, before: int, limit: int, kinds: Sequence[str] = (), after: int = 0
 ) -> ReadPlan[list[Row]]:
     """As `events_forward`, the last ones ahead of `before` and behind `after`, newest first."""
     until, size = (yield from step_at_seq(rollout, before - 1)), limit
@@ -300,7 +300,7 @@ def events_backward(
         first = until - size
         low = (yield from _first_seq_of_step(rollout, first)) - 1 if first > 0 else 0
         window = (max(low, after), before, first, until)
-        rows += yield from _read_window(what, rollout, window, limit - len(rows), kinds, "DESC")
+        rows += yield from _read_window(columns, rollout, window, limit - len(rows), kinds, "DESC")
         if low <= after:
             break
         before, until, size = low + 1, first - 1, size * _WINDOW_GROWTH
@@ -308,7 +308,7 @@ def events_backward(
 
 
 def _read_window(
-    what: str,
+    columns: str,
     rollout: str,
     window: tuple[int, int, int, int],
     limit: int,
@@ -317,7 +317,7 @@ def _read_window(
 ) -> ReadPlan[list[Row]]:
     """window: sequences after and before which, and steps from and to which."""
     rows: list[Row] = yield RunSql(
-        f"SELECT {what} FROM events e WHERE {_EVENT_WINDOW} {kinds_condition(kinds)}"
+        f"SELECT {columns} FROM events e WHERE {_EVENT_WINDOW} {kinds_condition(kinds)}"
         f" ORDER BY seq {direction} LIMIT ?",
         (rollout, *window, *kinds, limit),
     )

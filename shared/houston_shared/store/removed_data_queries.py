@@ -90,8 +90,8 @@ def find_missing_data(rollout: str) -> ReadPlan[MissingData | None]:
         seqs = [seq for erasure in reversed(erasures) for seq in erasure.seqs]
         step = yield from _first_erased_step(seqs, part.last)
         if step is not None:
-            what = f"Step {step} of" if step else "Something of"
-            return MissingData(f"{what} rollout {part.rollout} was erased from the journal.", "")
+            subject = f"Step {step} of" if step else "Something of"
+            return MissingData(f"{subject} rollout {part.rollout} was erased from the journal.", "")
     return None
 
 

@@ -147,8 +147,8 @@ class EngineWaitedFor(NamedTuple):
     @property
     def sentence(self) -> str:
         """Both, as a sentence."""
-        who = "1 rollout is" if self.rollouts == 1 else f"{self.rollouts} rollouts are"
-        return f"{who} {self.activity}"
+        count_text = "1 rollout is" if self.rollouts == 1 else f"{self.rollouts} rollouts are"
+        return f"{count_text} {self.activity}"
 
 
 class TaskRow(RowRecord, frozen=True):
@@ -200,13 +200,13 @@ def find_rollout(name: str) -> ReadPlan[RolloutRow]:
         return exact
     rows = yield RunSql("SELECT id FROM rollouts ORDER BY created_at DESC, id DESC")
     ids = [row[0] for row in rows]
-    how = "begin"
+    match_word = "begin"
     matching = [id for id in ids if name and id.startswith(name)]
     if not matching:
-        how, matching = "end", [id for id in ids if name and id.endswith(name)]
+        match_word, matching = "end", [id for id in ids if name and id.endswith(name)]
     if len(matching) == 1:
         return (yield from find_rollout(matching[0]))
-    raise _unknown_rollout(name, ids, matching, how)
+    raise _unknown_rollout(name, ids, matching, match_word)
 
 
 def resolve_rollout_id(name: str) -> ReadPlan[str]:
@@ -284,10 +284,12 @@ ERASED_HEAD = ContextHead(
 )
 
 
-def _unknown_rollout(name: str, ids: list[str], matching: list[str], how: str) -> HoustonError:
+def _unknown_rollout(
+    name: str, ids: list[str], matching: list[str], match_word: str
+) -> HoustonError:
     if matching:
         named = ", ".join(matching[:_IDS_NAMED]) + (", …" if len(matching) > _IDS_NAMED else "")
-        cause = f"{len(matching)} rollouts {how} with {name!r}: {named}."
+        cause = f"{len(matching)} rollouts {match_word} with {name!r}: {named}."
     else:
         import difflib
 
@@ -521,8 +523,12 @@ def select_rollout_ids(
         rows = yield from list_rollouts(task)
         ids = [row.id for row in rows if row.steps and group in ("", row.group_id)]
     if not ids:
-        what = f"the task {task!r}" if task else f"the group {group!r}" if group else "this home"
-        raise HoustonError(f"No rollout of {what} has a step.", effect, "houston rollout list")
+        scope_text = (
+            f"the task {task!r}" if task else f"the group {group!r}" if group else "this home"
+        )
+        raise HoustonError(
+            f"No rollout of {scope_text} has a step.", effect, "houston rollout list"
+        )
     return list(dict.fromkeys(ids)) if names and as_named else sorted(set(ids))
 
 

@@ -90,14 +90,14 @@ def has_all_terms(terms: Sequence[SearchTerm], text: str) -> bool:
 def snippet_around_match(text: str, start: int, end: int) -> MatchSnippet:
     """The text around a match, on one line."""
     end = min(end, start + _LONGEST_MATCH)
-    left = max(0, start - _CHARACTERS_BEFORE)
-    right = min(len(text), max(end, start + _CHARACTERS_AFTER))
-    before = _on_one_line(text[left:start])
-    if left:
+    first = max(0, start - _CHARACTERS_BEFORE)
+    last = min(len(text), max(end, start + _CHARACTERS_AFTER))
+    before = _on_one_line(text[first:start])
+    if first:
         before = "…" + before.lstrip()
     hit = _on_one_line(text[start:end])
-    after = _on_one_line(text[end:right])
-    if right < len(text):
+    after = _on_one_line(text[end:last])
+    if last < len(text):
         after = after.rstrip() + "…"
     return MatchSnippet(before + hit + after, len(before), len(before) + len(hit))
 
@@ -376,15 +376,15 @@ EVENT_KINDS_BY_TARGET: dict[SearchTarget, tuple[str, ...]] = {
 """Kinds of events that hold what is looked for."""
 
 
-def iterate_event_texts(what: SearchTarget, kind: str, body: bytes) -> Iterator[tuple[str, str]]:
+def iterate_event_texts(target: SearchTarget, kind: str, body: bytes) -> Iterator[tuple[str, str]]:
     """Texts of an event's body: what each is called, and the text.
 
     Raises msgspec.MsgspecError when the body is damaged.
     """
-    if what == "diffs":
+    if target == "diffs":
         for change in msgspec.msgpack.decode(body, type=ObservationBody).files:
             yield change.path, f"{change.path}\n{change.diff}"
-    elif what == "searches":
+    elif target == "searches":
         result = msgspec.msgpack.decode(body, type=ToolResult)
         if result.kind in SEARCH_RESULT_KINDS:
             arguments = "\n".join(argument_texts(result.call.arguments))

@@ -103,8 +103,10 @@ class _GatheredHits:
         if progress.done or (self._hits and now - self._reported_at > REPORT_SECONDS):
             hits, rest = self._hits[: self._texts_left], self._hits[self._texts_left :]
             self._texts_left -= len(hits)
-            shown = msgspec.structs.replace(progress, hits=tuple(hits))
-            _write_report(SearchReport(self._number, shown, tuple(hit.step for hit in rest)))
+            progress_shown = msgspec.structs.replace(progress, hits=tuple(hits))
+            _write_report(
+                SearchReport(self._number, progress_shown, tuple(hit.step for hit in rest))
+            )
             self._hits, self._reported_at = [], now
 
 

@@ -85,19 +85,19 @@ def read_prompt_ids(sample_seq: int) -> ReadPlan[list[int] | None]:
 
 def _prompt_pieces(chain: dict[int, Row], sample_seq: int) -> list[_PromptPiece]:
     """Where each stretch of the prompt lies, first to last."""
-    _, parent, wanted, new_ids, _ = chain[sample_seq]
+    _, parent, wanted_ids, new_ids, _ = chain[sample_seq]
     pieces = [_PromptPiece(sample_seq, False, new_ids)]
-    while wanted:
+    while wanted_ids:
         if parent not in chain:
             raise _broken_ledger(sample_seq)
-        seq, parent, kept, new_ids, sampled_ids = chain[parent]
-        if new_ids is None or wanted > kept + new_ids + (sampled_ids or 0):
+        seq, parent, kept_ids, new_ids, sampled_ids = chain[parent]
+        if new_ids is None or wanted_ids > kept_ids + new_ids + (sampled_ids or 0):
             raise _broken_ledger(seq)
-        if wanted > kept + new_ids:
-            pieces.append(_PromptPiece(seq, True, wanted - kept - new_ids))
-        if wanted > kept:
-            pieces.append(_PromptPiece(seq, False, min(wanted - kept, new_ids)))
-        wanted = min(wanted, kept)
+        if wanted_ids > kept_ids + new_ids:
+            pieces.append(_PromptPiece(seq, True, wanted_ids - kept_ids - new_ids))
+        if wanted_ids > kept_ids:
+            pieces.append(_PromptPiece(seq, False, min(wanted_ids - kept_ids, new_ids)))
+        wanted_ids = min(wanted_ids, kept_ids)
     return pieces[::-1]
 
 
@@ -260,9 +260,9 @@ def _read_step_row(rollout: str, step: int, attempt: int | None) -> ReadPlan[ste
         if attempt in (None, row.attempt):
             return row
     newest = yield from step_queries.find_last_step(rollout)
-    what = f"step {step}" if attempt is None or not rows else f"attempt {attempt} of step {step}"
+    subject = f"step {step}" if attempt is None or not rows else f"attempt {attempt} of step {step}"
     steps = f"It has steps 1 to {newest}." if newest else "It has no step yet."
-    raise HoustonError(f"Rollout {rollout} has no {what}.", steps, f"houston steps {rollout}")
+    raise HoustonError(f"Rollout {rollout} has no {subject}.", steps, f"houston steps {rollout}")
 
 
 def _read_policy_sample(row: step_queries.StepRow) -> ReadPlan[SampleRow]:
@@ -303,12 +303,12 @@ def _read_failed_attempts(row: step_queries.StepRow) -> ReadPlan[list[StepRecord
 
 def _read_context_body(rollout: str, step: int) -> ReadPlan[ContextBody]:
     forks = yield from rollout_queries.list_forks(rollout)
-    begun = [fork for fork in forks if fork.step <= step]
-    if not begun:
+    earlier_forks = [fork for fork in forks if fork.step <= step]
+    if not earlier_forks:
         return ContextBody(
             None, None, (), (yield from step_queries.read_steps(rollout, 1, step - 1))
         )
-    fork = begun[-1]
+    fork = earlier_forks[-1]
     body = yield from rollout_queries.read_fork_body(fork)
     guidance = yield from read_kept_guidance(rollout, fork, body)
     last = yield from step_queries.read_step(rollout, fork.first_kept_step - 1)

@@ -28,8 +28,10 @@ def observation_as_seen(step: StepRecord) -> str:
     if step.observation is None:
         return ""
     closed = step.observation
-    shown = context_messages.shown_guidance(closed, step.guidance)
-    return context_messages.observation_text(step.results, closed.tail, step.guidance, shown)
+    shown_lengths = context_messages.shown_guidance(closed, step.guidance)
+    return context_messages.observation_text(
+        step.results, closed.tail, step.guidance, shown_lengths
+    )
 
 
 def usage_json(sample: SampleBody) -> dict[str, int | None]:

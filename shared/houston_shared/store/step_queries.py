@@ -156,8 +156,10 @@ def read_steps_with_attempts(rollout: str, first: int, last: int) -> ReadPlan[li
     for _, group in groupby(every, key=lambda record: record.step):
         attempts = list(group)
         counting = [record for record in attempts if record.sample.role != "lookahead"] or attempts
-        others = tuple(record for record in attempts if record is not counting[-1])
-        steps.append(replace(counting[-1], others=others) if others else counting[-1])
+        other_attempts = tuple(record for record in attempts if record is not counting[-1])
+        steps.append(
+            replace(counting[-1], others=other_attempts) if other_attempts else counting[-1]
+        )
     return steps
 
 
@@ -357,8 +359,8 @@ def _with_mark(record: StepRecord, quarantined: Iterable[QuarantinedEvent]) -> S
 
 
 def _by_repair(count: int, repair: str) -> str:
-    who = f"repair {repair}" if repair else "a repair"
-    return f"{'was' if count == 1 else 'were'} set aside by {who}"
+    repair_text = f"repair {repair}" if repair else "a repair"
+    return f"{'was' if count == 1 else 'were'} set aside by {repair_text}"
 
 
 def _format_step_ranges(numbers: Sequence[int]) -> str:

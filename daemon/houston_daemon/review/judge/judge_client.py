@@ -53,17 +53,17 @@ class JudgeCost:
     unkept: str = ""
     """Why answers could not be kept for the next time; empty when they were."""
 
-    def add(self, other: "JudgeCost") -> None:
+    def add(self, cost: "JudgeCost") -> None:
         """Add another's sums."""
-        self.windows += other.windows
-        self.cached += other.cached
-        self.requests += other.requests
-        self.unusable += other.unusable
-        self.prompt_tokens += other.prompt_tokens
-        self.sampled_tokens += other.sampled_tokens
-        self.about |= other.about
-        self.seconds += other.seconds
-        self.unkept = self.unkept or other.unkept
+        self.windows += cost.windows
+        self.cached += cost.cached
+        self.requests += cost.requests
+        self.unusable += cost.unusable
+        self.prompt_tokens += cost.prompt_tokens
+        self.sampled_tokens += cost.sampled_tokens
+        self.about |= cost.about
+        self.seconds += cost.seconds
+        self.unkept = self.unkept or cost.unkept
 
     def price(self, settings: JudgeSettings) -> float | None:
         """What the requests cost; None where no price is named."""

@@ -79,8 +79,10 @@ def load_template(file: Path | None = None) -> JudgeTemplate:
     try:
         text = place.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else "it is no UTF-8 text"
-        raise ConfigurationError(f"The judge's template {place} cannot be read: {why}.") from None
+        reason = problem.strerror if isinstance(problem, OSError) else "it is no UTF-8 text"
+        raise ConfigurationError(
+            f"The judge's template {place} cannot be read: {reason}."
+        ) from None
     return parse_template(text, str(place))
 
 
@@ -111,9 +113,9 @@ def _fill_gaps(text: str, gaps: Mapping[str, str]) -> str:
     return _GAP.sub(lambda gap: gaps[gap[1]], text)
 
 
-def _template_error(where: str, why: str) -> ConfigurationError:
+def _template_error(where: str, reason: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{where} is no template of the judge: {why}.",
+        f"{where} is no template of the judge: {reason}.",
         "Nothing was judged.",
         "houston judge --print-template",
     )
@@ -156,7 +158,7 @@ class TokenCounter(Protocol):
         """Tokens of a text."""
         ...
 
-    def cut(self, text: str, limit: int, what: str) -> str:
+    def cut(self, text: str, limit: int, label: str) -> str:
         """The text with its middle left out where it has more than `limit` tokens; says so."""
         ...
 
@@ -365,11 +367,13 @@ def _guidance_part(trace: RolloutTrace, tokens: TokenCounter, room: int) -> str:
     heard = [(step.step, harmless_guidance(item)) for step in trace.steps for item in step.guidance]
     if not heard:
         return EMPTY_PART
-    shown = context_messages.fit_guidance([message for _, message in heard], room, tokens.count)
+    shown_lengths = context_messages.fit_guidance(
+        [message for _, message in heard], room, tokens.count
+    )
     lines = [
-        f"step {step}:{guidance_tag.render_guidance([message], shown)}"
+        f"step {step}:{guidance_tag.render_guidance([message], shown_lengths)}"
         for step, message in heard
-        if shown.get(message.id) != 0
+        if shown_lengths.get(message.id) != 0
     ]
     omitted = len(heard) - len(lines)
     return "\n".join(([f"({omitted} older messages do not fit)"] if omitted else []) + lines)
@@ -449,20 +453,20 @@ class WindowPlanner:
 
     def windows(self, steps: Sequence[int]) -> Iterator[JudgeWindow]:
         """Windows that ask about each of `steps` once, in order."""
-        shown: list[StepText] = []
+        window_steps: list[StepText] = []
         used = judge_answers.FRAME_TOKENS
         for number in steps:
             record = self._trace.step(number)
             if record is None:
                 continue
             text, cost = self._shown(record)
-            if shown and (used + cost > self._room or len(shown) == MAX_JUDGED_STEPS):
-                yield self._window(shown)
-                shown, used = [], judge_answers.FRAME_TOKENS
-            shown.append(text)
+            if window_steps and (used + cost > self._room or len(window_steps) == MAX_JUDGED_STEPS):
+                yield self._window(window_steps)
+                window_steps, used = [], judge_answers.FRAME_TOKENS
+            window_steps.append(text)
             used += cost
-        if shown:
-            yield self._window(shown)
+        if window_steps:
+            yield self._window(window_steps)
 
     def _shown(self, record: StepRecord) -> tuple[StepText, int]:
         limit = (

@@ -54,7 +54,7 @@ async def report_progress(
     note: takes a line for people. every: seconds.
     """
     loop = asyncio.get_running_loop()
-    begun = loop.time()
+    start_time = loop.time()
     count = 0
 
     def count_window(_: WindowDecision) -> None:
@@ -66,7 +66,7 @@ async def report_progress(
     async def repeat() -> None:
         while True:
             await asyncio.sleep(every)
-            seconds = loop.time() - begun
+            seconds = loop.time() - start_time
             note(f"{rollout}: judge, {count} of {pluralize(of, 'window')} after {seconds:.0f} s")
 
     beating = asyncio.create_task(repeat())

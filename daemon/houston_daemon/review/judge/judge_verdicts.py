@@ -148,9 +148,11 @@ def outcome_json(outcome: JudgeOutcome, settings: JudgeSettings, dry: bool) -> d
             "by": outcome.author,
             "kept": sum(judged.verdict == "keep" for judged in verdicts.steps.values()),
             "masked": sum(judged.verdict == "mask" for judged in verdicts.steps.values()),
-            "undecided": {str(step): why for step, why in verdicts.undecided.items()},
+            "undecided": {str(step): reason for step, reason in verdicts.undecided.items()},
             "overruled": verdicts.overruled,
-            "kept_over_rules": {str(step): why for step, why in outcome.kept_over_rules.items()},
+            "kept_over_rules": {
+                str(step): reason for step, reason in outcome.kept_over_rules.items()
+            },
             "shortened": verdicts.shortened,
             "changed": outcome.judge_changed,
             "steps": {
@@ -219,8 +221,8 @@ def _judge_lines(
     if kept_over_rules:
         masked_too = f"{len(kept_over_rules)} of those kept are masked by rules"
         yield f"    {masked_too}: {_step_numbers(list(kept_over_rules))}"
-    for why, steps in groupby(verdicts.undecided.items(), key=lambda item: item[1]):
-        yield f"    undecided {_step_numbers([step for step, _ in steps])}: {why}"
+    for reason, steps in groupby(verdicts.undecided.items(), key=lambda item: item[1]):
+        yield f"    undecided {_step_numbers([step for step, _ in steps])}: {reason}"
 
 
 def _step_numbers(steps: Sequence[int]) -> str:

@@ -49,8 +49,8 @@ class BackgroundJob:
     def known_to_run(self, step: int) -> bool:
         """Whether it ran as this step acted: seen, not left alone since, not seen to end."""
         over = self.ended_in_step is not None and self.ended_in_step <= step
-        shown = [runs for at, runs in self.sightings if at <= step]
-        return self.step < step and not over and bool(shown) and shown[-1]
+        sightings = [runs for at, runs in self.sightings if at <= step]
+        return self.step < step and not over and bool(sightings) and sightings[-1]
 
 
 def all_jobs(trace: RolloutTrace) -> list[BackgroundJob]:

@@ -89,13 +89,13 @@ def _steps_on_host(
 def _was_looked_at(before: Iterator[list[CallWithText]], path: str, window: int) -> bool:
     """Whether a step of the window shows the file as it is behind them."""
     steps_left, unrelated_left = window, MAX_UNRELATED_STEPS
-    for shown in before:
-        for call, text in reversed(shown):
+    for earlier_calls in before:
+        for call, text in reversed(earlier_calls):
             if shows_file(call, path, text):
                 return True
             if _is_among(path, _changed_paths(call, replaced=True)):
                 return False
-        if all(_changes_other_files(call) for call, _ in shown) and unrelated_left:
+        if all(_changes_other_files(call) for call, _ in earlier_calls) and unrelated_left:
             unrelated_left -= 1
         else:
             steps_left -= 1
@@ -175,7 +175,7 @@ def _paths_changed_by(simple: SimpleCommand) -> list[str]:
 
 
 def _is_among(path: str, paths: Iterable[str]) -> bool:
-    return any(shell_commands.same_path(path, other) for other in paths)
+    return any(shell_commands.same_path(path, other_path) for other_path in paths)
 
 
 def _wrote_whole_file(call: ObservedCall, path: str) -> bool:
@@ -214,8 +214,8 @@ def _prints_file(simple: SimpleCommand, path: str) -> bool:
     """Whether a program shows what is in the file, or in all that a pattern names."""
     if simple.inline and simple.program.startswith("python"):
         return name_of_path(path) in simple.inline
-    shown = simple.views and simple.program not in _LISTING_PROGRAMS
-    return shown and any(
+    is_view = simple.views and simple.program not in _LISTING_PROGRAMS
+    return is_view and any(
         shell_commands.same_path(name, path)
         or ("*" in name and fnmatch(shell_commands.normal_path(path), name))
         for name in map(simple.path_in_folder, simple.words[1:])

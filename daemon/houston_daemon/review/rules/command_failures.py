@@ -86,9 +86,9 @@ def is_answer(command: str, printed: str) -> bool:
     saying = [program for program in last if _answers_by_exit_code(program)]
     if not saying:
         return False
-    others = [program for program in _fallible(last) if program not in saying]
+    other_programs = [program for program in _fallible(last) if program not in saying]
     prints_answer = any(program.program not in _QUIET_ANSWERS for program in saying)
-    return not others or not printed.strip() or prints_answer
+    return not other_programs or not printed.strip() or prints_answer
 
 
 def is_checker(simple: SimpleCommand) -> bool:
@@ -117,8 +117,8 @@ def is_check_report(code: int | None, command: str, printed: str) -> bool:
     name = last[0].program if last[0].program in _PYTEST else "".join(_PYTEST & {*last[0].words})
     if name and code != 1:  # pytest's own: it was cut, its arguments or a module are wrong
         return False
-    others = [program for program in _fallible(last[1:]) if not program.views]
-    return not others or bool(_CHECK_FINDINGS.search(printed))
+    other_programs = [program for program in _fallible(last[1:]) if not program.views]
+    return not other_programs or bool(_CHECK_FINDINGS.search(printed))
 
 
 def is_probe(command: str, printed: str, code: int | None = 0) -> bool:
@@ -147,23 +147,23 @@ def exit_was_requested(code: int | None, command: str, later: str = "") -> bool:
     command was seen to have ended; a program that went out of memory ends with 137, too, which only
     a signal 9 that was sent to it explains.
     """
-    both = f"{command}\n{later}"
+    both_commands = f"{command}\n{later}"
     match code:
         case 124:
             return bool(_TIMEOUT.search(command))
         case 137:
-            killing = filter(_KILL_9.search, both.split("\n"))
+            killing = filter(_KILL_9.search, both_commands.split("\n"))
             sent = any(_signal_may_concern(line, command) for line in killing)
             return sent or bool(_TIMEOUT_KILLS.search(command))
         case 130 | 143:
-            return bool(_STOPPING_COMMAND.search(both) or _TIMEOUT.search(command))
+            return bool(_STOPPING_COMMAND.search(both_commands) or _TIMEOUT.search(command))
     return False
 
 
-def may_stop(command: str, other: str) -> bool:
+def may_stop(command: str, other_command: str) -> bool:
     """Whether a command may end another one, so that how that ends was asked for."""
     lines = filter(_STOPPING_COMMAND.search, command.split("\n"))
-    return any(_signal_may_concern(line, other) for line in lines)
+    return any(_signal_may_concern(line, other_command) for line in lines)
 
 
 def _deciding_programs(simple: tuple[SimpleCommand, ...]) -> list[SimpleCommand]:
@@ -263,8 +263,8 @@ def trailing_exception(text: str) -> str:
 
 def printed_failure(text: str) -> str:
     """What a text says of a program that failed; empty where it says nothing of the kind."""
-    if why := last_traceback_line(text):
-        return "" if why == KEYBOARD_INTERRUPT else why
+    if reason := last_traceback_line(text):
+        return "" if reason == KEYBOARD_INTERRUPT else reason
     match = _SHELL_ERROR.search(text) if "sh: " in text else None
     if match is None and any(mark in text for mark in _PROGRAM_ERROR_MARKS):
         match = _PROGRAM_ERROR.search(text)
@@ -292,8 +292,10 @@ def failed_detached_programs(trace: RolloutTrace) -> Iterator[tuple[int, str]]:
     running: list[DetachedProgram] = []
     for record, observed in trace.pairs:
         for result, call in zip(record.results, observed.calls, strict=True):
-            for program, why in follow_detached_programs(call, result, record.step, running, first):
-                failure = f"it failed (step {record.step}): {why}"
+            for program, reason in follow_detached_programs(
+                call, result, record.step, running, first
+            ):
+                failure = f"it failed (step {record.step}): {reason}"
                 yield program.step, f"{excerpt(program.command)}: {failure}"
 
 
@@ -309,12 +311,14 @@ def follow_detached_programs(
     running[:] = [program for program in running if not may_stop(command, program.command)]
     if running and (failure_of := _failure_teller(call, result)):
         for program in [program for program in reversed(running) if program.host == place]:
-            if why := failure_of(program):
+            if reason := failure_of(program):
                 running.remove(program)
-                yield program, why
+                yield program, reason
     if started := _started_program(step, place, call, result.text):
-        others = [program for program in running if not set(program.logs) & set(started.logs)]
-        running[:] = [*others[-MAX_DETACHED_PROGRAMS:], started]
+        other_programs = [
+            program for program in running if not set(program.logs) & set(started.logs)
+        ]
+        running[:] = [*other_programs[-MAX_DETACHED_PROGRAMS:], started]
 
 
 def _failure_teller(
@@ -322,9 +326,9 @@ def _failure_teller(
 ) -> Callable[[DetachedProgram], str] | None:
     """What a call tells of programs in the background, as a function of one; None for nothing."""
     ended = list(_SHELL_JOB_ENDED.finditer(result.text)) if "]" in result.text else []
-    shown = call.kind == "file" or (call.kind == "command" and parsed_command(call).views)
-    why = printed_failure(result.text) if shown else ""
-    if not ended and not why:
+    is_shown = call.kind == "file" or (call.kind == "command" and parsed_command(call).views)
+    reason = printed_failure(result.text) if is_shown else ""
+    if not ended and not reason:
         return None
 
     def failure_of(program: DetachedProgram) -> str:
@@ -332,7 +336,7 @@ def _failure_teller(
             if line["command"].strip() in program.command:
                 return excerpt(line[0])
         shows_log = any(shows_path(call, path, shell_commands.same_path) for path in program.logs)
-        return why if shows_log else ""
+        return reason if shows_log else ""
 
     return failure_of
 

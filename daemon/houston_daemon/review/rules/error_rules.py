@@ -44,20 +44,20 @@ def error_observation(trace: RolloutTrace, settings: RuleSettings) -> Iterator[R
     patterns = [re.compile(pattern, re.M) for pattern in settings.error_patterns]
     for record, observed in trace.pairs:
         for result, call in zip(record.results, observed.own_calls, strict=False):
-            if why := _call_failure(call, result) or _printed_error(result, patterns):
-                yield RuleFinding(record.step, f"{call.summary}: {why}")
+            if reason := _call_failure(call, result) or _printed_error(result, patterns):
+                yield RuleFinding(record.step, f"{call.summary}: {reason}")
                 break
     for job in _failed_jobs(trace):
         code = f"exit code {job.exit_code} (step {job.ended_in_step})"
         yield RuleFinding(
             job.step, f"{excerpt(job.command)}: it was left running and ended with {code}"
         )
-    for job, why in _jobs_with_printed_failures(trace):
+    for job, reason in _jobs_with_printed_failures(trace):
         yield RuleFinding(
-            job.step, f"{excerpt(job.command)}: it failed (step {job.ended_in_step}): {why}"
+            job.step, f"{excerpt(job.command)}: it failed (step {job.ended_in_step}): {reason}"
         )
-    for step, why in command_failures.failed_detached_programs(trace):
-        yield RuleFinding(step, why)
+    for step, reason in command_failures.failed_detached_programs(trace):
+        yield RuleFinding(step, reason)
 
 
 def null_action(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
@@ -85,11 +85,11 @@ def broken_file(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFin
             continue
         if event.program.views:
             continue
-        for path, why in _unparsable_files(event):
+        for path, reason in _unparsable_files(event):
             same = (file for file in reversed(written) if same_path(file.path, path))
             if (last := next(same, None)) is not None:
                 yield RuleFinding(
-                    last.step, f"{last.path} could not be parsed in step {event.step}: {why}"
+                    last.step, f"{last.path} could not be parsed in step {event.step}: {reason}"
                 )
 
 
@@ -135,9 +135,9 @@ def _printed_error(result: ToolResult, patterns: list[re.Pattern[str]]) -> str:
     if command_failures.last_traceback_line(result.text):
         return command_failures.printed_failure(result.text)
     if any(program.after == "|" for program in parsed.simple) and (
-        why := command_failures.trailing_exception(result.text)
+        reason := command_failures.trailing_exception(result.text)
     ):
-        return why
+        return reason
     # With `||` it is given what comes if it fails.
     has_fallback = any(program.after == "||" for program in parsed.simple)
     return "" if has_fallback else command_failures.printed_failure(result.text)
@@ -193,8 +193,8 @@ def _jobs_with_printed_failures(trace: RolloutTrace) -> Iterator[tuple[Backgroun
             if call.name == RUN_COMMAND or session_of_call(call, first) != (job.host, job.session):
                 continue
             # A session may show what was run in it before, too.
-            if why := command_failures.printed_failure(result.text.rpartition(job.command)[2]):
-                yield job, why
+            if reason := command_failures.printed_failure(result.text.rpartition(job.command)[2]):
+                yield job, reason
 
 
 def _own_scripts_run(trace: RolloutTrace) -> Mapping[int, list[str]]:

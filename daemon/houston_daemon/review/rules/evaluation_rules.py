@@ -42,8 +42,8 @@ def repeated_evaluation(trace: RolloutTrace, settings: RuleSettings) -> Iterator
     for at, step in enumerate(trace.observed_steps):
         if _own_evaluations(step):
             window = AttentionWindow(trace.observed_steps[: at + 1])
-            if why := repeated(window, trace.task.attention):
-                yield RuleFinding(step.step, why)
+            if reason := repeated(window, trace.task.attention):
+                yield RuleFinding(step.step, reason)
 
 
 def untimely_evaluation(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
@@ -87,8 +87,8 @@ def _finished_below_best(trace: RolloutTrace, last: ObservedStep) -> Iterator[Ru
     """The evaluation that is made at the end counts: what was restored is scored by it."""
     step = last.step
     scores = [scored.score for scored in trace.scores if scored.step <= step]
-    added = last.calls[len(last.own_calls) :]
-    if not scores or any(call.fields.get("state") == "format" for call in added):
+    added_calls = last.calls[len(last.own_calls) :]
+    if not scores or any(call.fields.get("state") == "format" for call in added_calls):
         yield RuleFinding(step, "it finished without anything that could be scored")
     elif scores[-1] < max(scores):
         best = f"the last score is {scores[-1]:g}, the best was {max(scores):g}"
@@ -143,10 +143,10 @@ def lowered_score(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleF
         # Below the best is not enough: what brings a score back up is what should be learned.
         if now.score >= last.score or now.score > best.score - settings.score_drop:
             continue
-        why = f"the score fell from {last.score:g} to {now.score:g} in step {now.step}"
+        reason = f"the score fell from {last.score:g} to {now.score:g} in step {now.step}"
         for step in trace.observed_steps:
             if last.step < step.step <= now.step and _changes_files(step):
-                yield RuleFinding(step.step, why)
+                yield RuleFinding(step.step, reason)
 
 
 def after_best(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:

@@ -197,14 +197,14 @@ def _matched_prohibitions(pattern: re.Pattern[str], text: str) -> Iterator[Prohi
 def _plain_prohibitions(text: str) -> Iterator[Prohibition]:
     for manner, pattern in _PLAIN_PROHIBITIONS:
         for match in pattern.finditer(text):
-            what = match["rest"].strip("`'\"").rstrip(".")
+            target = match["rest"].strip("`'\"").rstrip(".")
             before = _SENTENCE_END.split(text[: match.start()])[-1]
             after = _SENTENCE_END.split(text[match.end() :])[0]
-            ordinary = what.lower() in _ORDINARY or what.lower().endswith("ing")
-            if ordinary or what.lower() in _VERB_MANNERS or len(what) <= _MIN_NAME_LENGTH:
+            ordinary = target.lower() in _ORDINARY or target.lower().endswith("ing")
+            if ordinary or target.lower() in _VERB_MANNERS or len(target) <= _MIN_NAME_LENGTH:
                 continue
             if not _CONDITION.search(f"{before} {after}"):
-                yield Prohibition(manner, what, now=bool(_FOR_NOW.search(f"{before} {after}")))
+                yield Prohibition(manner, target, now=bool(_FOR_NOW.search(f"{before} {after}")))
 
 
 def _forbidden_objects(manner: str, rest: str) -> Iterator[Prohibition]:

@@ -67,8 +67,8 @@ def violations_by_words(
     """Steps that do what plain words forbid."""
     for step in trace.steps:
         reasons = (_call_violation(call, forbidden) for call in step.sample.calls)
-        if why := next(filter(None, reasons), ""):
-            yield RuleFinding(step.step, why)
+        if reason := next(filter(None, reasons), ""):
+            yield RuleFinding(step.step, reason)
     if forbidden.manner not in ("use", "run"):
         return
     does = _uses_forbidden if forbidden.manner == "use" else _runs_forbidden
@@ -105,15 +105,19 @@ def _call_violation(call: ToolCall, forbidden: Prohibition) -> str:
 def _runs_forbidden(ran: CommandRun, forbidden: Prohibition) -> bool:
     """Whether it is the program or the script that is run, with the words that are forbidden."""
     parsed = shell_commands.parse_command(forbidden.what).simple
-    wanted = [program for program in parsed if program.words]
-    if len(wanted) != 1:
+    forbidden_programs = [program for program in parsed if program.words]
+    if len(forbidden_programs) != 1:
         return False
-    what, simple = wanted[0], ran.program
-    if what.script:
-        named = bool(simple.script) and shell_commands.same_path(simple.script, what.script)
+    program, simple = forbidden_programs[0], ran.program
+    if program.script:
+        named = bool(simple.script) and shell_commands.same_path(simple.script, program.script)
     else:
-        named = what.program in (simple.program, _script_stem(simple.script), _module_run(simple))
-    more = {word for word in what.words[1:] if not word.endswith(_SCRIPT_SUFFIXES)}
+        named = program.program in (
+            simple.program,
+            _script_stem(simple.script),
+            _module_run(simple),
+        )
+    more = {word for word in program.words[1:] if not word.endswith(_SCRIPT_SUFFIXES)}
     return named and more <= set(simple.words) and _matches_purpose(forbidden, ran.command)
 
 
@@ -140,15 +144,15 @@ def _file_violation(wrote: FileWrite, forbidden: Prohibition) -> str:
     return f"uses {forbidden.description}" if fits else ""
 
 
-def _writes_file(call: ToolCall, what: str) -> bool:
+def _writes_file(call: ToolCall, name: str) -> bool:
     """Whether a call changes the file of this name."""
     if call.name == RUN_COMMAND:
         command = parsed_command(call)
         written = [text.path for text in command.texts]
         written += [path for program in command.simple for path in _changed_files(program)]
-        return any(shell_commands.same_path(path, what) for path in written)
+        return any(shell_commands.same_path(path, name) for path in written)
     path = str(call.arguments.get("path") or call.arguments.get("filename") or "")
-    return is_known_to_write(call.name) and shell_commands.same_path(path, what)
+    return is_known_to_write(call.name) and shell_commands.same_path(path, name)
 
 
 def _changed_files(simple: SimpleCommand) -> list[str]:
@@ -239,14 +243,16 @@ def contradicted_guidance(trace: RolloutTrace, settings: RuleSettings) -> Iterat
             violations = list(violations_by_words(trace, events, message.forbidden))
         if message.is_passing:
             violating = {violation.step for violation in violations}
-            meant = _steps_forbidden_for_now(trace, message, violating, settings)
+            forbidden_steps = _steps_forbidden_for_now(trace, message, violating, settings)
         else:
-            meant = _steps_forbidden_for_good(trace, message, settings)
+            forbidden_steps = _steps_forbidden_for_good(trace, message, settings)
         for violation in violations:
-            if violation.step in meant:
+            if violation.step in forbidden_steps:
                 when = "before" if violation.step <= message.step else "after"
-                who = f"{when} a person said in step {message.step}: {excerpt(message.text)}"
-                yield RuleFinding(violation.step, f"{violation.reason}, {who}")
+                source_text = (
+                    f"{when} a person said in step {message.step}: {excerpt(message.text)}"
+                )
+                yield RuleFinding(violation.step, f"{violation.reason}, {source_text}")
 
 
 def _files_not_read_first(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFinding]:
@@ -257,8 +263,8 @@ def _files_not_read_first(trace: RolloutTrace, settings: RuleSettings) -> Iterat
         for heard in step.guidance:
             for path in guidance_prohibitions.files_to_read_first(heard.text):
                 for number in _steps_before_reading(trace, at, path, settings.guidance_call_steps):
-                    why = f"{path} was not read first, as a person said in step {step.step}"
-                    yield RuleFinding(number, f"{why}: {excerpt(heard.text)}")
+                    reason = f"{path} was not read first, as a person said in step {step.step}"
+                    yield RuleFinding(number, f"{reason}: {excerpt(heard.text)}")
 
 
 def _steps_before_reading(trace: RolloutTrace, at: int, path: str, most: int) -> list[int]:
@@ -284,9 +290,9 @@ def _prohibiting_guidance(
                     yield _ProhibitingGuidance(step.step, heard.text, forbidden, None)
             for pattern in settings.guidance:
                 if re.search(pattern.said, heard.text, re.I):
-                    what = Prohibition("any", pattern.action)
+                    prohibition = Prohibition("any", pattern.action)
                     action = re.compile(pattern.action, re.I)
-                    yield _ProhibitingGuidance(step.step, heard.text, what, action)
+                    yield _ProhibitingGuidance(step.step, heard.text, prohibition, action)
 
 
 def _steps_forbidden_for_good(
@@ -317,7 +323,7 @@ def _steps_forbidden_for_now(
     past = [step for step in acts if step.step <= message.step]
     coming = [step for step in acts if step.step > message.step]
     waits = _steps_with_running_jobs(trace) if message.forbidden.what == "sleep" else set[int]()
-    meant: set[int] = set()
+    forbidden_steps: set[int] = set()
     if past and past[-1].step == message.step and message.step not in violating:
         past.pop()  # a person spoke of the step before
     violating = violating - waits
@@ -325,16 +331,16 @@ def _steps_forbidden_for_now(
         for step in past[::-1][: settings.guidance_call_steps]:
             if step.step not in violating or step.step <= message.step - settings.guidance_steps:
                 break
-            meant.add(step.step)
+            forbidden_steps.add(step.step)
     heard = {step.step for step in trace.steps if step.guidance}
     for step in coming[: settings.guidance_call_steps]:
         if step.step in violating:
-            meant.add(step.step)
+            forbidden_steps.add(step.step)
         elif _does_something_else(step):
             break
         if step.step in heard:
             break
-    return meant
+    return forbidden_steps
 
 
 def _steps_with_running_jobs(trace: RolloutTrace) -> set[int]:

@@ -192,11 +192,11 @@ def idle_compute(trace: RolloutTrace, settings: RuleSettings) -> Iterator[RuleFi
         total = gpus_of_host.get(use.host, 0)
         if not use.trains or not use.gpus_known or use.is_trial or total <= 1:
             continue
-        if why := _idle_reason(use, total, uses, ends, settings.lora_gpus):
-            yield RuleFinding(use.step, why)
+        if reason := _idle_reason(use, total, uses, ends, settings.lora_gpus):
+            yield RuleFinding(use.step, reason)
             if use.script is not None:
                 yield RuleFinding(
-                    use.script.step, f"{use.script.path}, run in step {use.step}: {why}"
+                    use.script.step, f"{use.script.path}, run in step {use.step}: {reason}"
                 )
 
 
@@ -204,9 +204,9 @@ def _idle_reason(use: GpuUse, total: int, among: list[GpuUse], ends: JobEnds, lo
     """How a run leaves GPUs idle, in words; empty where it does not."""
     used = total if use.gpus is None else len(use.gpus)
     used = used if use.processes is None else min(used, use.processes)
-    others = (other for other in among if other.host == use.host and other is not use)
-    overlapping = [other for other in others if _overlap(other, use, ends)]
-    if not all(other.gpus_known for other in overlapping):
+    same_host_uses = (other for other in among if other.host == use.host and other is not use)
+    overlapping = [other_use for other_use in same_host_uses if _overlap(other_use, use, ends)]
+    if not all(other_use.gpus_known for other_use in overlapping):
         return ""
     if used + len(_gpus_of_others(use, overlapping)) < total:
         return f"{used} of {total} GPUs are used: {use.words}"
@@ -217,13 +217,13 @@ def _idle_reason(use: GpuUse, total: int, among: list[GpuUse], ends: JobEnds, lo
 
 def _gpus_of_others(use: GpuUse, beside: list[GpuUse]) -> frozenset[str]:
     """GPUs, none of the run's own, of what goes on beside it."""
-    used = (other.gpus or frozenset() for other in beside)
+    used = (other_use.gpus or frozenset() for other_use in beside)
     return frozenset[str]().union(*used) - (use.gpus or frozenset())
 
 
-def _overlap(use: GpuUse, other: GpuUse, ends: JobEnds) -> bool:
+def _overlap(use: GpuUse, other_use: GpuUse, ends: JobEnds) -> bool:
     """Whether two runs went on at the same time, whichever began first."""
-    first, second = sorted((use, other), key=lambda run: run.step)
+    first, second = sorted((use, other_use), key=lambda run: run.step)
     if first.step == second.step or (
         first.in_background and second.step - first.step <= _BACKGROUND_STEPS
     ):

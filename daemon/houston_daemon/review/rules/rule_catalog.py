@@ -72,8 +72,8 @@ def load_rules(settings: RuleSettings) -> dict[str, Rule]:
 
     Raises ConfigurationError for a name that is none, and for a package's rule that cannot be had.
     """
-    if why := settings.trouble():
-        raise ConfigurationError(why)
+    if reason := settings.trouble():
+        raise ConfigurationError(reason)
     rules = dict(RULES)
     for name in settings.packages:
         if name in RULES:
@@ -85,9 +85,11 @@ def load_rules(settings: RuleSettings) -> dict[str, Rule]:
     for name in (*settings.only, *settings.off):
         if name not in rules:
             raise ConfigurationError(f"There is no rule {name!r}; there are: {', '.join(rules)}.")
-    wanted = settings.only or tuple(rules)
+    rule_names = settings.only or tuple(rules)
     return {
-        name: rule for name, rule in rules.items() if name in wanted and name not in settings.off
+        name: rule
+        for name, rule in rules.items()
+        if name in rule_names and name not in settings.off
     }
 
 

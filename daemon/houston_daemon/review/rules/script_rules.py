@@ -42,7 +42,9 @@ def provided_scripts(trace: RolloutTrace, settings: RuleSettings) -> dict[str, s
     """
     created = {path for step in trace.steps for path in _created_scripts(step)}
     named = map(normal_path, SCRIPT_PATH.findall(trace.instructions))
-    existing = [path for path in named if not any(is_path_of(other, path) for other in created)]
+    existing = [
+        path for path in named if not any(is_path_of(other_path, path) for other_path in created)
+    ]
     provided = {name_of_path(path): normal_path(path) for path in (*settings.provided, *existing)}
     for path in _first_shown_scripts(trace):
         provided.setdefault(name_of_path(path), normal_path(path))
@@ -180,15 +182,17 @@ def transformers_inference(trace: RolloutTrace, settings: RuleSettings) -> Itera
         yield from follow_faulty_files(events, lambda wrote: _transformers_sampling(wrote.content))
         for event in events:
             if isinstance(event, CommandRun) and (
-                why := _transformers_sampling(event.program.inline)
+                reason := _transformers_sampling(event.program.inline)
             ):
-                yield RuleFinding(event.step, f"a program on the command line {why}")
+                yield RuleFinding(event.step, f"a program on the command line {reason}")
 
 
 def _transformers_sampling(content: str) -> str:
     inference = _LOADS_TRANSFORMERS.search(content) and _SAMPLES_TEXT.search(content)
-    other = _TRAINS_MODEL.search(content) or _VLLM_CODE.search(content)
-    return "samples with transformers and not with vLLM" if inference and not other else ""
+    trains_or_serves = _TRAINS_MODEL.search(content) or _VLLM_CODE.search(content)
+    return (
+        "samples with transformers and not with vLLM" if inference and not trains_or_serves else ""
+    )
 
 
 def _has_vllm(trace: RolloutTrace, settings: RuleSettings) -> bool:

@@ -284,14 +284,14 @@ def normal_path(path: str) -> str:
     return path
 
 
-def same_path(path: str, other: str) -> bool:
+def same_path(path: str, other_path: str) -> bool:
     """Whether two paths may be of one file: sessions have folders that are not known. One outside
     of the workspace is only itself.
     """
-    path, other = normal_path(path), normal_path(other)
-    if path.startswith("/") or other.startswith("/"):
-        return path == other
-    return path == other or path.endswith(f"/{other}") or other.endswith(f"/{path}")
+    path, other_path = normal_path(path), normal_path(other_path)
+    if path.startswith("/") or other_path.startswith("/"):
+        return path == other_path
+    return path == other_path or path.endswith(f"/{other_path}") or other_path.endswith(f"/{path}")
 
 
 _ShellState = tuple[Mapping[str, str], str]
@@ -407,8 +407,8 @@ def _state_after_command(simple: SimpleCommand, exported: Mapping[str, str]) -> 
 
 def _inlined_commands(inner: tuple[SimpleCommand, ...], after: str) -> list[SimpleCommand]:
     """Commands of a shell in its place."""
-    apart = [each._replace(in_subshell=True) for each in inner]
-    return [*apart[:-1], *(each._replace(after=after) for each in apart[-1:])]
+    apart = [command._replace(in_subshell=True) for command in inner]
+    return [*apart[:-1], *(command._replace(after=after) for command in apart[-1:])]
 
 
 def _assignments(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:

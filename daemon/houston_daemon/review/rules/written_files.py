@@ -104,13 +104,13 @@ def follow_faulty_files(
         if isinstance(event, FileWrite):
             key = (event.host, shell_commands.normal_path(event.path))
             faulty.pop(key, None)
-            if why := fault(event):
-                faulty[key] = (event.step, why)
-                yield RuleFinding(event.step, f"{event.path} {why}")
+            if reason := fault(event):
+                faulty[key] = (event.step, reason)
+                yield RuleFinding(event.step, f"{event.path} {reason}")
         elif event.script:
-            for (_, path), (step, why) in faulty.items():
+            for (_, path), (step, reason) in faulty.items():
                 if same_path(event.script, path):
-                    yield RuleFinding(event.step, f"runs {path} of step {step}, which {why}")
+                    yield RuleFinding(event.step, f"runs {path} of step {step}, which {reason}")
 
 
 def _call_events(
@@ -152,12 +152,12 @@ def _own_script(host: str, script: str, files: KnownFiles) -> FileWrite | None:
 
 def _file_write(step: int, call: ObservedCall, place: str, files: KnownFiles) -> FileWrite:
     path = shell_commands.normal_path(str(call.fields.get("path", "")))
-    added, kind = str(call.arguments.get("content", "")), str(call.fields["change"])
+    added_text, kind = str(call.arguments.get("content", "")), str(call.fields["change"])
     before = files.get((place, path))
-    content = added
+    content = added_text
     if kind == "edited":
-        content = _content_after_edit(before.content if before else None, call, added)
-    return _remember_file(FileWrite(step, place, path, content, added, kind), files)
+        content = _content_after_edit(before.content if before else None, call, added_text)
+    return _remember_file(FileWrite(step, place, path, content, added_text, kind), files)
 
 
 def _remember_file(wrote: FileWrite, files: KnownFiles) -> FileWrite:
@@ -167,15 +167,15 @@ def _remember_file(wrote: FileWrite, files: KnownFiles) -> FileWrite:
     return wrote
 
 
-def _content_after_edit(before: str | None, call: ObservedCall, added: str) -> str:
+def _content_after_edit(before: str | None, call: ObservedCall, added_text: str) -> str:
     """A file after lines of it were replaced; where it is not known, what was put into it."""
     start, end = call.arguments.get("start"), call.arguments.get("end")
     if before is None or not isinstance(start, int) or not isinstance(end, int):
-        return f"{before or ''}{added}\n"
+        return f"{before or ''}{added_text}\n"
     lines = before.splitlines()
     if start > len(lines) + 1:  # not from its first line: only pieces of it are known
-        return f"{before}{added}\n"
-    lines[start - 1 : end] = added.splitlines()
+        return f"{before}{added_text}\n"
+    lines[start - 1 : end] = added_text.splitlines()
     return "".join(f"{line}\n" for line in lines)
 
 
