@@ -253,8 +253,8 @@ class HoustonConsole(ErrorBoundary, App[None]):
         """Colours first, then everything that goes on for ever."""
         for theme in themes_for_depth(self.depth):
             self.register_theme(theme)
-        wanted = self.loaded.config.console.theme
-        self.apply_theme(wanted)
+        theme_name = self.loaded.config.console.theme
+        self.apply_theme(theme_name)
         self._configuration_watcher = edits = ConfigurationWatcher(self)
         going_on = (
             self.change_watcher.listen,
@@ -269,9 +269,9 @@ class HoustonConsole(ErrorBoundary, App[None]):
         self.set_interval(1.0, self._refresh_status)
         self._is_started = True
 
-    def apply_theme(self, wanted: str) -> None:
+    def apply_theme(self, theme_name: str) -> None:
         """Use the theme that the configuration names."""
-        chosen = wanted if wanted in self.available_themes else DEFAULT_THEME
+        chosen = theme_name if theme_name in self.available_themes else DEFAULT_THEME
         self.theme = ANSI_THEME.name if self.low and chosen == DEFAULT_THEME else chosen
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -461,11 +461,11 @@ class HoustonConsole(ErrorBoundary, App[None]):
         """Choose among everything that can be done here."""
         if isinstance(self.screen, CommandPalette):
             return
-        others = (
+        other_rollouts = (
             rollout for rollout in self.state.rollouts.values() if rollout.id != self.state.selected
         )
         commands = dialogs.available_commands(
-            self.top_screen.area, sorted(others, key=lambda rollout: -rollout.updated_at)
+            self.top_screen.area, sorted(other_rollouts, key=lambda rollout: -rollout.updated_at)
         )
         self.push_screen(CommandPalette(commands), self._run_command)
 
@@ -515,21 +515,21 @@ class HoustonConsole(ErrorBoundary, App[None]):
         """Copy what Textual has found selected."""
         self.copy_in_background("the selection", text)
 
-    def copy_in_background(self, what: str, text: str) -> None:
+    def copy_in_background(self, label: str, text: str) -> None:
         """Copy as shown: what is pasted elsewhere holds no control character either.
 
-        what: how the text is named to the person. Nothing happens unless a key was just pressed,
+        label: how the text is named to the person. Nothing happens unless a key was just pressed,
         and no text leaves what the clipboard has: a line's own cut asks without a selection, too.
         """
         if text and time.monotonic() - self._pressed_at < COPY_AFTER_KEY_SECONDS:
             self._clipboard = safe(text)  # also what ctrl+v brings back here
-            work = partial(self._write_clipboard, what, self._clipboard)
+            work = partial(self._write_clipboard, label, self._clipboard)
             self.run_worker(cast(Any, work), group="copy", exclusive=True)
 
-    async def _write_clipboard(self, what: str, text: str) -> None:
+    async def _write_clipboard(self, label: str, text: str) -> None:
         try:
             result = await terminal_driver.copy_text(
-                text, what, os.environ, self._write_to_terminal, self.outbox.folder / "copied"
+                text, label, os.environ, self._write_to_terminal, self.outbox.folder / "copied"
             )
         except OSError as problem:
             self.top_screen.show_message(f"Nothing was copied: {problem}", "error")

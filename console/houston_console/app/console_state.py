@@ -111,7 +111,11 @@ def _parse_budget(definition: str) -> BudgetSettings:
 def read_people_at_home(person: Person, now: int) -> ReadPlan[tuple[str, ...]]:
     """Others who have a console open and look at no rollout."""
     people = yield from annotation_queries.list_annotators(now - SILENCE_US - WRITTEN_US)
-    return tuple(other.name for other in people if not other.rollout and other.name != person.name)
+    return tuple(
+        person_here.name
+        for person_here in people
+        if not person_here.rollout and person_here.name != person.name
+    )
 
 
 class NeedsReader:
@@ -143,12 +147,12 @@ class NeedsReader:
         """Read whenever it is due, until cancelled."""
         while True:
             self._wake_event.clear()
-            begun = time.monotonic()
+            start_time = time.monotonic()
             try:
                 self._on_change(await self.read())
             except HoustonError as problem:
                 self._on_failure(problem)
-            took = time.monotonic() - begun
+            took = time.monotonic() - start_time
             await asyncio.sleep(
                 min(MAX_READ_PAUSE_SECONDS, max(MIN_READ_PAUSE_SECONDS, READ_PAUSE_FACTOR * took))
             )
@@ -236,10 +240,10 @@ class ConsoleState:
         """Who needs a person most first, with the newest rows; what nobody judged yet is last."""
         judged = [self._newest(need) for need in self.board.needs]
         ids = {need.standing.rollout.id for need in judged}
-        others = [
+        other_needs = [
             self._standing(rollout) for rollout in self.rollouts.values() if rollout.id not in ids
         ]
-        return [*judged, *rank_rollouts(others, 0)]
+        return [*judged, *rank_rollouts(other_needs, 0)]
 
     def _newest(self, need: RolloutNeed) -> RolloutNeed:
         row = need.standing.rollout

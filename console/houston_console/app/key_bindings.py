@@ -305,10 +305,10 @@ _ACTIVE_REGISTRY = _KeyRegistry()
 
 def set_active_keys(keys: Iterable[Key]) -> None:
     """Use a person's keys from now on: before any widget is imported, which takes its own then."""
-    wanted = tuple(keys)
-    if _ACTIVE_REGISTRY.was_read and wanted != _ACTIVE_REGISTRY.keys:
+    active_keys = tuple(keys)
+    if _ACTIVE_REGISTRY.was_read and active_keys != _ACTIVE_REGISTRY.keys:
         raise RuntimeError("widgets have taken their keys already")
-    _ACTIVE_REGISTRY.keys = wanted
+    _ACTIVE_REGISTRY.keys = active_keys
 
 
 def keys_of_areas(*areas: Area) -> list[Key]:
@@ -340,12 +340,12 @@ def actions_by_key(area: Area) -> dict[str, str]:
 
 def hints_for(area: Area) -> list[tuple[str, str]]:
     """Keys and their words for the line at the bottom: the area's, then those of everywhere."""
-    shown = focus_chain(area)
+    shown_areas = focus_chain(area)
     if area == "trajectory":  # what a narrow screen leaves out comes late: speaking comes early
-        shown = ("trajectory", "watch", *TRANSCRIPT_AREAS[1:], "whole", "app")
+        shown_areas = ("trajectory", "watch", *TRANSCRIPT_AREAS[1:], "whole", "app")
     return [
         (binding.label.split()[0], binding.hint)
-        for binding in keys_of_areas(*shown)
+        for binding in keys_of_areas(*shown_areas)
         if binding.hint
     ]
 
@@ -408,15 +408,15 @@ def load_keymap(path: Path) -> tuple[Key, ...]:
     """
     if not path.exists():
         return KEYS
-    wanted = _read_key_overrides(path)
+    overrides = _read_key_overrides(path)
     actions = {(binding.area, binding.name) for binding in KEYS}
-    for area, name in wanted:
+    for area, name in overrides:
         if (area, name) not in actions:
             raise _keymap_error(path, f"names `[{area}] {name}`, which is no action of the console")
-    changed = tuple(_override_keys(key, wanted.get((key.area, key.name)), path) for key in KEYS)
-    for key, first, other in find_key_conflicts(changed):
+    changed = tuple(_override_keys(key, overrides.get((key.area, key.name)), path) for key in KEYS)
+    for key, first, second in find_key_conflicts(changed):
         raise _keymap_error(
-            path, f"leaves {key!r} with two meanings: {first.description}, and {other.description}"
+            path, f"leaves {key!r} with two meanings: {first.description}, and {second.description}"
         )
     return changed
 
@@ -443,10 +443,10 @@ def _override_keys(binding: Key, keys: str | None, path: Path) -> Key:
             raise _keymap_error(
                 path, f"gives `[{binding.area}] {binding.name}` the key {name!r}, which is none"
             )
-    shown = " ".join(
+    label = " ".join(
         _KEY_SYMBOLS.get(name) or _CHARACTER_OF_KEY_NAME.get(name, name) for name in names
     )
-    return replace(binding, keys=",".join(names), label=shown)
+    return replace(binding, keys=",".join(names), label=label)
 
 
 def _is_valid_key_name(name: str) -> bool:
@@ -466,9 +466,9 @@ def find_key_conflicts(keys: Iterable[Key]) -> list[tuple[str, Key, Key]]:
         meanings: dict[str, Key] = {}
         for binding in (binding for area in chain for binding in every if binding.area == area):
             for key in binding.keys.split(","):
-                other = meanings.setdefault(key, binding)
-                if other is not binding and (key, other, binding) not in conflicts:
-                    conflicts.append((key, other, binding))
+                same_key = meanings.setdefault(key, binding)
+                if same_key is not binding and (key, same_key, binding) not in conflicts:
+                    conflicts.append((key, same_key, binding))
     return conflicts
 
 
@@ -484,9 +484,9 @@ def keymap_toml(keys: Iterable[Key]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _keymap_error(path: Path, what: str) -> HoustonError:
+def _keymap_error(path: Path, problem_text: str) -> HoustonError:
     return HoustonError(
-        f"{path} {what}.",
+        f"{path} {problem_text}.",
         "The console was not opened.",
         "houston console --keymap prints every action with its keys",
         ExitCode.CONFIGURATION,

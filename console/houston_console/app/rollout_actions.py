@@ -61,8 +61,8 @@ class SteeringActions:
     def _person(self) -> str:
         return f"person:{self._screen.state.person}"
 
-    def _run(self, row: RolloutRow, action: SteeringAction, meant: bool | None = True) -> None:
-        if meant:
+    def _run(self, row: RolloutRow, action: SteeringAction, is_meant: bool | None = True) -> None:
+        if is_meant:
             doing = f"{action.capitalize()} {row.id} …"
             self._undo_offers.do(doing, self._steer(row, action), f"steer {row.id}")
 
@@ -176,9 +176,9 @@ class ClaimActions:
                 ),
             )
         else:
-            who = claim_text(holding, state.person, now_us())
+            holder_text = claim_text(holding, state.person, now_us())
             self._screen.app.push_screen(
-                ConfirmDialog(f"{rollout} is looked after by {who}. Take it over?"),
+                ConfirmDialog(f"{rollout} is looked after by {holder_text}. Take it over?"),
                 lambda yes: self._run_claim(rollout, "", release=False) if yes else None,
             )
 

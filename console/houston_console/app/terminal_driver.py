@@ -332,14 +332,18 @@ def clipboard_method(environment: Mapping[str, str]) -> ClipboardMethod:
 
 
 async def copy_text(
-    text: str, what: str, environment: Mapping[str, str], write: Callable[[str], None], folder: Path
+    text: str,
+    label: str,
+    environment: Mapping[str, str],
+    write: Callable[[str], None],
+    folder: Path,
 ) -> CopyOutcome:
     """Put `text` into the clipboard, or into a file of `folder` where that cannot be.
 
-    what: how the text is named to the person. write: sends a sequence to the terminal. Raises
+    label: how the text is named to the person. write: sends a sequence to the terminal. Raises
     OSError when not even the file can be written.
     """
-    size = f"{what}, {len(text):,} characters"
+    size = f"{label}, {len(text):,} characters"
     reached = clipboard_method(environment)
     if reached == "tmux" and await _load_tmux_buffer(text, environment):
         return CopyOutcome(f"Copied {size}, through tmux.")

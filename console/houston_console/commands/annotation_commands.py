@@ -140,9 +140,9 @@ def print_verdicts(
         command_output.print_note(f"No step of {place.rollout} was judged.\n  next: {next}")
         return
     for entry in history:
-        who = entry.by if entry.verified else f"{entry.by} (unverified)"
+        author = entry.by if entry.verified else f"{entry.by} (unverified)"
         page.line(
-            span(f"{local_time(entry.at)} {who} ({entry.source})  ", "dim"),
+            span(f"{local_time(entry.at)} {author} ({entry.source})  ", "dim"),
             span(f"{event_text.format_step_range(entry.first, entry.last)} ", "name"),
             span(entry.verdict, VERDICT_TONES.get(entry.verdict, "dim")),
             span(f": {entry.reason}" if entry.reason else ""),
@@ -151,8 +151,8 @@ def print_verdicts(
         _print_current_verdicts(page, place, verdicts)
         return
     masked = sum(sources[0].verdict == "mask" for sources in verdicts.values())
-    others = closed - len(verdicts)
-    alone = f"; {event_text.format_step_count(others)} nobody judged" if others > 0 else ""
+    unjudged = closed - len(verdicts)
+    alone = f"; {event_text.format_step_count(unjudged)} nobody judged" if unjudged > 0 else ""
     page.line(span(f"now {len(verdicts) - masked} kept, {masked} masked{alone}", "dim"))
 
 
@@ -163,22 +163,22 @@ def _print_current_verdicts(
     several = place.last > place.first
     for step in sorted(verdicts) if several else [place.first]:
         sources = verdicts.get(step, [])
-        how = _VERDICT_WORDS[sources[0].verdict] if sources else "kept"
+        verdict_word = _VERDICT_WORDS[sources[0].verdict] if sources else "kept"
         by = f"by {sources[0].source}" if sources else "it was not judged"
         tone = VERDICT_TONES[sources[0].verdict] if sources else "dim"
-        page.line(span(f"step {step} ", "name"), span(f"is {how}", tone), span(f": {by}"))
+        page.line(span(f"step {step} ", "name"), span(f"is {verdict_word}", tone), span(f": {by}"))
         for rank, verdict in enumerate(sources):
             _print_verdict_source(page, verdict, counts=rank == 0)
 
 
 def _print_verdict_source(page: OutputPage, verdict: SourceVerdict, counts: bool) -> None:
     rules = verdict_precedence.split_rule_reasons(verdict.reason)
-    why = f": {verdict.reason}" if verdict.reason and not rules else ""
+    reason_text = f": {verdict.reason}" if verdict.reason and not rules else ""
     outranked = "" if counts else " (does not count)"
     page.line(
         span(f"  {verdict.source:<6}"),
         span(verdict.verdict, VERDICT_TONES[verdict.verdict] if counts else "dim"),
-        span(f" by {verdict.by}{why}{outranked}"),
+        span(f" by {verdict.by}{reason_text}{outranked}"),
         span(f"  {local_time(verdict.at)}", "dim"),
     )
     for rule in rules:

@@ -52,9 +52,9 @@ def add_place_argument(parser: argparse.ArgumentParser, steps: str = "STEP") -> 
     )
 
 
-def add_step_argument(parser: argparse.ArgumentParser, what: str) -> None:
+def add_step_argument(parser: argparse.ArgumentParser, help_text: str) -> None:
     """`STEP`, where `R@STEP` does not name it."""
-    parser.add_argument("step", type=positive_int, nargs="?", metavar="STEP", help=what)
+    parser.add_argument("step", type=positive_int, nargs="?", metavar="STEP", help=help_text)
 
 
 def missing_steps_text(row: RolloutRow, place: StepReference) -> HoustonError:
@@ -67,9 +67,9 @@ def missing_steps_text(row: RolloutRow, place: StepReference) -> HoustonError:
     )
 
 
-def add_json_option(parser: argparse.ArgumentParser, what: str) -> None:
+def add_json_option(parser: argparse.ArgumentParser, help_text: str) -> None:
     """`--json`."""
-    parser.add_argument("--json", action="store_true", help=what)
+    parser.add_argument("--json", action="store_true", help=help_text)
 
 
 def add_speaker_option(parser: argparse.ArgumentParser) -> None:

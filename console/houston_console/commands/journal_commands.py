@@ -117,13 +117,13 @@ class AuditFilter(NamedTuple):
     newest: int | None = None
 
 
-def read_audit(reader: Reader, wanted: AuditFilter) -> Iterator[JournalEntry]:
+def read_audit(reader: Reader, audit_filter: AuditFilter) -> Iterator[JournalEntry]:
     """What people and the daemon did, oldest first."""
-    newest: deque[JournalEntry] = deque(maxlen=wanted.newest)
-    for entry in _read_all_audited(reader, wanted.rollout):
-        if not _matches_filter(entry, wanted):
+    newest: deque[JournalEntry] = deque(maxlen=audit_filter.newest)
+    for entry in _read_all_audited(reader, audit_filter.rollout):
+        if not _matches_filter(entry, audit_filter):
             continue
-        if wanted.newest is None:
+        if audit_filter.newest is None:
             yield entry
         else:
             newest.append(entry)
@@ -161,22 +161,22 @@ def _read_audit_page(after: int, rollout: str) -> ReadPlan[list[JournalEntry]]:
     return (yield from read_entries(condition, parameters))
 
 
-def _matches_filter(entry: JournalEntry, wanted: AuditFilter) -> bool:
-    if entry.event.at < wanted.since_us:
+def _matches_filter(entry: JournalEntry, audit_filter: AuditFilter) -> bool:
+    if entry.event.at < audit_filter.since_us:
         return False
     refused = entry.event.kind == "refused"
-    if wanted.rollout and refused and entry.fields.get("about") != wanted.rollout:
+    if audit_filter.rollout and refused and entry.fields.get("about") != audit_filter.rollout:
         return False
-    return wanted.by in ("", entry_author(entry), str(entry.fields.get("uid")))
+    return audit_filter.by in ("", entry_author(entry), str(entry.fields.get("uid")))
 
 
 def print_audit_entry(page: OutputPage, entry: JournalEntry, json: bool) -> None:
     """Print one audited event as a line."""
-    event, fields, who = entry.event, entry.fields, entry_author(entry)
+    event, fields, author = entry.event, entry.fields, entry_author(entry)
     refused, verified = event.kind == "refused", bool(fields.get("verified", True))
     rollout = event.rollout or (str(fields.get("about", "")) if refused else "")
     if json:
-        line: dict[str, Any] = {"seq": event.seq, "at": iso_time(event.at), "who": who}
+        line: dict[str, Any] = {"seq": event.seq, "at": iso_time(event.at), "who": author}
         line |= {"verified": verified, "did": event.kind, "rollout": rollout}
         line |= {"step": event.step or None, "text": entry_text(entry)}
         line |= {"uid": fields.get("uid"), "pid": fields.get("pid") or None}
@@ -187,7 +187,7 @@ def print_audit_entry(page: OutputPage, entry: JournalEntry, json: bool) -> None
     uid = f" [uid {fields['uid']}{role}]" if fields.get("uid") is not None else ""
     page.line(
         span(f"{local_time(event.at)} ", "dim"),
-        span(f"{who}{'' if verified else ' (unverified)'}", "person"),
+        span(f"{author}{'' if verified else ' (unverified)'}", "person"),
         span(f"{uid} ", "dim"),
         span(f"{event.kind} ", "bad" if refused else ""),
         span(f"{rollout or '–'}{f' {event.step}' if event.step else ''} ", "name"),
@@ -238,17 +238,17 @@ def run_log(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
         if arguments.rollout:
             rollout = reader.run(rollout_queries.resolve_rollout_id(arguments.rollout))
         newest = arguments.n or (None if arguments.json else DEFAULT_LOG_LINES)
-        shown = 0
+        count = 0
         if arguments.audit:
-            wanted = AuditFilter(rollout, arguments.by, arguments.since, newest)
-            for deed in read_audit(reader, wanted):
-                shown += 1
+            audit_filter = AuditFilter(rollout, arguments.by, arguments.since, newest)
+            for deed in read_audit(reader, audit_filter):
+                count += 1
                 print_audit_entry(page, deed, arguments.json)
         else:
             for header in read_headers(reader, rollout, newest):
-                shown += 1
+                count += 1
                 _print_header(page, header, arguments.json)
-    if arguments.n is None and shown == newest:
+    if arguments.n is None and count == newest:
         page.flush()
         command_output.print_note(
             f"These are the newest {DEFAULT_LOG_LINES}; -n N shows the newest N."
@@ -324,55 +324,57 @@ class TailPage(NamedTuple):
     more: bool
 
 
-def read_newest_events(wanted: TailFilter, count: int) -> ReadPlan[tuple[list[JournalEntry], int]]:
+def read_newest_events(
+    tail_filter: TailFilter, count: int
+) -> ReadPlan[tuple[list[JournalEntry], int]]:
     """The last events, oldest first, and the sequence behind which the next ones are."""
     last = yield from rollout_queries.newest_seq()
     entries: list[JournalEntry] = []
-    before, looked = OPEN_END, 0
-    while len(entries) < count and looked < MAX_ERROR_LOOK_BACK:
-        size = TAIL_EVENTS_PER_READ if wanted.errors else count - len(entries)
-        seqs = yield from _read_sequences_before(wanted, before, size)
+    before, looked_at = OPEN_END, 0
+    while len(entries) < count and looked_at < MAX_ERROR_LOOK_BACK:
+        size = TAIL_EVENTS_PER_READ if tail_filter.errors else count - len(entries)
+        seqs = yield from _read_sequences_before(tail_filter, before, size)
         if not seqs:
             break
-        before, looked = seqs[0], looked + len(seqs)
-        entries = (yield from _read_entries_by_sequence(wanted, seqs)) + entries
-    if wanted.single_rollout and len(entries) < count and not wanted.errors:
-        entries = (yield from _read_shared_past(wanted, count - len(entries))) + entries
+        before, looked_at = seqs[0], looked_at + len(seqs)
+        entries = (yield from _read_entries_by_sequence(tail_filter, seqs)) + entries
+    if tail_filter.single_rollout and len(entries) < count and not tail_filter.errors:
+        entries = (yield from _read_shared_past(tail_filter, count - len(entries))) + entries
     return entries[-count:] if count else [], last
 
 
-def read_events_after(wanted: TailFilter, after: int) -> ReadPlan[TailPage]:
+def read_events_after(tail_filter: TailFilter, after: int) -> ReadPlan[TailPage]:
     """The next events behind a sequence."""
-    if wanted.single_rollout:
+    if tail_filter.single_rollout:
         headers = yield from rollout_queries.events_since(
-            after, wanted.single_rollout, TAIL_EVENTS_PER_READ, wanted.kinds
+            after, tail_filter.single_rollout, TAIL_EVENTS_PER_READ, tail_filter.kinds
         )
         seqs = [header.seq for header in headers]
     else:
-        condition, values = wanted.where()
+        condition, values = tail_filter.where()
         rows = yield RunSql(
             f"SELECT seq FROM events WHERE seq > ? AND {condition} ORDER BY seq LIMIT ?",
             (after, *values, TAIL_EVENTS_PER_READ),
         )
         seqs = [seq for (seq,) in rows]
     if len(seqs) == TAIL_EVENTS_PER_READ:
-        return TailPage((yield from _read_entries_by_sequence(wanted, seqs)), seqs[-1], True)
+        return TailPage((yield from _read_entries_by_sequence(tail_filter, seqs)), seqs[-1], True)
     # The same state of the journal: what is not wanted is not looked through again.
     return TailPage(
-        (yield from _read_entries_by_sequence(wanted, seqs)),
+        (yield from _read_entries_by_sequence(tail_filter, seqs)),
         (yield from rollout_queries.newest_seq()),
         False,
     )
 
 
-def _read_sequences_before(wanted: TailFilter, before: int, count: int) -> ReadPlan[list[int]]:
+def _read_sequences_before(tail_filter: TailFilter, before: int, count: int) -> ReadPlan[list[int]]:
     """The last sequences ahead of one, oldest first."""
-    if wanted.single_rollout:
+    if tail_filter.single_rollout:
         rows = yield from journal_events.events_backward(
-            "seq", wanted.single_rollout, before, count, wanted.kinds
+            "seq", tail_filter.single_rollout, before, count, tail_filter.kinds
         )
     else:
-        condition, values = wanted.where()
+        condition, values = tail_filter.where()
         rows = yield RunSql(
             f"SELECT seq FROM events WHERE seq < ? AND {condition} ORDER BY seq DESC LIMIT ?",
             (before, *values, count),
@@ -380,26 +382,26 @@ def _read_sequences_before(wanted: TailFilter, before: int, count: int) -> ReadP
     return [row[0] for row in rows[::-1]]
 
 
-def _read_shared_past(wanted: TailFilter, count: int) -> ReadPlan[list[JournalEntry]]:
+def _read_shared_past(tail_filter: TailFilter, count: int) -> ReadPlan[list[JournalEntry]]:
     """The last events of the past that a branch shares, as those of the rollouts that have it."""
     entries: list[JournalEntry] = []
-    rollout = yield from rollout_queries.find_rollout(wanted.single_rollout)
+    rollout = yield from rollout_queries.find_rollout(tail_filter.single_rollout)
     while rollout.parent and count:
         origin = (yield from rollout_queries.read_rollout_spec(rollout)).origin
         if origin is None:
             break
         headers = yield from rollout_queries.newest_events_until(
-            origin.seq, rollout.parent, count, wanted.kinds
+            origin.seq, rollout.parent, count, tail_filter.kinds
         )
         seqs = [header.seq for header in headers]
-        entries = (yield from _read_entries_by_sequence(wanted, seqs)) + entries
+        entries = (yield from _read_entries_by_sequence(tail_filter, seqs)) + entries
         count -= len(headers)
         rollout = yield from rollout_queries.find_rollout(rollout.parent)
     return entries
 
 
 def _read_entries_by_sequence(
-    wanted: TailFilter, seqs: Sequence[int]
+    tail_filter: TailFilter, seqs: Sequence[int]
 ) -> ReadPlan[list[JournalEntry]]:
     entries: list[JournalEntry] = []
     for start in range(0, len(seqs), TAIL_EVENTS_PER_READ):
@@ -407,7 +409,7 @@ def _read_entries_by_sequence(
         entries += yield from read_entries(
             f"seq IN ({journal_events.placeholders(chunk)}) ORDER BY seq", chunk
         )
-    return [entry for entry in entries if is_failure(entry)] if wanted.errors else entries
+    return [entry for entry in entries if is_failure(entry)] if tail_filter.errors else entries
 
 
 MAX_EVENT_CHARACTERS = 300
@@ -457,23 +459,25 @@ def run_tail(arguments: argparse.Namespace, loaded: LoadedConfiguration) -> int:
     """Print what is there, and with -f what comes, until the rollouts end or interrupted."""
     page = OutputPage()
     with Reader(loaded.home) as reader:
-        wanted = _tail_filter(arguments, reader)
+        tail_filter = _tail_filter(arguments, reader)
         if not arguments.follow:
-            entries, _ = reader.run(read_newest_events(wanted, arguments.n))
+            entries, _ = reader.run(read_newest_events(tail_filter, arguments.n))
             _print_events(page, arguments.json, entries)
             return int(ExitCode.DONE)
         with JournalFollower(loaded.home, reader) as following:
             # Looked at before its events are: nothing that ended it is left out.
-            ended = _is_over(following, wanted)
-            entries, seq = following.read(lambda: read_newest_events(wanted, arguments.n))
+            ended = _is_over(following, tail_filter)
+            entries, seq = following.read(lambda: read_newest_events(tail_filter, arguments.n))
             _print_events(page, arguments.json, entries)
             while not ended:
                 following.wait()
-                ended = _is_over(following, wanted)
+                ended = _is_over(following, tail_filter)
                 show = partial(_print_events, page, arguments.json)
-                seq = _print_new_events(following, wanted, seq, show)
-    many = len(wanted.rollouts) > 1
-    command_output.print_note(f"{', '.join(wanted.rollouts)} {'have' if many else 'has'} ended.")
+                seq = _print_new_events(following, tail_filter, seq, show)
+    many = len(tail_filter.rollouts) > 1
+    command_output.print_note(
+        f"{', '.join(tail_filter.rollouts)} {'have' if many else 'has'} ended."
+    )
     return int(ExitCode.DONE)
 
 
@@ -486,12 +490,12 @@ def _tail_filter(arguments: argparse.Namespace, reader: Reader) -> TailFilter:
     return TailFilter(tuple(ids), arguments.task, kinds, arguments.errors)
 
 
-def _is_over(following: JournalFollower, wanted: TailFilter) -> bool:
+def _is_over(following: JournalFollower, tail_filter: TailFilter) -> bool:
     """Whether nothing comes any more; of all rollouts together, or a task, something always may."""
-    ids = wanted.rollouts
+    ids = tail_filter.rollouts
     return (
         bool(ids)
-        and not wanted.task
+        and not tail_filter.task
         and all(
             following.read(partial(rollout_queries.find_rollout, id)).state in ENDED_STATES
             for id in ids
@@ -501,13 +505,13 @@ def _is_over(following: JournalFollower, wanted: TailFilter) -> bool:
 
 def _print_new_events(
     following: JournalFollower,
-    wanted: TailFilter,
+    tail_filter: TailFilter,
     after: int,
     show: Callable[[list[JournalEntry]], None],
 ) -> int:
     """Show everything behind a sequence, a page at a time; returns the newest."""
     while True:
-        entries, after, more = following.read(partial(read_events_after, wanted, after))
+        entries, after, more = following.read(partial(read_events_after, tail_filter, after))
         show(entries)
         if not more:
             return after
@@ -538,11 +542,11 @@ def event_json(entry: JournalEntry) -> dict[str, Any]:
 
 def _print_event(page: OutputPage, entry: JournalEntry) -> None:
     event, text = entry.event, " ".join(entry_text(entry).split())
-    who = entry_author(entry) if event.kind in KINDS_WITH_AUTHOR else ""
+    author = entry_author(entry) if event.kind in KINDS_WITH_AUTHOR else ""
     text = text if len(text) <= MAX_EVENT_CHARACTERS else f"{text[:MAX_EVENT_CHARACTERS]}…"
     page.line(
         span(f"{local_time(event.at)} ", "dim"),
         span(f"{event.rollout or '–'} {event.step or '–'} ", "name"),
         span(f"{event.kind} ", "dim"),
-        span(f"{who}: {text}" if who else text, EVENT_TONES.get(event.kind, "")),
+        span(f"{author}: {text}" if author else text, EVENT_TONES.get(event.kind, "")),
     )

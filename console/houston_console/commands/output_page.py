@@ -74,11 +74,11 @@ class OutputPage:
     def block(self, text: str, indent: str, tone: str = "", limit: int = 0) -> None:
         """Text over several lines, indented; with `limit`, what is cut is counted."""
         lines = text.removesuffix("\n").split("\n") if text else []
-        shown = lines[:limit] if limit and len(lines) > limit + 1 else lines
-        for line in shown:
+        shown_lines = lines[:limit] if limit and len(lines) > limit + 1 else lines
+        for line in shown_lines:
             self.line(indent, OutputSpan(safe(_cut_long_line(line) if limit else line), tone))
-        if len(shown) < len(lines):
-            self.line(indent, span(f"… {len(lines) - len(shown)} more lines (--full)", "dim"))
+        if len(shown_lines) < len(lines):
+            self.line(indent, span(f"… {len(lines) - len(shown_lines)} more lines (--full)", "dim"))
 
     def table(self, titles: Sequence[str], rows: Iterable[Sequence[OutputSpan]]) -> None:
         """Columns as wide as they need to be; numbers (titles ending in `#`) to the right."""

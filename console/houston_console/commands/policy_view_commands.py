@@ -107,10 +107,14 @@ def run_policy_show(arguments: argparse.Namespace, loaded: LoadedConfiguration) 
         history = [activation for activation in activations if activation.policy == own]
         _, active, used, tokens = reader.run(read_policy_use())
     if arguments.json:
-        whole = policy_queries.policy_json(policy, active, used, tokens.get(own, 0))
+        policy_json = policy_queries.policy_json(policy, active, used, tokens.get(own, 0))
         history_json = [policy_queries.activation_json(activation) for activation in history]
         command_output.print_json_line(
-            {**whole, **policy_queries.registration_json(registration), "activations": history_json}
+            {
+                **policy_json,
+                **policy_queries.registration_json(registration),
+                "activations": history_json,
+            }
         )
         return int(ExitCode.DONE)
     page = OutputPage()
@@ -169,11 +173,11 @@ def _format_setting(value: Any) -> str:
 
 
 def _activation_text(activation: ActivationRow) -> str:
-    how = "taken back to" if activation.rollback else "given"
+    verb = "taken back to" if activation.rollback else "given"
     reason = f": {activation.reason}" if activation.reason else ""
     by = activation.by.removeprefix("person:")
     when = local_time(activation.at)
-    return f"{activation.engine} was {how} it, {activation.state}{reason} ({by}, {when})"
+    return f"{activation.engine} was {verb} it, {activation.state}{reason} ({by}, {when})"
 
 
 ACTIVATION_WAIT_SECONDS = 900.0
@@ -232,9 +236,9 @@ def request_activation(
         effect = f"New rollouts of {engine} sample with what they did."
         raise HoustonError(ended.reason, effect, "houston policy list")
     if not arguments.json:
-        what = ended.policy or "its own model"
+        policy_name = ended.policy or "its own model"
         command_output.print_line(
-            f"New rollouts of {engine} sample with {what}; those that run keep theirs."
+            f"New rollouts of {engine} sample with {policy_name}; those that run keep theirs."
         )
     return int(ExitCode.DONE)
 

@@ -228,24 +228,24 @@ def run_rollout_clean(arguments: argparse.Namespace, loaded: LoadedConfiguration
             code=ExitCode.USAGE,
         )
     with Reader(loaded.home) as reader:
-        wanted, freed = _select_rollouts(arguments, reader)
+        wanted_ids, freed = _select_rollouts(arguments, reader)
         for name in freed:
             command_output.print_note(f"{name} was freed before: nothing is left to free.")
-        if not wanted:
+        if not wanted_ids:
             command_output.print_note("There is nothing to free.")
             return int(ExitCode.DONE)
         message = CleanRollouts(
-            rollouts=tuple(wanted),
+            rollouts=tuple(wanted_ids),
             snapshots=arguments.snapshots,
             claimed=daemon_requests.claimed_name(arguments, loaded),
         )
-        look = f"houston rollout show {wanted[0]}"
+        look = f"houston rollout show {wanted_ids[0]}"
         seq = daemon_requests.send_request(loaded, message, "It may have been freed.", look).seq
         request = _CleanRequest(seq, arguments.snapshots)
-        cleanings = _wait_for_cleanup(loaded, reader, wanted, request)
+        cleanings = _wait_for_cleanup(loaded, reader, wanted_ids, request)
     _print_cleanups(cleanings, arguments.json)
-    whole = all(cleaning.whole for cleaning in cleanings.values())
-    return int(ExitCode.DONE if whole else ExitCode.FAILED)
+    is_whole = all(cleaning.whole for cleaning in cleanings.values())
+    return int(ExitCode.DONE if is_whole else ExitCode.FAILED)
 
 
 def _select_rollouts(arguments: argparse.Namespace, reader: Reader) -> tuple[list[str], list[str]]:
@@ -265,8 +265,8 @@ def _select_rollouts(arguments: argparse.Namespace, reader: Reader) -> tuple[lis
     freed = [
         id for id, last in before.items() if last and _is_clean_enough(last, arguments.snapshots)
     ]
-    wanted = [id for id in before if id not in freed]
-    return wanted, freed if arguments.rollouts else []
+    wanted_ids = [id for id in before if id not in freed]
+    return wanted_ids, freed if arguments.rollouts else []
 
 
 def _refuse_running(rollouts: Sequence[rollout_queries.RolloutRow]) -> None:
@@ -292,19 +292,19 @@ class _CleanRequest(NamedTuple):
 
 
 def _wait_for_cleanup(
-    loaded: LoadedConfiguration, reader: Reader, wanted: list[str], request: _CleanRequest
+    loaded: LoadedConfiguration, reader: Reader, wanted_ids: list[str], request: _CleanRequest
 ) -> dict[str, HostCleaning]:
     """What was freed of each; raises HoustonError (75 when it takes too long)."""
     cleanings: dict[str, HostCleaning] = {}
     end = time.monotonic() + CLEAN_WAIT_SECONDS
     with JournalFollower(loaded.home, reader) as following:
         while True:
-            for rollout in wanted:
+            for rollout in wanted_ids:
                 if rollout not in cleanings:
                     last = following.read(partial(_read_cleanup_answer, rollout, request))
                     cleanings |= {rollout: last} if last else {}
-            if len(cleanings) == len(wanted):
-                return {rollout: cleanings[rollout] for rollout in wanted}
+            if len(cleanings) == len(wanted_ids):
+                return {rollout: cleanings[rollout] for rollout in wanted_ids}
             following.wait(_DAEMON_POLL_SECONDS)
             if find_running_daemon(loaded.home) is None:
                 raise DaemonNotRunning(
@@ -314,7 +314,7 @@ def _wait_for_cleanup(
                 )
             if time.monotonic() > end:
                 raise HoustonError(
-                    f"{len(wanted) - len(cleanings)} rollouts are still being freed.",
+                    f"{len(wanted_ids) - len(cleanings)} rollouts are still being freed.",
                     "The daemon goes on.",
                     "houston log --audit",
                     ExitCode.BUSY,

@@ -59,16 +59,16 @@ def state_span(rollout: RolloutRow, room: int | None = None, archived: bool = Fa
     mark = " [no sandbox]" if rollout.sandbox == "none" else ""
     mark += " [archived]" if archived else ""
     if rollout.reason:
-        other = len(words) + len(" ()") + len(mark)
-        limit = None if room is None else max(MIN_REASON_CHARACTERS, room - other)
+        other_cells = len(words) + len(" ()") + len(mark)
+        limit = None if room is None else max(MIN_REASON_CHARACTERS, room - other_cells)
         words += f" ({cut_text(rollout.reason, limit)})"
     return span(words + mark, STATE_TONES.get(rollout.state, ""))
 
 
 def need_text(need: RolloutNeed) -> str:
     """Why somebody is needed, without what the rollout's state says already."""
-    shown = ("paused", "engine", "host-away", "disk", "waiting", "gpu", "failed")
-    return "; ".join(reason.text for reason in need.reasons if reason.kind not in shown)
+    shown_kinds = ("paused", "engine", "host-away", "disk", "waiting", "gpu", "failed")
+    return "; ".join(reason.text for reason in need.reasons if reason.kind not in shown_kinds)
 
 
 def cut_text(text: str, most: int | None) -> str:
@@ -87,8 +87,8 @@ def print_guidance(page: OutputPage, guidance: Guidance) -> None:
     state = (
         f"delivered at step {guidance.step}" if guidance.state == "delivered" else guidance.state
     )
-    who = guidance.author if guidance.verified else f"{guidance.author} (unverified)"
-    facts = [format_local_time(guidance.queued_at), who, guidance.mode, state]
+    author = guidance.author if guidance.verified else f"{guidance.author} (unverified)"
+    facts = [format_local_time(guidance.queued_at), author, guidance.mode, state]
     if guidance.revision > 1:
         facts.append(f"revision {guidance.revision}")
     page.line(span(guidance.id, "name"), span("  " + " · ".join(facts), "dim"))
@@ -123,12 +123,12 @@ def _is_unpaused(rollout: RolloutRow) -> bool:
     return rollout.state in ("queued", "running")
 
 
-def _with_gpu_wait(rollout: RolloutRow, why: str) -> RolloutRow:
-    if not why or not _is_unpaused(rollout):
+def _with_gpu_wait(rollout: RolloutRow, reason: str) -> RolloutRow:
+    if not reason or not _is_unpaused(rollout):
         return rollout
     if rollout.state == "queued":
-        return replace(rollout, reason=why)
-    return replace(rollout, activity=why)
+        return replace(rollout, reason=reason)
+    return replace(rollout, activity=reason)
 
 
 def apply_current_conditions(

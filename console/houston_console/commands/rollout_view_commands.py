@@ -280,9 +280,9 @@ def _token_usage(usage: dict[str, int | None]) -> str:
 def _claim_text(claim: dict[str, Any] | None) -> str:
     if claim is None:
         return ""
-    who = f"held by {claim['holder']}" if claim["holder"] else "held by nobody"
+    holder_text = f"held by {claim['holder']}" if claim["holder"] else "held by nobody"
     note = f"; note by {claim['note_by']}: {claim['note']}" if claim["note"] else ""
-    return f"{who} since {format_local_time(claim['since'])}{note}"
+    return f"{holder_text} since {format_local_time(claim['since'])}{note}"
 
 
 def _cleanup_text(freed: dict[str, Any] | None) -> str:
@@ -467,7 +467,7 @@ def _comparison_json(side: ComparisonSide) -> dict[str, Any]:
         ],
         "minutes": side.minutes,
         "words": side.words,
-        "people": [json_views.attention_cost_json(side.rollout.id, each) for each in side.people],
+        "people": [json_views.attention_cost_json(side.rollout.id, cost) for cost in side.people],
     }
 
 

@@ -99,8 +99,8 @@ def print_step(page: OutputPage, record: StepRecord, verdict: str | None, full: 
         page.line(f"  … {closed.more_files} more files")
     if closed and closed.attention:
         for name in closed.attention:
-            why = f" ({closed.reasons[name]})" if closed.reasons.get(name) else ""
-            page.line("  ", span(f"attention: {name}{why}", "bad"))
+            reason_text = f" ({closed.reasons[name]})" if closed.reasons.get(name) else ""
+            page.line("  ", span(f"attention: {name}{reason_text}", "bad"))
     for mark in record.aside:
         page.line("  ", span(step_queries.describe_quarantine(mark), "bad"))
     _print_attempts(page, record, full)
@@ -162,9 +162,13 @@ def _print_remote_output(page: OutputPage, home: Path, rollout: str, printed: Te
             check=False,
         )
         if result.returncode:
-            why = result.stderr.decode(errors="replace").removeprefix("houston: ").splitlines()
+            error_lines = (
+                result.stderr.decode(errors="replace").removeprefix("houston: ").splitlines()
+            )
             page.line("    ", span(f"its log is on the host {printed.host}, not here", "dim"))
-            page.line("    ", span(why[0] if why else "it could not be read", "dim"))
+            page.line(
+                "    ", span(error_lines[0] if error_lines else "it could not be read", "dim")
+            )
             return
         _print_blocks(page, _file_blocks(file))
 
@@ -185,8 +189,8 @@ def _decode_lines(parts: Iterator[bytes]) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     rest: list[str] = []
     for part in parts:
-        *whole, last = decoder.decode(part).split("\n")
-        for line in whole:
+        *whole_lines, last = decoder.decode(part).split("\n")
+        for line in whole_lines:
             yield "".join([*rest, line]).removesuffix("\r")
             rest = []
         rest.append(last)

@@ -220,16 +220,16 @@ def _pair_rows(rows: Sequence[DiffRow]) -> list[tuple[DiffRow | None, DiffRow | 
     """What stands side by side: removed lines beside those that were added after them."""
     pairs: list[tuple[DiffRow | None, DiffRow | None]] = []
     removed: list[DiffRow] = []
-    added: list[DiffRow] = []
+    added_rows: list[DiffRow] = []
     for row in [*rows, DiffRow("!", (), None)]:
         if row.kind == "+":
-            added.append(row)
+            added_rows.append(row)
             continue
-        if row.kind == "-" and not added:
+        if row.kind == "-" and not added_rows:
             removed.append(row)
             continue
-        pairs += zip_longest(removed, added)
-        removed, added = ([row] if row.kind == "-" else []), []
+        pairs += zip_longest(removed, added_rows)
+        removed, added_rows = ([row] if row.kind == "-" else []), []
         if row.kind != "-":
             pairs.append((row, row))
     return pairs[:-1]
@@ -239,10 +239,15 @@ def _half_row(row: DiffRow, number: int | None, width: int) -> list[TextLine]:
     """One row in as many lines as it needs."""
     if row.kind in "@!":
         return hard_wrap_spans(row.code, width)
-    shown = fit_text(f"{number:>{LINE_NUMBER_CELLS - 1}}" if number else "", LINE_NUMBER_CELLS)
+    number_text = fit_text(
+        f"{number:>{LINE_NUMBER_CELLS - 1}}" if number else "", LINE_NUMBER_CELLS
+    )
     glyph = span(DIFF_GLYPHS[row.kind], {"+": "added", "-": "removed"}.get(row.kind, "text"))  # type: ignore[arg-type]
     parts = hard_wrap_spans(row.code, width - LINE_NUMBER_CELLS - 1)
-    edges = [line(TextSpan(shown, "faint"), glyph), line(span(" " * LINE_NUMBER_CELLS), glyph)]
+    edges = [
+        line(TextSpan(number_text, "faint"), glyph),
+        line(span(" " * LINE_NUMBER_CELLS), glyph),
+    ]
     return [(*edges[min(at, 1)], *part) for at, part in enumerate(parts)]
 
 

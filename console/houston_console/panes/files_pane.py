@@ -107,14 +107,14 @@ class DiffView(LineView):
 
     def show(self) -> None:
         """Make the lines for the width there is."""
-        wanted = (self.line_cells, self.is_side_by_side)
-        if self._drawn_for != wanted:
-            self._drawn_for = wanted
+        shape = (self.line_cells, self.is_side_by_side)
+        if self._drawn_for != shape:
+            self._drawn_for = shape
             self._drawn, self._steps = [], []
             if self.result is not None:
                 self._append_lines(self.result[0].step, result_lines(*self.result, self.line_cells))
             for change in self.changes:
-                self._append_lines(change.edit.step, change_lines(change, *wanted))
+                self._append_lines(change.edit.step, change_lines(change, *shape))
         super().show()
 
     def _append_lines(self, step: int, lines: list[DrawnLine]) -> None:
@@ -203,8 +203,8 @@ class FileList(ItemList[FileListItem]):
         first some seconds later.
         """
         moves = self.has_focus and self.attention.is_moving
-        wanted, rows = rows, keep_order(rows, self.items, _item_key) if moves else list(rows)
-        self.is_order_held = rows != list(wanted)
+        wanted_rows, rows = rows, keep_order(rows, self.items, _item_key) if moves else list(rows)
+        self.is_order_held = rows != list(wanted_rows)
         if rows != self.items:
             self.set_items(rows, _item_key)
 
@@ -355,10 +355,10 @@ class FilesPane(Pane):
         if empty != self.list.empty:
             self.list.empty = empty
             self.list.refresh()
-        shown = [f"‹{view}›" if view == self.view else view for view in FILES_VIEWS]
+        titles = [f"‹{view}›" if view == self.view else view for view in FILES_VIEWS]
         if self._path:
-            shown = [f"‹{self._path}›", f"{len(self.list.items)} changes"]
-        set_frame_title(self, "4  " + "  ".join(shown))
+            titles = [f"‹{self._path}›", f"{len(self.list.items)} changes"]
+        set_frame_title(self, "4  " + "  ".join(titles))
         more = f"{self._unread_files} more files of this step" if self._unread_files else ""
         set_frame_subtitle(self, line("esc all files" if self._path else more))
 

@@ -62,9 +62,9 @@ class WordCompletion(NamedTuple):
     def text(self) -> str:
         """The words near the one that is taken, for the person."""
         first = max(0, min(self.position - 1, len(self.words) - MAX_SHOWN_COMPLETIONS))
-        shown = range(first, min(first + MAX_SHOWN_COMPLETIONS, len(self.words)))
+        shown_places = range(first, min(first + MAX_SHOWN_COMPLETIONS, len(self.words)))
         words = "   ".join(
-            f"‹{self.words[i]}›" if i == self.position else self.words[i] for i in shown
+            f"‹{self.words[i]}›" if i == self.position else self.words[i] for i in shown_places
         )
         return f"{self.position + 1}/{len(self.words)}   {words}"
 
@@ -187,8 +187,8 @@ class Composer(PaneBoundary, TextArea):
 
     def get_line(self, line_index: int) -> Text:
         """A line as it is drawn: safe, character by character; what is sent stays as written."""
-        shown = safe_cells(self.document.get_line(line_index))
-        return Text(shown, end="", no_wrap=True)
+        safe_line = safe_cells(self.document.get_line(line_index))
+        return Text(safe_line, end="", no_wrap=True)
 
     # --- the draft ---------------------------------------------------------------------------
 

@@ -96,9 +96,9 @@ def move_in_order(
     if id not in order:
         return tuple(order), tuple(order)
     at = order.index(id)
-    wanted = order.copy()
-    wanted.insert(max(0, min(at + by, len(order) - 1)), wanted.pop(at))
-    return tuple(order), tuple(wanted)
+    wanted_order = order.copy()
+    wanted_order.insert(max(0, min(at + by, len(order) - 1)), wanted_order.pop(at))
+    return tuple(order), tuple(wanted_order)
 
 
 T = TypeVar("T", bound=msgspec.Struct)

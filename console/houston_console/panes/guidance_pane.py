@@ -81,8 +81,8 @@ def add_snippet(path: Path, text: str) -> bool:
     if text.strip() in snippets:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = f"\n{_SNIPPET_SEPARATOR}\n".join([*snippets, text.strip()]) + "\n"
-    atomic_file.write_atomically(path, whole.encode())
+    whole_text = f"\n{_SNIPPET_SEPARATOR}\n".join([*snippets, text.strip()]) + "\n"
+    atomic_file.write_atomically(path, whole_text.encode())
     return True
 
 
@@ -139,9 +139,9 @@ class GuidanceQueue(ItemList[GuidanceEntry]):
             self.set_items(entries, lambda entry: entry.id)
             self.cursor_moved()
 
-    def _request(self, what: QueueAction) -> None:
+    def _request(self, action: QueueAction) -> None:
         if self.under_cursor is not None:
-            post_from(self, self.Asked(what, self.under_cursor))
+            post_from(self, self.Asked(action, self.under_cursor))
 
     def action_withdraw(self) -> None:
         """Withdraw the message at the cursor."""

@@ -100,8 +100,8 @@ def summary_strip(
         leads = [f"since you were here, {when}:", f"since {when}:"]
     facts = _summary_facts(visit.changes)
     candidates = [_join_fitting_facts(lead, facts, room) for lead in leads]
-    whole = next((line for line, left_out in candidates if not left_out), candidates[-1][0])
-    return justify_line(whole, keys, width)
+    whole_line = next((line for line, left_out in candidates if not left_out), candidates[-1][0])
+    return justify_line(whole_line, keys, width)
 
 
 def _join_fitting_facts(lead: str, facts: list[TextLine], room: int) -> tuple[TextLine, int]:
@@ -137,9 +137,9 @@ def _summary_facts(changes: ChangesSinceEvent) -> list[TextLine]:
     return lines
 
 
-def count_text(count: int, what: str) -> str:
+def count_text(count: int, noun: str) -> str:
     """`1 step`, `2 steps`."""
-    return f"{count} {what}{'s' * (count != 1)}"
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def since_entries(visit: ChangesSinceVisit, now: int, width: int) -> list[SinceEntry]:
@@ -245,9 +245,11 @@ def walk_stops(events: Sequence[NotableEvent]) -> list[WalkStop]:
     for event in sorted(events, key=lambda event: (event.step, event.seq)):
         if not event.step:
             continue
-        had = stops.get(event.step)
-        text = f"{had.text}; {event.text}" if had else event.text
-        stops[event.step] = WalkStop(event.step, had.at if had else event.at, text)
+        earlier_stop = stops.get(event.step)
+        text = f"{earlier_stop.text}; {event.text}" if earlier_stop else event.text
+        stops[event.step] = WalkStop(
+            event.step, earlier_stop.at if earlier_stop else event.at, text
+        )
     return list(stops.values())
 
 
@@ -435,12 +437,12 @@ class SinceVisitPane(Pane):
         """Who else is here and who looks after it, and a note that was not read yet."""
         ours = overview is not None and overview.rollout.id == self._rollout
         note = unread_note(overview.holding, self._last_seen, person) if overview and ours else None
-        shown = bool(
+        is_shown = bool(
             overview
             and ours
             and (other_viewers(overview, person) or (overview.holding and overview.holding.holder))
         )
-        self.people.display = shown or note is not None
+        self.people.display = is_shown or note is not None
         if overview is not None and self.people.display:
             self.people.show_lines(partial(_people_lines, overview, self._last_seen, person))
             self.people.styles.height = max(1, len(self.people.lines))

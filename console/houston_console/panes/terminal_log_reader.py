@@ -428,11 +428,11 @@ async def read_terminal(folder: Path, before: TerminalSnapshot, live: bool) -> T
         index = await asyncio.to_thread(update_log_index, previous)
         paints = live and await asyncio.to_thread(_uses_alternate_screen, index)
     except OSError as problem:
-        why = f"Its log cannot be read ({problem.strerror})"
+        cause_text = f"Its log cannot be read ({problem.strerror})"
         screen, reason = await _capture_tmux_pane(folder)
         if not reason:
             return TerminalSnapshot(None, screen, "tmux")
-        return TerminalSnapshot(reason=f"{why}, and {reason}.")
+        return TerminalSnapshot(reason=f"{cause_text}, and {reason}.")
     if paints:
         screen, reason = await _capture_tmux_pane(folder)
         if not reason:
@@ -448,8 +448,10 @@ def _uses_alternate_screen(index: LogIndex) -> bool:
     end = read_log_bytes(
         index.folder, max(index.start, index.end - _SCREEN_SEARCH_BYTES), index.end
     )
-    begun = max(end.rfind(sequence) for sequence in _ENTER_ALTERNATE_SCREEN)
-    return begun >= 0 and begun > max(end.rfind(sequence) for sequence in _LEAVE_ALTERNATE_SCREEN)
+    entered_at = max(end.rfind(sequence) for sequence in _ENTER_ALTERNATE_SCREEN)
+    return entered_at >= 0 and entered_at > max(
+        end.rfind(sequence) for sequence in _LEAVE_ALTERNATE_SCREEN
+    )
 
 
 async def _capture_tmux_pane(folder: Path) -> tuple[tuple[TextLine, ...], str]:

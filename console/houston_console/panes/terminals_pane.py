@@ -203,22 +203,22 @@ class TerminalView(LineView):
         """What the step printed, else what can be seen."""
         top = round(self.scroll_y)
         visible = range(top, min(self.line_count(), top + self.size.height))
-        wanted = self._marked_lines[:MAX_COPIED_LINES] or visible
-        rows = [self._index.line(n) if self._index else self._screen_lines[n] for n in wanted]
+        wanted_lines = self._marked_lines[:MAX_COPIED_LINES] or visible
+        rows = [self._index.line(n) if self._index else self._screen_lines[n] for n in wanted_lines]
         text = "\n".join("".join(part.text for part in row) for row in rows)
         return "what the step printed" if self._marked_lines else "what the terminal shows", text
 
-    def show_live(self, shown: TerminalSnapshot) -> None:
+    def show_live(self, snapshot: TerminalSnapshot) -> None:
         """As it stands; at its end where it was there before."""
         was_at_end = round(self.scroll_y) >= round(self.max_scroll_y)
-        stays = self._stays_at_line and shown.origin == "log" and not was_at_end
+        stays = self._stays_at_line and snapshot.origin == "log" and not was_at_end
         at_end = not stays and (bool(self._marked_lines) or was_at_end)
         if not stays:
             self._marked_lines, self._stays_at_line = range(0), False
-        self._index = shown.log_index if shown.origin == "log" else None
-        self._screen_lines = shown.screen_lines
-        if shown.reason:
-            self._screen_lines = tuple(text_block(shown.reason, self.line_cells, "warning"))
+        self._index = snapshot.log_index if snapshot.origin == "log" else None
+        self._screen_lines = snapshot.screen_lines
+        if snapshot.reason:
+            self._screen_lines = tuple(text_block(snapshot.reason, self.line_cells, "warning"))
         self.show()
         if at_end:
             self.jump(self.line_count())
@@ -370,15 +370,15 @@ class TerminalsPane(Pane):
 
     def _update_titles(self) -> None:
         several = len({host for host, _ in self.names}) > 1
-        shown = [
+        titles = [
             f"‹{_terminal_label(terminal, several)}›"
             if index == self.chosen
             else _terminal_label(terminal, several)
             for index, terminal in enumerate(self.names)
         ]
-        while len(shown) > 2 and sum(map(len, shown)) > TITLE_NAME_CELLS:
-            shown.pop(0 if self.chosen > len(self.names) // 2 else -1)
-        set_frame_title(self, "  ".join(["3 Terminals", *shown]))
+        while len(titles) > 2 and sum(map(len, titles)) > TITLE_NAME_CELLS:
+            titles.pop(0 if self.chosen > len(self.names) // 2 else -1)
+        set_frame_title(self, "  ".join(["3 Terminals", *titles]))
         set_frame_subtitle(self, line(self._status_text() if self.names else ""))
         if self._replayed is None:
             self._update_empty_line()
@@ -479,11 +479,11 @@ class TerminalsPane(Pane):
             self.show_notice(_missing_log_text(host, name))
             return
         try:
-            shown = await terminal_log_reader.read_terminal(folder, self._snapshot, live=False)
-            if shown.log_index is None:
-                self.show_notice(shown.reason or "Its log is gone.")
+            snapshot = await terminal_log_reader.read_terminal(folder, self._snapshot, live=False)
+            if snapshot.log_index is None:
+                self.show_notice(snapshot.reason or "Its log is gone.")
                 return
-            index = await asyncio.to_thread(shown.log_index.up_to, output.end)
+            index = await asyncio.to_thread(snapshot.log_index.up_to, output.end)
         except OSError as problem:
             self.show_notice(f"Its log cannot be read: {problem.strerror}.")
             return

@@ -312,9 +312,9 @@ def _wrap_cell(value: TextLine, width: int) -> list[TextLine]:
     return text_block("".join(part.text for part in value), width, value[0].tone)
 
 
-def _join_columns(both: Sequence[list[TextLine]], indent: int, half: int) -> list[TextLine]:
+def _join_columns(column_pair: Sequence[list[TextLine]], indent: int, half: int) -> list[TextLine]:
     """Two blocks of lines, the second behind the first."""
-    first, second = both
+    first, second = column_pair
     lines: list[TextLine] = []
     for at in range(max(len(first), len(second))):
         left = first[at] if at < len(first) else ()

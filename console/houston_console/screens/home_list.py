@@ -57,9 +57,9 @@ def render_sparkline(values: Sequence[float], most: int) -> str:
     """The last `most` values, one character each, on a scale from 0 to 100."""
     if most <= 0:
         return ""
-    shown = values[-most:]
-    top = max([SPARKLINE_TOP_SCORE, *shown])
-    return "".join(SPARKLINE_BLOCKS[_sparkline_level(value, top)] for value in shown)
+    shown_values = values[-most:]
+    top = max([SPARKLINE_TOP_SCORE, *shown_values])
+    return "".join(SPARKLINE_BLOCKS[_sparkline_level(value, top)] for value in shown_values)
 
 
 def _sparkline_level(value: float, top: float) -> int:
@@ -125,10 +125,10 @@ def column_heads(view: HomeViewContext) -> TextLine:
     return justify_line(tuple(parts), line(span(numbers, "faint")), view.width)
 
 
-def task_line(task: str, shown: Sequence[RolloutNeed], width: int) -> TextLine:
+def task_line(task: str, needs_shown: Sequence[RolloutNeed], width: int) -> TextLine:
     """A task above its rollouts."""
-    needy = sum(need.weight > 0 for need in shown)
-    count = f"{len(shown)} rollout{'s' * (len(shown) != 1)}"
+    needy = sum(need.weight > 0 for need in needs_shown)
+    count = f"{len(needs_shown)} rollout{'s' * (len(needs_shown) != 1)}"
     tail = f", {needy} need{'s' * (needy == 1)} somebody" if needy else ""
     return justify_line(
         line(span(" "), span(task, "title")), line(span(f"{count}{tail} ", "faint")), width
@@ -141,10 +141,10 @@ def rollout_lines(entry: HomeEntry, view: HomeViewContext) -> list[TextLine]:
         right = (*_number_cells(entry), *_pad_line(_people_cells(entry.need, view), PEOPLE_CELLS))
         room = view.width - line_width(right)
         half = (room - line_width(_name_cells(entry, NAME_CELLS))) * 3 // 5
-        why = span(f"{fit_text(_need_text(entry.need), half)}  ", _need_tone(entry.need))
+        reason_span = span(f"{fit_text(_need_text(entry.need), half)}  ", _need_tone(entry.need))
         return [
             justify_line(
-                (*_name_cells(entry, NAME_CELLS), why, *_activity_text(entry.need)),
+                (*_name_cells(entry, NAME_CELLS), reason_span, *_activity_text(entry.need)),
                 right,
                 view.width,
             )
@@ -352,7 +352,11 @@ class HomeList(LineView):
     def _row_lines(self, at: int) -> list[TextLine]:
         row = self.rows[at]
         if row.need is None:
-            needs = [other.need for other in self.rows if other.task == row.task and other.need]
+            needs = [
+                other_row.need
+                for other_row in self.rows
+                if other_row.task == row.task and other_row.need
+            ]
             return [task_line(row.task, needs, self.line_cells)]
         return rollout_lines(self._entry_at(at), self.view)
 
@@ -460,8 +464,8 @@ class HomeList(LineView):
         """Draw again when a line on the screen says something else."""
         self._lines_of_rows.clear()
         first = round(self.scroll_y)
-        shown = range(first, min(self.line_count(), first + self.size.height))
-        looks = [self.line_at(number) for number in shown]
+        shown_lines = range(first, min(self.line_count(), first + self.size.height))
+        looks = [self.line_at(number) for number in shown_lines]
         if looks != self._visible_lines or self.virtual_size.height != self.line_count():
             self._visible_lines = looks
             self.show()

@@ -145,11 +145,11 @@ def _activation_rows(snapshot: PoliciesSnapshot) -> list[tuple[str, Tone]]:
     rows: list[tuple[str, Tone]] = []
     newest = {activation.engine: activation for activation in snapshot.activations}
     for engine, last in sorted(newest.items()):
-        what = last.policy or "its own model"
+        policy_name = last.policy or "its own model"
         if last.state == "asked":
-            rows.append((f"{engine} is being given {what} …", "warning"))
+            rows.append((f"{engine} is being given {policy_name} …", "warning"))
         elif last.state == "failed":
-            rows.append((f"{engine} was not given {what}: {last.reason}", "error"))
+            rows.append((f"{engine} was not given {policy_name}: {last.reason}", "error"))
     return rows
 
 

@@ -80,22 +80,22 @@ class LongText(FixedLines):
 
 def lines_with_needle(lines: Sequence[TextLine], needle: str) -> list[int]:
     """Lines in which `needle` begins, in any case; also where it goes on in the next line."""
-    wanted = " ".join(needle.casefold().split())
-    if not wanted:
+    needle_text = " ".join(needle.casefold().split())
+    if not needle_text:
         return []
     texts = [_text_without_edge(row) for row in lines]
     starts, at = [], 0
     for text in texts:
         starts.append(at)
         at += len(text) + 1
-    whole = " ".join(texts)
+    whole_text = " ".join(texts)
     numbers: list[int] = []
-    place = whole.find(wanted)
+    place = whole_text.find(needle_text)
     while place >= 0:
         number = bisect_right(starts, place) - 1
         if not numbers or numbers[-1] != number:
             numbers.append(number)
-        place = whole.find(wanted, place + 1)
+        place = whole_text.find(needle_text, place + 1)
     return numbers
 
 

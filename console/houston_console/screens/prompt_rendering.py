@@ -407,12 +407,14 @@ class TokenIdLines(Sequence[TextLine]):
         self._kept_ids = request.view.sample.kept
         self._cached_prefix, self._width = request.cached_prefix, width
         self._per_line = max(4, min(TOKEN_IDS_PER_LINE, (width - 10) // 8))
-        whole = -(-len(self._ids) // self._per_line)
+        line_total = -(-len(self._ids) // self._per_line)
         self.rule = (
-            min(whole, self._cached_prefix.tokens // self._per_line) if self._cached_prefix else -1
+            min(line_total, self._cached_prefix.tokens // self._per_line)
+            if self._cached_prefix
+            else -1
         )
         """The line of the rule; −1 for none. It stands before the line with the first other id."""
-        self._count = whole + (self.rule >= 0)
+        self._count = line_total + (self.rule >= 0)
 
     def __len__(self) -> int:
         return self._count

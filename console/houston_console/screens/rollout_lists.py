@@ -183,8 +183,8 @@ def _pin_row(rows: list[ListRow], before: Sequence[ListRow], keep: str) -> list[
     mine = next((row for row in rows if keep and row.id == keep), None)
     if place is None or mine is None:
         return rows
-    others = [row for row in rows if row is not mine]
-    return [*others[:place], mine, *others[place:]]
+    other_rows = [row for row in rows if row is not mine]
+    return [*other_rows[:place], mine, *other_rows[place:]]
 
 
 class ListOrder:
@@ -206,10 +206,10 @@ class ListOrder:
         hold: keep the order while somebody moves through the list.
         """
         keep = cursor if self.attention.is_reading else ""
-        rows = wanted = arrange_rows(needs, by_task, self.rows, keep)
+        rows = wanted_rows = arrange_rows(needs, by_task, self.rows, keep)
         if hold and self.attention.is_moving and self.rows:
             rows = arrange_rows(needs, by_task, self.rows, hold=True)
-        self.rows, self.is_held = rows, rows != wanted
+        self.rows, self.is_held = rows, rows != wanted_rows
         if not self.is_held:
             self._sorted_ids = {row.id for row in rows}
         return rows
@@ -227,8 +227,8 @@ class ListOrder:
 
 def filter_needs(needs: Sequence[RolloutNeed], words: str) -> list[RolloutNeed]:
     """Those that hold every word somewhere: in name, task, state, reasons, action, or people."""
-    wanted = words.lower().split()
-    return [need for need in needs if all(word in _searchable_text(need) for word in wanted)]
+    wanted_words = words.lower().split()
+    return [need for need in needs if all(word in _searchable_text(need) for word in wanted_words)]
 
 
 def _searchable_text(need: RolloutNeed) -> str:
@@ -265,8 +265,8 @@ def selector_line(row: ListRow, width: int, chosen: str, first: bool = False) ->
     rollout = row.need.standing.rollout
     glyph, tone = STATE_GLYPHS.get(rollout.state, ("?", "dim"))
     name: Tone = "strong" if rollout.id == chosen else "text"
-    shown = name_within_task(rollout.id, rollout.task)
-    left: TextLine = (urgency_mark(row.need), span(f"{glyph} ", tone), span(shown, name))
+    name_text = name_within_task(rollout.id, rollout.task)
+    left: TextLine = (urgency_mark(row.need), span(f"{glyph} ", tone), span(name_text, name))
     marks: list[TextSpan] = [span(" ")]
     if row.need.standing.queued:
         marks.append(span(f"✎{row.need.standing.queued} ", "guidance"))

@@ -67,7 +67,7 @@ class RolloutList(ItemList[ListRow]):
     def show_rows(self, listed: list[ListRow], chosen: str) -> None:
         """Show these lines; the cursor stays on its rollout, or goes to the one that was opened."""
         keep = self.under_cursor.id if self.under_cursor else ""
-        wanted = chosen if chosen != self.chosen or not keep else keep
+        wanted_id = chosen if chosen != self.chosen or not keep else keep
         if (listed, chosen) == (self.items, self.chosen):
             return
         before = self._visible_lines()
@@ -75,18 +75,18 @@ class RolloutList(ItemList[ListRow]):
         ids = [row.id for row in listed]
         if self._visible_lines() != before:
             self.show()
-        if wanted not in ids:
+        if wanted_id not in ids:
             return
-        at = ids.index(wanted)
-        if wanted == keep:
+        at = ids.index(wanted_id)
+        if wanted_id == keep:
             self.keep_cursor_line(at)
         self.set_cursor(at)
 
     def _visible_lines(self) -> list[TextLine]:
         """The lines on the screen, to draw them again only when they are others."""
         first = round(self.scroll_y)
-        shown = range(first, min(self.line_count(), first + self.size.height))
-        return [self.line_at(number) for number in shown]
+        shown_lines = range(first, min(self.line_count(), first + self.size.height))
+        return [self.line_at(number) for number in shown_lines]
 
     def set_empty_text(self, words: str) -> None:
         """What stands where no rollout does."""

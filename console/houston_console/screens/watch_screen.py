@@ -388,8 +388,8 @@ class WatchScreen(HoustonScreen):
 
     async def on_go_to_step(self, message: GoToStep) -> None:
         """From a change, a search, a message or a permalink to its step."""
-        other = message.rollout not in ("", self.state.selected)
-        if other and not await self._try_open(message.rollout):
+        is_other = message.rollout not in ("", self.state.selected)
+        if is_other and not await self._try_open(message.rollout):
             return
         await self.trajectory.transcript.go_to(message.step, open=True)
         self.trajectory.transcript.reveal_match(message.step)

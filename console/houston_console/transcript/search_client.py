@@ -81,8 +81,8 @@ class SearchInput(NamedTuple):
         ):
             on = getattr(self, name)
             spans.append(span(f" {key} ", "tool"))
-            shown = choices if room >= WIDE_PROMPT_CELLS else (on,)
-            for choice in shown:
+            shown_choices = choices if room >= WIDE_PROMPT_CELLS else (on,)
+            for choice in shown_choices:
                 label = SEARCH_CHOICE_NAMES[choice]
                 spans.append(
                     span(f"‹{label}› ", "title") if choice == on else span(f"{label} ", "faint")

@@ -69,24 +69,26 @@ def attention_lines(observation: ObservationBody, width: int) -> list[TextLine]:
     """The step's attention marks, each with its reason."""
     lines: list[TextLine] = []
     for name in observation.attention:
-        why = observation.reasons.get(name, "")
-        text = f"{ATTENTION_GLYPH} {name.replace('_', ' ')}" + (f": {why}" if why else "")
+        reason = observation.reasons.get(name, "")
+        text = f"{ATTENTION_GLYPH} {name.replace('_', ' ')}" + (f": {reason}" if reason else "")
         lines += text_block(text, width, "error" if name == "error" else "warning", _MARGIN_INDENT)
     return lines
 
 
-def annotation_lines(what: StepAnnotations, width: int) -> list[TextLine]:
+def annotation_lines(annotations: StepAnnotations, width: int) -> list[TextLine]:
     """Verdicts, the one that counts first, then bookmarks and notes with their authors."""
     lines: list[TextLine] = []
-    for number, verdict in enumerate(what.verdicts):
+    for number, verdict in enumerate(annotations.verdicts):
         lines += _verdict_lines(verdict, number == 0, width)
-    noted = {(note.author, note.seq) for note in what.notes}
+    note_keys = {(note.author, note.seq) for note in annotations.notes}
     for mark in (
-        bookmark for bookmark in what.bookmarks if (bookmark.author, bookmark.seq) not in noted
+        bookmark
+        for bookmark in annotations.bookmarks
+        if (bookmark.author, bookmark.seq) not in note_keys
     ):
         text = f"{BOOKMARK_GLYPH} {mark.author}, {local_time(mark.at)}"
         lines.append(line(_MARGIN_INDENT, span(text, "key")))
-    for note in what.notes:
+    for note in annotations.notes:
         title = line(
             _MARGIN_INDENT, span(f"{NOTE_GLYPH} {note.author}, {local_time(note.at)}", "key")
         )
@@ -96,12 +98,12 @@ def annotation_lines(what: StepAnnotations, width: int) -> list[TextLine]:
 
 def _verdict_lines(verdict: SourceVerdict, counts: bool, width: int) -> list[TextLine]:
     glyph, tone = VERDICT_GLYPHS[verdict.verdict]
-    who = f"{verdict.by} (person)" if verdict.source == "human" else verdict.source
+    judge_text = f"{verdict.by} (person)" if verdict.source == "human" else verdict.source
     if verdict.source != "human" and verdict.by not in ("", verdict.source, "rules"):
-        who += f" {verdict.by}"
-    why = f": {verdict.reason}" if verdict.reason else ", no reason given"
+        judge_text += f" {verdict.by}"
+    reason_text = f": {verdict.reason}" if verdict.reason else ", no reason given"
     rest = "" if counts else "  (outranked)"
-    return text_block(f"{glyph} {verdict.verdict} by {who}{why}{rest}", width,
+    return text_block(f"{glyph} {verdict.verdict} by {judge_text}{reason_text}{rest}", width,
                   tone if counts else "faint",
                  _MARGIN_INDENT)  # fmt: skip
 
@@ -118,12 +120,12 @@ class StepMark(NamedTuple):
 
 def list_marks(bookmarks: Sequence[BookmarkRow], notes: Sequence[NoteRow]) -> list[StepMark]:
     """Everything that people left, by step and time; a bookmark with its note is one line."""
-    noted = {(note.step, note.author) for note in notes}
+    note_keys = {(note.step, note.author) for note in notes}
     marks = [StepMark(note.step, note.at, note.author, note.text) for note in notes]
     marks += [
         StepMark(bookmark.step, bookmark.at, bookmark.author, "")
         for bookmark in bookmarks
-        if (bookmark.step, bookmark.author) not in noted
+        if (bookmark.step, bookmark.author) not in note_keys
     ]
     return sorted(marks)
 

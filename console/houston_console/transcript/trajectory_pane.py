@@ -161,9 +161,9 @@ class BookmarkActions(Pane):
         link = format_permalink(source.rollout, step)
         again = self._copied_link == link
         self._copied_link = "" if again else link
-        what = "the command" if again else "the permalink (again: the command)"
+        label = "the command" if again else "the permalink (again: the command)"
         copy: Any = self.app
-        copy.copy_in_background(what, f"houston steps {link} --full" if again else link)
+        copy.copy_in_background(label, f"houston steps {link} --full" if again else link)
 
 
 def _step_name(step: int) -> str:

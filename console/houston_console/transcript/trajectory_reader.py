@@ -160,7 +160,7 @@ def read_step_rows(rollout: str, first: int, last: int) -> ReadPlan[list[FoldedS
     for part in (yield from rollout_queries.step_ranges(rollout, first, last)):
         rows += yield RunSql(_STEP_ROWS_SQL, (*part, rollout))
     notes = yield RunSql("SELECT step FROM notes WHERE rollout = ?", (rollout,))
-    noted = {step for (step,) in notes}
+    noted_steps = {step for (step,) in notes}
     counts = annotation_queries.effective_verdicts(
         (yield from annotation_queries.list_verdicts(rollout, first, last))
     )
@@ -175,7 +175,9 @@ def read_step_rows(rollout: str, first: int, last: int) -> ReadPlan[list[FoldedS
             thought = sample.thought.strip()[:MAX_THOUGHT_CHARACTERS]
         effective = counts.get((row[0], row[1]))
         verdict = f"{effective.source}{effective.keep}" if effective else ""
-        folded.append(FoldedStepRow._make((*row[:-2], verdict, row[-2], thought, row[0] in noted)))
+        folded.append(
+            FoldedStepRow._make((*row[:-2], verdict, row[-2], thought, row[0] in noted_steps))
+        )
     lost = {
         event.step
         for event in (yield from step_queries.list_quarantined_events(rollout))
@@ -341,9 +343,11 @@ def find_step_at_time(rollout: str, kind: str, since: int) -> ReadPlan[int | Non
 
     kind: `active` for active time, `ended` for the wall clock, UTC.
     """
-    what = {"active": "active_us", "ended": "coalesce(closed_at, started_at)"}[kind]
+    column = {"active": "active_us", "ended": "coalesce(closed_at, started_at)"}[kind]
     for part in (yield from rollout_queries.step_ranges(rollout)):
-        rows = yield RunSql(f"{_STEPS_SQL} AND {what} >= ?4 ORDER BY step LIMIT 1", (*part, since))
+        rows = yield RunSql(
+            f"{_STEPS_SQL} AND {column} >= ?4 ORDER BY step LIMIT 1", (*part, since)
+        )
         if rows:
             return int(rows[0][0])
     return None

@@ -95,10 +95,10 @@ class FoldState:
 
     def grow(self, rows: int) -> int:
         """Have at least `rows` rows; returns how many were added."""
-        added = max(0, rows - len(self))
-        for _ in range(added):
+        added_rows = max(0, rows - len(self))
+        for _ in range(added_rows):
             self._heights.append(self._folded_height(len(self)))
-        return added
+        return added_rows
 
     @property
     def filtered(self) -> bool:
@@ -216,9 +216,9 @@ class TranscriptCache:
 
     def missing_blocks(self, steps: Iterable[int]) -> list[tuple[int, int]]:
         """First and last step of the blocks to read so that `steps` have rows that are new."""
-        wanted = (step for step in steps if step > 0)
+        wanted_steps = (step for step in steps if step > 0)
         numbers = sorted(
-            {s // BLOCK_STEPS for s in wanted if s in self._stale_rows or self.row(s) is None}
+            {s // BLOCK_STEPS for s in wanted_steps if s in self._stale_rows or self.row(s) is None}
         )
         return [
             (number * BLOCK_STEPS, number * BLOCK_STEPS + BLOCK_STEPS - 1) for number in numbers
@@ -234,9 +234,11 @@ class TranscriptCache:
 
     def missing_rows(self, steps: Iterable[int]) -> list[tuple[int, int]]:
         """First and last step of what to read so that just these `steps` have rows that are new."""
-        wanted = [s for s in steps if s > 0 and (s in self._stale_rows or self.row(s) is None)]
+        wanted_steps = [
+            s for s in steps if s > 0 and (s in self._stale_rows or self.row(s) is None)
+        ]
         ranges: list[tuple[int, int]] = []
-        for step in wanted:
+        for step in wanted_steps:
             if ranges and step <= ranges[-1][1] + MAX_READ_GAP:
                 ranges[-1] = (ranges[-1][0], step)
             else:

@@ -100,14 +100,14 @@ class SearchPrompt(Pane):
         self.input_line.ask("/", "text, pattern or words to look for")
         self.update_choices()
 
-    def _leave(self, wanted: bool) -> None:
+    def _leave(self, is_wanted: bool) -> None:
         """Hide, and give the focus back."""
         self.display = False
         self.screen.set_focus(self.screen.query_one("#transcript"))
-        if wanted:
+        if is_wanted:
             self.input = self.input._replace(text=self.input_line.value)
             self.history.add(self.input)
-        post_from(self, self.Entered() if wanted else self.Left())
+        post_from(self, self.Entered() if is_wanted else self.Left())
 
     def show_count(self, parts: TextLine) -> None:
         """Say how much was found so far."""

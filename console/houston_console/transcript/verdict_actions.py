@@ -85,29 +85,29 @@ class VerdictSession:
     """Sent, and not answered: whether it counts is not known."""
 
     def chosen_steps(
-        self, rollout: str, cursor: int, shown: Collection[int] | None = None
+        self, rollout: str, cursor: int, shown_steps: Collection[int] | None = None
     ) -> StepRange | None:
         """The steps that a verdict would be on; None at the task, which is no step.
 
-        shown: the only ones on the screen; None for all.
+        shown_steps: the only ones on the screen; None for all.
         """
         if not cursor:
             return None
         first, last = sorted((self.anchor or cursor, cursor))
-        if shown is None:
+        if shown_steps is None:
             return StepRange(rollout, first, last)
         return StepRange(
-            rollout, first, last, tuple(s for s in sorted(shown) if first <= s <= last)
+            rollout, first, last, tuple(s for s in sorted(shown_steps) if first <= s <= last)
         )
 
     def reason_steps(
-        self, rollout: str, cursor: int, shown: Collection[int] | None = None
+        self, rollout: str, cursor: int, shown_steps: Collection[int] | None = None
     ) -> StepRange | None:
         """The steps that a reason would be for: the chosen, or those just judged at the cursor."""
         newest = self.applied[-1].steps if self.applied and not self.anchor else None
         if newest and newest.rollout == rollout and newest.first <= cursor <= newest.last:
             return newest
-        return self.chosen_steps(rollout, cursor, shown)
+        return self.chosen_steps(rollout, cursor, shown_steps)
 
     def request_for(
         self, steps: StepRange, verdicts: tuple[JudgedSteps, ...], seq: int
@@ -147,9 +147,9 @@ class VerdictSession:
             return None
         return newest, self.undo_request(newest)
 
-    def record_undone(self, what: AppliedVerdict) -> None:
+    def record_undone(self, verdict_undone: AppliedVerdict) -> None:
         """Note that a verdict was taken back."""
-        self.applied = [verdict for verdict in self.applied if verdict is not what]
+        self.applied = [verdict for verdict in self.applied if verdict is not verdict_undone]
         self.unanswered = None
 
 
@@ -196,8 +196,8 @@ def verdict_history_lines(
     for row in history:
         glyph, tone = VERDICT_GLYPHS.get(row.verdict, ("–", "dim"))
         ends = f"step {row.first}" if row.first == row.last else f"steps {row.first}–{row.last}"
-        who = row.by if row.verified else f"{row.by} (unverified)"
-        when = span(f"  {who}, {local_time(row.at)}  ", "dim")
+        author = row.by if row.verified else f"{row.by} (unverified)"
+        when = span(f"  {author}, {local_time(row.at)}  ", "dim")
         head = line(span(f" {glyph} {row.verdict}", tone), when, span(ends, "number"))
         lines += [head, *(text_block(row.reason, width, "text", span("   ")) if row.reason else [])]
     if not lines:
@@ -413,13 +413,13 @@ class VerdictActions(Pane):
             words = f"Nobody has judged {steps.text}: K keeps, M masks, then R adds a reason."
             self.show_notice(words)
             return
-        what = " and ".join(sorted({verdict.verdict for verdict in judged}))
+        verdict_names = " and ".join(sorted({verdict.verdict for verdict in judged}))
 
         async def answer(text: str) -> None:
             request = self.session.request_for(steps, with_reason(verdicts, text), source.seq)
             self._start(source, request, "Noted why for {steps}.")
 
-        post_from(self, AskForLine(f"why {what} {steps.text}", answer, judged[0].reason))
+        post_from(self, AskForLine(f"why {verdict_names} {steps.text}", answer, judged[0].reason))
 
     def action_history(self) -> None:
         """Everything that was said of the step at the cursor."""

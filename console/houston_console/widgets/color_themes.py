@@ -38,11 +38,11 @@ _VGA_COLOURS = (
 """As the Linux console and VGA show them: to find which of them is near to a colour."""
 
 
-def choose_color_depth(wanted: ColorChoice, environment: Mapping[str, str]) -> ColorDepth:
+def choose_color_depth(choice: ColorChoice, environment: Mapping[str, str]) -> ColorDepth:
     """What somebody wants; what the environment says where they leave it open."""
-    if wanted == "auto":
+    if choice == "auto":
         return detect_color_depth(environment)
-    return "256" if wanted == 256 else "16" if wanted == 16 else wanted
+    return "256" if choice == 256 else "16" if choice == 16 else choice
 
 
 def detect_color_depth(environment: Mapping[str, str]) -> ColorDepth:
@@ -367,7 +367,7 @@ def _theme_16(
     colours: roles of `Theme`, then CSS variables.
     """
     named = {role: f"ansi_{colour}" for role, colour in colours.items()}
-    ground, text, other = named["background"], named["foreground"], named.pop("selection")
+    ground, text, selection = named["background"], named["foreground"], named.pop("selection")
     roles = [role.name for role in fields(Theme)]
     main: dict[str, Any] = {role: named[role] for role in named if role in roles}
     variables = {
@@ -382,8 +382,8 @@ def _theme_16(
         "text-disabled": named["border"],
         "input-cursor-background": text,
         "input-cursor-foreground": ground,
-        **{f"{what}-selection-background": other for what in ("input", "screen")},
-        **{f"{what}-selection-foreground": ground for what in ("input", "screen")},
+        **{f"{widget}-selection-background": selection for widget in ("input", "screen")},
+        **{f"{widget}-selection-foreground": ground for widget in ("input", "screen")},
     }
     rest: dict[str, Any] = {"variables": variables, "styles": _parse_styles(styles), "dark": dark}
     return HoustonTheme(name=name, ansi=True, **main, **rest)

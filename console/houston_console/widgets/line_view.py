@@ -81,8 +81,12 @@ def highlight_ranges(strip: Strip, places: Sequence[tuple[int, int]], style: Sty
 
     A place may lie behind the end: a line that was not measured again yet is cut off there.
     """
-    shown = len(strip.text)
-    within = [(start, min(end, shown)) for start, end in _merge_ranges(places) if start < shown]
+    shown_cells = len(strip.text)
+    within = [
+        (start, min(end, shown_cells))
+        for start, end in _merge_ranges(places)
+        if start < shown_cells
+    ]
     cuts = [strip.index_to_cell_position(at) for place in within for at in place]
     if not cuts:
         return strip
@@ -253,10 +257,10 @@ class LineView(PaneBoundary, ScrollView, can_focus=True, inherit_bindings=False)
         """Stand on the line `number`, or the nearest that may be stood on, and show it."""
         if not self.line_count():
             return
-        wanted = max(0, min(number, self.line_count() - 1))
-        on = range(wanted, self.line_count())
-        back = range(wanted, -1, -1)
-        order = (on, back) if wanted >= self.cursor else (back, on)
+        wanted_number = max(0, min(number, self.line_count() - 1))
+        on = range(wanted_number, self.line_count())
+        back = range(wanted_number, -1, -1)
+        order = (on, back) if wanted_number >= self.cursor else (back, on)
         target = next((at for side in order for at in side if self.selectable(at)), None)
         if target is None:
             return

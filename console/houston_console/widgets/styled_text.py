@@ -323,7 +323,7 @@ def palette_for_theme(theme: Theme, variables: dict[str, str]) -> Palette:
 def _mix_palette(variables: dict[str, str]) -> Palette:
     """A palette of a theme's main colours."""
     main = ("surface", "foreground", "primary", "accent", "success", "error")
-    ground, text, primary, accent, added, removed = (Color.parse(variables[n]) for n in main)
+    ground, text, primary, accent, added_color, removed = (Color.parse(variables[n]) for n in main)
     own = text.ansi is not None  # the terminal's colours cannot be mixed: it dims them itself
 
     def style(name: str, toward: float, bold: bool) -> Style:
@@ -341,7 +341,7 @@ def _mix_palette(variables: dict[str, str]) -> Palette:
         cursor = Style(bgcolor=ground.blend(primary, 0.28).rich_color)
         cursor_away = Style(bgcolor=ground.blend(text, 0.08).rich_color)
         hit = Style(color=ground.rich_color, bgcolor=accent.rich_color)
-    plus, minus = _ground_style(ground, added), _ground_style(ground, removed)
+    plus, minus = _ground_style(ground, added_color), _ground_style(ground, removed)
     return Palette(tones, cursor, cursor_away, hit, plus, minus)
 
 
